@@ -1,0 +1,80 @@
+# One word for each thing one does. Every target installs what it needs into .venv, once, and again
+# when pyproject.toml or constraints.txt change.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
+JOBS ?= auto
+
+ifndef COUNTERPOINT_DATA
+ifneq ($(wildcard ../shared/data/.),)
+export COUNTERPOINT_DATA := $(abspath ../shared/data)
+endif
+endif
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test slow coverage check format bench docs clean
+
+help: ## list these targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(VENV)/.has-core ## explain a model's decisions on real data (installs the package alone)
+	@$(BIN)/counterpoint demo
+
+test: $(VENV)/.has-test ## run the tests
+	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
+
+slow: $(VENV)/.has-test ## run the tests that take long
+	$(BIN)/python -m pytest -n $(JOBS) -m slow $(ARGS)
+
+coverage: $(VENV)/.has-test ## run the tests and report the branches that none of them takes
+	$(BIN)/python -m pytest -n $(JOBS) --cov --cov-report=term-missing:skip-covered $(ARGS)
+
+check: $(VENV)/.has-check ## lint, formatting, types
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+format: $(VENV)/.has-check ## put imports and layout in order
+	$(BIN)/ruff check --select I --fix
+	$(BIN)/ruff format
+
+bench: export OMP_NUM_THREADS := 1
+bench: export OPENBLAS_NUM_THREADS := 1
+bench: export MKL_NUM_THREADS := 1
+bench: $(VENV)/.has-bench ## measure, one subject after the other (ONLY=name: that one)
+	@set -e; for script in benchmarks/bench_$(or $(ONLY),*).py; do \
+	  echo "== $$script"; $(BIN)/python $$script; done
+
+docs: $(VENV)/.has-docs ## build the site into docs/_build/html; a warning is an error
+	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
+	@echo "docs/_build/html/index.html"
+
+clean: ## remove everything that was built, the environment too
+	rm -rf $(VENV) build dist docs/_build docs/auto_examples docs/api/generated \
+	  docs/sg_execution_times.rst .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .coverage.*
+	find src tests benchmarks docs -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The environment: pip of the pinned version, then the package, then one dependency group a target.
+
+$(VENV)/.has-pip:
+	@command -v $(PYTHON) >/dev/null || { \
+	  echo "There is no '$(PYTHON)'. Install Python 3.11 or newer, or say which to use: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "counterpoint needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) -V 2>&1). Say which to use: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || { \
+	  echo "Making $(VENV)"; $(PYTHON) -m venv --clear $(VENV); }
+	@$(PIP) --upgrade pip
+	@touch $@
+
+$(VENV)/.has-core: $(VENV)/.has-pip pyproject.toml constraints.txt
+	@echo "Installing counterpoint"
+	@$(PIP) --build-constraint constraints.txt -e .
+	@touch $@
+
+$(VENV)/.has-%: $(VENV)/.has-core
+	@echo "Installing what '$*' needs"
+	@$(PIP) --group $*
+	@touch $@

@@ -1,0 +1,99 @@
+"""Counterfactual explanations: the smallest change that makes a model decide otherwise, proved."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from counterpoint.certificate import Certificate, Claim
+from counterpoint.constraints import (
+    Bounds,
+    Constraint,
+    Ellipsoid,
+    Immutable,
+    Linear,
+    MaxChanges,
+    Monotone,
+    WithinObserved,
+)
+from counterpoint.costs import Cost, Mahalanobis, Manhattan, SquaredEuclidean, mad_weights
+from counterpoint.errors import (
+    CounterpointError,
+    InvalidInput,
+    InvalidSpec,
+    MissingExtra,
+    ModelError,
+    ModelNotFitted,
+    NoAnswer,
+    NoSolver,
+    ReaderMismatch,
+    SolverFailure,
+    UnsupportedModel,
+)
+from counterpoint.explainer import Explainer, explain
+from counterpoint.features import Categorical, Continuous, Features, Integer
+from counterpoint.results import Conflict, Counterfactual, Counterfactuals, Status
+from counterpoint.targets import Confidence, Interval, Label, OtherLabel, Target
+
+if TYPE_CHECKING:
+    from counterpoint.readers import read, trace
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Bounds",
+    "Categorical",
+    "Certificate",
+    "Claim",
+    "Confidence",
+    "Conflict",
+    "Constraint",
+    "Continuous",
+    "Cost",
+    "Counterfactual",
+    "Counterfactuals",
+    "CounterpointError",
+    "Ellipsoid",
+    "Explainer",
+    "Features",
+    "Immutable",
+    "Integer",
+    "Interval",
+    "InvalidInput",
+    "InvalidSpec",
+    "Label",
+    "Linear",
+    "Mahalanobis",
+    "Manhattan",
+    "MaxChanges",
+    "MissingExtra",
+    "ModelError",
+    "ModelNotFitted",
+    "Monotone",
+    "NoAnswer",
+    "NoSolver",
+    "OtherLabel",
+    "ReaderMismatch",
+    "SolverFailure",
+    "SquaredEuclidean",
+    "Status",
+    "Target",
+    "UnsupportedModel",
+    "WithinObserved",
+    "explain",
+    "mad_weights",
+    "read",
+    "trace",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """The readers, which import scikit-learn, only when they are asked for."""
+    if name in ("read", "trace"):
+        from counterpoint import readers
+
+        return getattr(readers, name)
+    raise AttributeError(f"module 'counterpoint' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,5 @@
+"""`python -m counterpoint` is the command `counterpoint`."""
+
+from counterpoint.cli import main
+
+main()

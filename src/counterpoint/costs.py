@@ -1,0 +1,278 @@
+"""What a change costs: Manhattan, squared Euclidean and Mahalanobis, in units of the raw columns.
+
+A cost is said in feature names; `Cost.price` turns it into the one formula that programs know,
+
+    price(δ) = Σ_j absolute_j |δ_j| + δᵀ quadratic δ        over the encoded columns,
+
+in which a category that changes, two entries of a one-hot block that move by 1, costs its weight.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from counterpoint.encoding import encode
+from counterpoint.errors import InvalidInput
+from counterpoint.features import Categorical, Features
+from counterpoint.frames import Table
+
+__all__ = ["Cost", "Mahalanobis", "Manhattan", "Price", "SquaredEuclidean", "mad_weights"]
+
+FloatArray = NDArray[np.float64]
+Weights = Mapping[Hashable, float] | ArrayLike | None
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Price:
+    """Σ_j absolute_j |δ_j| + δᵀ quadratic δ over the encoded columns.
+
+    Parameters
+    ----------
+    absolute
+        (d,) non-negative.
+    quadratic
+        (d,) non-negative for a diagonal matrix, (d, d) positive semidefinite for a full one.
+    """
+
+    absolute: FloatArray
+    quadratic: FloatArray
+
+    @cached_property
+    def kind(self) -> type[Cost]:
+        """The simplest cost with this structure; solvers list the kinds that they take."""
+        if self.quadratic.ndim == 2:
+            return Mahalanobis
+        return SquaredEuclidean if self.quadratic.any() else Manhattan
+
+    def __call__(self, delta: FloatArray) -> FloatArray:
+        """(n, d) changes → (n,) costs."""
+        cost = np.abs(delta) @ self.absolute if self.absolute.any() else np.zeros(len(delta))
+        if self.quadratic.ndim == 2:
+            return np.asarray(cost + np.einsum("ij,ij->i", delta @ self.quadratic, delta))
+        if self.quadratic.any():
+            return np.asarray(cost + np.einsum("ij,ij,j->i", delta, delta, self.quadratic))
+        return np.asarray(cost)
+
+    @cached_property
+    def floor(self) -> FloatArray:
+        """(d,) a diagonal D with D <= quadratic (as matrices), as large as one scaling allows.
+
+        What is left, quadratic − D, is convex, so its tangents bound it from below while D keeps
+        every column's minimum finite.
+        """
+        if self.quadratic.ndim == 1:
+            return self.quadratic
+        scale = np.sqrt(np.diag(self.quadratic))
+        used = scale > 0
+        unit = self.quadratic[np.ix_(used, used)] / np.outer(scale[used], scale[used])
+        smallest = max(float(np.linalg.eigvalsh(unit)[0]), 0.0)
+        floor = np.zeros(len(scale))
+        floor[used] = 0.99 * smallest * scale[used] ** 2
+        return floor
+
+    @cached_property
+    def above_floor(self) -> FloatArray:
+        """(d, d): quadratic − diag(floor)."""
+        return self.quadratic - np.diag(self.floor)
+
+
+class Cost(ABC):
+    """A convex price of a change, 0 for no change."""
+
+    @abstractmethod
+    def price(self, features: Features) -> Price:
+        """The cost as a formula over the encoded columns.
+
+        Raises
+        ------
+        InvalidInput
+            If weights are missing, unknown, not finite or not positive.
+        """
+
+
+@final
+@dataclass(frozen=True)
+class Manhattan(Cost):
+    """Σ_j w_j |y_j − x_j|; a category that changes costs w_j.
+
+    Parameters
+    ----------
+    weights
+        A mapping from names (the others weigh 1), a sequence in the order of the features, or None
+        for all ones; in cost units for each feature unit.
+
+    Examples
+    --------
+    >>> import counterpoint as cp
+    >>> cp.Manhattan(weights={"age": 2.0})
+    Manhattan(weights={'age': 2.0})
+    """
+
+    weights: Weights = None
+
+    def price(self, features: Features) -> Price:
+        weights = weight_vector(self.weights, features)
+        return Price(_absolute(weights, features, numeric=True), np.zeros(features.width))
+
+
+@final
+@dataclass(frozen=True)
+class SquaredEuclidean(Cost):
+    """Σ_j w_j (y_j − x_j)²; a category that changes costs w_j.
+
+    Parameters
+    ----------
+    weights
+        A mapping from names (the others weigh 1), a sequence in the order of the features, or None
+        for all ones; in cost units for each squared feature unit.
+    """
+
+    weights: Weights = None
+
+    def price(self, features: Features) -> Price:
+        weights = weight_vector(self.weights, features)
+        quadratic = np.zeros(features.width)
+        quadratic[features.numeric_columns] = weights[features.is_numeric]
+        return Price(_absolute(weights, features, numeric=False), quadratic)
+
+
+@final
+@dataclass(frozen=True)
+class Mahalanobis(Cost):
+    """(y − x)ᵀ P (y − x) over the features; a category that changes counts as a difference of 1.
+
+    Parameters
+    ----------
+    matrix
+        (p, p) symmetric positive definite, rows and columns in the order of the features. The sign
+        of a change of category has no meaning, so its row may hold a diagonal entry only.
+    """
+
+    matrix: ArrayLike
+
+    def price(self, features: Features) -> Price:
+        matrix = _checked_matrix(self.matrix, features)
+        quadratic = np.zeros((features.width, features.width))
+        numeric = features.numeric_columns
+        chosen = features.is_numeric
+        quadratic[np.ix_(numeric, numeric)] = matrix[np.ix_(chosen, chosen)]
+        return Price(_absolute(np.diag(matrix), features, numeric=False), quadratic)
+
+
+def mad_weights(data: object, features: Features | None = None) -> dict[Hashable, float]:
+    """1 / median absolute deviation of each column, for `Manhattan`.
+
+    A column whose MAD is 0 gets 1 / standard deviation; a constant column, 1; a category, 1, the
+    price of one MAD.
+
+    Parameters
+    ----------
+    data
+        A data frame or array.
+    features
+        The kinds of its columns; None to infer them.
+
+    Returns
+    -------
+    dict
+        Name → weight, in cost units for each feature unit.
+
+    References
+    ----------
+    Wachter, Mittelstadt & Russell (2018), Counterfactual explanations without opening the black
+    box, Harvard Journal of Law & Technology 31.
+    """
+    return {name: 1.0 / spread for name, (spread, _) in spreads(data, features).items()}
+
+
+def spreads(data: object, features: Features | None = None) -> dict[Hashable, tuple[float, str]]:
+    """Name → spread of the column, and what it is: "MAD", "standard deviation", "none"."""
+    table = Table.read(data)
+    features = features or Features.from_data(table)
+    table = table.select(features.names)
+    encoded = encode(table, features)
+    usable = np.ones(len(table), dtype=bool)
+    usable[list(encoded.problems)] = False
+    codes = encoded.codes[usable]
+    return {
+        feature.name: (1.0, "none") if isinstance(feature, Categorical) else _spread(codes[:, j])
+        for j, feature in enumerate(features)
+    }
+
+
+def _spread(values: FloatArray) -> tuple[float, str]:
+    if not len(values):
+        return 1.0, "none"
+    mad = float(np.median(np.abs(values - np.median(values))))
+    if mad > 0:
+        return mad, "MAD"
+    deviation = float(values.std())
+    return (deviation, "standard deviation") if deviation > 0 else (1.0, "none")
+
+
+def weight_vector(weights: Weights, features: Features) -> FloatArray:
+    """(p,) positive weights in the order of the features."""
+    out = np.ones(len(features))
+    if weights is None:
+        return out
+    if isinstance(weights, Mapping):
+        for name, weight in weights.items():
+            out[features.index(name)] = weight
+    else:
+        given = np.asarray(weights, dtype=np.float64)
+        if given.shape != (len(features),):
+            raise InvalidInput(
+                f"Expected {len(features)} weights, one for each feature; got shape {given.shape}."
+            )
+        out = given.copy()
+    for name, weight in zip(features.names, out.tolist(), strict=True):
+        if not (np.isfinite(weight) and weight > 0):
+            raise InvalidInput(
+                f"Expected a positive finite weight for {name!r}; got {weight!r}. To forbid a "
+                "change use Immutable; to make it cheap use a small weight."
+            )
+    return out
+
+
+def _absolute(weights: FloatArray, features: Features, *, numeric: bool) -> FloatArray:
+    """Category weights are shared by the two entries of a one-hot block that move."""
+    out = np.zeros(features.width)
+    for weight, feature, block in zip(weights, features, features.blocks, strict=True):
+        if isinstance(feature, Categorical):
+            out[block] = weight / 2.0
+        elif numeric:
+            out[block] = weight
+    return out
+
+
+def _checked_matrix(matrix: ArrayLike, features: Features) -> FloatArray:
+    p = len(features)
+    out = np.asarray(matrix, dtype=np.float64)
+    if out.shape != (p, p):
+        raise InvalidInput(f"Expected a Mahalanobis matrix of shape {(p, p)}; got {out.shape}.")
+    if not np.isfinite(out).all() or not np.allclose(out, out.T, rtol=1e-9, atol=0):
+        raise InvalidInput("Expected a finite symmetric Mahalanobis matrix; got one that is not.")
+    categorical = ~features.is_numeric
+    crossed = out - np.diag(np.diag(out))
+    if crossed[categorical].any():
+        names = [name for name, c in zip(features.names, categorical, strict=True) if c]
+        raise InvalidInput(
+            f"Expected zeros off the diagonal for the categorical features {names!r}: a change of "
+            "category has no sign."
+        )
+    out = (out + out.T) / 2.0
+    scale = np.sqrt(np.maximum(np.diag(out), 0.0))
+    if not (scale > 0).all() or np.linalg.eigvalsh(out / np.outer(scale, scale))[0] < 1e-10:
+        raise InvalidInput(
+            "Expected a positive definite Mahalanobis matrix; got a singular or indefinite one. "
+            "Add a small multiple of the identity, as in P + 1e-6 * np.eye(len(P))."
+        )
+    return out

@@ -1,0 +1,6 @@
+"""The mathematics of models: what regions make up a decision."""
+
+from counterpoint.forms.base import AffineMap, Form
+from counterpoint.forms.linear import LinearRegressor, LinearScores, Link, LogLink, Votes
+
+__all__ = ["AffineMap", "Form", "LinearRegressor", "LinearScores", "Link", "LogLink", "Votes"]

@@ -1,0 +1,83 @@
+"""A form: a fitted model as mathematics."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpoint.regions import Region
+from counterpoint.targets import Target
+
+__all__ = ["AffineMap", "Form"]
+
+FloatArray = NDArray[np.float64]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class AffineMap:
+    """x ↦ M x + c: preprocessing seen through.
+
+    Parameters
+    ----------
+    matrix
+        (m, d).
+    offset
+        (m,).
+    """
+
+    matrix: FloatArray
+    offset: FloatArray
+
+    @classmethod
+    def identity(cls, d: int) -> AffineMap:
+        """x ↦ x in d dimensions."""
+        return cls(np.eye(d), np.zeros(d))
+
+    def __call__(self, x: FloatArray) -> FloatArray:
+        """(n, d) → (n, m)."""
+        return x @ self.matrix.T + self.offset
+
+
+class Form(ABC):
+    """A fitted model that says which regions of the input space make up its decisions."""
+
+    @property
+    @abstractmethod
+    def width(self) -> int:
+        """The number d of inputs."""
+
+    @abstractmethod
+    def predict(self, X: FloatArray) -> NDArray[Any]:
+        """(n, d) → (n,): what the model's own ``predict`` returns."""
+
+    @abstractmethod
+    def margin(self, X: FloatArray, target: Target) -> FloatArray:
+        """(n,): by how much the target is met, in score units; negative where it is not.
+
+        For `Confidence` on the scale of log-odds, for `Interval` of the prediction. It includes
+        the margin that the target itself asks for.
+        """
+
+    @abstractmethod
+    def noise(self, X: FloatArray) -> FloatArray:
+        """(n,): a bound on the rounding error of a float64 score at X, in score units."""
+
+    @abstractmethod
+    def regions(self, target: Target) -> tuple[Region, ...]:
+        """Closed convex pieces whose union is where the target holds.
+
+        Raises
+        ------
+        InvalidInput
+            If the target does not fit the form: an unknown label, an `Interval` of a classifier,
+            a `Confidence` of a model without probabilities.
+        """
+
+    @abstractmethod
+    def through(self, before: AffineMap) -> Form:
+        """The same model for inputs that pass ``before`` first."""

@@ -1,0 +1,369 @@
+"""Linear decision functions: scores, votes and regressors.
+
+Source: Carreira-Perpiñán & Hada, Inverse classification with logistic and softmax classifiers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from functools import cached_property
+from itertools import combinations, product
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpoint.errors import InvalidInput
+from counterpoint.forms.base import AffineMap, Form
+from counterpoint.regions import Affine, LogSumExp, Region
+from counterpoint.targets import Confidence, Interval, Label, OtherLabel, Target
+
+__all__ = ["LinearRegressor", "LinearScores", "Link", "LogLink", "Votes"]
+
+FloatArray = NDArray[np.float64]
+EPS = np.finfo(np.float64).eps
+
+
+class Link(Enum):
+    """How scores become probabilities."""
+
+    SOFTMAX = "softmax of the scores (for two classes, the logistic function)"
+    CLIPPED = "(score + 1) / 2, clipped to [0, 1], for two classes (modified Huber loss)"
+    NONE = "no probabilities"
+
+
+class LogLink(Enum):
+    """How a linear predictor becomes a prediction."""
+
+    IDENTITY = "the linear predictor itself"
+    EXP = "its exponential"
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class LinearScores(Form):
+    """Scores A x + b whose largest entry is the prediction.
+
+    A binary model is the pair of scores (0, z) with z its ``decision_function``.
+
+    Parameters
+    ----------
+    matrix
+        (k, d) the rows A.
+    offset
+        (k,) b.
+    classes
+        (k,) labels, in the order of the rows.
+    link
+        How scores become probabilities.
+    no_probabilities
+        Why there are none, for the message, if ``link`` is ``Link.NONE``.
+    threshold
+        A shift of the last score's decision against its probability, in score units: a binary
+        model predicts its second class where z >= threshold. 0 for an ordinary model.
+    """
+
+    matrix: FloatArray
+    offset: FloatArray
+    classes: NDArray[Any]
+    link: Link = Link.NONE
+    no_probabilities: str = "the model has no probabilities"
+    threshold: float = 0.0
+
+    @classmethod
+    def binary(
+        cls, coef: FloatArray, intercept: float, classes: NDArray[Any], **options: Any
+    ) -> LinearScores:
+        """The form of one decision function coef · x + intercept, positive for ``classes[1]``."""
+        coef = np.asarray(coef, dtype=np.float64).ravel()
+        matrix = np.stack([np.zeros_like(coef), coef])
+        return cls(matrix, np.array([0.0, float(intercept)]), np.asarray(classes), **options)
+
+    @property
+    def width(self) -> int:
+        return self.matrix.shape[1]
+
+    @property
+    def is_binary(self) -> bool:
+        """Whether there are two classes."""
+        return len(self.classes) == 2
+
+    @cached_property
+    def _decision_offset(self) -> FloatArray:
+        shift = np.zeros(len(self.offset))
+        shift[-1] = self.threshold
+        return self.offset - shift
+
+    def scores(self, X: FloatArray) -> FloatArray:
+        """(n, k) scores of which the largest is the prediction."""
+        return np.asarray(X @ self.matrix.T + self._decision_offset)
+
+    def predict(self, X: FloatArray) -> NDArray[Any]:
+        return np.asarray(self.classes[self.scores(X).argmax(axis=1)])
+
+    def noise(self, X: FloatArray) -> FloatArray:
+        size = np.abs(X) @ np.abs(self.matrix.T) + np.abs(self.offset)
+        return np.asarray((self.width + 4) * EPS * size.max(axis=1) * 2.0)
+
+    def through(self, before: AffineMap) -> LinearScores:
+        matrix = self.matrix @ before.matrix
+        return replace(self, matrix=matrix, offset=self.matrix @ before.offset + self.offset)
+
+    def margin(self, X: FloatArray, target: Target) -> FloatArray:
+        if isinstance(target, Confidence):
+            return self._confidence_margin(X, target)
+        wanted, asked = self._wanted(target)
+        scores = self.scores(X)
+        inside = scores[:, wanted].max(axis=1)
+        outside = scores[:, ~wanted].max(axis=1)
+        return np.asarray(inside - outside - asked)
+
+    def regions(self, target: Target) -> tuple[Region, ...]:
+        if isinstance(target, Confidence):
+            return (self._confidence_region(target),)
+        wanted, asked = self._wanted(target)
+        others = np.flatnonzero(~wanted)
+        return tuple(self._beats(k, others, asked) for k in np.flatnonzero(wanted).tolist())
+
+    def _beats(self, k: int, others: NDArray[np.intp], margin: float) -> Region:
+        """score_k >= score_j + margin for each j in others."""
+        rows = self.matrix[others] - self.matrix[k]
+        high = self._decision_offset[k] - self._decision_offset[others] - margin
+        return Region((Affine(rows, np.full(len(rows), -np.inf), high, np.ones(len(rows))),))
+
+    def _wanted(self, target: Target) -> tuple[NDArray[np.bool_], float]:
+        if isinstance(target, Label):
+            wanted = _mask(target.labels, self.classes)
+        elif isinstance(target, OtherLabel) and target.labels:
+            wanted = ~_mask(target.labels, self.classes)
+        else:
+            raise _misfit(target, "a classifier", "Label, OtherLabel or Confidence")
+        if wanted.all() or not wanted.any():
+            raise InvalidInput(
+                f"Expected a target that leaves some class out and some in; {target!r} does not "
+                f"among the classes {self.classes.tolist()!r}."
+            )
+        return wanted, target.margin
+
+    def _log_odds(self, target: Confidence) -> tuple[int, float]:
+        """The class, and the threshold on its binary score or its log-odds."""
+        if self.link is Link.NONE:
+            raise InvalidInput(
+                f"Confidence needs class probabilities: {self.no_probabilities}. "
+                "Use Label with a margin in score units."
+            )
+        k = int(np.flatnonzero(_mask((target.label,), self.classes))[0])
+        if self.link is Link.CLIPPED:
+            return k, 2.0 * target.at_least - 1.0
+        return k, float(np.log(target.at_least) - np.log1p(-target.at_least))
+
+    def _confidence_margin(self, X: FloatArray, target: Confidence) -> FloatArray:
+        k, needed = self._log_odds(target)
+        z = X @ self.matrix.T + self.offset
+        if self.is_binary:
+            return np.asarray(z[:, k] - z[:, 1 - k] - needed)
+        others = np.delete(z, k, axis=1) - z[:, [k]]
+        top = others.max(axis=1)
+        return np.asarray(-(top + np.log(np.exp(others - top[:, None]).sum(axis=1))) - needed)
+
+    def _confidence_region(self, target: Confidence) -> Region:
+        k, needed = self._log_odds(target)
+        rows = np.delete(self.matrix, k, axis=0) - self.matrix[k]
+        offset = np.delete(self.offset, k) - self.offset[k]
+        if self.is_binary:
+            return Region((Affine(rows, [-np.inf], -needed - offset, np.ones(1)),))
+        return Region((LogSumExp(rows, offset, -needed),))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class LinearRegressor(Form):
+    """A linear predictor w · x + b, or its exponential.
+
+    Parameters
+    ----------
+    coef
+        (d,) w.
+    intercept
+        b.
+    link
+        The prediction as a function of the predictor.
+    """
+
+    coef: FloatArray
+    intercept: float
+    link: LogLink = LogLink.IDENTITY
+
+    @property
+    def width(self) -> int:
+        return len(self.coef)
+
+    def _linear(self, X: FloatArray) -> FloatArray:
+        return np.asarray(X @ self.coef + self.intercept)
+
+    def predict(self, X: FloatArray) -> NDArray[Any]:
+        z = self._linear(X)
+        return np.exp(z) if self.link is LogLink.EXP else z
+
+    def noise(self, X: FloatArray) -> FloatArray:
+        size = np.abs(X) @ np.abs(self.coef) + abs(self.intercept)
+        return np.asarray((self.width + 4) * EPS * size)
+
+    def through(self, before: AffineMap) -> LinearRegressor:
+        shift = float(self.coef @ before.offset)
+        return replace(self, coef=self.coef @ before.matrix, intercept=self.intercept + shift)
+
+    def _limits(self, target: Target) -> tuple[float, float]:
+        """Bounds on the linear predictor."""
+        if not isinstance(target, Interval):
+            raise _misfit(target, "a regressor", "Interval")
+        if self.link is LogLink.IDENTITY:
+            return target.low, target.high
+        if target.high <= 0:
+            raise InvalidInput(
+                f"The model predicts positive values only; got {target!r}. Ask for a high above 0."
+            )
+        low = float(np.log(target.low)) if target.low > 0 else -np.inf
+        return low, float(np.log(target.high))
+
+    def margin(self, X: FloatArray, target: Target) -> FloatArray:
+        low, high = self._limits(target)
+        z = self._linear(X)
+        return np.minimum(z - low, high - z)
+
+    def regions(self, target: Target) -> tuple[Region, ...]:
+        low, high = self._limits(target)
+        row = self.coef[None, :]
+        at = _vector(low) - self.intercept, _vector(high) - self.intercept
+        return (Region((Affine(row, at[0], at[1], np.ones(1)),)),)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Votes(Form):
+    """One linear decision for each pair of classes; most votes win, ties go to the first class.
+
+    This is how libsvm, and with it ``sklearn.svm.SVC``, decides among several classes.
+
+    Parameters
+    ----------
+    matrix, offset
+        (q, d) and (q,) decisions for the q = k(k−1)/2 pairs (0, 1), (0, 2) … in lexicographic
+        order; a positive one is a vote for the first of the pair.
+    classes
+        (k,) labels.
+    """
+
+    matrix: FloatArray
+    offset: FloatArray
+    classes: NDArray[Any]
+
+    @property
+    def width(self) -> int:
+        return self.matrix.shape[1]
+
+    @cached_property
+    def pairs(self) -> tuple[tuple[int, int], ...]:
+        """The pairs of class positions, in the order of the rows."""
+        return tuple(combinations(range(len(self.classes)), 2))
+
+    @cached_property
+    def _ballots(self) -> tuple[NDArray[np.int8], NDArray[np.intp]]:
+        """All (2^q, q) outcomes ±1 of the pairs, and the (2^q,) winner of each."""
+        signs = np.array(list(product((1, -1), repeat=len(self.pairs))), dtype=np.int8)
+        return signs, self._winners(signs)
+
+    def _winners(self, signs: NDArray[Any]) -> NDArray[np.intp]:
+        votes = np.zeros((len(signs), len(self.classes)))
+        for column, (i, j) in enumerate(self.pairs):
+            votes[:, i] += signs[:, column] > 0
+            votes[:, j] += signs[:, column] <= 0
+        return np.asarray(votes.argmax(axis=1))
+
+    def predict(self, X: FloatArray) -> NDArray[Any]:
+        decisions = X @ self.matrix.T + self.offset
+        return np.asarray(self.classes[self._winners(np.sign(decisions))])
+
+    def noise(self, X: FloatArray) -> FloatArray:
+        size = np.abs(X) @ np.abs(self.matrix.T) + np.abs(self.offset)
+        return np.asarray((self.width + 4) * EPS * size.max(axis=1) * 2.0)
+
+    def through(self, before: AffineMap) -> Votes:
+        matrix = self.matrix @ before.matrix
+        return replace(self, matrix=matrix, offset=self.matrix @ before.offset + self.offset)
+
+    def margin(self, X: FloatArray, target: Target) -> FloatArray:
+        wanted, asked = self._wanted(target)
+        decisions = X @ self.matrix.T + self.offset
+        best = np.full(len(X), -np.inf)
+        for sign in self._cells(wanted):
+            held = np.where(sign != 0, decisions * sign, np.inf)
+            best = np.maximum(best, held.min(axis=1))
+        return best - asked
+
+    def regions(self, target: Target) -> tuple[Region, ...]:
+        wanted, asked = self._wanted(target)
+        pieces = []
+        for sign in self._cells(wanted):
+            used = sign != 0
+            rows = -sign[used, None] * self.matrix[used]
+            high = sign[used] * self.offset[used] - asked
+            low = np.full(len(rows), -np.inf)
+            pieces.append(Region((Affine(rows, low, high, np.ones(len(rows))),)))
+        return tuple(pieces)
+
+    def _cells(self, wanted: NDArray[np.bool_]) -> list[NDArray[np.int8]]:
+        """Partial outcomes (0: either) that decide for a wanted class, as few and large as merging gives.
+
+        Two cells that differ in the sign of one pair only are one cell in which that pair is free
+        (the Quine–McCluskey step), until nothing merges.
+        """
+        signs, winners = self._ballots
+        cells = {tuple(row) for row in signs[wanted[winners]].tolist()}
+        largest: set[tuple[int, ...]] = set()
+        while cells:
+            merged, used = set(), set()
+            for cell in cells:
+                for at, sign in enumerate(cell):
+                    other = (*cell[:at], -sign, *cell[at + 1 :])
+                    if sign == 1 and other in cells:
+                        merged.add((*cell[:at], 0, *cell[at + 1 :]))
+                        used |= {cell, other}
+            largest |= cells - used
+            cells = merged
+        return [np.array(cell, dtype=np.int8) for cell in sorted(largest)]
+
+    def _wanted(self, target: Target) -> tuple[NDArray[np.bool_], float]:
+        if isinstance(target, Confidence):
+            raise InvalidInput(
+                "Confidence needs class probabilities: the model decides by votes between pairs of "
+                "classes. Use Label with a margin in score units."
+            )
+        if isinstance(target, Label):
+            wanted = _mask(target.labels, self.classes)
+        elif isinstance(target, OtherLabel) and target.labels:
+            wanted = ~_mask(target.labels, self.classes)
+        else:
+            raise _misfit(target, "a classifier", "Label or OtherLabel")
+        return wanted, target.margin
+
+
+def _vector(value: float) -> FloatArray:
+    return np.array([value], dtype=np.float64)
+
+
+def _mask(labels: Sequence[Hashable], classes: NDArray[Any]) -> NDArray[np.bool_]:
+    known = classes.tolist()
+    mask = np.zeros(len(known), dtype=bool)
+    for label in labels:
+        value = label.item() if isinstance(label, np.generic) else label
+        if value not in known:
+            raise InvalidInput(f"Expected a target among the classes {known!r}; got {value!r}.")
+        mask[known.index(value)] = True
+    return mask
+
+
+def _misfit(target: Target, model: str, fitting: str) -> InvalidInput:
+    return InvalidInput(f"Expected a target for {model} ({fitting}); got {target!r}.")

@@ -1,0 +1,269 @@
+"""Data frames at the boundary: pandas, polars, Arrow and NumPy in, the same kind out.
+
+A `Table` hides which library a frame comes from. Answers are built by changing cells of the frame
+that came in, so that index, column order and dtypes stay, and a cell that did not change is the
+very value that was passed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpoint.errors import InvalidInput
+
+__all__ = ["Cells", "Table"]
+
+Cells = tuple[NDArray[np.intp], NDArray[Any]]
+"""Positions within a column, and the values to write there."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A rectangular block of named columns, backed by the frame that was passed.
+
+    Parameters
+    ----------
+    native
+        A narwhals data frame, or an ndarray of shape (n, p).
+    names
+        The column names; for an array ``x0 … x{p-1}``, as scikit-learn names them.
+    """
+
+    native: Any
+    names: tuple[Hashable, ...]
+
+    @classmethod
+    def read(cls, data: object) -> Table:
+        """Take a frame, a 2-D array, or one row (1-D array, pandas Series, mapping).
+
+        Raises
+        ------
+        InvalidInput
+            If it is none of these, has no columns, or two columns share a name.
+        """
+        import narwhals.stable.v2 as nw
+
+        if isinstance(data, Table):
+            return data
+        if isinstance(data, np.ndarray) or (isinstance(data, list) and data):
+            return cls._from_array(np.asarray(data))
+        if isinstance(data, Mapping):
+            data = _row_frame(data)
+        elif nw.dependencies.is_pandas_series(data):
+            data = _series_frame(data)
+        _refuse_duplicates(getattr(data, "columns", ()))
+        try:
+            frame = nw.from_native(data, eager_only=True)
+        except TypeError:
+            raise InvalidInput(
+                "Expected a data frame (pandas, polars, Arrow), a 2-D array or one row; "
+                f"got {type(data).__name__}. Pass rows as a frame with named columns."
+            ) from None
+        if not frame.columns:
+            raise InvalidInput("Expected a frame with at least one column; got none.")
+        return cls(frame, tuple(frame.columns))
+
+    @classmethod
+    def _from_array(cls, array: NDArray[Any]) -> Table:
+        if array.ndim == 1:
+            array = array[None, :]
+        if array.ndim != 2 or array.shape[1] == 0:
+            raise InvalidInput(
+                f"Expected an array of shape (rows, features); got shape {array.shape}."
+            )
+        return cls(array, tuple(f"x{j}" for j in range(array.shape[1])))
+
+    @property
+    def is_array(self) -> bool:
+        """Whether the table is backed by an ndarray."""
+        return isinstance(self.native, np.ndarray)
+
+    def __len__(self) -> int:
+        return len(self.native)
+
+    def column(self, name: Hashable) -> NDArray[Any]:
+        """The values of one column; floats are float64 with NaN for what is missing."""
+        if self.is_array:
+            return np.asarray(self.native[:, self.names.index(name)])
+        series = self.native.get_column(name)
+        if series.dtype.is_numeric():
+            return np.asarray(series.to_numpy())
+        return np.asarray(series.to_list(), dtype=object)
+
+    def dtype(self, name: Hashable) -> Any:
+        """The dtype of a column: NumPy's for an array, narwhals' for a frame."""
+        return self.native.dtype if self.is_array else self.native.schema[name]
+
+    def levels(self, name: Hashable) -> tuple[Hashable, ...] | None:
+        """The declared levels of a categorical dtype, in their order; None for other dtypes."""
+        import narwhals.stable.v2 as nw
+
+        if self.is_array or self.dtype(name) not in (nw.Categorical, nw.Enum):
+            return None
+        return tuple(self.native.get_column(name).cat.get_categories().to_list())
+
+    def is_ordered(self, name: Hashable) -> bool:
+        """Whether a categorical column declares that its levels are in order."""
+        import narwhals.stable.v2 as nw
+
+        if self.levels(name) is None:
+            return False
+        series = self.native.get_column(name)
+        return bool(series.dtype == nw.Enum or getattr(series.to_native().dtype, "ordered", False))
+
+    def select(self, names: Sequence[Hashable]) -> Table:
+        """The columns with these names, in this order."""
+        if tuple(names) == self.names:
+            return self
+        if self.is_array:
+            return Table(self.native[:, [self.names.index(name) for name in names]], tuple(names))
+        return Table(self.native.select(*names), tuple(names))
+
+    def take(self, rows: slice | NDArray[np.intp]) -> Table:
+        """These rows, in this order."""
+        return Table(self.native[rows], self.names)
+
+    @cached_property
+    def float_matrix(self) -> NDArray[np.float64] | None:
+        """The whole block as (n, p) float64 without a copy where possible, if every dtype is float64."""
+        if self.is_array:
+            return self.native if self.native.dtype == np.float64 else None
+        import narwhals.stable.v2 as nw
+
+        if any(dtype != nw.Float64 for dtype in self.native.schema.values()):
+            return None
+        return np.asarray(self.native.to_numpy(), dtype=np.float64)
+
+    def to_native(self) -> Any:
+        """The frame in the library that it came from."""
+        return self.native if self.is_array else self.native.to_native()
+
+    def to_model_input(self, *, named: bool) -> Any:
+        """What ``model.predict`` takes: a frame if the model was fitted on names, else an array."""
+        if named == (not self.is_array):
+            return self.to_native()
+        if not named:
+            return self.native.to_numpy()
+        import pandas as pd
+
+        return pd.DataFrame(self.native, columns=list(self.names))
+
+    def renamed(self, names: Sequence[Hashable]) -> Table:
+        """The same array under other names (positions decide)."""
+        return Table(self.native, tuple(names))
+
+    def with_matrix(self, rows: NDArray[np.intp] | slice, matrix: NDArray[np.float64]) -> Table:
+        """These rows with all cells replaced by ``matrix`` (only where every dtype is float64)."""
+        if self.is_array:
+            return Table(matrix, self.names)
+        import narwhals.stable.v2 as nw
+
+        native = self.native.to_native()
+        if nw.dependencies.is_pandas_dataframe(native):
+            frame = type(native)(matrix, index=native.index[rows], columns=native.columns, copy=False)
+            return Table(nw.from_native(frame, eager_only=True), self.names)
+        columns = {name: matrix[:, j] for j, name in enumerate(self.names)}
+        frame = nw.from_dict(columns, backend=nw.get_native_namespace(self.native))
+        return Table(frame, self.names)
+
+    def with_cells(
+        self, rows: NDArray[np.intp] | slice, cells: Mapping[Hashable, Cells]
+    ) -> Table:
+        """These rows with some cells replaced, column by column, in the dtypes that came in.
+
+        A column of whole numbers that receives a fraction, or a number that its dtype cannot hold,
+        becomes float64 or int64.
+        """
+        if self.is_array:
+            return Table(_scatter_array(self.native[rows], self.names, cells), self.names)
+        frame = self.native[rows]
+        changed = [
+            _scatter_series(frame.get_column(name), positions, values)
+            for name, (positions, values) in cells.items()
+            if len(positions)
+        ]
+        return Table(frame.with_columns(*changed) if changed else frame, self.names)
+
+    def sibling(self, columns: Mapping[str, Any], rows: NDArray[np.intp] | None) -> Any:
+        """Another frame in the same library (pandas for an array), with the index of these rows."""
+        import narwhals.stable.v2 as nw
+
+        if not self.is_array and not nw.dependencies.is_pandas_dataframe(self.to_native()):
+            backend = nw.get_native_namespace(self.native)
+            return nw.from_dict(dict(columns), backend=backend).to_native()
+        import pandas as pd
+
+        if self.is_array or rows is None:
+            return pd.DataFrame(dict(columns))
+        return pd.DataFrame(dict(columns), index=self.to_native().index[rows])
+
+    def chunks(self, size: int) -> Iterator[slice]:
+        """Slices of at most ``size`` rows that cover the table."""
+        for start in range(0, len(self), size):
+            yield slice(start, min(start + size, len(self)))
+
+
+def _row_frame(row: Mapping[Any, Any]) -> Any:
+    import pandas as pd
+
+    return pd.DataFrame({name: [value] for name, value in row.items()})
+
+
+def _series_frame(series: Any) -> Any:
+    """One pandas row: ``frame.iloc[i]`` has dtype object when columns differ; restore each."""
+    return series.to_frame().T.infer_objects()
+
+
+def _refuse_duplicates(names: Any) -> None:
+    names = list(names)
+    if len(set(names)) < len(names):
+        twice = sorted({str(name) for name in names if names.count(name) > 1})
+        raise InvalidInput(
+            f"Expected distinct column names; got {', '.join(twice)} more than once. Rename them."
+        )
+
+
+def _scatter_array(
+    array: NDArray[Any], names: tuple[Hashable, ...], cells: Mapping[Hashable, Cells]
+) -> NDArray[Any]:
+    needed = [_fitting_dtype(array.dtype, values) for _, values in cells.values()]
+    out = array.astype(np.result_type(array.dtype, *needed) if needed else array.dtype)
+    for name, (positions, values) in cells.items():
+        out[positions, names.index(name)] = values
+    return out
+
+
+def _fitting_dtype(dtype: np.dtype[Any], values: NDArray[Any]) -> np.dtype[Any]:
+    if dtype.kind not in "iu" or values.dtype.kind == "O" or len(values) == 0:
+        return dtype
+    if np.any(values % 1 != 0):
+        return np.dtype(np.float64)
+    info = np.iinfo(dtype)
+    fits = values.min() >= info.min and values.max() <= info.max
+    return dtype if fits else np.dtype(np.int64)
+
+
+def _scatter_series(series: Any, positions: NDArray[np.intp], values: NDArray[Any]) -> Any:
+    import narwhals.stable.v2 as nw
+
+    if series.dtype.is_numeric():
+        values = np.asarray(values, dtype=np.float64)
+        if series.dtype.is_integer():
+            limits = np.iinfo(str(series.dtype).lower())
+            if np.any(values % 1 != 0):
+                series = series.cast(nw.Float64)
+            else:
+                if values.min() < limits.min or values.max() > limits.max:
+                    series = series.cast(nw.Int64)
+                values = values.astype(np.int64)
+        elif series.dtype == nw.Float32:
+            values = values.astype(np.float32)
+        return series.scatter(positions.tolist(), values.tolist())
+    return series.scatter(positions.tolist(), list(values))

@@ -1,0 +1,64 @@
+"""A progress bar for long work; nothing for short work, and nothing where nobody looks."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from time import perf_counter
+
+__all__ = ["track"]
+
+PATIENCE = 2.0
+"""Seconds before a bar appears by itself."""
+
+
+@contextmanager
+def track(total: int, *, show: bool | None) -> Iterator[Callable[[int], None]]:
+    """Yield a function that is told how many more rows are done.
+
+    Parameters
+    ----------
+    total
+        The number of rows.
+    show
+        True for a bar at once, False for none, None for one on a terminal once it takes long.
+    """
+    if show is False or (show is None and not sys.stderr.isatty()):
+        yield lambda _: None
+        return
+    bar = _Bar(total, 0.0 if show else PATIENCE)
+    try:
+        yield bar.advance
+    finally:
+        bar.close()
+
+
+class _Bar:
+    """A rich progress bar that appears once it has been needed for some time."""
+
+    def __init__(self, total: int, patience: float) -> None:
+        self._total, self._done = total, 0
+        self._from = perf_counter() + patience
+        self._shown: object | None = None
+
+    def advance(self, count: int) -> None:
+        self._done += count
+        if self._shown is None and perf_counter() >= self._from:
+            self._open()
+        if self._shown is not None:
+            self._progress.update(self._task, completed=self._done)
+
+    def _open(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
+
+        columns = (BarColumn(), MofNCompleteColumn(), "rows", TimeRemainingColumn())
+        self._progress = Progress(*columns, console=Console(stderr=True), transient=True)
+        self._task = self._progress.add_task("explaining", total=self._total)
+        self._progress.start()
+        self._shown = self._progress
+
+    def close(self) -> None:
+        if self._shown is not None:
+            self._progress.stop()

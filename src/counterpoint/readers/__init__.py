@@ -1,0 +1,25 @@
+"""Readers: fitted scikit-learn models → forms, with pipelines seen through exactly.
+
+`see_through` composes every preprocessing step into one affine map from the encoded raw columns to
+the final estimator's inputs. Register your own with ``@read.register(MyModel)`` for final
+estimators and ``@trace.register(MyTransformer)`` for steps.
+"""
+
+from __future__ import annotations
+
+from counterpoint.readers import (  # noqa: F401 (each registers its readers)
+    classifiers,
+    compose,
+    encoders,
+    imputers,
+    meta,
+    naive_bayes,
+    regressors,
+    scalers,
+    support_vectors,
+)
+from counterpoint.readers.columns import Columns
+from counterpoint.readers.dispatch import Reading, read, see_through, trace
+from counterpoint.readers.probe import by_running
+
+__all__ = ["Columns", "Reading", "by_running", "read", "see_through", "trace"]

@@ -1,0 +1,311 @@
+"""The three questions a reader answers, and `see_through`, which asks them.
+
+- `read`: what is this final estimator, in its own input space?
+- `trace`: what does this step make of its columns?
+- `finish`: what is this model on these columns? (`read` after the columns' map, unless the model
+  holds other models: pipelines, searches, thresholds.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, replace
+from functools import singledispatch
+from typing import Any, TypeVar, final
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import FeatureUnion, Pipeline
+from sklearn.utils.validation import check_is_fitted
+
+from counterpoint.errors import InvalidInput, ModelNotFitted, UnsupportedModel
+from counterpoint.features import Categorical, Continuous, Features, unknown_name
+from counterpoint.forms import Form
+from counterpoint.readers.columns import Columns
+
+__all__ = [
+    "CategoriesWanted",
+    "Inputs",
+    "Reading",
+    "finish",
+    "inputs_of",
+    "on",
+    "read",
+    "recategorized",
+    "require_fitted",
+    "see_through",
+    "trace",
+    "trace_step",
+]
+
+Answer = TypeVar("Answer", bound=Callable[..., Any])
+
+READABLE = (
+    "logistic regression and the other linear classifiers, linear discriminant analysis, linear "
+    "support vector machines, naive Bayes and nearest centroids where they are linear, one-vs-rest "
+    "over these, decision thresholds, and linear regressors"
+)
+
+
+@singledispatch
+def read(model: Any) -> Form:
+    """Read a fitted final estimator as a form over its own inputs.
+
+    Add yours with ``@read.register(MyModel)``.
+
+    Raises
+    ------
+    UnsupportedModel
+        If there is no reader for its class, or its parameters make it one that cannot be read.
+    ModelNotFitted
+        If it has not been fitted.
+    """
+    raise UnsupportedModel(
+        f"{type(model).__name__} cannot be read exactly. Counterpoint reads {READABLE}; "
+        "add a reader for your own model with @counterpoint.readers.read.register(YourModel)."
+    )
+
+
+@singledispatch
+def trace(transformer: Any, columns: Columns) -> Columns:
+    """Read what a fitted preprocessing step makes of its columns.
+
+    Add yours with ``@trace.register(MyTransformer)``; build the result with ``columns.affine``,
+    ``columns.scaled``, ``columns.take`` or `counterpoint.readers.by_running`.
+
+    Raises
+    ------
+    UnsupportedModel
+        If there is no reader for its class, or what it does is not affine.
+    """
+    raise columns.refusal(
+        transformer,
+        "there is no reader for this kind of step. Use steps that are affine (scalers, PCA, "
+        "selection, imputers) or encode categories, transform the data before fitting, or add a "
+        "reader with @counterpoint.readers.trace.register.",
+    )
+
+
+@singledispatch
+def finish(model: Any, columns: Columns) -> tuple[Form, Columns]:
+    """Read a model on top of columns: its form over the encoded features, and the columns it got.
+
+    Models that hold other models register here; every other model is `read`.
+    """
+    require_fitted(model, columns)
+    try:
+        form = read(model)
+    except UnsupportedModel as error:
+        if not columns.where:
+            raise
+        raise UnsupportedModel(f"Step {columns.where!r}: {error}") from error
+    if form.width != len(columns):
+        raise InvalidInput(
+            f"Expected {form.width} inputs for {columns.place(model)}; got {len(columns)} columns."
+        )
+    said = f"{type(model).__name__} as {type(form).__name__} over {form.width} inputs"
+    noted = columns.noted(said)
+    return (form if columns.is_identity else form.through(columns.map())), noted
+
+
+def on(question: Any, *kinds: Any) -> Callable[[Answer], Answer]:
+    """Register one function as the answer to a question (`read`, `trace` …) for these classes."""
+
+    def register(function: Answer) -> Answer:
+        for kind in kinds:
+            question.register(kind, function)
+        return function
+
+    return register
+
+
+@final
+@dataclass(frozen=True)
+class Inputs:
+    """What columns a model was fitted on.
+
+    Parameters
+    ----------
+    count
+        How many.
+    names
+        Their names, if it was fitted on a frame.
+    needed
+        The positions that the model takes anything from.
+    """
+
+    count: int
+    names: tuple[Hashable, ...] | None = None
+    needed: tuple[int, ...] | None = None
+
+
+@singledispatch
+def inputs_of(model: Any) -> Inputs | None:
+    """The columns that a model or step was fitted on; None if it did not keep note of them."""
+    count = getattr(model, "n_features_in_", None)
+    names = getattr(model, "feature_names_in_", None)
+    if count is None:
+        return None
+    return Inputs(int(count), None if names is None else tuple(names))
+
+
+@final
+@dataclass(frozen=True)
+class Reading:
+    """A fitted model as a form over the encoded raw features.
+
+    Parameters
+    ----------
+    form
+        The model, over the encoded columns of ``features``.
+    features
+        The raw columns that the model takes, in its order.
+    named
+        Whether the model was fitted on column names, so that ``predict`` takes frames.
+    steps
+        One line for each step: what was read as what.
+    """
+
+    form: Form
+    features: Features
+    named: bool
+    steps: tuple[str, ...]
+
+
+def see_through(model: Any, features: Features | None, *, fixed: bool) -> Reading:
+    """Read a fitted model with all its preprocessing.
+
+    Parameters
+    ----------
+    model
+        A fitted scikit-learn estimator, pipeline or search.
+    features
+        The raw columns, from data or from the user; None to derive them from the model.
+    fixed
+        Whether ``features`` must not be adapted to the model: numbers that the model encodes as
+        categories are then an error.
+
+    Raises
+    ------
+    UnsupportedModel
+        If a part of the model cannot be read exactly; the message names the step.
+    ModelNotFitted
+        If the model, or a step of it, has not been fitted.
+    InvalidInput
+        If the features do not fit the model.
+    """
+    if isinstance(model, type):
+        raise InvalidInput(f"Expected a fitted model; got the class {model.__name__}. Fit one.")
+    inputs = inputs_of(model)
+    if inputs is None:  # a model of the user's own
+        inputs = Inputs(read(model).width if features is None else len(features))
+    chosen = _choose(inputs, features)
+    barred: Mapping[int, frozenset[Hashable]] = {}
+    while True:
+        columns = Columns.raw(chosen, fixed=fixed and features is not None, barred=barred)
+        try:
+            form, last = finish(model, columns)
+        except CategoriesWanted as wanted:
+            chosen, barred = wanted.features, wanted.barred
+            continue
+        return Reading(form, chosen, inputs.names is not None, last.steps)
+
+
+def _choose(inputs: Inputs, features: Features | None) -> Features:
+    """The features that the model takes, in its order."""
+    if features is None:
+        names = inputs.names or tuple(f"x{j}" for j in range(inputs.count))
+        if inputs.names is not None and inputs.needed is not None:
+            names = tuple(names[j] for j in inputs.needed)
+        return Features(Continuous(name) for name in names)
+    if inputs.names is None:
+        if len(features) != inputs.count:
+            raise InvalidInput(
+                f"Expected {inputs.count} features, as many as the model was fitted on; "
+                f"got {len(features)}. The model knows no names, so columns go by position."
+            )
+        return features
+    return _named(inputs, inputs.names, features)
+
+
+def _named(inputs: Inputs, names: tuple[Hashable, ...], features: Features) -> Features:
+    """The features with these names; one that the model never looks at may be missing."""
+    needed = set(range(inputs.count) if inputs.needed is None else inputs.needed)
+    kept = []
+    for j, name in enumerate(names):
+        if name in features.names:
+            kept.append(features[name])
+        elif j in needed:
+            hint = unknown_name(name, features.names)
+            raise InvalidInput(f"Expected the column {name!r}, which the model uses. {hint}")
+    return Features(kept)
+
+
+def trace_step(name: str, step: Any, columns: Columns) -> Columns:
+    """Trace one named step of a pipeline: its path in messages, one line in the reading."""
+    inside = columns.at(name)
+    if step is None or isinstance(step, str):  # scikit-learn's own words for steps that do nothing
+        after = inside
+    else:
+        require_fitted(step, inside)
+        after = trace(step, inside)
+        if len(after.steps) == len(columns.steps):  # containers are told by their steps
+            said = f"{type(step).__name__}, {len(columns)} → {len(after)} columns"
+            after = after.noted(said)
+    return replace(after, where=columns.where)
+
+
+def require_fitted(model: Any, columns: Columns) -> None:
+    """Raise `ModelNotFitted` with the step's path if an estimator has not been fitted."""
+    if not isinstance(model, BaseEstimator) or isinstance(model, Pipeline | FeatureUnion):
+        return  # the steps of a pipeline are checked one by one
+    try:
+        check_is_fitted(model)
+    except NotFittedError:
+        raise ModelNotFitted(
+            f"Expected a fitted model; {columns.place(model)} has not been fitted. "
+            "Call fit before explaining."
+        ) from None
+    except TypeError:  # an estimator without fit: nothing to check
+        return
+
+
+@final
+class CategoriesWanted(Exception):
+    """An encoder takes other categories than the features say: read again with these."""
+
+    def __init__(self, features: Features, barred: Mapping[int, frozenset[Hashable]]) -> None:
+        super().__init__("read again with other features")
+        self.features = features
+        self.barred = barred
+
+
+def recategorized(
+    columns: Columns, wanted: Mapping[int, tuple[tuple[Hashable, ...], frozenset[Hashable]]]
+) -> CategoriesWanted:
+    """The request to read again with these categories (and values barred) of some features."""
+    features, barred = columns.features, dict(columns.barred)
+    for at, (categories, banned) in wanted.items():
+        features = features.replaced(_with_categories(features.items[at], categories))
+        barred[at] = barred.get(at, frozenset()) | banned
+    return CategoriesWanted(features, barred)
+
+
+def _with_categories(feature: Any, categories: tuple[Hashable, ...]) -> Categorical:
+    if isinstance(feature, Categorical):
+        seen = feature.observed
+        if seen is not None:
+            seen = tuple(value for value in seen if value in categories)
+        return replace(feature, categories=categories, observed=seen)
+    new = Categorical(feature.name, categories)
+    numbers = new.numbers
+    if numbers is None:
+        return new
+    order = np.argsort(numbers, kind="stable")
+    categories = tuple(categories[i] for i in order)
+    seen = None
+    if feature.observed is not None:
+        low, high = feature.observed
+        seen = tuple(v for v, x in zip(categories, numbers[order], strict=True) if low <= x <= high)
+    return Categorical(feature.name, categories, ordered=True, observed=seen)

@@ -1,0 +1,60 @@
+"""Naive Bayes where its log-likelihoods are linear."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.naive_bayes import BernoulliNB, ComplementNB, GaussianNB, MultinomialNB
+
+from counterpoint.errors import UnsupportedModel
+from counterpoint.forms import Form, Link
+from counterpoint.readers.attributes import classes_of, dense, scores_of_rows
+from counterpoint.readers.dispatch import on, read
+
+__all__: list[str] = []
+
+SAME_VARIANCE = 1e-12  # relative
+
+
+@on(read, GaussianNB)
+def _(model: Any) -> Form:
+    classes = classes_of(model)
+    variance = dense(model.var_)
+    if (np.ptp(variance, axis=0) > SAME_VARIANCE * variance.max(axis=0)).any():
+        raise UnsupportedModel(
+            "GaussianNB with another variance in each class has quadratic decision boundaries. "
+            "Use LinearDiscriminantAnalysis, which shares the covariance between classes."
+        )
+    precision = 1.0 / variance.mean(axis=0)
+    means = dense(model.theta_)
+    offset = np.log(model.class_prior_) - 0.5 * (precision * means**2).sum(axis=1)
+    return scores_of_rows(precision * means, offset, classes, Link.SOFTMAX)
+
+
+@on(read, MultinomialNB)
+def _(model: Any) -> Form:
+    classes = classes_of(model)
+    offset = dense(model.class_log_prior_)
+    return scores_of_rows(dense(model.feature_log_prob_), offset, classes, Link.SOFTMAX)
+
+
+@on(read, ComplementNB)
+def _(model: Any) -> Form:
+    classes = classes_of(model)
+    weights = dense(model.feature_log_prob_)
+    return scores_of_rows(weights, np.zeros(len(classes)), classes, Link.SOFTMAX)
+
+
+@on(read, BernoulliNB)
+def _(model: Any) -> Form:
+    classes = classes_of(model)
+    if model.binarize is not None:
+        raise UnsupportedModel(
+            f"BernoulliNB with binarize={model.binarize!r} cuts its inputs at a threshold, which "
+            "is not linear. Fit it on columns of 0 and 1 with binarize=None."
+        )
+    yes = dense(model.feature_log_prob_)
+    no = np.log1p(-np.exp(yes))
+    offset = dense(model.class_log_prior_) + no.sum(axis=1)
+    return scores_of_rows(yes - no, offset, classes, Link.SOFTMAX)

@@ -1,0 +1,142 @@
+"""Steps that are affine: their fitted attributes as a matrix and an offset."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.cross_decomposition import CCA, PLSCanonical, PLSRegression
+from sklearn.decomposition import (
+    PCA,
+    FactorAnalysis,
+    FastICA,
+    IncrementalPCA,
+    MiniBatchSparsePCA,
+    SparsePCA,
+    TruncatedSVD,
+)
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.feature_selection import SelectorMixin
+from sklearn.neighbors import NeighborhoodComponentsAnalysis
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    MaxAbsScaler,
+    MinMaxScaler,
+    PolynomialFeatures,
+    RobustScaler,
+    StandardScaler,
+)
+from sklearn.random_projection import BaseRandomProjection
+
+from counterpoint.readers.columns import NUMBERS, Columns
+from counterpoint.readers.dispatch import on, trace
+from counterpoint.readers.probe import by_running, run
+
+__all__: list[str] = []
+
+
+@on(trace, StandardScaler)
+def _(scaler: Any, columns: Columns) -> Columns:
+    scale = 1.0 / scaler.scale_ if scaler.with_std else np.ones(len(columns))
+    return columns.scaled(scale, -scaler.mean_ * scale if scaler.with_mean else 0.0)
+
+
+@on(trace, RobustScaler)
+def _(scaler: Any, columns: Columns) -> Columns:
+    scale = 1.0 / scaler.scale_ if scaler.with_scaling else np.ones(len(columns))
+    return columns.scaled(scale, -scaler.center_ * scale if scaler.with_centering else 0.0)
+
+
+@on(trace, MinMaxScaler)
+def _(scaler: Any, columns: Columns) -> Columns:
+    if not scaler.clip:
+        return columns.scaled(scaler.scale_, scaler.min_)
+    numeric = np.flatnonzero(columns.sources == NUMBERS)
+    if len(numeric):
+        raise columns.refusal(
+            scaler,
+            f"clip=True makes it bend {columns.label(int(numeric[0]))}. Fit with clip=False and "
+            "keep answers in range with the constraint WithinObserved.",
+        )
+    return by_running(scaler, columns)
+
+
+@on(trace, MaxAbsScaler)
+def _(scaler: Any, columns: Columns) -> Columns:
+    if not getattr(scaler, "clip", False):
+        return columns.scaled(1.0 / scaler.scale_)
+    if (columns.sources == NUMBERS).any():
+        raise columns.refusal(
+            scaler, "clip=True makes it bend numbers. Fit with clip=False instead."
+        )
+    return by_running(scaler, columns)
+
+
+@on(trace, PCA, IncrementalPCA)
+def _(pca: Any, columns: Columns) -> Columns:
+    axes = pca.components_
+    if pca.whiten:
+        scale = np.sqrt(pca.explained_variance_)
+        # as scikit-learn does: directions without variance are not blown up
+        scale = np.maximum(scale, np.finfo(scale.dtype).eps)
+        axes = axes / scale[:, None]
+    return columns.affine(axes, -axes @ pca.mean_)
+
+
+@on(trace, FastICA)
+def _(ica: Any, columns: Columns) -> Columns:
+    mean = ica.mean_ if ica.whiten else np.zeros(len(columns))
+    return columns.affine(ica.components_, -ica.components_ @ mean)
+
+
+@on(trace, TruncatedSVD, NeighborhoodComponentsAnalysis, BaseRandomProjection)
+def _(projection: Any, columns: Columns) -> Columns:
+    return columns.affine(projection.components_)
+
+
+@on(trace, LinearDiscriminantAnalysis)
+def _(lda: Any, columns: Columns) -> Columns:
+    count = run(lda, np.zeros((1, len(columns))), columns).shape[1]
+    axes = lda.scalings_[:, :count].T
+    return columns.affine(axes, -axes @ lda.xbar_ if lda.solver == "svd" else 0.0)
+
+
+@on(trace, SelectorMixin)
+def _(selector: Any, columns: Columns) -> Columns:
+    return columns.take(selector.get_support(indices=True))
+
+
+@on(trace, PolynomialFeatures)
+def _(expansion: Any, columns: Columns) -> Columns:
+    powers = expansion.powers_
+    if powers.sum(axis=1).max(initial=0) > 1:
+        return by_running(expansion, columns)
+    return columns.affine(sparse.csr_array(powers), (powers.sum(axis=1) == 0).astype(float))
+
+
+@on(trace, FunctionTransformer)
+def _(transformer: Any, columns: Columns) -> Columns:
+    if transformer.func is None:
+        return columns
+    func = getattr(transformer.func, "__name__", repr(transformer.func))
+    raise columns.refusal(
+        transformer,
+        f"what the function {func!r} does cannot be known. Apply it to the data before fitting "
+        "(then its result is a raw column), or give your own transformer class a reader with "
+        "@counterpoint.readers.trace.register.",
+    )
+
+
+@on(trace, CCA, FactorAnalysis, MiniBatchSparsePCA, PLSCanonical, PLSRegression, SparsePCA)
+def _(projection: Any, columns: Columns) -> Columns:
+    """Affine, but their attributes do not say how: found from their values at unit vectors."""
+    corners = np.vstack([np.zeros(len(columns)), np.eye(len(columns))])
+    values = run(projection, corners, columns)
+    matrix = (values[1:] - values[0]).T
+    rows = np.random.default_rng(0).normal(size=(8, len(columns)))
+    found = run(projection, rows, columns)
+    size = np.abs(rows) @ np.abs(matrix.T) + np.abs(values[0])
+    if (np.abs(rows @ matrix.T + values[0] - found) > 1e-9 * size).any():
+        raise columns.refusal(projection, "it is not affine. Use PCA or TruncatedSVD instead.")
+    return columns.affine(matrix, values[0])

@@ -1,0 +1,322 @@
+"""Answers: columns for a batch, an object for a row that is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpoint.certificate import CLAIMS, Certificate, Certificates
+from counterpoint.encoding import decode
+from counterpoint.errors import NoAnswer
+from counterpoint.features import Features
+from counterpoint.frames import Table
+
+__all__ = ["Conflict", "Counterfactual", "Counterfactuals", "STATUSES", "Status"]
+
+FloatArray = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
+
+
+class Status(StrEnum):
+    """What became of a row."""
+
+    OPTIMAL = "optimal"
+    """A valid answer whose gap is at most the gap that was asked for."""
+    ALREADY = "already"
+    """The row meets the target as it is; the answer is the row, at cost 0."""
+    SUBOPTIMAL = "suboptimal"
+    """A valid answer whose gap is larger than asked for."""
+    LIMIT = "limit"
+    """Time ran out; the best answer so far, if there is one, with its gap."""
+    INFEASIBLE = "infeasible"
+    """No answer exists; proved."""
+    UNPROVED = "unproved"
+    """No answer was found, and no proof that none exists."""
+    INVALID = "invalid"
+    """The row cannot be used; the message says why."""
+
+
+STATUSES = tuple(Status)
+
+MESSAGES = {
+    Status.OPTIMAL: "The cheapest change that gives the target.",
+    Status.ALREADY: "The model already gives the target; nothing has to change.",
+    Status.SUBOPTIMAL: "A change that gives the target; a cheaper one is not excluded.",
+    Status.LIMIT: "Time ran out before the search ended.",
+    Status.INFEASIBLE: "No change within the constraints gives the target.",
+    Status.UNPROVED: "No change was found, but none is excluded either.",
+    Status.INVALID: "The row cannot be used.",
+}
+
+
+@final
+@dataclass(frozen=True)
+class Conflict:
+    """Why a row has no answer.
+
+    Parameters
+    ----------
+    constraints
+        A minimal set of constraints that together with the target exclude every answer: without
+        any one of them there is an answer (empty if the target alone is impossible).
+    relaxations
+        For each bound in the set, what it alone would have to become for an answer to exist.
+    """
+
+    constraints: tuple[str, ...]
+    relaxations: tuple[str, ...]
+
+    def __str__(self) -> str:
+        if not self.constraints:
+            return "No point at all gives the target, even without constraints."
+        text = f"These exclude every answer: {'; '.join(self.constraints)}."
+        return f"{text} {'; '.join(self.relaxations)}." if self.relaxations else text
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Counterfactual:
+    """One row's answer.
+
+    Parameters
+    ----------
+    status
+        What became of the row.
+    message
+        The same in a sentence.
+    factual
+        Name → value, as it came in.
+    changes
+        Name → (from, to) of the features that change.
+    certificate
+        What the answer is worth.
+    explain_conflict
+        Computes the reason of an infeasible row.
+    """
+
+    status: Status
+    message: str
+    factual: dict[Hashable, Any]
+    changes: dict[Hashable, tuple[Any, Any]]
+    certificate: Certificate
+    explain_conflict: Callable[[], Conflict | None]
+
+    @property
+    def found(self) -> bool:
+        """Whether there is an answer."""
+        return self.certificate.valid
+
+    @property
+    def cost(self) -> float:
+        """Of the answer, in cost units; NaN without one."""
+        return self.certificate.cost
+
+    @property
+    def row(self) -> dict[Hashable, Any]:
+        """Name → value of the answer.
+
+        Raises
+        ------
+        NoAnswer
+            If there is none.
+        """
+        self.raise_for_status()
+        return {**self.factual, **{name: pair[1] for name, pair in self.changes.items()}}
+
+    @property
+    def conflict(self) -> Conflict | None:
+        """Why there is no answer: a minimal set of conflicting constraints; None if there is one."""
+        return self.explain_conflict()
+
+    def raise_for_status(self) -> None:
+        """Raise `NoAnswer`, with the reason, unless there is an answer."""
+        if not self.found:
+            raise NoAnswer(f"{self.status}: {self.message}")
+
+    def __str__(self) -> str:
+        head = f"{self.status}: {self.message}"
+        if not self.found:
+            return head
+        c = self.certificate
+        lines = [f"  {name}: {old!r} → {new!r}" for name, (old, new) in self.changes.items()]
+        tail = f"  cost {c.cost:.6g}, at least {c.bound:.6g} ({c.claim}), gap {c.gap:.1e}"
+        return "\n".join([head, *lines, tail])
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Counterfactuals:
+    """The answers to a batch, one for each row that was passed, in its order.
+
+    Everything is held in columns; a `Counterfactual` is made when a row is asked for.
+
+    Parameters
+    ----------
+    table
+        The rows as they came in.
+    features
+        The kinds of the model's columns.
+    before, after
+        (n, p) codes of the factual rows and of the answers.
+    codes
+        (n,) positions in ``STATUSES``.
+    certificates
+        What the answers are worth.
+    closed_form
+        (n,): whether a row was settled without a solver.
+    problems
+        Row → sentence, for rows that cannot be used.
+    explain_conflict
+        Row → why it is infeasible.
+    """
+
+    table: Table
+    features: Features
+    before: FloatArray
+    after: FloatArray
+    codes: NDArray[np.int8]
+    certificates: Certificates
+    closed_form: BoolArray
+    problems: dict[int, str]
+    explain_conflict: Callable[[int], Conflict | None]
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def __iter__(self) -> Iterator[Counterfactual]:
+        return (self[i] for i in range(len(self)))
+
+    @property
+    def status(self) -> NDArray[Any]:
+        """(n,) `Status` of each row."""
+        return np.array(STATUSES, dtype=object)[self.codes]
+
+    @property
+    def found(self) -> BoolArray:
+        """(n,): whether a row has an answer."""
+        return self.certificates.valid
+
+    @property
+    def cost(self) -> FloatArray:
+        """(n,) cost of each answer; NaN without one."""
+        return self.certificates.cost
+
+    @property
+    def bound(self) -> FloatArray:
+        """(n,) lower bound on the cost of any answer; infinite for infeasible rows."""
+        return self.certificates.bound
+
+    @property
+    def gap(self) -> FloatArray:
+        """(n,) (cost − bound) / cost."""
+        return self.certificates.gap
+
+    @property
+    def changed(self) -> BoolArray:
+        """(n, p): which features of each answer differ from the factual row."""
+        return (self.before != self.after) & self.found[:, None]
+
+    def __getitem__(self, i: int) -> Counterfactual:
+        i = range(len(self))[i]
+        status = STATUSES[self.codes[i]]
+        names = self.features.names
+        changed = np.flatnonzero(self.changed[i]).tolist()
+        rows = np.array([i], dtype=np.intp)
+        factual = {} if i in self.problems else self._values(self.table.take(rows), names)
+        changes = {}
+        if changed:
+            answer = self._decoded(rows)
+            new = self._values(answer, [names[j] for j in changed])
+            changes = {name: (factual[name], new[name]) for name in new}
+        return Counterfactual(
+            status,
+            self.problems.get(i, MESSAGES[status]),
+            factual,
+            changes,
+            self.certificates[i],
+            lambda: self.explain_conflict(i),
+        )
+
+    @staticmethod
+    def _values(table: Table, names: Any) -> dict[Hashable, Any]:
+        return {name: _plain(table.column(name)[0]) for name in names}
+
+    def _decoded(self, rows: NDArray[np.intp] | slice) -> Table:
+        return decode(self.table, self.features, rows, self.before[rows], self.after[rows])
+
+    def to_frame(self) -> Any:
+        """The counterfactual rows, in the library, index, columns and dtypes of what was passed.
+
+        Rows without an answer are missing. An array comes back as an array.
+        """
+        if self.found.all():
+            return self._decoded(slice(None)).to_native()
+        return self._decoded(np.flatnonzero(self.found)).to_native()
+
+    def report(self) -> Any:
+        """One row each: status, claim, valid, cost, bound, gap, margin, violation, changed, message.
+
+        A pandas data frame with the index of what was passed, or a polars one for polars.
+        """
+        c = self.certificates
+        columns = {
+            "status": [str(STATUSES[code]) for code in self.codes],
+            "claim": [str(CLAIMS[claim]) for claim in c.claim],
+            "valid": c.valid,
+            "cost": c.cost,
+            "bound": c.bound,
+            "gap": c.gap,
+            "margin": c.margin,
+            "violation": c.violation,
+            "changed": self.changed.sum(axis=1),
+            "message": [
+                self.problems.get(i, MESSAGES[STATUSES[code]]) for i, code in enumerate(self.codes)
+            ],
+        }
+        return self._frame(columns, np.arange(len(self)))
+
+    def changes(self) -> Any:
+        """One row for each changed cell: row, feature, from, to (only what changes)."""
+        rows, columns = np.nonzero(self.changed)
+        before, after, names = [], [], []
+        for row, column in zip(rows.tolist(), columns.tolist(), strict=True):
+            name = self.features.names[column]
+            names.append(str(name))
+            before.append(self.features.describe(name, self.before[row, column]))
+            after.append(self.features.describe(name, self.after[row, column]))
+        table = {"row": rows, "feature": names, "from": before, "to": after}
+        return self._frame(table, None)
+
+    def _frame(self, columns: dict[str, Any], rows: NDArray[np.intp] | None) -> Any:
+        return self.table.sibling(columns, rows)
+
+    def summary(self) -> str:
+        """How many rows have which status, what the answers cost, and which features change."""
+        n = len(self)
+        counts = {s: int((self.codes == k).sum()) for k, s in enumerate(STATUSES)}
+        shown = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
+        lines = [f"{n} rows: {shown or 'none'}"]
+        moved = self.changed.any(axis=1)
+        if moved.any():
+            cost, gap = self.cost[moved], self.gap[moved]
+            lines.append(
+                f"cost: median {np.median(cost):.4g}, largest {cost.max():.4g}; "
+                f"largest gap {gap.max():.1e}"
+            )
+            times = self.changed[moved].sum(axis=0)
+            order = np.argsort(-times, kind="stable")[:8]
+            often = [f"{self.features.names[j]} ({times[j]})" for j in order if times[j]]
+            lines.append(f"changed most often: {', '.join(often)}")
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return f"<Counterfactuals: {self.summary().splitlines()[0]}>"
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value

@@ -1,0 +1,65 @@
+"""Solvers: each a method for one family of programs. They propose; programs and certificates judge.
+
+To add one, write a file and enter it in `SOLVERS`, which is in the order of preference.
+"""
+
+from __future__ import annotations
+
+from counterpoint.errors import NoSolver
+from counterpoint.programs import Program
+from counterpoint.solvers.base import Effort, Outcome, Prepared, Solution, Solver
+from counterpoint.solvers.branching import Branching
+from counterpoint.solvers.clarabel import Clarabel
+from counterpoint.solvers.daqp import Daqp
+from counterpoint.solvers.halfspace import HalfSpace
+from counterpoint.solvers.highs import Highs
+
+__all__ = [
+    "SOLVERS",
+    "Branching",
+    "Clarabel",
+    "Daqp",
+    "Effort",
+    "HalfSpace",
+    "Highs",
+    "Outcome",
+    "Prepared",
+    "Solution",
+    "Solver",
+    "applicable",
+]
+
+
+def applicable(program: Program) -> tuple[Solver, ...]:
+    """The solvers that take a program, in the order in which to try them.
+
+    Raises
+    ------
+    NoSolver
+        If there is none; the message names the nearest solver and what it lacks.
+    """
+    found = tuple(solver for solver in SOLVERS if solver.takes(program))
+    if not any(not isinstance(solver, HalfSpace) for solver in found):
+        raise NoSolver(_lack(program))
+    return found
+
+
+def _lack(program: Program) -> str:
+    def missing(solver: Solver) -> list[str]:
+        return sorted(kind.__name__ for kind in program.kinds - solver.accepts)
+
+    nearest = min(SOLVERS, key=lambda solver: len(missing(solver)))
+    kinds = ", ".join(sorted(kind.__name__ for kind in program.kinds))
+    return (
+        f"No solver takes {{{kinds}}}. The nearest, {type(nearest).__name__}, "
+        f"lacks {', '.join(missing(nearest))}."
+    )
+
+
+def _relaxed_by(program: Program) -> Solver:
+    """The solver of Branching's relaxations: the first complete one."""
+    return next(s for s in applicable(program) if not isinstance(s, HalfSpace))
+
+
+SOLVERS: tuple[Solver, ...] = (HalfSpace(), Daqp(), Highs(), Clarabel(), Branching(_relaxed_by))
+"""All solvers, in the order of preference; the first only settles what one half-space settles."""

@@ -1,0 +1,121 @@
+"""What a solver is: a method for one family of programs. It proposes; others judge."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import ClassVar, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpoint.programs import Cases, Program
+
+__all__ = ["Effort", "Outcome", "Prepared", "Solution", "Solver"]
+
+FloatArray = NDArray[np.float64]
+
+
+class Outcome(IntEnum):
+    """What a solver says of one row."""
+
+    FOUND = 0
+    """A point, which the solver holds to be feasible."""
+    NOTHING = 1
+    """No point; the multipliers may still bound the cost."""
+    INFEASIBLE = 2
+    """The solver holds the row to be infeasible; the multipliers should prove it."""
+    LIMIT = 3
+    """The time ran out; there may be a point."""
+
+
+@final
+@dataclass(frozen=True)
+class Effort:
+    """How hard to try.
+
+    Parameters
+    ----------
+    gap
+        The relative gap, (cost − bound) / cost, at which to stop.
+    seconds
+        Time for each row, or None.
+    """
+
+    gap: float = 1e-9
+    seconds: float | None = None
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """What a solver proposes for each row of a batch.
+
+    Parameters
+    ----------
+    points
+        (n, d); NaN where there is none.
+    multipliers
+        (n, size); they bound the cost, or refute the row, by weak duality.
+    outcomes
+        (n,) `Outcome`.
+    reported
+        (n,) the solver's own lower bound in cost units, 0 where it has none; infinite if its branch
+        and bound found the row infeasible.
+    """
+
+    points: FloatArray
+    multipliers: FloatArray
+    outcomes: NDArray[np.int8]
+    reported: FloatArray
+
+    @classmethod
+    def blank(cls, n: int, program: Program) -> Solution:
+        """Nothing for any of n rows, to be filled in."""
+        return cls(
+            np.full((n, program.width), np.nan),
+            np.zeros((n, program.size)),
+            np.full(n, Outcome.NOTHING, dtype=np.int8),
+            np.zeros(n),
+        )
+
+    @property
+    def found(self) -> NDArray[np.bool_]:
+        """(n,): whether there is a point."""
+        return np.isfinite(self.points[:, 0]) if len(self.points) else np.zeros(0, dtype=bool)
+
+
+class Prepared(ABC):
+    """A solver that has done all work on a program that does not depend on the person."""
+
+    @abstractmethod
+    def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
+        """Solve for each row of a batch.
+
+        Parameters
+        ----------
+        cases
+            The people, with their bounds and margins.
+        effort
+            When to stop.
+        cutoff
+            (n,) costs that are already reached: a point that is not cheaper is of no use.
+        """
+
+
+class Solver(ABC):
+    """A method for one family of programs; stateless."""
+
+    accepts: ClassVar[frozenset[type]]
+    """The kinds of price and the types of conditions that it takes."""
+    accuracy: ClassVar[float]
+    """The relative gap that its answers are to reach."""
+
+    @abstractmethod
+    def takes(self, program: Program) -> bool:
+        """Whether the solver is of use: the program holds nothing outside ``accepts``."""
+
+    @abstractmethod
+    def prepare(self, program: Program) -> Prepared:
+        """Do what does not depend on the person."""

@@ -1,0 +1,269 @@
+"""Clarabel: any convex program here, cones and log-sum-exp included.
+
+Variables: the change δ of each column, in units of its price; for absolute prices one bound t on
+each |δ|; for a log-sum-exp one share for each of its terms. Interior-point answers are followed by
+their multipliers, from which the program recomputes its bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, final
+
+import clarabel
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from counterpoint.costs import Mahalanobis, Manhattan, SquaredEuclidean
+from counterpoint.errors import SolverFailure
+from counterpoint.programs import Cases, Program
+from counterpoint.regions import Affine, Box, Cone, Coupling, LogSumExp, Transitions
+from counterpoint.solvers.base import Effort, Outcome, Prepared, Solution, Solver
+
+__all__ = ["Clarabel"]
+
+FloatArray = NDArray[np.float64]
+
+STATUS = clarabel.SolverStatus
+SOLVED = (STATUS.Solved, STATUS.AlmostSolved)
+INFEASIBLE = (STATUS.PrimalInfeasible, STATUS.AlmostPrimalInfeasible)
+
+
+@final
+class Clarabel(Solver):
+    """Convex programs with linear rows, second-order and exponential cones by Clarabel."""
+
+    accepts: ClassVar[frozenset[type]] = frozenset(
+        {Manhattan, SquaredEuclidean, Mahalanobis, Box, Affine, Transitions, Cone, LogSumExp}
+    )
+    accuracy: ClassVar[float] = 1e-7
+
+    def takes(self, program: Program) -> bool:
+        return program.kinds <= self.accepts
+
+    def prepare(self, program: Program) -> ClarabelPrograms:
+        return ClarabelPrograms(program)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ClarabelPrograms(Prepared):
+    """A program as cones over scaled changes."""
+
+    program: Program
+
+    @cached_property
+    def _unit(self) -> FloatArray:
+        """(d,) the change of each column that costs about 1."""
+        price = self.program.price
+        diagonal = price.quadratic if price.quadratic.ndim == 1 else np.diag(price.quadratic)
+        size = price.absolute + np.sqrt(diagonal)
+        return 1.0 / np.where(size > 0, size, 1.0)
+
+    @cached_property
+    def _absolute(self) -> NDArray[np.intp]:
+        """The columns with an absolute price."""
+        return np.flatnonzero(self.program.price.absolute)
+
+    @cached_property
+    def _sizes(self) -> tuple[int, int, int]:
+        """Numbers of changes, of bounds on absolute values, and of shares."""
+        shares = sum(c.size for c in self.program.curved if isinstance(c, LogSumExp))
+        return self.program.width, len(self._absolute), shares
+
+    @cached_property
+    def _objective(self) -> tuple[sparse.csc_matrix, FloatArray]:
+        price, unit = self.program.price, self._unit
+        d, a, shares = self._sizes
+        form = price.quadratic if price.quadratic.ndim == 2 else np.diag(price.quadratic)
+        hessian = sparse.block_diag(
+            [2.0 * form * np.outer(unit, unit), sparse.csc_matrix((a + shares, a + shares))]
+        )
+        linear = np.zeros(d + a + shares)
+        linear[d : d + a] = (price.absolute * unit)[self._absolute]
+        return sparse.csc_matrix(sparse.triu(hessian)), linear
+
+    @cached_property
+    def _row_size(self) -> FloatArray:
+        size = np.abs(self.program.affine.matrix * self._unit).max(axis=1, initial=0.0)
+        return np.where(size > 0, size, 1.0)
+
+    def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
+        out = Solution.blank(len(cases), self.program)
+        for i, case in enumerate(cases):
+            if (case.low > case.high).any():
+                out.outcomes[i] = Outcome.INFEASIBLE
+                continue
+            with _translated():
+                self._solve_one(case, effort, out, i)
+        return out
+
+    def _solve_one(self, case: Cases, effort: Effort, out: Solution, i: int) -> None:
+        rows = Rows(self, case)
+        settings = clarabel.DefaultSettings()
+        settings.verbose = False
+        settings.max_threads = 1
+        settings.tol_gap_rel, settings.tol_gap_abs = 1e-10, 1e-12
+        settings.tol_feas, settings.max_iter = 1e-10, 200
+        if effort.seconds:
+            settings.time_limit = effort.seconds
+        hessian, linear = self._objective
+        solver = clarabel.DefaultSolver(
+            hessian, linear, rows.matrix, rows.right, rows.cones, settings
+        )
+        result = solver.solve()
+        duals = np.asarray(result.z)
+        if result.status in SOLVED or result.status == STATUS.InsufficientProgress:
+            y = case.x[0] + np.asarray(result.x)[: self.program.width] * self._unit
+            out.points[i] = np.minimum(np.maximum(y, case.low[0]), case.high[0])
+            out.outcomes[i] = Outcome.FOUND
+            out.multipliers[i] = rows.multipliers(duals)
+        elif result.status in INFEASIBLE:
+            out.outcomes[i] = Outcome.INFEASIBLE
+            out.multipliers[i] = rows.multipliers(duals)
+        elif result.status == STATUS.MaxTime:
+            out.outcomes[i] = Outcome.LIMIT
+
+
+@final
+class Rows:
+    """The rows of one person's conic program, and the way back from their duals."""
+
+    def __init__(self, prepared: ClarabelPrograms, case: Cases) -> None:
+        self.prepared = prepared
+        self.program = prepared.program
+        self.case = case
+        self._matrices: list[Any] = []
+        self._rights: list[FloatArray] = []
+        self.cones: list[Any] = []
+        self._taken: list[int] = []
+        self._count = 0
+        self._add_bounds()
+        self._add_absolute()
+        self._add_affine()
+        share = 0
+        for coupling in self.program.curved:
+            self._taken.append(self._count)
+            if isinstance(coupling, Cone):
+                self._add_cone(coupling)
+            elif isinstance(coupling, LogSumExp):
+                self._add_log_sum_exp(coupling, share)
+                share += coupling.size
+        self.matrix = sparse.csc_matrix(sparse.vstack(self._matrices))
+        self.right = np.concatenate(self._rights)
+
+    def _add(self, matrix: Any, right: FloatArray, cone: Any) -> int:
+        """Append rows; the position of the first."""
+        at = self._count
+        self._matrices.append(matrix)
+        self._rights.append(np.asarray(right, dtype=np.float64))
+        self.cones.append(cone)
+        self._count += len(right)
+        return at
+
+    def _on_changes(self, matrix: FloatArray) -> sparse.csc_matrix:
+        """Rows over the scaled changes, with zeros for the other variables."""
+        _, a, shares = self.prepared._sizes
+        scaled = sparse.csc_matrix(matrix * self.prepared._unit)
+        return sparse.hstack([scaled, sparse.csc_matrix((len(matrix), a + shares))])
+
+    def _add_bounds(self) -> None:
+        x, unit = self.case.x[0], self.prepared._unit
+        low, high = (self.case.low[0] - x) / unit, (self.case.high[0] - x) / unit
+        d, a, shares = self.prepared._sizes
+        eye = sparse.eye(d, d + a + shares, format="csr")
+        fixed = np.flatnonzero(low == high)
+        above = np.flatnonzero(np.isfinite(high) & (low != high))
+        below = np.flatnonzero(np.isfinite(low) & (low != high))
+        if len(fixed):
+            self._add(eye[fixed], low[fixed], clarabel.ZeroConeT(len(fixed)))
+        if len(above):
+            self._add(eye[above], high[above], clarabel.NonnegativeConeT(len(above)))
+        if len(below):
+            self._add(-eye[below], -low[below], clarabel.NonnegativeConeT(len(below)))
+
+    def _add_absolute(self) -> None:
+        """δ <= t and −δ <= t."""
+        d, a, shares = self.prepared._sizes
+        if not a:
+            return
+        pick = sparse.eye(d, format="csr")[self.prepared._absolute]
+        bound = sparse.hstack([-sparse.eye(a), sparse.csc_matrix((a, shares))])
+        for sign in (1.0, -1.0):
+            self._add(
+                sparse.hstack([sign * pick, bound]), np.zeros(a), clarabel.NonnegativeConeT(a)
+            )
+
+    def _add_affine(self) -> None:
+        affine, size = self.program.affine, self.prepared._row_size
+        low, high = (limit[0] for limit in affine.limits(self.case.margin))
+        here = affine.matrix @ self.case.x[0]
+        equal = low == high
+        self._sides: list[tuple[int, NDArray[np.intp], float]] = []
+        for chosen, sign, limit, cone in (
+            (equal, 1.0, high, clarabel.ZeroConeT),
+            (np.isfinite(high) & ~equal, 1.0, high, clarabel.NonnegativeConeT),
+            (np.isfinite(low) & ~equal, -1.0, low, clarabel.NonnegativeConeT),
+        ):
+            rows = np.flatnonzero(chosen)
+            if len(rows):
+                block = self._on_changes(sign * affine.matrix[rows] / size[rows, None])
+                right = sign * (limit - here)[rows] / size[rows]
+                self._sides.append((self._add(block, right, cone(len(rows))), rows, sign))
+
+    def _add_cone(self, cone: Cone) -> None:
+        """(radius, M y + c) in the second-order cone."""
+        x = self.case.x[0]
+        block = np.vstack([np.zeros(self.program.width), -cone.matrix]) / cone.radius
+        right = np.concatenate([[cone.radius], cone.matrix @ x + cone.offset]) / cone.radius
+        self._add(self._on_changes(block), right, clarabel.SecondOrderConeT(len(right)))
+
+    def _add_log_sum_exp(self, coupling: LogSumExp, share: int) -> None:
+        """exp(zᵢ − limit) <= shareᵢ and Σ share <= 1."""
+        d, a, shares = self.prepared._sizes
+        m = coupling.size
+        limit = coupling.limit - float(self.case.margin[0])
+        here = coupling.matrix @ self.case.x[0] + coupling.offset - limit
+        scores = self._on_changes(-coupling.matrix)
+        pick = sparse.csr_matrix(
+            (-np.ones(m), (np.arange(m), d + a + share + np.arange(m))), shape=(m, d + a + shares)
+        )
+        zero = sparse.csr_matrix((m, d + a + shares))
+        stacked = sparse.vstack([scores, zero, pick], format="csr")
+        order = np.arange(3 * m).reshape(3, m).T.ravel()
+        right = np.stack([here, np.ones(m), np.zeros(m)], axis=1).ravel()
+        for i in range(m):
+            rows = order[3 * i : 3 * i + 3]
+            self._add(stacked[rows], right[3 * i : 3 * i + 3], clarabel.ExponentialConeT())
+        total = sparse.csr_matrix(-pick.sum(axis=0))
+        self._add(total, np.ones(1), clarabel.NonnegativeConeT(1))
+
+    def multipliers(self, duals: FloatArray) -> FloatArray:
+        """(size,) the program's multipliers."""
+        out = np.zeros(self.program.size)
+        for at, rows, sign in self._sides:
+            out[rows] += sign * duals[at : at + len(rows)] / self.prepared._row_size[rows]
+        start = self.program.affine.size
+        for coupling, at in zip(self.program.curved, self._taken, strict=True):
+            out[start : start + coupling.size] = self._curved_multipliers(coupling, duals, at)
+            start += coupling.size
+        return out
+
+    @staticmethod
+    def _curved_multipliers(coupling: Coupling, duals: FloatArray, at: int) -> FloatArray:
+        if isinstance(coupling, Cone):
+            return -duals[at + 1 : at + 1 + coupling.size] / coupling.radius
+        return np.maximum(-duals[at : at + 3 * coupling.size : 3], 0.0)
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """Errors of the backend as our own."""
+    try:
+        yield
+    except (RuntimeError, TypeError, ValueError) as error:
+        raise SolverFailure(f"Clarabel failed: {error}") from error

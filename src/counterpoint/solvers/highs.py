@@ -1,0 +1,239 @@
+"""HiGHS: linear and mixed-integer linear programs (weighted Manhattan cost).
+
+The model is passed once; for each person only bounds and the costs of the factual categories
+change. Every person starts from the same basis, so that an answer does not depend on who was asked
+before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar, final
+
+import highspy
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpoint.costs import Manhattan
+from counterpoint.errors import SolverFailure
+from counterpoint.programs import Cases, Program
+from counterpoint.regions import Affine, AtMost, Box, OneOf, Transitions, Whole
+from counterpoint.solvers.base import Effort, Outcome, Prepared, Solution, Solver
+from counterpoint.solvers.layout import Data, Layout
+
+__all__ = ["Highs"]
+
+FloatArray = NDArray[np.float64]
+
+STATUS = highspy.HighsModelStatus
+FEASIBILITY = 1e-9
+OPTIONS = {
+    "output_flag": False,
+    "threads": 1,
+    "random_seed": 0,
+    "simplex_scale_strategy": 0,
+    "primal_feasibility_tolerance": FEASIBILITY,
+    "dual_feasibility_tolerance": FEASIBILITY,
+    "mip_feasibility_tolerance": FEASIBILITY,
+    "mip_abs_gap": 0.0,
+}
+
+
+@final
+class Highs(Solver):
+    """Linear and mixed-integer linear programs by HiGHS."""
+
+    accepts: ClassVar[frozenset[type]] = frozenset(
+        {Manhattan, Box, Affine, Transitions, OneOf, Whole, AtMost}
+    )
+    accuracy: ClassVar[float] = 1e-9
+
+    def takes(self, program: Program) -> bool:
+        return program.kinds <= self.accepts
+
+    def prepare(self, program: Program) -> HighsPrograms:
+        return HighsPrograms(program)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class HighsPrograms(Prepared):
+    """A program in HiGHS, and its linear relaxation."""
+
+    program: Program
+
+    @cached_property
+    def _layout(self) -> Layout:
+        return Layout(self.program)
+
+    @cached_property
+    def _linear(self) -> Engine:
+        return Engine(self._layout, integral=False)
+
+    @cached_property
+    def _integral(self) -> Engine:
+        return Engine(self._layout, integral=True)
+
+    def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
+        out = Solution.blank(len(cases), self.program)
+        method = self._branch_and_bound if self._layout.integer.any() else self._simplex
+        for i, case in enumerate(cases):
+            data = self._layout.data(case, np.inf if cutoff is None else float(cutoff[i]))
+            if data is None:
+                continue
+            if (data.low > data.high).any():
+                out.outcomes[i] = Outcome.INFEASIBLE
+                continue
+            with _translated():
+                method(case, data, effort, out, i)
+        return out
+
+    def _simplex(self, case: Cases, data: Data, effort: Effort, out: Solution, i: int) -> None:
+        engine, layout = self._linear, self._layout
+        status = engine.run(data)
+        if status == STATUS.kOptimal:
+            values, duals = engine.solution()
+            out.points[i] = layout.point(values, case, data.scale)
+            out.multipliers[i] = layout.multipliers(duals)
+            out.outcomes[i] = Outcome.FOUND
+        elif status == STATUS.kInfeasible:
+            out.outcomes[i] = Outcome.INFEASIBLE
+            out.multipliers[i] = self._farkas(case)
+
+    def _farkas(self, case: Cases) -> FloatArray:
+        """Multipliers from the dual ray, in the sign that refutes the case."""
+        ray = self._linear.dual_ray()
+        if ray is None:
+            return np.zeros(self.program.size)
+        multipliers = self._layout.multipliers(ray)
+        refuted = bool(self.program.refutes(case, multipliers[None, :])[0])
+        return multipliers if refuted else -multipliers
+
+    def _branch_and_bound(
+        self, case: Cases, data: Data, effort: Effort, out: Solution, i: int
+    ) -> None:
+        engine, layout = self._integral, self._layout
+        status = engine.run(data, gap=0.1 * effort.gap, seconds=effort.seconds)
+        if status == STATUS.kInfeasible:
+            out.outcomes[i] = Outcome.INFEASIBLE
+            out.reported[i] = np.inf
+            if self._linear.run(data) == STATUS.kInfeasible:
+                out.multipliers[i] = self._farkas(case)
+            return
+        limited = status == STATUS.kTimeLimit
+        if not limited and status != STATUS.kOptimal:
+            return
+        out.outcomes[i] = Outcome.LIMIT if limited else Outcome.NOTHING
+        out.reported[i] = max(layout.cost_of(engine.dual_bound(), case), 0.0)
+        values = engine.incumbent()
+        settled = None if values is None else self._settled(data, values)
+        if settled is not None:
+            out.points[i] = layout.point(settled, case, data.scale)
+            out.outcomes[i] = Outcome.LIMIT if limited else Outcome.FOUND
+
+    def _settled(self, data: Data, values: FloatArray) -> FloatArray | None:
+        """Integers rounded for good and the rest solved anew, so that nothing is off by 1e-6."""
+        whole = self._layout.integer
+        values = np.where(whole, np.round(values), values)
+        if whole.all():
+            return values
+        low, high = np.where(whole, values, data.low), np.where(whole, values, data.high)
+        if self._linear.run(replace(data, low=low, high=high)) != STATUS.kOptimal:
+            return None
+        return np.where(whole, values, self._linear.solution()[0])
+
+
+@final
+class Engine:
+    """One model inside HiGHS, of which people change the numbers."""
+
+    def __init__(self, layout: Layout, *, integral: bool) -> None:
+        self.layout = layout
+        self.integral = integral
+        self.highs = highspy.Highs()
+        for name, value in OPTIONS.items():
+            self.highs.setOptionValue(name, value)
+        if not integral:
+            self.highs.setOptionValue("solver", "simplex")
+            self.highs.setOptionValue("presolve", "off")
+        with _translated():
+            _expect(self.highs.passModel(_model(layout, integral=integral)))
+        self._columns = np.arange(layout.columns, dtype=np.int32)
+        self._rows = np.arange(len(layout.matrix), dtype=np.int32)
+
+    def run(self, data: Data, *, gap: float = 0.0, seconds: float | None = None) -> Any:
+        """Solve with these numbers from the one starting basis; HiGHS's model status."""
+        highs = self.highs
+        highs.changeColsBounds(len(self._columns), self._columns, data.low, data.high)
+        if len(self.layout.hot):
+            highs.changeColsCost(len(self._columns), self._columns, data.cost)
+        highs.changeRowsBounds(len(self._rows), self._rows, data.row_low, data.row_high)
+        if len(data.caps):
+            first = self.layout.first_switch_row
+            for (j, switch), cap in zip(
+                self.layout.switch_of_numbers(), data.caps.tolist(), strict=True
+            ):
+                highs.changeCoeff(first + j, switch, -cap)
+        if self.integral:
+            highs.clearSolver()
+            highs.setOptionValue("mip_rel_gap", gap)
+            highs.setOptionValue("time_limit", np.inf if seconds is None else seconds)
+        else:
+            highs.setBasis()
+        highs.run()
+        return highs.getModelStatus()
+
+    def solution(self) -> tuple[FloatArray, FloatArray]:
+        """Values of the columns, and duals of the rows."""
+        solution = self.highs.getSolution()
+        return np.asarray(solution.col_value), np.asarray(solution.row_dual)
+
+    def incumbent(self) -> FloatArray | None:
+        """Values of the best integer point, if there is one."""
+        solution = self.highs.getSolution()
+        return np.asarray(solution.col_value) if solution.value_valid else None
+
+    def dual_bound(self) -> float:
+        """The lower bound of branch and bound, as an objective value."""
+        return float(self.highs.getInfo().mip_dual_bound)
+
+    def dual_ray(self) -> FloatArray | None:
+        """A ray of the dual, if the rows are contradictory."""
+        _, exists, ray = self.highs.getDualRay()
+        return np.asarray(ray) if exists else None
+
+
+def _model(layout: Layout, *, integral: bool) -> Any:
+    rows, columns = layout.matrix.shape
+    model = highspy.HighsLp()
+    model.num_col_, model.num_row_ = columns, rows
+    hot = np.zeros(len(layout.hot) + len(layout.switches))
+    model.col_cost_ = np.concatenate([layout.price, layout.price, hot]) / layout.normal
+    model.col_lower_, model.col_upper_ = np.zeros(columns), np.full(columns, np.inf)
+    model.row_lower_, model.row_upper_ = np.full(rows, -np.inf), np.full(rows, np.inf)
+    used = layout.matrix != 0
+    model.a_matrix_.format_ = highspy.MatrixFormat.kColwise
+    model.a_matrix_.start_ = np.concatenate([[0], np.cumsum(used.sum(axis=0))]).astype(np.int32)
+    model.a_matrix_.index_ = np.nonzero(used.T)[1].astype(np.int32)
+    model.a_matrix_.value_ = layout.matrix.T[used.T]
+    if integral:
+        kinds = highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger
+        model.integrality_ = [kinds[int(whole)] for whole in layout.integer]
+    return model
+
+
+def _expect(status: Any) -> None:
+    if status == highspy.HighsStatus.kError:
+        raise SolverFailure("HiGHS refused the model; its numbers may be too large or too small.")
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """Errors of the backend as our own."""
+    try:
+        yield
+    except (RuntimeError, TypeError, IndexError) as error:
+        raise SolverFailure(f"HiGHS failed: {error}") from error

@@ -1,0 +1,51 @@
+"""What an explainer works with, in a few lines that a person reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from counterpoint.features import Categorical, Feature, Integer
+
+if TYPE_CHECKING:
+    from counterpoint.explainer import Explainer
+
+__all__ = ["describe"]
+
+
+def describe(explainer: Explainer) -> str:
+    """The model as it was read, the features, the cost and the constraints."""
+    lines = ["model"]
+    lines += [f"  {step}" for step in explainer.reading.steps]
+    lines.append("features")
+    lines += [f"  {_feature(feature)}" for feature in explainer.features]
+    lines.append("cost")
+    lines += [f"  {line}" for line in _cost(explainer)]
+    lines.append("constraints")
+    lines += [f"  {constraint!r}" for constraint in explainer.constraints] or ["  none"]
+    if explainer.constant:
+        names = ", ".join(map(str, explainer.constant))
+        lines.append(f"  constant in the data, hence immutable: {names}")
+    return "\n".join(lines)
+
+
+def _feature(feature: Feature) -> str:
+    if isinstance(feature, Categorical):
+        shown = ", ".join(map(str, feature.categories[:6]))
+        more = f" and {len(feature.categories) - 6} more" if len(feature.categories) > 6 else ""
+        order = "ordered, " if feature.ordered else ""
+        return f"{feature.name}: categorical, {order}{shown}{more}"
+    seen = "" if feature.observed is None else f", {feature.observed[0]:g} to {feature.observed[1]:g}"
+    if isinstance(feature, Integer):
+        return f"{feature.name}: integer, steps of {feature.step:g}{seen}"
+    return f"{feature.name}: continuous{seen}"
+
+
+def _cost(explainer: Explainer) -> Iterator[str]:
+    if not explainer.spreads:
+        yield repr(explainer.cost)
+        return
+    yield "Manhattan, each change divided by the feature's spread in the data; a category costs 1"
+    for name, (spread, what) in explainer.spreads.items():
+        if what == "standard deviation":
+            yield f"{name}: median absolute deviation 0, so its standard deviation, {spread:.6g}"

@@ -1,0 +1,122 @@
+"""What the model shall decide."""
+
+from __future__ import annotations
+
+from abc import ABC
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+
+from counterpoint.errors import InvalidInput
+
+__all__ = ["Confidence", "Interval", "Label", "OtherLabel", "Target"]
+
+
+class Target(ABC):  # noqa: B024 (a sum type: forms decide what each member means)
+    """A decision, or a range of values, that the counterfactual shall get."""
+
+
+@final
+@dataclass(frozen=True)
+class Label(Target):
+    """The model predicts this label, or one of these.
+
+    Parameters
+    ----------
+    label
+        A class label, or a set, list or tuple of them.
+    margin
+        By how much its score must exceed the score of every class outside the set, in score units
+        (for a binary model, of ``decision_function``).
+    """
+
+    label: Hashable | tuple[Hashable, ...] | list[Hashable] | set[Hashable] | frozenset[Hashable]
+    margin: float = 0.0
+
+    def __post_init__(self) -> None:
+        _check_margin(self.margin)
+        if not self.labels:
+            raise InvalidInput("Expected at least one target label; got none.")
+
+    @property
+    def labels(self) -> tuple[Hashable, ...]:
+        """The labels of the set."""
+        if isinstance(self.label, tuple | list | set | frozenset | np.ndarray):
+            return tuple(self.label)
+        return (self.label,)
+
+
+@final
+@dataclass(frozen=True)
+class OtherLabel(Target):
+    """The model predicts anything else.
+
+    Parameters
+    ----------
+    than
+        The labels to get away from: one, several, or None for each row's current prediction.
+    margin
+        As for `Label`, in score units.
+    """
+
+    than: Hashable | tuple[Hashable, ...] | list[Hashable] | set[Hashable] | None = None
+    margin: float = 0.0
+
+    def __post_init__(self) -> None:
+        _check_margin(self.margin)
+
+    @property
+    def labels(self) -> tuple[Hashable, ...]:
+        """The labels to get away from; empty if it is each row's current prediction."""
+        return () if self.than is None else Label(self.than).labels
+
+
+@final
+@dataclass(frozen=True)
+class Confidence(Target):
+    """The model's probability of a label is at least a number.
+
+    Parameters
+    ----------
+    label
+        A class label.
+    at_least
+        A probability between 0 and 1, both excluded.
+    """
+
+    label: Hashable
+    at_least: float
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.at_least < 1.0:
+            raise InvalidInput(
+                f"Expected a probability between 0 and 1, both excluded; got {self.at_least!r}."
+            )
+
+
+@final
+@dataclass(frozen=True)
+class Interval(Target):
+    """A regressor predicts a value between low and high.
+
+    Parameters
+    ----------
+    low, high
+        Bounds in units of the prediction; one of them may be left out.
+    """
+
+    low: float = -np.inf
+    high: float = np.inf
+
+    def __post_init__(self) -> None:
+        if np.isnan(self.low) or np.isnan(self.high) or self.low > self.high:
+            raise InvalidInput(f"Expected low <= high; got low={self.low!r}, high={self.high!r}.")
+        if np.isinf(self.low) and np.isinf(self.high):
+            raise InvalidInput("Expected low, high or both; got neither.")
+
+
+def _check_margin(margin: float) -> None:
+    if not (np.isfinite(margin) and margin >= 0):
+        raise InvalidInput(f"Expected a margin of at least 0; got {margin!r}.")

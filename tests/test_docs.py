@@ -1,0 +1,183 @@
+"""Every code block of every page, and every example of a docstring, runs.
+
+The blocks of a page run in order, in one namespace and one empty folder. A ``python`` block with
+prompts (``>>>``) is a doctest, so the output it shows is checked; a ``console`` block runs its
+``$ counterpoint`` lines and checks the output it shows. ``...`` stands for anything, as in doctest.
+A block in a language that this file does not know is an error.
+"""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import json
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+BUILT = (DOCS / "_build", DOCS / "auto_examples", DOCS / "api" / "generated")
+
+FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+FENCE = re.compile(r"^ *(?P<ticks>`{3,}|~{3,}) *(?P<language>[^\s`]*)[^\n`]*$")
+TARGETS = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+
+
+@dataclass(frozen=True)
+class Block:
+    language: str
+    text: str
+    page: Path
+    line: int  # of its first line, from 0
+
+    @property
+    def where(self) -> str:
+        return f"{self.page.relative_to(ROOT)}:{self.line + 1}"
+
+
+def pages(suffix: str) -> list[Path]:
+    inside = [p for p in DOCS.rglob(f"*{suffix}") if not any(b in p.parents for b in BUILT)]
+    return sorted([*ROOT.glob(f"*{suffix}"), *inside])
+
+
+PAGES = pages(".md")
+SOURCE = ROOT / "src"
+MODULES = sorted(
+    ".".join(file.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__")
+    for file in SOURCE.rglob("*.py")
+    if file.stem != "__main__"
+)
+
+
+def blocks(page: Path) -> list[Block]:
+    found: list[Block] = []
+    opened: tuple[str, str, int] | None = None
+    lines = page.read_text().splitlines()
+    for number, line in enumerate(lines):
+        fence = FENCE.match(line)
+        if opened is None and fence:
+            opened = fence["ticks"], fence["language"], number + 1
+        elif opened and line.strip() == opened[0]:
+            _, language, start = opened
+            found.append(Block(language, "\n".join(lines[start:number]) + "\n", page, start))
+            opened = None
+    assert opened is None, f"{page.name}: the block of line {opened[2]} is not closed"
+    return found
+
+
+def run_python(block: Block, namespace: dict[str, object]) -> None:
+    if ">>> " in block.text:
+        test = doctest.DocTestParser().get_doctest(
+            block.text, namespace, block.where, str(block.page), block.line
+        )
+        report: list[str] = []
+        doctest.DocTestRunner(optionflags=FLAGS).run(test, out=report.append, clear_globs=False)
+        assert not report, "".join(report)
+        namespace.update(test.globs)
+    else:
+        code = "\n" * block.line + block.text  # so that a traceback names the line of the page
+        exec(compile(code, str(block.page), "exec"), namespace)  # noqa: S102
+
+
+def run_console(block: Block, namespace: dict[str, object]) -> None:
+    assert block.text.startswith("$ "), f"{block.where}: a console block starts with `$ `"
+    for entry in re.split(r"^\$ ", block.text.replace("\\\n", " "), flags=re.MULTILINE)[1:]:
+        command, _, want = entry.partition("\n")
+        match shlex.split(command, comments=True):
+            case ["counterpoint", *arguments]:
+                got = run_counterpoint(arguments, block)
+                same = doctest.OutputChecker().check_output(want, got, FLAGS)
+                assert same or not want.strip(), f"{block.where}: {command}\n{got}"
+            case ["make", *targets]:
+                named = {t for t in targets if "=" not in t}
+                assert named <= TARGETS, f"{block.where}: no such target"
+            case ["pip" | "git" | "cd", *_]:
+                pass  # how to get here
+            case _:
+                pytest.fail(f"{block.where}: this test does not know how to check `{command}`")
+
+
+def run_counterpoint(arguments: list[str], block: Block) -> str:
+    ran = subprocess.run(
+        [sys.executable, "-m", "counterpoint", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, f"{block.where}: counterpoint {arguments}\n{ran.stdout}{ran.stderr}"
+    return ran.stdout
+
+
+def write_file(block: Block, namespace: dict[str, object]) -> None:
+    """A TOML or JSON block is well formed; ``# loan.toml`` in its first line makes it that file."""
+    {"toml": tomllib.loads, "json": json.loads}[block.language](block.text)
+    if name := re.match(r"# ([\w-]+\.toml)\n", block.text):
+        Path(name[1]).write_text(block.text)
+
+
+RUN = {"python": run_python, "console": run_console, "toml": write_file, "json": write_file}
+SHOWN = {"text", "{toctree}", "{eval-rst}", "{note}", "{warning}", "{tip}", "{math}"}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_block_of_a_page_runs(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.chdir(tmp_path)
+    namespace: dict[str, object] = {"__name__": "__main__"}
+    for block in blocks(page):
+        assert block.language in RUN.keys() | SHOWN, (
+            f"{block.where}: a block in {block.language!r}; known are {sorted(RUN.keys() | SHOWN)}"
+        )
+        if block.language in RUN:
+            RUN[block.language](block, namespace)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_every_example_of_a_docstring_runs(
+    module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    report: list[str] = []
+    runner = doctest.DocTestRunner(optionflags=FLAGS)
+    for test in doctest.DocTestFinder(exclude_empty=True).find(importlib.import_module(module)):
+        runner.run(test, out=report.append)
+    assert not report, "".join(report)
+
+
+def test_the_api_page_lists_every_public_name():
+    listed = re.findall(r"^   (\w+)$", (DOCS / "api.md").read_text(), re.MULTILINE)
+    public = importlib.import_module("counterpoint").__all__
+    assert sorted(listed) == [name for name in public if not name.startswith("_")]
+
+
+def test_pages_are_markdown():
+    """Blocks in reStructuredText would not be run, so there are no such pages."""
+    rst = [p for p in pages(".rst") if p.name != "sg_execution_times.rst"]
+    assert rst == []
+
+
+def test_the_blocks_are_found():
+    """The parser itself: it would be a pity if all pages passed because no block was seen."""
+    found = [b for page in PAGES for b in blocks(page)]
+    fences = sum(len(re.findall(r"^ *```", p.read_text(), re.MULTILINE)) for p in PAGES)
+    assert 2 * len(found) == fences
+    assert {"python", "console"} <= {b.language for b in found}
+
+
+def test_a_wrong_output_is_seen(tmp_path: Path):
+    page = ROOT / "README.md"
+    run_python(Block("python", ">>> 1 + 1\n2\n", page, 0), {})
+    with pytest.raises(AssertionError, match="Expected"):
+        run_python(Block("python", ">>> 1 + 1\n3\n", page, 0), {})
+    with pytest.raises(pytest.fail.Exception, match="does not know"):
+        run_console(Block("console", "$ rm -r x\n", page, 0), {})
+    with pytest.raises(AssertionError, match="no such target"):
+        run_console(Block("console", "$ make coffee\n", page, 0), {})

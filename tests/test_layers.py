@@ -1,0 +1,236 @@
+"""The shape of the code: who may import whom, what a class may be, what the package exports."""
+
+from __future__ import annotations
+
+import abc
+import ast
+import enum
+import importlib
+import inspect
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+PACKAGE = "counterpoint"
+SOURCE = Path(__file__).parents[1] / "src" / PACKAGE
+
+# A part is a module or a subpackage. It imports from its own line and from the lines above.
+LAYERS: tuple[frozenset[str], ...] = tuple(
+    frozenset(line.split())
+    for line in """\
+        errors
+        frames
+        features
+        encoding
+        regions targets
+        costs constraints forms
+        programs
+        solvers certificate
+        search
+        readers
+        results
+        explainer
+        path
+        __init__
+        spec
+        testing
+        cli __main__""".splitlines()
+)
+FORBIDDEN = {"certificate": {"solvers"}, "solvers": {"certificate"}}
+ONLY = {"readers": {"readers", "forms", "features", "encoding", "frames", "errors"}}
+SOLVER_LIBRARIES = {"clarabel", "cvxpy", "daqp", "highspy", "pyscipopt"}
+HEAVY = ("pandas", "sklearn", "highspy", "daqp", "clarabel", "scipy.optimize", "typer")
+
+FILES = sorted(SOURCE.rglob("*.py"))
+LINE = {part: number for number, line in enumerate(LAYERS) for part in line}
+
+
+def module_name(file: Path) -> str:
+    parts = (PACKAGE, *file.relative_to(SOURCE).with_suffix("").parts)
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def part_of(module: str) -> str:
+    """``counterpoint.forms.linear`` → ``forms``; the package itself is ``__init__``."""
+    return [*module.split("."), "__init__"][1]
+
+
+@cache
+def imports(file: Path) -> frozenset[str]:
+    """Every module that a file imports anywhere: at the top, in functions, by name."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(file.read_text(), str(file))):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            found.update(_from(node, file))
+        elif isinstance(node, ast.Call) and "import" in ast.unparse(node.func):
+            found.update(a.value for a in node.args[:1] if isinstance(a, ast.Constant))
+    return frozenset(found)
+
+
+def _from(node: ast.ImportFrom, file: Path) -> Iterator[str]:
+    base = node.module or ""
+    if node.level:
+        above = (PACKAGE, *file.relative_to(SOURCE).parts)[: -node.level]
+        base = ".".join((*above, *filter(None, [node.module])))
+    for alias in node.names:
+        inside = SOURCE.parent.joinpath(*base.split("."), alias.name)
+        outside = base.split(".")[0] != PACKAGE
+        if outside or inside.is_dir() or inside.with_suffix(".py").exists():
+            yield f"{base}.{alias.name}"
+        else:
+            yield base
+
+
+def own(file: Path) -> set[str]:
+    """The parts of the package that a file imports."""
+    return {part_of(name) for name in imports(file) if name.split(".")[0] == PACKAGE}
+
+
+def files_of(part: str) -> list[Path]:
+    return [file for file in FILES if part_of(module_name(file)) == part]
+
+
+@pytest.mark.parametrize("file", FILES, ids=module_name)
+def test_a_module_imports_only_from_lines_above(file: Path):
+    part = part_of(module_name(file))
+    assert part in LINE, f"{file.name} is in no layer: add {part!r} to LAYERS where it belongs"
+    if part == "__init__":
+        return
+    for imported in own(file):
+        assert imported in LINE, f"{part} imports {imported!r}, which is in no layer"
+        assert LINE[imported] <= LINE[part], f"{part} imports {imported!r}, which is below it"
+    assert not own(file) & FORBIDDEN.get(part, set())
+    assert own(file) <= ONLY.get(part, own(file))
+
+
+@pytest.mark.parametrize("file", FILES, ids=module_name)
+def test_solver_libraries_stay_in_solvers(file: Path):
+    if part_of(module_name(file)) != "solvers":
+        assert not {name.split(".")[0] for name in imports(file)} & SOLVER_LIBRARIES
+
+
+def test_the_certificate_reaches_no_solver():
+    reached, waiting = set(), ["certificate"]
+    while waiting:
+        part = waiting.pop()
+        reached.add(part)
+        waiting += {p for file in files_of(part) for p in own(file)} - reached
+    outside = {name for part in reached for file in files_of(part) for name in imports(file)}
+    assert "solvers" not in reached
+    assert not {n for n in outside if n.startswith("scipy.optimize")}
+    assert not {n.split(".")[0] for n in outside} & SOLVER_LIBRARIES
+
+
+def test_the_layer_check_sees_every_way_to_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sys.modules[__name__], "SOURCE", tmp_path / PACKAGE)
+    for name in ("__init__", "search", "solvers/__init__", "solvers/highs"):
+        file = tmp_path / PACKAGE / f"{name}.py"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+    for line in (
+        "import counterpoint.solvers.highs",
+        "from counterpoint.solvers import highs",
+        "from counterpoint import solvers",
+        "from . import solvers",
+        "from .solvers.highs import Highs",
+        "def f():\n    from counterpoint.solvers import SOLVERS",
+        "importlib.import_module('counterpoint.solvers.highs')",
+    ):
+        file = tmp_path / PACKAGE / f"case{abs(hash(line))}.py"
+        file.write_text(line)
+        assert own(file) == {"solvers"}, line
+    file = tmp_path / PACKAGE / "plain.py"
+    file.write_text("from counterpoint import Explainer\nfrom . import explain")
+    assert own(file) == {"__init__"}
+
+
+# Classes
+
+
+def project_classes(module: ModuleType) -> list[type]:
+    classes = filter(inspect.isclass, vars(module).values())
+    return [c for c in classes if c.__module__ == module.__name__]
+
+
+def ancestors(cls: type) -> list[type]:
+    return [c for c in cls.__mro__[1:] if c.__module__.split(".")[0] == PACKAGE]
+
+
+def is_abstract(cls: type) -> bool:
+    return inspect.isabstract(cls) or abc.ABC in cls.__bases__
+
+
+def overridden(cls: type) -> set[str]:
+    """Names of concrete methods of project classes that a class defines anew."""
+    return {
+        name
+        for base in ancestors(cls)
+        for name, old in vars(base).items()
+        if name in vars(cls)
+        and not name.startswith("__")
+        and (inspect.isfunction(old) or isinstance(old, property | classmethod | staticmethod))
+        and not getattr(old, "__isabstractmethod__", False)
+    }
+
+
+def undocumented(cls: type) -> list[str]:
+    return [
+        name
+        for name, value in vars(cls).items()
+        if not name.startswith("_")
+        and (inspect.isroutine(value) or isinstance(value, property))
+        and not inspect.getdoc(getattr(cls, name))
+    ]
+
+
+@pytest.mark.parametrize("name", [n for n in map(module_name, FILES) if not n.endswith("__main__")])
+def test_a_class_is_abstract_or_final_and_shallow(name: str):
+    for cls in project_classes(importlib.import_module(name)):
+        if not cls.__name__.startswith("_"):
+            assert not undocumented(cls), f"{cls.__qualname__}: no docstring, own or inherited"
+        if issubclass(cls, BaseException | enum.Enum):
+            continue
+        final = "__final__" in vars(cls)
+        assert is_abstract(cls) != final, f"{cls.__qualname__} is to be either abstract or @final"
+        assert len(ancestors(cls)) <= 2, f"{cls.__qualname__} inherits from {ancestors(cls)}"
+        assert not overridden(cls), f"{cls.__qualname__} overrides {overridden(cls)}"
+
+
+# The package
+
+
+def test_importing_the_package_is_light():
+    code = f"import sys, {PACKAGE}; print(*(m for m in {HEAVY!r} if m in sys.modules))"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.split() == []
+
+
+def test_the_public_names_are_one_sorted_list():
+    package = importlib.import_module(PACKAGE)
+    listed = [name for name in package.__all__ if not name.startswith("_")]
+    public = {
+        name
+        for name in dir(package)
+        if not name.startswith("_")
+        and name != "annotations"  # from __future__
+        and not inspect.ismodule(getattr(package, name))
+    }
+    assert package.__all__ == sorted(package.__all__)
+    assert set(listed) == public
+    assert all(getattr(package, name).__doc__ for name in listed)
+
+
+def test_the_command_line_uses_public_names_alone():
+    for file in files_of("cli"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == PACKAGE:
+                public = importlib.import_module(node.module or PACKAGE).__all__
+                assert {alias.name for alias in node.names} <= set(public), ast.unparse(node)

@@ -102,16 +102,26 @@ def passive_aggressive(name):
         return [] if kind is None else [kind(random_state=0)]
 
 
+def priors():
+    """These come with scikit-learn 1.6."""
+    known = "priors" in NearestCentroid().get_params()
+    return [NearestCentroid().set_params(priors="empirical")] if known else []
+
+
 def described(X):
     """Every column a number, whatever its values look like."""
     return Features(Continuous(f"x{j}") for j in range(X.shape[1]))
 
 
+LASSO = (
+    {"l1_ratio": 1.0} if LogisticRegression().get_params()["penalty"] != "l2" else {"penalty": "l1"}
+)
 CLASSIFIERS = [
     LogisticRegression(),
     LogisticRegression(solver="newton-cg", C=0.1, fit_intercept=False),
-    LogisticRegression(solver="saga", l1_ratio=1.0, C=0.5),
-    LogisticRegressionCV(Cs=2, cv=2, l1_ratios=(0,), scoring="accuracy"),
+    LogisticRegression(solver="saga", C=0.5),
+    LogisticRegression(**LASSO, solver="saga", C=0.5),
+    LogisticRegressionCV(Cs=2, cv=2, scoring="accuracy"),
     LinearDiscriminantAnalysis(),
     LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto"),
     SGDClassifier(random_state=0),
@@ -128,7 +138,7 @@ CLASSIFIERS = [
     GaussianNB(var_smoothing=1e14),
     NearestCentroid(),
     NearestCentroid(shrink_threshold=0.2),
-    NearestCentroid(priors="empirical"),
+    *priors(),
     OneVsRestClassifier(LogisticRegression()),
     OneVsRestClassifier(SVC(kernel="linear")),
     OneVsRestClassifier(make_pipeline(StandardScaler(), RidgeClassifier())),
@@ -162,7 +172,7 @@ def test_every_classifier_is_read_as_it_is(model, classes):
         (SGDClassifier(loss="hinge"), (Link.NONE, Link.NONE)),
         (LinearSVC(), (Link.NONE, Link.NONE)),
         (NearestCentroid(), (Link.NONE, Link.NONE)),
-        (NearestCentroid(priors="empirical"), (Link.SOFTMAX, Link.SOFTMAX)),
+        *((model, (Link.SOFTMAX, Link.SOFTMAX)) for model in priors()),
         (OneVsRestClassifier(LogisticRegression()), (Link.SOFTMAX, Link.NONE)),
     ],
     ids=repr,
@@ -174,7 +184,7 @@ def test_probabilities_are_claimed_where_they_are_a_function_of_the_scores(model
         form = read(fit(model, X, y))
         assert form.link is expected
         if expected is Link.NONE:
-            with pytest.raises(InvalidInput, match="Confidence needs class probabilities: .+"):
+            with pytest.raises(InvalidInput, match=r"Confidence needs class probabilities: .+"):
                 form.regions(Confidence(y[0], 0.9))
 
 
@@ -186,6 +196,20 @@ def test_liblinear_is_one_vs_rest_where_it_still_takes_several_classes():
         pytest.skip("this scikit-learn has no one-vs-rest logistic regression")
     assert read(model).link is Link.NONE
     check_reader(model, X, features=described(X))
+
+
+@pytest.mark.parametrize("kind", ["multinomial", "ovr"])
+@pytest.mark.parametrize("classes", [2, 3])
+def test_logistic_regression_as_it_was_before_scikit_learn_1_8(kind, classes):
+    if "multi_class" not in LogisticRegression().get_params():
+        pytest.skip("this scikit-learn has one kind of logistic regression")
+    X, y = blobs(classes)
+    model = fit(LogisticRegression(multi_class=kind), X, y)
+    check_reader(model, X, features=described(X))
+    check_reader(fit(OneVsRestClassifier(model), X, y), X, features=described(X))
+    if classes == 2:
+        moved = FixedThresholdClassifier(model, threshold=0.3)
+        check_reader(fit(moved, X, y), X, features=described(X))
 
 
 @pytest.mark.parametrize("classes", [2, 3])
@@ -359,19 +383,7 @@ REFUSED = [
     (lambda: three(OneVsOneClassifier(LinearSVC())), "Use OneVsRestClassifier, or SVC"),
     (lambda: three(OneVsRestClassifier(Ridge())), "with a decision_function; got Ridge"),
     (lambda: three(OneVsRestClassifier(SVC())), "linear binary classifiers .* got SVC"),
-    (lambda: three(OneVsRestClassifier(NearestCentroid(priors="uniform"))), "got NearestCentroid"),
-    (
-        lambda: binary(FixedThresholdClassifier(NearestCentroid(), threshold=0.0)),
-        "NearestCentroid",
-    ),
-    (
-        lambda: binary(
-            FixedThresholdClassifier(
-                NearestCentroid(), threshold=0.0, response_method="decision_function"
-            )
-        ),
-        "predicts by other scores",
-    ),
+    (lambda: three(OneVsRestClassifier(NearestCentroid())), "got NearestCentroid"),
     (lambda: indicator(OneVsRestClassifier(LinearSVC())), "Explain its estimators_ one by one"),
     (lambda: indicator(RidgeClassifier()), "one model for each label"),
     (lambda: values(LinearRegression(), 2), "Fit on a 1-D y, one model for each output"),
@@ -402,6 +414,16 @@ REFUSED = [
 def test_what_cannot_be_read_is_refused_with_a_sentence(make, sentence):
     with pytest.raises(UnsupportedModel, match=sentence):
         see_through(make(), None, fixed=False)
+
+
+@pytest.mark.parametrize("method", ["auto", "decision_function"])
+def test_a_threshold_on_scores_that_predict_does_not_use_is_refused(method):
+    if not priors():
+        pytest.skip("nearest centroids have no scores in this scikit-learn")
+    model = FixedThresholdClassifier(NearestCentroid(), threshold=0.1, response_method=method)
+    X, y = blobs(2)
+    with pytest.raises(UnsupportedModel, match=r"NearestCentroid predicts by other scores"):
+        see_through(model.fit(X[:, :3], np.resize(["a", "b"], len(y))), None, fixed=False)
 
 
 def test_a_model_of_one_class_is_refused():

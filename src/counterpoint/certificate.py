@@ -23,6 +23,8 @@ BoolArray = NDArray[np.bool_]
 
 VIOLATION = 1e-8
 """Largest relative violation of a constraint that counts as rounding."""
+CLOSED = 1e-9
+"""A relative gap below which nothing is left to prove."""
 
 
 class Claim(StrEnum):
@@ -129,6 +131,7 @@ def lower_bounds(
     multipliers: Sequence[FloatArray],
     at: Sequence[FloatArray | None],
     reported: Sequence[FloatArray],
+    cost: FloatArray,
 ) -> tuple[FloatArray, NDArray[np.int8]]:
     """Lower bounds over a union of programs, and the claim that each rests on.
 
@@ -142,6 +145,9 @@ def lower_bounds(
     cases, multipliers, at, reported
         For each piece: the people, (n, size) multipliers, (n, d) tangent points or None, and (n,)
         bounds reported by a branch and bound.
+    cost
+        (n,) costs that were reached, infinite where there is no answer: only a piece whose bound
+        is below needs to be refuted.
 
     Returns
     -------
@@ -154,7 +160,7 @@ def lower_bounds(
         programs, cases, multipliers, at, reported, strict=True
     ):
         bound = program.bound(case, given, point)
-        doubtful = np.flatnonzero((bound <= 0) | ~np.isfinite(bound) | np.isinf(told))
+        doubtful = np.flatnonzero(bound < cost * (1.0 - CLOSED))
         if len(doubtful):
             refuted = program.refutes(case.take(doubtful), given[doubtful])
             bound[doubtful[refuted]] = np.inf

@@ -37,13 +37,20 @@ class Price:
     Parameters
     ----------
     absolute
-        (d,) non-negative.
+        (d,) non-negative; 0 where there is a quadratic price.
     quadratic
         (d,) non-negative for a diagonal matrix, (d, d) positive semidefinite for a full one.
     """
 
     absolute: FloatArray
     quadratic: FloatArray
+
+    def __post_init__(self) -> None:
+        diagonal = self.quadratic if self.quadratic.ndim == 1 else np.diag(self.quadratic)
+        if (self.absolute * diagonal).any():
+            raise InvalidInput(
+                "Expected each column to have an absolute or a quadratic price; got both."
+            )
 
     @cached_property
     def kind(self) -> type[Cost]:
@@ -101,7 +108,7 @@ class Cost(ABC):
 @final
 @dataclass(frozen=True)
 class Manhattan(Cost):
-    """Σ_j w_j |y_j − x_j|; a category that changes costs w_j.
+    """``Σ_j w_j |y_j − x_j|``; a category that changes costs w_j.
 
     Parameters
     ----------

@@ -528,15 +528,17 @@ class _Asking:
 
     def _certify(self, findings: Findings) -> None:
         batch, rows = self.batch, self.rows
+        plain = batch.question.plain
+        y = batch.features.expand(self.after)
+        cost = np.where(self.valid, plain.cost(y, self.x), np.inf)
         bound, claim = lower_bounds(
             [piece.program for piece in self.pieces],
             self.cases,
             [proof.multipliers for proof in findings.proofs],
             [proof.at for proof in findings.proofs],
             [proof.reported for proof in findings.proofs],
+            cost,
         )
-        plain = batch.question.plain
-        y = batch.features.expand(self.after)
         certificates = certify(plain, y, self.cases[0], bound, claim, self.valid, self.margin)
         answered = certificates.holds
         refused = ~answered

@@ -14,9 +14,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.costs import Price
 from counterpoint.programs import Cases, Program
-from counterpoint.regions import AtMost, OneOf, Whole
 from counterpoint.solvers import Effort, HalfSpace, Outcome, Prepared, Solution, applicable
 
 __all__ = ["Findings", "Piece", "Proof", "search"]
@@ -24,8 +22,6 @@ __all__ = ["Findings", "Piece", "Proof", "search"]
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.intp]
-
-INTEGRAL = (Whole, OneOf, AtMost)
 
 
 @final
@@ -46,15 +42,6 @@ class Piece:
         """The complete solvers, in the order in which to try them."""
         solvers = applicable(self.program)
         return tuple(s.prepare(self.program) for s in solvers if not isinstance(s, HalfSpace))
-
-    @cached_property
-    def refuter(self) -> Prepared:
-        """The continuous relaxation under a plain price, whose dual ray may refute the piece."""
-        relaxed = self.program.relaxed(*INTEGRAL)
-        price = Price(np.ones(relaxed.width), np.zeros(relaxed.width))
-        plain = Program(price, relaxed.region)
-        solver = next(s for s in applicable(plain) if not isinstance(s, HalfSpace))
-        return solver.prepare(plain)
 
     @cached_property
     def rounds(self) -> bool:
@@ -196,10 +183,6 @@ class _State:
             self._learn(s, rows, solution)
             self.limited[rows[solution.outcomes == Outcome.LIMIT]] = True
             again = self.open[s, rows] & ~self.limited[rows] & self._may_improve(s, rows)
-            claims = again & (solution.outcomes == Outcome.INFEASIBLE)
-            if claims.any():
-                self._refute(s, rows[claims])
-                again &= self.open[s, rows]
             rows = rows[again]
 
     def _learn(self, s: int, rows: IntArray, solution: Solution) -> None:
@@ -227,21 +210,8 @@ class _State:
         if proof.at is not None and at is not None:
             proof.at[rows[tighter]] = at[tighter]
         proof.reported[rows] = np.maximum(proof.reported[rows], solution.reported)
-        known = np.maximum(bound, np.where(np.isinf(solution.reported), 0.0, solution.reported))
-        self.bounds[s, rows] = np.maximum(self.bounds[s, rows], known)
-        self.open[s, rows[refuted]] = False
-
-    def _refute(self, s: int, rows: IntArray) -> None:
-        """Multipliers for rows that a solver holds to be infeasible without proving it."""
-        piece = self.pieces[s]
-        prepared = piece.refuter
-        case = self.cases[s].take(rows)
-        solution = prepared.solve(case, Effort())
-        multipliers = piece.program.own_multipliers(solution.multipliers)
-        refuted = piece.program.refutes(case, multipliers)
-        self.proofs[s].multipliers[rows[refuted]] = multipliers[refuted]
-        self.bounds[s, rows[refuted]] = np.inf
-        self.open[s, rows[refuted]] = False
+        self.bounds[s, rows] = np.maximum(self.bounds[s, rows], np.maximum(bound, solution.reported))
+        self.open[s, rows] &= np.isfinite(self.bounds[s, rows])
 
     def findings(self) -> Findings:
         """The end of the search."""

@@ -189,12 +189,13 @@ def _by_name(columns: Columns, wanted: list[Any], positions: list[int]) -> Colum
     """Raw columns by name; later ones, whose order is that at fit, by position."""
     if columns.names is None:
         return columns.take(positions)
-    missing = [name for name in wanted if name not in columns.names]
+    place = {name: j for j, name in enumerate(columns.names)}
+    missing = [name for name in wanted if name not in place]
     if missing:
         raise InvalidInput(
             f"Expected the column {missing[0]!r}, which the model uses; got {columns.names!r}."
         )
-    return columns.take([columns.names.index(name) for name in wanted])
+    return columns.take([place[name] for name in wanted])
 
 
 @on(inputs_of, ColumnTransformer)
@@ -218,19 +219,18 @@ def locate(spec: Any, names: Any, count: int) -> list[int]:
     count
         The number of columns at fit.
     """
-    known = [] if names is None else list(names)
+    known = {} if names is None else {name: j for j, name in enumerate(names)}
     if isinstance(spec, str):
-        return [known.index(spec)]
+        return [known[spec]]
     if isinstance(spec, slice):
         if isinstance(spec.start, str) or isinstance(spec.stop, str):
-            start = 0 if spec.start is None else known.index(spec.start)
-            stop = count if spec.stop is None else known.index(spec.stop) + 1
+            start = 0 if spec.start is None else known[spec.start]
+            stop = count if spec.stop is None else known[spec.stop] + 1
             return list(range(count))[start : stop : spec.step]
         return list(range(count))[spec]
     listed = np.atleast_1d(np.asarray(spec, dtype=object)).tolist()
     if listed and all(isinstance(value, bool | np.bool_) for value in listed):
         return np.flatnonzero(np.array(listed, dtype=bool)).tolist()
     return [
-        known.index(value) if isinstance(value, str) else range(count)[int(value)]
-        for value in listed
+        known[value] if isinstance(value, str) else range(count)[int(value)] for value in listed
     ]

@@ -232,9 +232,10 @@ def _choose(inputs: Inputs, features: Features | None) -> Features:
 def _named(inputs: Inputs, names: tuple[Hashable, ...], features: Features) -> Features:
     """The features with these names; one that the model never looks at may be missing."""
     needed = set(range(inputs.count) if inputs.needed is None else inputs.needed)
+    known = set(features.names)
     kept = []
     for j, name in enumerate(names):
-        if name in features.names:
+        if name in known:
             kept.append(features[name])
         elif j in needed:
             hint = unknown_name(name, features.names)

@@ -35,7 +35,9 @@ __all__: list[str] = []
 # --- thresholds ---
 
 
-def _with_threshold(model: Any, inner: Any, form: Form, limit: float, positive: Any) -> Form:
+def _with_threshold(
+    model: Any, inner: Any, form: Form, limit: float, positive: Any
+) -> LinearScores:
     """A binary form that decides for ``positive`` where its response is at least ``limit``."""
     name = type(model).__name__
     if not isinstance(form, LinearScores) or not form.is_binary or form.matrix[0].any():
@@ -52,6 +54,11 @@ def _with_threshold(model: Any, inner: Any, form: Form, limit: float, positive: 
     score = _score_limit(form, limit, name) if by_probability else limit
     first = positive is not None and positive == form.classes[0]
     return replace(form, threshold=-score if first else score)
+
+
+def _told(model: Any, form: LinearScores, columns: Columns) -> Columns:
+    label = form.classes.tolist()[-1]
+    return columns.noted(f"{type(model).__name__}, {label!r} from score {form.threshold:.6g} on")
 
 
 def _score_limit(form: LinearScores, limit: float, name: str) -> float:
@@ -78,7 +85,8 @@ def _(model: Any, columns: Columns) -> tuple[Form, Columns]:
     limit = model.threshold
     if limit == "auto":
         limit = 0.5 if _response(model, inner) == "predict_proba" else 0.0
-    return _with_threshold(model, inner, form, float(limit), model.pos_label), after
+    moved = _with_threshold(model, inner, form, float(limit), model.pos_label)
+    return moved, _told(model, moved, after)
 
 
 @on(finish, TunedThresholdClassifierCV)
@@ -87,7 +95,8 @@ def _(model: Any, columns: Columns) -> tuple[Form, Columns]:
     inner = _decider(model)
     form, after = finish(inner, columns)
     positive = model._curve_scorer._get_pos_label()  # noqa: SLF001 (kept nowhere public)
-    return _with_threshold(model, inner, form, float(model.best_threshold_), positive), after
+    moved = _with_threshold(model, inner, form, float(model.best_threshold_), positive)
+    return moved, _told(model, moved, after)
 
 
 @on(inputs_of, FixedThresholdClassifier, TunedThresholdClassifierCV)

@@ -145,16 +145,14 @@ class _Probe:
 
 def _block(step: Any, cells: list[NDArray[Any]]) -> Any:
     """The cells as the step got its input when it was fitted: a frame with names, or an array."""
+    known = [np.asarray(listed) for listed in getattr(step, "categories_", ())]
+    if any(column.dtype == object for column in (*cells, *known)):
+        cells = [column.astype(object) for column in cells]
     names = getattr(step, "feature_names_in_", None)
     if names is not None:
         import pandas as pd
 
         return pd.DataFrame(dict(zip(names, cells, strict=True)))
-    if any(column.dtype == object for column in cells):
-        out = np.empty((len(cells[0]), len(cells)), dtype=object)
-        for j, column in enumerate(cells):
-            out[:, j] = column
-        return out
     return np.column_stack(cells)
 
 

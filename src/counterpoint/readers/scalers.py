@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
-from sklearn.cross_decomposition import CCA, PLSCanonical, PLSRegression
 from sklearn.decomposition import (
     PCA,
     FactorAnalysis,
@@ -128,7 +127,7 @@ def _(transformer: Any, columns: Columns) -> Columns:
     )
 
 
-@on(trace, CCA, FactorAnalysis, MiniBatchSparsePCA, PLSCanonical, PLSRegression, SparsePCA)
+@on(trace, FactorAnalysis, MiniBatchSparsePCA, SparsePCA)
 def _(projection: Any, columns: Columns) -> Columns:
     """Affine, but their attributes do not say how: found from their values at unit vectors."""
     corners = np.vstack([np.zeros(len(columns)), np.eye(len(columns))])

@@ -56,9 +56,10 @@ def _lack(program: Program) -> str:
     )
 
 
-def _relaxed_by(program: Program) -> Solver:
-    """The solver of Branching's relaxations: the first complete one."""
-    return next(s for s in applicable(program) if not isinstance(s, HalfSpace))
+def _relaxed_by(program: Program) -> Solver | None:
+    """The solver of a relaxation inside branch and bound."""
+    direct = (s for s in SOLVERS if not isinstance(s, HalfSpace | Branching))
+    return next((s for s in direct if s.takes(program)), None)
 
 
 SOLVERS: tuple[Solver, ...] = (HalfSpace(), Daqp(), Highs(), Clarabel(), Branching(_relaxed_by))

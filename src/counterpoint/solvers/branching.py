@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.costs import Mahalanobis, Manhattan, SquaredEuclidean
+from counterpoint.errors import NoSolver
 from counterpoint.programs import Cases, Program
 from counterpoint.regions import (
     Affine,
@@ -38,6 +39,8 @@ __all__ = ["Branching"]
 FloatArray = NDArray[np.float64]
 
 INTEGRAL = (Whole, OneOf, AtMost)
+DROPS = ((AtMost,), (Whole,), (AtMost, Whole), INTEGRAL)
+"""What to relax, the least first; a solver of its own may take the rest."""
 CLOSE = 1e-7
 FEASIBLE = 1e-9
 NODES = 20_000
@@ -50,7 +53,7 @@ class Branching(Solver):
     Parameters
     ----------
     choose
-        The solver for a relaxed program.
+        The solver for a relaxed program, or None if there is none.
     """
 
     accepts: ClassVar[frozenset[type]] = frozenset(
@@ -59,7 +62,7 @@ class Branching(Solver):
     )
     accuracy: ClassVar[float] = 1e-7
 
-    def __init__(self, choose: Callable[[Program], Solver]) -> None:
+    def __init__(self, choose: Callable[[Program], Solver | None]) -> None:
         self.choose = choose
 
     def takes(self, program: Program) -> bool:
@@ -75,20 +78,34 @@ class Branchings(Prepared):
     """A program and the prepared solver of its relaxation."""
 
     program: Program
-    choose: Callable[[Program], Solver]
+    choose: Callable[[Program], Solver | None]
 
     @cached_property
     def relaxation(self) -> Prepared:
-        """The solver of the program without its integral conditions."""
+        """The solver of the program without as few of its integral conditions as need be."""
+        for dropped in DROPS:
+            relaxed = self.program.relaxed(*dropped)
+            solver = self.choose(relaxed)
+            if solver is not None:
+                return solver.prepare(relaxed)
+        raise NoSolver("Branch and bound found no solver for its relaxation.")
+
+    @cached_property
+    def convex(self) -> Prepared:
+        """The solver of the program without any integral condition: its multipliers can refute."""
         relaxed = self.program.relaxed(*INTEGRAL)
-        return self.choose(relaxed).prepare(relaxed)
+        solver = self.choose(relaxed)
+        return self.relaxation if solver is None else solver.prepare(relaxed)
 
     def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
         out = Solution.blank(len(cases), self.program)
         for i, case in enumerate(cases):
             ceiling = np.inf if cutoff is None else float(cutoff[i])
-            tree = Tree(self, case, effort, ceiling)
+            tree = Tree(self.program, self.relaxation, case, effort, ceiling)
             tree.run()
+            if tree.finds_nothing and not tree.proved:
+                tree = Tree(self.program, self.convex, case, effort, ceiling)
+                tree.run()
             tree.record(out, i)
         return out
 
@@ -117,15 +134,23 @@ class Node:
 class Tree:
     """One person's search tree."""
 
-    def __init__(self, owner: Branchings, case: Cases, effort: Effort, cutoff: float) -> None:
-        self.program = owner.program
-        self.relaxation = owner.relaxation
+    def __init__(
+        self,
+        program: Program,
+        relaxation: Prepared,
+        case: Cases,
+        effort: Effort,
+        cutoff: float,
+    ) -> None:
+        self.program = program
+        self.relaxation = relaxation
         self.effort = effort
         self.case = case
         self.best = cutoff
         self.point: FloatArray | None = None
         self.root = np.zeros(self.program.size)
         self.complete = True
+        self.proved = True
         self._open: list[tuple[float, int, Node]] = []
         self._order = count()
         self._closed = np.inf
@@ -135,6 +160,12 @@ class Tree:
     def bound(self) -> float:
         """The least bound of a node that is open, or was closed for not being cheaper."""
         return min([self._closed, *(node[0] for node in self._open[:1])])
+
+    @property
+    def finds_nothing(self) -> bool:
+        """Whether every leaf was closed as infeasible."""
+        exhausted = self.complete and not self._open and np.isinf(self._closed)
+        return bool(exhausted and self.point is None)
 
     def run(self) -> None:
         """Search until nothing open can be cheaper, or time or nodes run out."""
@@ -161,16 +192,15 @@ class Tree:
         if parent == 0.0 and not self._open and not self.root.any():
             self.root = multipliers[0]
         if solution.outcomes[0] == Outcome.INFEASIBLE:
-            if not self.program.refutes(case, multipliers)[0]:
-                self.complete = False
-                self._closed = min(self._closed, parent)
+            self.proved &= bool(self.program.refutes(case, multipliers)[0])
             return
         if not solution.found[0]:
             self.complete = False
             self._closed = min(self._closed, parent)
             return
         point = solution.points[0]
-        bound = max(parent, float(self.program.bound(case, multipliers, solution.points)[0]))
+        bound = float(self.program.bound(case, multipliers, solution.points)[0])
+        bound = max(parent, bound, float(solution.reported[0]))
         self._try(point, case)
         if self._hopeless(bound):
             self._closed = min(self._closed, bound)
@@ -326,12 +356,11 @@ class Tree:
     def record(self, out: Solution, i: int) -> None:
         """What the search says of its person."""
         out.multipliers[i] = self.root
-        exhausted = self.complete and not self._open and np.isinf(self._closed)
         if self.point is not None:
             out.points[i] = self.point
             out.reported[i] = min(self.bound, self.best)
             out.outcomes[i] = Outcome.FOUND if self.complete else Outcome.LIMIT
-        elif exhausted:
+        elif self.finds_nothing and self.proved:
             out.outcomes[i] = Outcome.INFEASIBLE
             out.reported[i] = np.inf
         else:

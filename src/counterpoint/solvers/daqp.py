@@ -3,7 +3,7 @@
 Changes are measured in units in which the price has a unit diagonal. Without bounds the answer lies
 in the span of the rows, x − P⁻¹Aᵀλ, so the program is solved there: its size is the number of rows,
 whatever the number of features. A one-hot column's share of its category's weight, w/2 |δ|, enters
-as w/2 δ², which is the same at 0 and ±1.
+as w/2 δ²: the same at 0 and ±1, and less between.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ import daqp
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.costs import Mahalanobis, SquaredEuclidean
+from counterpoint.costs import Mahalanobis, Price, SquaredEuclidean
 from counterpoint.errors import SolverFailure
 from counterpoint.programs import Cases, Program
 from counterpoint.regions import Affine, Box, OneOf, Transitions
 from counterpoint.solvers.base import Effort, Outcome, Prepared, Solution, Solver
+from counterpoint.solvers.highs import Highs
 
 __all__ = ["Daqp"]
 
@@ -64,7 +65,7 @@ class DaqpPrograms(Prepared):
     def _hessian(self) -> FloatArray:
         """(d, d) or (d,) twice the price's quadratic form, one-hot columns included."""
         price = self.program.price
-        hot = np.where(self.program.numeric, 0.0, 2.0 * price.absolute)
+        hot = 2.0 * price.absolute
         if price.quadratic.ndim == 1:
             return 2.0 * price.quadratic + hot
         return 2.0 * price.quadratic + np.diag(hot)
@@ -108,7 +109,7 @@ class DaqpPrograms(Prepared):
         for i, case in enumerate(cases):
             with _translated():
                 if cases.unbounded:
-                    self._solve_in_span(case.x[0], row_low[i], row_high[i], out, i)
+                    self._solve_in_span(case, row_low[i], row_high[i], out, i)
                 else:
                     self._solve_bounded(case, (row_low[i], row_high[i]), effort, out, i)
         return out
@@ -123,11 +124,13 @@ class DaqpPrograms(Prepared):
         return low, np.hstack([np.minimum(high - here, FAR), none]) / size
 
     def _solve_in_span(
-        self, x: FloatArray, row_low: FloatArray, row_high: FloatArray, out: Solution, i: int
+        self, case: Cases, row_low: FloatArray, row_high: FloatArray, out: Solution, i: int
     ) -> None:
         directions, rows = self._span
         scale = _scale(row_low, row_high)
         sense = np.where(row_low == row_high, EQUAL, 0).astype(np.int32)
+        if not rows.shape[1]:
+            return
         result = daqp.solve(
             np.eye(rows.shape[1]),
             np.zeros(rows.shape[1]),
@@ -137,8 +140,10 @@ class DaqpPrograms(Prepared):
             sense,
             **TOLERANCES,
         )
-        point = x + (directions @ result[0]) * self._unit * scale
+        point = case.x[0] + (directions @ result[0]) * self._unit * scale
         self._record(result, point, np.asarray(result[3]["lam"]) * scale, out, i)
+        if out.outcomes[i] == Outcome.INFEASIBLE:
+            out.multipliers[i] = self._farkas(case)
 
     def _solve_bounded(
         self, case: Cases, rows: tuple[FloatArray, FloatArray], effort: Effort, out: Solution, i: int
@@ -175,13 +180,21 @@ class DaqpPrograms(Prepared):
         change[free] = np.asarray(result[0]) * scale
         duals = np.asarray(result[3]["lam"])[int(free.sum()) :] * scale
         self._record(result, x + change * self._unit, duals, out, i)
-        if not integral:
-            return
         if out.outcomes[i] == Outcome.INFEASIBLE:
-            out.reported[i] = np.inf
-        elif out.outcomes[i] == Outcome.FOUND:
+            out.multipliers[i] = self._farkas(case)
+        elif integral and out.outcomes[i] == Outcome.FOUND:
             cost = self.program.cost(out.points[i : i + 1], case.x)[0]
             out.reported[i] = max(cost * (1.0 - REPORTED_WITHIN), 0.0)
+
+    def _farkas(self, case: Cases) -> FloatArray:
+        """Multipliers that refute the linear relaxation, which DAQP does not give; HiGHS does."""
+        solution = self._refuter.solve(case, Effort())
+        return self.program.own_multipliers(solution.multipliers)[0]
+
+    @cached_property
+    def _refuter(self) -> Prepared:
+        price = Price(np.ones(self.program.width), np.zeros(self.program.width))
+        return Highs().prepare(Program(price, self.program.relaxed(OneOf).region))
 
     def _record(
         self, result: tuple[Any, ...], point: FloatArray, duals: FloatArray, out: Solution, i: int

@@ -119,7 +119,6 @@ class HighsPrograms(Prepared):
         status = engine.run(data, gap=0.1 * effort.gap, seconds=effort.seconds)
         if status == STATUS.kInfeasible:
             out.outcomes[i] = Outcome.INFEASIBLE
-            out.reported[i] = np.inf
             if self._linear.run(data) == STATUS.kInfeasible:
                 out.multipliers[i] = self._farkas(case)
             return

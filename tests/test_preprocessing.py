@@ -34,6 +34,7 @@ from sklearn.impute import IterativeImputer, KNNImputer, MissingIndicator, Simpl
 from sklearn.kernel_approximation import RBFSampler
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import GridSearchCV, HalvingGridSearchCV, RandomizedSearchCV
+from sklearn.naive_bayes import BernoulliNB, CategoricalNB, GaussianNB
 from sklearn.neighbors import NeighborhoodComponentsAnalysis
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline, make_union
 from sklearn.preprocessing import (
@@ -490,6 +491,39 @@ def test_a_step_that_mixes_features_is_refused_and_one_that_does_not_is_read():
     scores_agree(fit(columns((products, ["job"]))), X)
     with pytest.raises(UnsupportedModel, match="mixes several features"):
         see_through(fit(columns((products, TEXT))), None, fixed=False)
+
+
+def test_a_rare_combination_that_breaks_the_sum_is_not_overlooked():
+    rng = np.random.default_rng(0)
+    data = pd.DataFrame({"a": rng.integers(200, size=900), "b": rng.integers(200, size=900)})
+    data = data.astype(str)
+    step = make_pipeline(OneHotEncoder(drop="first"), Normalizer())
+    model = fit(columns((step, ["a", "b"])), data=data, y=rng.integers(2, size=900))
+    with pytest.raises(UnsupportedModel, match="mixes several features"):
+        see_through(model, None, fixed=False)
+
+
+@pytest.mark.parametrize("model", [BernoulliNB(binarize=0.5), CategoricalNB(), GaussianNB()])
+def test_naive_bayes_of_categories_is_linear(model):
+    names = [*TEXT, "grade", "flag"]
+    model = make_pipeline(columns((OrdinalEncoder(), names)), model).fit(X, Y)
+    check_reader(model, X)
+    with pytest.raises(UnsupportedModel, match="Step '"):
+        see_through(make_pipeline(MinMaxScaler(), model[-1]).fit(X[NUMBERS], Y), None, fixed=False)
+
+
+def test_unions_of_column_transformers():
+    model = fit(
+        make_union(columns((StandardScaler(), ["age"])), columns((OneHotEncoder(), ["job"])))
+    )
+    assert see_through(model, None, fixed=False).features.names == ("age", "job")
+    scores_agree(model, X)
+    selected = make_pipeline(
+        SelectKBest(k=2).set_output(transform="pandas"), columns((StandardScaler(), ["x0"]))
+    )
+    data = np.stack([np.unique(Y, return_inverse=True)[1] + X["debt"], X["age"], X["debt"]], axis=1)
+    model = fit(selected, data=data)
+    scores_agree(model, data, Features(Continuous(name) for name in "abc"))
 
 
 def test_a_category_without_a_number_is_named():

@@ -54,7 +54,7 @@ from sklearn.model_selection import (
     TunedThresholdClassifierCV,
 )
 from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier
-from sklearn.naive_bayes import BernoulliNB, ComplementNB, GaussianNB, MultinomialNB
+from sklearn.naive_bayes import BernoulliNB, CategoricalNB, ComplementNB, GaussianNB, MultinomialNB
 from sklearn.neighbors import NearestCentroid
 from sklearn.neural_network import MLPRegressor
 from sklearn.pipeline import make_pipeline
@@ -209,7 +209,11 @@ def test_logistic_regression_as_it_was_before_scikit_learn_1_8(kind, classes):
     check_reader(fit(OneVsRestClassifier(model), X, y), X, features=described(X))
     if classes == 2:
         moved = FixedThresholdClassifier(model, threshold=0.3)
-        check_reader(fit(moved, X, y), X, features=described(X))
+        if kind == "ovr":
+            check_reader(fit(moved, X, y), X, features=described(X))
+        else:
+            with pytest.raises(UnsupportedModel, match="read over binary linear classifiers"):
+                see_through(fit(moved, X, y), None, fixed=False)
 
 
 @pytest.mark.parametrize("classes", [2, 3])
@@ -226,7 +230,7 @@ def test_naive_bayes_of_counts_is_linear(model, classes):
 def test_bernoulli_naive_bayes_is_linear_in_zeros_and_ones():
     rng = np.random.default_rng(0)
     X, y = rng.integers(2, size=(90, 5)).astype(float), LABELS[rng.integers(3, size=90)]
-    check_reader(BernoulliNB(binarize=None).fit(X, y), X)
+    check_reader(BernoulliNB(binarize=None).fit(X, y), X, features=described(X))
 
 
 def test_sparse_coefficients_and_sparse_training_data():
@@ -361,6 +365,11 @@ def values(model, outputs=1):
     return fit(model, X, y if outputs == 1 else np.stack([y, y + 1], axis=1))
 
 
+def positive_counts(model):
+    X, y = blobs(2)
+    return fit(model, np.abs(X).astype(int) % 3, y)
+
+
 def indicator(model):
     X, y = blobs(3)
     return fit(model, X, (y[:, None] == LABELS[:3]).astype(int))
@@ -376,6 +385,7 @@ REFUSED = [
     (lambda: values(DummyRegressor()), "does not look at its inputs"),
     (lambda: binary(GaussianNB()), "quadratic decision boundaries. Use LinearDiscriminant"),
     (lambda: binary(BernoulliNB()), "binarize=None"),
+    (lambda: positive_counts(CategoricalNB()), "Put an OrdinalEncoder before it"),
     (lambda: binary(SVC()), "kernel='rbf' is not linear. Use kernel='linear' or LinearSVC"),
     (lambda: three(SVC(kernel="linear", break_ties=True)), "Use break_ties=False"),
     (lambda: values(SVR()), "kernel='rbf' is not linear. Use kernel='linear' or LinearSVR"),

@@ -156,7 +156,13 @@ def _(union: Any, columns: Columns) -> Columns:
 @on(inputs_of, FeatureUnion)
 def _(union: Any) -> Inputs | None:
     found = [inputs_of(step) for _, step in union.transformer_list if not isinstance(step, str)]
-    return next((inputs for inputs in found if inputs is not None), None)
+    known = [inputs for inputs in found if inputs is not None]
+    if not known:
+        return None
+    if len(known) < len(union.transformer_list) or any(part.needed is None for part in known):
+        return replace(known[0], needed=None)
+    needed = sorted({j for part in known for j in part.needed or ()})
+    return replace(known[0], needed=tuple(needed))
 
 
 def _used(transformer: Any) -> list[tuple[str, Any, list[int]]]:

@@ -13,26 +13,24 @@ from dataclasses import dataclass, replace
 from functools import singledispatch
 from typing import Any, TypeVar, final
 
-import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from counterpoint.errors import InvalidInput, ModelNotFitted, UnsupportedModel
-from counterpoint.features import Categorical, Continuous, Features, unknown_name
+from counterpoint.features import Continuous, Features, unknown_name
 from counterpoint.forms import Form
+from counterpoint.readers.categories import CategoriesWanted
 from counterpoint.readers.columns import Columns
 
 __all__ = [
-    "CategoriesWanted",
     "Inputs",
     "Reading",
     "finish",
     "inputs_of",
     "on",
     "read",
-    "recategorized",
     "require_fitted",
     "see_through",
     "trace",
@@ -270,43 +268,3 @@ def require_fitted(model: Any, columns: Columns) -> None:
         ) from None
     except TypeError:  # an estimator without fit: nothing to check
         return
-
-
-@final
-class CategoriesWanted(Exception):
-    """An encoder takes other categories than the features say: read again with these."""
-
-    def __init__(self, features: Features, barred: Mapping[int, frozenset[Hashable]]) -> None:
-        super().__init__("read again with other features")
-        self.features = features
-        self.barred = barred
-
-
-def recategorized(
-    columns: Columns, wanted: Mapping[int, tuple[tuple[Hashable, ...], frozenset[Hashable]]]
-) -> CategoriesWanted:
-    """The request to read again with these categories (and values barred) of some features."""
-    features, barred = columns.features, dict(columns.barred)
-    for at, (categories, banned) in wanted.items():
-        features = features.replaced(_with_categories(features.items[at], categories))
-        barred[at] = barred.get(at, frozenset()) | banned
-    return CategoriesWanted(features, barred)
-
-
-def _with_categories(feature: Any, categories: tuple[Hashable, ...]) -> Categorical:
-    if isinstance(feature, Categorical):
-        seen = feature.observed
-        if seen is not None:
-            seen = tuple(value for value in seen if value in categories)
-        return replace(feature, categories=categories, observed=seen)
-    new = Categorical(feature.name, categories)
-    numbers = new.numbers
-    if numbers is None:
-        return new
-    order = np.argsort(numbers, kind="stable")
-    categories = tuple(categories[i] for i in order)
-    seen = None
-    if feature.observed is not None:
-        low, high = feature.observed
-        seen = tuple(v for v, x in zip(categories, numbers[order], strict=True) if low <= x <= high)
-    return Categorical(feature.name, categories, ordered=True, observed=seen)

@@ -1,16 +1,24 @@
-"""Naive Bayes where its log-likelihoods are linear."""
+"""Naive Bayes where it is linear: by its kind, or because all of its inputs are categories."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
-from sklearn.naive_bayes import BernoulliNB, ComplementNB, GaussianNB, MultinomialNB
+from sklearn.naive_bayes import (
+    BernoulliNB,
+    CategoricalNB,
+    ComplementNB,
+    GaussianNB,
+    MultinomialNB,
+)
 
 from counterpoint.errors import UnsupportedModel
 from counterpoint.forms import Form, Link
 from counterpoint.readers.attributes import classes_of, dense, scores_of_rows
-from counterpoint.readers.dispatch import on, read
+from counterpoint.readers.columns import NUMBERS, Columns
+from counterpoint.readers.dispatch import finish, on, read, require_fitted
+from counterpoint.readers.probe import by_running
 
 __all__: list[str] = []
 
@@ -58,3 +66,25 @@ def _(model: Any) -> Form:
     no = np.log1p(-np.exp(yes))
     offset = dense(model.class_log_prior_) + no.sum(axis=1)
     return scores_of_rows(yes - no, offset, classes, Link.SOFTMAX)
+
+
+@on(read, CategoricalNB)
+def _(_model: Any) -> Form:
+    raise UnsupportedModel(
+        "CategoricalNB takes categories, not numbers. Put an OrdinalEncoder before it, and "
+        "describe its columns as Categorical."
+    )
+
+
+@on(finish, BernoulliNB, CategoricalNB, GaussianNB)
+def _(model: Any, columns: Columns) -> tuple[Form, Columns]:
+    """Of categories any log-likelihood that is a sum over columns is linear."""
+    require_fitted(model, columns)
+    if (columns.sources == NUMBERS).any():
+        return finish.dispatch(object)(model, columns)
+    scores = by_running(model, columns, method="predict_joint_log_proba").map()
+    form = scores_of_rows(scores.matrix, scores.offset, classes_of(model), Link.SOFTMAX)
+    said = (
+        f"{type(model).__name__} as {type(form).__name__} over {len(columns)} inputs of categories"
+    )
+    return form, columns.noted(said)

@@ -3,7 +3,7 @@
 A column of categories takes finitely many values, so a fitted step that works column by column is
 known completely once it has been run on each: no option of an encoder needs to be understood, its
 own ``transform`` answers. A step that mixes columns is known as well if all of them depend on one
-feature. Whether its output is a sum of parts of one feature each is checked on random rows.
+feature, or if its output is a sum of parts of one feature each on every combination.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import prod
 from typing import Any, final
 
 import numpy as np
@@ -25,7 +26,8 @@ __all__ = ["by_running", "run"]
 
 FloatArray = NDArray[np.float64]
 CHUNK = 1024  # rows that a step is run on at once
-CHECKS = 64  # random rows that the sum of the parts is checked on
+CHECKS = 64  # random rows that the sum of the parts is checked on, if a step is column by column
+MOST_COMBINATIONS = 4096  # rows that it is checked on, if a step mixes columns: all there are
 
 
 def run(step: Any, rows: Any, columns: Columns, method: str = "transform") -> NDArray[Any]:
@@ -54,6 +56,7 @@ def by_running(
     *,
     held: FloatArray | None = None,
     method: str = "transform",
+    mixes: bool = False,
 ) -> Columns:
     """The columns after a step, by running it on every category of the features before it.
 
@@ -67,6 +70,9 @@ def by_running(
         (m,) values for columns that hold numbers, if the caller accounts for them.
     method
         Which method to run.
+    mixes
+        Whether an output may depend on several columns, so that a sum of parts must be seen on
+        every combination of categories.
 
     Raises
     ------
@@ -85,7 +91,7 @@ def by_running(
         )
     out = _assemble(probe)
     if len(probe.used) > 1:
-        _check_sum(probe, out)
+        _check_sum(probe, out, _combinations(probe, mixes=mixes))
     return out
 
 
@@ -243,17 +249,28 @@ _NOT_A_SUM = (
 )
 
 
-def _check_sum(probe: _Probe, out: Columns) -> None:
-    """On random rows, the outputs are what the parts add up to."""
-    rng = np.random.default_rng(0)
-    codes = probe.codes(CHECKS)
-    for feature in probe.used:
-        codes[:, feature] = rng.integers(probe.size(feature), size=CHECKS)
+def _combinations(probe: _Probe, *, mixes: bool) -> NDArray[np.intp]:
+    """(n, p) codes to check a sum of parts on: all combinations, or random ones."""
+    sizes = [probe.size(feature) for feature in probe.used]
+    if not mixes:
+        codes = probe.codes(CHECKS)
+        rng = np.random.default_rng(0)
+        codes[:, probe.used] = rng.integers(sizes, size=(CHECKS, len(sizes)))
+        return codes
+    if prod(sizes) > MOST_COMBINATIONS:
+        raise probe.columns.refusal(probe.step, _NOT_A_SUM)
+    codes = probe.codes(prod(sizes))
+    codes[:, probe.used] = np.indices(sizes).reshape(len(sizes), -1).T
+    return codes
+
+
+def _check_sum(probe: _Probe, out: Columns, codes: NDArray[np.intp]) -> None:
+    """On rows of these codes, the outputs are what the parts add up to."""
     found = probe.run(codes)
-    encoded = np.zeros((CHECKS, out.features.width))
+    encoded = np.zeros((len(codes), out.features.width))
     for feature in probe.used:
         start = out.features.blocks[feature].start
-        encoded[np.arange(CHECKS), start + codes[:, feature]] = 1.0
+        encoded[np.arange(len(codes)), start + codes[:, feature]] = 1.0
     numbers = np.asarray(out.matrix @ encoded.T).T + out.offset
     size = np.asarray(abs(out.matrix) @ encoded.T).T + np.abs(out.offset)
     for j in range(len(out)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -103,21 +104,21 @@ def _(lda: Any, columns: Columns) -> Columns:
 
 @on(trace, SelectorMixin)
 def _(selector: Any, columns: Columns) -> Columns:
-    return columns.take(selector.get_support(indices=True))
+    return replace(columns.take(selector.get_support(indices=True)), names=None)
 
 
 @on(trace, PolynomialFeatures)
 def _(expansion: Any, columns: Columns) -> Columns:
     powers = expansion.powers_
     if powers.sum(axis=1).max(initial=0) > 1:
-        return by_running(expansion, columns)
+        return by_running(expansion, columns, mixes=True)
     return columns.affine(sparse.csr_array(powers), (powers.sum(axis=1) == 0).astype(float))
 
 
 @on(trace, FunctionTransformer)
 def _(transformer: Any, columns: Columns) -> Columns:
     if transformer.func is None:
-        return columns
+        return replace(columns, names=None)
     func = getattr(transformer.func, "__name__", repr(transformer.func))
     raise columns.refusal(
         transformer,

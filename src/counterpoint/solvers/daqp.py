@@ -24,6 +24,7 @@ from counterpoint.programs import Cases, Program
 from counterpoint.regions import Affine, Box, OneOf, Transitions
 from counterpoint.solvers.base import Effort, Outcome, Prepared, Solution, Solver
 from counterpoint.solvers.highs import Highs
+from counterpoint.solvers.layout import shortfall
 
 __all__ = ["Daqp"]
 
@@ -31,10 +32,11 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int32]
 
 EQUAL, BINARY = 5, 16
-SOLVED, INFEASIBLE, TIME = (1, 2), -1, -7
+OUTCOMES = {1: Outcome.FOUND, 2: Outcome.FOUND, -1: Outcome.INFEASIBLE, -7: Outcome.LIMIT}
 FAR = 1e30
 CROSSED = 1e-12
-REPORTED_WITHIN = 1e-9
+WITHIN = 1e-9
+"""How far, relatively, DAQP's branch and bound may stop from the optimum."""
 TOLERANCES = {"primal_tol": 1e-10, "dual_tol": 1e-12, "iter_limit": 100_000}
 
 
@@ -104,15 +106,30 @@ class DaqpPrograms(Prepared):
         return directions, rows @ directions
 
     def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
-        out = Solution.blank(len(cases), self.program)
-        row_low, row_high = self._row_bounds(cases)
-        for i, case in enumerate(cases):
-            with _translated():
-                if cases.unbounded:
-                    self._solve_in_span(case, row_low[i], row_high[i], out, i)
-                else:
-                    self._solve_bounded(case, (row_low[i], row_high[i]), effort, out, i)
-        return out
+        answers = _Answers(len(cases), self.program)
+        with _translated():
+            if cases.unbounded:
+                self._solve_in_span(cases, answers)
+            else:
+                self._solve_bounded(cases, effort, answers)
+        return self._solution(cases, answers)
+
+    def _solution(self, cases: Cases, answers: _Answers) -> Solution:
+        points = cases.x + answers.change * self._unit
+        points = np.minimum(np.maximum(points, cases.low), cases.high)
+        points[answers.outcomes != Outcome.FOUND] = np.nan
+        for group in self.program.groups:
+            points[:, group] = np.round(points[:, group])
+        duals = answers.duals / self._scaled[2]
+        multipliers = duals[:, : self.program.size]
+        blocked = np.flatnonzero(answers.outcomes == Outcome.INFEASIBLE)
+        if len(blocked):
+            refutation = self._refuter.solve(cases.take(blocked), Effort())
+            multipliers[blocked] = self.program.own_multipliers(refutation.multipliers)
+        reported = np.zeros(len(cases))
+        found = np.flatnonzero(answers.branched & (answers.outcomes == Outcome.FOUND))
+        reported[found] = self.program.cost(points[found], cases.x[found]) * (1.0 - WITHIN)
+        return Solution(points, multipliers, answers.outcomes, reported)
 
     def _row_bounds(self, cases: Cases) -> tuple[FloatArray, FloatArray]:
         """(n, rows) bounds on the rows' scaled changes."""
@@ -123,99 +140,89 @@ class DaqpPrograms(Prepared):
         low = np.hstack([np.maximum(low - here, -FAR), none]) / size
         return low, np.hstack([np.minimum(high - here, FAR), none]) / size
 
-    def _solve_in_span(
-        self, case: Cases, row_low: FloatArray, row_high: FloatArray, out: Solution, i: int
-    ) -> None:
+    def _solve_in_span(self, cases: Cases, answers: _Answers) -> None:
         directions, rows = self._span
-        scale = _scale(row_low, row_high)
-        sense = np.where(row_low == row_high, EQUAL, 0).astype(np.int32)
-        if not rows.shape[1]:
-            return
-        result = daqp.solve(
-            np.eye(rows.shape[1]),
-            np.zeros(rows.shape[1]),
-            rows,
-            row_high / scale,
-            row_low / scale,
-            sense,
-            **TOLERANCES,
-        )
-        point = case.x[0] + (directions @ result[0]) * self._unit * scale
-        self._record(result, point, np.asarray(result[3]["lam"]) * scale, out, i)
-        if out.outcomes[i] == Outcome.INFEASIBLE:
-            out.multipliers[i] = self._farkas(case)
+        low, high = self._row_bounds(cases)
+        scale = shortfall(low, high)
+        low, high = low / scale[:, None], high / scale[:, None]
+        sense = np.where(low == high, EQUAL, 0).astype(np.int32)
+        rank = rows.shape[1]
+        hessian, linear, steps = np.eye(rank), np.zeros(rank), np.zeros((len(cases), rank))
+        for i in range(len(cases)):
+            y, _, flag, info = daqp.solve(
+                hessian, linear, rows, high[i], low[i], sense[i], **TOLERANCES
+            )
+            answers.put(i, flag, info["lam"])
+            steps[i] = y
+        answers.change[:] = (steps @ directions.T) * scale[:, None]
+        answers.duals *= scale[:, None]
 
-    def _solve_bounded(
-        self, case: Cases, rows: tuple[FloatArray, FloatArray], effort: Effort, out: Solution, i: int
-    ) -> None:
+    def _solve_bounded(self, cases: Cases, effort: Effort, answers: _Answers) -> None:
         """Columns that cannot move are put in as numbers; DAQP gets the others."""
-        x = case.x[0]
-        hessian, matrix, _ = self._scaled
-        low = np.maximum(case.low[0] - x, -FAR) / self._unit
-        high = np.minimum(case.high[0] - x, FAR) / self._unit
-        if (low > high + CROSSED * np.abs(high)).any():
-            out.outcomes[i] = Outcome.INFEASIBLE
-            return
+        low = np.maximum(cases.low - cases.x, -FAR) / self._unit
+        high = np.minimum(cases.high - cases.x, FAR) / self._unit
+        crossed = (low > high + CROSSED * np.abs(high)).any(axis=1)
+        answers.outcomes[crossed] = Outcome.INFEASIBLE
         free = low < high
         change = np.where(free, 0.0, low)
-        shift = matrix @ change
-        integral = bool((free & ~self.program.numeric).any())
-        row_low, row_high = rows[0] - shift, rows[1] - shift
-        scale = 1.0 if integral or change.any() else _scale(row_low, row_high)
-        lower = np.concatenate([low[free], row_low]) / scale
-        upper = np.concatenate([high[free], row_high]) / scale
+        shift = change @ self._scaled[1].T
+        row_low, row_high = (limit - shift for limit in self._row_bounds(cases))
+        hot = ~self.program.numeric
+        answers.branched[:] = (free & hot).any(axis=1)
+        plain = ~answers.branched & ~change.any(axis=1)
+        scale = np.where(plain, shortfall(row_low, row_high), 1.0)[:, None]
+        lower, upper = np.hstack([low, row_low]) / scale, np.hstack([high, row_high]) / scale
         sense = np.where(lower == upper, EQUAL, 0).astype(np.int32)
-        sense[: int(free.sum())][~self.program.numeric[free]] = BINARY
-        limit = {"time_limit": effort.seconds} if effort.seconds and integral else {}
-        result = daqp.solve(
-            hessian[np.ix_(free, free)],
-            hessian[free] @ change,
-            np.ascontiguousarray(matrix[:, free]),
-            upper,
-            lower,
-            sense,
-            **TOLERANCES,
-            **limit,
-        )
-        change[free] = np.asarray(result[0]) * scale
-        duals = np.asarray(result[3]["lam"])[int(free.sum()) :] * scale
-        self._record(result, x + change * self._unit, duals, out, i)
-        if out.outcomes[i] == Outcome.INFEASIBLE:
-            out.multipliers[i] = self._farkas(case)
-        elif integral and out.outcomes[i] == Outcome.FOUND:
-            cost = self.program.cost(out.points[i : i + 1], case.x)[0]
-            out.reported[i] = max(cost * (1.0 - REPORTED_WITHIN), 0.0)
+        sense[:, : len(hot)][:, hot] = BINARY
+        limit = {} if effort.seconds is None else {"time_limit": effort.seconds}
+        for i in np.flatnonzero(~crossed).tolist():
+            hessian, matrix = self._restricted(free[i].tobytes())
+            kept = np.concatenate([free[i], np.ones(len(matrix), dtype=bool)])
+            linear = self._scaled[0][free[i]] @ change[i]
+            y, _, flag, info = daqp.solve(
+                hessian, linear, matrix, upper[i, kept], lower[i, kept], sense[i, kept],
+                **TOLERANCES, **limit,
+            )
+            answers.put(i, flag, info["lam"][len(hessian) :])
+            change[i, free[i]] = y
+        answers.change[:] = change * scale
+        answers.duals *= scale
 
-    def _farkas(self, case: Cases) -> FloatArray:
-        """Multipliers that refute the linear relaxation, which DAQP does not give; HiGHS does."""
-        solution = self._refuter.solve(case, Effort())
-        return self.program.own_multipliers(solution.multipliers)[0]
+    def _restricted(self, free: bytes) -> tuple[FloatArray, FloatArray]:
+        """Hessian and rows over the free columns; people often share what is fixed."""
+        if free not in self._restrictions:
+            mask = np.frombuffer(free, dtype=bool)
+            hessian, matrix, _ = self._scaled
+            parts = hessian[np.ix_(mask, mask)], np.ascontiguousarray(matrix[:, mask])
+            self._restrictions[free] = parts
+        return self._restrictions[free]
+
+    @cached_property
+    def _restrictions(self) -> dict[bytes, tuple[FloatArray, FloatArray]]:
+        return {}
 
     @cached_property
     def _refuter(self) -> Prepared:
+        """The linear relaxation in HiGHS, which gives the multipliers that DAQP does not."""
         price = Price(np.ones(self.program.width), np.zeros(self.program.width))
         return Highs().prepare(Program(price, self.program.relaxed(OneOf).region))
 
-    def _record(
-        self, result: tuple[Any, ...], point: FloatArray, duals: FloatArray, out: Solution, i: int
-    ) -> None:
-        flag = int(result[2])
-        if flag in SOLVED:
-            for group in self.program.groups:
-                point[group] = np.round(point[group])
-            out.points[i] = point
-            out.outcomes[i] = Outcome.FOUND
-            out.multipliers[i] = (duals / self._scaled[2])[: self.program.size]
-        elif flag == INFEASIBLE:
-            out.outcomes[i] = Outcome.INFEASIBLE
-        elif flag == TIME:
-            out.outcomes[i] = Outcome.LIMIT
 
+@final
+class _Answers:
+    """What DAQP said, in its own units."""
 
-def _scale(row_low: FloatArray, row_high: FloatArray) -> float:
-    """About the size of the answer: how much the worst row is missed if nothing changes."""
-    short = max(float(row_low.max(initial=-np.inf)), float((-row_high).max(initial=-np.inf)))
-    return short if 0.0 < short < FAR else 1.0
+    def __init__(self, n: int, program: Program) -> None:
+        self.change = np.zeros((n, program.width))
+        self.duals = np.zeros((n, program.size + len(program.groups)))
+        self.outcomes = np.full(n, Outcome.NOTHING, dtype=np.int8)
+        self.branched = np.zeros(n, dtype=bool)
+
+    def put(self, i: int, flag: int, duals: Any) -> None:
+        """One result."""
+        self.outcomes[i] = OUTCOMES.get(flag, Outcome.NOTHING)
+        if self.outcomes[i] == Outcome.FOUND:
+            self.duals[i] = duals
 
 
 @contextmanager

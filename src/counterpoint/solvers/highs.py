@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, final
 
@@ -78,71 +78,84 @@ class HighsPrograms(Prepared):
         return Engine(self._layout, integral=True)
 
     def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
-        out = Solution.blank(len(cases), self.program)
-        method = self._branch_and_bound if self._layout.integer.any() else self._simplex
-        for i, case in enumerate(cases):
-            data = self._layout.data(case, np.inf if cutoff is None else float(cutoff[i]))
-            if data is None:
-                continue
-            if (data.low > data.high).any():
-                out.outcomes[i] = Outcome.INFEASIBLE
-                continue
-            with _translated():
-                method(case, data, effort, out, i)
-        return out
+        layout = self._layout
+        data = layout.data(cases, cutoff)
+        answers = _Answers(len(cases), layout)
+        method = self._branch_and_bound if layout.integer.any() else self._simplex
+        empty = (data.low > data.high).any(axis=1)
+        answers.outcomes[empty] = Outcome.INFEASIBLE
+        capped = np.isfinite(data.caps).all(axis=1)
+        with _translated():
+            for i in np.flatnonzero(~empty & capped).tolist():
+                method(data, effort, answers, i)
+        self._sign_rays(answers, cases)
+        reported = np.maximum(layout.cost_of(answers.objective, cases), 0.0)
+        return Solution(
+            layout.points(answers.values, cases, data.scale),
+            layout.multipliers(answers.duals),
+            answers.outcomes,
+            np.where(np.isfinite(reported), reported, 0.0),
+        )
 
-    def _simplex(self, case: Cases, data: Data, effort: Effort, out: Solution, i: int) -> None:
-        engine, layout = self._linear, self._layout
-        status = engine.run(data)
+    def _simplex(self, data: Data, effort: Effort, answers: _Answers, i: int) -> None:
+        engine = self._linear
+        status = engine.run(data, i)
         if status == STATUS.kOptimal:
-            values, duals = engine.solution()
-            out.points[i] = layout.point(values, case, data.scale)
-            out.multipliers[i] = layout.multipliers(duals)
-            out.outcomes[i] = Outcome.FOUND
+            answers.values[i], answers.duals[i] = engine.solution()
+            answers.outcomes[i] = Outcome.FOUND
         elif status == STATUS.kInfeasible:
-            out.outcomes[i] = Outcome.INFEASIBLE
-            out.multipliers[i] = self._farkas(case)
+            answers.outcomes[i] = Outcome.INFEASIBLE
+            answers.duals[i] = engine.dual_ray()
 
-    def _farkas(self, case: Cases) -> FloatArray:
-        """Multipliers from the dual ray, in the sign that refutes the case."""
-        ray = self._linear.dual_ray()
-        if ray is None:
-            return np.zeros(self.program.size)
-        multipliers = self._layout.multipliers(ray)
-        refuted = bool(self.program.refutes(case, multipliers[None, :])[0])
-        return multipliers if refuted else -multipliers
+    def _sign_rays(self, answers: _Answers, cases: Cases) -> None:
+        """HiGHS does not say in which sense a ray refutes its row; the program does."""
+        rows = np.flatnonzero(answers.outcomes == Outcome.INFEASIBLE)
+        if not len(rows):
+            return
+        multipliers = self._layout.multipliers(answers.duals[rows])
+        wrong = ~self.program.refutes(cases.take(rows), multipliers)
+        answers.duals[rows[wrong]] *= -1.0
 
-    def _branch_and_bound(
-        self, case: Cases, data: Data, effort: Effort, out: Solution, i: int
-    ) -> None:
-        engine, layout = self._integral, self._layout
-        status = engine.run(data, gap=0.1 * effort.gap, seconds=effort.seconds)
+    def _branch_and_bound(self, data: Data, effort: Effort, answers: _Answers, i: int) -> None:
+        engine = self._integral
+        status = engine.run(data, i, gap=0.1 * effort.gap, seconds=effort.seconds)
         if status == STATUS.kInfeasible:
-            out.outcomes[i] = Outcome.INFEASIBLE
-            if self._linear.run(data) == STATUS.kInfeasible:
-                out.multipliers[i] = self._farkas(case)
+            answers.outcomes[i] = Outcome.INFEASIBLE
+            if self._linear.run(data, i) == STATUS.kInfeasible:
+                answers.duals[i] = self._linear.dual_ray()
             return
         limited = status == STATUS.kTimeLimit
         if not limited and status != STATUS.kOptimal:
             return
-        out.outcomes[i] = Outcome.LIMIT if limited else Outcome.NOTHING
-        out.reported[i] = max(layout.cost_of(engine.dual_bound(), case), 0.0)
+        answers.outcomes[i] = Outcome.LIMIT if limited else Outcome.NOTHING
+        answers.objective[i] = engine.dual_bound()
         values = engine.incumbent()
-        settled = None if values is None else self._settled(data, values)
+        settled = None if values is None else self._settled(data, i, values)
         if settled is not None:
-            out.points[i] = layout.point(settled, case, data.scale)
-            out.outcomes[i] = Outcome.LIMIT if limited else Outcome.FOUND
+            answers.values[i] = settled
+            answers.outcomes[i] = Outcome.LIMIT if limited else Outcome.FOUND
 
-    def _settled(self, data: Data, values: FloatArray) -> FloatArray | None:
+    def _settled(self, data: Data, i: int, values: FloatArray) -> FloatArray | None:
         """Integers rounded for good and the rest solved anew, so that nothing is off by 1e-6."""
         whole = self._layout.integer
         values = np.where(whole, np.round(values), values)
         if whole.all():
             return values
-        low, high = np.where(whole, values, data.low), np.where(whole, values, data.high)
-        if self._linear.run(replace(data, low=low, high=high)) != STATUS.kOptimal:
+        low, high = np.where(whole, values, data.low[i]), np.where(whole, values, data.high[i])
+        if self._linear.run(data.within(i, low, high), 0) != STATUS.kOptimal:
             return None
         return np.where(whole, values, self._linear.solution()[0])
+
+
+@final
+class _Answers:
+    """What HiGHS said, in its own columns and rows."""
+
+    def __init__(self, n: int, layout: Layout) -> None:
+        self.values = np.full((n, layout.columns), np.nan)
+        self.duals = np.zeros((n, len(layout.matrix)))
+        self.outcomes = np.full(n, Outcome.NOTHING, dtype=np.int8)
+        self.objective = np.full(n, -np.inf)
 
 
 @final
@@ -163,17 +176,17 @@ class Engine:
         self._columns = np.arange(layout.columns, dtype=np.int32)
         self._rows = np.arange(len(layout.matrix), dtype=np.int32)
 
-    def run(self, data: Data, *, gap: float = 0.0, seconds: float | None = None) -> Any:
-        """Solve with these numbers from the one starting basis; HiGHS's model status."""
+    def run(self, data: Data, i: int, *, gap: float = 0.0, seconds: float | None = None) -> Any:
+        """Solve with one person's numbers from the one starting basis; HiGHS's model status."""
         highs = self.highs
-        highs.changeColsBounds(len(self._columns), self._columns, data.low, data.high)
+        highs.changeColsBounds(len(self._columns), self._columns, data.low[i], data.high[i])
         if len(self.layout.hot):
-            highs.changeColsCost(len(self._columns), self._columns, data.cost)
-        highs.changeRowsBounds(len(self._rows), self._rows, data.row_low, data.row_high)
-        if len(data.caps):
+            highs.changeColsCost(len(self._columns), self._columns, data.cost[i])
+        highs.changeRowsBounds(len(self._rows), self._rows, data.row_low[i], data.row_high[i])
+        if data.caps.shape[1]:
             first = self.layout.first_switch_row
             for (j, switch), cap in zip(
-                self.layout.switch_of_numbers(), data.caps.tolist(), strict=True
+                self.layout.switch_of_numbers(), data.caps[i].tolist(), strict=True
             ):
                 highs.changeCoeff(first + j, switch, -cap)
         if self.integral:
@@ -199,10 +212,10 @@ class Engine:
         """The lower bound of branch and bound, as an objective value."""
         return float(self.highs.getInfo().mip_dual_bound)
 
-    def dual_ray(self) -> FloatArray | None:
-        """A ray of the dual, if the rows are contradictory."""
+    def dual_ray(self) -> FloatArray:
+        """A ray of the dual that shows the rows to be contradictory, up to its sign; else zeros."""
         _, exists, ray = self.highs.getDualRay()
-        return np.asarray(ray) if exists else None
+        return np.asarray(ray) if exists else np.zeros(len(self._rows))
 
 
 def _model(layout: Layout, *, integral: bool) -> Any:

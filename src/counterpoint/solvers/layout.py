@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from counterpoint.programs import Cases, Program
 
-__all__ = ["Data", "Layout"]
+__all__ = ["Data", "Layout", "shortfall"]
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
@@ -21,18 +21,18 @@ CROSSED = 1e-9
 @final
 @dataclass(frozen=True, eq=False)
 class Data:
-    """What changes from person to person.
+    """What changes from person to person, in rows.
 
     Parameters
     ----------
     low, high, cost
-        (columns,).
+        (n, columns).
     row_low, row_high
-        (rows,).
+        (n, rows).
     caps
-        (numeric columns,) how far each may move if its switch is on; empty without switches.
+        (n, numeric columns) how far each may move if its switch is on; no columns without switches.
     scale
-        All lengths are divided by it.
+        (n,) all lengths are divided by it.
     """
 
     low: FloatArray
@@ -41,7 +41,13 @@ class Data:
     row_low: FloatArray
     row_high: FloatArray
     caps: FloatArray
-    scale: float
+    scale: FloatArray
+
+    def within(self, i: int, low: FloatArray, high: FloatArray) -> Data:
+        """One person with other bounds."""
+        one = slice(i, i + 1)
+        rows = self.row_low[one], self.row_high[one]
+        return Data(low[None], high[None], self.cost[one], *rows, self.caps[one], self.scale[one])
 
 
 @final
@@ -120,71 +126,73 @@ class Layout:
         owner = self._owner()
         return [(j, self.switch_at + owner[c]) for j, c in enumerate(self.numbers.tolist())]
 
-    def data(self, case: Cases, cutoff: float) -> Data | None:
-        """Bounds and costs for one person (a case of one row).
-
-        None if a switch would need a finite cap and neither bounds nor a known cost gives one.
-        """
-        x = case.x[0]
-        up = (case.high[0] - x)[self.numbers] / self.unit
-        down = (x - case.low[0])[self.numbers] / self.unit
-        low = np.concatenate([np.maximum(-down, 0.0), np.maximum(-up, 0.0)])
-        high = np.maximum(np.concatenate([up, down]), 0.0)
-        empty = np.tile(up + down < -CROSSED, 2)
-        high = np.where(empty, low - 1.0, np.maximum(high, low))
-        caps = np.zeros(0)
+    def data(self, cases: Cases, cutoff: FloatArray | None) -> Data:
+        """Bounds and costs of a batch; a person without a bound for some switch has infinite caps."""
+        x, n = cases.x, len(cases)
+        up = (cases.high - x)[:, self.numbers] / self.unit
+        down = (x - cases.low)[:, self.numbers] / self.unit
+        low = np.maximum(np.hstack([-down, -up]), 0.0)
+        high = np.maximum(np.hstack([up, down]), low)
+        empty = up + down < -CROSSED
+        if empty.any():
+            high = np.where(np.hstack([empty, empty]), low - 1.0, high)
+        caps = np.zeros((n, 0))
         if self.switches:
-            reach = np.full(len(self.price), cutoff) / np.where(self.price > 0, self.price, 1.0)
-            caps = np.minimum(np.maximum(up, down), np.where(self.price > 0, reach, np.inf))
-            if not np.isfinite(caps).all():
-                return None
-        row_low, row_high = self._row_bounds(case)
-        scale = 1.0 if self.integer.any() else self._scale(row_low, row_high)
-        here = x[self.hot] > 0.5
+            reach = np.full(n, np.inf) if cutoff is None else cutoff
+            with np.errstate(divide="ignore", invalid="ignore"):
+                caps = np.where(self.price > 0, reach[:, None] / self.price, np.inf)
+            caps = np.minimum(np.maximum(up, down), caps)
+        row_low, row_high = self._row_bounds(cases)
+        scale = np.ones(n) if self.integer.any() else shortfall(row_low, row_high)
+        per = scale[:, None]
+        extra = np.zeros((n, len(self.switches)))
         weight = 2.0 * self.program.price.absolute[self.hot]
-        extra = len(self.switches)
-        cost = np.concatenate([self.price, self.price, -weight * here, np.zeros(extra)])
-        low = np.concatenate([low / scale, case.low[0, self.hot], np.zeros(extra)])
-        high = np.concatenate([high / scale, case.high[0, self.hot], np.ones(extra)])
+        price = np.broadcast_to(self.price, (n, len(self.price)))
+        hot_cost = -weight * (x[:, self.hot] > 0.5)
         return Data(
-            low, high, cost / self.normal, row_low / scale, row_high / scale, caps, scale
+            np.hstack([low / per, cases.low[:, self.hot], extra]),
+            np.hstack([high / per, cases.high[:, self.hot], extra + 1.0]),
+            np.hstack([price, price, hot_cost, extra]) / self.normal,
+            row_low / per,
+            row_high / per,
+            caps,
+            scale,
         )
 
-    def _row_bounds(self, case: Cases) -> tuple[FloatArray, FloatArray]:
-        program, x = self.program, case.x[0]
-        low, high = program.affine.limits(case.margin)
-        here = program.affine.matrix[:, self.numbers] @ x[self.numbers]
-        ones = np.ones(len(program.groups))
-        lows = [(low[0] - here) / self.row_size, ones]
-        highs = [(high[0] - here) / self.row_size, ones]
+    def _row_bounds(self, cases: Cases) -> tuple[FloatArray, FloatArray]:
+        program, x, n = self.program, cases.x, len(cases)
+        low, high = program.affine.limits(cases.margin)
+        here = x[:, self.numbers] @ program.affine.matrix[:, self.numbers].T
+        ones = np.ones((n, len(program.groups)))
+        lows = [(low - here) / self.row_size, ones]
+        highs = [(high - here) / self.row_size, ones]
         if program.at_most is not None:
-            stays = x[self.hot] > 0.5
-            highs += [np.zeros(len(self.numbers)), np.where(stays, 1.0, 0.0)]
-            highs += [np.array([float(program.at_most.count)])]
-            lows += [np.full(len(self.numbers) + len(self.hot) + 1, -np.inf)]
-        return np.concatenate(lows), np.concatenate(highs)
+            count = np.full((n, 1), float(program.at_most.count))
+            stays = (x[:, self.hot] > 0.5).astype(np.float64)
+            highs += [np.zeros((n, len(self.numbers))), stays, count]
+            lows += [np.full((n, len(self.numbers) + len(self.hot) + 1), -np.inf)]
+        return np.hstack(lows), np.hstack(highs)
 
-    @staticmethod
-    def _scale(row_low: FloatArray, row_high: FloatArray) -> float:
-        """About the size of the answer: how much the worst row is missed if nothing changes."""
-        short = max(float(row_low.max(initial=-np.inf)), float((-row_high).max(initial=-np.inf)))
-        return short if 0.0 < short < np.inf else 1.0
-
-    def point(self, values: FloatArray, case: Cases, scale: float) -> FloatArray:
-        """(d,) the encoded point that the columns' values stand for, inside its bounds."""
+    def points(self, values: FloatArray, cases: Cases, scale: FloatArray) -> FloatArray:
+        """(n, d) the encoded points that the columns' values stand for, inside their bounds."""
         p = len(self.numbers)
-        y = np.array(case.x[0])
-        change = (values[:p] - values[p : 2 * p]) * self.unit * scale
-        y[self.numbers] += change
-        y[self.hot] = values[self.hot_at : self.switch_at]
-        return np.minimum(np.maximum(y, case.low[0]), case.high[0])
+        y = np.array(cases.x)
+        y[:, self.numbers] += (values[:, :p] - values[:, p : 2 * p]) * self.unit * scale[:, None]
+        y[:, self.hot] = values[:, self.hot_at : self.switch_at]
+        return np.minimum(np.maximum(y, cases.low), cases.high)
 
     def multipliers(self, duals: FloatArray) -> FloatArray:
-        """(size,) the program's multipliers from the duals of the rows (>= 0 for a lower bound)."""
+        """(…, size) the program's multipliers from the rows' duals (>= 0 for a lower bound)."""
         size = self.program.affine.size
-        return -duals[:size] * self.normal / self.row_size
+        return -duals[..., :size] * self.normal / self.row_size
 
-    def cost_of(self, objective: float, case: Cases) -> float:
-        """The objective in cost units: categories that stay enter it with their weight."""
-        here = case.x[0][self.hot] > 0.5
-        return objective * self.normal + float(2.0 * self.program.price.absolute[self.hot] @ here)
+    def cost_of(self, objective: FloatArray, cases: Cases) -> FloatArray:
+        """(n,) objectives in cost units: categories that stay enter them with their weight."""
+        here = cases.x[:, self.hot] > 0.5
+        return objective * self.normal + here @ (2.0 * self.program.price.absolute[self.hot])
+
+
+def shortfall(row_low: FloatArray, row_high: FloatArray) -> FloatArray:
+    """(n,) about the size of the answer: by how much the worst row is missed if nothing changes."""
+    short = np.maximum(row_low, -row_high).max(axis=1, initial=0.0)
+    return np.where((short > 0.0) & np.isfinite(short), short, 1.0)

@@ -1,0 +1,155 @@
+"""How long one person waits: single rows through a warm Explainer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from _common import (
+    Goal,
+    Report,
+    each,
+    finish,
+    german,
+    german_model,
+    german_policy,
+    is_quick,
+    milliseconds,
+    standard,
+)
+
+import numpy as np
+from sklearn.datasets import load_breast_cancer, load_digits, load_iris
+
+import counterpoint as cp
+
+
+@dataclass(frozen=True)
+class Case:
+    """One situation, and how long it may take."""
+
+    name: str
+    explainer: cp.Explainer
+    rows: list[Any]
+    target: Any
+    limit: float
+
+
+def single_rows(frame: Any, count: int) -> list[Any]:
+    """One-row frames."""
+    return [frame.iloc[[i]] for i in range(min(count, len(frame)))]
+
+
+def closed_forms(count: int) -> list[Case]:
+    """Binary logistic regression, 30 features."""
+    frame, _, model = standard(load_breast_cancer)
+    cases = []
+    for name, cost in (("L1", cp.Manhattan()), ("L2", cp.SquaredEuclidean())):
+        explainer = cp.Explainer(model, data=frame, cost=cost)
+        rows = single_rows(frame, count)
+        arrays = [row.to_numpy() for row in rows]
+        target = cp.OtherLabel()
+        cases.append(Case(f"closed form, {name}, frame", explainer, rows, target, 1e-3))
+        cases.append(Case(f"closed form, {name}, array", explainer, arrays, target, 1e-3))
+        named = cp.Explainer(model, data=frame, cost=cost, constraints=[cp.WithinObserved()])
+        cases.append(Case(f"closed form, {name}, in observed", named, rows, target, 1e-3))
+    return cases
+
+
+def small_programs(count: int) -> list[Case]:
+    """Softmax models: linear and quadratic programs."""
+    cases = []
+    for label, load in (("iris, 3 classes", load_iris), ("digits, 10 classes", load_digits)):
+        frame, _, model = standard(load)
+        for kind, cost in (("LP", cp.Manhattan()), ("QP", cp.SquaredEuclidean())):
+            explainer = cp.Explainer(model, data=frame, cost=cost)
+            target = model.classes_[1].item()
+            rows = single_rows(frame[model.predict(frame) != target], count)
+            cases.append(Case(f"{kind}, {label}", explainer, rows, target, 2e-3))
+    return cases
+
+
+def mixed(count: int) -> list[Case]:
+    """German credit: whole numbers and categories, with a policy."""
+    data = german()
+    if data is None:
+        return []
+    frame, labels = data
+    model = german_model(frame, labels)
+    rows = single_rows(frame[model.predict(frame) == -1], count)
+    costs = {"L1": None, "L2": cp.SquaredEuclidean({"LoanAmount": 1e-6, "LoanDuration": 1e-2, "Age": 0.01})}
+    policies = {"no policy": [], "policy": german_policy()}
+    policies["policy, 2 changes"] = [*german_policy(), cp.MaxChanges(2)]
+    return [
+        Case(
+            f"German credit, {kind}, {name}",
+            cp.Explainer(model, data=frame, cost=cost, constraints=constraints),
+            rows,
+            1,
+            20e-3,
+        )
+        for kind, cost in costs.items()
+        for name, constraints in policies.items()
+    ]
+
+
+def measure(case: Case) -> tuple[np.ndarray, np.ndarray, Any]:
+    """Seconds of each answer and of each plain predict, in turns; and the answers."""
+    case.explainer.explain(case.rows[0], case.target)
+    tasks: list[Callable[[], Any]] = []
+    answers: list[Any] = []
+    predict = case.explainer.model.predict
+    frames = isinstance(case.rows[0], np.ndarray)
+    names = case.explainer.features.names
+    for row in case.rows:
+        tasks.append(lambda row=row: answers.append(case.explainer.explain(row, case.target)))
+        given = row if not frames else _named(row, names)
+        tasks.append(lambda given=given: predict(given))
+    seconds = each(tasks)
+    return seconds[::2], seconds[1::2], answers
+
+
+def _named(row: np.ndarray, names: Any) -> Any:
+    import pandas as pd
+
+    return pd.DataFrame(row, columns=list(names))
+
+
+def main() -> None:
+    quick = is_quick()
+    count = 20 if quick else 200
+    rows, goals = [], []
+    for case in [*closed_forms(count), *small_programs(count), *mixed(count)]:
+        ours, predict, answers = measure(case)
+        optimal = np.mean([a.status[0] in ("optimal", "infeasible", "already") for a in answers])
+        closed = np.mean([a.closed_form[0] for a in answers])
+        median, late = float(np.median(ours)), float(np.quantile(ours, 0.95))
+        rows.append(
+            (
+                case.name,
+                len(ours),
+                milliseconds(median),
+                milliseconds(late),
+                milliseconds(float(np.median(predict))),
+                f"{closed:.0%}",
+                f"{optimal:.0%}",
+            )
+        )
+        asked = f"below {1e3 * case.limit:g} ms"
+        goals.append(Goal(case.name, asked, milliseconds(median), median < case.limit))
+    report = Report(
+        "latency",
+        "Latency",
+        "One row in, one certified answer out, through an Explainer that has answered before: median and 95th "
+        "percentile over rows, beside the model's own `predict` of the same row (a large part of the answer is two "
+        "calls of it: before, and to confirm).",
+        ("situation", "rows", "median", "95 %", "predict alone", "closed form", "optimal or proved impossible"),
+        rows,
+        goals,
+    )
+    finish(report, quick=quick)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,68 @@
+"""Write README.md from results/*.json. Run as a script, or by each benchmark that finishes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+ORDER = ("optimality", "speed_cvxpy", "throughput", "latency", "heloc", "peers")
+HEAD = """\
+# Benchmarks
+
+`make bench` measures everything, `make bench ONLY=latency` one subject; `--quick` makes a script short and writes
+nothing. This page is written by `benchmarks/table.py` from `benchmarks/results/*.json`.
+
+One core. What is compared runs in turns within one process, and medians are shown, so that ratios survive a busy
+machine; absolute times do not travel between machines.
+"""
+
+
+def write() -> None:
+    """The page, from all results that there are."""
+    results = [json.loads(path.read_text()) for path in sorted((HERE / "results").glob("*.json"))]
+    results.sort(key=lambda r: ORDER.index(r["subject"]) if r["subject"] in ORDER else len(ORDER))
+    lines = [HEAD, *_overview(results)]
+    for result in results:
+        lines += ["", *section(result), "", _versions(result)]
+    (HERE / "README.md").write_text("\n".join(lines).rstrip() + "\n")
+
+
+def section(result: Mapping[str, Any]) -> list[str]:
+    """The lines of one subject."""
+    lines = [f"## {result['title']}", "", result["question"], ""]
+    lines += _table(result["columns"], result["rows"])
+    if result["goals"]:
+        lines += ["", *_table(("goal", "asked", "measured", "met"), _goals(result))]
+    for note in result["notes"]:
+        lines += ["", note]
+    return lines
+
+
+def _overview(results: Sequence[Mapping[str, Any]]) -> list[str]:
+    rows = [(r["subject"], *goal) for r in results for goal in _goals(r)]
+    if not rows:
+        return []
+    return ["## Goals", "", *_table(("subject", "goal", "asked", "measured", "met"), rows)]
+
+
+def _goals(result: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    return [
+        (g["what"], g["goal"], g["measured"], "yes" if g["met"] else "**no**")
+        for g in result["goals"]
+    ]
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[str]:
+    lines = [f"| {' | '.join(columns)} |", f"|{'---|' * len(columns)}"]
+    return lines + [f"| {' | '.join(str(cell) for cell in row)} |" for row in rows]
+
+
+def _versions(result: Mapping[str, Any]) -> str:
+    return "Versions: " + ", ".join(f"{k} {v}" for k, v in result["versions"].items()) + "."
+
+
+if __name__ == "__main__":
+    write()

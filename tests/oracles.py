@@ -1,0 +1,591 @@
+"""What the answers should be, by other software and by brute force, in the user's own terms.
+
+Nothing here calls the code under test: costs, constraints and targets are only read for the numbers
+that the user wrote into them. A model is known by probing its own ``decision_function`` or
+``predict``; the problem is stated over raw columns in CVXPY (continuous columns), in SCIP (whole
+steps, categories, a bound on the number of changes), or tried point by point (all discrete).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations, product
+from typing import Any
+
+import cvxpy
+import numpy as np
+import pandas as pd
+import pyscipopt
+
+import counterpoint as cp
+
+Row = Mapping[Hashable, Any]
+TOL = 1e-9  # SCIP's own limit of what it can promise
+
+
+# Definitions, in raw terms
+
+
+def number(value: Any) -> float:
+    """A raw value that is a number, or a category that is one."""
+    return float(value)
+
+
+def cost_of(cost: cp.Cost, features: cp.Features, before: Row, after: Row) -> float:
+    """The definition in the docstring of each cost."""
+    names = list(features.names)
+    is_category = {f.name: isinstance(f, cp.Categorical) for f in features}
+    delta = np.array(
+        [
+            float(before[n] != after[n]) if is_category[n] else number(after[n]) - number(before[n])
+            for n in names
+        ]
+    )
+    if isinstance(cost, cp.Mahalanobis):
+        return float(delta @ np.asarray(cost.matrix) @ delta)
+    weights = weights_of(cost, names)
+    if isinstance(cost, cp.Manhattan):
+        return float(weights @ np.abs(delta))
+    assert isinstance(cost, cp.SquaredEuclidean)
+    return float(weights @ delta**2)
+
+
+def weights_of(cost: Any, names: Sequence[Hashable]) -> np.ndarray:
+    if cost.weights is None:
+        return np.ones(len(names))
+    if isinstance(cost.weights, Mapping):
+        return np.array([cost.weights.get(n, 1.0) for n in names], dtype=float)
+    return np.asarray(cost.weights, dtype=float)
+
+
+def rank(feature: cp.Categorical, value: Any) -> float:
+    """Where a category stands: its number, else its place in the order."""
+    if all(isinstance(c, int | float | np.number) for c in feature.categories):
+        return float(value)
+    return float(feature.categories.index(value))
+
+
+def allows(constraint: cp.Constraint, features: cp.Features, before: Row, after: Row) -> bool:
+    """Whether a change is permitted, by the definition of each constraint."""
+    return excess(constraint, features, before, after) <= 0.0
+
+
+def excess(constraint: cp.Constraint, features: cp.Features, before: Row, after: Row) -> float:
+    """By how much a change breaks a constraint, in the units of the constraint."""
+    match constraint:
+        case cp.Immutable(features=names):
+            return float(any(before[n] != after[n] for n in names))
+        case cp.Bounds(feature=name):
+            old, new = number(before[name]), number(after[name])
+            return max(
+                constraint.low - new,
+                new - constraint.high,
+                (old - new) - constraint.fall,
+                (new - old) - constraint.rise,
+            )
+        case cp.Monotone(feature=name, direction=direction):
+            feature = features[name]
+            place = (lambda v: rank(feature, v)) if isinstance(feature, cp.Categorical) else number
+            step = place(after[name]) - place(before[name])
+            return -step if direction == "increasing" else step
+        case cp.Linear(coefficients=coefficients, low=low, high=high):
+            total = sum(c * number(after[n]) for n, c in coefficients.items())
+            return max(low - total, total - high)
+        case cp.Ellipsoid(center=center, matrix=matrix, radius=radius):
+            away = np.array([number(after[n]) - c for n, c in center.items()])
+            return float(np.sqrt(away @ np.asarray(matrix) @ away) - radius)
+        case cp.MaxChanges(count=count):
+            return float(sum(before[n] != after[n] for n in features.names) - count)
+        case cp.WithinObserved(features=names):
+            return max(_outside(features[n], after[n]) for n in names or features.names)
+    raise AssertionError(f"No definition of {constraint!r} here; write it.")
+
+
+def _outside(feature: Any, value: Any) -> float:
+    if isinstance(feature, cp.Categorical):
+        return float(value not in feature.observed)
+    low, high = feature.observed
+    return max(low - number(value), number(value) - high)
+
+
+# Models, by probing
+
+
+@dataclass(frozen=True)
+class Additive:
+    """Scores that are sums over raw columns: slope · number, or one vector for each category."""
+
+    offset: np.ndarray
+    slopes: dict[Hashable, np.ndarray] = field(default_factory=dict)
+    tables: dict[Hashable, dict[Any, np.ndarray]] = field(default_factory=dict)
+
+    def __call__(self, row: Row) -> np.ndarray:
+        numbers = sum((s * number(row[n]) for n, s in self.slopes.items()), self.offset)
+        return sum((t[row[n]] for n, t in self.tables.items()), numbers)
+
+    @classmethod
+    def probed(
+        cls, decision: Callable[[Any], np.ndarray], base: pd.DataFrame, features: cp.Features
+    ) -> Additive:
+        """What a linear model is, found by changing one cell of a base row at a time."""
+        here = _scores(decision(base))[0]
+        slopes, tables, offset = {}, {}, np.array(here)
+        for f in features:
+            if isinstance(f, cp.Categorical):
+                rows = _varied(base, f.name, list(f.categories))
+                seen = _scores(decision(rows)) - here
+                tables[f.name] = dict(zip(f.categories, seen, strict=True))
+                continue
+            value = base[f.name].iloc[0]
+            step = _stride(f)
+            ends = _scores(decision(_varied(base, f.name, [value, value + step])))
+            slopes[f.name] = (ends[1] - ends[0]) / float(step)
+            offset = offset - slopes[f.name] * float(value)
+        return cls(offset, slopes, tables)
+
+
+def _stride(feature: Any) -> float | int:
+    """A change that shows the slope: as far as the data go."""
+    low, high = feature.observed or (0.0, 1.0)
+    far = max(high - low, 1.0)
+    return int(far) if isinstance(feature, cp.Integer) else far
+
+
+def _varied(base: pd.DataFrame, name: Hashable, values: list[Any]) -> pd.DataFrame:
+    rows = base.iloc[[0] * len(values)].reset_index(drop=True)
+    rows[name] = pd.Series(values, dtype=base[name].dtype)
+    return rows
+
+
+def _scores(values: np.ndarray) -> np.ndarray:
+    """One decision z becomes the scores (0, z)."""
+    values = np.asarray(values, dtype=float)
+    return np.stack([np.zeros(len(values)), values], axis=1) if values.ndim == 1 else values
+
+
+# Targets, as demands on scores
+
+
+@dataclass(frozen=True)
+class Demand:
+    """``weights · scores >= least``; or, with ``softmax``, log Σ exp(scores − its) <= −least."""
+
+    weights: np.ndarray
+    least: float
+    softmax: int | None = None
+
+
+Piece = tuple[Demand, ...]
+
+
+def pieces(target: cp.Target, classes: Sequence[Any], *, clipped: bool = False) -> list[Piece]:
+    """The demands of each way to meet a target of a scoring classifier."""
+    k, eye = len(classes), np.eye(len(classes))
+    if isinstance(target, cp.Confidence):
+        at = list(classes).index(target.label)
+        odds = np.log(target.at_least / (1.0 - target.at_least))
+        if k > 2:
+            return [(Demand(eye[at], odds, softmax=at),)]
+        least = 2.0 * target.at_least - 1.0 if clipped else odds
+        return [(Demand(eye[at] - eye[1 - at], least),)]
+    inside = wanted(target, classes)
+    return [
+        tuple(Demand(eye[i] - eye[j], target.margin) for j in range(k) if j not in inside)
+        for i in inside
+    ]
+
+
+def wanted(target: Any, classes: Sequence[Any]) -> list[int]:
+    given = target.label if isinstance(target, cp.Label) else target.than
+    named = set(given) if isinstance(given, list | tuple | set | frozenset) else {given}
+    other = isinstance(target, cp.OtherLabel)
+    return [i for i, c in enumerate(classes) if (c in named) != other]
+
+
+def vote_pieces(target: Any, classes: Sequence[Any]) -> list[Piece]:
+    """The same for pairwise votes: every outcome of the pairs that elects a wanted class."""
+    k = len(classes)
+    pairs = list(combinations(range(k), 2))
+    inside, found = wanted(target, classes), []
+    for signs in product((1.0, -1.0), repeat=len(pairs)):
+        votes = [0] * k
+        for sign, (i, j) in zip(signs, pairs, strict=True):
+            votes[i if sign > 0 else j] += 1
+        if votes.index(max(votes)) in inside:
+            eye = np.eye(len(pairs))
+            found.append(tuple(Demand(s * e, target.margin) for s, e in zip(signs, eye, strict=True)))
+    return found
+
+
+def interval_pieces(low: float, high: float) -> list[Piece]:
+    """A prediction, which is the second of two scores (0, z), between two values."""
+    row, demands = np.array([0.0, 1.0]), []
+    if np.isfinite(low):
+        demands.append(Demand(row, low))
+    if np.isfinite(high):
+        demands.append(Demand(-row, -high))
+    return [tuple(demands)]
+
+
+# The whole problem
+
+
+@dataclass(frozen=True)
+class Question:
+    """Everything that was asked of one person, in raw terms."""
+
+    features: cp.Features
+    model: Additive
+    pieces: Sequence[Piece]
+    cost: cp.Cost
+    constraints: Sequence[cp.Constraint]
+    row: Row
+
+    @property
+    def is_continuous(self) -> bool:
+        return all(isinstance(f, cp.Continuous) for f in self.features)
+
+
+def optimum(question: Question) -> float:
+    """The least cost of an answer; infinite if there is none."""
+    solve = cvxpy_optimum if question.is_continuous else scip_optimum
+    return min((solve(question, piece) for piece in question.pieces), default=np.inf)
+
+
+def cvxpy_optimum(q: Question, piece: Piece) -> float:
+    """Continuous columns, in CVXPY; a bound on the number of changes by trying every subset."""
+    names = list(q.features.names)
+    counts = [c.count for c in q.constraints if isinstance(c, cp.MaxChanges)]
+    free = min([len(names), *counts])
+    return min(_cvxpy(q, piece, set(chosen)) for chosen in combinations(names, free))
+
+
+def _cvxpy(q: Question, piece: Piece, free: set[Hashable]) -> float:
+    names = list(q.features.names)
+    x = np.array([number(q.row[n]) for n in names])
+    change = cvxpy.Variable(len(names))
+    y = {n: x[j] + change[j] for j, n in enumerate(names)}
+    demands = [change[j] == 0 for j, n in enumerate(names) if n not in free]
+    here = q.model(q.row)
+    slopes = np.stack([q.model.slopes[n] for n in names], axis=1)
+    for demand in piece:
+        if demand.softmax is None:
+            row, short = demand.weights @ slopes, demand.least - demand.weights @ here
+            size = np.linalg.norm(row)
+            demands.append((row / size) @ change >= short / size if size else short <= 0)
+        else:
+            others = [i for i in range(len(here)) if i != demand.softmax]
+            rows = slopes[others] - slopes[demand.softmax]
+            at = here[others] - here[demand.softmax]
+            demands.append(cvxpy.log_sum_exp(rows @ change + at) <= -demand.least)
+    for constraint in q.constraints:
+        demands += list(_cvxpy_constraint(constraint, q, y))
+    problem = cvxpy.Problem(cvxpy.Minimize(_cvxpy_cost(q, change)), _plain(demands))
+    linear = isinstance(q.cost, cp.Manhattan) and problem.is_qp()
+    if linear:
+        problem.solve(solver="HIGHS")
+    else:
+        options = dict.fromkeys(("tol_gap_rel", "tol_gap_abs", "tol_feas"), 1e-11)
+        problem.solve(solver="CLARABEL", **options)
+    if problem.status in ("infeasible", "infeasible_inaccurate"):
+        return np.inf
+    assert problem.status in ("optimal", "optimal_inaccurate"), problem.status
+    return max(float(problem.value), 0.0)
+
+
+def _plain(demands: list[Any]) -> list[Any]:
+    """Demands without a variable are Python booleans; False excludes everything."""
+    return [d if not isinstance(d, bool | np.bool_) else cvxpy.Constant(0) >= int(not d) for d in demands]
+
+
+def _cvxpy_cost(q: Question, change: Any) -> Any:
+    if isinstance(q.cost, cp.Mahalanobis):
+        root = np.linalg.cholesky(np.asarray(q.cost.matrix, dtype=float)).T
+        return cvxpy.sum_squares(root @ change)
+    weights = weights_of(q.cost, list(q.features.names))
+    if isinstance(q.cost, cp.Manhattan):
+        return weights @ cvxpy.abs(change)
+    return cvxpy.sum_squares(cvxpy.multiply(np.sqrt(weights), change))
+
+
+def _cvxpy_constraint(constraint: cp.Constraint, q: Question, y: Mapping[Hashable, Any]) -> Iterator[Any]:
+    match constraint:
+        case cp.Immutable(features=names):
+            yield from (y[n] == number(q.row[n]) for n in names)
+        case cp.Bounds() | cp.Monotone() | cp.WithinObserved():
+            for name, low, high in intervals(constraint, q.features, q.row):
+                if np.isfinite(low):
+                    yield y[name] >= low
+                if np.isfinite(high):
+                    yield y[name] <= high
+        case cp.Linear(coefficients=coefficients, low=low, high=high):
+            total = sum(c * y[n] for n, c in coefficients.items())
+            if np.isfinite(low):
+                yield total >= low
+            if np.isfinite(high):
+                yield total <= high
+        case cp.Ellipsoid(center=center, matrix=matrix, radius=radius):
+            root = np.linalg.cholesky(np.asarray(matrix)).T
+            away = cvxpy.hstack([y[n] - c for n, c in center.items()])
+            yield cvxpy.norm(root @ away) <= radius
+        case cp.MaxChanges():
+            pass
+        case _:
+            raise AssertionError(f"No statement of {constraint!r} here; write it.")
+
+
+def intervals(
+    constraint: cp.Constraint, features: cp.Features, row: Row
+) -> Iterator[tuple[Hashable, float, float]]:
+    """What one-column constraints leave to numbers."""
+    match constraint:
+        case cp.Bounds(feature=name):
+            at = number(row[name])
+            low = max(constraint.low, at - constraint.fall)
+            yield name, low, min(constraint.high, at + constraint.rise)
+        case cp.Monotone(feature=name, direction="increasing"):
+            yield name, number(row[name]), np.inf
+        case cp.Monotone(feature=name):
+            yield name, -np.inf, number(row[name])
+        case cp.WithinObserved(features=names):
+            for name in names or features.names:
+                yield name, *features[name].observed
+
+
+class _Scip:
+    """One person's problem in SCIP, piece by piece."""
+
+    def __init__(self, q: Question) -> None:
+        self.q, self.model = q, pyscipopt.Model()
+        self.model.hideOutput()
+        self.model.setParam("numerics/feastol", TOL)
+        self.model.setParam("numerics/dualfeastol", TOL)
+        self.model.setParam("limits/gap", 0.0)
+        self.steps: dict[Hashable, Any] = {}
+        self.chosen: dict[Hashable, dict[Any, Any]] = {}
+        self.value: dict[Hashable, Any] = {}
+        for f in q.features:
+            self._column(f)
+
+    def _column(self, f: Any) -> None:
+        at = self.q.row[f.name]
+        if isinstance(f, cp.Categorical):
+            chosen = {c: self.model.addVar(vtype="B") for c in f.categories}
+            self.model.addCons(pyscipopt.quicksum(chosen.values()) == 1)
+            for c, variable in chosen.items():
+                if not all(self._permits(k, f.name, c) for k in self.q.constraints):
+                    self.model.addCons(variable == 0)
+            self.chosen[f.name] = chosen
+            return
+        low, high = -np.inf, np.inf
+        for constraint in self.q.constraints:
+            for name, least, most in intervals(constraint, self.q.features, self.q.row) if not (
+                isinstance(constraint, cp.Bounds | cp.Monotone)
+                and isinstance(self.q.features[constraint.feature], cp.Categorical)
+            ) and not isinstance(constraint, cp.WithinObserved) else _numeric_observed(constraint, self.q):
+                if name == f.name:
+                    low, high = max(low, least), min(high, most)
+            if isinstance(constraint, cp.Immutable) and f.name in constraint.features:
+                low = high = number(at)
+        unit = f.step if isinstance(f, cp.Integer) else 1.0
+        low, high = (low - number(at)) / unit, (high - number(at)) / unit
+        if isinstance(f, cp.Integer):
+            low, high = np.ceil(low - 1e-9), np.floor(high + 1e-9)
+        self.low_high_empty = getattr(self, "low_high_empty", False) or low > high
+        bounds = {
+            "lb": float(low) if np.isfinite(low) else None,
+            "ub": float(high) if np.isfinite(high) else None,
+        }
+        if low > high:
+            bounds = {"lb": 0.0, "ub": 0.0}
+        step = self.model.addVar(vtype="I" if isinstance(f, cp.Integer) else "C", **bounds)
+        self.steps[f.name] = step
+        self.value[f.name] = number(at) + unit * step
+
+    def _permits(self, constraint: cp.Constraint, name: Hashable, category: Any) -> bool:
+        """Whether a one-column constraint permits a category."""
+        row = self.q.row
+        if isinstance(constraint, cp.WithinObserved):
+            return name not in (constraint.features or self.q.features.names) or (
+                category in self.q.features[name].observed
+            )
+        names = getattr(constraint, "features", (getattr(constraint, "feature", None),))
+        if isinstance(constraint, cp.Immutable | cp.Bounds | cp.Monotone) and name in names:
+            return allows(constraint, self.q.features, row, {**row, name: category})
+        return True
+
+    def _sum(self, name: Hashable, of_category: Callable[[Any], float], slope: float) -> Any:
+        """A linear function of one column."""
+        if name in self.chosen:
+            return pyscipopt.quicksum(of_category(c) * v for c, v in self.chosen[name].items())
+        return slope * self.value[name]
+
+    def score(self, weights: np.ndarray) -> Any:
+        model = self.q.model
+        total = float(weights @ model.offset)
+        for name, slope in model.slopes.items():
+            total = total + float(weights @ slope) * self.value[name]
+        for name, table in model.tables.items():
+            total = total + self._sum(name, lambda c, t=table: float(weights @ t[c]), 0.0)
+        return total
+
+    def demand(self, demand: Demand) -> None:
+        if demand.softmax is None:
+            size = max(float(np.abs(demand.weights).max()), 1e-300)
+            self._at_least(self.score(demand.weights / size), demand.least / size)
+            return
+        eye = np.eye(len(demand.weights))
+        others = [i for i in range(len(eye)) if i != demand.softmax]
+        terms = []
+        for i in others:
+            z = self.model.addVar(lb=None)
+            self._at_least(z - self.score(eye[i] - eye[demand.softmax]), 0.0)
+            terms.append(pyscipopt.exp(z + demand.least))
+        self.model.addCons(pyscipopt.quicksum(terms) <= 1.0)
+
+    def _at_least(self, expression: Any, least: float) -> None:
+        if isinstance(expression, int | float):
+            if expression < least:
+                self.low_high_empty = True
+            return
+        self.model.addCons(expression >= least)
+
+    def constrain(self, constraint: cp.Constraint) -> None:
+        if isinstance(constraint, cp.Linear):
+            total = pyscipopt.quicksum(
+                self._sum(n, lambda c, k=k: k * number(c), k) for n, k in constraint.coefficients.items()
+            )
+            if np.isfinite(constraint.low):
+                self.model.addCons(total >= constraint.low)
+            if np.isfinite(constraint.high):
+                self.model.addCons(total <= constraint.high)
+        elif isinstance(constraint, cp.Ellipsoid):
+            root = np.linalg.cholesky(np.asarray(constraint.matrix)).T / constraint.radius
+            away = [self.value[n] - c for n, c in constraint.center.items()]
+            terms = []
+            for row in root:
+                v = self.model.addVar(lb=None)
+                self.model.addCons(v == pyscipopt.quicksum(a * b for a, b in zip(row, away, strict=True)))
+                terms.append(v * v)
+            self.model.addCons(pyscipopt.quicksum(terms) <= 1.0)
+        elif isinstance(constraint, cp.MaxChanges):
+            self.limit_changes(constraint.count)
+
+    def limit_changes(self, count: int) -> None:
+        changed = []
+        for name, step in self.steps.items():
+            switch = self.model.addVar(vtype="B")
+            self.model.addConsIndicator(step <= 0, binvar=switch, activeone=False)
+            self.model.addConsIndicator(-step <= 0, binvar=switch, activeone=False)
+            changed.append(switch)
+        changed += [1 - self.chosen[n][self.q.row[n]] for n in self.chosen]
+        self.model.addCons(pyscipopt.quicksum(changed) <= count)
+
+    def objective(self) -> None:
+        q, names = self.q, list(self.q.features.names)
+        total = 0.0
+        if isinstance(q.cost, cp.Mahalanobis):
+            matrix = np.asarray(q.cost.matrix, dtype=float)
+            weights = np.diag(matrix)
+            numbers = [n for n in names if n in self.steps]
+            at = [names.index(n) for n in numbers]
+            if numbers:
+                root = np.linalg.cholesky(matrix[np.ix_(at, at)]).T
+                for row in root:
+                    v = self.model.addVar(lb=None)
+                    self.model.addCons(
+                        v
+                        == pyscipopt.quicksum(
+                            a * (self.value[n] - number(q.row[n]))
+                            for a, n in zip(row, numbers, strict=True)
+                        )
+                    )
+                    total = total + self._square(v)
+        else:
+            weights = weights_of(q.cost, names)
+            for j, n in enumerate(names):
+                if n not in self.steps:
+                    continue
+                change = self.value[n] - number(q.row[n])
+                if isinstance(q.cost, cp.Manhattan):
+                    size = self.model.addVar()
+                    self.model.addCons(size >= weights[j] * change)
+                    self.model.addCons(size >= -weights[j] * change)
+                    total = total + size
+                else:
+                    v = self.model.addVar(lb=None)
+                    self.model.addCons(v == float(np.sqrt(weights[j])) * change)
+                    total = total + self._square(v)
+        for j, n in enumerate(names):
+            if n in self.chosen:
+                total = total + weights[j] * (1 - self.chosen[n][q.row[n]])
+        self.model.setObjective(total)
+
+    def _square(self, v: Any) -> Any:
+        square = self.model.addVar()
+        self.model.addCons(v * v <= square)
+        return square
+
+
+def _numeric_observed(constraint: cp.Constraint, q: Question) -> Iterator[tuple[Hashable, float, float]]:
+    if isinstance(constraint, cp.WithinObserved):
+        for name in constraint.features or q.features.names:
+            if not isinstance(q.features[name], cp.Categorical):
+                yield name, *q.features[name].observed
+
+
+def scip_optimum(q: Question, piece: Piece) -> float:
+    """Any columns, in SCIP."""
+    problem = _Scip(q)
+    for constraint in q.constraints:
+        problem.constrain(constraint)
+    for demand in piece:
+        problem.demand(demand)
+    problem.objective()
+    if problem.low_high_empty:
+        return np.inf
+    problem.model.optimize()
+    status = problem.model.getStatus()
+    if status in ("infeasible", "inforunbd"):
+        return np.inf
+    assert status in ("optimal", "gaplimit"), status
+    return max(float(problem.model.getObjVal()), 0.0)
+
+
+# Brute force
+
+
+def grid(features: cp.Features, row: Row, reach: int) -> Iterator[dict[Hashable, Any]]:
+    """Every discrete row within so many steps."""
+    choices = [
+        list(f.categories)
+        if isinstance(f, cp.Categorical)
+        else [row[f.name] + s * f.step for s in range(-reach, reach + 1)]
+        for f in features
+    ]
+    for values in product(*choices):
+        yield dict(zip(features.names, values, strict=True))
+
+
+def brute_force(q: Question, reach: int) -> float:
+    """The least cost among all discrete rows within reach."""
+    best = np.inf
+    for after in grid(q.features, q.row, reach):
+        if any(excess(c, q.features, q.row, after) > 1e-9 for c in q.constraints):
+            continue
+        if any(meets(piece, q.model(after)) for piece in q.pieces):
+            best = min(best, cost_of(q.cost, q.features, q.row, after))
+    return best
+
+
+def meets(piece: Piece, scores: np.ndarray, tolerance: float = 1e-9) -> bool:
+    for demand in piece:
+        if demand.softmax is None:
+            if demand.weights @ scores < demand.least - tolerance:
+                return False
+        else:
+            others = np.delete(scores, demand.softmax) - scores[demand.softmax]
+            if np.log(np.exp(others).sum()) > -demand.least + tolerance:
+                return False
+    return True

@@ -358,6 +358,7 @@ class _Scip:
 
     def __init__(self, q: Question) -> None:
         self.q, self.model = q, pyscipopt.Model()
+        self.low_high_empty = False
         self.model.hideOutput()
         self.model.setParam("numerics/feastol", TOL)
         self.model.setParam("numerics/dualfeastol", TOL)
@@ -392,7 +393,7 @@ class _Scip:
         low, high = (low - number(at)) / unit, (high - number(at)) / unit
         if isinstance(f, cp.Integer):
             low, high = np.ceil(low - 1e-9), np.floor(high + 1e-9)
-        self.low_high_empty = getattr(self, "low_high_empty", False) or low > high
+        self.low_high_empty |= bool(low > high)
         bounds = {
             "lb": float(low) if np.isfinite(low) else None,
             "ub": float(high) if np.isfinite(high) else None,

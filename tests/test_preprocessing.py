@@ -339,6 +339,12 @@ def test_searches_are_seen_through(kind):
         scores_agree(search.fit(X[NUMBERS], Y), X[NUMBERS])
 
 
+def test_a_search_over_a_step():
+    search = GridSearchCV(PCA(), {"n_components": [1, 2]}).fit(X[NUMBERS])
+    scaled = make_pipeline(search, LogisticRegression()).fit(X[NUMBERS] / [1e4, 10, 1], Y)
+    scores_agree(scaled, X[NUMBERS])
+
+
 def test_frozen_estimators_are_seen_through():
     frozen = pytest.importorskip("sklearn.frozen").FrozenEstimator
     scaler = frozen(StandardScaler().fit(X[NUMBERS]))
@@ -534,6 +540,33 @@ def test_a_category_without_a_number_is_named():
         UnsupportedModel, match="no finite number for the category 'boat' of column 'home'"
     ):
         see_through(model, more, fixed=False)
+
+
+def test_values_that_a_later_step_does_not_take():
+    lenient = OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1)
+    model = fit(columns((make_pipeline(lenient, OneHotEncoder()), ["home"])))
+    more = Features([Categorical("home", ("own", "boat"))])
+    with pytest.raises(UnsupportedModel, match=r"does not take the values .*Found unknown"):
+        see_through(model, more, fixed=False)
+
+
+def test_clipping_scalers_of_categories_and_of_numbers():
+    scalers = [MinMaxScaler(clip=True)]
+    if "clip" in MaxAbsScaler().get_params():  # new in scikit-learn 1.8
+        scalers.append(MaxAbsScaler(clip=True))
+    for scaler in scalers:
+        scores_agree(fit(columns((make_pipeline(OrdinalEncoder(), scaler), TEXT))), X)
+        with pytest.raises(UnsupportedModel, match="Fit with clip=False"):
+            see_through(fit(columns((scaler, NUMBERS))), None, fixed=False)
+
+
+def test_a_column_of_one_category():
+    data = X.assign(home="own")
+    step = make_pipeline(SimpleImputer(strategy="most_frequent"), OneHotEncoder())
+    scores_agree(fit(columns((step, TEXT)), data=data), data)
+    scores_agree(
+        fit(columns((OneHotEncoder(), ["home"]), (StandardScaler(), ["age"])), data=data), data
+    )
 
 
 def test_a_trace_for_a_step_of_ones_own():

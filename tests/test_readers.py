@@ -5,16 +5,18 @@ from __future__ import annotations
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn import linear_model
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.calibration import CalibratedClassifierCV
-from sklearn.compose import TransformedTargetRegressor
+from sklearn.compose import TransformedTargetRegressor, make_column_transformer
 from sklearn.cross_decomposition import PLSRegression
 from sklearn.datasets import make_classification
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
 from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.ensemble import RandomForestClassifier
+from sklearn.feature_selection import RFE
 from sklearn.linear_model import (
     ARDRegression,
     BayesianRidge,
@@ -58,7 +60,12 @@ from sklearn.naive_bayes import BernoulliNB, CategoricalNB, ComplementNB, Gaussi
 from sklearn.neighbors import NearestCentroid
 from sklearn.neural_network import MLPRegressor
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, StandardScaler
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    MinMaxScaler,
+    OneHotEncoder,
+    StandardScaler,
+)
 from sklearn.svm import SVC, SVR, LinearSVC, LinearSVR, NuSVC, NuSVR
 
 from counterpoint.errors import InvalidInput, ModelNotFitted, UnsupportedModel
@@ -142,6 +149,7 @@ CLASSIFIERS = [
     OneVsRestClassifier(LogisticRegression()),
     OneVsRestClassifier(SVC(kernel="linear")),
     OneVsRestClassifier(make_pipeline(StandardScaler(), RidgeClassifier())),
+    RFE(LogisticRegression(), n_features_to_select=3),
 ]
 
 
@@ -186,6 +194,20 @@ def test_probabilities_are_claimed_where_they_are_a_function_of_the_scores(model
         if expected is Link.NONE:
             with pytest.raises(InvalidInput, match=r"Confidence needs class probabilities: .+"):
                 form.regions(Confidence(y[0], 0.9))
+
+
+def test_names_inside_another_model_go_by_position():
+    X, y = blobs(3, d=4)
+    frame = pd.DataFrame(X, columns=["x1", "x0", "b", "a"])
+    first = make_column_transformer((StandardScaler(), ["x0", "a"]), (MinMaxScaler(), ["x1"]))
+    model = OneVsRestClassifier(make_pipeline(first, LogisticRegression())).fit(frame, y)
+    check_reader(model, frame)
+    text = frame.assign(b=np.where(frame["b"] > 0, "yes", "no"))
+    encoded = make_column_transformer((OneHotEncoder(), ["b"]), remainder="passthrough")
+    check_reader(make_pipeline(encoded, model.estimator[1]).fit(text, y), text)
+    model = OneVsRestClassifier(make_pipeline(encoded, LogisticRegression())).fit(text, y)
+    with pytest.raises(UnsupportedModel, match="put steps that encode categories before it"):
+        see_through(model, Features.from_data(text), fixed=False)
 
 
 def test_liblinear_is_one_vs_rest_where_it_still_takes_several_classes():
@@ -454,6 +476,13 @@ def test_a_model_of_one_class_is_refused():
             FixedThresholdClassifier(LogisticRegression()),
             "(FixedThreshold|Logistic).* has not been fitted",
         ),
+        (OneVsRestClassifier(LinearSVC()), "OneVsRestClassifier has not been fitted"),
+        (TransformedTargetRegressor(Ridge()), "TransformedTargetRegressor has not been fitted"),
+        (RANSACRegressor(), "RANSACRegressor has not been fitted"),
+        (TunedThresholdClassifierCV(Ridge()), "has not been fitted"),
+        (GaussianNB(), "GaussianNB has not been fitted"),
+        (PLSRegression(), "PLSRegression has not been fitted"),
+        (RFE(Ridge()), "RFE has not been fitted"),
         (GridSearchCV(Ridge(), {}), "keeps no best_estimator_"),
         (make_pipeline(StandardScaler(), Ridge()), r"step 'standardscaler' \(StandardScaler\) has"),
         (

@@ -197,7 +197,7 @@ def certify(
         (n,) in score units.
     """
     cost = program.cost(points, cases.x)
-    violation = program.region.violation(points, cases.x)
+    violation = program.violation(points, cases.x)
     proved_zero = (cost == 0.0) & (claim == 0)
     claim = np.where(proved_zero, np.int8(2), claim)
     return Certificates(valid, margin, violation, cost, np.minimum(bound, cost), claim)

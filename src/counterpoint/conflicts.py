@@ -146,7 +146,9 @@ class _Feasibility:
             shifted = np.array(self.x)
             shifted[0, column] = anchor
             found = self._solve(program, Cases(shifted, cases.low, cases.high, cases.margin))
-            if found is not None and (best is None or abs(found[column] - anchor) < abs(best - anchor)):
+            if found is not None and (
+                best is None or abs(found[column] - anchor) < abs(best - anchor)
+            ):
                 best = float(found[column])
         return best
 

@@ -78,7 +78,9 @@ def encode(table: Table, features: Features) -> Encoded:
         if isinstance(feature, Categorical):
             codes[:, j] = _category_codes(feature, values, problems)
         else:
-            codes[:, j] = _finite(feature.name, _as_numbers(feature.name, values, problems), problems)
+            codes[:, j] = _finite(
+                feature.name, _as_numbers(feature.name, values, problems), problems
+            )
     return Encoded(codes, problems)
 
 

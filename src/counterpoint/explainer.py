@@ -36,6 +36,8 @@ CELLS = 1 << 18
 """Cells of a chunk: small enough for the cache, large enough that Python does not count."""
 ROUNDS = 12
 """How often a row whose answer the model does not confirm is solved again with more margin."""
+FIRST_MARGIN = 0.25
+"""The first margin, in units of the bound on a score's rounding error, which is rarely attained."""
 DISAGREEMENT = 2.0**30
 """How many float64 rounding errors apart two scores may be that count as equal (float32 models)."""
 DEFAULT_GAP = 1e-6
@@ -465,7 +467,7 @@ class _Asking:
 
     def run(self) -> None:
         """Once for all rows; then again, with more margin, for those the model does not confirm."""
-        margin = 8.0 * self.form.noise(self.x)
+        margin = FIRST_MARGIN * self.form.noise(self.x)
         everyone = np.arange(len(self.x))
         findings = self._search(everyone, margin)
         self.after, self.valid, self.margin = self._settle(everyone, findings.points)
@@ -479,7 +481,9 @@ class _Asking:
             better = self._search(again, margin[again])
             settled, valid, reached = self._settle(again, better.points)
             self.after[again] = np.where(valid[:, None], settled, self.after[again])
-            self.margin[again] = np.where(np.isnan(better.points[:, 0]), self.margin[again], reached)
+            self.margin[again] = np.where(
+                np.isnan(better.points[:, 0]), self.margin[again], reached
+            )
             self.valid[again] = valid
         self._certify(findings)
 
@@ -487,7 +491,9 @@ class _Asking:
         from counterpoint.search import search
 
         whole = len(rows) == len(self.x)
-        cases = [c.with_margin(margin) if whole else c.take(rows).with_margin(margin) for c in self.cases]
+        cases = [
+            c.with_margin(margin) if whole else c.take(rows).with_margin(margin) for c in self.cases
+        ]
         return search(self.pieces, cases, self.batch.effort)
 
     def _settle(
@@ -620,7 +626,9 @@ def _read(model: Any, data: object | None, given: Iterable[Feature] | None) -> R
 
     items = None if given is None else tuple(given)
     if data is None:
-        return see_through(model, None if items is None else Features(items), fixed=items is not None)
+        return see_through(
+            model, None if items is None else Features(items), fixed=items is not None
+        )
     table = Table.read(data)
     inputs = inputs_of(model)
     if inputs is not None and inputs.names is not None and not table.is_array:

@@ -211,9 +211,7 @@ class Features:
     @cached_property
     def blocks(self) -> tuple[slice, ...]:
         """The encoded columns of each feature, in order."""
-        return tuple(
-            slice(a, b) for a, b in zip(self._starts[:-1], self._starts[1:], strict=True)
-        )
+        return tuple(slice(a, b) for a, b in zip(self._starts[:-1], self._starts[1:], strict=True))
 
     @cached_property
     def is_numeric(self) -> NDArray[np.bool_]:

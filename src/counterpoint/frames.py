@@ -34,10 +34,13 @@ class Table:
         A narwhals data frame, or an ndarray of shape (n, p).
     names
         The column names; for an array ``x0 … x{p-1}``, as scikit-learn names them.
+    known_floats
+        Whether every dtype is float64, if that is known already.
     """
 
     native: Any
     names: tuple[Hashable, ...]
+    known_floats: bool | None = None
 
     @classmethod
     def read(cls, data: object) -> Table:
@@ -128,18 +131,28 @@ class Table:
 
     def take(self, rows: slice | NDArray[np.intp]) -> Table:
         """These rows, in this order."""
-        return Table(self.native[rows], self.names)
+        return Table(self.native[rows], self.names, self.all_floats)
+
+    @cached_property
+    def all_floats(self) -> bool:
+        """Whether every dtype is float64."""
+        if self.known_floats is not None:
+            return self.known_floats
+        if self.is_array:
+            return bool(self.native.dtype == np.float64)
+        import narwhals.stable.v2 as nw
+
+        native = self.to_native()
+        if nw.dependencies.is_pandas_dataframe(native):
+            return set(native.dtypes) == {np.dtype(np.float64)}
+        return all(dtype == nw.Float64 for dtype in self.native.schema.values())
 
     @cached_property
     def float_matrix(self) -> NDArray[np.float64] | None:
-        """The whole block as (n, p) float64 without a copy where possible, if every dtype is float64."""
-        if self.is_array:
-            return self.native if self.native.dtype == np.float64 else None
-        import narwhals.stable.v2 as nw
-
-        if any(dtype != nw.Float64 for dtype in self.native.schema.values()):
+        """The whole block as (n, p) float64, without a copy if possible; None for other dtypes."""
+        if not self.all_floats:
             return None
-        return np.asarray(self.native.to_numpy(), dtype=np.float64)
+        return self.native if self.is_array else np.asarray(self.to_native().to_numpy())
 
     def to_native(self) -> Any:
         """The frame in the library that it came from."""
@@ -162,20 +175,20 @@ class Table:
     def with_matrix(self, rows: NDArray[np.intp] | slice, matrix: NDArray[np.float64]) -> Table:
         """These rows with all cells replaced by ``matrix`` (only where every dtype is float64)."""
         if self.is_array:
-            return Table(matrix, self.names)
+            return Table(matrix, self.names, known_floats=True)
         import narwhals.stable.v2 as nw
 
         native = self.native.to_native()
         if nw.dependencies.is_pandas_dataframe(native):
-            frame = type(native)(matrix, index=native.index[rows], columns=native.columns, copy=False)
-            return Table(nw.from_native(frame, eager_only=True), self.names)
+            frame = type(native)(
+                matrix, index=native.index[rows], columns=native.columns, copy=False
+            )
+            return Table(nw.from_native(frame, eager_only=True), self.names, known_floats=True)
         columns = {name: matrix[:, j] for j, name in enumerate(self.names)}
         frame = nw.from_dict(columns, backend=nw.get_native_namespace(self.native))
-        return Table(frame, self.names)
+        return Table(frame, self.names, known_floats=True)
 
-    def with_cells(
-        self, rows: NDArray[np.intp] | slice, cells: Mapping[Hashable, Cells]
-    ) -> Table:
+    def with_cells(self, rows: NDArray[np.intp] | slice, cells: Mapping[Hashable, Cells]) -> Table:
         """These rows with some cells replaced, column by column, in the dtypes that came in.
 
         A column of whole numbers that receives a fraction, or a number that its dtype cannot hold,

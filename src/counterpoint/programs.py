@@ -263,6 +263,19 @@ class Program:
         """(n,) in cost units."""
         return self.price(y - x)
 
+    @cached_property
+    def _merged(self) -> Region:
+        """The same region with one box, and one stack of rows."""
+        others = [c for c in self.region if not isinstance(c, Box | Affine)]
+        first: list[Condition] = [self.box]
+        if self.affine.size:
+            first.append(self.affine)
+        return Region((*first, *others))
+
+    def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:
+        """(n,) the largest violation of any condition, relative to the size of its terms."""
+        return self._merged.violation(y, x)
+
     def cut(self, multipliers: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Normals (n, d) and offsets (n,) of the inequality that the couplings add up to."""
         normal, offset = self.affine.cut(multipliers[:, : self.affine.size])

@@ -15,6 +15,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import final
 
 import numpy as np
@@ -120,7 +121,15 @@ class Box(Domain):
         high = np.where(self.most == 0.0, x, x + self.most)
         return np.maximum(low, self.low), np.minimum(high, self.high)
 
+    @cached_property
+    def is_unbounded(self) -> bool:
+        """Whether no column has a bound."""
+        absolute = np.isinf(self.low).all() and np.isinf(self.high).all()
+        return bool(absolute and np.isinf(self.least).all() and np.isinf(self.most).all())
+
     def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:
+        if self.is_unbounded:
+            return np.zeros(len(y))
         low, high = self.bounds(x)
         scale = np.maximum(np.abs(y), np.abs(x))
         worst = np.maximum(_excess(y, high, scale), _excess(low, y, scale))
@@ -280,8 +289,12 @@ class Affine(Coupling):
     def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:
         value = y @ self.matrix.T
         scale = np.abs(y) @ np.abs(self.matrix.T)
-        over = _excess(value, self.high, scale + np.abs(np.where(np.isfinite(self.high), self.high, 0)))
-        under = _excess(self.low, value, scale + np.abs(np.where(np.isfinite(self.low), self.low, 0)))
+        over = _excess(
+            value, self.high, scale + np.abs(np.where(np.isfinite(self.high), self.high, 0))
+        )
+        under = _excess(
+            self.low, value, scale + np.abs(np.where(np.isfinite(self.low), self.low, 0))
+        )
         return np.asarray(np.maximum(over, under).max(axis=1, initial=0.0))
 
 

@@ -210,7 +210,9 @@ class _State:
         if proof.at is not None and at is not None:
             proof.at[rows[tighter]] = at[tighter]
         proof.reported[rows] = np.maximum(proof.reported[rows], solution.reported)
-        self.bounds[s, rows] = np.maximum(self.bounds[s, rows], np.maximum(bound, solution.reported))
+        self.bounds[s, rows] = np.maximum(
+            self.bounds[s, rows], np.maximum(bound, solution.reported)
+        )
         self.open[s, rows] &= np.isfinite(self.bounds[s, rows])
 
     def findings(self) -> Findings:

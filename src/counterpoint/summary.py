@@ -35,7 +35,9 @@ def _feature(feature: Feature) -> str:
         more = f" and {len(feature.categories) - 6} more" if len(feature.categories) > 6 else ""
         order = "ordered, " if feature.ordered else ""
         return f"{feature.name}: categorical, {order}{shown}{more}"
-    seen = "" if feature.observed is None else f", {feature.observed[0]:g} to {feature.observed[1]:g}"
+    seen = (
+        "" if feature.observed is None else f", {feature.observed[0]:g} to {feature.observed[1]:g}"
+    )
     if isinstance(feature, Integer):
         return f"{feature.name}: integer, steps of {feature.step:g}{seen}"
     return f"{feature.name}: continuous{seen}"

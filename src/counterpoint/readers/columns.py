@@ -99,8 +99,9 @@ class Columns:
 
     @classmethod
     def inputs(cls, count: int) -> Columns:
-        """As many numeric inputs as a model takes, named as scikit-learn names them."""
-        return cls.raw(Features(Continuous(f"x{j}") for j in range(count)))
+        """As many numeric inputs as a model takes; they go by position."""
+        columns = cls.raw(Features(Continuous(f"x{j}") for j in range(count)))
+        return replace(columns, names=None)
 
     def __len__(self) -> int:
         return len(self.offset)

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.compose import TransformedTargetRegressor
+from sklearn.feature_selection import RFE
 from sklearn.linear_model import RANSACRegressor
 from sklearn.model_selection import FixedThresholdClassifier, TunedThresholdClassifierCV
 from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier
 from sklearn.preprocessing import FunctionTransformer
 
-from counterpoint.errors import UnsupportedModel
+from counterpoint.errors import InvalidInput, UnsupportedModel
 from counterpoint.forms import Form, LinearRegressor, LinearScores, Link, LogLink
 from counterpoint.readers.attributes import OTHER_SCORES, fitted
 from counterpoint.readers.classifiers import ONE_VS_REST
@@ -26,6 +27,7 @@ from counterpoint.readers.dispatch import (
     on,
     read,
     require_fitted,
+    trace,
     trace_step,
 )
 
@@ -139,13 +141,14 @@ def _(model: Any) -> Form:
 def _one_vs_rest_part(estimator: Any) -> LinearScores:
     refusal = UnsupportedModel(
         f"OneVsRestClassifier is read over linear binary classifiers with a decision_function; "
-        f"got {type(estimator).__name__}. Use LogisticRegression, LinearSVC or their like in it."
+        f"got {type(estimator).__name__}. Use LogisticRegression, LinearSVC or their like in it, "
+        "and put steps that encode categories before it."
     )
     if not hasattr(estimator, "decision_function"):  # it would compare probabilities or values
         raise refusal
     try:
         form = read(estimator)
-    except UnsupportedModel as error:
+    except (InvalidInput, UnsupportedModel) as error:
         raise refusal from error
     if not isinstance(form, LinearScores) or not form.is_binary:
         raise refusal
@@ -160,6 +163,15 @@ def _(_model: Any) -> Form:
         "OneVsOneClassifier breaks ties between votes by a score that is not linear. "
         "Use OneVsRestClassifier, or SVC(kernel='linear')."
     )
+
+
+# --- selection and a model in one ---
+
+
+@on(finish, RFE)
+def _(model: Any, columns: Columns) -> tuple[Form, Columns]:
+    require_fitted(model, columns)
+    return finish(model.estimator_, trace(model, columns))
 
 
 # --- regressors around regressors ---
@@ -206,19 +218,15 @@ def _untransformed(form: LinearRegressor, transformer: Any, columns: Columns) ->
     )
 
 
-@on(inputs_of, RANSACRegressor)
-def _(model: Any) -> Inputs | None:
-    return inputs_of(model.estimator_) or Inputs(int(model.n_features_in_))
-
-
 @on(inputs_of, TransformedTargetRegressor)
 def _(model: Any) -> Inputs | None:
-    return inputs_of(model.regressor_)
+    return inputs_of(fitted(model).regressor_)
 
 
 for _kind in (
     FixedThresholdClassifier,
     RANSACRegressor,
+    RFE,
     TransformedTargetRegressor,
     TunedThresholdClassifierCV,
 ):

@@ -225,7 +225,7 @@ class Tree:
             self.best, self.point = cost, candidate[0]
 
     def _meets(self, candidate: FloatArray, case: Cases) -> bool:
-        if self.program.region.violation(candidate, case.x)[0] > FEASIBLE:
+        if self.program.violation(candidate, case.x)[0] > FEASIBLE:
             return False
         low, high = self.program.affine.limits(case.margin)
         tightened = Affine(self.program.affine.matrix, low[0], high[0])
@@ -332,7 +332,10 @@ class Tree:
         taken = Cases(node.case.x, low, high, node.case.margin)
         high = np.array(node.case.high)
         high[0, column] = 0.0
-        return [(taken, node.used), (Cases(node.case.x, node.case.low, high, node.case.margin), node.used)]
+        return [
+            (taken, node.used),
+            (Cases(node.case.x, node.case.low, high, node.case.margin), node.used),
+        ]
 
     def _split_whole(self, node: Node) -> list[tuple[Cases, frozenset[int]]]:
         """The column furthest from a whole step: below it, or above."""

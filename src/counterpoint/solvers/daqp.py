@@ -180,8 +180,14 @@ class DaqpPrograms(Prepared):
             kept = np.concatenate([free[i], np.ones(len(matrix), dtype=bool)])
             linear = self._scaled[0][free[i]] @ change[i]
             y, _, flag, info = daqp.solve(
-                hessian, linear, matrix, upper[i, kept], lower[i, kept], sense[i, kept],
-                **TOLERANCES, **limit,
+                hessian,
+                linear,
+                matrix,
+                upper[i, kept],
+                lower[i, kept],
+                sense[i, kept],
+                **TOLERANCES,
+                **limit,
             )
             answers.put(i, flag, info["lam"][len(hessian) :])
             change[i, free[i]] = y

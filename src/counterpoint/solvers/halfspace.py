@@ -262,7 +262,10 @@ class Knapsack:
         item = int(self._unit_price.argmin())
         column = int(self._numbers[item])
         limit = (cases.high if self.demand[column] > 0 else cases.low)[:, column]
-        if self.program.steps[column] or np.isfinite(limit[:1] if limit.strides[0] == 0 else limit).any():
+        if (
+            self.program.steps[column]
+            or np.isfinite(limit[:1] if limit.strides[0] == 0 else limit).any()
+        ):
             return None
         points = np.array(start)
         points[:, column] += short / self.demand[column]

@@ -32,6 +32,7 @@ from counterpoint.errors import (
 from counterpoint.explainer import Explainer, explain
 from counterpoint.features import Categorical, Continuous, Features, Integer
 from counterpoint.results import Conflict, Counterfactual, Counterfactuals, Status
+from counterpoint.spec import Problem
 from counterpoint.targets import Confidence, Interval, Label, OtherLabel, Target
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ __all__ = [
     "NoAnswer",
     "NoSolver",
     "OtherLabel",
+    "Problem",
     "ReaderMismatch",
     "SolverFailure",
     "SquaredEuclidean",

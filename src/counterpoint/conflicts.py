@@ -8,10 +8,11 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
+from counterpoint.cases import Cases
 from counterpoint.constraints import Bounds, Constraint, Immutable, Monotone, WithinObserved
 from counterpoint.costs import Price
 from counterpoint.features import Categorical, Features
-from counterpoint.programs import Cases, Program, kinds_region
+from counterpoint.programs import Program, kinds_region
 from counterpoint.regions import Region
 from counterpoint.results import Conflict
 from counterpoint.search import Piece, search

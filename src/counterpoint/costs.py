@@ -79,6 +79,8 @@ class Price:
             return self.quadratic
         scale = np.sqrt(np.diag(self.quadratic))
         used = scale > 0
+        if not used.any():
+            return np.zeros(len(scale))
         unit = self.quadratic[np.ix_(used, used)] / np.outer(scale[used], scale[used])
         smallest = max(float(np.linalg.eigvalsh(unit)[0]), 0.0)
         floor = np.zeros(len(scale))

@@ -15,14 +15,14 @@ With price 0 the same minimum, if positive, proves that the region is empty (Far
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from counterpoint.cases import Cases
 from counterpoint.costs import Price
 from counterpoint.features import Categorical, Features, Integer
 from counterpoint.regions import (
@@ -36,14 +36,15 @@ from counterpoint.regions import (
     Transitions,
     Whole,
 )
+from counterpoint.separable import SLACK, Diagonal, SeparableDomain
 
-__all__ = ["Cases", "Program", "kinds_region"]
+__all__ = ["Program", "kinds_region"]
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 
-SLACK = 1e-9
-"""How far, in steps, a whole number may lie outside its interval because of rounding."""
+CANCELLED = 64 * np.finfo(np.float64).eps
+"""What is left of a sum that cancels, relative to the size of its terms."""
 ROUNDING = 1e-12
 """What a positive Farkas value must exceed, relative to the size of its terms."""
 
@@ -59,63 +60,6 @@ def kinds_region(features: Features) -> Region:
         if isinstance(feature, Categorical):
             conditions.append(OneOf(block))
     return Region(tuple(conditions))
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Cases:
-    """The people of a batch, as a program sees them.
-
-    Parameters
-    ----------
-    x
-        (n, d) factual points.
-    low, high
-        (n, d) bounds on y; a row with low > high somewhere has no feasible point.
-    margin
-        (n,) how much the target's rows are tightened, in score units.
-    """
-
-    x: FloatArray
-    low: FloatArray
-    high: FloatArray
-    margin: FloatArray
-
-    def __len__(self) -> int:
-        return len(self.x)
-
-    @cached_property
-    def unbounded(self) -> bool:
-        """Whether no column of any row has a bound."""
-        one_row = self.low.strides[0] == 0 and self.high.strides[0] == 0
-        low, high = (self.low[:1], self.high[:1]) if one_row else (self.low, self.high)
-        return bool(np.isinf(low).all() and np.isinf(high).all())
-
-    def take(self, rows: NDArray[np.intp] | BoolArray | slice) -> Cases:
-        """Some of the rows."""
-        return Cases(
-            self.x[rows], _rows_of(self.low, rows), _rows_of(self.high, rows), self.margin[rows]
-        )
-
-    def with_margin(self, margin: FloatArray) -> Cases:
-        """The same people with another margin."""
-        return replace(self, margin=margin)
-
-    def within(self, low: FloatArray, high: FloatArray) -> Cases:
-        """The same people with narrower bounds."""
-        return replace(self, low=np.maximum(self.low, low), high=np.minimum(self.high, high))
-
-    def __iter__(self) -> Iterator[Cases]:
-        for i in range(len(self)):
-            yield self.take(slice(i, i + 1))
-
-
-def _rows_of(bounds: FloatArray, rows: NDArray[np.intp] | BoolArray | slice) -> FloatArray:
-    """Rows of an array that may be one row repeated, without repeating it in memory."""
-    if bounds.strides[0] == 0 and len(bounds):
-        count = len(np.empty(len(bounds), dtype=np.int8)[rows])
-        return np.broadcast_to(bounds[0], (count, bounds.shape[1]))
-    return bounds[rows]
 
 
 @final
@@ -231,6 +175,11 @@ class Program:
             mask[group] = False
         return mask
 
+    @cached_property
+    def domain(self) -> SeparableDomain:
+        """The conditions on features one by one."""
+        return SeparableDomain(self.numeric, self.steps, self.groups, self.at_most)
+
     def cases(self, x: FloatArray) -> Cases:
         """What the program knows of these people: their points and their bounds."""
         box = self.box
@@ -276,6 +225,11 @@ class Program:
         """(n,) the largest violation of any condition, relative to the size of its terms."""
         return self._merged.violation(y, x)
 
+    @cached_property
+    def normals(self) -> FloatArray:
+        """(size, d) the normal that each multiplier weighs."""
+        return np.vstack([self.affine.matrix, *(coupling.matrix for coupling in self.curved)])
+
     def cut(self, multipliers: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Normals (n, d) and offsets (n,) of the inequality that the couplings add up to."""
         normal, offset = self.affine.cut(multipliers[:, : self.affine.size])
@@ -317,26 +271,25 @@ class Program:
             if shrink is not None:
                 normal, offset = normal * shrink[:, None], offset * shrink
             slope = normal
-        least = self._least(self.price.absolute, self.price.floor, slope, normal, cases)
-        return np.maximum(least - offset, 0.0)
+        least = self.domain.least(Diagonal(self.price.absolute, self.price.floor), slope, cases)
+        return np.maximum(least + np.einsum("ij,ij->i", normal, cases.x) - offset, 0.0)
 
     def refutes(self, cases: Cases, multipliers: FloatArray) -> BoolArray:
         """(n,): whether the multipliers prove that no point of the region exists (Farkas)."""
         normal, offset = self.cut(multipliers)
-        affine = np.abs(multipliers[:, : self.affine.size]) @ np.abs(self.affine.matrix)
-        normal = np.where(np.abs(normal) <= 64 * np.finfo(float).eps * affine, 0.0, normal)
+        size = np.abs(multipliers) @ np.abs(self.normals)
+        normal = np.where(np.abs(normal) <= CANCELLED * size, 0.0, normal)
         zero = np.zeros(self.width)
-        least = self._least(zero, zero, normal, normal, cases)
+        least = self.domain.least(Diagonal(zero, zero), normal, cases)
+        least += np.einsum("ij,ij->i", normal, cases.x)
         terms = np.abs(normal) * np.maximum(np.abs(cases.x), self._reach(cases))
         with np.errstate(invalid="ignore"):
             size = np.abs(offset) + np.where(normal != 0, terms, 0.0).sum(axis=1)
-        found = least - offset > ROUNDING * np.where(np.isfinite(size), size, 0.0)
-        return np.asarray(found | self.empty(cases))
+        return np.asarray(least - offset > ROUNDING * np.where(np.isfinite(size), size, 0.0))
 
     def empty(self, cases: Cases) -> BoolArray:
         """(n,): whether some feature has no value left at all."""
-        least = self._least(*[np.zeros(self.width)] * 2, *[np.zeros_like(cases.x)] * 2, cases)
-        return np.isposinf(least)
+        return self.domain.is_empty(cases)
 
     @staticmethod
     def _reach(cases: Cases) -> FloatArray:
@@ -361,115 +314,3 @@ class Program:
         if not (excess > 1.0).any():
             return None
         return np.where(excess > 1.0, (1.0 - 1e-15) / np.maximum(excess, 1.0), 1.0)
-
-    def _least(
-        self,
-        absolute: FloatArray,
-        curvature: FloatArray,
-        slope: FloatArray,
-        normal: FloatArray,
-        cases: Cases,
-    ) -> FloatArray:
-        """(n,) min over the domain of Σ absolute |δ| + curvature δ² + slope·δ, plus normal·x."""
-        base = np.einsum("ij,ij->i", normal, cases.x)
-        numeric = self._numeric_least(absolute, curvature, slope, cases)
-        if not self.groups and self.at_most is None:
-            return np.asarray(base + numeric.sum(axis=1))
-        gains = np.zeros((len(cases), self.width))
-        gains[:, self.numeric] = numeric
-        forced = np.zeros((len(cases), self.width), dtype=bool)
-        forced[:, self.numeric] = ((cases.low > cases.x) | (cases.high < cases.x))[:, self.numeric]
-        for group in self.groups:
-            block, must = self._group_least(2.0 * absolute[group.start], slope, group, cases)
-            gains[:, group.start], forced[:, group.start] = block, must
-        if self.at_most is None:
-            return np.asarray(base + gains.sum(axis=1))
-        return np.asarray(base + self._best_changes(gains, forced, self.at_most))
-
-    def _numeric_least(
-        self, absolute: FloatArray, curvature: FloatArray, slope: FloatArray, cases: Cases
-    ) -> FloatArray:
-        """(n, numeric columns) the least of each column's function of one variable."""
-        mask: BoolArray | slice = slice(None) if self.numeric.all() else self.numeric
-        absolute, curvature, steps = absolute[mask], curvature[mask], self.steps[mask]
-        slope = slope[:, mask]
-        if cases.unbounded and not steps.any():
-            return _free_least(absolute, curvature, slope)
-        low, high = cases.low[:, mask] - cases.x[:, mask], cases.high[:, mask] - cases.x[:, mask]
-        if steps.any():
-            whole = steps > 0
-            low, high = np.array(low), np.array(high)
-            low[:, whole] = np.ceil(low[:, whole] / steps[whole] - SLACK) * steps[whole]
-            high[:, whole] = np.floor(high[:, whole] / steps[whole] + SLACK) * steps[whole]
-        best = _best_change(absolute, curvature, slope, low, high)
-        value = _one_column(best, absolute, curvature, slope)
-        if steps.any():
-            value = np.where(whole, np.inf, value)
-            unit = np.where(whole, steps, 1.0)
-            for rounding in (np.floor, np.ceil):
-                near = np.clip(rounding(best / unit) * unit, low, high)
-                candidate = _one_column(near, absolute, curvature, slope)
-                value = np.where(whole, np.minimum(value, candidate), value)
-        return np.where(low > high, np.inf, value)
-
-    @staticmethod
-    def _group_least(
-        weight: float, slope: FloatArray, group: slice, cases: Cases
-    ) -> tuple[FloatArray, BoolArray]:
-        """(n,) the least of a category's price and slope, against staying; and whether it must go."""
-        here = cases.x[:, group] > 0.5
-        permitted = cases.high[:, group] > 0.5
-        demanded = cases.low[:, group] > 0.5
-        permitted &= demanded | ~demanded.any(axis=1, keepdims=True)
-        staying = (slope[:, group] * here).sum(axis=1)
-        value = np.where(permitted, slope[:, group] + weight * ~here, np.inf)
-        return value.min(axis=1) - staying, ~(permitted & here).any(axis=1)
-
-    @staticmethod
-    def _best_changes(gains: FloatArray, forced: BoolArray, most: AtMost) -> FloatArray:
-        """The least sum when only so many features may contribute; forced ones come first."""
-        starts = [block.start for block in most.blocks]
-        gain, must = gains[:, starts], forced[:, starts]
-        left = most.count - must.sum(axis=1)
-        free = np.sort(np.where(must, 0.0, np.minimum(gain, 0.0)), axis=1)
-        rank = np.arange(free.shape[1])
-        chosen = np.where(rank < left[:, None], free, 0.0).sum(axis=1)
-        total = chosen + np.where(must, gain, 0.0).sum(axis=1)
-        blocked = np.isposinf(gain).any(axis=1) | (left < 0)
-        return np.where(blocked, np.inf, total)
-
-
-def _free_least(absolute: FloatArray, curvature: FloatArray, slope: FloatArray) -> FloatArray:
-    """min over all δ of absolute |δ| + curvature δ² + slope δ, column by column."""
-    excess = np.maximum(np.abs(slope) - absolute, 0.0)
-    if curvature.all():
-        return -(excess * excess) / (4.0 * curvature)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(excess > 0, -(excess * excess) / (4.0 * curvature), 0.0)
-
-
-def _best_change(
-    absolute: FloatArray,
-    curvature: FloatArray,
-    slope: FloatArray,
-    low: FloatArray,
-    high: FloatArray,
-) -> FloatArray:
-    """argmin over [low, high] of absolute |δ| + curvature δ² + slope δ; infinite where unbounded."""
-    pull = -np.sign(slope) * np.maximum(np.abs(slope) - absolute, 0.0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        free = np.where(pull == 0.0, 0.0, pull / (2.0 * curvature))
-    return np.minimum(np.maximum(free, low), high)
-
-
-def _one_column(
-    delta: FloatArray, absolute: FloatArray, curvature: FloatArray, slope: FloatArray
-) -> FloatArray:
-    with np.errstate(invalid="ignore"):
-        value = absolute * np.abs(delta) + curvature * delta * delta + slope * delta
-    runaway = np.isinf(delta)
-    if runaway.any():
-        flat = np.broadcast_to(curvature == 0, delta.shape)
-        down = np.where(slope * np.sign(delta) < -absolute, -np.inf, np.inf)
-        value = np.where(runaway & flat, down, value)
-    return np.where(delta == 0.0, 0.0, value)

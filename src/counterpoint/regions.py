@@ -58,6 +58,9 @@ class Domain(Condition):
 class Coupling(Condition):
     """A convex condition that ties features together."""
 
+    matrix: FloatArray
+    """(m, d) the normal that each multiplier weighs."""
+
     @property
     @abstractmethod
     def size(self) -> int:

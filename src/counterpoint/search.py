@@ -14,7 +14,8 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.programs import Cases, Program
+from counterpoint.cases import Cases
+from counterpoint.programs import Program
 from counterpoint.solvers import Effort, HalfSpace, Outcome, Prepared, Solution, applicable
 
 __all__ = ["Findings", "Piece", "Proof", "search"]

@@ -10,7 +10,8 @@ from typing import ClassVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.programs import Cases, Program
+from counterpoint.cases import Cases
+from counterpoint.programs import Program
 
 __all__ = ["Effort", "Outcome", "Prepared", "Solution", "Solver"]
 

@@ -19,9 +19,10 @@ from typing import ClassVar, final
 import numpy as np
 from numpy.typing import NDArray
 
+from counterpoint.cases import Cases
 from counterpoint.costs import Mahalanobis, Manhattan, SquaredEuclidean
 from counterpoint.errors import NoSolver
-from counterpoint.programs import Cases, Program
+from counterpoint.programs import Program
 from counterpoint.regions import (
     Affine,
     AtMost,

@@ -18,9 +18,10 @@ import daqp
 import numpy as np
 from numpy.typing import NDArray
 
+from counterpoint.cases import Cases
 from counterpoint.costs import Mahalanobis, Price, SquaredEuclidean
 from counterpoint.errors import SolverFailure
-from counterpoint.programs import Cases, Program
+from counterpoint.programs import Program
 from counterpoint.regions import Affine, Box, OneOf, Transitions
 from counterpoint.solvers.base import Effort, Outcome, Prepared, Solution, Solver
 from counterpoint.solvers.highs import Highs
@@ -33,7 +34,6 @@ IntArray = NDArray[np.int32]
 
 EQUAL, BINARY = 5, 16
 OUTCOMES = {1: Outcome.FOUND, 2: Outcome.FOUND, -1: Outcome.INFEASIBLE, -7: Outcome.LIMIT}
-FAR = 1e30
 CROSSED = 1e-12
 WITHIN = 1e-9
 """How far, relatively, DAQP's branch and bound may stop from the optimum."""
@@ -137,8 +137,7 @@ class DaqpPrograms(Prepared):
         low, high = affine.limits(cases.margin)
         here = cases.x @ affine.matrix.T
         none = np.zeros((len(cases), len(self._sums)))
-        low = np.hstack([np.maximum(low - here, -FAR), none]) / size
-        return low, np.hstack([np.minimum(high - here, FAR), none]) / size
+        return np.hstack([low - here, none]) / size, np.hstack([high - here, none]) / size
 
     def _solve_in_span(self, cases: Cases, answers: _Answers) -> None:
         directions, rows = self._span
@@ -159,9 +158,9 @@ class DaqpPrograms(Prepared):
 
     def _solve_bounded(self, cases: Cases, effort: Effort, answers: _Answers) -> None:
         """Columns that cannot move are put in as numbers; DAQP gets the others."""
-        low = np.maximum(cases.low - cases.x, -FAR) / self._unit
-        high = np.minimum(cases.high - cases.x, FAR) / self._unit
-        crossed = (low > high + CROSSED * np.abs(high)).any(axis=1)
+        low = (cases.low - cases.x) / self._unit
+        high = (cases.high - cases.x) / self._unit
+        crossed = (low - high > CROSSED * np.abs(cases.x / self._unit)).any(axis=1)
         answers.outcomes[crossed] = Outcome.INFEASIBLE
         free = low < high
         change = np.where(free, 0.0, low)

@@ -17,10 +17,13 @@ from typing import ClassVar, final
 import numpy as np
 from numpy.typing import NDArray
 
+from counterpoint.cases import Cases
 from counterpoint.costs import Mahalanobis, Manhattan, SquaredEuclidean
-from counterpoint.programs import SLACK, Cases, Program
+from counterpoint.programs import Program
 from counterpoint.regions import Affine, AtMost, Box, OneOf, Transitions, Whole
+from counterpoint.separable import SLACK
 from counterpoint.solvers.base import Effort, Outcome, Prepared, Solution, Solver
+from counterpoint.solvers.knapsack import Knapsack, Step
 
 __all__ = ["HalfSpace"]
 
@@ -46,23 +49,6 @@ class HalfSpace(Solver):
 
     def prepare(self, program: Program) -> HalfSpaces:
         return HalfSpaces(program)
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Step:
-    """Moves that meet one row at the least cost.
-
-    Parameters
-    ----------
-    points
-        (n, d) where they lead; NaN where the row cannot be met within the box.
-    multipliers
-        (n,) of the row.
-    """
-
-    points: FloatArray
-    multipliers: FloatArray
 
 
 @final
@@ -207,167 +193,6 @@ class HalfSpaces(Prepared):
         rounded = np.where(whole, cases.x + up * unit, points)
         inside = ((rounded >= cases.low) & (rounded <= cases.high)).all(axis=1)
         return np.where(inside[:, None], rounded, np.nan)
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Knapsack:
-    """One demand a·y >= b under weighted Manhattan cost: fill the best buys first.
-
-    An item is a numeric column, with the room that its interval leaves in the demand's direction,
-    or a category, which gives the best permitted change or nothing.
-    """
-
-    program: Program
-    demand: FloatArray
-
-    @cached_property
-    def _columns(self) -> IntArray:
-        """(items,) the encoded column of each item; for a group, its first."""
-        groups = [group.start for group in self.program.groups]
-        return np.concatenate([np.flatnonzero(self.program.numeric), groups]).astype(np.intp)
-
-    @cached_property
-    def _numbers(self) -> IntArray:
-        return np.flatnonzero(self.program.numeric)
-
-    @cached_property
-    def _unit_price(self) -> FloatArray:
-        """(numeric items,) cost for each unit of score; infinite for columns without effect."""
-        weight = self.program.price.absolute[self._numbers]
-        effect = np.abs(self.demand[self._numbers])
-        with np.errstate(divide="ignore"):
-            return np.where(effect > 0, weight / effect, np.inf)
-
-    def meet(self, start: FloatArray, short: FloatArray, cases: Cases) -> Step:
-        """Meet the demand at the least cost from the start points."""
-        quick = self._best_alone(start, short, cases)
-        if quick is not None:
-            return quick
-        room = self._room(start, cases)
-        if not self.program.groups:
-            price = np.broadcast_to(self._unit_price, room.shape)
-            return self._fill(start, short, cases, room, price, None)
-        gain, best = self._category_gains(start, cases)
-        weights = 2.0 * self.program.price.absolute[[g.start for g in self.program.groups]]
-        with np.errstate(divide="ignore"):
-            group_price = np.where(gain > 0, weights / gain, np.inf)
-        price = np.concatenate([np.broadcast_to(self._unit_price, room.shape), group_price], axis=1)
-        return self._fill(start, short, cases, np.concatenate([room, gain], axis=1), price, best)
-
-    def _best_alone(self, start: FloatArray, short: FloatArray, cases: Cases) -> Step | None:
-        """The whole batch by its one best column, if that has room without limit."""
-        if self.program.groups or not np.isfinite(self._unit_price).any():
-            return None
-        item = int(self._unit_price.argmin())
-        column = int(self._numbers[item])
-        limit = (cases.high if self.demand[column] > 0 else cases.low)[:, column]
-        if (
-            self.program.steps[column]
-            or np.isfinite(limit[:1] if limit.strides[0] == 0 else limit).any()
-        ):
-            return None
-        points = np.array(start)
-        points[:, column] += short / self.demand[column]
-        return Step(points, np.full(len(points), self._unit_price[item]))
-
-    def _room(self, start: FloatArray, cases: Cases) -> FloatArray:
-        """(n, numeric items) score units that each column can still give."""
-        numbers = self._numbers
-        effect = self.demand[numbers]
-        rise = np.maximum(cases.high[:, numbers] - start[:, numbers], 0.0)
-        fall = np.maximum(start[:, numbers] - cases.low[:, numbers], 0.0)
-        room = np.where(effect > 0, rise, fall)
-        steps = self.program.steps[numbers]
-        whole = steps > 0
-        if whole.any():
-            room = np.array(room)
-            room[:, whole] = np.floor(room[:, whole] / steps[whole] + SLACK) * steps[whole]
-        with np.errstate(invalid="ignore"):
-            return np.where(effect == 0, 0.0, room * np.abs(effect))
-
-    def _category_gains(self, start: FloatArray, cases: Cases) -> tuple[FloatArray, IntArray]:
-        """(n, groups) the most score a permitted change gives, and the category that gives it."""
-        gains = np.empty((len(start), len(self.program.groups)))
-        best = np.empty(gains.shape, dtype=np.intp)
-        for g, group in enumerate(self.program.groups):
-            effect = self.demand[group]
-            reach = np.where(cases.high[:, group] > 0.5, effect, -np.inf)
-            best[:, g] = reach.argmax(axis=1)
-            here = start[:, group] @ effect
-            gains[:, g] = np.maximum(reach[np.arange(len(start)), best[:, g]] - here, 0.0)
-        return gains, best
-
-    def _fill(
-        self,
-        start: FloatArray,
-        short: FloatArray,
-        cases: Cases,
-        room: FloatArray,
-        price: FloatArray,
-        best: IntArray | None,
-    ) -> Step:
-        """Items in the order of their price until the demand is met; the last one in part."""
-        n = len(start)
-        rows = np.arange(n)
-        order = np.argsort(price[:1] if best is None else price, axis=1, kind="stable")
-        order = np.broadcast_to(order, price.shape)
-        filled = np.cumsum(np.take_along_axis(room, order, axis=1), axis=1)
-        enough = filled >= short[:, None] * (1.0 - 4e-16)
-        possible = enough[:, -1]
-        last = np.where(possible, enough.argmax(axis=1), room.shape[1] - 1)
-        item = order[rows, last]
-        before = np.where(last > 0, filled[rows, np.maximum(last - 1, 0)], 0.0)
-        taken = np.zeros_like(room)
-        np.put_along_axis(taken, order, np.arange(room.shape[1]) < last[:, None], axis=1)
-        amount = np.where(taken > 0, room, 0.0)
-        missing = np.maximum(short - before, 0.0)
-        self._finish(amount, missing, room, price, item)
-        points = self._moved(start, amount, best)
-        multiplier = np.where(possible, price[rows, item], 1.0)
-        return Step(np.where(possible[:, None], points, np.nan), multiplier)
-
-    def _finish(
-        self,
-        amount: FloatArray,
-        missing: FloatArray,
-        room: FloatArray,
-        price: FloatArray,
-        item: IntArray,
-    ) -> None:
-        """Add to ``amount`` the cheapest single item that covers what is missing, whole if it must."""
-        rows = np.arange(len(amount))
-        numbers = len(self._numbers)
-        grain = np.full(room.shape[1], np.nan)
-        grain[:numbers] = self.program.steps[self._numbers] * np.abs(self.demand[self._numbers])
-        if not (grain[:numbers] > 0).any() and room.shape[1] == numbers:
-            amount[rows, item] += missing
-            return
-        left = room - amount
-        need = np.broadcast_to(missing[:, None], room.shape)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            steps = np.ceil(need / np.where(grain > 0, grain, 1.0) - SLACK) * grain
-        need = np.where(grain > 0, steps, need)
-        need = np.where(np.isnan(grain), left, need)
-        covers = (need >= missing[:, None] * (1 - 1e-15)) & (need <= left * (1 + 1e-12))
-        with np.errstate(invalid="ignore"):
-            cost = np.where(covers & np.isfinite(price), need * price, np.inf)
-        choice = cost.argmin(axis=1)
-        nothing = ~np.isfinite(cost[rows, choice]) | (missing <= 0)
-        amount[rows, choice] += np.where(nothing, 0.0, need[rows, choice])
-
-    def _moved(self, start: FloatArray, amount: FloatArray, best: IntArray | None) -> FloatArray:
-        numbers = self._numbers
-        effect = np.where(self.demand[numbers] == 0, 1.0, self.demand[numbers])
-        points = np.array(start)
-        points[:, numbers] += amount[:, : len(numbers)] / effect
-        if best is not None:
-            switched = amount[:, len(numbers) :] > 0
-            for g, group in enumerate(self.program.groups):
-                rows = np.flatnonzero(switched[:, g])
-                points[rows, group] = 0.0
-                points[rows, group.start + best[rows, g]] = 1.0
-        return points
 
 
 def _meet_diagonal(

@@ -17,9 +17,10 @@ import highspy
 import numpy as np
 from numpy.typing import NDArray
 
+from counterpoint.cases import Cases
 from counterpoint.costs import Manhattan
 from counterpoint.errors import SolverFailure
-from counterpoint.programs import Cases, Program
+from counterpoint.programs import Program
 from counterpoint.regions import Affine, AtMost, Box, OneOf, Transitions, Whole
 from counterpoint.solvers.base import Effort, Outcome, Prepared, Solution, Solver
 from counterpoint.solvers.layout import Data, Layout

@@ -1,4 +1,4 @@
-"""The kinds of targets, costs, constraints and features that a file may name: one entry for each."""
+"""The kinds of targets, costs, constraints and features in a file: one entry for each class."""
 
 from __future__ import annotations
 
@@ -38,6 +38,7 @@ from counterpoint.spec.places import (
     some_names,
     some_weights,
 )
+from counterpoint.targets import Confidence, Interval, Label, OtherLabel
 
 __all__ = ["KINDS", "Kinds", "kind_of"]
 

@@ -87,7 +87,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {a_text(_plain(k), NAMES): _plain(v) for k, v in value.items()}
     if isinstance(value, set | frozenset):
-        return sorted(map(plain, value), key=lambda v: (type(v).__name__, v))
+        return sorted(map(_plain, value), key=lambda v: (type(v).__name__, v))
     if isinstance(value, list | tuple):
         return [_plain(v) for v in value]
     return a_label(value, Place("problem"))

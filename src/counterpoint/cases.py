@@ -1,0 +1,73 @@
+"""The people of a batch, as programs and solvers see them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Cases"]
+
+FloatArray = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Cases:
+    """The people of a batch, as a program sees them.
+
+    Parameters
+    ----------
+    x
+        (n, d) factual points.
+    low, high
+        (n, d) bounds on y; a row with low > high somewhere has no feasible point.
+    margin
+        (n,) how much the target's rows are tightened, in score units.
+    """
+
+    x: FloatArray
+    low: FloatArray
+    high: FloatArray
+    margin: FloatArray
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    @cached_property
+    def unbounded(self) -> bool:
+        """Whether no column of any row has a bound."""
+        one_row = self.low.strides[0] == 0 and self.high.strides[0] == 0
+        low, high = (self.low[:1], self.high[:1]) if one_row else (self.low, self.high)
+        return bool(np.isinf(low).all() and np.isinf(high).all())
+
+    def take(self, rows: NDArray[np.intp] | BoolArray | slice) -> Cases:
+        """Some of the rows."""
+        return Cases(
+            self.x[rows], _rows_of(self.low, rows), _rows_of(self.high, rows), self.margin[rows]
+        )
+
+    def with_margin(self, margin: FloatArray) -> Cases:
+        """The same people with another margin."""
+        return replace(self, margin=margin)
+
+    def within(self, low: FloatArray, high: FloatArray) -> Cases:
+        """The same people with narrower bounds."""
+        return replace(self, low=np.maximum(self.low, low), high=np.minimum(self.high, high))
+
+    def __iter__(self) -> Iterator[Cases]:
+        for i in range(len(self)):
+            yield self.take(slice(i, i + 1))
+
+
+def _rows_of(bounds: FloatArray, rows: NDArray[np.intp] | BoolArray | slice) -> FloatArray:
+    """Rows of an array that may be one row repeated, without repeating it in memory."""
+    if bounds.strides[0] == 0 and len(bounds):
+        count = len(np.empty(len(bounds), dtype=np.int8)[rows])
+        return np.broadcast_to(bounds[0], (count, bounds.shape[1]))
+    return bounds[rows]

@@ -1,0 +1,332 @@
+"""Random problems: Hypothesis draws the structure, a seeded generator the numbers.
+
+Structure is what shrinks usefully (kinds, counts, which conditions); numbers from a seed keep a
+draw cheap and a failure reproducible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from hypothesis import strategies as st
+
+import counterpoint as cp
+from counterpoint.forms import LinearRegressor, LinearScores, Link, LogLink, Votes
+from counterpoint.programs import Program, kinds_region
+from counterpoint.regions import (
+    Affine,
+    AtMost,
+    Box,
+    Cone,
+    LogSumExp,
+    Region,
+    Transitions,
+)
+
+LETTERS = ("ash", "birch", "cedar", "elm", "fir")
+ALL_KINDS = "cik"  # continuous, integer, categorical
+
+seeds = st.integers(0, 2**32 - 1)
+
+
+# Features and factual points
+
+
+@st.composite
+def features(draw: Any, kinds: str = ALL_KINDS, least: int = 2, most: int = 6) -> cp.Features:
+    """Columns f0, f1 … of the kinds whose letters are given."""
+    chosen = draw(st.lists(st.sampled_from(kinds), min_size=least, max_size=most))
+    return cp.Features([draw(feature(f"f{j}", kind)) for j, kind in enumerate(chosen)])
+
+
+def feature(name: str, kind: str) -> st.SearchStrategy[Any]:
+    if kind == "c":
+        return st.just(cp.Continuous(name, observed=(-5.0, 5.0)))
+    if kind == "i":
+        steps = st.sampled_from([1.0, 2.0, 0.25])
+        return steps.map(lambda step: cp.Integer(name, step, observed=(-6.0 * step, 6.0 * step)))
+    count = st.integers(2, 4)
+    return st.one_of(
+        count.map(lambda c: cp.Categorical(name, LETTERS[:c], True, LETTERS[:c])),
+        count.map(lambda c: cp.Categorical(name, tuple(range(c)), False, tuple(range(c)))),
+    )
+
+
+def codes(features: cp.Features, rng: np.random.Generator, n: int) -> np.ndarray:
+    """(n, p) random factual codes; whole columns on their steps."""
+    out = np.empty((n, len(features)))
+    for j, f in enumerate(features):
+        if isinstance(f, cp.Categorical):
+            out[:, j] = rng.integers(len(f.categories), size=n)
+        elif isinstance(f, cp.Integer):
+            out[:, j] = rng.integers(-6, 7, size=n) * f.step
+        else:
+            out[:, j] = rng.uniform(-5, 5, size=n)
+    return out
+
+
+def frame(features: cp.Features, values: np.ndarray) -> pd.DataFrame:
+    """Codes as the rows that a user has."""
+    columns = {}
+    for j, f in enumerate(features):
+        if isinstance(f, cp.Categorical):
+            raw = [f.categories[int(code)] for code in values[:, j]]
+        elif isinstance(f, cp.Integer) and f.step % 1 == 0:
+            raw = values[:, j].astype(np.int64)
+        else:
+            raw = values[:, j]
+        columns[f.name] = raw
+    return pd.DataFrame(columns)
+
+
+# Forms
+
+
+def linear_scores(rng: np.random.Generator, width: int, classes: int, link: Link) -> LinearScores:
+    labels = np.array([f"class {k}" for k in range(classes)])
+    options = {"link": link}
+    if classes == 2:
+        return LinearScores.binary(rng.normal(size=width), rng.normal(), labels, **options)
+    matrix, offset = rng.normal(size=(classes, width)), rng.normal(size=classes)
+    return LinearScores(matrix, offset, labels, **options)
+
+
+def votes(rng: np.random.Generator, width: int, classes: int) -> Votes:
+    pairs = classes * (classes - 1) // 2
+    matrix, offset = rng.normal(size=(pairs, width)), rng.normal(size=pairs)
+    return Votes(matrix, offset, np.arange(classes))
+
+
+def regressor(rng: np.random.Generator, width: int, link: LogLink) -> LinearRegressor:
+    return LinearRegressor(rng.normal(size=width) / np.sqrt(width), rng.normal(), link)
+
+
+FORMS: dict[str, Callable[[np.random.Generator, int], Any]] = {
+    "binary": lambda rng, d: linear_scores(rng, d, 2, Link.SOFTMAX),
+    "binary clipped": lambda rng, d: linear_scores(rng, d, 2, Link.CLIPPED),
+    "three classes": lambda rng, d: linear_scores(rng, d, 3, Link.SOFTMAX),
+    "six classes": lambda rng, d: linear_scores(rng, d, 6, Link.NONE),
+    "votes of three": lambda rng, d: votes(rng, d, 3),
+    "votes of four": lambda rng, d: votes(rng, d, 4),
+    "regressor": lambda rng, d: regressor(rng, d, LogLink.IDENTITY),
+    "log regressor": lambda rng, d: regressor(rng, d, LogLink.EXP),
+}
+
+
+# Costs
+
+
+def spd(rng: np.random.Generator, d: int) -> np.ndarray:
+    """A positive definite matrix with condition number at most about 100."""
+    root = rng.normal(size=(d, d))
+    return root @ root.T / d + 0.05 * np.eye(d)
+
+
+def manhattan(rng: np.random.Generator, features: cp.Features) -> cp.Manhattan:
+    weights = 10.0 ** rng.uniform(-1, 1, size=len(features))
+    return cp.Manhattan(dict(zip(features.names, weights.tolist(), strict=True)))
+
+
+def squared(rng: np.random.Generator, features: cp.Features) -> cp.SquaredEuclidean:
+    weights = 10.0 ** rng.uniform(-1, 1, size=len(features))
+    return cp.SquaredEuclidean(dict(zip(features.names, weights.tolist(), strict=True)))
+
+
+def mahalanobis(rng: np.random.Generator, features: cp.Features) -> cp.Mahalanobis:
+    matrix = spd(rng, len(features))
+    for j in np.flatnonzero(~features.is_numeric):
+        diagonal = matrix[j, j]
+        matrix[j], matrix[:, j] = 0.0, 0.0
+        matrix[j, j] = diagonal
+    return cp.Mahalanobis(matrix)
+
+
+COSTS = {"manhattan": manhattan, "squared euclidean": squared, "mahalanobis": mahalanobis}
+costs = st.sampled_from(sorted(COSTS))
+
+
+# Constraints
+
+
+def _bounds(rng: np.random.Generator, features: cp.Features, name: str, x: Any) -> cp.Constraint:
+    f = features[name]
+    if isinstance(f, cp.Categorical):
+        return cp.Bounds(name, low=float(rng.integers(0, len(f.categories))))
+    low, high = f.observed
+    if rng.random() < 0.5:
+        return cp.Bounds(name, low=low, high=high)
+    fall, rise = rng.uniform(0, 1, size=2) * (high - low)
+    return cp.Bounds(name, fall=fall, rise=rise)
+
+
+def _linear(rng: np.random.Generator, features: cp.Features, names: list[str]) -> cp.Linear:
+    chosen = rng.choice(names, size=min(2, len(names)), replace=False).tolist()
+    coefficients = dict(zip(chosen, rng.normal(size=len(chosen)).tolist(), strict=True))
+    return cp.Linear(coefficients, high=float(rng.normal(1.0, 3.0)))
+
+
+def _ellipsoid(rng: np.random.Generator, names: list[str]) -> cp.Ellipsoid:
+    chosen = rng.choice(names, size=min(2, len(names)), replace=False).tolist()
+    center = dict(zip(chosen, rng.uniform(-2, 2, size=len(chosen)).tolist(), strict=True))
+    return cp.Ellipsoid(center, spd(rng, len(chosen)), float(rng.uniform(3, 8)))
+
+
+@st.composite
+def constraints(draw: Any, features: cp.Features, *, cones: bool = True) -> list[cp.Constraint]:
+    """A few constraints of any kind that fit the features."""
+    rng = np.random.default_rng(draw(seeds))
+    numbers = [f.name for f in features if not isinstance(f, cp.Categorical)]
+    countable = [f.name for f in features if getattr(f, "numbers", 0) is not None]
+    ranked = countable + [f.name for f in features if getattr(f, "ordered", False)]
+    kinds = ["immutable", "changes", "observed"]
+    kinds += ["bounds", "linear"] if countable else []
+    kinds += ["monotone"] if ranked else []
+    kinds += ["ellipsoid"] if numbers and cones else []
+    made: list[cp.Constraint] = []
+    for kind in draw(st.lists(st.sampled_from(kinds), max_size=3)):
+        if kind == "immutable":
+            made.append(cp.Immutable(str(rng.choice(list(features.names)))))
+        elif kind == "changes":
+            made.append(cp.MaxChanges(int(rng.integers(1, len(features) + 1))))
+        elif kind == "observed":
+            made.append(cp.WithinObserved(str(rng.choice(list(features.names)))))
+        elif kind == "bounds":
+            made.append(_bounds(rng, features, str(rng.choice(countable)), None))
+        elif kind == "linear":
+            made.append(_linear(rng, features, countable))
+        elif kind == "monotone":
+            direction = "increasing" if rng.random() < 0.5 else "decreasing"
+            made.append(cp.Monotone(str(rng.choice(ranked)), direction))
+        else:
+            made.append(_ellipsoid(rng, numbers))
+    return made
+
+
+# Programs with points that are known to be feasible
+
+
+@dataclass(frozen=True)
+class Planted:
+    """A program made around points, so that they are feasible by construction."""
+
+    features: cp.Features
+    program: Program
+    x: np.ndarray
+    """(1, d)."""
+    points: np.ndarray
+    """(m, d) points of the region."""
+
+    @property
+    def costs(self) -> np.ndarray:
+        return self.program.cost(self.points, np.repeat(self.x, len(self.points), axis=0))
+
+
+CONDITIONS = ("box", "changes", "transitions", "affine", "cone", "log-sum-exp", "at most")
+
+
+@st.composite
+def planted(
+    draw: Any, kinds: str = ALL_KINDS, conditions: Sequence[str] = CONDITIONS, most: int = 5
+) -> Planted:
+    """A random program of any cost and conditions, and some of its points."""
+    described = draw(features(kinds, least=1, most=most))
+    rng = np.random.default_rng(draw(seeds))
+    wanted = draw(st.sets(st.sampled_from(sorted(conditions))))
+    cost = COSTS[draw(costs)](rng, described)
+    here = codes(described, rng, 1)
+    away = codes(described, rng, 8)
+    for row in away:
+        kept = rng.random(len(described)) < 0.4
+        row[kept] = here[0, kept]
+    count = int(rng.integers(1, len(described) + 1))
+    if "at most" in wanted:
+        _limit(away, here[0], count, rng)
+    x, points = described.expand(here), described.expand(away)
+    region = kinds_region(described)
+    makers = {
+        "box": lambda: _box(rng, described, x, points),
+        "transitions": lambda: _transitions(rng, described, here, away),
+        "affine": lambda: _affine(rng, points),
+        "cone": lambda: _cone(rng, points),
+        "log-sum-exp": lambda: _log_sum_exp(rng, points),
+        "at most": lambda: [AtMost(count, described.blocks)],
+        "changes": lambda: _changes(rng, described, x, points),
+    }
+    for name in CONDITIONS:
+        if name in wanted:
+            region = region & Region(tuple(makers[name]()))
+    return Planted(described, Program(cost.price(described), region), x, points)
+
+
+def _limit(away: np.ndarray, here: np.ndarray, count: int, rng: np.random.Generator) -> None:
+    for row in away:
+        changed = np.flatnonzero(row != here)
+        back = rng.permutation(changed)[count:]
+        row[back] = here[back]
+
+
+def _box(rng: np.random.Generator, features: cp.Features, x: Any, points: Any) -> list[Box]:
+    """Bounds around the points, on some sides of some columns; x itself may lie outside."""
+    box = Box.unbounded(features.width)
+    for j in features.numeric_columns:
+        if rng.random() < 0.6:
+            box.low[j] = points[:, j].min() - rng.exponential()
+        if rng.random() < 0.6:
+            box.high[j] = points[:, j].max() + rng.exponential()
+    return [box]
+
+
+def _changes(rng: np.random.Generator, features: cp.Features, x: Any, points: Any) -> list[Box]:
+    box = Box.unbounded(features.width)
+    for j in features.numeric_columns:
+        delta = points[:, j] - x[0, j]
+        if rng.random() < 0.6:
+            box.least[j] = min(delta.min(), 0.0)
+        if rng.random() < 0.6:
+            box.most[j] = max(delta.max(), 0.0)
+    return [box]
+
+
+def _transitions(
+    rng: np.random.Generator, features: cp.Features, here: Any, away: Any
+) -> list[Transitions]:
+    made = []
+    for j, (f, block) in enumerate(zip(features, features.blocks, strict=True)):
+        if isinstance(f, cp.Categorical):
+            allowed = rng.random((len(f.categories), len(f.categories))) < 0.5
+            allowed[int(here[0, j]), away[:, j].astype(int)] = True
+            made.append(Transitions(block, allowed))
+    return made
+
+
+def _affine(rng: np.random.Generator, points: np.ndarray) -> list[Affine]:
+    m = int(rng.integers(1, 4))
+    rows = rng.normal(size=(m, points.shape[1]))
+    values = points @ rows.T
+    low, high = values.min(axis=0), values.max(axis=0)
+    low = np.where(rng.random(m) < 0.3, low - rng.exponential(size=m), -np.inf)
+    high = high + rng.exponential(size=m)
+    return [Affine(rows, low, high)]
+
+
+def _cone(rng: np.random.Generator, points: np.ndarray) -> list[Cone]:
+    matrix, offset = rng.normal(size=(2, points.shape[1])), rng.normal(size=2)
+    radius = np.linalg.norm(points @ matrix.T + offset, axis=1).max() * rng.uniform(1.01, 1.5)
+    return [Cone(matrix, offset, float(radius))]
+
+
+def _log_sum_exp(rng: np.random.Generator, points: np.ndarray) -> list[LogSumExp]:
+    matrix, offset = rng.normal(size=(3, points.shape[1])), rng.normal(size=3)
+    z = points @ matrix.T + offset
+    limit = np.log(np.exp(z).sum(axis=1)).max() + rng.exponential()
+    return [LogSumExp(matrix, offset, float(limit))]
+
+
+def multipliers(rng: np.random.Generator, size: int, n: int) -> np.ndarray:
+    """(n, size) numbers of either sign and of many sizes, some of them 0."""
+    values = rng.normal(size=(n, size)) * 10.0 ** rng.uniform(-3, 3, size=(n, 1))
+    return np.where(rng.random((n, size)) < 0.3, 0.0, values)

@@ -1,0 +1,235 @@
+"""Weak duality: no multipliers, however wrong, ever bound above what a feasible point costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given
+from strategies import Planted, multipliers, planted, seeds
+
+import counterpoint as cp
+from counterpoint.costs import Price
+from counterpoint.programs import Program, kinds_region
+from counterpoint.regions import Affine, AtMost, Box, Coupling, Region, Transitions
+
+ROUNDING = 1e-12
+"""Of float64 sums of a few dozen terms, relative to the sum of their sizes."""
+TRIES = 24
+
+
+def repeated(case: Planted, n: int):
+    return case.program.cases(np.repeat(case.x, n, axis=0))
+
+
+def size_of_terms(case: Planted, given: np.ndarray, at: np.ndarray) -> np.ndarray:
+    """(n,) the sum of the sizes of everything that enters a bound: what rounding is relative to."""
+    program, far = case.program, np.abs(np.vstack([case.x, case.points])).max(axis=0)
+    terms = []
+    for coupling in (program.affine, *program.curved):
+        size = np.abs(coupling.matrix) @ far
+        for name in ("offset", "low", "high", "radius", "limit"):
+            value = np.abs(np.asarray(getattr(coupling, name, 0.0), dtype=float))
+            size = size + np.where(np.isfinite(value), value, 0.0)
+        terms.append(size + 2.0)  # the entropy of a few shares is at most 2
+    linear = np.abs(given) @ np.concatenate(terms) if terms else np.zeros(len(given))
+    full = np.abs(program.price.quadratic)
+    full = np.diag(full) if full.ndim == 1 else full
+    reach = np.abs(at) + far
+    return 1.0 + linear + case.costs.max() + np.einsum("ij,jk,ik->i", reach, full, reach)
+
+
+@given(planted(), seeds)
+def test_any_multipliers_and_any_tangent_bound_every_feasible_cost(case: Planted, seed: int):
+    rng = np.random.default_rng(seed)
+    given = multipliers(rng, case.program.size, TRIES)
+    at = case.x + rng.normal(size=(TRIES, case.program.width)) * 10.0 ** rng.uniform(-1, 1.5)
+    for tangent in (None, at):
+        bound = case.program.bound(repeated(case, TRIES), given, tangent)
+        slack = ROUNDING * size_of_terms(case, given, at)
+        assert (bound <= case.costs.min() + slack).all()
+        assert (bound >= 0.0).all()
+
+
+@given(planted(), seeds)
+def test_a_region_with_a_point_is_never_refuted(case: Planted, seed: int):
+    rng = np.random.default_rng(seed)
+    given = multipliers(rng, case.program.size, TRIES)
+    cases = repeated(case, TRIES)
+    assert not case.program.refutes(cases, given).any()
+    assert not case.program.empty(cases).any()
+
+
+@given(planted(), seeds)
+def test_every_cut_keeps_every_point_of_the_region(case: Planted, seed: int):
+    given = multipliers(np.random.default_rng(seed), case.program.size, TRIES)
+    normals, offsets = case.program.cut(given)
+    slack = ROUNDING * size_of_terms(case, given, np.zeros((TRIES, case.program.width)))
+    assert (normals @ case.points.T <= (offsets + slack)[:, None]).all()
+
+
+@given(planted(), seeds)
+def test_a_cut_scales_with_its_multipliers(case: Planted, seed: int):
+    rng = np.random.default_rng(seed)
+    for coupling in (c for c in case.program.region if isinstance(c, Coupling)):
+        given = multipliers(rng, coupling.size, TRIES)
+        factor = rng.uniform(0.0, 10.0)
+        normals, offsets = coupling.cut(given)
+        scaled_normals, scaled_offsets = coupling.cut(factor * given)
+        size = 1.0 + np.abs(given).sum(axis=1) * (100.0 + np.abs(coupling.matrix).sum())
+        assert np.allclose(scaled_normals, factor * normals, rtol=1e-12, atol=0)
+        assert (np.abs(scaled_offsets - factor * offsets) <= ROUNDING * factor * size).all()
+
+
+@given(planted())
+def test_planted_points_violate_nothing(case: Planted):
+    x = np.repeat(case.x, len(case.points), axis=0)
+    assert case.program.region.violation(case.points, x).max() <= ROUNDING
+
+
+@given(planted(conditions=("box", "changes", "transitions", "affine", "at most"), most=3), seeds)
+def test_the_bound_is_the_exact_minimum_over_the_domain(case: Planted, seed: int):
+    """Weak duality loses nothing but the couplings: the inner minimum is exact (brute force)."""
+    rng = np.random.default_rng(seed)
+    program = bounded(case)
+    cases = program.cases(case.x)
+    given = multipliers(rng, program.size, 1) * 0.1
+    normal, offset = program.cut(given)
+    values = []
+    for y in domain(case, program, normal[0]):
+        change = (y - case.x[0])[None, :]
+        values.append(program.price(change)[0] + normal[0] @ y - offset[0])
+    expected = max(min(values), 0.0)
+    if program.price.quadratic.ndim == 2:
+        # A full matrix is bounded by a tangent, exact where it touches; elsewhere only below.
+        assert program.bound(cases, given)[0] <= expected + 1e-9 * (1 + np.abs(values).max())
+    else:
+        assert program.bound(cases, given)[0] == pytest.approx(
+            expected, rel=1e-9, abs=1e-11 * np.abs(values).max()
+        )
+
+
+def bounded(case: Planted) -> Program:
+    """The same program with every number within three steps of x, so that brute force ends."""
+    box = Box.unbounded(case.program.width)
+    reach = np.where(case.program.steps > 0, 3.0 * case.program.steps, 2.5)
+    numeric = case.program.numeric
+    box.least[numeric], box.most[numeric] = -reach[numeric], reach[numeric]
+    return Program(case.program.price, case.program.region & Region((box,)))
+
+
+def domain(case: Planted, program: Program, slope: np.ndarray) -> Iterator[np.ndarray]:
+    """Every point of the domain that can be a minimum of a separable function with this slope."""
+    x = case.x[0]
+    box = next(b for b in [program.box])
+    low, high = (bound[0] for bound in box.bounds(case.x))
+    choices = []
+    for f, block in zip(case.features, case.features.blocks, strict=True):
+        j = block.start
+        if isinstance(f, cp.Categorical):
+            eye = np.eye(block.stop - block.start)
+            here = int(x[block].argmax())
+            allowed = [t.allowed[here] for t in program.transitions if t.columns == block]
+            choices.append([e for c, e in enumerate(eye) if all(a[c] for a in allowed)])
+        elif isinstance(f, cp.Integer):
+            steps = x[j] + f.step * np.arange(-9, 10)
+            inside = (steps >= low[j] - 1e-9) & (steps <= high[j] + 1e-9)
+            choices.append([np.array([v]) for v in steps[inside]])
+        else:
+            curve = np.atleast_1d(program.price.quadratic)[j] if program.price.quadratic.ndim == 1 else 0
+            turns = [x[j]] + ([x[j] - slope[j] / (2.0 * curve)] if curve > 0 else [])
+            kept = [v for v in turns if low[j] <= v <= high[j]]
+            choices.append([np.array([v]) for v in [low[j], high[j], *kept]])
+    counts = [c.count for c in program.region if isinstance(c, AtMost)]
+    for parts in product(*choices):
+        y = np.concatenate(parts)
+        changed = sum((y[b] != x[b]).any() for b in case.features.blocks)
+        if changed <= min(counts, default=len(case.features)):
+            yield y
+
+
+@given(planted())
+def test_a_relaxation_contains_the_region(case: Planted):
+    x = np.repeat(case.x, len(case.points), axis=0)
+    for dropped in program_kinds(case.program):
+        relaxed = case.program.relaxed(dropped)
+        assert relaxed.region.violation(case.points, x).max() <= ROUNDING
+        assert dropped not in relaxed.region.kinds or dropped is Affine
+
+
+def program_kinds(program: Program) -> list[type]:
+    return sorted(program.region.kinds - {Box, Affine}, key=lambda kind: kind.__name__)
+
+
+@given(planted(), seeds)
+def test_multipliers_of_a_relaxation_bound_the_program(case: Planted, seed: int):
+    kinds = program_kinds(case.program)
+    relaxed = case.program.relaxed(*kinds)
+    given = multipliers(np.random.default_rng(seed), relaxed.size, TRIES)
+    own = case.program.own_multipliers(given) if kinds == [] else given
+    if any(issubclass(kind, Coupling) for kind in kinds):
+        return
+    own = case.program.own_multipliers(given)
+    assert own.shape == (TRIES, case.program.size)
+    bound = case.program.bound(repeated(case, TRIES), own)
+    assert (bound <= case.costs.min() + ROUNDING * size_of_terms(case, own, case.x)).all()
+
+
+# Known answers, by hand
+
+
+def one_row(price: Price, a: list[float], least: float) -> Program:
+    return Program(price, Region((Affine(np.array([a]), [least], [np.inf]),)))
+
+
+def test_the_right_multiplier_closes_the_gap_of_one_half_space():
+    """min 2|y₁| + |y₂| s.t. y₁ + y₂ >= 3 from 0: buy y₂, cost 3, multiplier 1."""
+    program = one_row(Price(np.array([2.0, 1.0]), np.zeros(2)), [1.0, 1.0], 3.0)
+    cases = program.cases(np.zeros((1, 2)))
+    assert program.bound(cases, np.array([[-1.0]]))[0] == pytest.approx(3.0, rel=1e-14)
+    assert program.bound(cases, np.array([[1.0]]))[0] == 0.0  # the wrong sign proves nothing
+
+
+def test_the_right_multiplier_closes_the_gap_of_a_square():
+    """min y₁² + y₂² s.t. y₁ + y₂ >= 2 from 0: (1, 1), cost 2, multiplier 2."""
+    program = one_row(Price(np.zeros(2), np.ones(2)), [1.0, 1.0], 2.0)
+    cases = program.cases(np.zeros((1, 2)))
+    assert program.bound(cases, np.array([[-2.0]]))[0] == pytest.approx(2.0, rel=1e-14)
+
+
+def test_contradicting_bounds_and_rows_are_refuted():
+    """y₁ + y₂ >= 3 with y₁, y₂ <= 1."""
+    box = Box(np.full(2, -np.inf), np.ones(2), np.full(2, -np.inf), np.full(2, np.inf))
+    row = Affine(np.array([[1.0, 1.0]]), [3.0], [np.inf])
+    program = Program(Price(np.ones(2), np.zeros(2)), Region((row, box)))
+    cases = program.cases(np.zeros((1, 2)))
+    assert program.refutes(cases, np.array([[-1.0]]))[0]
+    assert not program.refutes(cases, np.array([[1.0]]))[0]
+    assert not program.empty(cases)[0]
+
+
+def test_whole_steps_strengthen_the_bound():
+    """min y² s.t. y >= ½ from 0: the multiplier 1 proves ¼ over the reals and ½ over whole steps."""
+    row = Region((Affine(np.array([[1.0]]), [0.5], [np.inf]),))
+    for described, expected in ((cp.Continuous("a"), 0.25), (cp.Integer("a"), 0.5)):
+        features = cp.Features([described])
+        price = cp.SquaredEuclidean().price(features)
+        program = Program(price, kinds_region(features) & row)
+        bound = program.bound(program.cases(np.zeros((1, 1))), np.array([[-1.0]]))
+        assert bound[0] == pytest.approx(expected, rel=1e-14)
+
+
+def test_a_forbidden_category_leaves_nothing():
+    described = cp.Features([cp.Categorical("a", ("p", "q"))])
+    never = Transitions(slice(0, 2), np.zeros((2, 2), dtype=bool))
+    program = Program(cp.Manhattan().price(described), kinds_region(described) & Region((never,)))
+    cases = program.cases(described.expand(np.zeros((1, 1))))
+    assert program.empty(cases)[0]
+    assert program.refutes(cases, np.zeros((1, 0)))[0]
+
+
+def test_a_price_is_absolute_or_quadratic_for_each_column():
+    with pytest.raises(cp.InvalidInput, match="absolute or a quadratic price; got both"):
+        Price(np.ones(2), np.ones(2))

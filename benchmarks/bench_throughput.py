@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import resource
-import subprocess
-import sys
-from pathlib import Path
+import tracemalloc
 from typing import Any
 
 from _common import Goal, Report, finish, interleaved, is_quick, number, standard
@@ -31,25 +27,17 @@ def population(frame: pd.DataFrame, count: int) -> pd.DataFrame:
     return pd.DataFrame(values + rng.normal(0.0, 0.1, values.shape), columns=frame.columns)
 
 
-def memory(count: int) -> None:
-    """What a child process prints: peak bytes beyond the input, for a batch of this size."""
+def memory_of(count: int) -> float:
+    """Peak bytes a row beyond the input, during one call and the making of its frame."""
     frame, _, model = standard(load_breast_cancer)
     rows = population(frame, count)
     explainer = cp.Explainer(model, data=frame, cost=cp.Manhattan())
     explainer.explain(rows.head(1000), cp.OtherLabel()).to_frame()
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    answers = explainer.explain(rows, cp.OtherLabel())
-    answered = answers.to_frame()
-    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    unit = 1 if sys.platform == "darwin" else 1024
-    print(json.dumps({"rows": len(answered), "bytes": (after - before) * unit}))
-
-
-def memory_of(count: int) -> float:
-    """Peak bytes a row beyond the input, measured in a process of its own."""
-    command = [sys.executable, str(Path(__file__).resolve()), "--memory", str(count)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return float(json.loads(done.stdout)["bytes"] / count)
+    tracemalloc.start()
+    explainer.explain(rows, cp.OtherLabel()).to_frame()
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return peak / count
 
 
 def measure(name: str, case: tuple[Any, Any, Any], rows: Any, target: Any, repeats: int) -> Any:
@@ -83,9 +71,6 @@ def measure(name: str, case: tuple[Any, Any, Any], rows: Any, target: Any, repea
 
 
 def main() -> None:
-    if "--memory" in sys.argv:
-        memory(int(sys.argv[-1]))
-        return
     quick = is_quick()
     count, repeats = (100_000, 3) if quick else (ROWS, 5)
     frame, labels, model = standard(load_breast_cancer)
@@ -113,8 +98,8 @@ def main() -> None:
     goals.append(Goal("peak memory beyond the input", "linear, small constant", measured, flat))
     notes = [
         "`other label` makes every row work; with `label 1` those that have it already are answered at cost 0.",
-        f"Peak memory is the growth of the process's peak during one call, in a process of its own; the input itself "
-        f"is {8 * frame.shape[1]} B/row, and so is the frame that is returned.",
+        f"Peak memory as tracemalloc sees it, answers and frame included; the input itself is {8 * frame.shape[1]} B/row, "
+        "and so is the frame that is returned.",
     ]
     report = Report(
         "throughput",

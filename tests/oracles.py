@@ -8,8 +8,9 @@ steps, categories, a bound on the number of changes), or tried point by point (a
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations, product
 from typing import Any
 
@@ -247,6 +248,12 @@ class Question:
         return all(isinstance(f, cp.Continuous) for f in self.features)
 
 
+    def stricter(self, by: float) -> Question:
+        """The same with every demand raised, in score units."""
+        raised = [tuple(replace(d, least=d.least + by) for d in piece) for piece in self.pieces]
+        return replace(self, pieces=raised)
+
+
 def optimum(question: Question) -> float:
     """The least cost of an answer; infinite if there is none."""
     solve = cvxpy_optimum if question.is_continuous else scip_optimum
@@ -282,15 +289,20 @@ def _cvxpy(q: Question, piece: Piece, free: set[Hashable]) -> float:
     for constraint in q.constraints:
         demands += list(_cvxpy_constraint(constraint, q, y))
     problem = cvxpy.Problem(cvxpy.Minimize(_cvxpy_cost(q, change)), _plain(demands))
-    linear = isinstance(q.cost, cp.Manhattan) and problem.is_qp()
-    if linear:
+    if isinstance(q.cost, cp.Manhattan) and problem.is_qp():
         problem.solve(solver="HIGHS")
     else:
         options = dict.fromkeys(("tol_gap_rel", "tol_gap_abs", "tol_feas"), 1e-11)
-        problem.solve(solver="CLARABEL", **options)
-    if problem.status in ("infeasible", "infeasible_inaccurate"):
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # "may be inaccurate" is seen in the status
+                problem.solve(solver="CLARABEL", **options)
+        except cvxpy.SolverError:
+            return scip_optimum(q, piece)
+    if problem.status == "infeasible":
         return np.inf
-    assert problem.status in ("optimal", "optimal_inaccurate"), problem.status
+    if problem.status != "optimal":
+        return scip_optimum(q, piece)
     return max(float(problem.value), 0.0)
 
 
@@ -340,17 +352,18 @@ def intervals(
 ) -> Iterator[tuple[Hashable, float, float]]:
     """What one-column constraints leave to numbers."""
     match constraint:
-        case cp.Bounds(feature=name):
+        case cp.Bounds(feature=name) if not isinstance(features[name], cp.Categorical):
             at = number(row[name])
             low = max(constraint.low, at - constraint.fall)
             yield name, low, min(constraint.high, at + constraint.rise)
-        case cp.Monotone(feature=name, direction="increasing"):
-            yield name, number(row[name]), np.inf
-        case cp.Monotone(feature=name):
-            yield name, -np.inf, number(row[name])
+        case cp.Monotone(feature=name) if not isinstance(features[name], cp.Categorical):
+            rises = constraint.direction == "increasing"
+            at = number(row[name])
+            yield (name, at, np.inf) if rises else (name, -np.inf, at)
         case cp.WithinObserved(features=names):
             for name in names or features.names:
-                yield name, *features[name].observed
+                if not isinstance(features[name], cp.Categorical):
+                    yield name, *features[name].observed
 
 
 class _Scip:
@@ -381,10 +394,7 @@ class _Scip:
             return
         low, high = -np.inf, np.inf
         for constraint in self.q.constraints:
-            for name, least, most in intervals(constraint, self.q.features, self.q.row) if not (
-                isinstance(constraint, cp.Bounds | cp.Monotone)
-                and isinstance(self.q.features[constraint.feature], cp.Categorical)
-            ) and not isinstance(constraint, cp.WithinObserved) else _numeric_observed(constraint, self.q):
+            for name, least, most in intervals(constraint, self.q.features, self.q.row):
                 if name == f.name:
                     low, high = max(low, least), min(high, most)
             if isinstance(constraint, cp.Immutable) and f.name in constraint.features:
@@ -527,13 +537,6 @@ class _Scip:
         square = self.model.addVar()
         self.model.addCons(v * v <= square)
         return square
-
-
-def _numeric_observed(constraint: cp.Constraint, q: Question) -> Iterator[tuple[Hashable, float, float]]:
-    if isinstance(constraint, cp.WithinObserved):
-        for name in constraint.features or q.features.names:
-            if not isinstance(q.features[name], cp.Categorical):
-                yield name, *q.features[name].observed
 
 
 def scip_optimum(q: Question, piece: Piece) -> float:

@@ -23,19 +23,21 @@ SOURCE = Path(__file__).parents[1] / "src" / PACKAGE
 LAYERS: tuple[frozenset[str], ...] = tuple(
     frozenset(line.split())
     for line in """\
-        errors
+        errors progress
         frames
         features
         encoding
-        regions targets
-        costs constraints forms
+        regions targets cases
+        costs constraints forms separable
         programs
         solvers certificate
         search
         readers
-        results
-        explainer
-        path
+        results judge
+        question
+        settle conflicts
+        batch
+        summary explainer
         __init__
         spec
         testing

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from counterpoint.cases import Cases
 from counterpoint.programs import Program
 
-__all__ = ["Certificate", "Certificates", "Claim", "certify", "lower_bounds"]
+__all__ = ["Certificate", "Certificates", "Claim", "Evidence", "certify", "lower_bounds"]
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
@@ -94,8 +94,9 @@ class Certificates:
     @classmethod
     def blank(cls, n: int) -> Certificates:
         """For n rows without an answer."""
-        nothing = [np.full(n, np.nan) for _ in range(3)]
-        return cls(np.zeros(n, bool), *nothing, np.zeros(n), np.zeros(n, dtype=np.int8))
+        margin, violation, cost = np.full((3, n), np.nan)
+        none = np.zeros(n, dtype=np.int8)
+        return cls(np.zeros(n, dtype=bool), margin, violation, cost, np.zeros(n), none)
 
     @property
     def gap(self) -> FloatArray:
@@ -108,6 +109,17 @@ class Certificates:
     def holds(self) -> BoolArray:
         """(n,): whether the answer is valid and meets its constraints."""
         return self.valid & (self.violation <= VIOLATION)
+
+    def withheld(self, rows: BoolArray, bound: FloatArray) -> Certificates:
+        """The same, with nothing but the bound for rows whose answer is withheld."""
+        return Certificates(
+            self.valid & ~rows,
+            np.where(rows, np.nan, self.margin),
+            np.where(rows, np.nan, self.violation),
+            np.where(rows, np.nan, self.cost),
+            np.where(rows, bound, self.bound),
+            self.claim,
+        )
 
     def put(self, rows: NDArray[np.intp] | slice, other: Certificates) -> None:
         """Write the certificates of some rows."""
@@ -126,26 +138,44 @@ class Certificates:
         )
 
 
-def lower_bounds(
-    programs: Sequence[Program],
-    cases: Sequence[Cases],
-    multipliers: Sequence[FloatArray],
-    at: Sequence[FloatArray | None],
-    reported: Sequence[FloatArray],
-    cost: FloatArray,
-) -> tuple[FloatArray, NDArray[np.int8]]:
-    """Lower bounds over a union of programs, and the claim that each rests on.
-
-    The bound of a union is the least bound of its programs; a program that its multipliers refute
-    is out. An infinite bound means that every program is refuted: the row is infeasible.
+@final
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """What a search leaves behind of one piece, for each row.
 
     Parameters
     ----------
-    programs
-        The pieces.
-    cases, multipliers, at, reported
-        For each piece: the people, (n, size) multipliers, (n, d) tangent points or None, and (n,)
-        bounds reported by a branch and bound.
+    program
+        The piece.
+    cases
+        The people, as the piece sees them.
+    multipliers
+        (n, size), any.
+    at
+        (n, d) tangent points for a full quadratic price; None without one.
+    reported
+        (n,) bounds that a branch and bound reported; infinite if it refuted every leaf.
+    """
+
+    program: Program
+    cases: Cases
+    multipliers: FloatArray
+    at: FloatArray | None
+    reported: FloatArray
+
+
+def lower_bounds(
+    pieces: Sequence[Evidence], cost: FloatArray
+) -> tuple[FloatArray, NDArray[np.int8]]:
+    """Lower bounds over a union of programs, and the claim that each rests on.
+
+    The bound of a union is the least bound of its pieces; a piece that its multipliers refute is
+    out. An infinite bound means that every piece is refuted: the row is infeasible.
+
+    Parameters
+    ----------
+    pieces
+        The union.
     cost
         (n,) costs that were reached, infinite where there is no answer: only a piece whose bound
         is below needs to be refuted.
@@ -155,18 +185,15 @@ def lower_bounds(
     tuple of ndarray
         (n,) bounds in cost units, (n,) claims as positions in ``CLAIMS``.
     """
-    n = len(cases[0])
-    proved, best = np.full(n, np.inf), np.full(n, np.inf)
-    for program, case, given, point, told in zip(
-        programs, cases, multipliers, at, reported, strict=True
-    ):
-        bound = program.bound(case, given, point)
+    proved, best = np.full(len(cost), np.inf), np.full(len(cost), np.inf)
+    for piece in pieces:
+        bound = piece.program.bound(piece.cases, piece.multipliers, piece.at)
         doubtful = np.flatnonzero(bound < cost * (1.0 - CLOSED))
         if len(doubtful):
-            refuted = program.refutes(case.take(doubtful), given[doubtful])
+            refuted = piece.program.refutes(piece.cases.take(doubtful), piece.multipliers[doubtful])
             bound[doubtful[refuted]] = np.inf
         proved = np.minimum(proved, bound)
-        best = np.minimum(best, np.maximum(bound, told))
+        best = np.minimum(best, np.maximum(bound, piece.reported))
     rests = np.where(best > proved * (1.0 + 1e-12), 1, np.where(proved > 0, 2, 0))
     return best, rests.astype(np.int8)
 
@@ -175,8 +202,7 @@ def certify(
     program: Program,
     points: FloatArray,
     cases: Cases,
-    bound: FloatArray,
-    claim: NDArray[np.int8],
+    known: tuple[FloatArray, NDArray[np.int8]],
     valid: BoolArray,
     margin: FloatArray,
 ) -> Certificates:
@@ -190,13 +216,14 @@ def certify(
         (n, d) the returned rows, encoded.
     cases
         The people.
-    bound, claim
-        From `lower_bounds`.
+    known
+        (n,) bounds and (n,) claims, from `lower_bounds`.
     valid
         (n,) from the model's own ``predict``.
     margin
         (n,) in score units.
     """
+    bound, claim = known
     cost = program.cost(points, cases.x)
     violation = program.violation(points, cases.x)
     proved_zero = (cost == 0.0) & (claim == 0)

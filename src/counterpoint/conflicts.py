@@ -1,4 +1,4 @@
-"""Why a row has no answer: a minimal set of conflicting constraints, and how far a bound must give."""
+"""Why a row has no answer: a minimal set of conflicting constraints; how far a bound must give."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ from counterpoint.constraints import Bounds, Constraint, Immutable, Monotone, Wi
 from counterpoint.costs import Price
 from counterpoint.features import Categorical, Features
 from counterpoint.programs import Program, kinds_region
+from counterpoint.question import Question
 from counterpoint.regions import Region
 from counterpoint.results import Conflict
 from counterpoint.search import Piece, search
 from counterpoint.solvers import Effort, HalfSpace, Outcome, applicable
+from counterpoint.targets import Target
 
 __all__ = ["conflict_of"]
 
@@ -26,35 +28,27 @@ LOOSE = 1e-3
 """The gap at which a search may stop that only asks whether there is any answer."""
 
 
-def conflict_of(
-    regions: Sequence[Region],
-    price: Price,
-    features: Features,
-    constraints: Sequence[Constraint],
-    x: FloatArray,
-) -> Conflict:
+def conflict_of(question: Question, target: Target, x: FloatArray) -> Conflict:
     """A minimal conflict by deletion: constraints without which the row stays infeasible go.
 
     Parameters
     ----------
-    regions
-        The pieces of the target.
-    price
-        Any price with finite optimum; used to search.
-    features
-        The raw columns.
-    constraints
-        What was asked for.
+    question
+        What was asked; its constraints are what may conflict.
+    target
+        What was wanted; an `OtherLabel` must name its labels.
     x
         (1, d) the encoded row.
     """
-    needed = [atom for constraint in constraints for atom in _atoms(constraint, features)]
-    question = _Feasibility(regions, price, features, x)
+    features = question.features
+    needed = [atom for constraint in question.constraints for atom in _atoms(constraint, features)]
+    regions = question.form.regions(target)
+    feasibility = _Feasibility(regions, question.price, features, x)
     for atom in tuple(needed):
         fewer = [other for other in needed if other is not atom]
-        if not question.feasible(fewer):
+        if not feasibility.feasible(fewer):
             needed = fewer
-    relaxations = [question.relaxation(atom, needed) for atom in needed]
+    relaxations = [feasibility.relaxation(atom, needed) for atom in needed]
     return Conflict(
         tuple(_sentence(atom) for atom in needed), tuple(text for text in relaxations if text)
     )

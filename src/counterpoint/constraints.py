@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from counterpoint.encoding import encode
 from counterpoint.errors import InvalidInput
-from counterpoint.features import Categorical, Feature, Features
+from counterpoint.features import Categorical, Features
 from counterpoint.frames import Table
 from counterpoint.regions import Affine, AtMost, Box, Condition, Cone, Region, Transitions
 
@@ -403,8 +403,7 @@ def _numbers(feature: Categorical, what: str) -> FloatArray:
     return numbers
 
 
-def _ranks(feature: Feature) -> FloatArray:
-    assert isinstance(feature, Categorical)
+def _ranks(feature: Categorical) -> FloatArray:
     if feature.numbers is not None:
         return feature.numbers
     if feature.ordered:

@@ -13,7 +13,7 @@ from counterpoint.errors import InvalidInput
 from counterpoint.features import Categorical, Features, is_missing, unknown_name
 from counterpoint.frames import Cells, Table
 
-__all__ = ["Encoded", "decode", "encode", "match_columns"]
+__all__ = ["Encoded", "decode", "encode", "match_columns", "recode"]
 
 FloatArray = NDArray[np.float64]
 
@@ -113,6 +113,17 @@ def decode(
             values[:] = [feature.categories[int(code)] for code in after[positions, j]]
         cells[feature.name] = positions, values
     return table.with_cells(rows, cells)
+
+
+def recode(returned: Table, features: Features, codes: FloatArray) -> FloatArray:
+    """(n, p) the codes of rows as they were returned: numbers after the cast to their dtypes."""
+    if returned.float_matrix is not None:
+        return codes
+    codes = np.array(codes)
+    for j, feature in enumerate(features):
+        if not isinstance(feature, Categorical):
+            codes[:, j] = returned.column(feature.name).astype(np.float64)
+    return codes
 
 
 def _as_numbers(name: Hashable, values: NDArray[Any], problems: dict[int, str]) -> FloatArray:

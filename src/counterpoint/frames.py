@@ -43,7 +43,7 @@ class Table:
     known_floats: bool | None = None
 
     @classmethod
-    def read(cls, data: object) -> Table:
+    def read(cls, data: Any) -> Table:
         """Take a frame, a 2-D array, or one row (1-D array, pandas Series, mapping).
 
         Raises
@@ -184,9 +184,9 @@ class Table:
                 matrix, index=native.index[rows], columns=native.columns, copy=False
             )
             return Table(nw.from_native(frame, eager_only=True), self.names, known_floats=True)
-        columns = {name: matrix[:, j] for j, name in enumerate(self.names)}
-        frame = nw.from_dict(columns, backend=nw.get_native_namespace(self.native))
-        return Table(frame, self.names, known_floats=True)
+        columns = {str(name): matrix[:, j] for j, name in enumerate(self.names)}
+        backend = nw.get_native_namespace(self.native)
+        return Table(nw.from_dict(columns, backend=backend), self.names, known_floats=True)
 
     def with_cells(self, rows: NDArray[np.intp] | slice, cells: Mapping[Hashable, Cells]) -> Table:
         """These rows with some cells replaced, column by column, in the dtypes that came in.

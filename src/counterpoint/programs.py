@@ -1,9 +1,9 @@
 """Programs: one cost over one region, without the person's data in it, and what bounds them.
 
-A program is minimise price(y − x) over y in the region. Its region is a *domain* D (intervals, whole
-steps, categories, the number of changes: one feature at a time) cut by *couplings* (linear rows,
-cones). For any multipliers, each coupling gives a linear inequality that its points meet; their sum
-is normal · y <= offset, and
+A program is minimise price(y − x) over y in the region. Its region is a *domain* D (intervals,
+whole steps, categories, the number of changes: one feature at a time) cut by *couplings* (linear
+rows, cones). For any multipliers, each coupling gives a linear inequality that its points meet;
+their sum is normal · y <= offset, and
 
     min over D of  price(y − x) + normal · y − offset                                (weak duality)
 
@@ -139,7 +139,7 @@ class Program:
 
     @cached_property
     def size(self) -> int:
-        """The number of multipliers: one for each linear row, then those of the curved couplings."""
+        """The number of multipliers: one a linear row, then those of the curved couplings."""
         return self.affine.size + sum(coupling.size for coupling in self.curved)
 
     @cached_property
@@ -298,7 +298,7 @@ class Program:
         return np.maximum(low, high)
 
     def _shrink(self, slope: FloatArray, cases: Cases) -> FloatArray | None:
-        """(n,) the factor in [0, 1] that keeps a column without curvature bounded; None if all 1."""
+        """(n,) factors in [0, 1] that keep columns without curvature bounded; None if all 1."""
         flat = (self.price.floor == 0.0) & self.numeric
         if not flat.any():
             return None

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import perf_counter
+from typing import Any, final
 
 __all__ = ["track"]
 
@@ -34,31 +35,33 @@ def track(total: int, *, show: bool | None) -> Iterator[Callable[[int], None]]:
         bar.close()
 
 
+@final
 class _Bar:
     """A rich progress bar that appears once it has been needed for some time."""
 
     def __init__(self, total: int, patience: float) -> None:
         self._total, self._done = total, 0
         self._from = perf_counter() + patience
-        self._shown: object | None = None
+        self._shown: Any = None
 
     def advance(self, count: int) -> None:
+        """So many more rows are done."""
         self._done += count
         if self._shown is None and perf_counter() >= self._from:
             self._open()
         if self._shown is not None:
-            self._progress.update(self._task, completed=self._done)
+            self._shown.update(self._task, completed=self._done)
 
     def _open(self) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
         columns = (BarColumn(), MofNCompleteColumn(), "rows", TimeRemainingColumn())
-        self._progress = Progress(*columns, console=Console(stderr=True), transient=True)
-        self._task = self._progress.add_task("explaining", total=self._total)
-        self._progress.start()
-        self._shown = self._progress
+        self._shown = Progress(*columns, console=Console(stderr=True), transient=True)
+        self._task = self._shown.add_task("explaining", total=self._total)
+        self._shown.start()
 
     def close(self) -> None:
+        """Take the bar away."""
         if self._shown is not None:
-            self._progress.stop()
+            self._shown.stop()

@@ -382,7 +382,7 @@ class LogSumExp(Coupling):
 @final
 @dataclass(frozen=True, eq=False)
 class Region:
-    """All points that meet every condition; ``a & b`` intersects; ``Region()`` is the whole space."""
+    """All points that meet every condition; ``a & b`` intersects; ``Region()`` is everything."""
 
     conditions: tuple[Condition, ...] = ()
 

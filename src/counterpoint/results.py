@@ -16,7 +16,7 @@ from counterpoint.errors import NoAnswer
 from counterpoint.features import Features
 from counterpoint.frames import Table
 
-__all__ = ["Conflict", "Counterfactual", "Counterfactuals", "STATUSES", "Status"]
+__all__ = ["STATUSES", "Conflict", "Counterfactual", "Counterfactuals", "Status"]
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
@@ -130,7 +130,7 @@ class Counterfactual:
 
     @property
     def conflict(self) -> Conflict | None:
-        """Why there is no answer: a minimal set of conflicting constraints; None if there is one."""
+        """Why there is no answer: a minimal set of conflicting constraints; None with one."""
         return self.explain_conflict()
 
     def raise_for_status(self) -> None:
@@ -259,7 +259,7 @@ class Counterfactuals:
         return self._decoded(np.flatnonzero(self.found)).to_native()
 
     def report(self) -> Any:
-        """One row each: status, claim, valid, cost, bound, gap, margin, violation, changed, message.
+        """One row each: status, claim, valid, cost, bound, gap, margin, violation, changed.
 
         A pandas data frame with the index of what was passed, or a polars one for polars.
         """

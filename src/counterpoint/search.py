@@ -116,6 +116,7 @@ def search(pieces: Sequence[Piece], cases: Sequence[Cases], effort: Effort) -> F
     return state.findings()
 
 
+@final
 class _State:
     """The search in progress."""
 
@@ -164,7 +165,7 @@ class _State:
         if not self.open.any():
             return
         promising = self.open & (self.bounds < self.cost * (1.0 - self.effort.gap))
-        self.closed = ~promising.any(axis=0)
+        self.closed = np.asarray(~promising.any(axis=0))
         order = np.argsort(self.bounds, axis=0, kind="stable")
         for rank in range(len(self.pieces)):
             for s in range(len(self.pieces)):

@@ -139,7 +139,7 @@ class SeparableDomain:
     def _group_least(
         weight: float, slope: FloatArray, group: slice, cases: Cases
     ) -> tuple[FloatArray, BoolArray]:
-        """(n,) the least of a category's price and slope, against staying; and whether it must go."""
+        """(n,) the least of a category's price and slope, against staying; whether it must go."""
         here = cases.x[:, group] > 0.5
         permitted = cases.high[:, group] > 0.5
         demanded = cases.low[:, group] > 0.5

@@ -173,7 +173,7 @@ class LinearScores(Form):
         rows = np.delete(self.matrix, k, axis=0) - self.matrix[k]
         offset = np.delete(self.offset, k) - self.offset[k]
         if self.is_binary:
-            return Region((Affine(rows, [-np.inf], -needed - offset, np.ones(1)),))
+            return Region((Affine(rows, _vector(-np.inf), -needed - offset, np.ones(1)),))
         return Region((LogSumExp(rows, offset, -needed),))
 
 
@@ -315,7 +315,7 @@ class Votes(Form):
         return tuple(pieces)
 
     def _cells(self, wanted: NDArray[np.bool_]) -> list[NDArray[np.int8]]:
-        """Partial outcomes (0: either) that decide for a wanted class, as few and large as merging gives.
+        """Partial outcomes (0: either) that decide for a wanted class, as large as merging gives.
 
         Two cells that differ in the sign of one pair only are one cell in which that pair is free
         (the Quine–McCluskey step), until nothing merges.

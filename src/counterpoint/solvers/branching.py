@@ -178,7 +178,10 @@ class Tree:
                 self.complete = False
                 return
             bound, _, node = heappop(self._open)
-            for case, used in self._children(node):
+            children = self._children(node)
+            if not children:
+                self._closed = min(self._closed, bound)
+            for case, used in children:
                 self._visit(case, used, bound)
 
     def _hopeless(self, bound: float) -> bool:
@@ -209,7 +212,7 @@ class Tree:
         heappush(self._open, (bound, next(self._order), Node(case, point, used)))
 
     def _try(self, point: FloatArray, case: Cases) -> None:
-        """Round to a point of the region, let the other columns settle, keep it if it is cheaper."""
+        """Round to a point of the region, let the other columns settle, keep it if cheaper."""
         low, high = self._rounded(point, case)
         fixed = case.within(low, high)
         if (fixed.low > fixed.high).any():
@@ -247,53 +250,33 @@ class Tree:
             chosen[np.where(permitted, point[group], -1.0).argmax()] = 1.0
             low[0, group] = high[0, group] = chosen
         if program.at_most is not None:
-            for block in self._least_moved(point, x):
+            for block in self._least_moved(program.at_most, point, x):
                 low[0, block] = high[0, block] = x[block]
         return low, high
 
-    def _moves(self, point: FloatArray, x: FloatArray) -> FloatArray:
+    def _moves(self, at_most: AtMost, point: FloatArray, x: FloatArray) -> FloatArray:
         """(blocks,) how much each feature's change costs, alone."""
-        assert self.program.at_most is not None
         moves = []
-        for block in self.program.at_most.blocks:
+        for block in at_most.blocks:
             delta = np.zeros((1, len(x)))
             delta[0, block] = point[block] - x[block]
             moves.append(float(self.program.price(delta)[0]))
         return np.array(moves)
 
-    def _least_moved(self, point: FloatArray, x: FloatArray) -> list[slice]:
-        at_most = self.program.at_most
-        assert at_most is not None
-        order = np.argsort(-self._moves(point, x), kind="stable")
+    def _least_moved(self, at_most: AtMost, point: FloatArray, x: FloatArray) -> list[slice]:
+        order = np.argsort(-self._moves(at_most, point, x), kind="stable")
         return [at_most.blocks[b] for b in order[at_most.count :].tolist()]
 
     def _children(self, node: Node) -> list[tuple[Cases, frozenset[int]]]:
         """Two halves of a node, or none if its point is integral and hence its optimum."""
-        return (
-            self._split_changes(node)
-            or self._split_category(node)
-            or self._split_whole(node)
-            or self._exhausted(node)
-        )
-
-    def _exhausted(self, node: Node) -> list[tuple[Cases, frozenset[int]]]:
-        """Nothing left to split: the node's own bound is all that is known of it."""
-        bound = self.program.bound(
-            node.case, np.zeros((1, self.program.size)), node.point[None, :]
-        )[0]
-        self._closed = min(self._closed, max(float(bound), self._relaxed_cost(node)))
-        return []
-
-    def _relaxed_cost(self, node: Node) -> float:
-        cost = float(self.program.cost(node.point[None, :], node.case.x)[0])
-        return cost * (1.0 - Branching.accuracy)
+        return self._split_changes(node) or self._split_category(node) or self._split_whole(node)
 
     def _split_changes(self, node: Node) -> list[tuple[Cases, frozenset[int]]]:
         """A feature that moves: it stays, or it counts as changed (and then others must stay)."""
         at_most, x = self.program.at_most, node.case.x[0]
         if at_most is None:
             return []
-        moves = self._moves(node.point, x)
+        moves = self._moves(at_most, node.point, x)
         moving = moves > CLOSE * CLOSE * max(float(moves.sum()), 1e-300)
         if moving.sum() <= at_most.count:
             return []
@@ -333,10 +316,8 @@ class Tree:
         taken = Cases(node.case.x, low, high, node.case.margin)
         high = np.array(node.case.high)
         high[0, column] = 0.0
-        return [
-            (taken, node.used),
-            (Cases(node.case.x, node.case.low, high, node.case.margin), node.used),
-        ]
+        other = Cases(node.case.x, node.case.low, high, node.case.margin)
+        return [(taken, node.used), (other, node.used)]
 
     def _split_whole(self, node: Node) -> list[tuple[Cases, frozenset[int]]]:
         """The column furthest from a whole step: below it, or above."""

@@ -61,7 +61,7 @@ class ClarabelPrograms(Prepared):
     program: Program
 
     @cached_property
-    def _unit(self) -> FloatArray:
+    def unit(self) -> FloatArray:
         """(d,) the change of each column that costs about 1."""
         price = self.program.price
         diagonal = price.quadratic if price.quadratic.ndim == 1 else np.diag(price.quadratic)
@@ -69,31 +69,32 @@ class ClarabelPrograms(Prepared):
         return 1.0 / np.where(size > 0, size, 1.0)
 
     @cached_property
-    def _absolute(self) -> NDArray[np.intp]:
+    def absolute(self) -> NDArray[np.intp]:
         """The columns with an absolute price."""
         return np.flatnonzero(self.program.price.absolute)
 
     @cached_property
-    def _sizes(self) -> tuple[int, int, int]:
+    def sizes(self) -> tuple[int, int, int]:
         """Numbers of changes, of bounds on absolute values, and of shares."""
         shares = sum(c.size for c in self.program.curved if isinstance(c, LogSumExp))
-        return self.program.width, len(self._absolute), shares
+        return self.program.width, len(self.absolute), shares
 
     @cached_property
-    def _objective(self) -> tuple[sparse.csc_matrix, FloatArray]:
-        price, unit = self.program.price, self._unit
-        d, a, shares = self._sizes
+    def objective(self) -> tuple[sparse.csc_matrix, FloatArray]:
+        price, unit = self.program.price, self.unit
+        d, a, shares = self.sizes
         form = price.quadratic if price.quadratic.ndim == 2 else np.diag(price.quadratic)
         hessian = sparse.block_diag(
             [2.0 * form * np.outer(unit, unit), sparse.csc_matrix((a + shares, a + shares))]
         )
         linear = np.zeros(d + a + shares)
-        linear[d : d + a] = (price.absolute * unit)[self._absolute]
+        linear[d : d + a] = (price.absolute * unit)[self.absolute]
         return sparse.csc_matrix(sparse.triu(hessian)), linear
 
     @cached_property
-    def _row_size(self) -> FloatArray:
-        size = np.abs(self.program.affine.matrix * self._unit).max(axis=1, initial=0.0)
+    def row_size(self) -> FloatArray:
+        """(rows,) the largest entry of each linear row, in units of change."""
+        size = np.abs(self.program.affine.matrix * self.unit).max(axis=1, initial=0.0)
         return np.where(size > 0, size, 1.0)
 
     def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
@@ -108,77 +109,108 @@ class ClarabelPrograms(Prepared):
 
     def _solve_one(self, case: Cases, effort: Effort, out: Solution, i: int) -> None:
         rows = Rows(self, case)
-        settings = clarabel.DefaultSettings()
-        settings.verbose = False
-        settings.max_threads = 1
-        settings.tol_gap_rel, settings.tol_gap_abs = 1e-10, 1e-12
-        settings.tol_feas, settings.max_iter = 1e-10, 200
-        if effort.seconds:
-            settings.time_limit = effort.seconds
-        hessian, linear = self._objective
+        hessian, linear = self.objective
         solver = clarabel.DefaultSolver(
-            hessian, linear, rows.matrix, rows.right, rows.cones, settings
+            hessian * (rows.scale**2 / rows.worth),
+            linear * (rows.scale / rows.worth),
+            rows.matrix,
+            rows.right,
+            rows.cones,
+            _settings(effort),
         )
         result = solver.solve()
-        duals = np.asarray(result.z)
-        if result.status in SOLVED or result.status == STATUS.InsufficientProgress:
-            y = case.x[0] + np.asarray(result.x)[: self.program.width] * self._unit
+        if result.status in SOLVED:
+            change = np.asarray(result.x)[: self.program.width] * self.unit * rows.scale
+            y = case.x[0] + change
             out.points[i] = np.minimum(np.maximum(y, case.low[0]), case.high[0])
             out.outcomes[i] = Outcome.FOUND
-            out.multipliers[i] = rows.multipliers(duals)
+            out.multipliers[i] = rows.multipliers(np.asarray(result.z))
         elif result.status in INFEASIBLE:
             out.outcomes[i] = Outcome.INFEASIBLE
-            out.multipliers[i] = _purified(self.program, case, rows.multipliers(duals))
+            ray = rows.multipliers(np.asarray(result.z))
+            out.multipliers[i] = _purified(self.program, case, ray)
         elif result.status == STATUS.MaxTime:
             out.outcomes[i] = Outcome.LIMIT
 
 
+def _settings(effort: Effort) -> Any:
+    settings = clarabel.DefaultSettings()
+    settings.verbose = False
+    settings.max_threads = 1
+    settings.tol_gap_rel, settings.tol_gap_abs = 1e-10, 1e-12
+    settings.tol_feas, settings.max_iter = 1e-10, 200
+    if effort.seconds:
+        settings.time_limit = effort.seconds
+    return settings
+
+
 @final
 class Rows:
-    """The rows of one person's conic program, and the way back from their duals."""
+    """The rows of one person's conic program, and the way back from their duals.
+
+    All lengths are divided by ``scale``, about the size of the answer, and the objective by
+    ``worth``, about its cost, so that tolerances mean the same for small and large answers.
+    """
 
     def __init__(self, prepared: ClarabelPrograms, case: Cases) -> None:
         self.prepared = prepared
         self.program = prepared.program
         self.case = case
-        self._matrices: list[Any] = []
-        self._rights: list[FloatArray] = []
+        self.matrices: list[Any] = []
+        self.rights: list[FloatArray] = []
         self.cones: list[Any] = []
-        self._taken: list[int] = []
-        self._count = 0
+        self.starts: list[int] = []
+        self.sides: list[tuple[int, NDArray[np.intp], float]] = []
+        self.count = 0
+        self.scale = self._shortfall()
+        self.worth = self.scale**2 if self.program.price.quadratic.any() else self.scale
         self._add_bounds()
         self._add_absolute()
         self._add_affine()
         share = 0
         for coupling in self.program.curved:
-            self._taken.append(self._count)
+            self.starts.append(self.count)
             if isinstance(coupling, Cone):
                 self._add_cone(coupling)
             elif isinstance(coupling, LogSumExp):
                 self._add_log_sum_exp(coupling, share)
                 share += coupling.size
-        self.matrix = sparse.csc_matrix(sparse.vstack(self._matrices))
-        self.right = np.concatenate(self._rights)
+        self.matrix = sparse.csc_matrix(sparse.vstack(self.matrices))
+        self.right = np.concatenate(self.rights)
+
+    def _shortfall(self) -> float:
+        """By how much the worst condition is missed if nothing changes, in units of change."""
+        x, size = self.case.x, self.prepared.row_size
+        low, high = self.program.affine.limits(self.case.margin)
+        here = x @ self.program.affine.matrix.T
+        missed = [((low - here) / size).max(initial=0.0), ((here - high) / size).max(initial=0.0)]
+        for coupling in self.program.curved:
+            if isinstance(coupling, LogSumExp):
+                steepest = np.abs(coupling.matrix * self.prepared.unit).max(initial=0.0)
+                missed.append((coupling.value(x)[0] - coupling.limit) / max(steepest, 1e-300))
+        worst = float(max(missed))
+        return worst if 0.0 < worst < np.inf else 1.0
 
     def _add(self, matrix: Any, right: FloatArray, cone: Any) -> int:
         """Append rows; the position of the first."""
-        at = self._count
-        self._matrices.append(matrix)
-        self._rights.append(np.asarray(right, dtype=np.float64))
+        at = self.count
+        self.matrices.append(matrix)
+        self.rights.append(np.asarray(right, dtype=np.float64))
         self.cones.append(cone)
-        self._count += len(right)
+        self.count += len(right)
         return at
 
     def _on_changes(self, matrix: FloatArray) -> sparse.csc_matrix:
         """Rows over the scaled changes, with zeros for the other variables."""
-        _, a, shares = self.prepared._sizes
-        scaled = sparse.csc_matrix(matrix * self.prepared._unit)
+        _, a, shares = self.prepared.sizes
+        scaled = sparse.csc_matrix(matrix * self.prepared.unit)
         return sparse.hstack([scaled, sparse.csc_matrix((len(matrix), a + shares))])
 
     def _add_bounds(self) -> None:
-        x, unit = self.case.x[0], self.prepared._unit
+        x, unit = self.case.x[0], self.prepared.unit
+        unit = unit * self.scale
         low, high = (self.case.low[0] - x) / unit, (self.case.high[0] - x) / unit
-        d, a, shares = self.prepared._sizes
+        d, a, shares = self.prepared.sizes
         eye = sparse.eye(d, d + a + shares, format="csr")
         fixed = np.flatnonzero(low == high)
         above = np.flatnonzero(np.isfinite(high) & (low != high))
@@ -192,10 +224,10 @@ class Rows:
 
     def _add_absolute(self) -> None:
         """δ <= t and −δ <= t."""
-        d, a, shares = self.prepared._sizes
+        d, a, shares = self.prepared.sizes
         if not a:
             return
-        pick = sparse.eye(d, format="csr")[self.prepared._absolute]
+        pick = sparse.eye(d, format="csr")[self.prepared.absolute]
         bound = sparse.hstack([-sparse.eye(a), sparse.csc_matrix((a, shares))])
         for sign in (1.0, -1.0):
             self._add(
@@ -203,11 +235,10 @@ class Rows:
             )
 
     def _add_affine(self) -> None:
-        affine, size = self.program.affine, self.prepared._row_size
+        affine, size = self.program.affine, self.prepared.row_size
         low, high = (limit[0] for limit in affine.limits(self.case.margin))
         here = affine.matrix @ self.case.x[0]
         equal = low == high
-        self._sides: list[tuple[int, NDArray[np.intp], float]] = []
         for chosen, sign, limit, cone in (
             (equal, 1.0, high, clarabel.ZeroConeT),
             (np.isfinite(high) & ~equal, 1.0, high, clarabel.NonnegativeConeT),
@@ -216,23 +247,24 @@ class Rows:
             rows = np.flatnonzero(chosen)
             if len(rows):
                 block = self._on_changes(sign * affine.matrix[rows] / size[rows, None])
-                right = sign * (limit - here)[rows] / size[rows]
-                self._sides.append((self._add(block, right, cone(len(rows))), rows, sign))
+                right = sign * (limit - here)[rows] / (size[rows] * self.scale)
+                self.sides.append((self._add(block, right, cone(len(rows))), rows, sign))
 
     def _add_cone(self, cone: Cone) -> None:
         """(radius, M y + c) in the second-order cone."""
         x = self.case.x[0]
         block = np.vstack([np.zeros(self.program.width), -cone.matrix]) / cone.radius
-        right = np.concatenate([[cone.radius], cone.matrix @ x + cone.offset]) / cone.radius
+        right = np.concatenate([[cone.radius], cone.matrix @ x + cone.offset])
+        right = right / (cone.radius * self.scale)
         self._add(self._on_changes(block), right, clarabel.SecondOrderConeT(len(right)))
 
     def _add_log_sum_exp(self, coupling: LogSumExp, share: int) -> None:
         """exp(zᵢ − limit) <= shareᵢ and Σ share <= 1."""
-        d, a, shares = self.prepared._sizes
+        d, a, shares = self.prepared.sizes
         m = coupling.size
         limit = coupling.limit - float(self.case.margin[0])
         here = coupling.matrix @ self.case.x[0] + coupling.offset - limit
-        scores = self._on_changes(-coupling.matrix)
+        scores = self._on_changes(-coupling.matrix * self.scale)
         pick = sparse.csr_matrix(
             (-np.ones(m), (np.arange(m), d + a + share + np.arange(m))), shape=(m, d + a + shares)
         )
@@ -249,18 +281,19 @@ class Rows:
     def multipliers(self, duals: FloatArray) -> FloatArray:
         """(size,) the program's multipliers."""
         out = np.zeros(self.program.size)
-        for at, rows, sign in self._sides:
-            out[rows] += sign * duals[at : at + len(rows)] / self.prepared._row_size[rows]
+        for at, rows, sign in self.sides:
+            size = self.prepared.row_size[rows] * self.scale
+            out[rows] += sign * duals[at : at + len(rows)] / size
         start = self.program.affine.size
-        for coupling, at in zip(self.program.curved, self._taken, strict=True):
-            out[start : start + coupling.size] = self._curved_multipliers(coupling, duals, at)
+        for coupling, at in zip(self.program.curved, self.starts, strict=True):
+            out[start : start + coupling.size] = self._of_curved(coupling, duals, at)
             start += coupling.size
-        return out
+        return out * self.worth
 
-    @staticmethod
-    def _curved_multipliers(coupling: Coupling, duals: FloatArray, at: int) -> FloatArray:
+    def _of_curved(self, coupling: Coupling, duals: FloatArray, at: int) -> FloatArray:
         if isinstance(coupling, Cone):
-            return -duals[at + 1 : at + 1 + coupling.size] / coupling.radius
+            size = coupling.radius * self.scale
+            return -duals[at + 1 : at + 1 + coupling.size] / size
         return np.maximum(-duals[at : at + 3 * coupling.size : 3], 0.0)
 
 

@@ -98,7 +98,7 @@ class DaqpPrograms(Prepared):
 
     @cached_property
     def _span(self) -> tuple[FloatArray, FloatArray]:
-        """(d, r) scaled directions with unit Hessian that span the answers, and the rows in them."""
+        """(d, r) scaled directions of unit Hessian that span the answers; the rows in them."""
         hessian, rows, _ = self._scaled
         root = np.linalg.cholesky(hessian)
         q, _ = np.linalg.qr(np.linalg.solve(root, rows.T))

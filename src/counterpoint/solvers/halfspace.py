@@ -90,13 +90,13 @@ class HalfSpaces(Prepared):
             weight = np.where(self.program.numeric, price.absolute, 2.0 * price.absolute)
             return np.asarray((demands / np.maximum(weight, 1e-300)).max(axis=1))
         if price.quadratic.ndim == 1:
-            return np.sqrt((demands**2 / price.quadratic).sum(axis=1))
-        return np.sqrt(np.einsum("ij,ij->i", self._demands, self._directions))
+            return np.asarray(np.sqrt((demands**2 / price.quadratic).sum(axis=1)))
+        return np.asarray(np.sqrt(np.einsum("ij,ij->i", self._demands, self._directions)))
 
     @cached_property
     def _directions(self) -> FloatArray:
         """(s, d) the rows of (quadratic⁻¹ a)."""
-        return np.linalg.solve(self.program.price.quadratic, self._demands.T).T
+        return np.asarray(np.linalg.solve(self.program.price.quadratic, self._demands.T).T)
 
     def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
         out = Solution.blank(len(cases), self.program)
@@ -177,7 +177,7 @@ class HalfSpaces(Prepared):
         still = (start == cases.x).all(axis=1)
         length = short / float(demand @ direction) if demand.any() else np.full(len(short), np.nan)
         points = start + length[:, None] * direction
-        inside = ((points >= cases.low) & (points <= cases.high)).all(axis=1) & still
+        inside = np.all((points >= cases.low) & (points <= cases.high), axis=1) & still
         blocked = np.where(demand.any(), 0.0, 1.0)
         multipliers = np.where(blocked, 1.0, 2.0 * np.nan_to_num(length))
         return Step(np.where(inside[:, None], points, np.nan), multipliers)
@@ -191,7 +191,7 @@ class HalfSpaces(Prepared):
         up = np.where(demand > 0, np.ceil(count - SLACK), np.floor(count + SLACK))
         up = np.where(demand == 0, np.round(count), up)
         rounded = np.where(whole, cases.x + up * unit, points)
-        inside = ((rounded >= cases.low) & (rounded <= cases.high)).all(axis=1)
+        inside = np.all((rounded >= cases.low) & (rounded <= cases.high), axis=1)
         return np.where(inside[:, None], rounded, np.nan)
 
 

@@ -162,7 +162,7 @@ class Knapsack:
         price: FloatArray,
         item: IntArray,
     ) -> None:
-        """Add to ``amount`` the cheapest single item that covers what is missing, whole if it must."""
+        """Add to ``amount`` the cheapest single item that covers the rest, whole if it must."""
         rows = np.arange(len(amount))
         numbers = len(self._numbers)
         grain = np.full(room.shape[1], np.nan)

@@ -58,7 +58,7 @@ class Layout:
     Columns: rises and falls of the numeric columns, in units in which they cost about 1; one-hot
     columns as they are; and, for a bound on the number of changes, a 0–1 switch for each feature.
     Rows: those of the program, divided by their largest entry; one sum for each group; for the
-    switches, ``rise + fall <= cap · switch``, ``new category <= switch`` and the bound on their sum.
+    switches, ``rise + fall <= cap · switch``, ``new category <= switch``, and their sum.
     """
 
     def __init__(self, program: Program) -> None:
@@ -128,7 +128,7 @@ class Layout:
         return [(j, self.switch_at + owner[c]) for j, c in enumerate(self.numbers.tolist())]
 
     def data(self, cases: Cases, cutoff: FloatArray | None) -> Data:
-        """Bounds and costs of a batch; a person without a bound for some switch has infinite caps."""
+        """Bounds and costs of a batch; infinite caps for a person whose switches lack a bound."""
         x, n = cases.x, len(cases)
         up = (cases.high - x)[:, self.numbers] / self.unit
         down = (x - cases.low)[:, self.numbers] / self.unit

@@ -1,0 +1,168 @@
+"""One call of `Explainer.explain`: rows in chunks, each row's target, and what became of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpoint.certificate import Certificates, certify
+from counterpoint.conflicts import conflict_of
+from counterpoint.encoding import encode
+from counterpoint.frames import Table
+from counterpoint.judge import Judge
+from counterpoint.progress import track
+from counterpoint.question import Question
+from counterpoint.results import STATUSES, Conflict, Counterfactuals, Status
+from counterpoint.settle import Settled, Settlement
+from counterpoint.solvers import Effort
+from counterpoint.targets import OtherLabel, Target
+
+__all__ = ["Batch"]
+
+FloatArray = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
+IntArray = NDArray[np.intp]
+
+CELLS = 1 << 18
+"""Cells of a chunk: small enough for the cache, large enough that Python does not count."""
+FEW = 16
+"""Rows between two steps of the progress bar where each may need a solver."""
+
+
+@final
+class Batch:
+    """The rows of one call.
+
+    Parameters
+    ----------
+    judge, question, target, effort
+        The model, what is asked, what is wanted, when to stop.
+    table
+        The rows as they came.
+    inputs
+        The model's columns of them.
+    """
+
+    def __init__(
+        self,
+        judge: Judge,
+        question: Question,
+        target: Target,
+        effort: Effort,
+        table: Table,
+        inputs: Table,
+    ) -> None:
+        self.judge, self.question, self.target, self.effort = judge, question, target, effort
+        self.table, self.inputs = table, inputs
+        if not self._depends_on_row:
+            question.pieces(target)
+        encoded = encode(inputs, question.features)
+        self.before, self.problems = encoded.codes, encoded.problems
+        n = len(inputs)
+        self.after = np.array(self.before)
+        self.codes = np.full(n, STATUSES.index(Status.INVALID), dtype=np.int8)
+        self.certificates = Certificates.blank(n)
+        self.closed = np.zeros(n, dtype=bool)
+
+    @property
+    def _depends_on_row(self) -> bool:
+        """Whether "anything else" is meant: anything but what each row gets now."""
+        return isinstance(self.target, OtherLabel) and not self.target.labels
+
+    def run(self, *, progress: bool | None) -> Counterfactuals:
+        """Chunk by chunk."""
+        n = len(self.before)
+        size = max(64, CELLS // max(self.question.features.width, 1))
+        usable = np.ones(n, dtype=bool)
+        usable[list(self.problems)] = False
+        with track(n, show=progress) as advance:
+            for chunk in self.inputs.chunks(size):
+                rows = np.arange(chunk.start, chunk.stop)[usable[chunk]]
+                if len(rows):
+                    self._chunk(chunk if len(rows) == chunk.stop - chunk.start else rows, advance)
+        return Counterfactuals(
+            self.table,
+            self.question.features,
+            self.before,
+            self.after,
+            self.codes,
+            self.certificates,
+            self.closed,
+            self.problems,
+            self._conflict,
+        )
+
+    def _chunk(self, rows: slice | IntArray, advance: Callable[[int], None]) -> None:
+        table, before = self.inputs.take(rows), self.before[rows]
+        x = self.question.features.expand(before)
+        predicted = self.judge.predict(table)
+        self.judge.check(x, predicted)
+        index = np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows
+        for target, part in self._by_target(predicted):
+            inside = table.take(part) if len(part) < len(x) else table
+            met = self.judge.meets(target, inside, x[part], predicted[part])
+            self._put_already(index[part[met]], x[part[met]], target)
+            advance(int(met.sum()))
+            if not met.all():
+                ask = part[~met]
+                here = slice(None) if len(ask) == len(x) else ask
+                self._ask(target, table.take(here), before[here], index[here], advance)
+
+    def _by_target(self, predicted: NDArray[Any]) -> Iterator[tuple[Target, IntArray]]:
+        """The targets, and which rows have each."""
+        if not (isinstance(self.target, OtherLabel) and self._depends_on_row):
+            yield self.target, np.arange(len(predicted))
+            return
+        for label in np.unique(predicted):
+            value = label.item() if isinstance(label, np.generic) else label
+            yield replace(self.target, than=value), np.flatnonzero(predicted == label)
+
+    def _put_already(self, rows: IntArray, x: FloatArray, target: Target) -> None:
+        if not len(rows):
+            return
+        n, plain = len(rows), self.question.plain
+        zero, proved = np.zeros(n), np.full(n, 2, dtype=np.int8)
+        valid, margin = np.ones(n, dtype=bool), self.judge.form.margin(x, target)
+        already = certify(plain, x, plain.cases(x), (zero, proved), valid, margin)
+        self.certificates.put(rows, already)
+        self.codes[rows] = STATUSES.index(Status.ALREADY)
+        self.closed[rows] = True
+
+    def _ask(
+        self,
+        target: Target,
+        table: Table,
+        before: FloatArray,
+        index: IntArray,
+        advance: Callable[[int], None],
+    ) -> None:
+        """Settle some rows of a chunk; a few at a time where each may need a solver."""
+        quick = all(piece.closed_form is not None for piece in self.question.pieces(target))
+        step = len(before) if quick else FEW
+        for start in range(0, len(before), step):
+            part = slice(start, start + step)
+            some = table if step == len(before) else table.take(part)
+            settlement = Settlement(
+                self.judge, self.question, target, some, before[part], self.effort
+            )
+            self._put(index[part], settlement.run())
+            advance(len(before[part]))
+
+    def _put(self, rows: IntArray, settled: Settled) -> None:
+        here = slice(rows[0], rows[-1] + 1) if rows[-1] - rows[0] + 1 == len(rows) else rows
+        self.after[here] = settled.after
+        self.codes[here] = settled.codes
+        self.certificates.put(here, settled.certificates)
+        self.closed[here] = settled.closed
+
+    def _conflict(self, i: int) -> Conflict | None:
+        """Why a row is infeasible."""
+        if STATUSES[self.codes[i]] is not Status.INFEASIBLE:
+            return None
+        row = np.array([i], dtype=np.intp)
+        target = next(self._by_target(self.judge.predict(self.inputs.take(row))))[0]
+        return conflict_of(self.question, target, self.question.features.expand(self.before[row]))

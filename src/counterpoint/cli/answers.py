@@ -1,0 +1,156 @@
+"""Answers as files: a table with one line for each row that came in, or JSON lines."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import counterpoint as cp
+from counterpoint.cli.rows import FORMATS, need_parquet
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["STDOUT", "answer_lines", "answer_table", "check_out", "write_answers"]
+
+PREFIX = "cf_"
+STDOUT = Path("-")
+CERTIFICATE = ("claim", "valid", "cost", "bound", "gap", "margin", "violation")
+
+
+def check_out(out: Path, *inputs: Path | None) -> None:
+    """Raise, before any work, if the answers could not be written there."""
+    if out == STDOUT:
+        return
+    if out.suffix not in FORMATS:
+        raise cp.InvalidInput(
+            f"Expected --out to end in {', '.join(FORMATS[:-1])} or {FORMATS[-1]}, or to be - for "
+            f"JSON lines on standard output; got {out.name}."
+        )
+    if not out.parent.is_dir():
+        raise cp.InvalidInput(f"There is no folder {str(out.parent)!r} for --out; make it first.")
+    if any(given is not None and given.resolve() == out.resolve() for given in inputs):
+        raise cp.InvalidInput(f"--out {out} would overwrite an input; choose another name.")
+    if out.suffix == ".parquet":
+        need_parquet(out)
+
+
+def write_answers(
+    out: Path, stdout: IO[str], X: pd.DataFrame, answers: cp.Counterfactuals, *, reasons: bool
+) -> None:
+    """Write to a file of the kind that its name says; it is there completely or not at all."""
+    if out == STDOUT:
+        for line in answer_lines(X, answers, reasons=reasons):
+            stdout.write(line)
+        return
+    part = out.with_name(f".{out.name}.part")
+    try:
+        if out.suffix == ".jsonl":
+            with part.open("w", encoding="utf-8") as file:
+                file.writelines(answer_lines(X, answers, reasons=reasons))
+        elif out.suffix == ".csv":
+            answer_table(X, answers, reasons=reasons).to_csv(part, index=False)
+        else:
+            answer_table(X, answers, reasons=reasons).to_parquet(part, index=False)
+        part.replace(out)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def answer_table(X: pd.DataFrame, answers: cp.Counterfactuals, *, reasons: bool) -> pd.DataFrame:
+    """The counterfactual rows with the report beside them; no features where there is no answer."""
+    import pandas as pd
+
+    report = answers.report()
+    report["changes"] = _sentences(X, answers)
+    if reasons:
+        report["reason"] = [_text(reason) for reason in _reasons(answers)]
+    report = report.add_prefix(PREFIX)
+    taken = [name for name in report.columns if name in X.columns]
+    if taken:
+        raise cp.InvalidInput(f"The rows already have a column {taken[0]!r}; rename it.")
+    rows = answers.to_frame()
+    if len(rows) < len(X):
+        rows = _with_gaps(rows).reindex(X.index)
+        used = set(answers.features.names)
+        for name in X.columns:
+            if name not in used:
+                rows[name] = X[name]
+    return pd.concat([rows, report.set_index(X.index)], axis="columns")
+
+
+def _with_gaps(rows: pd.DataFrame) -> pd.DataFrame:
+    """The same in dtypes that can be missing, so that whole numbers stay whole."""
+    return rows.astype(
+        {
+            name: "boolean" if dtype.kind == "b" else _nullable(str(dtype))
+            for name, dtype in rows.dtypes.items()
+            if dtype.kind in "biu"
+        }
+    )
+
+
+def _nullable(dtype: str) -> str:
+    return dtype.replace("uint", "UInt") if dtype[0] == "u" else dtype.replace("int", "Int")
+
+
+def answer_lines(X: pd.DataFrame, answers: cp.Counterfactuals, *, reasons: bool) -> Iterator[str]:
+    """One JSON object a row: row, status, message, changes, certificate."""
+    changes = _changes(X, answers)
+    why = _reasons(answers) if reasons else [None] * len(X)
+    for i, line in enumerate(answers.report().to_dict("records")):
+        record = {
+            "row": i,
+            "status": line["status"],
+            "message": line["message"],
+            "changes": {name: {"from": a, "to": b} for name, (a, b) in changes[i].items()},
+            "certificate": {key: _json(line[key]) for key in CERTIFICATE},
+        }
+        reason = why[i]
+        if reason is not None:
+            record["reason"] = {
+                "constraints": reason.constraints,
+                "relaxations": reason.relaxations,
+            }
+        yield json.dumps(record, ensure_ascii=False, default=str) + "\n"
+
+
+def _json(value: Any) -> Any:
+    """JSON has no numbers that are not finite: null."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _changes(X: pd.DataFrame, answers: cp.Counterfactuals) -> list[dict[str, tuple[Any, Any]]]:
+    """For each row: name → (from, to) of what changes."""
+    out: list[dict[str, tuple[Any, Any]]] = [{} for _ in range(len(X))]
+    after = answers.to_frame()
+    for j, name in enumerate(answers.features.names):
+        changed = answers.changed[:, j]
+        rows = changed.nonzero()[0].tolist()
+        old = X[name][changed].tolist()
+        new = after[name][changed[answers.found]].tolist()
+        for row, pair in zip(rows, zip(old, new, strict=True), strict=True):
+            out[row][str(name)] = pair
+    return out
+
+
+def _sentences(X: pd.DataFrame, answers: cp.Counterfactuals) -> list[str]:
+    return [
+        "; ".join(f"{name}: {old} -> {new}" for name, (old, new) in row.items())
+        for row in _changes(X, answers)
+    ]
+
+
+def _reasons(answers: cp.Counterfactuals) -> list[cp.Conflict | None]:
+    """Why a row is infeasible; None for the others."""
+    return [
+        answers[i].conflict if status == cp.Status.INFEASIBLE else None
+        for i, status in enumerate(answers.status)
+    ]
+
+
+def _text(reason: cp.Conflict | None) -> str:
+    return "" if reason is None else str(reason)

@@ -1,0 +1,176 @@
+"""`counterpoint explain`: the cheapest changes for the rows of a file."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+import counterpoint as cp
+from counterpoint.cli.answers import STDOUT, check_out, write_answers
+from counterpoint.cli.models import labels_of, load_model
+from counterpoint.cli.options import Data, Model, Spec, Trust, TrustPickle
+from counterpoint.cli.rows import read_rows
+from counterpoint.cli.show import console, show_answer, show_total
+from counterpoint.cli.speech import Exit, note, sentences
+from counterpoint.cli.targets import Wish
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["explain"]
+
+TARGET = "Target: one of these, or in the policy file"
+OUTPUT = "Answers"
+
+
+def explain(
+    model: Model,
+    rows: Annotated[
+        Path,
+        typer.Argument(
+            metavar="ROWS",
+            help="The rows to explain (.csv, .parquet, .jsonl), with the model's columns by name.",
+            show_default=False,
+        ),
+    ],
+    target: Annotated[
+        list[str],
+        typer.Option(
+            metavar="LABEL",
+            help="The decision that is wanted. Repeat it for 'one of these'.",
+            show_default=False,
+            rich_help_panel=TARGET,
+        ),
+    ] = [],
+    other: Annotated[
+        bool,
+        typer.Option("--other", help="Any other decision than now.", rich_help_panel=TARGET),
+    ] = False,
+    confidence: Annotated[
+        float | None,
+        typer.Option(
+            metavar="P",
+            help="With --target: the model's probability of the label is at least P.",
+            show_default=False,
+            rich_help_panel=TARGET,
+        ),
+    ] = None,
+    margin: Annotated[
+        float | None,
+        typer.Option(
+            metavar="M",
+            help="With --target or --other: by how much the score exceeds all others, in score "
+            "units.",
+            show_default=False,
+            rich_help_panel=TARGET,
+        ),
+    ] = None,
+    low: Annotated[
+        float | None,
+        typer.Option(
+            help="For a regressor: the prediction is at least this.",
+            show_default=False,
+            rich_help_panel=TARGET,
+        ),
+    ] = None,
+    high: Annotated[
+        float | None,
+        typer.Option(
+            help="For a regressor: the prediction is at most this.",
+            show_default=False,
+            rich_help_panel=TARGET,
+        ),
+    ] = None,
+    data: Data = None,
+    spec: Spec = None,
+    gap: Annotated[
+        float,
+        typer.Option(help="Stop a search once (cost − bound) / cost is at most this."),
+    ] = 1e-6,
+    time_limit: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS",
+            help="For each row; a row that runs out of time keeps its best answer so far.",
+            show_default=False,
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write the answers to a .csv, .parquet or .jsonl file; - for JSON lines on "
+            "standard output. Without it, a report for people.",
+            show_default=False,
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
+    show: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            min=0,
+            help="Without --out: how many rows to show.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = 5,
+    reasons: Annotated[
+        bool,
+        typer.Option(
+            "--reasons",
+            help="With --out: for each row that has no answer, search for the constraints that "
+            "conflict.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = False,
+    trust_pickle: TrustPickle = False,
+    trust: Trust = [],
+) -> None:
+    """Find the cheapest change of each row that makes the model decide as wanted.
+
+    Every answer comes with its certificate: the cost, a lower bound on the cost of any change, the
+    gap between the two, and what the bound rests on.
+    """
+    with sentences():
+        wish = Wish(target, other, confidence, margin, low, high)
+        if out is not None:
+            check_out(out, model, rows, data, spec)
+        problem = cp.Problem() if spec is None else cp.Problem.load(spec)
+        loaded = load_model(model, trust_pickle=trust_pickle, trust=trust)
+        wanted = wish.target(labels_of(loaded), problem.target)
+        explainer = _explainer(problem, loaded, data)
+        X = read_rows(rows)
+        start = perf_counter()
+        answers = explainer.explain(X, wanted, gap=gap, time_limit=time_limit)
+        seconds = perf_counter() - start
+        if out is None:
+            _report(answers, seconds, show)
+        else:
+            write_answers(out, sys.stdout, X, answers, reasons=reasons)
+            to = "standard output" if out == STDOUT else out
+            note(f"Wrote {len(X)} rows to {to} ({seconds:.3g} s).\n{answers.summary()}")
+    if not answers.found.all():
+        raise typer.Exit(Exit.UNANSWERED)
+
+
+def _explainer(problem: cp.Problem, model: Any, data: Path | None) -> cp.Explainer:
+    train: pd.DataFrame | None = None if data is None else read_rows(data)
+    if train is None and problem.cost is None:
+        raise cp.InvalidInput(
+            "Expected to know what a change costs; got neither --data nor a cost in --spec. Give "
+            "--data the rows that the model was fitted on, or write a [cost] into a policy file."
+        )
+    return problem.explainer(model, data=train)
+
+
+def _report(answers: cp.Counterfactuals, seconds: float, most: int) -> None:
+    out = console()
+    for i, answer in zip(range(most), answers, strict=False):
+        show_answer(out, f"Row {i}: {answer.status}", answer)
+    if len(answers) > most > 0:
+        out.print(f"… and {len(answers) - most} more rows (--show, --out).\n", style="dim")
+    show_total(out, answers, seconds)

@@ -1,0 +1,36 @@
+"""`counterpoint inspect`: what was read of a model, as what."""
+
+from __future__ import annotations
+
+import typer
+
+import counterpoint as cp
+from counterpoint.cli.models import labels_of, load_model
+from counterpoint.cli.options import Data, Model, Spec, Trust, TrustPickle
+from counterpoint.cli.rows import read_rows
+from counterpoint.cli.speech import note, sentences
+
+__all__ = ["inspect"]
+
+
+def inspect(
+    model: Model,
+    data: Data = None,
+    spec: Spec = None,
+    trust_pickle: TrustPickle = False,
+    trust: Trust = [],
+) -> None:
+    """Say what was read of a model: its steps, the features, the cost, the constraints."""
+    with sentences():
+        problem = cp.Problem() if spec is None else cp.Problem.load(spec)
+        loaded = load_model(model, trust_pickle=trust_pickle, trust=trust)
+        train = None if data is None else read_rows(data)
+        if train is None and problem.cost is None:
+            note("Note: without --data every number counts as continuous, and every unit costs 1.")
+            problem = cp.Problem(
+                problem.target, cp.Manhattan(), problem.constraints, problem.features
+            )
+        explainer = problem.explainer(loaded, data=train)
+        labels = labels_of(loaded)
+        decides = "a number" if labels is None else ", ".join(map(str, labels))
+        typer.echo(f"decides\n  {decides}\n{explainer.summary()}")

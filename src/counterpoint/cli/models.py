@@ -1,0 +1,86 @@
+"""Models from files: skops, which is safe to load; pickles only if they are trusted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import counterpoint as cp
+
+__all__ = ["labels_of", "load_model"]
+
+PICKLES = (".pkl", ".pickle", ".joblib")
+BROKEN = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    BadZipFile,
+    EOFError,
+    ImportError,
+    LookupError,
+    NotImplementedError,
+    TypeError,
+    ValueError,
+)
+"""What reading a damaged or foreign file raises, in skops and in pickle."""
+
+
+def load_model(path: Path, *, trust_pickle: bool = False, trust: Sequence[str] = ()) -> Any:
+    """The fitted model of a file.
+
+    Raises
+    ------
+    InvalidInput
+        If the file is of another kind, damaged, or holds what is not trusted.
+    """
+    if path.suffix == ".skops":
+        return _load_skops(path, trust)
+    if path.suffix not in PICKLES:
+        raise cp.InvalidInput(
+            f"Expected a model in a .skops file; got {path.name}. Save yours with "
+            "skops.io.dump(model, 'model.skops')."
+        )
+    if not trust_pickle:
+        raise cp.InvalidInput(
+            f"{path.name} is a pickle, and loading a pickle can run any program that its author "
+            "put in. Save the model with skops.io.dump(model, 'model.skops') instead; if you know "
+            "where the file comes from, add --trust-pickle."
+        )
+    return _load_pickle(path)
+
+
+def _load_skops(path: Path, trust: Sequence[str]) -> Any:
+    from skops import io
+
+    path.open("rb").close()
+    try:
+        unknown = [t for t in io.get_untrusted_types(file=path) if t not in trust]
+        if not unknown:
+            return io.load(path, trusted=list(trust))
+    except BROKEN as error:
+        raise cp.InvalidInput(f"{path.name} is no skops file that can be read: {error}.") from error
+    options = " ".join(f"--trust {name}" for name in unknown)
+    raise cp.InvalidInput(
+        f"{path.name} holds types that could run code of their own: {', '.join(unknown)}. If you "
+        f"know what they do, add {options}."
+    )
+
+
+def _load_pickle(path: Path) -> Any:
+    import pickle
+
+    import joblib
+
+    path.open("rb").close()
+    try:
+        return joblib.load(path)
+    except (*BROKEN, pickle.UnpicklingError) as error:
+        raise cp.InvalidInput(f"{path.name} is no pickle that can be read: {error}.") from error
+
+
+def labels_of(model: Any) -> list[Any] | None:
+    """The class labels of a classifier; None for a regressor."""
+    labels = getattr(model, "classes_", None)
+    return None if labels is None else list(labels.tolist())

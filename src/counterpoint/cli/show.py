@@ -1,0 +1,98 @@
+"""Answers for people: tables on standard output."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, Any
+
+import counterpoint as cp
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+__all__ = ["console", "show_answer", "show_total", "value"]
+
+NOTHING = 1e-9
+"""A relative gap that is rounding."""
+
+
+def console() -> Console:
+    """Standard output, in colour only on a terminal that wants it."""
+    from rich.console import Console
+
+    return Console(file=sys.stdout, highlight=False)
+
+
+def show_answer(out: Console, title: str, answer: cp.Counterfactual) -> None:
+    """One row: what changes and what that is worth, or why there is no answer."""
+    from rich.text import Text
+
+    out.print(Text(title, style="bold"))
+    if answer.changes:
+        out.print(_table(answer.changes))
+        out.print(Text(f"  {_certificate(answer)}"))
+    elif answer.found:
+        out.print(Text(f"  {answer.message}"))
+    else:
+        out.print(Text(answer.message, style="yellow"))
+        if answer.conflict is not None:
+            show_conflict(out, answer.conflict)
+    out.print()
+
+
+def show_conflict(out: Console, conflict: cp.Conflict) -> None:
+    """A minimal set of conflicting constraints, one a line, and what would help."""
+    from rich.padding import Padding
+    from rich.text import Text
+
+    if not conflict.constraints:
+        out.print(Padding(Text(str(conflict)), (0, 0, 0, 2)))
+        return
+    out.print(Text("  These exclude every answer; without any one of them there is one:"))
+    for constraint in conflict.constraints:
+        out.print(Padding(Text(f"· {constraint}"), (0, 0, 0, 4)))
+    if conflict.relaxations:
+        out.print(Text("  Each of these alone would be enough:"))
+    for relaxation in conflict.relaxations:
+        out.print(Padding(Text(f"· {relaxation}"), (0, 0, 0, 4)))
+
+
+def _table(changes: dict[Hashable, tuple[Any, Any]]) -> Table:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.ROUNDED, border_style="dim")
+    table.add_column("feature", overflow="fold")
+    table.add_column("now", justify="right", overflow="fold")
+    table.add_column("instead", justify="right", style="bold green", overflow="fold")
+    for name, (old, new) in changes.items():
+        table.add_row(Text(str(name)), Text(value(old)), Text(value(new)))
+    return table
+
+
+def value(cell: Any) -> str:
+    """A cell, with no more digits than one wants to read."""
+    return f"{cell:.6g}" if isinstance(cell, float) else str(cell)
+
+
+def _certificate(answer: cp.Counterfactual) -> str:
+    c = answer.certificate
+    gap = "0" if c.gap < NOTHING else f"{c.gap:.1e}"
+    claim = "" if c.claim == cp.Claim.NONE else f" ({c.claim})"
+    return f"cost {c.cost:.4g}; nothing costs less than {c.bound:.4g}{claim}; gap {gap}"
+
+
+def show_total(out: Console, answers: cp.Counterfactuals, seconds: float) -> None:
+    """What became of all rows."""
+    from rich.text import Text
+
+    for line in answers.summary().splitlines():
+        out.print(Text(line))
+    out.print(Text(f"time: {seconds:.3g} s{_each(len(answers), seconds)}"))
+
+
+def _each(rows: int, seconds: float) -> str:
+    return f", {1e3 * seconds / rows:.2g} ms a row" if rows else ""

@@ -1,0 +1,115 @@
+"""The model's own word: what it predicts, and whether a target is met."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpoint.errors import ReaderMismatch
+from counterpoint.forms import Form, LinearRegressor
+from counterpoint.frames import Table
+from counterpoint.targets import Confidence, Interval, Label, OtherLabel, Target
+
+__all__ = ["Judge"]
+
+FloatArray = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
+
+DISAGREEMENT = 2.0**30
+"""How many float64 rounding errors apart two scores may be that count as equal (float32 models)."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Judge:
+    """A fitted model and the form that was read of it.
+
+    Parameters
+    ----------
+    model
+        The model; its ``predict`` decides what is valid.
+    form
+        What was read of it, over the encoded features.
+    named
+        Whether the model takes frames.
+    """
+
+    model: Any
+    form: Form
+    named: bool
+
+    def predict(self, table: Table) -> NDArray[Any]:
+        """(n,) the model's own predictions."""
+        return np.asarray(self.model.predict(table.to_model_input(named=self.named))).reshape(-1)
+
+    def meets(
+        self, target: Target, table: Table, x: FloatArray, predicted: NDArray[Any]
+    ) -> BoolArray:
+        """(n,): whether the model's own methods give the target.
+
+        Parameters
+        ----------
+        target
+            What is wanted; an `OtherLabel` must name its labels.
+        table, x
+            The rows, raw and encoded.
+        predicted
+            The model's predictions for them.
+        """
+        match target:
+            case Interval():
+                return np.asarray((predicted >= target.low) & (predicted <= target.high))
+            case Confidence():
+                return self._is_confident(target, table)
+            case Label() | OtherLabel():
+                inside = _is_among(predicted, target.labels)
+                inside = ~inside if isinstance(target, OtherLabel) else inside
+                if target.margin > 0:
+                    inside &= self.form.margin(x, target) >= -self.form.noise(x)
+                return inside
+            case _:
+                raise TypeError(f"Expected a target of counterpoint; got {target!r}.")
+
+    def _is_confident(self, target: Confidence, table: Table) -> BoolArray:
+        shares = self.model.predict_proba(table.to_model_input(named=self.named))
+        column = np.asarray(self.model.classes_).tolist().index(target.label)
+        return np.asarray(shares[:, column] >= target.at_least)
+
+    def check(self, x: FloatArray, predicted: NDArray[Any]) -> None:
+        """What was read must predict what the model predicts, up to rounding at a tie.
+
+        Raises
+        ------
+        ReaderMismatch
+            If it does not.
+        """
+        read = self.form.predict(x)
+        differs = np.flatnonzero(read != predicted)
+        if not len(differs):
+            return
+        noise = DISAGREEMENT * self.form.noise(x[differs])
+        if isinstance(self.form, LinearRegressor):
+            distance = np.abs(read[differs] - predicted[differs])
+            off = distance > noise * (1.0 + np.abs(read[differs]))
+        else:
+            labels = predicted[differs].tolist()
+            rows = zip(differs.tolist(), labels, strict=True)
+            off = np.array([self.form.margin(x[[i]], Label(label))[0] for i, label in rows])
+            off = off < -noise
+        if off.any():
+            at = int(differs[off][0])
+            raise ReaderMismatch(
+                f"{type(self.model).__name__} predicts {predicted[at]!r} for a row for which what "
+                f"was read of it predicts {read[at]!r} ({int(off.sum())} of {len(x)} rows). The "
+                "model cannot be explained exactly; please report it."
+            )
+
+
+def _is_among(values: NDArray[Any], labels: tuple[Any, ...]) -> BoolArray:
+    found = np.zeros(len(values), dtype=bool)
+    for label in labels:
+        found |= values == label
+    return found

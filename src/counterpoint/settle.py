@@ -1,0 +1,164 @@
+"""Some rows of one target: search, make the rows that will be returned, and certify them.
+
+A row that the model does not confirm as returned (a tie, float32, rounding) is searched again with
+a larger margin; no point is ever pushed out of its constraints.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpoint.certificate import Certificates, Evidence, certify, lower_bounds
+from counterpoint.encoding import decode, recode
+from counterpoint.frames import Table
+from counterpoint.judge import Judge
+from counterpoint.question import Question
+from counterpoint.results import STATUSES, Status
+from counterpoint.search import Findings, search
+from counterpoint.solvers import Effort
+from counterpoint.targets import Target
+
+__all__ = ["Settled", "Settlement"]
+
+FloatArray = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
+IntArray = NDArray[np.intp]
+
+ROUNDS = 12
+"""How often a row whose answer the model does not confirm is searched again."""
+FIRST_MARGIN = 0.25
+"""The first margin, in units of the bound on a score's rounding error, which is rarely attained."""
+GROWTH = 8.0
+"""How much more margin a row gets each time."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Settled:
+    """What became of some rows, in columns.
+
+    Parameters
+    ----------
+    after
+        (n, p) codes of the answers; the factual codes where there is none.
+    codes
+        (n,) positions in ``STATUSES``.
+    certificates
+        What the answers are worth.
+    closed
+        (n,): whether closed forms settled the row.
+    """
+
+    after: FloatArray
+    codes: NDArray[np.int8]
+    certificates: Certificates
+    closed: BoolArray
+
+
+@final
+class Settlement:
+    """Some rows of one target, in the making.
+
+    Parameters
+    ----------
+    judge, question, target
+        The model, what is asked, what is wanted.
+    table
+        The rows as they came, the model's columns only.
+    before
+        (n, p) their codes.
+    effort
+        When a search may stop.
+    """
+
+    def __init__(
+        self,
+        judge: Judge,
+        question: Question,
+        target: Target,
+        table: Table,
+        before: FloatArray,
+        effort: Effort,
+    ) -> None:
+        self.judge, self.question, self.target = judge, question, target
+        self.table, self.before, self.effort = table, before, effort
+        self.pieces = question.pieces(target)
+        self.x = question.features.expand(before)
+        self.cases = [piece.program.cases(self.x) for piece in self.pieces]
+
+    def run(self) -> Settled:
+        """Search once for all rows, then again for those that the model does not confirm."""
+        everyone = np.arange(len(self.x))
+        margin = FIRST_MARGIN * self.judge.form.noise(self.x)
+        findings = self._search(everyone, margin)
+        after, valid, reached = self._returned(everyone, findings.points)
+        for _ in range(ROUNDS):
+            again = np.flatnonzero(~valid & (findings.piece >= 0) & ~findings.limited)
+            if not len(again):
+                break
+            short = np.nan_to_num(np.maximum(-reached[again], 0.0))
+            margin[again] = GROWTH * margin[again] + 2.0 * short
+            points = self._search(again, margin[again]).points
+            after[again], valid[again], reached[again] = self._returned(again, points)
+        return self._certified(findings, after, valid, reached)
+
+    def _search(self, rows: IntArray, margin: FloatArray) -> Findings:
+        cases = self.cases
+        if len(rows) < len(self.x):
+            cases = [case.take(rows) for case in cases]
+        return search(self.pieces, [case.with_margin(margin) for case in cases], self.effort)
+
+    def _returned(
+        self, rows: IntArray, points: FloatArray
+    ) -> tuple[FloatArray, BoolArray, FloatArray]:
+        """The rows as they will be returned: codes, whether the model confirms, by how much."""
+        features = self.question.features
+        after = np.array(self.before[rows])
+        valid, reached = np.zeros(len(rows), dtype=bool), np.full(len(rows), np.nan)
+        found = np.flatnonzero(~np.isnan(points[:, 0]))
+        if not len(found):
+            return after, valid, reached
+        which = slice(None) if len(found) == len(self.x) else rows[found]
+        start = self.before[which]
+        codes = features.compress(points[found])
+        returned = decode(self.table, features, which, start, codes)
+        codes = recode(returned, features, codes)
+        y = features.expand(codes)
+        predicted = self.judge.predict(returned)
+        after[found] = codes
+        valid[found] = self.judge.meets(self.target, returned, y, predicted)
+        reached[found] = self.judge.form.margin(y, self.target)
+        return after, valid, reached
+
+    def _certified(
+        self, findings: Findings, after: FloatArray, valid: BoolArray, reached: FloatArray
+    ) -> Settled:
+        plain = self.question.plain
+        y = self.question.features.expand(after)
+        cost = np.where(valid, plain.cost(y, self.x), np.inf)
+        known = lower_bounds(
+            [
+                Evidence(piece.program, cases, proof.multipliers, proof.at, proof.reported)
+                for piece, cases, proof in zip(
+                    self.pieces, self.cases, findings.proofs, strict=True
+                )
+            ],
+            cost,
+        )
+        certificates = certify(plain, y, self.cases[0], known, valid, reached)
+        answered = certificates.holds
+        after[~answered] = self.before[~answered]
+        certificates = certificates.withheld(~answered, known[0])
+        optimal = answered & (certificates.gap <= self.effort.gap)
+        impossible = np.isposinf(known[0]) & (findings.piece < 0)
+        ranked = (Status.OPTIMAL, Status.LIMIT, Status.SUBOPTIMAL, Status.INFEASIBLE)
+        codes = np.select(
+            [optimal, findings.limited, answered, impossible],
+            [STATUSES.index(status) for status in ranked],
+            STATUSES.index(Status.UNPROVED),
+        )
+        return Settled(after, codes.astype(np.int8), certificates, findings.closed)

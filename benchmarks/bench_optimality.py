@@ -233,13 +233,32 @@ def judge(question: Question, tally: Tally) -> None:
     classes = np.asarray(question.model.classes_).tolist()
     scores = Scores.ask(question.model, question.frame, explainer.features)
     spread = question.frame.std(numeric_only=True)
-    after = iter(_rows(answers.to_frame()))
     now = question.model.predict(question.rows).tolist()
+    returned = answers.to_frame()
+    before = [now[i] for i in np.flatnonzero(answers.found)]
+    confirmed = _confirmed(question, target, returned, before)
+    after = iter(zip(_rows(returned), confirmed, strict=True))
     for i, x in enumerate(_rows(question.rows)):
         statement = Statement(explainer, scores, x, spread)
-        y = next(after) if answers.found[i] else None
+        y = next(after) if answers.found[i] else None  # the frame holds the rows that have one
         where = f"{question.family}, {question.name}, row {i}"
         _judge_row(statement, (answers, i, y), (target, classes, now[i]), tally, where)
+
+
+def _confirmed(
+    question: Question, target: Any, returned: pd.DataFrame, before: list[Any]
+) -> list[bool]:
+    """What the model itself says of the rows that were returned."""
+    if not len(returned):
+        return []
+    if isinstance(target, cp.Confidence):
+        column = question.model.classes_.tolist().index(target.label)
+        return (question.model.predict_proba(returned)[:, column] >= target.at_least).tolist()
+    predicted = question.model.predict(returned).tolist()
+    if isinstance(target, cp.Label):
+        return [label in target.labels for label in predicted]
+    away = [target.labels or (label,) for label in before]
+    return [label not in labels for label, labels in zip(predicted, away, strict=True)]
 
 
 def _rows(frame: pd.DataFrame) -> list[dict[Any, Any]]:
@@ -267,9 +286,10 @@ def _judge_row(
             tally.trouble.append(f"{where}: {status}; CVXPY finds nothing either")
         return
     tally.answered += 1
-    cost, failure = statement.judge(y, *ask)
+    point, confirmed = y
+    cost, failure = statement.judge(point, *ask)
     agrees = abs(cost - answers.cost[i]) <= 1e-9 * max(cost, 1e-300)
-    valid = bool(answers.certificates.valid[i]) and failure <= 1e-8 and agrees
+    valid = confirmed and failure <= 1e-8 and agrees
     tally.valid += valid
     if not valid:
         tally.trouble.append(f"{where}: fails by {failure:.1e}, cost {answers.cost[i]:.9g}, {cost:.9g}")

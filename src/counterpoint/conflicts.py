@@ -50,7 +50,7 @@ def conflict_of(question: Question, target: Target, x: FloatArray) -> Conflict:
             needed = fewer
     relaxations = [feasibility.relaxation(atom, needed) for atom in needed]
     return Conflict(
-        tuple(_sentence(atom) for atom in needed), tuple(text for text in relaxations if text)
+        tuple(str(atom) for atom in needed), tuple(text for text in relaxations if text)
     )
 
 
@@ -62,16 +62,6 @@ def _atoms(constraint: Constraint, features: Features) -> Iterator[Constraint]:
         yield from (WithinObserved(name) for name in constraint.features or features.names)
     else:
         yield constraint
-
-
-def _sentence(constraint: Constraint) -> str:
-    if isinstance(constraint, Immutable):
-        return f"{constraint.features[0]} is immutable"
-    if isinstance(constraint, WithinObserved):
-        return f"{constraint.features[0]} stays within what was observed"
-    if isinstance(constraint, Monotone):
-        return f"{constraint.feature} is only {constraint.direction}"
-    return repr(constraint)
 
 
 @final

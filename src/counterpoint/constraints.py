@@ -44,6 +44,10 @@ class Constraint(ABC):
             If it names an unknown feature or does not fit the feature's kind.
         """
 
+    @abstractmethod
+    def __str__(self) -> str:
+        """The demand in words, for people who do not read code."""
+
 
 @final
 @dataclass(frozen=True, init=False)
@@ -68,6 +72,9 @@ class Immutable(Constraint):
         if not features:
             raise InvalidInput("Expected the name of at least one feature for Immutable; got none.")
         object.__setattr__(self, "features", features)
+
+    def __str__(self) -> str:
+        return f"{_named(self.features)} {'is' if len(self.features) == 1 else 'are'} immutable"
 
     def region(self, features: Features) -> Region:
         box = Box.unbounded(features.width)
@@ -112,6 +119,12 @@ class Bounds(Constraint):
                 f"low={self.low!r}, high={self.high!r}, fall={self.fall!r}, rise={self.rise!r}."
             )
 
+    def __str__(self) -> str:
+        said = [_between(self.low, self.high)] if np.isfinite((self.low, self.high)).any() else []
+        said += [f"falls by at most {self.fall:g}"] if np.isfinite(self.fall) else []
+        said += [f"rises by at most {self.rise:g}"] if np.isfinite(self.rise) else []
+        return f"{self.feature} {' and '.join(said) or 'has no bound'}"
+
     def region(self, features: Features) -> Region:
         feature = features[self.feature]
         if isinstance(feature, Categorical):
@@ -149,6 +162,9 @@ class Monotone(Constraint):
                 f"Expected the direction 'increasing' or 'decreasing' for {self.feature!r}; "
                 f"got {self.direction!r}."
             )
+
+    def __str__(self) -> str:
+        return f"{self.feature} only {'rises' if self.direction == 'increasing' else 'falls'}"
 
     def region(self, features: Features) -> Region:
         rising = self.direction == "increasing"
@@ -199,6 +215,11 @@ class Linear(Constraint):
             )
         if np.isinf(self.low) and np.isinf(self.high):
             raise InvalidInput("Expected low, high or both for Linear; got neither.")
+
+    def __str__(self) -> str:
+        terms = [_signed(name, value) for name, value in self.coefficients.items() if value]
+        total = " ".join(terms).removeprefix("+ ")
+        return f"{total} {_between(self.low, self.high)}"
 
     @classmethod
     def parse(cls, text: str) -> Linear:
@@ -269,6 +290,10 @@ class Ellipsoid(Constraint):
         if not np.isfinite(list(self.center.values())).all():
             raise InvalidInput(f"Expected a finite center; got {dict(self.center)!r}.")
         self._root()
+
+    def __str__(self) -> str:
+        near = ", ".join(f"{name} = {value:g}" for name, value in self.center.items())
+        return f"{_named(tuple(self.center))} stay within an ellipsoid around {near}"
 
     @classmethod
     def from_data(
@@ -349,6 +374,9 @@ class MaxChanges(Constraint):
         if int(self.count) != self.count or self.count < 1:
             raise InvalidInput(f"Expected a count of at least 1; got {self.count!r}.")
 
+    def __str__(self) -> str:
+        return f"at most {self.count} feature{'s' if self.count > 1 else ''} may change"
+
     def region(self, features: Features) -> Region:
         return Region((AtMost(int(self.count), features.blocks),))
 
@@ -369,6 +397,11 @@ class WithinObserved(Constraint):
     def __init__(self, *features: Hashable) -> None:
         object.__setattr__(self, "features", features)
 
+    def __str__(self) -> str:
+        names = _named(self.features) if self.features else "every feature"
+        verb = "stays" if len(self.features) < 2 else "stay"
+        return f"{names} {verb} within what the data showed"
+
     def region(self, features: Features) -> Region:
         box = Box.unbounded(features.width)
         conditions: list[Condition] = [box]
@@ -387,6 +420,24 @@ class WithinObserved(Constraint):
             else:
                 box.low[block], box.high[block] = feature.observed
         return Region(tuple(conditions))
+
+
+def _named(names: Sequence[Hashable]) -> str:
+    *most, last = map(str, names)
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def _between(low: float, high: float) -> str:
+    if low == high:
+        return f"is {low:g}"
+    if np.isinf(low):
+        return f"is at most {high:g}"
+    return f"is at least {low:g}" if np.isinf(high) else f"is between {low:g} and {high:g}"
+
+
+def _signed(name: Hashable, value: float) -> str:
+    size = "" if abs(value) == 1 else f"{abs(value):g} × "
+    return f"{'-' if value < 0 else '+'} {size}{name}"
 
 
 def _positions(feature: Categorical) -> list[int]:

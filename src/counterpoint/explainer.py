@@ -260,12 +260,9 @@ def _read(model: Any, data: object | None, given: Iterable[Feature] | None) -> R
     table = Table.read(data)
     inputs = inputs_of(model)
     if inputs is not None and inputs.names is not None and not table.is_array:
-        missing = [name for name in inputs.names if name not in table.names]
-        if missing:
-            raise InvalidInput(
-                f"Expected data with the columns that the model was fitted on; missing: {missing}."
-            )
-        table = table.select(inputs.names)
+        used = range(len(inputs.names)) if inputs.needed is None else inputs.needed
+        wanted = Features(Continuous(inputs.names[j]) for j in used)
+        table = match_columns(table, wanted)
     elif inputs is not None and inputs.names is not None:
         table = match_columns(table, Features(Continuous(name) for name in inputs.names))
     features = Features.from_data(table)

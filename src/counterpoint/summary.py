@@ -22,7 +22,7 @@ def describe(explainer: Explainer) -> str:
     lines.append("cost")
     lines += [f"  {line}" for line in _cost(explainer)]
     lines.append("constraints")
-    lines += [f"  {constraint!r}" for constraint in explainer.constraints] or ["  none"]
+    lines += [f"  {constraint}" for constraint in explainer.constraints] or ["  none"]
     if explainer.constant:
         names = ", ".join(map(str, explainer.constant))
         lines.append(f"  constant in the data, hence immutable: {names}")

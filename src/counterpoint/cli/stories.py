@@ -54,52 +54,42 @@ CREDIT_POLICY = """\
 target = "granted"
 
 constraints = [
-    # Not a question of what the applicant does.
+    # What the applicant cannot change, or is not to be asked for.
     { kind = "immutable", features = [
         "Gender", "Single", "Age", "ForeignWorker", "NumberOfLiableIndividuals",
         "YearsAtCurrentHome", "YearsAtCurrentJob_lt_1", "YearsAtCurrentJob_geq_4",
-        "JobClassIsSkilled", "Unemployed", "OwnsHouse", "RentsHouse", "HasTelephone",
-        "MissedPayments", "NoCurrentLoan", "CriticalAccountOrLoansElsewhere",
-        "NumberOfOtherLoansAtBank", "OtherLoansAtBank", "PurposeOfLoan",
+        "JobClassIsSkilled", "Unemployed", "OwnsHouse", "RentsHouse",
+        "HasTelephone", "MissedPayments", "CriticalAccountOrLoansElsewhere",
+        "NoCurrentLoan", "NumberOfOtherLoansAtBank", "OtherLoansAtBank",
+        "PurposeOfLoan", "LoanRateAsPercentOfIncome",
     ] },
-    # What can be agreed on: less, and paid back sooner or later.
+    # What can be agreed on.
     { kind = "bounds", feature = "LoanAmount", fall = 2000, rise = 0 },
     { kind = "bounds", feature = "LoanDuration", fall = 12, rise = 12 },
-    { kind = "monotone", feature = "LoanRateAsPercentOfIncome", direction = "decreasing" },
-    # Savings can be built up; nobody is told to spend them.
-    { kind = "monotone", feature = "CheckingAccountBalance_geq_0", direction = "increasing" },
-    { kind = "monotone", feature = "CheckingAccountBalance_geq_200", direction = "increasing" },
-    { kind = "monotone", feature = "SavingsAccountBalance_geq_100", direction = "increasing" },
-    { kind = "monotone", feature = "SavingsAccountBalance_geq_500", direction = "increasing" },
+    { kind = "within_observed" },
+    { kind = "max_changes", count = 3 },
     # What the columns mean.
     "CheckingAccountBalance_geq_200 <= CheckingAccountBalance_geq_0",
     "SavingsAccountBalance_geq_500 <= SavingsAccountBalance_geq_100",
     "HasCoapplicant + HasGuarantor <= 1",
-    { kind = "within_observed" },
-    { kind = "max_changes", count = 3 },
 ]
 
-[cost] # one point for a month of the term, or for 100 marks of the amount
+[cost] # a point is a month of the term, or 100 marks of the amount
 kind = "manhattan"
 
 [cost.weights]
 LoanDuration = 1
 LoanAmount = 0.01
-LoanRateAsPercentOfIncome = 4
-CheckingAccountBalance_geq_0 = 6
-CheckingAccountBalance_geq_200 = 6
-SavingsAccountBalance_geq_100 = 6
-SavingsAccountBalance_geq_500 = 12
+CheckingAccountBalance_geq_0 = 10
+CheckingAccountBalance_geq_200 = 10
+SavingsAccountBalance_geq_100 = 10
+SavingsAccountBalance_geq_500 = 20
 HasCoapplicant = 15
 HasGuarantor = 15
 
-[features.LoanAmount]
-kind = "integer"
-step = 50
-
-[features.LoanDuration]
-kind = "integer"
-step = 3
+[features]
+LoanAmount = { kind = "integer", step = 50 }
+LoanDuration = { kind = "integer", step = 3 }
 """
 
 CANCER_POLICY = """\

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -221,3 +220,423 @@ def test_what_is_impossible_by_far_is_proved_impossible(kind: str, cost: str, se
         given.model, data=given.data, features=given.features, cost=price, constraints=near
     )
     assert explainer.explain(row, target).status[0] == cp.Status.INFEASIBLE
+
+
+# Every class of every kind of model, every kind of target
+
+
+def blobs(classes: int) -> tuple[pd.DataFrame, np.ndarray]:
+    rng = np.random.default_rng(classes)
+    centers = 2.0 * rng.normal(size=(classes, 4))
+    labels = np.repeat(np.arange(classes), 30)
+    data = centers[labels] + rng.normal(size=(len(labels), 4))
+    return pd.DataFrame(data, columns=list("abcd")), labels + 3  # labels are no positions
+
+
+ZOO = {
+    "logistic": (lambda: LogisticRegression(max_iter=2000), 4),
+    "binary logistic": (LogisticRegression, 2),
+    "linear svc": (lambda: LinearSVC(max_iter=50_000), 3),
+    "ridge": (RidgeClassifier, 3),
+    "perceptron": (Perceptron, 3),
+    "huber": (lambda: SGDClassifier(loss="modified_huber", random_state=0), 2),
+    "discriminant": (LinearDiscriminantAnalysis, 3),
+    "votes": (lambda: SVC(kernel="linear", decision_function_shape="ovo"), 4),
+}
+
+
+def zoo_problem(name: str) -> tuple[Problem, Any]:
+    factory, classes = ZOO[name]
+    data, labels = blobs(classes)
+    model = factory().fit(data, labels)
+    features = cp.Features.from_data(data)
+    known = Additive.probed(model.decision_function, data[:1], features)
+    demands = vote_pieces if name == "votes" else pieces
+    return Problem(model, data, features, known), demands
+
+
+@pytest.mark.parametrize("cost", sorted(make.COSTS))
+@pytest.mark.parametrize("name", ZOO)
+def test_every_class_is_a_target(name: str, cost: str):
+    given, demands = zoo_problem(name)
+    price = make.COSTS[cost](np.random.default_rng(0), given.features)
+    explainer = cp.Explainer(given.model, data=given.data, cost=price)
+    rows = given.data.iloc[::41]
+    for label in given.classes:
+        for target in (cp.Label(label), cp.OtherLabel(label, 0.1)):
+            answers = explainer.explain(rows, target)
+            assert_predicted(given.model, answers, target)
+            after = rows_after(answers)
+            for i, row in enumerate(rows.to_dict("records")):
+                asked = demands(target, given.classes)
+                whole = Question(given.features, given.known, asked, price, [], row)
+                assert_right(answers, i, whole, after.get(i))
+
+
+def test_a_label_set_is_as_near_as_its_nearest_member():
+    given, _ = zoo_problem("logistic")
+    explainer = cp.Explainer(given.model, data=given.data)
+    rows = given.data[:20]
+    each = [explainer.explain(rows, label).cost for label in (4, 6)]
+    together = explainer.explain(rows, cp.Label({4, 6}))
+    np.testing.assert_allclose(together.cost, np.minimum(*each), rtol=1e-9)
+    assert set(given.model.predict(together.to_frame())) <= {4, 6}
+
+
+def test_anything_else_is_the_nearest_other_class():
+    given, _ = zoo_problem("logistic")
+    explainer = cp.Explainer(given.model, data=given.data)
+    rows = given.data[::10]
+    now = given.model.predict(rows)
+    answers = explainer.explain(rows, cp.OtherLabel())
+    assert (given.model.predict(answers.to_frame()) != now).all()
+    assert (answers.cost > 0).all()
+    for i, current in enumerate(now.tolist()):
+        others = [c for c in given.classes if c != current]
+        nearest = min(explainer.explain(rows.iloc[[i]], c).cost[0] for c in others)
+        assert answers.cost[i] == pytest.approx(nearest, rel=1e-9)
+
+
+@pytest.mark.parametrize("name", ["logistic", "binary logistic", "huber", "discriminant"])
+@pytest.mark.parametrize("at_least", [0.2, 0.5, 0.9])
+def test_confidence_is_what_predict_proba_says(name: str, at_least: float):
+    given, _ = zoo_problem(name)
+    explainer = cp.Explainer(given.model, data=given.data, cost=cp.SquaredEuclidean())
+    rows = given.data.iloc[::29]
+    for column, label in enumerate(given.classes):
+        target = cp.Confidence(label, at_least)
+        answers = explainer.explain(rows, target)
+        assert answers.found.all()
+        reached = given.model.predict_proba(answers.to_frame())[:, column]
+        assert (reached >= at_least).all()
+        moved = answers.cost > 0
+        np.testing.assert_allclose(reached[moved], at_least, atol=1e-6)  # not a step further
+        after = rows_after(answers)
+        asked = pieces(target, given.classes, clipped=name == "huber")
+        for i, row in enumerate(rows.to_dict("records")):
+            whole = Question(given.features, given.known, asked, cp.SquaredEuclidean(), [], row)
+            assert_right(answers, i, whole, after.get(i))
+
+
+@pytest.mark.parametrize("regressor", [LinearRegression, PoissonRegressor])
+@pytest.mark.parametrize("ends", [(2.0, 3.0), (4.0, np.inf), (-np.inf, 1.0), (2.0, 2.0 + 1e-6)])
+def test_an_interval_is_what_predict_gives(regressor: Any, ends: tuple[float, float]):
+    data, _ = blobs(3)
+    value = np.exp(0.2 * data["a"] - 0.1 * data["b"] + 0.5)
+    model = regressor().fit(data, value)
+    low, high = ends
+    cost = cp.Manhattan({"a": 2.0})
+    answers = cp.explain(model, data[::17], cp.Interval(low, high), data=data, cost=cost)
+    assert answers.found.all()
+    reached = model.predict(answers.to_frame())
+    assert ((reached >= low) & (reached <= high)).all()
+    exponential = regressor is PoissonRegressor
+    decide = (lambda X: np.log(model.predict(X))) if exponential else model.predict
+    features = cp.Features.from_data(data)
+    known = Additive.probed(decide, data[:1], features)
+    if exponential:
+        low, high = np.log([low, high]) if low > 0 else (-np.inf, np.log(high))
+    after = rows_after(answers)
+    for i, row in enumerate(data[::17].to_dict("records")):
+        whole = Question(features, known, interval_pieces(low, high), cost, [], row)
+        assert_right(answers, i, whole, after.get(i))
+
+
+@pytest.mark.parametrize("name", ["logistic", "binary logistic", "linear svc", "votes"])
+def test_a_margin_is_kept_in_score_units(name: str):
+    given, _ = zoo_problem(name)
+    explainer = cp.Explainer(given.model, data=given.data)
+    rows = given.data[::9]
+    plain = explainer.explain(rows, given.classes[-1])
+    wide = explainer.explain(rows, cp.Label(given.classes[-1], margin=0.7))
+    assert (wide.cost >= plain.cost * (1 - 1e-9)).all()
+    assert wide.found.all()
+    scores = np.atleast_2d(given.model.decision_function(wide.to_frame()).T).T
+    if name == "votes":
+        k = len(given.classes)
+        scores = -scores[:, [k * (k - 1) // 2 - 1]]  # the last pair, for its second class
+        lead = scores[:, 0]
+    elif scores.shape[1] == 1:
+        lead = scores[:, 0]
+    else:
+        lead = scores[:, -1] - scores[:, :-1].max(axis=1)
+    assert (lead >= 0.7 - 1e-12 * np.abs(scores).max()).all()
+
+
+# Laws of batches
+
+
+@pytest.fixture(scope="module")
+def mixed() -> Problem:
+    """A mixed problem with three classes, for laws that need no variety."""
+    features = cp.Features(
+        [
+            cp.Continuous("income", (-5.0, 5.0)),
+            cp.Integer("years", 1.0, (-6.0, 6.0)),
+            cp.Categorical("home", make.LETTERS[:3], observed=make.LETTERS[:3]),
+            cp.Continuous("debt", (-5.0, 5.0)),
+        ]
+    )
+    return problem(np.random.default_rng(5), features, LogisticRegression(), 3)
+
+
+POLICY = [cp.Monotone("years", "increasing"), cp.Bounds("debt", fall=2.0, rise=2.0)]
+
+
+@pytest.mark.parametrize("cost", sorted(make.COSTS))
+def test_an_answer_does_not_depend_on_the_batch(mixed: Problem, cost: str):
+    price = make.COSTS[cost](np.random.default_rng(1), mixed.features)
+    ask = cp.Explainer(mixed.model, data=mixed.data, features=mixed.features, cost=price, constraints=POLICY)
+    rows = mixed.data[:12]
+    whole = ask.explain(rows, "class 2")
+    backwards = ask.explain(rows[::-1], "class 2")
+    assert_same(whole, backwards, np.arange(12)[::-1])
+    for i in range(0, 12, 3):
+        assert_same(ask.explain(rows[i : i + 1], "class 2"), whole, np.array([i]))
+
+
+@pytest.mark.parametrize("cost", sorted(make.COSTS))
+def test_the_same_call_gives_the_same_bits(mixed: Problem, cost: str):
+    price = make.COSTS[cost](np.random.default_rng(1), mixed.features)
+    options = {"data": mixed.data, "features": mixed.features, "cost": price, "constraints": POLICY}
+    ask = cp.Explainer(mixed.model, **options)
+    first = ask.explain(mixed.data[:12], "class 0")
+    ask.explain(mixed.data[12:30], "class 1")  # what was asked in between leaves no trace
+    assert_same(first, ask.explain(mixed.data[:12], "class 0"), np.arange(12))
+    fresh = cp.explain(mixed.model, mixed.data[:12], "class 0", **options)
+    assert_same(first, fresh, np.arange(12))
+
+
+def assert_same(a: cp.Counterfactuals, b: cp.Counterfactuals, rows: np.ndarray):
+    """Row i of a is row rows[i] of b, to the last bit."""
+    assert [str(s) for s in a.status] == [str(b.status[j]) for j in rows]
+    for name in ("cost", "bound", "gap"):
+        np.testing.assert_array_equal(getattr(a, name), getattr(b, name)[rows])
+    np.testing.assert_array_equal(a.after, b.after[rows])
+
+
+# Metamorphic laws
+
+
+@pytest.mark.parametrize("cost", [cp.Manhattan, cp.SquaredEuclidean])
+@pytest.mark.parametrize("unit", [1e-9, 1e-3, 60.0, 1e9])
+def test_the_unit_of_a_feature_changes_nothing(unit: float, cost: Any):
+    """A column in other units, its weight in the inverse units: the same answer, the same cost."""
+    data, labels = blobs(3)
+    model = make_pipeline(StandardScaler(), LogisticRegression()).fit(data, labels)
+    other = data.assign(a=data["a"] * unit)
+    same_model = make_pipeline(StandardScaler(), LogisticRegression()).fit(other, labels)
+    weight = 1.0 / unit if cost is cp.Manhattan else 1.0 / unit**2
+    constraints = [cp.Bounds("b", fall=1.0, rise=1.0), cp.Linear({"a": 1.0, "c": 1.0}, high=3.0)]
+    in_units = [constraints[0], cp.Linear({"a": 1.0 / unit, "c": 1.0}, high=3.0)]
+    for label in (3, 4, 5):
+        plain = cp.explain(model, data[::7], label, data=data, cost=cost(), constraints=constraints)
+        scaled = cp.explain(
+            same_model, other[::7], label, data=other, cost=cost({"a": weight}), constraints=in_units
+        )
+        # Scaling the training data moves the fitted coefficients by the fit's own tolerance.
+        assert plain.status.tolist() == scaled.status.tolist()
+        np.testing.assert_allclose(scaled.cost, plain.cost, rtol=1e-4, atol=1e-9)
+        assert (np.nan_to_num(scaled.gap) <= RELATIVE).all()
+
+
+@given(seed=make.seeds)
+def test_a_constraint_that_the_answer_meets_anyway_changes_no_cost(mixed: Problem, seed: int):
+    rng = np.random.default_rng(seed)
+    cost = make.COSTS[str(rng.choice(sorted(make.COSTS)))](rng, mixed.features)
+    row = mixed.data.iloc[[rng.integers(len(mixed.data))]]
+    options = {"data": mixed.data, "features": mixed.features, "cost": cost}
+    free = cp.explain(mixed.model, row, "class 1", **options)
+    answer = free.to_frame().iloc[0]
+    total = float(answer["income"] + answer["debt"])
+    redundant = [
+        cp.Bounds("income", low=float(answer["income"]) - 1.0, high=float(answer["income"]) + 1.0),
+        cp.Linear({"income": 1.0, "debt": 1.0}, low=total - 1.0, high=total + 1.0),
+        cp.MaxChanges(4),
+        cp.Bounds("years", low=float(answer["years"])),
+    ]
+    held = cp.explain(mixed.model, row, "class 1", **options, constraints=redundant)
+    assert held.cost[0] == pytest.approx(free.cost[0], rel=2 * RELATIVE, abs=1e-9)
+
+
+@given(seed=make.seeds)
+def test_a_tighter_problem_is_never_cheaper(mixed: Problem, seed: int):
+    rng = np.random.default_rng(seed)
+    cost = make.COSTS[str(rng.choice(sorted(make.COSTS)))](rng, mixed.features)
+    row = mixed.data.iloc[[rng.integers(len(mixed.data))]]
+    options = {"data": mixed.data, "features": mixed.features, "cost": cost}
+    chain = [
+        cp.MaxChanges(3),
+        cp.Immutable("home"),
+        cp.Bounds("income", fall=3.0, rise=3.0),
+        cp.Monotone("debt", "decreasing"),
+    ]
+    last = 0.0
+    for count in range(len(chain) + 1):
+        answers = cp.explain(mixed.model, row, "class 2", **options, constraints=chain[:count])
+        reached = answers.cost[0] if answers.found[0] else np.inf
+        assert reached >= last * (1.0 - RELATIVE)
+        assert not (np.isinf(last) and np.isfinite(reached))
+        last = reached
+
+
+# Frames as they came
+
+
+def named(frame: pd.DataFrame, labels: np.ndarray) -> Any:
+    words = [n for n in frame if not pd.api.types.is_numeric_dtype(frame[n])]
+    rest = [n for n in frame if n not in words]
+    before = ColumnTransformer([("n", StandardScaler(), rest), ("w", OneHotEncoder(), words)])
+    return make_pipeline(before, LogisticRegression()).fit(frame, labels)
+
+
+@pytest.fixture(scope="module")
+def people() -> tuple[pd.DataFrame, np.ndarray]:
+    """Every dtype that a column may have."""
+    rng = np.random.default_rng(3)
+    n = 80
+    frame = pd.DataFrame(
+        {
+            "float64": rng.normal(size=n),
+            "float32": rng.normal(size=n).astype(np.float32),
+            "int8": rng.integers(-5, 6, size=n).astype(np.int8),
+            "Int64": pd.array(rng.integers(0, 9, size=n), dtype="Int64"),
+            "category": pd.Categorical(rng.choice(["low", "mid", "top"], n), ["low", "mid", "top"]),
+            "bool": rng.random(n) < 0.5,
+            "object": pd.Series(rng.choice(["p", "q", "r"], n), dtype=object),
+        },
+        index=pd.Index([f"person {i}" for i in range(n)], name="who"),
+    )
+    total = frame["float64"] + frame["float32"] + 0.2 * frame["int8"] + 0.2 * frame["Int64"].astype(float)
+    total = total + (frame["category"] == "top") + frame["bool"] + (frame["object"] == "r")
+    return frame, (total > total.median()).to_numpy()
+
+
+@pytest.mark.parametrize("cost", sorted(make.COSTS))
+def test_index_columns_and_dtypes_come_back(people: Any, cost: str):
+    frame, labels = people
+    model = named(frame, labels)
+    features = cp.Features.from_data(frame)
+    price = make.COSTS[cost](np.random.default_rng(2), features)
+    answers = cp.explain(model, frame[:25], True, data=frame, cost=price)
+    back = answers.to_frame()
+    assert answers.found.all()
+    assert back.index.equals(frame[:25].index)
+    assert back.index.name == "who"
+    assert back.dtypes.equals(frame.dtypes)
+    assert model.predict(back).all()
+
+
+def test_each_dtype_comes_back_when_its_column_changes(people: Any):
+    frame, labels = people
+    model = named(frame, labels)
+    for name in frame:
+        others = [other for other in frame if other != name]
+        answers = cp.explain(model, frame, True, data=frame, constraints=[cp.Immutable(*others)])
+        back = answers.to_frame()
+        kept = frame.loc[back.index]
+        assert (back[name] != kept[name]).any(), f"no row changes {name}; the test shows nothing"
+        assert back[name].dtype == frame[name].dtype
+        pd.testing.assert_frame_equal(back[others], kept[others])
+
+
+def test_cells_that_do_not_change_are_the_very_values(people: Any):
+    frame, labels = people
+    frame = frame.assign(float64=frame["float64"] * (1.0 + 1e-16) + 0.1)  # no round numbers
+    model = named(frame, labels)
+    answers = cp.explain(model, frame, True, data=frame, constraints=[cp.MaxChanges(2)])
+    back, kept = answers.to_frame(), frame.loc[answers.to_frame().index]
+    changed = pd.DataFrame(answers.changed[answers.found], index=back.index, columns=list(frame))
+    for name in frame:
+        same = ~changed[name].to_numpy()
+        left, right = back[name].to_numpy()[same], kept[name].to_numpy()[same]
+        assert left.tolist() == right.tolist()
+    assert (changed.sum(axis=1) <= 2).all()
+
+
+def test_reordered_and_extra_columns(people: Any):
+    frame, labels = people
+    model = named(frame, labels)
+    plain = cp.explain(model, frame[:20], True, data=frame)
+    mixed_up = frame[:20][list(frame)[::-1]].assign(note="kept as it is", number=7)
+    answers = cp.explain(model, mixed_up, True, data=frame)
+    back = answers.to_frame()
+    assert list(back) == list(mixed_up)
+    assert (back["note"] == "kept as it is").all()
+    assert (back["number"] == 7).all()
+    np.testing.assert_array_equal(answers.cost, plain.cost)
+    pd.testing.assert_frame_equal(back[list(frame)], plain.to_frame())
+
+
+def test_polars_in_polars_out(people: Any):
+    frame, labels = people
+    plain = frame[["float64", "float32", "int8"]].reset_index(drop=True)
+    model = LogisticRegression().fit(plain, labels)
+    rows = pl.from_pandas(plain)
+    model_of_polars = LogisticRegression().fit(rows, labels)
+    answers = cp.explain(model_of_polars, rows[:10], True, data=rows)
+    back = answers.to_frame()
+    assert isinstance(back, pl.DataFrame)
+    assert back.schema == rows.schema
+    expected = cp.explain(model, plain[:10], True, data=plain)
+    np.testing.assert_array_equal(answers.cost, expected.cost)
+    assert isinstance(answers.report(), pl.DataFrame)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64, np.int8])
+def test_arrays_in_arrays_out(dtype: Any):
+    rng = np.random.default_rng(0)
+    rows = (4.0 * rng.normal(size=(60, 3))).astype(dtype)
+    labels = rows.astype(float) @ [1.0, -2.0, 0.5] > 0.3
+    model = LogisticRegression().fit(rows, labels)
+    answers = cp.explain(model, rows[:20], True, data=rows)
+    back = answers.to_frame()
+    assert isinstance(back, np.ndarray)
+    assert back.dtype == dtype
+    assert answers.found.all()
+    assert model.predict(back).all()
+
+
+def test_one_row_may_be_a_series_a_mapping_or_a_vector():
+    data, labels = blobs(2)
+    model = LogisticRegression().fit(data, labels)
+    explainer = cp.Explainer(model, data=data)
+    expected = explainer.explain(data[:1], 4).cost
+    for row in (data.iloc[0], data.iloc[0].to_dict(), data.iloc[0].to_numpy()):
+        np.testing.assert_array_equal(explainer.explain(row, 4).cost, expected)
+
+
+def test_data_gives_features_weights_and_constants():
+    data, labels = blobs(2)
+    data = data.assign(a=1.5)
+    model = LogisticRegression().fit(data, labels)
+    explainer = cp.Explainer(model, data=data)
+    assert explainer.constant == ("a",)
+    answers = explainer.explain(data, 3)
+    assert (answers.to_frame()["a"] == 1.5).all()
+    weights = cp.mad_weights(data)
+    away = np.median(np.abs(data["b"] - data["b"].median()))
+    assert weights["b"] == pytest.approx(1.0 / away)
+    given = cp.explain(model, data, 3, data=data, cost=cp.Manhattan(weights))
+    np.testing.assert_array_equal(answers.cost, given.cost)
+
+
+def test_a_time_limit_keeps_the_best_answer_and_its_gap(mixed: Problem):
+    cost = make.mahalanobis(np.random.default_rng(0), mixed.features)
+    options = {"data": mixed.data, "features": mixed.features, "cost": cost}
+    answers = cp.explain(mixed.model, mixed.data[:10], "class 2", **options, time_limit=1e-9)
+    free = cp.explain(mixed.model, mixed.data[:10], "class 2", **options)
+    known = {cp.Status.LIMIT, cp.Status.OPTIMAL, cp.Status.ALREADY}
+    assert set(answers.status.tolist()) <= known
+    found = answers.found
+    assert (answers.cost[found] >= free.cost[found] * (1 - RELATIVE)).all()
+    assert (answers.bound[found] <= free.cost[found] * (1 + RELATIVE)).all()
+
+
+def test_a_wanted_gap_is_kept(mixed: Problem):
+    cost = make.squared(np.random.default_rng(0), mixed.features)
+    options = {"data": mixed.data, "features": mixed.features, "cost": cost}
+    best = cp.explain(mixed.model, mixed.data[:20], "class 0", **options).cost
+    loose = cp.explain(mixed.model, mixed.data[:20], "class 0", **options, gap=0.3)
+    assert (loose.gap <= 0.3).all()
+    assert (loose.cost * (1 - 0.3) <= best * (1 + RELATIVE)).all()

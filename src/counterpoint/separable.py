@@ -8,7 +8,8 @@ columns that gain most do change.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import final
+from functools import cached_property
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from counterpoint.cases import Cases
 from counterpoint.regions import AtMost
 
-__all__ = ["SLACK", "Diagonal", "SeparableDomain"]
+__all__ = ["SLACK", "Diagonal", "Groups", "SeparableDomain"]
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
@@ -70,6 +71,48 @@ class Diagonal:
 
 
 @final
+class Groups:
+    """One-hot groups, all at once.
+
+    Parameters
+    ----------
+    groups
+        The encoded columns of each.
+    """
+
+    def __init__(self, groups: tuple[slice, ...]) -> None:
+        sizes = [group.stop - group.start for group in groups]
+        self.first = np.array([group.start for group in groups], dtype=np.intp)
+        self.columns = np.concatenate([np.arange(g.start, g.stop) for g in groups])
+        self._starts = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.intp)
+        self._sizes = np.array(sizes)
+
+    def reduce(self, how: np.ufunc, values: NDArray[Any]) -> NDArray[Any]:
+        """(n, columns of groups) → (n, groups)."""
+        return np.asarray(how.reduceat(values, self._starts, axis=1))
+
+    def permitted(self, cases: Cases) -> BoolArray:
+        """(n, columns of groups): which category may be chosen."""
+        allowed = cases.high[:, self.columns] > 0.5
+        demanded = cases.low[:, self.columns] > 0.5
+        if demanded.any():
+            free = ~self.reduce(np.logical_or, demanded)
+            allowed &= demanded | np.repeat(free, self._sizes, axis=1)
+        return allowed
+
+    def least(
+        self, price: Diagonal, slope: FloatArray, cases: Cases
+    ) -> tuple[FloatArray, BoolArray]:
+        """(n, groups) the least price and slope, against staying; whether a category must go."""
+        here, allowed = cases.x[:, self.columns] > 0.5, self.permitted(cases)
+        slopes, weight = slope[:, self.columns], 2.0 * price.absolute[self.columns]
+        value = np.where(allowed, np.where(here, slopes, slopes + weight), np.inf)
+        staying = self.reduce(np.add, np.where(here, slopes, 0.0))
+        must_go = ~self.reduce(np.logical_or, allowed & here)
+        return np.asarray(self.reduce(np.minimum, value) - staying), np.asarray(must_go)
+
+
+@final
 @dataclass(frozen=True, eq=False)
 class SeparableDomain:
     """What each column may be, given the bounds of the cases.
@@ -100,9 +143,9 @@ class SeparableDomain:
         gains[:, self.numeric] = numeric
         forced = np.zeros(cases.x.shape, dtype=bool)
         forced[:, self.numeric] = ((cases.low > cases.x) | (cases.high < cases.x))[:, self.numeric]
-        for group in self.groups:
-            block, must = self._group_least(2.0 * price.absolute[group.start], slope, group, cases)
-            gains[:, group.start], forced[:, group.start] = block, must
+        if self.groups:
+            first = self._groups.first
+            gains[:, first], forced[:, first] = self._groups.least(price, slope, cases)
         if self.at_most is None:
             return np.asarray(gains.sum(axis=1))
         return self._best_changes(gains, forced, self.at_most)
@@ -135,18 +178,9 @@ class SeparableDomain:
                 value = np.where(whole, np.minimum(value, candidate), value)
         return np.where(low > high, np.inf, value)
 
-    @staticmethod
-    def _group_least(
-        weight: float, slope: FloatArray, group: slice, cases: Cases
-    ) -> tuple[FloatArray, BoolArray]:
-        """(n,) the least of a category's price and slope, against staying; whether it must go."""
-        here = cases.x[:, group] > 0.5
-        permitted = cases.high[:, group] > 0.5
-        demanded = cases.low[:, group] > 0.5
-        permitted &= demanded | ~demanded.any(axis=1, keepdims=True)
-        staying = (slope[:, group] * here).sum(axis=1)
-        value = np.where(permitted, slope[:, group] + weight * ~here, np.inf)
-        return np.asarray(value.min(axis=1) - staying), ~np.any(permitted & here, axis=1)
+    @cached_property
+    def _groups(self) -> Groups:
+        return Groups(self.groups)
 
     @staticmethod
     def _best_changes(gains: FloatArray, forced: BoolArray, most: AtMost) -> FloatArray:

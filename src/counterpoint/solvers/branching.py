@@ -189,8 +189,6 @@ class Tree:
 
     def _visit(self, case: Cases, used: frozenset[int], parent: float) -> None:
         """Bound a node; keep it open, close it, or take its point as the best so far."""
-        if self.program.empty(case)[0]:
-            return
         solution = self.relaxation.solve(case, Effort())
         multipliers = self.program.own_multipliers(solution.multipliers)
         if parent == 0.0 and not self._open and not self.root.any():

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from counterpoint.cases import Cases
 from counterpoint.programs import Program
-from counterpoint.separable import SLACK
+from counterpoint.separable import SLACK, Groups
 
 __all__ = ["Knapsack", "Step"]
 
@@ -74,13 +74,13 @@ class Knapsack:
         room = self._room(start, cases)
         if not self.program.groups:
             price = np.broadcast_to(self._unit_price, room.shape)
-            return self._fill(start, short, cases, room, price, None)
-        gain, best = self._category_gains(start, cases)
+            return self._fill(start, short, cases, room, price)
+        gain = self._category_gains(start, cases)
         weights = 2.0 * self.program.price.absolute[[g.start for g in self.program.groups]]
         with np.errstate(divide="ignore"):
             group_price = np.where(gain > 0, weights / gain, np.inf)
         price = np.concatenate([np.broadcast_to(self._unit_price, room.shape), group_price], axis=1)
-        return self._fill(start, short, cases, np.concatenate([room, gain], axis=1), price, best)
+        return self._fill(start, short, cases, np.concatenate([room, gain], axis=1), price)
 
     def _best_alone(self, start: FloatArray, short: FloatArray, cases: Cases) -> Step | None:
         """The whole batch by its one best column, if that has room without limit."""
@@ -113,17 +113,20 @@ class Knapsack:
         with np.errstate(invalid="ignore"):
             return np.where(effect == 0, 0.0, room * np.abs(effect))
 
-    def _category_gains(self, start: FloatArray, cases: Cases) -> tuple[FloatArray, IntArray]:
-        """(n, groups) the most score a permitted change gives, and the category that gives it."""
-        gains = np.empty((len(start), len(self.program.groups)))
-        best = np.empty(gains.shape, dtype=np.intp)
-        for g, group in enumerate(self.program.groups):
-            effect = self.demand[group]
-            reach = np.where(cases.high[:, group] > 0.5, effect, -np.inf)
-            best[:, g] = reach.argmax(axis=1)
-            here = start[:, group] @ effect
-            gains[:, g] = np.maximum(reach[np.arange(len(start)), best[:, g]] - here, 0.0)
-        return gains, best
+    @cached_property
+    def _groups(self) -> Groups:
+        return Groups(self.program.groups)
+
+    def _reach(self, cases: Cases) -> FloatArray:
+        """(n, columns of groups) the score of each permitted category."""
+        effect = self.demand[self._groups.columns]
+        return np.where(self._groups.permitted(cases), effect, -np.inf)
+
+    def _category_gains(self, start: FloatArray, cases: Cases) -> FloatArray:
+        """(n, groups) the most score that a permitted change of category gives."""
+        groups = self._groups
+        here = groups.reduce(np.add, start[:, groups.columns] * self.demand[groups.columns])
+        return np.maximum(groups.reduce(np.maximum, self._reach(cases)) - here, 0.0)
 
     def _fill(
         self,
@@ -132,12 +135,11 @@ class Knapsack:
         cases: Cases,
         room: FloatArray,
         price: FloatArray,
-        best: IntArray | None,
     ) -> Step:
         """Items in the order of their price until the demand is met; the last one in part."""
         n = len(start)
         rows = np.arange(n)
-        order = np.argsort(price[:1] if best is None else price, axis=1, kind="stable")
+        order = np.argsort(price if self.program.groups else price[:1], axis=1, kind="stable")
         order = np.broadcast_to(order, price.shape)
         filled = np.cumsum(np.take_along_axis(room, order, axis=1), axis=1)
         enough = filled >= short[:, None] * (1.0 - 4e-16)
@@ -150,7 +152,7 @@ class Knapsack:
         amount = np.where(taken > 0, room, 0.0)
         missing = np.maximum(short - before, 0.0)
         self._finish(amount, missing, room, price, item)
-        points = self._moved(start, amount, best)
+        points = self._moved(start, amount, cases)
         multiplier = np.where(possible, price[rows, item], 1.0)
         return Step(np.where(possible[:, None], points, np.nan), multiplier)
 
@@ -183,15 +185,16 @@ class Knapsack:
         nothing = ~np.isfinite(cost[rows, choice]) | (missing <= 0)
         amount[rows, choice] += np.where(nothing, 0.0, need[rows, choice])
 
-    def _moved(self, start: FloatArray, amount: FloatArray, best: IntArray | None) -> FloatArray:
+    def _moved(self, start: FloatArray, amount: FloatArray, cases: Cases) -> FloatArray:
         numbers = self._numbers
         effect = np.where(self.demand[numbers] == 0, 1.0, self.demand[numbers])
         points = np.array(start)
         points[:, numbers] += amount[:, : len(numbers)] / effect
-        if best is not None:
-            switched = amount[:, len(numbers) :] > 0
-            for g, group in enumerate(self.program.groups):
-                rows = np.flatnonzero(switched[:, g])
-                points[rows, group] = 0.0
-                points[rows, group.start + best[rows, g]] = 1.0
+        for row, g in zip(*np.nonzero(amount[:, len(numbers) :] > 0), strict=True):
+            group = self.program.groups[g]
+            permitted = self._groups.permitted(cases.take(slice(row, row + 1)))[0]
+            inside = (self._groups.columns >= group.start) & (self._groups.columns < group.stop)
+            best = np.where(permitted[inside], self.demand[group], -np.inf).argmax()
+            points[row, group] = 0.0
+            points[row, group.start + best] = 1.0
         return points

@@ -54,8 +54,8 @@ def tool(method, raw):
                     verbose=False,
                     **options,
                 )
-            except UserConfigValidationException:
-                return None
+            except (UserConfigValidationException, ValueError):
+                return None  # nothing found, or a fault of its own ("empty range for randrange()")
             found = answer.cf_examples_list[0].final_cfs_df
             if found is None or not len(found):
                 return None

@@ -28,7 +28,9 @@ class Status(StrEnum):
     OPTIMAL = "optimal"
     """A valid answer whose gap is at most the gap that was asked for."""
     ALREADY = "already"
-    """The row meets the target as it is; the answer is the row, at cost 0."""
+    """The row meets the target as it is, so nothing has to change; the answer is the row, at cost 0.
+
+    Constraints are about changes: the row may break one (its certificate says by how much)."""
     SUBOPTIMAL = "suboptimal"
     """A valid answer whose gap is larger than asked for."""
     LIMIT = "limit"

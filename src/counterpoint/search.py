@@ -190,7 +190,8 @@ class _State:
     def _learn(self, s: int, rows: IntArray, solution: Solution) -> None:
         """Keep better points, better bounds and refutations."""
         program, proof = self.pieces[s].program, self.proofs[s]
-        case = self.cases[s].take(rows)
+        everyone = len(rows) == len(self.cost)
+        case = self.cases[s] if everyone else self.cases[s].take(rows)
         found = solution.found
         if found.any():
             cost = np.full(len(rows), np.inf)
@@ -203,10 +204,10 @@ class _State:
         if proof.at is not None:
             at = np.where(found[:, None], solution.points, proof.at[rows])
         bound = program.bound(case, solution.multipliers, at)
-        refuted = (solution.outcomes == Outcome.INFEASIBLE) & program.refutes(
-            case, solution.multipliers
-        )
-        bound = np.where(refuted, np.inf, bound)
+        claimed = np.flatnonzero(solution.outcomes == Outcome.INFEASIBLE)
+        if len(claimed):
+            refuted = program.refutes(case.take(claimed), solution.multipliers[claimed])
+            bound[claimed[refuted]] = np.inf
         tighter = bound >= self.bounds[s, rows]
         proof.multipliers[rows[tighter]] = solution.multipliers[tighter]
         if proof.at is not None and at is not None:

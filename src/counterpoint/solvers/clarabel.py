@@ -31,8 +31,8 @@ FloatArray = NDArray[np.float64]
 
 STATUS = clarabel.SolverStatus
 SOLVED = (STATUS.Solved, STATUS.AlmostSolved)
-FAINT = 1e-7
-"""Multipliers that are this small beside the largest are noise of the interior point."""
+FAINT = (1e-7, 1e-5, 1e-3)
+"""Multipliers that are this small beside the largest may be noise of the interior point."""
 REPAIRS = 3
 INFEASIBLE = (STATUS.PrimalInfeasible, STATUS.AlmostPrimalInfeasible)
 
@@ -298,13 +298,22 @@ class Rows:
 
 
 def _purified(program: Program, case: Cases, ray: FloatArray) -> FloatArray:
-    """The ray moved a little, so that its normal vanishes where a column could run away with it.
+    """The ray without its noise, as soon as that refutes the case; the ray itself otherwise.
 
-    An interior-point ray leaves slopes of 1e-8 on columns without bounds, and such a slope times
-    infinity refutes nothing.
+    An interior-point ray holds small multipliers that ought to be 0 and leaves slopes of 1e-8 on
+    columns without bounds; such a slope times infinity refutes nothing.
     """
+    for faint in FAINT:
+        pure = _without_runaways(program, case, ray, faint)
+        if program.refutes(case, pure[None, :])[0]:
+            return pure
+    return ray
+
+
+def _without_runaways(program: Program, case: Cases, ray: FloatArray, faint: float) -> FloatArray:
+    """The nearest ray whose normal is 0 on the columns that could run away with it."""
     size = np.abs(ray) * np.abs(program.normals).max(axis=1, initial=0.0)
-    active = size > FAINT * size.max(initial=0.0)
+    active = size > faint * size.max(initial=0.0)
     ray = np.where(active, ray, 0.0)
     for _ in range(REPAIRS):
         normal = ray @ program.normals

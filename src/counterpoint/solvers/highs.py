@@ -24,10 +24,12 @@ from counterpoint.programs import Program
 from counterpoint.regions import Affine, AtMost, Box, OneOf, Transitions, Whole
 from counterpoint.solvers.base import Effort, Outcome, Prepared, Solution, Solver
 from counterpoint.solvers.layout import Data, Layout
+from counterpoint.solvers.sharing import Basis, Patience
 
 __all__ = ["Highs"]
 
 FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.intp]
 
 STATUS = highspy.HighsModelStatus
 FEASIBILITY = 1e-9
@@ -82,13 +84,15 @@ class HighsPrograms(Prepared):
         layout = self._layout
         data = layout.data(cases, cutoff)
         answers = _Answers(len(cases), layout)
-        method = self._branch_and_bound if layout.integer.any() else self._simplex
         empty = (data.low > data.high).any(axis=1)
         answers.outcomes[empty] = Outcome.INFEASIBLE
-        capped = np.isfinite(data.caps).all(axis=1)
+        rows = np.flatnonzero(~empty & np.isfinite(data.caps).all(axis=1))
         with _translated():
-            for i in np.flatnonzero(~empty & capped).tolist():
-                method(data, effort, answers, i)
+            if layout.integer.any():
+                for i in rows.tolist():
+                    self._branch_and_bound(data, effort, answers, i)
+            else:
+                self._share(data, answers, rows)
         self._sign_rays(answers, cases)
         reported = np.maximum(layout.cost_of(answers.objective, cases), 0.0)
         return Solution(
@@ -98,7 +102,27 @@ class HighsPrograms(Prepared):
             np.where(np.isfinite(reported), reported, 0.0),
         )
 
-    def _simplex(self, data: Data, effort: Effort, answers: _Answers, i: int) -> None:
+    def _share(self, data: Data, answers: _Answers, rows: IntArray) -> None:
+        """One person after another; each optimal basis settles whoever else it is optimal for."""
+        patience = Patience()
+        while len(rows):
+            i, rows = int(rows[0]), rows[1:]
+            self._simplex(data, answers, i)
+            if patience.ended or not len(rows) or answers.outcomes[i] != Outcome.FOUND:
+                continue
+            basis = Basis.strict(
+                self._layout.matrix, data.cost[i], self._linear.statuses(), answers.duals[i]
+            )
+            if basis is None:
+                continue
+            fits, values = basis.try_on(data, rows)
+            answers.values[rows[fits]] = values
+            answers.duals[rows[fits]] = basis.duals
+            answers.outcomes[rows[fits]] = Outcome.FOUND
+            patience.note(int(fits.sum()))
+            rows = rows[~fits]
+
+    def _simplex(self, data: Data, answers: _Answers, i: int) -> None:
         engine = self._linear
         status = engine.run(data, i)
         if status == STATUS.kOptimal:
@@ -203,6 +227,12 @@ class Engine:
         """Values of the columns, and duals of the rows."""
         solution = self.highs.getSolution()
         return np.asarray(solution.col_value), np.asarray(solution.row_dual)
+
+    def statuses(self) -> tuple[IntArray, IntArray]:
+        """Of columns and rows: 0 at the lower bound, 1 basic, 2 at the upper bound."""
+        basis = self.highs.getBasis()
+        columns = np.array([int(status) for status in basis.col_status], dtype=np.intp)
+        return columns, np.array([int(status) for status in basis.row_status], dtype=np.intp)
 
     def incumbent(self) -> FloatArray | None:
         """Values of the best integer point, if there is one."""

@@ -1,0 +1,185 @@
+"""Certificates are not fooled: corrupted points, multipliers and reports never make one hold."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from sklearn.linear_model import LogisticRegression
+from strategies import Planted, multipliers, planted, seeds
+
+import counterpoint as cp
+from counterpoint.certificate import CLAIMS, Certificates, Evidence, certify, lower_bounds
+from counterpoint.costs import Price
+from counterpoint.programs import Program
+from counterpoint.regions import Affine, Region
+
+PROVED, REPORTED, NONE = (CLAIMS.index(c) for c in (cp.Claim.PROVED, cp.Claim.REPORTED, cp.Claim.NONE))
+ROUNDING = 1e-10
+
+
+def triangle() -> Program:
+    """min |y₁| + 2|y₂| s.t. y₁ + y₂ >= 4 and y₁ <= 3, from 0: (3, 1), cost 5, multipliers 2 and 1."""
+    rows = Affine(np.array([[1.0, 1.0], [1.0, 0.0]]), [4.0, -np.inf], [np.inf, 3.0])
+    return Program(Price(np.array([1.0, 2.0]), np.zeros(2)), Region((rows,)))
+
+
+RIGHT = np.array([[-2.0, 1.0]])
+ORIGIN = np.zeros((1, 2))
+
+
+def evidence(program: Program, given: np.ndarray, told: float = 0.0) -> Evidence:
+    n = len(given)
+    cases = program.cases(np.zeros((n, program.width)))
+    return Evidence(program, cases, given, None, np.full(n, told))
+
+
+def bounds(program: Program, given: np.ndarray, cost: float, told: float = 0.0):
+    return lower_bounds([evidence(program, given, told)], np.full(len(given), cost))
+
+
+def certificate(program: Program, y: np.ndarray, x: np.ndarray = ORIGIN, *, valid: bool = True):
+    cases = program.cases(x)
+    zero = np.zeros(len(y))
+    known = zero, np.full(len(y), NONE, dtype=np.int8)
+    return certify(program, y, cases, known, np.full(len(y), valid), zero)[0]
+
+
+def test_the_right_multipliers_prove_the_optimum():
+    bound, claim = bounds(triangle(), RIGHT, 5.0)
+    assert bound[0] == pytest.approx(5.0, rel=1e-12)
+    assert claim[0] == PROVED
+
+
+@given(seeds)
+def test_no_other_multipliers_prove_more(seed: int):
+    rng = np.random.default_rng(seed)
+    corrupted = np.vstack([RIGHT + 10.0 ** rng.uniform(-12, 3) * rng.normal(size=(50, 2)), -RIGHT])
+    bound, claim = bounds(triangle(), corrupted, 5.0)
+    assert (bound <= 5.0 * (1 + 1e-12)).all()
+    assert np.isin(claim, [PROVED, NONE]).all()
+    assert (bound[claim == NONE] == 0.0).all()
+
+
+@given(planted(), seeds)
+def test_bounds_never_exceed_what_a_feasible_point_costs(case: Planted, seed: int):
+    """Whatever multipliers, tangents, and however the rest of the union was refuted."""
+    rng = np.random.default_rng(seed)
+    n, program = 16, case.program
+    given = multipliers(rng, program.size, n)
+    cases = program.cases(np.repeat(case.x, n, axis=0))
+    at = case.x + rng.normal(size=(n, program.width))
+    cost = case.costs.min() if rng.random() < 0.5 else np.inf
+    bound, claim = lower_bounds(
+        [Evidence(program, cases, given, at, np.zeros(n))], np.full(n, cost)
+    )
+    size = 1.0 + case.costs.max() + np.abs(given).sum(axis=1) * 1e3
+    assert (bound <= case.costs.min() + ROUNDING * size).all()
+    assert np.isfinite(bound).all()
+    assert (claim != REPORTED).all()
+
+
+def test_a_reported_bound_is_called_reported_and_never_proved():
+    nothing = np.zeros((1, 2))
+    bound, claim = bounds(triangle(), nothing, 5.0, told=4.9)
+    assert (bound[0], claim[0]) == (4.9, REPORTED)
+    bound, claim = bounds(triangle(), RIGHT, 5.0, told=4.9)
+    assert claim[0] == PROVED
+    assert bound[0] == pytest.approx(5.0)
+
+
+def test_nothing_proved_is_claimed_as_nothing():
+    bound, claim = bounds(triangle(), np.zeros((1, 2)), 5.0)
+    assert (bound[0], claim[0]) == (0.0, NONE)
+
+
+def test_a_union_is_bounded_by_its_least_piece():
+    near = Program(Price(np.ones(1), np.zeros(1)), Region((Affine([[1.0]], [1.0], [np.inf]),)))
+    far = Program(Price(np.ones(1), np.zeros(1)), Region((Affine([[1.0]], [9.0], [np.inf]),)))
+    right, nothing = np.array([[-1.0]]), np.zeros((1, 1))
+    proved, claim = lower_bounds([evidence(near, right), evidence(far, right)], np.ones(1))
+    assert (proved[0], claim[0]) == (pytest.approx(1.0), PROVED)
+    open_piece, claim = lower_bounds([evidence(near, right), evidence(far, nothing)], np.ones(1))
+    assert (open_piece[0], claim[0]) == (0.0, NONE)
+
+
+def test_a_refuted_piece_leaves_the_union():
+    rows = Affine(np.array([[1.0], [1.0]]), [2.0, -np.inf], [np.inf, 1.0])
+    never = Program(Price(np.ones(1), np.zeros(1)), Region((rows,)))
+    contradiction = np.array([[-1.0, 1.0]])
+    bound, _ = bounds(never, contradiction, np.inf)
+    assert np.isposinf(bound[0])
+    for corrupted in (-contradiction, np.zeros((1, 2)), np.array([[-1.0, 0.5]])):
+        bound, _ = bounds(never, corrupted, np.inf)
+        assert np.isfinite(bound[0])
+
+
+@given(planted(conditions=("affine", "cone", "log-sum-exp", "box", "at most")), seeds)
+def test_a_point_outside_never_holds(case: Planted, seed: int):
+    rng = np.random.default_rng(seed)
+    away = case.points[[0]] + 10.0 ** rng.uniform(-3, 2) * rng.normal(size=case.points[[0]].shape)
+    x = case.x
+    broken = case.program.region.violation(away, x)[0]
+    assume(broken > 1e-6)
+    result = certificate(case.program, away, x)
+    assert not result.holds
+    assert result.violation == pytest.approx(broken)
+
+
+def test_what_the_model_does_not_confirm_never_holds():
+    point = np.array([[3.0, 1.0]])
+    assert certificate(triangle(), point).holds
+    assert not certificate(triangle(), point, valid=False).holds
+
+
+@pytest.mark.parametrize("push", [1e-7, 1e-3, 1.0])
+def test_a_pushed_point_does_not_hold(push: float):
+    assert not certificate(triangle(), np.array([[3.0 + push, 1.0]])).holds
+
+
+def test_costs_are_recomputed_from_the_point():
+    assert certificate(triangle(), np.array([[3.0, 1.0]])).cost == 5.0
+    assert certificate(triangle(), np.array([[0.0, 4.0]])).cost == 8.0
+
+
+def test_the_gap_is_relative_and_never_negative():
+    program = triangle()
+    y, x = np.array([[3.0, 1.0], [3.0, 1.0], [0.0, 4.0]]), np.zeros((3, 2))
+    given = np.array([5.0, 7.0, 5.0])  # the second bound lies above the cost: rounding, at most
+    ones = np.ones(3, dtype=bool)
+    known = given, np.full(3, PROVED)
+    result = certify(program, y, program.cases(x), known, ones, np.zeros(3))
+    assert result.gap.tolist() == [0.0, 0.0, 3.0 / 8.0]
+    assert (result.bound <= result.cost).all()
+
+
+def test_staying_costs_nothing_which_is_proved():
+    free = Program(Price(np.ones(2), np.zeros(2)), Region())
+    result = certificate(free, ORIGIN)
+    assert (result.cost, result.gap, result.claim) == (0.0, 0.0, cp.Claim.PROVED)
+
+
+def test_rows_without_an_answer_hold_nothing():
+    blank = Certificates.blank(2)
+    assert not blank.holds.any()
+    assert np.isnan(blank.cost).all()
+    assert blank[0].claim == cp.Claim.NONE
+
+
+# Through the whole library
+
+
+class Liar(LogisticRegression):
+    """Predicts the first class wherever the second is less than sure, whatever its scores say."""
+
+    def predict(self, X):
+        sure = self.decision_function(X) > 5.0
+        return self.classes_[sure.astype(int)]
+
+
+def test_a_model_that_decides_otherwise_than_its_scores_is_found_out():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(50, 3))
+    model = Liar().fit(X, X[:, 0] + X[:, 1] > 0)
+    with pytest.raises(cp.ModelError, match="Liar"):
+        cp.explain(model, X, True, cost=cp.Manhattan())

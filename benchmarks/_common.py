@@ -1,6 +1,6 @@
 """What the benchmarks share: timing, data, models, and how results are written.
 
-Import it before NumPy: it sets one thread, so that "one core" is one core.
+Importing it limits linear algebra to one thread, so that "one core" is one core.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ.setdefault(_name, "1")
-
 import numpy as np
 import pandas as pd
+import scipy.linalg  # noqa: F401 (brings a BLAS of its own, to be limited too)
+from threadpoolctl import threadpool_limits
+
+threadpool_limits(limits=1)
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results"
@@ -38,6 +39,15 @@ class Goal:
 
 
 @dataclass(frozen=True)
+class More:
+    """A second table."""
+
+    caption: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+
+
+@dataclass(frozen=True)
 class Report:
     """One subject's results: a table, goals, and what must be said along with them.
 
@@ -52,7 +62,9 @@ class Report:
     goals
         What was promised.
     notes
-        Sentences.
+        Sentences; how their lines break does not matter.
+    tables
+        More tables.
     packages
         Distributions whose versions matter, beside our own dependencies.
     """
@@ -64,6 +76,7 @@ class Report:
     rows: Sequence[Sequence[Any]]
     goals: Sequence[Goal] = ()
     notes: Sequence[str] = ()
+    tables: Sequence[More] = ()
     packages: Sequence[str] = ()
     versions: dict[str, str] = field(default_factory=dict)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from _common import (
     Goal,
     Report,
@@ -17,10 +18,13 @@ from _common import (
     number,
 )
 
-import numpy as np
-
 import counterpoint as cp
 
+QUESTION = """
+Logistic regression on 23 columns, each of which changes by whole numbers only; applicants whom the
+model denies. *Rounding alone*: settled by closed forms and rounding with a proved gap of at most
+what was asked, before any branching.
+"""
 GAPS = (1e-6, 0.01, 0.05, 0.2)
 
 
@@ -74,11 +78,15 @@ def main() -> None:
     for cost_name, cost in (("L1 / MAD", None), ("L2 / variance", variance(frame))):
         for name, constraints in policies.items():
             explainer = cp.Explainer(
-                model, data=frame, features=heloc_integers(frame), cost=cost, constraints=constraints
+                model,
+                data=frame,
+                features=heloc_integers(frame),
+                cost=cost,
+                constraints=constraints,
             )
             people = denied if cost is None else denied.head(len(denied) // 10)
-            for gap in GAPS:
-                rows.append(line(f"{cost_name}, {name}", explainer, people, gap, 1 if quick else 3))
+            setting, repeats = f"{cost_name}, {name}", 1 if quick else 3
+            rows += [line(setting, explainer, people, gap, repeats) for gap in GAPS]
     goals = [
         Goal(f"settled, {r[0]}, gap {r[1]}", "every row", f"{r[9]} unsettled", r[9] == "0.0%")
         for r in rows
@@ -87,9 +95,7 @@ def main() -> None:
     report = Report(
         "heloc",
         "HELOC in whole steps",
-        f"Logistic regression on {frame.shape[1]} columns, each of which changes by whole numbers only; applicants "
-        "whom the model denies. *Rounding alone*: settled by closed forms and rounding with a proved gap of at most "
-        "what was asked, before any branching.",
+        QUESTION,
         (
             "setting",
             "gap asked",

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from _common import (
     Goal,
     Report,
@@ -18,11 +19,15 @@ from _common import (
     milliseconds,
     standard,
 )
-
-import numpy as np
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris
 
 import counterpoint as cp
+
+QUESTION = """
+One row in, one certified answer out, through an Explainer that has answered before: median and 95th
+percentile over rows, beside the model's own `predict` of the same row, which every answer needs at
+least once.
+"""
 
 
 @dataclass(frozen=True)
@@ -78,7 +83,10 @@ def mixed(count: int) -> list[Case]:
     frame, labels = data
     model = german_model(frame, labels)
     rows = single_rows(frame[model.predict(frame) == -1], count)
-    costs = {"L1": None, "L2": cp.SquaredEuclidean({"LoanAmount": 1e-6, "LoanDuration": 1e-2, "Age": 0.01})}
+    costs = {
+        "L1": None,
+        "L2": cp.SquaredEuclidean({"LoanAmount": 1e-6, "LoanDuration": 1e-2, "Age": 0.01}),
+    }
     policies = {"no policy": [], "policy": german_policy()}
     policies["policy, 2 changes"] = [*german_policy(), cp.MaxChanges(2)]
     return [
@@ -141,10 +149,16 @@ def main() -> None:
     report = Report(
         "latency",
         "Latency",
-        "One row in, one certified answer out, through an Explainer that has answered before: median and 95th "
-        "percentile over rows, beside the model's own `predict` of the same row (a large part of the answer is two "
-        "calls of it: before, and to confirm).",
-        ("situation", "rows", "median", "95 %", "predict alone", "closed form", "optimal or proved impossible"),
+        QUESTION,
+        (
+            "situation",
+            "rows",
+            "median",
+            "95 %",
+            "predict alone",
+            "closed form",
+            "optimal or proved impossible",
+        ),
         rows,
         goals,
     )

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+import pandas as pd
 from _common import (
     Goal,
     Report,
@@ -20,10 +22,7 @@ from _common import (
     heloc_policy,
     is_quick,
 )
-
-import numpy as np
-import pandas as pd
-from cvxpy_peer import Scores, Statement
+from cvxpy_peer import Answer, Scores, Statement
 from sklearn.compose import ColumnTransformer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -33,6 +32,24 @@ import counterpoint as cp
 
 EXACT = 1e-6
 """What counts as equal: a relative difference in cost."""
+FAILURE = 1e-8
+"""By how much, relative to its sides, a condition may fail."""
+COSTS_AGREE = 1e-9
+"""How far apart our cost of a point and the peer's cost of the same point may be."""
+
+QUESTION = """
+Random linear models (2–10 classes, 2–60 features; every cost, constraint and target; real, whole and
+categorical columns), German credit and HELOC with policies: is each answer valid, proved, and no
+worse than CVXPY's?
+"""
+METHOD = """
+Every problem is stated anew in CVXPY from public values only (`cvxpy_peer.py`) and solved by
+Clarabel (1e-11), HiGHS (mixed-integer linear) or SCIP (other mixed-integer); the peer's integers are
+rounded and the rest solved anew, so that its cost is that of a feasible point. *Valid*: the model's
+own `predict`, every condition as CVXPY computes it within 1e-8, and the same cost. *Excess*: our
+cost over the peer's; *saving*: the reverse (tolerances of the peer, or a search that it did not
+finish).
+"""
 
 
 @dataclass(frozen=True)
@@ -102,8 +119,6 @@ def random_cost(rng: np.random.Generator, frame: pd.DataFrame) -> cp.Cost:
 def random_constraints(rng: np.random.Generator, frame: pd.DataFrame) -> list[cp.Constraint]:
     """Any of the constraints, each with a probability."""
     names = list(frame)
-    numeric = [n for n in names if str(n)[0] in "ci"]
-    floats = [n for n in names if str(n)[0] == "c"]
     found: list[cp.Constraint] = []
     if rng.random() < 0.4 and len(names) > 2:
         count = rng.integers(1, 1 + len(names) // 2)
@@ -112,12 +127,28 @@ def random_constraints(rng: np.random.Generator, frame: pd.DataFrame) -> list[cp
         found.append(cp.WithinObserved())
         if rng.random() < 0.4:
             found.append(cp.MaxChanges(int(rng.integers(1, 5))))
+    return found + random_ranges(rng, frame) + random_couplings(rng, frame)
+
+
+def random_ranges(rng: np.random.Generator, frame: pd.DataFrame) -> list[cp.Constraint]:
+    """Bounds and directions of one or two numbers."""
+    found: list[cp.Constraint] = []
+    numeric = [n for n in frame if str(n)[0] in "ci"]
     for name in rng.choice(numeric, min(2, len(numeric)), replace=False).tolist():
-        spread = frame[name].std()
+        fall, rise = frame[name].std() * rng.random(2)
         if rng.random() < 0.4:
-            found.append(cp.Bounds(name, fall=spread * rng.random(), rise=2 * spread * rng.random()))
+            found.append(cp.Bounds(name, fall=fall, rise=2 * rise))
         elif rng.random() < 0.3:
-            found.append(cp.Monotone(name, str(rng.choice(["increasing", "decreasing"]))))
+            way = str(rng.choice(["increasing", "decreasing"]))
+            found.append(cp.Monotone(name, way))
+    return found
+
+
+def random_couplings(rng: np.random.Generator, frame: pd.DataFrame) -> list[cp.Constraint]:
+    """A linear relation between two numbers, an ellipsoid around up to four real ones."""
+    found: list[cp.Constraint] = []
+    numeric = [n for n in frame if str(n)[0] in "ci"]
+    floats = [n for n in frame if str(n)[0] == "c"]
     if rng.random() < 0.4 and len(numeric) > 1:
         pair = rng.choice(numeric, 2, replace=False).tolist()
         weights = {n: float(rng.normal() / frame[n].std()) for n in pair}
@@ -192,9 +223,7 @@ def heloc_questions(count: int) -> Iterator[Question]:
     for cost in costs:
         for name, features in (("real", None), ("whole", whole)):
             family = f"HELOC {name}, {type(cost).__name__}"
-            yield Question(
-                family, "policy", frame, model, cost, heloc_policy(), features, 0, rows
-            )
+            yield Question(family, "policy", frame, model, cost, heloc_policy(), features, 0, rows)
 
 
 # Judging
@@ -228,7 +257,9 @@ def judge(question: Question, tally: Tally) -> None:
         cost=question.cost,
         constraints=question.constraints,
     )
-    target = question.target if isinstance(question.target, cp.Target) else cp.Label(question.target)
+    target = (
+        question.target if isinstance(question.target, cp.Target) else cp.Label(question.target)
+    )
     answers = explainer.explain(question.rows, target, time_limit=60)
     classes = np.asarray(question.model.classes_).tolist()
     scores = Scores.ask(question.model, question.frame, explainer.features)
@@ -270,43 +301,55 @@ def _judge_row(
     statement: Statement, ours: tuple[Any, int, Any], ask: tuple[Any, ...], tally: Tally, where: str
 ) -> None:
     answers, i, y = ours
-    status = str(answers.status[i])
     tally.rows += 1
-    if status == "already":
+    if answers.status[i] == "already":
         tally.already += 1
         return
     peer = statement.answer(*ask)
     tally.unfinished += not peer.finished
     if y is None:
-        tally.impossible += peer.impossible
-        tally.proved += status == "infeasible"
-        if np.isfinite(peer.cost):
-            tally.trouble.append(f"{where}: {status}, but CVXPY finds {peer.cost:.9g}")
-        elif status != "infeasible":
-            tally.trouble.append(f"{where}: {status}; CVXPY finds nothing either")
+        _judge_silence(str(answers.status[i]), peer, tally, where)
         return
-    tally.answered += 1
-    point, confirmed = y
+    cost = _judge_point(statement, ours, ask, tally, where)
+    if np.isfinite(peer.cost):
+        tally.compared += 1
+        difference = (cost - peer.cost) / max(abs(peer.cost), 1e-12)
+        tally.excess, tally.saving = max(tally.excess, difference), max(tally.saving, -difference)
+        if difference > EXACT:
+            tally.trouble.append(f"{where}: costs {cost:.9g}, CVXPY {peer.cost:.9g}")
+    elif peer.impossible:
+        tally.trouble.append(f"{where}: answered, but CVXPY says infeasible")
+
+
+def _judge_silence(status: str, peer: Answer, tally: Tally, where: str) -> None:
+    """A row without an answer: whether it is impossible and proved to be."""
+    tally.impossible += peer.impossible
+    tally.proved += status == "infeasible"
+    if np.isfinite(peer.cost):
+        tally.trouble.append(f"{where}: {status}, but CVXPY finds {peer.cost:.9g}")
+    elif status != "infeasible":
+        tally.trouble.append(f"{where}: {status}; CVXPY finds nothing either")
+
+
+def _judge_point(
+    statement: Statement, ours: tuple[Any, int, Any], ask: tuple[Any, ...], tally: Tally, where: str
+) -> float:
+    """A row with an answer: whether it is valid, at the cost that was said, its gap closed."""
+    answers, i, (point, confirmed) = ours
     cost, failure = statement.judge(point, *ask)
-    agrees = abs(cost - answers.cost[i]) <= 1e-9 * max(cost, 1e-300)
-    valid = confirmed and failure <= 1e-8 and agrees
+    said, gap = float(answers.cost[i]), float(answers.gap[i])
+    agrees = abs(cost - said) <= COSTS_AGREE * max(cost, 1e-300)
+    valid = confirmed and failure <= FAILURE and agrees
+    tally.answered += 1
     tally.valid += valid
-    if not valid:
-        tally.trouble.append(f"{where}: fails by {failure:.1e}, cost {answers.cost[i]:.9g}, {cost:.9g}")
-    gap = float(answers.gap[i])
     tally.gap = max(tally.gap, gap)
     tally.exact += gap <= EXACT
+    if not valid:
+        problem = f"confirmed {confirmed}, fails by {failure:.1e}, cost {said:.12g}, {cost:.12g}"
+        tally.trouble.append(f"{where}: {problem}")
     if gap > EXACT:
-        tally.trouble.append(f"{where}: {status} with gap {gap:.1e}")
-    if not np.isfinite(peer.cost):
-        if peer.impossible:
-            tally.trouble.append(f"{where}: answered, but CVXPY says infeasible")
-        return
-    tally.compared += 1
-    difference = (cost - peer.cost) / max(abs(peer.cost), 1e-12)
-    tally.excess, tally.saving = max(tally.excess, difference), max(tally.saving, -difference)
-    if difference > EXACT:
-        tally.trouble.append(f"{where}: costs {cost:.9g}, CVXPY {peer.cost:.9g}")
+        tally.trouble.append(f"{where}: {answers.status[i]} with gap {gap:.1e}")
+    return cost
 
 
 def main() -> None:
@@ -349,21 +392,33 @@ def _report(tallies: dict[str, Tally]) -> Report:
     worst = max(t.excess for t in tallies.values())
     unanswered = sum(t.rows - t.already - t.answered for t in tallies.values())
     goals = [
-        Goal("valid", "every answer", f"{total['valid']} of {total['answered']}", total["valid"] == total["answered"]),
-        Goal("gap", "≤ 1e-6 each", f"{total['exact']} of {total['answered']}", total["exact"] == total["answered"]),
+        Goal(
+            "valid",
+            "every answer",
+            f"{total['valid']} of {total['answered']}",
+            total["valid"] == total["answered"],
+        ),
+        Goal(
+            "gap",
+            "≤ 1e-6 each",
+            f"{total['exact']} of {total['answered']}",
+            total["exact"] == total["answered"],
+        ),
         Goal("worst against the peer", "≤ 1e-6 relative", _signed(worst), worst <= EXACT),
-        Goal("impossible rows", "each proved", f"{total['proved']} of {unanswered}", total["proved"] == unanswered),
+        Goal(
+            "impossible rows",
+            "each proved",
+            f"{total['proved']} of {unanswered}",
+            total["proved"] == unanswered,
+        ),
     ]
     trouble = [line for t in tallies.values() for line in t.trouble]
     unfinished = sum(t.unfinished for t in tallies.values())
-    notes = [
-        "Every problem is stated anew in CVXPY 1.9 from public values only (`cvxpy_peer.py`) and solved by Clarabel (1e-11), "
-        "HiGHS (mixed-integer linear) or SCIP (other mixed-integer); the peer's integers are rounded and the rest solved anew, "
-        "so that its cost is that of a feasible point. *Valid*: the model's own `predict`, and every condition as CVXPY "
-        "computes it within 1e-8, and the same cost. *Excess*: our cost over the peer's; *saving*: the reverse "
-        "(tolerances of the peer, or a search that it did not finish).",
-        f"The peer did not finish, or finished inaccurately, on {unfinished} of {total['rows']} rows.",
-    ]
+    notes = [METHOD]
+    if unfinished:
+        notes.append(
+            f"The peer did not finish, or not accurately, on {unfinished} of {total['rows']} rows."
+        )
     notes += ["What went wrong: " + "; ".join(trouble) + "."] if trouble else []
     columns = (
         "problems",
@@ -382,13 +437,12 @@ def _report(tallies: dict[str, Tally]) -> Report:
     return Report(
         "optimality",
         "Optimality",
-        "Random linear models (2–10 classes, 2–60 features; every cost, constraint and target; real, whole, categorical "
-        "columns), German credit and HELOC with policies: is each answer valid, proved, and no worse than CVXPY's?",
+        QUESTION,
         columns,
         rows,
         goals,
         notes,
-        ("cvxpy", "PySCIPOpt"),
+        packages=("cvxpy", "PySCIPOpt"),
     )
 
 

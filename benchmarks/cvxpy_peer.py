@@ -1,7 +1,8 @@
 """The question of a counterfactual stated anew in CVXPY, from the public meaning of every part.
 
-Nothing of counterpoint is used but the values that the user writes down: features, costs, targets and
-constraints. The model is read by asking its ``decision_function``, which is affine, at a few points.
+Nothing of counterpoint is used but the values that the user writes down: features, costs, targets
+and constraints. The model is read by asking its ``decision_function``, which is affine, at a few
+points.
 """
 
 from __future__ import annotations
@@ -50,7 +51,11 @@ class Scores:
         probes, keys = [base], []
         spread = frame[numeric].std().replace(0.0, 1.0)
         for f in features:
-            values = f.categories if isinstance(f, cp.Categorical) else (base[f.name].iloc[0] + spread[f.name],)
+            values = (
+                f.categories
+                if isinstance(f, cp.Categorical)
+                else (base[f.name].iloc[0] + spread[f.name],)
+            )
             for value in values:
                 probe = base.copy()
                 probe[f.name] = pd.Series([value], index=base.index).astype(_kind(frame, f))
@@ -96,7 +101,9 @@ class Answer:
 class Statement:
     """One person's question in CVXPY variables."""
 
-    def __init__(self, explainer: cp.Explainer, scores: Scores, x: dict[Any, Any], spread: pd.Series) -> None:
+    def __init__(
+        self, explainer: cp.Explainer, scores: Scores, x: dict[Any, Any], spread: pd.Series
+    ) -> None:
         self.features = {f.name: f for f in explainer.features}
         self.x = x
         self.explainer = explainer
@@ -110,7 +117,9 @@ class Statement:
         self.high = dict.fromkeys(self.features, np.inf)
         for f in self.features.values():
             self._variable(f, spread)
-        constraints = sorted(explainer.all_constraints(), key=lambda c: isinstance(c, cp.MaxChanges))
+        constraints = sorted(
+            explainer.all_constraints(), key=lambda c: isinstance(c, cp.MaxChanges)
+        )
         for constraint in constraints:
             self.restrict(constraint)
         self.scores = self._score(scores)
@@ -166,12 +175,16 @@ class Statement:
     @price.register
     def _(self, cost: cp.Manhattan) -> Any:
         weight = self._weights(cost.weights)
-        return sum(weight[n] * cvxpy.abs(d) for n, d in self.delta.items()) + self._categories(weight)
+        return sum(weight[n] * cvxpy.abs(d) for n, d in self.delta.items()) + self._categories(
+            weight
+        )
 
     @price.register
     def _(self, cost: cp.SquaredEuclidean) -> Any:
         weight = self._weights(cost.weights)
-        return sum(weight[n] * cvxpy.square(d) for n, d in self.delta.items()) + self._categories(weight)
+        return sum(weight[n] * cvxpy.square(d) for n, d in self.delta.items()) + self._categories(
+            weight
+        )
 
     @price.register
     def _(self, cost: cp.Mahalanobis) -> Any:
@@ -311,9 +324,13 @@ class Statement:
     def _solve(self, more: list[Any], solver: str) -> tuple[str, float]:
         """The status, and the value if there is a point."""
         problem = cvxpy.Problem(cvxpy.Minimize(self.cost), [*self.conditions, *more])
-        try:
-            problem.solve(solver=solver, **TIGHT[solver])
-        except cvxpy.SolverError:
+        for options in (TIGHT[solver], {}):
+            try:
+                problem.solve(solver=solver, **options)
+            except cvxpy.SolverError:
+                continue
+            break
+        else:
             return "failed", np.inf
         found = (cvxpy.OPTIMAL, cvxpy.OPTIMAL_INACCURATE, cvxpy.USER_LIMIT)
         usable = problem.status in found and problem.value is not None
@@ -321,7 +338,9 @@ class Statement:
 
     # Judging an answer of ours
 
-    def judge(self, y: dict[Any, Any], target: Any, classes: list[Any], now: Any) -> tuple[float, float]:
+    def judge(
+        self, y: dict[Any, Any], target: Any, classes: list[Any], now: Any
+    ) -> tuple[float, float]:
         """A point's cost, and by how much it fails, as CVXPY computes them."""
         for name, choice in self.choice.items():
             choice.value = np.eye(choice.size)[self.features[name].categories.index(y[name])]

@@ -12,11 +12,12 @@ ORDER = ("optimality", "speed_cvxpy", "throughput", "latency", "heloc", "peers")
 HEAD = """\
 # Benchmarks
 
-`make bench` measures everything, `make bench ONLY=latency` one subject; `--quick` makes a script short and writes
-nothing. This page is written by `benchmarks/table.py` from `benchmarks/results/*.json`.
+`make bench` measures everything, `make bench ONLY=latency` one subject; `--quick` makes a script
+short and writes nothing. This page is written by `benchmarks/table.py` from
+`benchmarks/results/*.json`.
 
-One core. What is compared runs in turns within one process, and medians are shown, so that ratios survive a busy
-machine; absolute times do not travel between machines.
+One core. What is compared runs in turns within one process, and medians are shown, so that ratios
+survive a busy machine; absolute times do not travel between machines.
 """
 
 
@@ -32,13 +33,19 @@ def write() -> None:
 
 def section(result: Mapping[str, Any]) -> list[str]:
     """The lines of one subject."""
-    lines = [f"## {result['title']}", "", result["question"], ""]
+    lines = [f"## {result['title']}", "", _prose(result["question"]), ""]
     lines += _table(result["columns"], result["rows"])
     if result["goals"]:
         lines += ["", *_table(("goal", "asked", "measured", "met"), _goals(result))]
+    for more in result["tables"]:
+        lines += ["", _prose(more["caption"]), "", *_table(more["columns"], more["rows"])]
     for note in result["notes"]:
-        lines += ["", note]
+        lines += ["", _prose(note)]
     return lines
+
+
+def _prose(text: str) -> str:
+    return " ".join(text.split())
 
 
 def _overview(results: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -1,17 +1,21 @@
 """DiCE on the rows of a task, raw (a pipeline on the data as it is) and on standardised data."""
 
+from __future__ import annotations
+
 import warnings
+from collections.abc import Callable
+from typing import Any
 
 import dice_ml
 import numpy as np
-from exchange import run
+from exchange import Explain, Task, run
 from raiutils.exceptions import UserConfigValidationException
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 
-def regression(task):
+def regression(task: Task) -> LogisticRegression:
     """The task's model, as scikit-learn would have fitted it."""
     model = LogisticRegression()
     model.coef_, model.intercept_ = task.coef[None, :], np.array([task.intercept])
@@ -20,7 +24,7 @@ def regression(task):
     return model
 
 
-def pipeline(task):
+def pipeline(task: Task) -> Any:
     """The same behind its scaler."""
     scaler = StandardScaler()
     scaler.mean_, scaler.scale_, scaler.var_ = task.mean, task.scale, task.scale**2
@@ -28,21 +32,23 @@ def pipeline(task):
     return make_pipeline(scaler, regression(task))
 
 
-def tool(method, raw):
+def tool(method: str, *, raw: bool) -> Callable[[Task], Explain]:
     """One method of DiCE."""
 
-    def prepare(task):
+    def prepare(task: Task) -> Explain:
         train = task.train if raw else task.standardised(task.train)
         rows = task.rows if raw else task.standardised(task.rows)
         names = list(train.columns)
         data = dice_ml.Data(
-            dataframe=train.assign(label=task.labels), continuous_features=names, outcome_name="label"
+            dataframe=train.assign(label=task.labels),
+            continuous_features=names,
+            outcome_name="label",
         )
         model = dice_ml.Model(model=pipeline(task) if raw else regression(task), backend="sklearn")
         explainer = dice_ml.Dice(data, model, method=method)
 
-        def explain(i):
-            np.random.seed(i)
+        def explain(i: int) -> Any:
+            np.random.seed(i)  # noqa: NPY002 (DiCE draws from it)
             options = {"random_seed": i} if method == "random" else {}
             free = "all" if task.free is None else [names[j] for j in task.free[i]]
             try:

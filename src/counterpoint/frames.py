@@ -31,7 +31,7 @@ class Table:
     Parameters
     ----------
     native
-        A narwhals data frame, or an ndarray of shape (n, p).
+        A data frame of any library, or an ndarray of shape (n, p).
     names
         The column names; for an array ``x0 … x{p-1}``, as scikit-learn names them.
     known_floats
@@ -51,27 +51,29 @@ class Table:
         InvalidInput
             If it is none of these, has no columns, or two columns share a name.
         """
-        import narwhals.stable.v2 as nw
-
         if isinstance(data, Table):
             return data
         if isinstance(data, np.ndarray) or (isinstance(data, list) and data):
             return cls._from_array(np.asarray(data))
+        import narwhals.stable.v2 as nw
+
         if isinstance(data, Mapping):
             data = _row_frame(data)
         elif nw.dependencies.is_pandas_series(data):
             data = _series_frame(data)
-        _refuse_duplicates(getattr(data, "columns", ()))
-        try:
-            frame = nw.from_native(data, eager_only=True)
-        except TypeError:
+        if nw.dependencies.is_pandas_dataframe(data):
+            names = tuple(data.columns)
+        else:
+            names = tuple(_wrapped(data).columns)
+        if len(set(names)) < len(names):
+            twice = sorted({str(name) for name in names if names.count(name) > 1})
             raise InvalidInput(
-                "Expected a data frame (pandas, polars, Arrow), a 2-D array or one row; "
-                f"got {type(data).__name__}. Pass rows as a frame with named columns."
-            ) from None
-        if not frame.columns:
+                f"Expected distinct column names; got {', '.join(twice)} more than once. "
+                "Rename them."
+            )
+        if not names:
             raise InvalidInput("Expected a frame with at least one column; got none.")
-        return cls(frame, tuple(frame.columns))
+        return cls(data, names)
 
     @classmethod
     def _from_array(cls, array: NDArray[Any]) -> Table:
@@ -88,6 +90,18 @@ class Table:
         """Whether the table is backed by an ndarray."""
         return isinstance(self.native, np.ndarray)
 
+    @cached_property
+    def is_pandas(self) -> bool:
+        """Whether the table is backed by a pandas data frame."""
+        import narwhals.stable.v2 as nw
+
+        return bool(nw.dependencies.is_pandas_dataframe(self.native))
+
+    @cached_property
+    def frame(self) -> Any:
+        """The data frame in narwhals' clothes."""
+        return _wrapped(self.native)
+
     def __len__(self) -> int:
         return len(self.native)
 
@@ -95,14 +109,14 @@ class Table:
         """The values of one column; floats are float64 with NaN for what is missing."""
         if self.is_array:
             return np.asarray(self.native[:, self.names.index(name)])
-        series = self.native.get_column(name)
+        series = self.frame.get_column(name)
         if series.dtype.is_numeric():
             return np.asarray(series.to_numpy())
         return np.asarray(series.to_list(), dtype=object)
 
     def dtype(self, name: Hashable) -> Any:
         """The dtype of a column: NumPy's for an array, narwhals' for a frame."""
-        return self.native.dtype if self.is_array else self.native.schema[name]
+        return self.native.dtype if self.is_array else self.frame.schema[name]
 
     def levels(self, name: Hashable) -> tuple[Hashable, ...] | None:
         """The declared levels of a categorical dtype, in their order; None for other dtypes."""
@@ -110,7 +124,7 @@ class Table:
 
         if self.is_array or self.dtype(name) not in (nw.Categorical, nw.Enum):
             return None
-        return tuple(self.native.get_column(name).cat.get_categories().to_list())
+        return tuple(self.frame.get_column(name).cat.get_categories().to_list())
 
     def is_ordered(self, name: Hashable) -> bool:
         """Whether a categorical column declares that its levels are in order."""
@@ -118,7 +132,7 @@ class Table:
 
         if self.levels(name) is None:
             return False
-        series = self.native.get_column(name)
+        series = self.frame.get_column(name)
         return bool(series.dtype == nw.Enum or getattr(series.to_native().dtype, "ordered", False))
 
     def select(self, names: Sequence[Hashable]) -> Table:
@@ -127,11 +141,17 @@ class Table:
             return self
         if self.is_array:
             return Table(self.native[:, [self.names.index(name) for name in names]], tuple(names))
-        return Table(self.native.select(*names), tuple(names))
+        if self.is_pandas:
+            return Table(self.native[list(names)], tuple(names))
+        return Table(self.frame.select(*names).to_native(), tuple(names))
 
     def take(self, rows: slice | NDArray[np.intp]) -> Table:
         """These rows, in this order."""
-        return Table(self.native[rows], self.names, self.all_floats)
+        if self.is_array:
+            return Table(self.native[rows], self.names, self.all_floats)
+        if self.is_pandas:
+            return Table(self.native.iloc[rows], self.names, self.all_floats)
+        return Table(self.frame[rows].to_native(), self.names, self.all_floats)
 
     @cached_property
     def all_floats(self) -> bool:
@@ -140,30 +160,27 @@ class Table:
             return self.known_floats
         if self.is_array:
             return bool(self.native.dtype == np.float64)
+        if self.is_pandas:
+            return set(self.native.dtypes) == {np.dtype(np.float64)}
         import narwhals.stable.v2 as nw
 
-        native = self.to_native()
-        if nw.dependencies.is_pandas_dataframe(native):
-            return set(native.dtypes) == {np.dtype(np.float64)}
-        return all(dtype == nw.Float64 for dtype in self.native.schema.values())
+        return all(dtype == nw.Float64 for dtype in self.frame.schema.values())
 
     @cached_property
     def float_matrix(self) -> NDArray[np.float64] | None:
         """The whole block as (n, p) float64, without a copy if possible; None for other dtypes."""
         if not self.all_floats:
             return None
-        return self.native if self.is_array else np.asarray(self.to_native().to_numpy())
-
-    def to_native(self) -> Any:
-        """The frame in the library that it came from."""
-        return self.native if self.is_array else self.native.to_native()
+        if self.is_array or self.is_pandas:
+            return np.asarray(self.native)
+        return np.asarray(self.frame.to_numpy())
 
     def to_model_input(self, *, named: bool) -> Any:
         """What ``model.predict`` takes: a frame if the model was fitted on names, else an array."""
         if named == (not self.is_array):
-            return self.to_native()
+            return self.native
         if not named:
-            return self.native.to_numpy()
+            return self.frame.to_numpy()
         import pandas as pd
 
         return pd.DataFrame(self.native, columns=list(self.names))
@@ -176,17 +193,19 @@ class Table:
         """These rows with all cells replaced by ``matrix`` (only where every dtype is float64)."""
         if self.is_array:
             return Table(matrix, self.names, known_floats=True)
-        import narwhals.stable.v2 as nw
-
-        native = self.native.to_native()
-        if nw.dependencies.is_pandas_dataframe(native):
+        native = self.native
+        if self.is_pandas:
             frame = type(native)(
                 matrix, index=native.index[rows], columns=native.columns, copy=False
             )
-            return Table(nw.from_native(frame, eager_only=True), self.names, known_floats=True)
+            return Table(frame, self.names, known_floats=True)
+        import narwhals.stable.v2 as nw
+
         columns = {str(name): matrix[:, j] for j, name in enumerate(self.names)}
-        backend = nw.get_native_namespace(self.native)
-        return Table(nw.from_dict(columns, backend=backend), self.names, known_floats=True)
+        backend = nw.get_native_namespace(self.frame)
+        return Table(
+            nw.from_dict(columns, backend=backend).to_native(), self.names, known_floats=True
+        )
 
     def with_cells(self, rows: NDArray[np.intp] | slice, cells: Mapping[Hashable, Cells]) -> Table:
         """These rows with some cells replaced, column by column, in the dtypes that came in.
@@ -196,26 +215,26 @@ class Table:
         """
         if self.is_array:
             return Table(_scatter_array(self.native[rows], self.names, cells), self.names)
-        frame = self.native[rows]
+        frame = self.take(rows).frame
         changed = [
             _scatter_series(frame.get_column(name), positions, values)
             for name, (positions, values) in cells.items()
             if len(positions)
         ]
-        return Table(frame.with_columns(*changed) if changed else frame, self.names)
+        return Table((frame.with_columns(*changed) if changed else frame).to_native(), self.names)
 
     def sibling(self, columns: Mapping[str, Any], rows: NDArray[np.intp] | None) -> Any:
         """Another frame in the same library (pandas for an array), with the index of these rows."""
         import narwhals.stable.v2 as nw
 
-        if not self.is_array and not nw.dependencies.is_pandas_dataframe(self.to_native()):
-            backend = nw.get_native_namespace(self.native)
+        if not self.is_array and not self.is_pandas:
+            backend = nw.get_native_namespace(self.frame)
             return nw.from_dict(dict(columns), backend=backend).to_native()
         import pandas as pd
 
         if self.is_array or rows is None:
             return pd.DataFrame(dict(columns))
-        return pd.DataFrame(dict(columns), index=self.to_native().index[rows])
+        return pd.DataFrame(dict(columns), index=self.native.index[rows])
 
     def chunks(self, size: int) -> Iterator[slice]:
         """Slices of at most ``size`` rows that cover the table."""
@@ -234,13 +253,17 @@ def _series_frame(series: Any) -> Any:
     return series.to_frame().T.infer_objects()
 
 
-def _refuse_duplicates(names: Any) -> None:
-    names = list(names)
-    if len(set(names)) < len(names):
-        twice = sorted({str(name) for name in names if names.count(name) > 1})
+def _wrapped(data: Any) -> Any:
+    """A frame in narwhals' clothes."""
+    import narwhals.stable.v2 as nw
+
+    try:
+        return nw.from_native(data, eager_only=True)
+    except TypeError:
         raise InvalidInput(
-            f"Expected distinct column names; got {', '.join(twice)} more than once. Rename them."
-        )
+            "Expected a data frame (pandas, polars, Arrow), a 2-D array or one row; "
+            f"got {type(data).__name__}. Pass rows as a frame with named columns."
+        ) from None
 
 
 def _scatter_array(

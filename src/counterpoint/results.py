@@ -257,8 +257,8 @@ class Counterfactuals:
         Rows without an answer are missing. An array comes back as an array.
         """
         if self.found.all():
-            return self._decoded(slice(None)).to_native()
-        return self._decoded(np.flatnonzero(self.found)).to_native()
+            return self._decoded(slice(None)).native
+        return self._decoded(np.flatnonzero(self.found)).native
 
     def report(self) -> Any:
         """One row each: status, claim, valid, cost, bound, gap, margin, violation, changed.

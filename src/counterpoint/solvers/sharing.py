@@ -122,7 +122,7 @@ class Basis:
             fits &= inside.all(axis=1)
         values = np.zeros((int(fits.sum()), self.matrix.shape[1])) if fixed is None else fixed[fits]
         values[:, self.basic] = solved[fits]
-        return fits, values
+        return np.asarray(fits), values
 
     def _fixed(self, data: Data, rows: IntArray) -> FloatArray | None:
         """(rows, columns) the values of the columns that are not basic; None if all are 0."""

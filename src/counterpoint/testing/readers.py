@@ -1,5 +1,5 @@
 # ruff: noqa: S101 (a check says what differs by an AssertionError)
-"""Public conformance checks: what a reader, a form, a cost or a solver of your own must pass."""
+"""What a reader must pass."""
 
 from __future__ import annotations
 

@@ -1,0 +1,144 @@
+# ruff: noqa: S101 (a check says what differs by an AssertionError)
+"""What a form must pass."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpoint.forms import AffineMap, Form
+from counterpoint.targets import Confidence, Interval, Label, OtherLabel, Target
+
+__all__ = ["check_form"]
+
+FloatArray = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
+SAMPLES = 600
+CLOSE = 1e6
+"""How many rounding errors from the boundary a point may lie for either answer to be right."""
+
+
+def check_form(
+    form: Form,
+    targets: Sequence[Target],
+    *,
+    same: Sequence[Form] = (),
+    points: FloatArray | None = None,
+    random_state: int = 0,
+) -> None:
+    """Check that a form's regions are where its predictions are.
+
+    For each target: a point is in one of the regions if and only if the prediction meets the
+    target and the margin is not negative; the margin falls by what the target asks for; and a form
+    that sees its input through an affine map decides as the form itself does behind that map.
+
+    Parameters
+    ----------
+    form
+        The form.
+    targets
+        What to ask of it; every class should be among them.
+    same
+        Forms that are the same model in another order: with classes or prototypes permuted.
+    points
+        (n, d) where to compare; None for normal ones.
+    random_state
+        The seed of the sample.
+
+    Raises
+    ------
+    AssertionError
+        With a sentence on what differs, or if no point of the sample meets a target.
+    """
+    rng = np.random.default_rng(random_state)
+    X = 3.0 * rng.normal(size=(SAMPLES, form.width)) if points is None else points
+    for target in targets:
+        inside = _check_regions(form, target, X)
+        for other in same:
+            _check_same(form, other, target, X, inside)
+        _check_margin(form, target, X)
+    _check_through(form, targets, X, rng)
+
+
+def _clear(form: Form, X: FloatArray, margin: FloatArray) -> BoolArray:
+    """Whether points are away from the boundary."""
+    return np.abs(margin) > CLOSE * form.noise(X)
+
+
+def _check_regions(form: Form, target: Target, X: FloatArray) -> BoolArray:
+    regions = form.regions(target)
+    assert regions, f"{target!r} has no region."
+    inside = np.zeros(len(X), dtype=bool)
+    for region in regions:
+        inside |= region.violation(X, X) == 0.0
+    margin = form.margin(X, target)
+    clear = _clear(form, X, margin)
+    for name, expected in (("margin", margin >= 0), ("prediction", _predicted(form, target, X))):
+        off = clear & (inside != expected)
+        where = int(off.argmax())
+        assert not off.any(), (
+            f"By the regions, {target!r} is {'' if inside[where] else 'not '}met at {X[where]!r}; "
+            f"by the {name}, it is {'' if expected[where] else 'not '}met ({int(off.sum())} points)."
+        )
+    assert inside.any(), f"No point of the sample meets {target!r}; pass points that do."
+    assert not inside.all(), f"Every point of the sample meets {target!r}; pass points that do not."
+    return inside
+
+
+def _predicted(form: Form, target: Target, X: FloatArray) -> BoolArray:
+    """Whether the target is met by what the form predicts; by its margin where that says more."""
+    predicted = form.predict(X)
+    if isinstance(target, Interval):
+        return np.asarray((predicted >= target.low) & (predicted <= target.high))
+    if isinstance(target, Label | OtherLabel) and target.margin == 0.0:
+        among = np.array([label in target.labels for label in predicted.tolist()])
+        return among if isinstance(target, Label) else ~among
+    return np.asarray(form.margin(X, target) >= 0)
+
+
+def _check_same(
+    form: Form, other: Form, target: Target, X: FloatArray, inside: BoolArray
+) -> None:
+    margin = form.margin(X, target)
+    clear = _clear(form, X, margin)
+    there = np.zeros(len(X), dtype=bool)
+    for region in other.regions(target):
+        there |= region.violation(X, X) == 0.0
+    assert not (clear & (there != inside)).any(), f"Another order changes the regions of {target!r}."
+    off = np.abs(other.margin(X, target) - margin) > CLOSE * form.noise(X)
+    assert not off.any(), f"Another order changes the margin of {target!r}."
+
+
+def _check_margin(form: Form, target: Target, X: FloatArray) -> None:
+    if not isinstance(target, Label) or target.margin:
+        return
+    less = form.margin(X, Label(target.label, margin=0.25))
+    off = np.abs(form.margin(X, target) - 0.25 - less) > CLOSE * form.noise(X)
+    assert not off.any(), f"A margin of 0.25 does not lower the margin of {target!r} by 0.25."
+    wide = np.zeros(len(X), dtype=bool)
+    for region in form.regions(Label(target.label, margin=0.25)):
+        wide |= region.violation(X, X) == 0.0
+    off = _clear(form, X, less) & (wide != (less >= 0))
+    assert not off.any(), f"The regions of {target!r} with a margin of 0.25 are not where it is kept."
+
+
+def _check_through(
+    form: Form, targets: Sequence[Target], X: FloatArray, rng: np.random.Generator
+) -> None:
+    d = form.width
+    before = AffineMap(rng.normal(size=(d, d + 1)), rng.normal(size=d))
+    seen = form.through(before)
+    assert seen.width == d + 1, f"Through a map of {d + 1} inputs, the form takes {seen.width}."
+    Z = rng.normal(size=(len(X), d + 1))
+    behind = before(Z)
+    for target in targets:
+        expected = form.margin(behind, target)
+        off = np.abs(seen.margin(Z, target) - expected) > CLOSE * (seen.noise(Z) + form.noise(behind))
+        assert not off.any(), f"Through an affine map, the margin of {target!r} differs."
+        if isinstance(target, Confidence):
+            continue
+        clear = _clear(form, behind, expected)
+        same = _predicted(seen, target, Z) == _predicted(form, target, behind)
+        assert same[clear].all(), f"Through an affine map, {target!r} is met elsewhere."

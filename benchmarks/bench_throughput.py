@@ -16,12 +16,12 @@ import counterpoint as cp
 ROWS = 1_000_000
 GOAL = 500_000
 QUESTION = """
-Binary logistic regression on 30 float64 columns: certified answers a second from `explain(rows)` to
-`to_frame()`, both included, and how many times the model's own `predict(rows)` that takes.
+Binary logistic regression on 30 float64 columns: certified answers a second from `explain(rows)`
+to `to_frame()`, both included, and how many times the model's own `predict(rows)` that takes.
 """
 METHOD = """
-`other label` makes every row work; with `label 1` those that have it already are answered at cost 0.
-Peak memory as tracemalloc sees it, answers and frame included; the input itself is 240 B/row, and so
+`other label` makes every row work; with `label 1` those that have it already are answered at cost
+0. Peak memory as tracemalloc sees it, answers and frame included; the input itself is 240 B/row, and so
 is the frame that is returned.
 """
 COSTS = {"L1": cp.Manhattan(), "L2": cp.SquaredEuclidean()}

@@ -289,17 +289,15 @@ def _fitting_dtype(dtype: np.dtype[Any], values: NDArray[Any]) -> np.dtype[Any]:
 def _scatter_series(series: Any, positions: NDArray[np.intp], values: NDArray[Any]) -> Any:
     import narwhals.stable.v2 as nw
 
-    if series.dtype.is_numeric():
-        values = np.asarray(values, dtype=np.float64)
-        if series.dtype.is_integer():
-            limits = np.iinfo(str(series.dtype).lower())
-            if np.any(values % 1 != 0):
-                series = series.cast(nw.Float64)
-            else:
-                if values.min() < limits.min or values.max() > limits.max:
-                    series = series.cast(nw.Int64)
-                values = values.astype(np.int64)
-        elif series.dtype == nw.Float32:
-            values = values.astype(np.float32)
+    if series.dtype.is_integer():
+        limits = np.iinfo(str(series.dtype).lower())
+        if np.any(values % 1 != 0):
+            series = series.cast(nw.Float64)
+        elif values.min() < limits.min or values.max() > limits.max:
+            series = series.cast(nw.Int64)
+    if not series.dtype.is_numeric():
         return series.scatter(positions.tolist(), values.tolist())
-    return series.scatter(positions.tolist(), list(values))
+    listed = [int(v) for v in values] if series.dtype.is_integer() else values.tolist()
+    backend = nw.get_native_namespace(series)
+    new = nw.new_series(series.name, listed, dtype=series.dtype, backend=backend)
+    return series.scatter(positions.tolist(), new)

@@ -46,9 +46,9 @@ def start(
         ),
     ] = False,
 ) -> None:
-    """What is the smallest change to this input that makes the model decide otherwise?
+    """Find the smallest change that makes a model decide otherwise.
 
-    counterpoint answers exactly, and proves it. Start with: counterpoint demo
+    Every answer is exact and comes with its proof. Start with: counterpoint demo
     """
 
 

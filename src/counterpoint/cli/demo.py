@@ -1,4 +1,4 @@
-"""`counterpoint demo`: a model's decisions on real data explained, from reading it to the proofs."""
+"""`counterpoint demo`: a model's decisions on real data explained, from reading to proofs."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def demo(
         unwanted = story.rows[decided == story.unwanted]
         _introduce(out, story, explainer, len(unwanted))
         _heading(out, "The policy: what can be asked of anyone, and what it costs")
-        out.print(story.policy, markup=False)
+        out.print(story.policy, markup=False, soft_wrap=True)
         start = perf_counter()
         answers = explainer.explain(unwanted, problem.target, progress=False)
         seconds = perf_counter() - start
@@ -87,7 +87,6 @@ def _heading(out: Console, text: str) -> None:
 
 
 def _introduce(out: Console, story: Story, explainer: cp.Explainer, unwanted: int) -> None:
-    from rich.table import Table
     from rich.text import Text
 
     _heading(out, "The model")
@@ -95,17 +94,17 @@ def _introduce(out: Console, story: Story, explainer: cp.Explainer, unwanted: in
     right = (story.model.predict(story.rows) == story.labels).mean()
     kinds = [type(feature) for feature in explainer.features]
     counts = [(kinds.count(kind), kind.__name__.lower()) for kind in sorted(set(kinds), key=repr)]
-    facts = {
-        "data": story.data,
-        "": f"{rows} rows, {columns} columns: {', '.join(f'{n} {kind}' for n, kind in counts)}",
-        "model": story.pipeline,
-        "decides": f"{', '.join(story.model.classes_)}; {right:.0%} right; {unwanted} {story.unwanted}",
-        "read as": "\n".join(explainer.reading.steps),
-    }
-    grid = Table.grid(padding=(0, 2))
-    for name, fact in facts.items():
-        grid.add_row(Text(name, style="bold"), Text(fact))
-    out.print(grid)
+    labels = ", ".join(story.model.classes_)
+    facts = [
+        ("data", story.data),
+        ("", f"{rows} rows; {columns} columns: {', '.join(f'{n} {kind}' for n, kind in counts)}"),
+        ("model", story.pipeline),
+        ("decides", f"{labels}; {right:.0%} right on these rows; {unwanted} {story.unwanted}"),
+        ("read as", explainer.reading.steps[0]),
+        *(("", step) for step in explainer.reading.steps[1:]),
+    ]
+    for name, fact in facts:
+        out.print(Text.assemble((f"{name:<9}", "bold"), fact), soft_wrap=True)
     out.print()
 
 
@@ -116,11 +115,12 @@ def _examples(out: Console, story: Story, answers: cp.Counterfactuals, numbers: 
         if many in changes:
             i = changes.index(many)
             title = f"{story.who} {numbers[i]} would be {_wanted(story)} with {_several(many)}"
-            show_answer(out, title, answers[i])
+            show_answer(out, title, answers[i], reason=False)
     hopeless = [i for i, status in enumerate(answers.status) if status == cp.Status.INFEASIBLE]
     if hopeless:
         i = hopeless[0]
-        show_answer(out, f"{story.who} {numbers[i]} has no way to be {_wanted(story)}", answers[i])
+        title = f"{story.who} {numbers[i]} has no way to be {_wanted(story)}"
+        show_answer(out, title, answers[i], reason=True)
 
 
 def _wanted(story: Story) -> str:
@@ -132,14 +132,15 @@ def _several(many: int) -> str:
 
 
 def _explain_words(out: Console, answers: cp.Counterfactuals) -> None:
-    valid = int(answers.found.sum())
-    out.print(
-        f"\nThe model itself was asked about each of the {valid} changed rows, and agrees.\n"
-        "cost  in points of the policy\n"
-        "gap   how much cheaper a change could be at most, as a share of the cost\n"
-        "proved    the lower bound was recomputed, whatever the solver said\n"
-        "reported  the lower bound is the word of a branch-and-bound solver"
-    )
+    words = {
+        "cost": "in points of the policy; without a policy, in typical spreads of the data",
+        "gap": "by what share of its cost a change could be cheaper at most",
+        "proved": "the lower bound was recomputed from scratch, whatever the solver said",
+        "reported": "the lower bound is the word of a branch-and-bound solver",
+    }
+    out.print(f"\nAsked about each of the {answers.found.sum()} changed rows, the model agrees.\n")
+    for word, meaning in words.items():
+        out.print(f"{word:<9}{meaning}", soft_wrap=True)
 
 
 def _save(out: Console, story: Story, unwanted: list[int], folder: Path) -> None:

@@ -38,14 +38,14 @@ def explain(
         ),
     ],
     target: Annotated[
-        list[str],
+        list[str] | None,
         typer.Option(
             metavar="LABEL",
             help="The decision that is wanted. Repeat it for 'one of these'.",
             show_default=False,
             rich_help_panel=TARGET,
         ),
-    ] = [],
+    ] = None,
     other: Annotated[
         bool,
         typer.Option("--other", help="Any other decision than now.", rich_help_panel=TARGET),
@@ -122,13 +122,13 @@ def explain(
         bool,
         typer.Option(
             "--reasons",
-            help="With --out: for each row that has no answer, search for the constraints that "
-            "conflict.",
+            help="For each row that no change can help, search for the constraints that conflict. "
+            "It can take long.",
             rich_help_panel=OUTPUT,
         ),
     ] = False,
     trust_pickle: TrustPickle = False,
-    trust: Trust = [],
+    trust: Trust = None,
 ) -> None:
     """Find the cheapest change of each row that makes the model decide as wanted.
 
@@ -136,11 +136,11 @@ def explain(
     gap between the two, and what the bound rests on.
     """
     with sentences():
-        wish = Wish(target, other, confidence, margin, low, high)
+        wish = Wish(target or (), other, confidence, margin, low, high)
         if out is not None:
             check_out(out, model, rows, data, spec)
         problem = cp.Problem() if spec is None else cp.Problem.load(spec)
-        loaded = load_model(model, trust_pickle=trust_pickle, trust=trust)
+        loaded = load_model(model, trust_pickle=trust_pickle, trust=trust or ())
         wanted = wish.target(labels_of(loaded), problem.target)
         explainer = _explainer(problem, loaded, data)
         X = read_rows(rows)
@@ -148,7 +148,7 @@ def explain(
         answers = explainer.explain(X, wanted, gap=gap, time_limit=time_limit)
         seconds = perf_counter() - start
         if out is None:
-            _report(answers, seconds, show)
+            _report(answers, seconds, show, reasons=reasons)
         else:
             write_answers(out, sys.stdout, X, answers, reasons=reasons)
             to = "standard output" if out == STDOUT else out
@@ -167,10 +167,10 @@ def _explainer(problem: cp.Problem, model: Any, data: Path | None) -> cp.Explain
     return problem.explainer(model, data=train)
 
 
-def _report(answers: cp.Counterfactuals, seconds: float, most: int) -> None:
+def _report(answers: cp.Counterfactuals, seconds: float, most: int, *, reasons: bool) -> None:
     out = console()
     for i, answer in zip(range(most), answers, strict=False):
-        show_answer(out, f"Row {i}: {answer.status}", answer)
+        show_answer(out, f"Row {i}: {answer.status}", answer, reason=reasons)
     if len(answers) > most > 0:
         out.print(f"… and {len(answers) - most} more rows (--show, --out).\n", style="dim")
     show_total(out, answers, seconds)

@@ -18,12 +18,12 @@ def inspect(
     data: Data = None,
     spec: Spec = None,
     trust_pickle: TrustPickle = False,
-    trust: Trust = [],
+    trust: Trust = None,
 ) -> None:
     """Say what was read of a model: its steps, the features, the cost, the constraints."""
     with sentences():
         problem = cp.Problem() if spec is None else cp.Problem.load(spec)
-        loaded = load_model(model, trust_pickle=trust_pickle, trust=trust)
+        loaded = load_model(model, trust_pickle=trust_pickle, trust=trust or ())
         train = None if data is None else read_rows(data)
         if train is None and problem.cost is None:
             note("Note: without --data every number counts as continuous, and every unit costs 1.")

@@ -40,7 +40,7 @@ TrustPickle = Annotated[
     ),
 ]
 Trust = Annotated[
-    list[str],
+    list[str] | None,
     typer.Option(
         metavar="TYPE",
         help="Load this type from a .skops file, though it is not known to be safe. Repeatable.",

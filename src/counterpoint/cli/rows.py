@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,11 @@ def read_rows(path: Path) -> pd.DataFrame:
     """
     import pandas as pd
 
-    readers = {".csv": pd.read_csv, ".parquet": _read_parquet, ".jsonl": _read_lines}
+    readers: dict[str, Callable[[Path], pd.DataFrame]] = {
+        ".csv": pd.read_csv,
+        ".parquet": _read_parquet,
+        ".jsonl": _read_lines,
+    }
     if path.suffix not in readers:
         raise cp.InvalidInput(f"Expected rows in a {_any(FORMATS)} file; got {path.name}.")
     path.open("rb").close()
@@ -53,7 +58,7 @@ def _read_parquet(path: Path) -> pd.DataFrame:
 def need_parquet(path: Path) -> None:
     """Raise unless Parquet files can be read and written."""
     try:
-        import pyarrow as _  # noqa: F401
+        import_module("pyarrow")
     except ImportError:
         raise cp.MissingExtra(
             f"{path.name} is a Parquet file, which needs pyarrow, and that is not installed. "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Hashable
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 import counterpoint as cp
@@ -25,38 +26,36 @@ def console() -> Console:
     return Console(file=sys.stdout, highlight=False)
 
 
-def show_answer(out: Console, title: str, answer: cp.Counterfactual) -> None:
-    """One row: what changes and what that is worth, or why there is no answer."""
+def show_answer(out: Console, title: str, answer: cp.Counterfactual, *, reason: bool) -> None:
+    """One row: what changes and what that is worth, or that there is no answer and why."""
     from rich.text import Text
 
     out.print(Text(title, style="bold"))
     if answer.changes:
         out.print(_table(answer.changes))
-        out.print(Text(f"  {_certificate(answer)}"))
-    elif answer.found:
-        out.print(Text(f"  {answer.message}"))
+        out.print(Text(_certificate(answer)))
     else:
-        out.print(Text(answer.message, style="yellow"))
-        if answer.conflict is not None:
-            show_conflict(out, answer.conflict)
+        out.print(Text(answer.message))
+    if answer.status == cp.Status.INFEASIBLE and reason and answer.conflict is not None:
+        _show_conflict(out, answer.conflict)
     out.print()
 
 
-def show_conflict(out: Console, conflict: cp.Conflict) -> None:
-    """A minimal set of conflicting constraints, one a line, and what would help."""
-    from rich.padding import Padding
+def _show_conflict(out: Console, conflict: cp.Conflict) -> None:
+    """A minimal set of conflicting constraints, and what would help."""
     from rich.text import Text
 
     if not conflict.constraints:
-        out.print(Padding(Text(str(conflict)), (0, 0, 0, 2)))
+        out.print(Text(str(conflict)))
         return
-    out.print(Text("  These exclude every answer; without any one of them there is one:"))
-    for constraint in conflict.constraints:
-        out.print(Padding(Text(f"· {constraint}"), (0, 0, 0, 4)))
+    out.print(Text("These exclude every answer; without any one of them there is one:"))
+    for line in wrap("; ".join(conflict.constraints), out.width - 2):
+        out.print(Text(f"  {line}"))
     if conflict.relaxations:
-        out.print(Text("  Each of these alone would be enough:"))
+        out.print(Text("Any one of these would do:"))
     for relaxation in conflict.relaxations:
-        out.print(Padding(Text(f"· {relaxation}"), (0, 0, 0, 4)))
+        for line in wrap(relaxation, out.width - 4, initial_indent="- ", subsequent_indent="  "):
+            out.print(Text(f"  {line}"))
 
 
 def _table(changes: dict[Hashable, tuple[Any, Any]]) -> Table:
@@ -89,8 +88,9 @@ def show_total(out: Console, answers: cp.Counterfactuals, seconds: float) -> Non
     """What became of all rows."""
     from rich.text import Text
 
-    for line in answers.summary().splitlines():
-        out.print(Text(line))
+    for sentence in answers.summary().splitlines():
+        for line in wrap(sentence, out.width, subsequent_indent="  "):
+            out.print(Text(line))
     out.print(Text(f"time: {seconds:.3g} s{_each(len(answers), seconds)}"))
 
 

@@ -54,6 +54,7 @@ CREDIT_POLICY = """\
 target = "granted"
 
 constraints = [
+    { kind = "within_observed" },
     # What the applicant cannot change, or is not to be asked for.
     { kind = "immutable", features = [
         "Gender", "Single", "Age", "ForeignWorker", "NumberOfLiableIndividuals",
@@ -66,8 +67,6 @@ constraints = [
     # What can be agreed on.
     { kind = "bounds", feature = "LoanAmount", fall = 2000, rise = 0 },
     { kind = "bounds", feature = "LoanDuration", fall = 12, rise = 12 },
-    { kind = "within_observed" },
-    { kind = "max_changes", count = 3 },
     # What the columns mean.
     "CheckingAccountBalance_geq_200 <= CheckingAccountBalance_geq_0",
     "SavingsAccountBalance_geq_500 <= SavingsAccountBalance_geq_100",

@@ -1,0 +1,80 @@
+"""Every constraint permits what its definition permits, in raw terms."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from oracles import allows
+
+import counterpoint as cp
+from counterpoint.regions import Box, Region
+from counterpoint.testing import check_constraint
+
+FEATURES = cp.Features(
+    [
+        cp.Continuous("income", observed=(-4.0, 4.0)),
+        cp.Integer("years", step=2.0, observed=(-6.0, 6.0)),
+        cp.Continuous("debt", observed=(-1.0, 1.0)),
+        cp.Categorical("home", ("rent", "loan", "own"), observed=("rent", "own")),
+        cp.Categorical("grade", ("low", "mid", "top"), ordered=True, observed=("low", "mid")),
+        cp.Categorical("rooms", (1, 2, 4), observed=(1, 2, 4)),
+    ]
+)
+
+CONSTRAINTS = [
+    cp.Immutable("income"),
+    cp.Immutable("years", "home"),
+    cp.Bounds("income", low=-1.0, high=2.0),
+    cp.Bounds("income", low=1.0),
+    cp.Bounds("income", fall=1.0),
+    cp.Bounds("income", rise=0.5),
+    cp.Bounds("years", high=4.0, fall=2.0),
+    cp.Bounds("rooms", low=2.0),
+    cp.Bounds("rooms", rise=1.0),
+    cp.Monotone("income", "increasing"),
+    cp.Monotone("income", "decreasing"),
+    cp.Monotone("years", "increasing"),
+    cp.Monotone("grade", "increasing"),
+    cp.Monotone("grade", "decreasing"),
+    cp.Monotone("rooms", "decreasing"),
+    cp.Linear({"income": 1.0, "debt": -2.0}, high=1.0),
+    cp.Linear({"income": 1.0, "years": 0.5, "rooms": -1.0}, low=-2.0, high=3.0),
+    cp.Linear.parse("income <= 2 * rooms - 3"),
+    cp.Ellipsoid({"income": 1.0, "debt": 0.5}, [[0.3, 0.1], [0.1, 1.0]], 1.5),
+    cp.Ellipsoid({"debt": 0.0, "years": 0.0}, np.diag([1.0, 0.1]), 2.0),
+    cp.MaxChanges(1),
+    cp.MaxChanges(3),
+    cp.WithinObserved(),
+    cp.WithinObserved("debt", "home"),
+]
+
+
+@pytest.mark.parametrize("constraint", CONSTRAINTS, ids=repr)
+def test_every_constraint_conforms(constraint: cp.Constraint):
+    check_constraint(
+        constraint, FEATURES, allows=lambda old, new: allows(constraint, FEATURES, old, new)
+    )
+
+
+@pytest.mark.parametrize("constraint", CONSTRAINTS, ids=repr)
+def test_the_order_of_the_features_does_not_matter(constraint: cp.Constraint):
+    backwards = cp.Features(list(FEATURES)[::-1])
+    check_constraint(
+        constraint, backwards, allows=lambda old, new: allows(constraint, backwards, old, new)
+    )
+
+
+class Never(cp.Constraint):
+    """Permits only what a box permits that is too small."""
+
+    def region(self, features: cp.Features) -> Region:
+        box = Box.unbounded(features.width)
+        box.high[0] = 0.0
+        return Region((box,))
+
+
+def test_the_suite_catches_a_region_that_forbids_too_much():
+    with pytest.raises(AssertionError, match="forbids .* wrongly"):
+        check_constraint(Never(), FEATURES, allows=lambda old, new: new["income"] <= 1.0)
+    with pytest.raises(AssertionError, match="permits .* wrongly"):
+        check_constraint(Never(), FEATURES, allows=lambda old, new: new["income"] <= -1.0)

@@ -1,0 +1,109 @@
+"""Every form: its regions are where its predictions are, for every class and every order of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from strategies import FORMS
+
+import counterpoint as cp
+from counterpoint.forms import LinearRegressor, LinearScores, Link, LogLink, Votes
+from counterpoint.regions import Affine, Region
+from counterpoint.targets import Target
+from counterpoint.testing import check_form
+
+WIDTHS = (1, 4)
+
+
+def targets(form: Any) -> list[Target]:
+    if isinstance(form, LinearRegressor):
+        exponential = form.link is LogLink.EXP
+        low, high = (0.5, 2.0) if exponential else (-1.0, 1.0)
+        return [cp.Interval(low, high), cp.Interval(low=low), cp.Interval(high=high)]
+    classes = form.classes.tolist()
+    made: list[Target] = [kind(label) for label in classes for kind in (cp.Label, cp.OtherLabel)]
+    made += [cp.Label(label, margin=0.5) for label in classes]
+    if len(classes) > 2:
+        made += [cp.Label((classes[0], classes[-1])), cp.OtherLabel({classes[1], classes[2]})][: len(classes) - 2]
+    if isinstance(form, LinearScores) and form.link is not Link.NONE:
+        made += [cp.Confidence(label, p) for label in classes for p in (0.3, 0.6)]
+    return made
+
+
+def permuted(form: Any) -> list[Any]:
+    """The same model with its classes in another order."""
+    if not isinstance(form, LinearScores) or form.is_binary:
+        return []
+    order = np.roll(np.arange(len(form.classes)), 1)
+    return [
+        replace(form, matrix=form.matrix[p], offset=form.offset[p], classes=form.classes[p])
+        for p in (order, order[::-1])
+    ]
+
+
+def swapped(form: Any) -> list[Any]:
+    """A binary model with its classes swapped: the decision changes its sign."""
+    if not (isinstance(form, LinearScores) and form.is_binary):
+        return []
+    coef, intercept = -form.matrix[1], -form.offset[1]
+    return [LinearScores.binary(coef, intercept, form.classes[::-1], link=form.link)]
+
+
+def points(form: Any, width: int) -> np.ndarray:
+    """Enough of them in the region of every class, however small."""
+    return 20.0 * np.random.default_rng(1).normal(size=(20_000 if width == 1 else 3000, width))
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("name", FORMS)
+def test_every_form_conforms(name: str, width: int):
+    form = FORMS[name](np.random.default_rng(3), width)
+    reachable = [t for t in targets(form) if met_somewhere(form, t, points(form, width))]
+    if width > 1:
+        assert len(reachable) == len(targets(form)), "choose another seed: a class has no region"
+    assert reachable
+    same = permuted(form) + swapped(form)
+    check_form(form, reachable, same=same, points=points(form, width))
+
+
+def met_somewhere(form: Any, target: Target, X: np.ndarray) -> bool:
+    """On a line a class may have no region at all."""
+    return bool((form.margin(X, target) >= 0).any())
+
+
+def test_votes_do_not_depend_on_the_order_of_classes_but_in_ties():
+    """Swapping two classes turns the sign of their pair and permutes the others."""
+    form = FORMS["votes of three"](np.random.default_rng(0), 3)
+    X = np.random.default_rng(1).normal(size=(2000, 3))
+    signs = np.sign(X @ form.matrix.T + form.offset)
+    cycle = (signs == [1, -1, 1]).all(axis=1) | (signs == [-1, 1, -1]).all(axis=1)
+    flip = np.array([-1.0, 1.0, 1.0])  # (0,1) (0,2) (1,2) → (1,0) (1,2) (0,2)
+    order = [0, 2, 1]
+    other = Votes(
+        flip[:, None] * form.matrix[order], flip * form.offset[order], form.classes[[1, 0, 2]]
+    )
+    assert (form.predict(X) == other.predict(X))[~cycle].all()
+    assert (~cycle).any()
+
+
+# The suite itself catches what it is for
+
+
+def test_the_suite_catches_a_class_that_is_taken_for_another():
+    form = FORMS["three classes"](np.random.default_rng(3), 4)
+    wrong = replace(form, classes=form.classes[[1, 0, 2]])
+    with pytest.raises(AssertionError, match="Another order changes"):
+        check_form(form, [cp.Label(form.classes[0])], same=[wrong], points=points(form, 4))
+
+
+def test_the_suite_catches_a_region_that_is_not_where_the_prediction_is(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    form = FORMS["binary"](np.random.default_rng(3), 4)
+    off = Affine(-form.matrix[1][None, :], [-np.inf], form.offset[1] - 0.1, np.ones(1))
+    monkeypatch.setattr(LinearScores, "regions", lambda self, target: (Region((off,)),))
+    with pytest.raises(AssertionError, match="by the margin"):
+        check_form(form, [cp.Label(form.classes[1])])

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any
 
 import numpy as np
@@ -117,18 +117,18 @@ def _plain(value: Any) -> Any:
 
 
 def interleaved(tasks: Mapping[str, Callable[[], Any]], repeats: int) -> dict[str, float]:
-    """Median seconds of each task, run in turns so that a busy moment meets all of them."""
+    """Median CPU seconds of each task, run in turns so that a busy moment meets all of them."""
     times: dict[str, list[float]] = {name: [] for name in tasks}
     for _ in range(repeats):
         for name, task in tasks.items():
-            start = perf_counter()
+            start = process_time()
             task()
-            times[name].append(perf_counter() - start)
+            times[name].append(process_time() - start)
     return {name: float(np.median(seconds)) for name, seconds in times.items()}
 
 
 def each(tasks: Sequence[Callable[[], Any]]) -> np.ndarray:
-    """Seconds of each of many calls."""
+    """Seconds on the clock of each of many calls."""
     seconds = np.empty(len(tasks))
     for i, task in enumerate(tasks):
         start = perf_counter()

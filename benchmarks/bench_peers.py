@@ -60,8 +60,8 @@ METHOD = """
 DiCE is installed without xgboost and lightgbm, which it requires and does not import here; *raw* is
 DiCE on the data frame and the pipeline, the others get standardised data. DiCE kdtree on
 standardised data takes half a minute a row and is left out. A fault inside DiCE (genetic, on too
-few candidates) counts as nothing found. NICE knows no constraints. Times are medians of one row, alone,
-in a warm process.
+few candidates) counts as nothing found. NICE knows no constraints. Times are medians of one row,
+alone, in a warm process.
 """
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from time import perf_counter
+from time import process_time
 from typing import Any
 
 import cvxpy
@@ -173,17 +173,17 @@ def measure(setting: Setting, *, few: int, repeats: int) -> Measured:
     times: dict[str, list[float]] = {name: [] for name in ("batch", "single", *peers)}
     errors = dict.fromkeys(peers, 0.0)
     for _ in range(repeats):
-        start = perf_counter()
+        start = process_time()
         explainer.explain(rows, target)
-        times["batch"].append((perf_counter() - start) / len(rows))
+        times["batch"].append((process_time() - start) / len(rows))
         for i, row in enumerate(singles):
-            start = perf_counter()
+            start = process_time()
             explainer.explain(row, target)
-            times["single"].append(perf_counter() - start)
+            times["single"].append(process_time() - start)
             for name, peer in peers.items():
-                start = perf_counter()
+                start = process_time()
                 value = peer(points[i])
-                times[name].append(perf_counter() - start)
+                times[name].append(process_time() - start)
                 off = abs(value - answers.cost[i]) / answers.cost[i]
                 errors[name] = max(errors[name], off if np.isfinite(off) else np.inf)
     seconds = {name: float(np.median(values)) for name, values in times.items()}

@@ -16,8 +16,9 @@ HEAD = """\
 short and writes nothing. This page is written by `benchmarks/table.py` from
 `benchmarks/results/*.json`.
 
-One core. What is compared runs in turns within one process, and medians are shown, so that ratios
-survive a busy machine; absolute times do not travel between machines.
+One thread. What is compared runs in turns within one process, and medians are shown. Speeds are
+rows for each second of CPU time, which on an idle machine is time on the clock; latencies are time
+on the clock. Ratios survive a busy machine; absolute times do not travel between machines.
 """
 
 

@@ -72,6 +72,9 @@ class Never(cp.Constraint):
         box.high[0] = 0.0
         return Region((box,))
 
+    def __str__(self) -> str:
+        return "never"
+
 
 def test_the_suite_catches_a_region_that_forbids_too_much():
     with pytest.raises(AssertionError, match="forbids .* wrongly"):

@@ -45,10 +45,10 @@ worse than CVXPY's?
 METHOD = """
 Every problem is stated anew in CVXPY from public values only (`cvxpy_peer.py`) and solved by
 Clarabel (1e-11), HiGHS (mixed-integer linear) or SCIP (other mixed-integer); the peer's integers
-are rounded and the rest solved anew, so that its cost is that of a feasible point. *Valid*:
-the model's own `predict`, every condition as CVXPY computes it within 1e-8, and the same cost. *Excess*: our
-cost over the peer's; *saving*: the reverse (tolerances of the peer, or a search that it did not
-finish).
+are rounded and the rest solved anew, so that its cost is that of a feasible point. *Valid*: the
+model's own `predict`, every condition as CVXPY computes it within 1e-8, and the same cost.
+*Excess*: our cost over the peer's; *saving*: the reverse (tolerances of the peer, or a search that
+it did not finish).
 """
 
 

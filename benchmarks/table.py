@@ -38,7 +38,7 @@ def section(result: Mapping[str, Any]) -> list[str]:
     lines += _table(result["columns"], result["rows"])
     if result["goals"]:
         lines += ["", *_table(("goal", "asked", "measured", "met"), _goals(result))]
-    for more in result["tables"]:
+    for more in result.get("tables", ()):
         lines += ["", _prose(more["caption"]), "", *_table(more["columns"], more["rows"])]
     for note in result["notes"]:
         lines += ["", _prose(note)]

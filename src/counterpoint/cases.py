@@ -46,6 +46,13 @@ class Cases:
         low, high = (self.low[:1], self.high[:1]) if one_row else (self.low, self.high)
         return bool(np.isinf(low).all() and np.isinf(high).all())
 
+    @cached_property
+    def empty(self) -> BoolArray:
+        """(n,): whether a row's bounds leave no point."""
+        if self.unbounded:
+            return np.zeros(len(self), dtype=bool)
+        return np.asarray((self.low > self.high).any(axis=1))
+
     def take(self, rows: NDArray[np.intp] | BoolArray | slice) -> Cases:
         """Some of the rows."""
         return Cases(

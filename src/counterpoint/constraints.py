@@ -32,7 +32,10 @@ FloatArray = NDArray[np.float64]
 
 
 class Constraint(ABC):
-    """A demand on the counterfactual that comes from the person's side, not from the model."""
+    """A demand on the counterfactual that comes from the person's side, not from the model.
+
+    Its ``str`` says it in words, for people who do not read code.
+    """
 
     @abstractmethod
     def region(self, features: Features) -> Region:
@@ -43,10 +46,6 @@ class Constraint(ABC):
         InvalidInput
             If it names an unknown feature or does not fit the feature's kind.
         """
-
-    @abstractmethod
-    def __str__(self) -> str:
-        """The demand in words, for people who do not read code."""
 
 
 @final

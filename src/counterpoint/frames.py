@@ -109,6 +109,10 @@ class Table:
         """The values of one column; floats are float64 with NaN for what is missing."""
         if self.is_array:
             return np.asarray(self.native[:, self.names.index(name)])
+        if self.is_pandas:
+            values = self.native[name]
+            if isinstance(values.dtype, np.dtype) and values.dtype.kind in "biuf":
+                return np.asarray(values)
         series = self.frame.get_column(name)
         if series.dtype.is_numeric():
             return np.asarray(series.to_numpy())

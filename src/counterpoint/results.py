@@ -49,7 +49,7 @@ MESSAGES = {
     Status.OPTIMAL: "The cheapest change that gives the target.",
     Status.ALREADY: "The model already gives the target; nothing has to change.",
     Status.SUBOPTIMAL: "A change that gives the target; a cheaper one is not excluded.",
-    Status.LIMIT: "Time ran out before the search ended.",
+    Status.LIMIT: "Time ran out; an answer, if there is one, is the best so far.",
     Status.INFEASIBLE: "No change within the constraints gives the target.",
     Status.UNPROVED: "No change was found, but none is excluded either.",
     Status.INVALID: "The row cannot be used.",

@@ -56,4 +56,4 @@ def main() -> None:
     """The command `counterpoint`."""
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # an old terminal
-    app()
+    app(prog_name="counterpoint")

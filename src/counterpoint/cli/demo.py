@@ -28,8 +28,8 @@ def demo(
         Path | None,
         typer.Option(
             metavar="FOLDER",
-            envvar=VARIABLE,
-            help=f"A folder of data sets with {GERMAN} in it (German credit).",
+            help=f"A folder of data sets with {GERMAN} in it (German credit); otherwise the folder "
+            f"that {VARIABLE} names.",
             show_default=False,
         ),
     ] = None,
@@ -66,14 +66,16 @@ def demo(
 
 
 def _story(out: Console, data_dir: Path | None) -> Story:
-    file = None if data_dir is None else data_dir / GERMAN
-    if file is not None and file.is_file():
-        return german_credit(file)
-    if data_dir is not None and not os.environ.get(VARIABLE):
+    named = os.environ.get(VARIABLE)
+    folder = data_dir or (Path(named) if named else None)
+    if folder is not None and (folder / GERMAN).is_file():
+        return german_credit(folder / GERMAN)
+    if data_dir is not None:
         raise cp.InvalidInput(f"There is no {GERMAN} in --data-dir {data_dir}.")
     out.print(
-        f"No German credit data here ({VARIABLE} names no folder with {GERMAN}), so this is about "
-        "data that come with scikit-learn.\n"
+        f"There are no German credit data here ({VARIABLE} names no folder with\n{GERMAN}), so "
+        "this is about data that come with scikit-learn.\n",
+        soft_wrap=True,
     )
     return breast_cancer()
 
@@ -140,7 +142,7 @@ def _explain_words(out: Console, answers: cp.Counterfactuals) -> None:
     }
     out.print(f"\nAsked about each of the {answers.found.sum()} changed rows, the model agrees.\n")
     for word, meaning in words.items():
-        out.print(f"{word:<9}{meaning}", soft_wrap=True)
+        out.print(f"{word:<10}{meaning}", soft_wrap=True)
 
 
 def _save(out: Console, story: Story, unwanted: list[int], folder: Path) -> None:

@@ -132,8 +132,7 @@ def explain(
 ) -> None:
     """Find the cheapest change of each row that makes the model decide as wanted.
 
-    Every answer comes with its certificate: the cost, a lower bound on the cost of any change, the
-    gap between the two, and what the bound rests on.
+    Every answer comes with its certificate: cost, lower bound, gap, and what the bound rests on.
     """
     with sentences():
         wish = Wish(target or (), other, confidence, margin, low, high)
@@ -172,5 +171,5 @@ def _report(answers: cp.Counterfactuals, seconds: float, most: int, *, reasons: 
     for i, answer in zip(range(most), answers, strict=False):
         show_answer(out, f"Row {i}: {answer.status}", answer, reason=reasons)
     if len(answers) > most > 0:
-        out.print(f"… and {len(answers) - most} more rows (--show, --out).\n", style="dim")
+        out.print(f"and {len(answers) - most} more rows (--show, --out)\n", style="dim")
     show_total(out, answers, seconds)

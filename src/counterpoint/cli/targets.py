@@ -49,7 +49,7 @@ class Wish:
         """
         self._refuse_contradictions()
         if self.low is not None or self.high is not None:
-            return self._interval()
+            return self._interval(known)
         margin = self.margin or 0.0
         if self.other:
             return cp.OtherLabel(margin=margin)
@@ -73,12 +73,19 @@ class Wish:
             raise cp.InvalidInput(
                 f"--confidence is about one label; got {len(self.labels)}. Say which with --target."
             )
-        if self.margin is not None and (
-            self.confidence is not None or not ways or given[ways[0]] is None
-        ):
+        if self.margin is not None and (self.confidence is not None or not self._is_label):
             raise cp.InvalidInput("--margin goes with --target or --other, without --confidence.")
 
-    def _interval(self) -> cp.Target:
+    @property
+    def _is_label(self) -> bool:
+        return self.other or bool(self.labels)
+
+    def _interval(self, known: list[Any] | None) -> cp.Target:
+        if known is not None:
+            raise cp.InvalidInput(
+                "--low and --high are for models that predict numbers; this one decides between "
+                f"{_listed(known)}. Say --target or --other."
+            )
         inf = float("inf")
         low = -inf if self.low is None else self.low
         return cp.Interval(low, inf if self.high is None else self.high)

@@ -184,12 +184,17 @@ class Tree:
             for case, used in children:
                 self._visit(case, used, bound)
 
+    def _share(self) -> Effort:
+        """The effort of one node: the time that is left."""
+        left = self._end - perf_counter()
+        return Effort(seconds=max(left, 1e-3) if np.isfinite(left) else None)
+
     def _hopeless(self, bound: float) -> bool:
         return bound >= self.best * (1.0 - 0.1 * self.effort.gap)
 
     def _visit(self, case: Cases, used: frozenset[int], parent: float) -> None:
         """Bound a node; keep it open, close it, or take its point as the best so far."""
-        solution = self.relaxation.solve(case, Effort())
+        solution = self.relaxation.solve(case, self._share())
         multipliers = self.program.own_multipliers(solution.multipliers)
         if parent == 0.0 and not self._open and not self.root.any():
             self.root = multipliers[0]
@@ -218,7 +223,7 @@ class Tree:
         free = (fixed.low < fixed.high).any()
         candidate = fixed.low
         if free:
-            solution = self.relaxation.solve(fixed, Effort())
+            solution = self.relaxation.solve(fixed, self._share())
             if not solution.found[0]:
                 return
             candidate = np.minimum(np.maximum(solution.points, fixed.low), fixed.high)

@@ -112,6 +112,7 @@ class HalfSpaces(Prepared):
             out.points[part] = step.points
             out.multipliers[part, row] = -sign * step.multipliers
         out.points[free] = start[free]
+        out.points[cases.empty] = np.nan
         self._judge(out, cases)
         return out
 

@@ -277,6 +277,24 @@ KNOWN: tuple[Known, ...] = (
         INF,
         multipliers=[-1.0],
     ),
+    *(
+        _known(
+            f"impossible: an empty interval, {name}",
+            price,
+            [_at_least(1.0, 1.0, 1.0), _between([2.0, -INF], [1.0, INF])],
+            INF,
+            multipliers=[0.0],
+        )
+        for name, price in (("absolute", _absolute(1.0, 1.0)), ("square", _square(1.0, 1.0)), ("full matrix", FULL))
+    ),
+    _known(
+        "impossible: an empty interval and a category",
+        _absolute(0.5, 0.5, 1.0),
+        [_at_least(1.0, 0.0, 1.0, 1.0), OneOf(slice(0, 2)), _between([-INF, -INF, 2.0], [INF, INF, 1.0])],
+        INF,
+        multipliers=[0.0],
+        x=[1.0, 0.0, 0.0],
+    ),
     _known(
         "impossible: two rows contradict",
         _square(1.0, 1.0),

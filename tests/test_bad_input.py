@@ -1,0 +1,467 @@
+"""Bad input: a clear error or a row status, and a bad row never costs the others."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+import counterpoint as cp
+
+RNG = np.random.default_rng(0)
+N = 60
+DATA = pd.DataFrame(
+    {
+        "age": RNG.integers(20, 70, size=N),
+        "income": RNG.normal(30.0, 8.0, size=N),
+        "home": RNG.choice(["own", "rent"], N),
+    }
+)
+LABELS = np.where(DATA["income"] + 0.2 * DATA["age"] + 5 * (DATA["home"] == "own") > 40, "yes", "no")
+
+
+def pipeline(classifier: Any = LogisticRegression()) -> Any:  # noqa: B008 (fitted anew each time)
+    before = ColumnTransformer(
+        [("n", StandardScaler(), ["age", "income"]), ("h", OneHotEncoder(handle_unknown="ignore"), ["home"])]
+    )
+    return make_pipeline(before, clone(classifier))
+
+
+MODEL = pipeline().fit(DATA, LABELS)
+EXPLAINER = cp.Explainer(MODEL, data=DATA)
+ROWS = DATA[LABELS == "no"][:5].reset_index(drop=True)
+
+
+def explain(rows: Any, target: Any = "yes") -> cp.Counterfactuals:
+    return EXPLAINER.explain(rows, target)
+
+
+def numeric_model() -> tuple[Any, pd.DataFrame]:
+    data = DATA[["age", "income"]].astype(float)
+    return LogisticRegression().fit(data, LABELS), data
+
+
+# A bad row is a status, and the others are as they were
+
+
+BAD_CELLS = [
+    ("income", np.nan, "column 'income' is missing; expected a finite number. Fill it in."),
+    ("income", np.inf, "column 'income' is infinite; expected a finite number."),
+    ("income", -np.inf, "column 'income' is infinite; expected a finite number."),
+    ("home", "tent", "column 'home' holds the unknown category 'tent'; known: 'own', 'rent'."),
+    ("home", None, "column 'home' is missing; expected one of its categories. Fill it in."),
+]
+
+
+@pytest.mark.parametrize(("column", "value", "message"), BAD_CELLS)
+def test_a_bad_row_is_invalid_and_costs_no_other_row(column: str, value: Any, message: str):
+    expected = explain(ROWS)
+    rows = ROWS.copy()
+    rows[column] = rows[column].astype(object if column == "home" else float)
+    rows.loc[2, column] = value
+    answers = explain(rows)
+    assert answers.status[2] == cp.Status.INVALID
+    assert message in answers[2].message
+    assert message in answers.report()["message"][2]
+    assert not answers.found[2]
+    others = [0, 1, 3, 4]
+    np.testing.assert_array_equal(answers.cost[others], expected.cost[others])
+    np.testing.assert_array_equal(answers.after[others], expected.after[others])
+    assert answers.to_frame().index.tolist() == others
+    with pytest.raises(cp.NoAnswer, match="invalid"):
+        answers[2].raise_for_status()
+
+
+def test_text_in_a_column_of_numbers_is_invalid():
+    rows = ROWS.astype({"income": object})
+    rows.loc[1, "income"] = "plenty"
+    answers = explain(rows)
+    assert answers.status[1] == cp.Status.INVALID
+    assert "column 'income' holds 'plenty'; expected a number." in answers[1].message
+    assert answers.found[[0, 2, 3, 4]].all()
+
+
+def test_all_rows_bad_is_no_error():
+    rows = ROWS.assign(income=np.nan)
+    answers = explain(rows)
+    assert set(answers.status.tolist()) == {cp.Status.INVALID}
+    assert len(answers.to_frame()) == 0
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_bad_rows_of_an_array_are_invalid(bad: float):
+    model, data = numeric_model()
+    model = LogisticRegression().fit(data.to_numpy(), LABELS)
+    rows = data.to_numpy()[:6].copy()
+    rows[3, 1] = bad
+    answers = cp.explain(model, rows, "yes", data=data.to_numpy())
+    assert answers.status[3] == cp.Status.INVALID
+    assert (np.delete(answers.status, 3) != cp.Status.INVALID).all()
+
+
+# Columns
+
+
+def test_missing_columns_are_named():
+    with pytest.raises(cp.InvalidInput, match=r"Expected the columns that the model uses; missing: 'age'"):
+        explain(ROWS.drop(columns="age"))
+
+
+def test_a_misspelt_column_gets_a_suggestion():
+    with pytest.raises(cp.InvalidInput, match=r"missing: 'income'.*did you mean 'incone'"):
+        explain(ROWS.rename(columns={"income": "incone"}))
+
+
+def test_reordered_columns_are_matched_by_name():
+    np.testing.assert_array_equal(explain(ROWS[["home", "income", "age"]]).cost, explain(ROWS).cost)
+
+
+def test_duplicate_column_names_are_refused():
+    rows = pd.concat([ROWS, ROWS[["age"]]], axis=1)
+    with pytest.raises(cp.InvalidInput, match="distinct column names; got age more than once"):
+        explain(rows)
+
+
+def test_duplicate_feature_names_are_refused():
+    with pytest.raises(cp.InvalidInput, match="Expected distinct feature names"):
+        cp.Features([cp.Continuous("a"), cp.Integer("a")])
+
+
+def test_an_array_of_the_wrong_width_is_refused():
+    model, data = numeric_model()
+    explainer = cp.Explainer(model, data=data)
+    with pytest.raises(cp.InvalidInput, match=r"Expected 2 columns.*got an array with 3"):
+        explainer.explain(np.zeros((4, 3)), "yes")
+
+
+@pytest.mark.parametrize("rows", [5, "rows.csv", None, {1, 2}])
+def test_what_is_no_table_is_refused(rows: Any):
+    with pytest.raises(cp.InvalidInput, match="Expected a data frame"):
+        explain(rows)
+
+
+def test_no_rows_give_no_answers():
+    answers = explain(ROWS[:0])
+    assert len(answers) == 0
+    back = answers.to_frame()
+    assert back.columns.tolist() == ROWS.columns.tolist()
+    assert back.dtypes.equals(ROWS.dtypes)
+    assert len(answers.report()) == 0
+
+
+def test_no_columns_are_refused():
+    with pytest.raises(cp.InvalidInput):
+        explain(pd.DataFrame(index=range(3)))
+
+
+def test_dates_are_refused_with_what_to_do():
+    data = DATA.assign(since=[date(2020, 1, 1)] * N)
+    with pytest.raises(cp.InvalidInput, match="'since' .*[Tt]urn .*into a number first"):
+        cp.Features.from_data(data)
+
+
+# Models
+
+
+def test_an_unfitted_model():
+    with pytest.raises(cp.ModelNotFitted, match="fit"):
+        cp.Explainer(LogisticRegression(), data=DATA[["age"]])
+
+
+def test_an_unfitted_pipeline():
+    with pytest.raises(cp.ModelNotFitted, match="fit"):
+        cp.Explainer(pipeline(), data=DATA)
+
+
+def test_an_unsupported_model_is_named():
+    model = pipeline(RandomForestClassifier(3)).fit(DATA, LABELS)
+    with pytest.raises(cp.UnsupportedModel, match="RandomForestClassifier"):
+        cp.Explainer(model, data=DATA)
+
+
+@pytest.mark.parametrize("thing", ["model", 3, object()])
+def test_what_is_no_model(thing: Any):
+    with pytest.raises(cp.UnsupportedModel, match=type(thing).__name__):
+        cp.Explainer(thing, data=DATA)
+
+
+# Targets
+
+
+def test_an_unknown_label_lists_the_classes():
+    with pytest.raises(cp.InvalidInput, match=r"among the classes \['no', 'yes'\]; got 'maybe'"):
+        explain(ROWS, "maybe")
+
+
+def test_a_set_with_every_class_is_no_target():
+    with pytest.raises(cp.InvalidInput, match="leaves some class out and some in"):
+        explain(ROWS, cp.Label(("no", "yes")))
+
+
+def test_a_target_of_the_wrong_kind():
+    with pytest.raises(cp.InvalidInput, match=r"for a classifier \(Label, OtherLabel or Confidence\)"):
+        explain(ROWS, cp.Interval(low=1.0))
+    model, data = numeric_model()
+    regressor = LinearRegression().fit(data, data["income"])
+    with pytest.raises(cp.InvalidInput, match=r"for a regressor \(Interval\)"):
+        cp.explain(regressor, data, "yes", data=data)
+
+
+def test_confidence_without_probabilities():
+    from sklearn.svm import LinearSVC
+
+    model = pipeline(LinearSVC()).fit(DATA, LABELS)
+    with pytest.raises(cp.InvalidInput, match="Confidence needs class probabilities"):
+        cp.explain(model, ROWS, cp.Confidence("yes", 0.9), data=DATA)
+
+
+@pytest.mark.parametrize("at_least", [0.0, 1.0, -1.0, 2.0, np.nan])
+def test_a_confidence_is_between_0_and_1(at_least: float):
+    with pytest.raises(cp.InvalidInput, match="between 0 and 1, both excluded; got"):
+        cp.Confidence("yes", at_least)
+
+
+@pytest.mark.parametrize("margin", [-1.0, np.nan, np.inf])
+def test_a_margin_is_not_negative(margin: float):
+    for kind in (cp.Label, cp.OtherLabel):
+        with pytest.raises(cp.InvalidInput, match="Expected a margin of at least 0; got"):
+            kind("yes", margin)
+
+
+@pytest.mark.parametrize("ends", [{}, {"low": 2.0, "high": 1.0}, {"low": np.nan}])
+def test_an_interval_has_an_end_and_is_not_empty(ends: dict[str, float]):
+    with pytest.raises(cp.InvalidInput, match="Expected low"):
+        cp.Interval(**ends)
+
+
+def test_an_empty_label_set():
+    with pytest.raises(cp.InvalidInput, match="at least one target label; got none"):
+        cp.Label(())
+
+
+def test_a_target_that_is_met_is_already_there_at_cost_0():
+    rows = DATA[LABELS == "yes"][:4]
+    met = rows[MODEL.predict(rows) == "yes"]
+    answers = explain(met)
+    assert set(answers.status.tolist()) == {cp.Status.ALREADY}
+    assert answers.cost.tolist() == answers.gap.tolist() == [0.0] * len(met)
+    assert not answers.changed.any()
+    pd.testing.assert_frame_equal(answers.to_frame(), met)
+    assert answers[0].certificate.claim == cp.Claim.PROVED
+
+
+# Costs
+
+
+@pytest.mark.parametrize("weight", [0.0, -1.0, np.nan, np.inf])
+@pytest.mark.parametrize("cost", [cp.Manhattan, cp.SquaredEuclidean])
+def test_weights_are_positive_and_finite(cost: Any, weight: float):
+    with pytest.raises(cp.InvalidInput, match="positive finite weight for 'income'; got .*Immutable"):
+        cp.Explainer(MODEL, data=DATA, cost=cost({"income": weight}))
+
+
+def test_a_weight_for_an_unknown_feature():
+    with pytest.raises(cp.InvalidInput, match="no feature 'incom'; did you mean 'income'"):
+        cp.Explainer(MODEL, data=DATA, cost=cp.Manhattan({"incom": 1.0}))
+
+
+def test_too_few_weights():
+    with pytest.raises(cp.InvalidInput, match=r"Expected 3 weights, one for each feature; got shape \(2,\)"):
+        cp.Explainer(MODEL, data=DATA, cost=cp.Manhattan([1.0, 2.0]))
+
+
+@pytest.mark.parametrize(
+    ("matrix", "message"),
+    [
+        (np.ones((2, 2)), "singular or indefinite one. Add a small multiple of the identity"),
+        (np.diag([1.0, -1.0]), "singular or indefinite"),
+        (np.diag([1.0, 0.0]), "singular or indefinite"),
+        (np.array([[1.0, 0.5], [0.1, 1.0]]), "finite symmetric"),
+        (np.full((2, 2), np.nan), "finite symmetric"),
+        (np.eye(3), r"shape \(2, 2\); got \(3, 3\)"),
+    ],
+)
+def test_a_mahalanobis_matrix_is_positive_definite(matrix: np.ndarray, message: str):
+    model, data = numeric_model()
+    with pytest.raises(cp.InvalidInput, match=message):
+        cp.Explainer(model, data=data, cost=cp.Mahalanobis(matrix))
+
+
+def test_a_category_has_no_sign_under_mahalanobis():
+    matrix = np.eye(3)
+    matrix[0, 2] = matrix[2, 0] = 0.1
+    with pytest.raises(cp.InvalidInput, match="zeros off the diagonal .*'home'"):
+        cp.Explainer(MODEL, data=DATA, cost=cp.Mahalanobis(matrix))
+
+
+def test_neither_cost_nor_data():
+    model, _ = numeric_model()
+    with pytest.raises(cp.InvalidInput, match="Expected a cost, or data .*; got neither. Pass data="):
+        cp.Explainer(model)
+
+
+@pytest.mark.parametrize("cost", ["l1", 1.0, cp.Manhattan])
+def test_what_is_no_cost(cost: Any):
+    with pytest.raises(cp.InvalidInput, match=r"Expected a cost such as cp.Manhattan\(\); got"):
+        cp.Explainer(MODEL, data=DATA, cost=cost)
+
+
+# Constraints
+
+
+@pytest.mark.parametrize("constraint", ["age <= 3", cp.Immutable, 1])
+def test_what_is_no_constraint(constraint: Any):
+    with pytest.raises(cp.InvalidInput, match="Expected constraints such as cp.Immutable"):
+        cp.Explainer(MODEL, data=DATA, constraints=[constraint])
+
+
+@pytest.mark.parametrize(
+    "constraint",
+    [
+        cp.Immutable("agee"),
+        cp.Bounds("agee", low=1.0),
+        cp.Monotone("agee", "increasing"),
+        cp.Linear({"agee": 1.0}, high=1.0),
+        cp.Ellipsoid({"agee": 1.0}, [[1.0]]),
+        cp.WithinObserved("agee"),
+    ],
+)
+def test_a_constraint_on_an_unknown_feature_fails_when_the_explainer_is_made(constraint: Any):
+    with pytest.raises(cp.InvalidInput, match="no feature 'agee'; did you mean 'age'"):
+        cp.Explainer(MODEL, data=DATA, constraints=[constraint])
+
+
+@pytest.mark.parametrize(
+    "constraint",
+    [
+        cp.Bounds("home", low=1.0),
+        cp.Monotone("home", "increasing"),
+        cp.Linear({"home": 1.0}, high=1.0),
+        cp.Ellipsoid({"home": 1.0}, [[1.0]]),
+    ],
+)
+def test_a_constraint_that_does_not_fit_the_kind(constraint: Any):
+    with pytest.raises(cp.InvalidInput, match="'home'"):
+        cp.Explainer(MODEL, data=DATA, constraints=[constraint])
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: cp.Immutable(),
+        lambda: cp.Bounds("age", low=2.0, high=1.0),
+        lambda: cp.Bounds("age", rise=-1.0),
+        lambda: cp.Bounds("age", low=np.nan),
+        lambda: cp.Monotone("age", "up"),
+        lambda: cp.Linear({}, high=1.0),
+        lambda: cp.Linear({"age": 0.0}, high=1.0),
+        lambda: cp.Linear({"age": np.nan}, high=1.0),
+        lambda: cp.Linear({"age": 1.0}),
+        lambda: cp.Linear({"age": 1.0}, low=2.0, high=1.0),
+        lambda: cp.Ellipsoid({"age": 1.0}, np.eye(2)),
+        lambda: cp.Ellipsoid({"age": 1.0}, [[1.0]], radius=0.0),
+        lambda: cp.Ellipsoid({"age": 1.0}, [[-1.0]]),
+        lambda: cp.Ellipsoid({"age": np.nan}, [[1.0]]),
+        lambda: cp.MaxChanges(0),
+        lambda: cp.MaxChanges(1.5),
+        lambda: cp.Integer("age", step=0.0),
+        lambda: cp.Categorical("home", ()),
+        lambda: cp.Categorical("home", ("own", "own")),
+        lambda: cp.Features([]),
+    ],
+)
+def test_values_that_make_no_sense_say_what_was_expected_and_what_came(make: Any):
+    with pytest.raises(cp.InvalidInput, match=r"Expected .*; got"):
+        make()
+
+
+def test_conflicting_constraints_are_a_result_with_a_reason():
+    answers = cp.explain(
+        MODEL,
+        ROWS,
+        "yes",
+        data=DATA,
+        constraints=[cp.Bounds("income", low=50.0), cp.Bounds("income", high=20.0)],
+    )
+    assert set(answers.status.tolist()) == {cp.Status.INFEASIBLE}
+    conflict = answers[0].conflict
+    assert conflict is not None
+    assert len(conflict.constraints) == 2
+    assert all("income" in sentence for sentence in conflict.constraints)
+
+
+@pytest.mark.parametrize("option", [{"gap": -1.0}, {"gap": np.nan}, {"time_limit": 0.0}, {"time_limit": -1.0}])
+def test_options_that_make_no_sense(option: dict[str, float]):
+    with pytest.raises(cp.InvalidInput, match=r"Expected a .*; got"):
+        EXPLAINER.explain(ROWS, "yes", **option)
+
+
+@pytest.mark.parametrize("gap", [0.0, 1.0, 5.0, np.inf])
+def test_any_other_gap_is_fine(gap: float):
+    answers = EXPLAINER.explain(ROWS, "yes", gap=gap)
+    assert answers.found.all()
+    assert (MODEL.predict(answers.to_frame()) == "yes").all()
+
+
+# Scales and dtypes
+
+
+@pytest.mark.parametrize("cost", ["manhattan", "squared euclidean", "mahalanobis"])
+@pytest.mark.parametrize("scales", [(1e-9, 1e9), (1e9, 1e9), (1e-9, 1e-9)])
+def test_extreme_scales_are_proved_like_others(scales: tuple[float, float], cost: str):
+    rng = np.random.default_rng(1)
+    plain = rng.normal(size=(200, 3))
+    factors = np.array([*scales, 1.0])
+    data = pd.DataFrame(plain * factors, columns=list("abc"))
+    labels = plain @ [1.0, 2.0, -1.0] > 0.3
+    model = make_pipeline(StandardScaler(), LogisticRegression()).fit(data, labels)
+    prices = {
+        "manhattan": cp.Manhattan(1.0 / factors),
+        "squared euclidean": cp.SquaredEuclidean(1.0 / factors**2),
+        "mahalanobis": cp.Mahalanobis((np.eye(3) + 0.3) / np.outer(factors, factors)),
+    }
+    limits = [cp.Bounds("a", fall=0.3 * scales[0], rise=0.3 * scales[0])]
+    for constraints in ([], limits):
+        answers = cp.explain(
+            model, data[:40], True, data=data, cost=prices[cost], constraints=constraints
+        )
+        assert answers.found.all()
+        assert (answers.gap <= 1e-6).all()
+        assert model.predict(answers.to_frame()).all()
+
+
+def test_float32_rows_and_models():
+    model, data = numeric_model()
+    rows = data.astype(np.float32)
+    model = LogisticRegression().fit(rows, LABELS)
+    answers = cp.explain(model, rows, "yes", data=rows)
+    back = answers.to_frame()
+    assert answers.found.all()
+    assert (back.dtypes == np.float32).all()
+    assert (model.predict(back) == "yes").all()
+    # float32 rounds a value by 6e-8 of itself, whatever the size of the change.
+    rounding = 1e-6 * np.abs(rows.to_numpy(float)).max() * max(cp.mad_weights(rows).values())
+    assert (answers.cost - answers.bound <= rounding).all()
+
+
+def test_object_columns_of_numbers_are_numbers():
+    model, data = numeric_model()
+    rows = data[:8].astype(object)
+    answers = cp.explain(model, rows, "yes", data=data)
+    np.testing.assert_allclose(answers.cost, cp.explain(model, data[:8], "yes", data=data).cost)
+
+
+def test_a_constant_column_keeps_its_value():
+    data = DATA[["age", "income"]].astype(float).assign(flat=1.0)
+    model = LogisticRegression().fit(data, LABELS)
+    answers = cp.explain(model, data, "yes", data=data)
+    assert (answers.to_frame()["flat"] == 1.0).all()

@@ -138,7 +138,7 @@ class SeparableDomain:
         """(n,) min over y of price(δ) + slope·δ with δ = y − x; infinite where there is no y."""
         numeric = self._numeric_least(price, slope, cases)
         if not self.groups and self.at_most is None:
-            return np.asarray(numeric.sum(axis=1))
+            return _total(numeric)
         gains = np.zeros(cases.x.shape)
         gains[:, self.numeric] = numeric
         forced = np.zeros(cases.x.shape, dtype=bool)
@@ -147,7 +147,7 @@ class SeparableDomain:
             first = self._groups.first
             gains[:, first], forced[:, first] = self._groups.least(price, slope, cases)
         if self.at_most is None:
-            return np.asarray(gains.sum(axis=1))
+            return _total(gains)
         return self._best_changes(gains, forced, self.at_most)
 
     def is_empty(self, cases: Cases) -> BoolArray:
@@ -190,7 +190,15 @@ class SeparableDomain:
         left = most.count - must.sum(axis=1)
         free = np.sort(np.where(must, 0.0, np.minimum(gain, 0.0)), axis=1)
         rank = np.arange(free.shape[1])
-        chosen = np.where(rank < left[:, None], free, 0.0).sum(axis=1)
-        total = chosen + np.where(must, gain, 0.0).sum(axis=1)
-        blocked = np.isposinf(gain).any(axis=1) | (left < 0)
-        return np.where(blocked, np.inf, total)
+        chosen = np.where(rank < left[:, None], free, 0.0)
+        total = _total(np.hstack([chosen, np.where(must, gain, 0.0)]))
+        return np.where(left < 0, np.inf, total)
+
+
+def _total(values: FloatArray) -> FloatArray:
+    """(n,) the sums of rows; +inf, a column without any value, outweighs −inf."""
+    with np.errstate(invalid="ignore"):
+        total = values.sum(axis=1)
+    if np.isnan(total).any():
+        total = np.where(np.isposinf(values).any(axis=1), np.inf, total)
+    return np.asarray(total)

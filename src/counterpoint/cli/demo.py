@@ -135,14 +135,16 @@ def _several(many: int) -> str:
 
 def _explain_words(out: Console, answers: cp.Counterfactuals) -> None:
     words = {
-        "cost": "in points of the policy; without a policy, in typical spreads of the data",
+        "cost": "in points of the policy, or in typical spreads if it sets no cost",
         "gap": "by what share of its cost a change could be cheaper at most",
-        "proved": "the lower bound was recomputed from scratch, whatever the solver said",
-        "reported": "the lower bound is the word of a branch-and-bound solver",
+        str(cp.Claim.PROVED): "the lower bound was recomputed, whatever the solver said",
+        str(cp.Claim.REPORTED): "the lower bound is the word of a branch-and-bound solver",
     }
+    used = {"cost", "gap", *answers.report()["claim"]}
     out.print(f"\nAsked about each of the {answers.found.sum()} changed rows, the model agrees.\n")
     for word, meaning in words.items():
-        out.print(f"{word:<10}{meaning}", soft_wrap=True)
+        if word in used:
+            out.print(f"{word:<10}{meaning}", soft_wrap=True)
 
 
 def _save(out: Console, story: Story, unwanted: list[int], folder: Path) -> None:

@@ -83,6 +83,7 @@ class ClarabelPrograms(Prepared):
 
     @cached_property
     def objective(self) -> tuple[sparse.csc_matrix, FloatArray]:
+        """The price of the variables: a quadratic form and a linear one."""
         price, unit = self.program.price, self.unit
         d, a, shares = self.sizes
         form = price.quadratic if price.quadratic.ndim == 2 else np.diag(price.quadratic)

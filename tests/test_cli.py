@@ -1,0 +1,457 @@
+"""The command line: what it prints where, what it writes, how it exits."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import skops.io
+from sklearn.compose import ColumnTransformer
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
+from typer.testing import CliRunner, Result
+
+import counterpoint as cp
+from counterpoint.cli import app
+
+POLICY = """\
+target = "granted"
+constraints = [
+    { kind = "immutable", features = ["age"] },
+    { kind = "bounds", feature = "income", rise = 5000 },
+]
+"""
+ASK = ["explain", "loan.skops", "rows.csv", "--data", "train.csv"]
+GRANTED = [*ASK, "--target", "granted"]
+
+
+def loans() -> tuple[pd.DataFrame, np.ndarray]:
+    random = np.random.default_rng(0)
+    X = pd.DataFrame(
+        {
+            "age": random.integers(20, 70, 300),
+            "income": random.normal(4e4, 1.2e4, 300).round(2),
+            "home": random.choice(["own", "rent"], 300),
+        }
+    )
+    score = X["income"] + 200 * X["age"] + 5e3 * (X["home"] == "own")
+    return X, np.where(score + random.normal(0, 5e3, 300) > 5e4, "granted", "refused")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Models, rows and policies; no test changes what is in it."""
+    at = tmp_path_factory.mktemp("loans")
+    X, y = loans()
+    prepare = ColumnTransformer([("home", OneHotEncoder(), ["home"])], remainder=StandardScaler())
+    model = make_pipeline(prepare, LogisticRegression(max_iter=1000)).fit(X, y)
+    numbers = X[["age", "income"]]
+    skops.io.dump(model, at / "loan.skops")
+    skops.io.dump(LogisticRegression(max_iter=1000).fit(numbers, y == "granted"), at / "01.skops")
+    skops.io.dump(LinearRegression().fit(numbers[["age"]], X["income"]), at / "income.skops")
+    skops.io.dump(KNeighborsClassifier(algorithm="brute").fit(numbers, y), at / "nearest.skops")
+    skops.io.dump(LogisticRegression(), at / "unfitted.skops")
+    odd = make_pipeline(FunctionTransformer(func=loans), LogisticRegression())
+    skops.io.dump(odd, at / "odd.skops")
+    (at / "loan.pkl").write_bytes(pickle.dumps(model))
+    (at / "model.onnx").write_bytes(b"onnx")
+    (at / "broken.skops").write_bytes(b"no zip")
+    (at / "broken.pkl").write_bytes(b"no pickle")
+    X.to_csv(at / "train.csv", index=False)
+    rows = X[model.predict(X) == "refused"].head(6).assign(customer=list("abcdef"))
+    rows.to_csv(at / "rows.csv", index=False)
+    rows.to_parquet(at / "rows.parquet")
+    rows.to_json(at / "rows.jsonl", orient="records", lines=True)
+    rows.head(0).to_csv(at / "none.csv", index=False)
+    gap = rows.astype({"income": object})
+    gap.iloc[1, 1] = None
+    gap.to_csv(at / "gaps.csv", index=False)
+    rows.assign(cf_status="?").to_csv(at / "taken.csv", index=False)
+    rows.drop(columns="income").to_csv(at / "short.csv", index=False)
+    (at / "empty.csv").write_text("")
+    (at / "bad.jsonl").write_text('{"age": 1}\n{"age": \n')
+    (at / "list.jsonl").write_text("[1]\n")
+    (at / "blank.jsonl").write_text("\n")
+    (at / "bad.parquet").write_bytes(b"no parquet")
+    (at / "loan.toml").write_text(POLICY)
+    (at / "fixed.toml").write_text('constraints = [{ kind = "immutable", features = ["income"] }]')
+    (at / "typo.toml").write_text('constraints = [{ kind = "immutable", features = ["incom"] }]')
+    (at / "bad.toml").write_text("target =")
+    (at / "cost.toml").write_text('[cost]\nkind = "manhattan"\nweights = { income = 0.001 }')
+    return at
+
+
+@pytest.fixture(autouse=True)
+def here(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    monkeypatch.delenv("COUNTERPOINT_DATA", raising=False)
+
+
+def run(*arguments: str, code: int = 0) -> Result:
+    result = CliRunner().invoke(app, [str(a) for a in arguments], catch_exceptions=False)
+    assert result.exit_code == code, result.output
+    return result
+
+
+# Starting
+
+
+def test_the_commands_are_one_program():
+    command = [sys.executable, "-m", "counterpoint", "--version"]
+    ran = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert ran.stdout == f"counterpoint {cp.__version__}\n"
+    assert not ran.stderr
+
+
+def test_an_error_is_a_sentence_and_not_a_traceback():
+    command = [sys.executable, "-m", "counterpoint", "inspect", "broken.skops"]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ran.returncode == 2
+    assert not ran.stdout
+    assert ran.stderr.startswith("Error: broken.skops is no skops file that can be read: ")
+    assert ran.stderr.count("\n") == 1
+
+
+def test_starting_is_light():
+    heavy = ("pandas", "sklearn", "skops", "rich.table", "highspy")
+    code = f"import sys, counterpoint.cli; print(*(m for m in {heavy!r} if m in sys.modules))"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.split() == []
+
+
+@pytest.mark.parametrize("command", [[], ["demo"], ["inspect"], ["explain"]])
+def test_help_tells_the_exit_codes(command: list[str]):
+    text = " ".join(run(*command, "--help").stdout.split())
+    assert "0 every row has an answer; 2 wrong usage or input; 3 some rows have no answer" in text
+
+
+# Explaining
+
+
+def test_a_report_for_people():
+    result = run(*GRANTED, "--show", "2")
+    lines = result.stdout.splitlines()
+    assert lines[0] == "Row 0: optimal"
+    assert "│ feature" in result.stdout
+    assert "nothing costs less than" in result.stdout
+    assert "and 4 more rows (--show, --out)" in lines
+    assert "6 rows: 6 optimal" in lines
+    assert lines[-1].startswith("time: ")
+    assert not result.stderr
+    assert "\x1b" not in result.stdout
+    assert max(map(len, lines)) <= 80
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet", ".jsonl"])
+def test_rows_of_every_format_are_the_same_rows(suffix: str, tmp_path: Path):
+    out = tmp_path / "answers.csv"
+    arguments = ["--data", "train.csv", "--target", "granted", "--out", out]
+    run("explain", "loan.skops", f"rows{suffix}", *arguments)
+    pd.testing.assert_frame_equal(pd.read_csv(out), answers_in_python())
+
+
+def answers_in_python() -> pd.DataFrame:
+    rows, train = pd.read_csv("rows.csv"), pd.read_csv("train.csv")
+    model = skops.io.load("loan.skops")
+    answers = cp.explain(model, rows, "granted", data=train)
+    report = answers.report()
+    report["changes"] = [
+        "; ".join(f"{name}: {old} -> {new}" for name, (old, new) in answer.changes.items())
+        for answer in answers
+    ]
+    return pd.concat([answers.to_frame(), report.add_prefix("cf_")], axis=1)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_a_table_of_answers_has_a_line_for_every_row(suffix: str, tmp_path: Path):
+    out = tmp_path / f"answers{suffix}"
+    arguments = ["--data", "train.csv", "--target", "granted", "--out", out]
+    result = run("explain", "loan.skops", "gaps.csv", *arguments, code=3)
+    assert not result.stdout
+    assert result.stderr.startswith(f"Wrote 6 rows to {out} (")
+    table = pd.read_csv(out) if suffix == ".csv" else pd.read_parquet(out)
+    assert table["customer"].tolist() == list("abcdef")
+    assert table["cf_status"].tolist() == ["optimal", "invalid", *["optimal"] * 4]
+    assert (
+        table["cf_message"][1]
+        == "column 'income' is missing; expected a finite number. Fill it in."
+    )
+    assert table.loc[1, ["age", "income", "home"]].isna().all()
+    assert table["income"].notna().sum() == 5
+    if suffix == ".csv":
+        assert "." not in out.read_text().splitlines()[1].split(",")[0]  # ages stay whole
+    else:
+        assert table["age"].dtype == "Int64"
+    assert list(tmp_path.iterdir()) == [out]
+
+
+def test_lines_of_json(tmp_path: Path):
+    arguments = ["explain", "loan.skops", "gaps.csv", "--data", "train.csv", "--spec", "loan.toml"]
+    to_stdout = run(*arguments, "--out", "-", "--reasons", code=3)
+    run(*arguments, "--out", tmp_path / "answers.jsonl", "--reasons", code=3)
+    assert (tmp_path / "answers.jsonl").read_text() == to_stdout.stdout
+    lines = [json.loads(line) for line in to_stdout.stdout.splitlines()]
+    assert [line["row"] for line in lines] == list(range(6))
+    for line in lines:
+        assert set(line) - {"reason"} == {"row", "status", "message", "changes", "certificate"}
+        assert set(line["certificate"]) == {
+            *("claim", "valid", "cost", "bound", "gap", "margin", "violation"),
+        }
+        assert ("reason" in line) == (line["status"] == "infeasible")
+    assert {"optimal", "infeasible", "invalid"} <= {line["status"] for line in lines}
+    found = next(line for line in lines if line["status"] == "optimal")
+    assert all(set(change) == {"from", "to"} for change in found["changes"].values())
+    hopeless = next(line for line in lines if line["status"] == "infeasible")
+    assert hopeless["certificate"]["bound"] is None
+    assert hopeless["reason"]["constraints"]
+
+
+def test_reasons(tmp_path: Path):
+    spec = ["--spec", "loan.toml"]
+    assert "exclude every answer" not in run(*ASK, *spec, code=3).stdout
+    assert "exclude every answer" in run(*ASK, *spec, "--reasons", code=3).stdout
+    run(*ASK, *spec, "--reasons", "--out", tmp_path / "a.csv", code=3)
+    table = pd.read_csv(tmp_path / "a.csv")
+    assert (table["cf_reason"].notna() == (table["cf_status"] == "infeasible")).all()
+
+
+def test_targets(tmp_path: Path):
+    out = tmp_path / "a.csv"
+    run(*ASK, "--target", "granted", "--target", "refused", "--out", out)
+    assert set(pd.read_csv(out)["cf_status"]) == {"already"}
+    run(*ASK, "--other", "--margin", "0.5", "--out", out)
+    farther = pd.read_csv(out)["cf_cost"]
+    run(*ASK, "--other", "--out", out)
+    assert (farther > pd.read_csv(out)["cf_cost"]).all()
+    run(*GRANTED, "--confidence", "0.9", "--out", out)
+    share = skops.io.load("loan.skops").predict_proba(pd.read_csv(out)[["age", "income", "home"]])
+    assert (share[:, 0] >= 0.9).all()
+    for text in ("True", "1"):
+        data = ["--data", "train.csv", "--target", text]
+        run("explain", "01.skops", "rows.csv", *data, "--out", out, code=2 if text == "1" else 0)
+
+
+def test_an_interval_for_a_regressor(tmp_path: Path):
+    out = tmp_path / "a.csv"
+    run("explain", "income.skops", "rows.csv", "--data", "train.csv", "--low", "4e4", "--out", out)
+    ages = pd.read_csv(out)[["age"]]
+    assert (skops.io.load("income.skops").predict(ages) >= 4e4).all()
+
+
+def test_a_label_that_is_a_number(tmp_path: Path):
+    X, y = loans()
+    codes = np.where(y == "granted", 1, -1)
+    skops.io.dump(LogisticRegression(max_iter=1000).fit(X[["age"]], codes), tmp_path / "m.skops")
+    for text in ("1", "1.0", "-1"):
+        data = ["--data", "train.csv", f"--target={text}"]
+        run("explain", tmp_path / "m.skops", "rows.csv", *data)
+
+
+def test_the_target_of_the_options_goes_before_that_of_the_file():
+    assert "6 already" in run(*ASK, "--spec", "loan.toml", "--target", "refused").stdout
+
+
+def test_a_cost_in_the_file_makes_data_unnecessary():
+    run("explain", "loan.skops", "rows.csv", "--spec", "cost.toml", "--target", "granted")
+
+
+def test_no_rows_are_no_mistake():
+    arguments = ["--data", "train.csv", "--target", "granted"]
+    assert "0 rows: none" in run("explain", "loan.skops", "none.csv", *arguments).stdout
+
+
+def test_time_that_runs_out():
+    run(*GRANTED, "--time-limit", "60", "--gap", "0.1")
+
+
+# Models
+
+
+def test_a_pickle_is_loaded_only_if_it_is_trusted():
+    asked = ["explain", "loan.pkl", "rows.csv", "--data", "train.csv", "--target", "granted"]
+    assert "can run any program" in run(*asked, code=2).stderr
+    run(*asked, "--trust-pickle")
+
+
+def test_a_model_of_another_version_is_noted_in_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    with monkeypatch.context() as patch:
+        patch.setattr("sklearn.base.__version__", "1.4.0")
+        skops.io.dump(LogisticRegression().fit(*loans_with_age()), tmp_path / "old.skops")
+    result = run("inspect", tmp_path / "old.skops", "--data", "train.csv")
+    assert result.stderr.startswith("Note: the model was saved with scikit-learn 1.4.0 and is read")
+    assert result.stderr.count("\n") == 1
+
+
+def loans_with_age() -> tuple[pd.DataFrame, np.ndarray]:
+    X, y = loans()
+    return X[["age"]], y
+
+
+def test_inspect_says_what_was_read():
+    text = run("inspect", "loan.skops", "--data", "train.csv", "--spec", "loan.toml").stdout
+    for part in (
+        "decides\n  granted, refused\n",
+        "LogisticRegression as LinearScores",
+        "age: integer, steps of 1, 20 to 69",
+        "home: categorical, own, rent",
+        "Manhattan, each change divided by",
+        "age",
+    ):
+        assert part in text
+    alone = run("inspect", "income.skops")
+    assert "decides\n  a number\n" in alone.stdout
+    assert alone.stderr.startswith("Note: without --data every number counts as continuous")
+
+
+# Errors
+
+
+DATA = ["--data", "train.csv", "--target", "granted"]
+WRONG: list[tuple[list[str], str]] = [
+    (["inspect", "none.skops"], "none.skops: No such file or directory."),
+    (["inspect", "model.onnx"], "Expected a model in a .skops file; got model.onnx. Save yours"),
+    (["inspect", "loan.pkl"], "loan.pkl is a pickle, and loading a pickle can run any program"),
+    (["inspect", "broken.pkl", "--trust-pickle"], "broken.pkl is no pickle that can be read: "),
+    (["inspect", "none.pkl", "--trust-pickle"], "none.pkl: No such file or directory."),
+    (["inspect", "odd.skops"], "odd.skops holds types that could run code of their own: "),
+    (["inspect", "loan.skops", "--spec", "bad.toml"], "bad.toml is not valid TOML: "),
+    (["inspect", "loan.skops", "--spec", "none.toml"], "none.toml: No such file or directory."),
+    (
+        ["inspect", "loan.skops", "--data", "train.csv", "--spec", "typo.toml"],
+        "There is no feature 'incom'; did you mean 'income'",
+    ),
+    (["explain", "loan.skops", "none.txt", *DATA], "Expected rows in a .csv, .parquet or .jsonl"),
+    (["explain", "loan.skops", "nix.csv", *DATA], "nix.csv: No such file or directory."),
+    (["explain", "loan.skops", "empty.csv", *DATA], "empty.csv cannot be read: No columns to"),
+    (["explain", "loan.skops", "bad.parquet", *DATA], "bad.parquet cannot be read: "),
+    (["explain", "loan.skops", "bad.jsonl", *DATA], "bad.jsonl, line 2, is not JSON: "),
+    (["explain", "loan.skops", "list.jsonl", *DATA], "list.jsonl, line 1: expected an object of"),
+    (["explain", "loan.skops", "blank.jsonl", *DATA], "blank.jsonl has no rows."),
+    (
+        ["explain", "loan.skops", "short.csv", *DATA],
+        "Expected the columns that the model uses; missing: 'income'",
+    ),
+    (
+        ["explain", "loan.skops", "rows.csv", "--data", "short.csv", "--target", "granted"],
+        "Expected data with the columns that the model was fitted on; missing: ['income'].",
+    ),
+    (
+        ["explain", "loan.skops", "rows.csv", "--target", "granted"],
+        "Expected to know what a change costs; got neither --data nor a cost in --spec. Give",
+    ),
+    (ASK, "Expected a target; got none. Say --target with one of granted, refused, or --other"),
+    ([*ASK, "--target", "yes"], "The model has no label 'yes'; it has granted, refused."),
+    ([*GRANTED, "--other"], "Expected one target; got --target and --other. Keep one."),
+    ([*ASK, "--confidence", "0.9"], "--confidence is about one label; got 0. Say which"),
+    ([*GRANTED, "--confidence", "9"], "Expected a probability between 0 and 1, both excluded"),
+    ([*GRANTED, "--confidence", ".9", "--margin", "1"], "--margin goes with --target or --other"),
+    ([*ASK, "--spec", "loan.toml", "--margin", "1"], "--margin goes with --target or --other"),
+    ([*GRANTED, "--margin", "-1"], "Expected a margin of at least 0; got -1.0."),
+    ([*ASK, "--low", "1"], "--low and --high are for models that predict numbers; this one"),
+    ([*GRANTED, "--gap", "-1"], "Expected a gap of at least 0; got -1.0."),
+    ([*GRANTED, "--time-limit", "0"], "Expected a time limit above 0 seconds; got 0.0."),
+    (
+        ["explain", "income.skops", "rows.csv", *DATA],
+        "This model predicts numbers and has no label 'granted'. Say --low, --high or both.",
+    ),
+    (
+        ["explain", "income.skops", "rows.csv", "--data", "train.csv"],
+        "Expected a range for the prediction; got none. Say --low, --high or both",
+    ),
+    ([*GRANTED, "--out", "a.xls"], "Expected --out to end in .csv, .parquet or .jsonl, or to be"),
+    ([*GRANTED, "--out", "nix/a.csv"], "There is no folder 'nix' for --out; make it first."),
+    ([*GRANTED, "--out", "rows.csv"], "--out rows.csv would overwrite an input; choose another"),
+    (
+        ["explain", "loan.skops", "taken.csv", *DATA, "--out", "a.csv"],
+        "The rows already have a column 'cf_status'; rename it.",
+    ),
+    (["demo", "--data-dir", "."], "There is no german/german.csv in --data-dir ."),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), WRONG, ids=[m[:40] for _, m in WRONG])
+def test_a_mistake_is_a_sentence(arguments: list[str], message: str):
+    result = run(*arguments, code=2)
+    assert not result.stdout
+    assert result.stderr.startswith(f"Error: {message}")
+    assert result.stderr.endswith((".\n", "?\n"))
+    assert result.stderr.count("\n") == 1
+    assert not Path("a.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        ("nearest.skops", "KNeighborsClassifier cannot be read exactly."),
+        ("unfitted.skops", "LogisticRegression"),
+    ],
+)
+def test_a_model_that_cannot_be_explained_is_another_exit_code(model: str, message: str):
+    for arguments in (["inspect", model], ["explain", model, "rows.csv", *DATA[:2], "--other"]):
+        result = run(*arguments, code=4)
+        assert message in result.stderr
+        assert "Error: " in result.stderr
+
+
+@pytest.mark.parametrize("arguments", [["nothing"], ["explain"], ["demo", "--sav"]])
+def test_wrong_usage(arguments: list[str]):
+    result = run(*arguments, code=2)
+    assert not result.stdout
+    assert "Usage: " in result.stderr
+
+
+def test_types_that_are_trusted_by_name_are_loaded():
+    name = run("inspect", "odd.skops", code=2).stderr.rsplit("--trust ", 1)[1].removesuffix(".\n")
+    assert name.endswith(".loans")
+    assert (
+        "kept no note of the columns" in run("inspect", "odd.skops", "--trust", name, code=4).stderr
+    )
+
+
+def test_parquet_without_pyarrow(monkeypatch: pytest.MonkeyPatch):
+    def not_installed(name: str) -> None:
+        raise ImportError(name)
+
+    monkeypatch.setattr("counterpoint.cli.rows.import_module", not_installed)
+    asked = ["explain", "loan.skops", "rows.parquet", *DATA]
+    assert "needs pyarrow, and that is not installed" in run(*asked, code=2).stderr
+    assert "needs pyarrow" in run(*GRANTED, "--out", "a.parquet", code=2).stderr
+
+
+# The demonstration
+
+
+def test_the_demonstration_runs_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    result = run("demo", "--save", tmp_path / "demo")
+    assert result.stdout.startswith("There are no German credit data here (COUNTERPOINT_DATA")
+    assert "nothing costs less than" in result.stdout
+    assert "209 rows: 209 optimal" in result.stdout
+    assert not result.stderr
+    monkeypatch.chdir(tmp_path / "demo")
+    go_on = result.stdout.strip().splitlines()[-1].split()[1:]
+    assert "209 rows: 209 optimal" in run(*go_on).stdout
+
+
+def test_the_demonstration_on_german_credit(german: pd.DataFrame, tmp_path: Path):
+    (tmp_path / "german").mkdir()
+    german.to_csv(tmp_path / "german" / "german.csv", index=False)
+    result = run("demo", "--data-dir", tmp_path)
+    for part in (
+        "data     German credit: real loan applications",
+        "would be granted with 1 change",
+        "has no way to be granted",
+        "These exclude every answer",
+        "182 rows: ",
+        "the model agrees",
+    ):
+        assert part in result.stdout

@@ -157,11 +157,14 @@ def microseconds(seconds: float) -> str:
 
 
 def data_file(name: str) -> Path | None:
-    """A file of the data folder, or None; where that is, tests/conftest.py and data say too."""
+    """A file of the data folder, or None with a sentence."""
     folder = os.environ.get("COUNTERPOINT_DATA")
     root = Path(folder) if folder else HERE.parent.parent / "shared" / "data"
     path = root / name
-    return path if path.exists() else None
+    if path.exists():
+        return path
+    print(f"{name} is left out: it is not here. Set COUNTERPOINT_DATA to the folder that holds it.")
+    return None
 
 
 def german() -> tuple[pd.DataFrame, pd.Series] | None:

@@ -60,7 +60,6 @@ def main() -> None:
     quick = is_quick()
     data = heloc()
     if data is None:
-        print("HELOC is not here: set COUNTERPOINT_DATA to the folder that holds heloc/heloc.csv.")
         return
     frame, labels = data
     model = heloc_model(frame, labels)

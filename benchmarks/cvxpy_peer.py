@@ -117,13 +117,19 @@ class Statement:
         self.high = dict.fromkeys(self.features, np.inf)
         for f in self.features.values():
             self._variable(f, spread)
-        constraints = sorted(
-            explainer.all_constraints(), key=lambda c: isinstance(c, cp.MaxChanges)
-        )
-        for constraint in constraints:
+        late = [c for c in explainer.constraints if isinstance(c, cp.MaxChanges)]
+        for constraint in (*explainer.constraints, *self._constant()):
+            if constraint not in late:
+                self.restrict(constraint)
+        for constraint in late:  # they need the bounds that the others give
             self.restrict(constraint)
         self.scores = self._score(scores)
         self.cost = self.price(explainer.cost)
+
+    def _constant(self) -> list[cp.Immutable]:
+        """Columns that the data show with one value only do not move."""
+        names = [f.name for f in self.features.values() if len(set(f.observed or (0, 1))) == 1]
+        return [cp.Immutable(*names)] if names else []
 
     def _variable(self, f: Any, spread: pd.Series) -> None:
         name = f.name
@@ -318,8 +324,8 @@ class Statement:
         if not self.whole:
             return "CLARABEL"
         explainer = self.explainer
-        round_ = any(isinstance(c, cp.Ellipsoid) for c in explainer.all_constraints())
-        return "HIGHS" if isinstance(explainer.cost, cp.Manhattan) and not round_ else "SCIP"
+        curved = any(isinstance(c, cp.Ellipsoid) for c in explainer.constraints)
+        return "HIGHS" if isinstance(explainer.cost, cp.Manhattan) and not curved else "SCIP"
 
     def _solve(self, more: list[Any], solver: str) -> tuple[str, float]:
         """The status, and the value if there is a point."""

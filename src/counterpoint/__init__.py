@@ -36,7 +36,7 @@ from counterpoint.spec import Problem
 from counterpoint.targets import Confidence, Interval, Label, OtherLabel, Target
 
 if TYPE_CHECKING:
-    from counterpoint.readers import read, trace
+    from counterpoint.readers import read
 
 __version__ = "0.1.0"
 
@@ -84,16 +84,15 @@ __all__ = [
     "explain",
     "mad_weights",
     "read",
-    "trace",
 ]
 
 
 def __getattr__(name: str) -> Any:
     """The readers, which import scikit-learn, only when they are asked for."""
-    if name in ("read", "trace"):
-        from counterpoint import readers
+    if name == "read":
+        from counterpoint.readers import read
 
-        return getattr(readers, name)
+        return read
     raise AttributeError(f"module 'counterpoint' has no attribute {name!r}")
 
 

@@ -72,7 +72,9 @@ def allows(constraint: cp.Constraint, features: cp.Features, before: Row, after:
     return excess(constraint, features, before, after) <= 0.0
 
 
-def excess(constraint: cp.Constraint, features: cp.Features, before: Row, after: Row) -> float:
+def excess(  # noqa: PLR0911 (one case each)
+    constraint: cp.Constraint, features: cp.Features, before: Row, after: Row
+) -> float:
     """By how much a change breaks a constraint, in the units of the constraint."""
     match constraint:
         case cp.Immutable(features=names):
@@ -215,7 +217,9 @@ def vote_pieces(target: Any, classes: Sequence[Any]) -> list[Piece]:
             votes[i if sign > 0 else j] += 1
         if votes.index(max(votes)) in inside:
             eye = np.eye(len(pairs))
-            found.append(tuple(Demand(s * e, target.margin) for s, e in zip(signs, eye, strict=True)))
+            found.append(
+                tuple(Demand(s * e, target.margin) for s, e in zip(signs, eye, strict=True))
+            )
     return found
 
 
@@ -246,7 +250,6 @@ class Question:
     @property
     def is_continuous(self) -> bool:
         return all(isinstance(f, cp.Continuous) for f in self.features)
-
 
     def stricter(self, by: float) -> Question:
         """The same with every demand raised, in score units."""
@@ -308,7 +311,10 @@ def _cvxpy(q: Question, piece: Piece, free: set[Hashable]) -> float:
 
 def _plain(demands: list[Any]) -> list[Any]:
     """Demands without a variable are Python booleans; False excludes everything."""
-    return [d if not isinstance(d, bool | np.bool_) else cvxpy.Constant(0) >= int(not d) for d in demands]
+    return [
+        d if not isinstance(d, bool | np.bool_) else cvxpy.Constant(0) >= int(not d)
+        for d in demands
+    ]
 
 
 def _cvxpy_cost(q: Question, change: Any) -> Any:
@@ -321,7 +327,9 @@ def _cvxpy_cost(q: Question, change: Any) -> Any:
     return cvxpy.sum_squares(cvxpy.multiply(np.sqrt(weights), change))
 
 
-def _cvxpy_constraint(constraint: cp.Constraint, q: Question, y: Mapping[Hashable, Any]) -> Iterator[Any]:
+def _cvxpy_constraint(  # noqa: C901 (one case each)
+    constraint: cp.Constraint, q: Question, y: Mapping[Hashable, Any]
+) -> Iterator[Any]:
     match constraint:
         case cp.Immutable(features=names):
             yield from (y[n] == number(q.row[n]) for n in names)
@@ -371,7 +379,7 @@ class _Scip:
 
     def __init__(self, q: Question) -> None:
         self.q, self.model = q, pyscipopt.Model()
-        self.low_high_empty = False
+        self.is_empty = False
         self.model.hideOutput()
         self.model.setParam("numerics/feastol", TOL)
         self.model.setParam("numerics/dualfeastol", TOL)
@@ -392,27 +400,26 @@ class _Scip:
                     self.model.addCons(variable == 0)
             self.chosen[f.name] = chosen
             return
+        unit = f.step if isinstance(f, cp.Integer) else 1.0
+        low, high = ((bound - number(at)) / unit for bound in self._interval(f.name))
+        if isinstance(f, cp.Integer):
+            low, high = np.ceil(low - 1e-9), np.floor(high + 1e-9)
+        self.is_empty |= bool(low > high)
+        ends = {"lb": low, "ub": high} if low <= high else {"lb": 0.0, "ub": 0.0}
+        ends = {side: float(end) if np.isfinite(end) else None for side, end in ends.items()}
+        step = self.model.addVar(vtype="I" if isinstance(f, cp.Integer) else "C", **ends)
+        self.steps[f.name] = step
+        self.value[f.name] = number(at) + unit * step
+
+    def _interval(self, column: Hashable) -> tuple[float, float]:
         low, high = -np.inf, np.inf
         for constraint in self.q.constraints:
             for name, least, most in intervals(constraint, self.q.features, self.q.row):
-                if name == f.name:
+                if name == column:
                     low, high = max(low, least), min(high, most)
-            if isinstance(constraint, cp.Immutable) and f.name in constraint.features:
-                low = high = number(at)
-        unit = f.step if isinstance(f, cp.Integer) else 1.0
-        low, high = (low - number(at)) / unit, (high - number(at)) / unit
-        if isinstance(f, cp.Integer):
-            low, high = np.ceil(low - 1e-9), np.floor(high + 1e-9)
-        self.low_high_empty |= bool(low > high)
-        bounds = {
-            "lb": float(low) if np.isfinite(low) else None,
-            "ub": float(high) if np.isfinite(high) else None,
-        }
-        if low > high:
-            bounds = {"lb": 0.0, "ub": 0.0}
-        step = self.model.addVar(vtype="I" if isinstance(f, cp.Integer) else "C", **bounds)
-        self.steps[f.name] = step
-        self.value[f.name] = number(at) + unit * step
+            if isinstance(constraint, cp.Immutable) and column in constraint.features:
+                return number(self.q.row[column]), number(self.q.row[column])
+        return low, high
 
     def _permits(self, constraint: cp.Constraint, name: Hashable, category: Any) -> bool:
         """Whether a one-column constraint permits a category."""
@@ -458,14 +465,15 @@ class _Scip:
     def _at_least(self, expression: Any, least: float) -> None:
         if isinstance(expression, int | float):
             if expression < least:
-                self.low_high_empty = True
+                self.is_empty = True
             return
         self.model.addCons(expression >= least)
 
     def constrain(self, constraint: cp.Constraint) -> None:
         if isinstance(constraint, cp.Linear):
             total = pyscipopt.quicksum(
-                self._sum(n, lambda c, k=k: k * number(c), k) for n, k in constraint.coefficients.items()
+                self._sum(n, lambda c, k=k: k * number(c), k)
+                for n, k in constraint.coefficients.items()
             )
             if np.isfinite(constraint.low):
                 self.model.addCons(total >= constraint.low)
@@ -474,18 +482,14 @@ class _Scip:
         elif isinstance(constraint, cp.Ellipsoid):
             root = np.linalg.cholesky(np.asarray(constraint.matrix)).T / constraint.radius
             away = [self.value[n] - c for n, c in constraint.center.items()]
-            terms = []
-            for row in root:
-                v = self.model.addVar(lb=None)
-                self.model.addCons(v == pyscipopt.quicksum(a * b for a, b in zip(row, away, strict=True)))
-                terms.append(v * v)
+            terms = [self._square(_dot(row, away)) for row in root]
             self.model.addCons(pyscipopt.quicksum(terms) <= 1.0)
         elif isinstance(constraint, cp.MaxChanges):
             self.limit_changes(constraint.count)
 
     def limit_changes(self, count: int) -> None:
         changed = []
-        for name, step in self.steps.items():
+        for step in self.steps.values():
             switch = self.model.addVar(vtype="B")
             self.model.addConsIndicator(step <= 0, binvar=switch, activeone=False)
             self.model.addConsIndicator(-step <= 0, binvar=switch, activeone=False)
@@ -495,48 +499,35 @@ class _Scip:
 
     def objective(self) -> None:
         q, names = self.q, list(self.q.features.names)
-        total = 0.0
-        if isinstance(q.cost, cp.Mahalanobis):
-            matrix = np.asarray(q.cost.matrix, dtype=float)
-            weights = np.diag(matrix)
-            numbers = [n for n in names if n in self.steps]
-            at = [names.index(n) for n in numbers]
-            if numbers:
-                root = np.linalg.cholesky(matrix[np.ix_(at, at)]).T
-                for row in root:
-                    v = self.model.addVar(lb=None)
-                    self.model.addCons(
-                        v
-                        == pyscipopt.quicksum(
-                            a * (self.value[n] - number(q.row[n]))
-                            for a, n in zip(row, numbers, strict=True)
-                        )
-                    )
-                    total = total + self._square(v)
+        is_full = isinstance(q.cost, cp.Mahalanobis)
+        weights = np.diag(np.asarray(q.cost.matrix)) if is_full else weights_of(q.cost, names)
+        staying = [1 - self.chosen[n][q.row[n]] if n in self.chosen else 0.0 for n in names]
+        total = pyscipopt.quicksum(w * s for w, s in zip(weights.tolist(), staying, strict=True))
+        at = [j for j, n in enumerate(names) if n in self.steps]
+        changes = [self.value[names[j]] - number(q.row[names[j]]) for j in at]
+        if isinstance(q.cost, cp.Manhattan):
+            terms = [self._size(weights[j] * c) for j, c in zip(at, changes, strict=True)]
         else:
-            weights = weights_of(q.cost, names)
-            for j, n in enumerate(names):
-                if n not in self.steps:
-                    continue
-                change = self.value[n] - number(q.row[n])
-                if isinstance(q.cost, cp.Manhattan):
-                    size = self.model.addVar()
-                    self.model.addCons(size >= weights[j] * change)
-                    self.model.addCons(size >= -weights[j] * change)
-                    total = total + size
-                else:
-                    v = self.model.addVar(lb=None)
-                    self.model.addCons(v == float(np.sqrt(weights[j])) * change)
-                    total = total + self._square(v)
-        for j, n in enumerate(names):
-            if n in self.chosen:
-                total = total + weights[j] * (1 - self.chosen[n][q.row[n]])
-        self.model.setObjective(total)
+            matrix = np.asarray(q.cost.matrix, dtype=float) if is_full else np.diag(weights)
+            root = np.linalg.cholesky(matrix[np.ix_(at, at)]).T if at else []
+            terms = [self._square(_dot(row, changes)) for row in root]
+        self.model.setObjective(total + pyscipopt.quicksum(terms))
 
-    def _square(self, v: Any) -> Any:
-        square = self.model.addVar()
+    def _size(self, change: Any) -> Any:
+        size = self.model.addVar()
+        self.model.addCons(size >= change)
+        self.model.addCons(size >= -change)
+        return size
+
+    def _square(self, expression: Any) -> Any:
+        v, square = self.model.addVar(lb=None), self.model.addVar()
+        self.model.addCons(v == expression)
         self.model.addCons(v * v <= square)
         return square
+
+
+def _dot(numbers: Any, expressions: Any) -> Any:
+    return pyscipopt.quicksum(a * b for a, b in zip(numbers, expressions, strict=True))
 
 
 def scip_optimum(q: Question, piece: Piece) -> float:
@@ -547,7 +538,7 @@ def scip_optimum(q: Question, piece: Piece) -> float:
     for demand in piece:
         problem.demand(demand)
     problem.objective()
-    if problem.low_high_empty:
+    if problem.is_empty:
         return np.inf
     problem.model.optimize()
     status = problem.model.getStatus()

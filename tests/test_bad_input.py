@@ -26,12 +26,17 @@ DATA = pd.DataFrame(
         "home": RNG.choice(["own", "rent"], N),
     }
 )
-LABELS = np.where(DATA["income"] + 0.2 * DATA["age"] + 5 * (DATA["home"] == "own") > 40, "yes", "no")
+LABELS = np.where(
+    DATA["income"] + 0.2 * DATA["age"] + 5 * (DATA["home"] == "own") > 40, "yes", "no"
+)
 
 
 def pipeline(classifier: Any = LogisticRegression()) -> Any:  # noqa: B008 (fitted anew each time)
     before = ColumnTransformer(
-        [("n", StandardScaler(), ["age", "income"]), ("h", OneHotEncoder(handle_unknown="ignore"), ["home"])]
+        [
+            ("n", StandardScaler(), ["age", "income"]),
+            ("h", OneHotEncoder(handle_unknown="ignore"), ["home"]),
+        ]
     )
     return make_pipeline(before, clone(classifier))
 
@@ -112,7 +117,9 @@ def test_bad_rows_of_an_array_are_invalid(bad: float):
 
 
 def test_missing_columns_are_named():
-    with pytest.raises(cp.InvalidInput, match=r"Expected the columns that the model uses; missing: 'age'"):
+    with pytest.raises(
+        cp.InvalidInput, match=r"Expected the columns that the model uses; missing: 'age'"
+    ):
         explain(ROWS.drop(columns="age"))
 
 
@@ -165,7 +172,7 @@ def test_no_columns_are_refused():
 
 def test_dates_are_refused_with_what_to_do():
     data = DATA.assign(since=[date(2020, 1, 1)] * N)
-    with pytest.raises(cp.InvalidInput, match="'since' .*[Tt]urn .*into a number first"):
+    with pytest.raises(cp.InvalidInput, match=r"'since' .*[Tt]urn .*into a number first"):
         cp.Features.from_data(data)
 
 
@@ -208,9 +215,11 @@ def test_a_set_with_every_class_is_no_target():
 
 
 def test_a_target_of_the_wrong_kind():
-    with pytest.raises(cp.InvalidInput, match=r"for a classifier \(Label, OtherLabel or Confidence\)"):
+    with pytest.raises(
+        cp.InvalidInput, match=r"for a classifier \(Label, OtherLabel or Confidence\)"
+    ):
         explain(ROWS, cp.Interval(low=1.0))
-    model, data = numeric_model()
+    _, data = numeric_model()
     regressor = LinearRegression().fit(data, data["income"])
     with pytest.raises(cp.InvalidInput, match=r"for a regressor \(Interval\)"):
         cp.explain(regressor, data, "yes", data=data)
@@ -265,7 +274,9 @@ def test_a_target_that_is_met_is_already_there_at_cost_0():
 @pytest.mark.parametrize("weight", [0.0, -1.0, np.nan, np.inf])
 @pytest.mark.parametrize("cost", [cp.Manhattan, cp.SquaredEuclidean])
 def test_weights_are_positive_and_finite(cost: Any, weight: float):
-    with pytest.raises(cp.InvalidInput, match="positive finite weight for 'income'; got .*Immutable"):
+    with pytest.raises(
+        cp.InvalidInput, match=r"positive finite weight for 'income'; got .*Immutable"
+    ):
         cp.Explainer(MODEL, data=DATA, cost=cost({"income": weight}))
 
 
@@ -275,7 +286,9 @@ def test_a_weight_for_an_unknown_feature():
 
 
 def test_too_few_weights():
-    with pytest.raises(cp.InvalidInput, match=r"Expected 3 weights, one for each feature; got shape \(2,\)"):
+    with pytest.raises(
+        cp.InvalidInput, match=r"Expected 3 weights, one for each feature; got shape \(2,\)"
+    ):
         cp.Explainer(MODEL, data=DATA, cost=cp.Manhattan([1.0, 2.0]))
 
 
@@ -299,13 +312,15 @@ def test_a_mahalanobis_matrix_is_positive_definite(matrix: np.ndarray, message: 
 def test_a_category_has_no_sign_under_mahalanobis():
     matrix = np.eye(3)
     matrix[0, 2] = matrix[2, 0] = 0.1
-    with pytest.raises(cp.InvalidInput, match="zeros off the diagonal .*'home'"):
+    with pytest.raises(cp.InvalidInput, match=r"zeros off the diagonal .*'home'"):
         cp.Explainer(MODEL, data=DATA, cost=cp.Mahalanobis(matrix))
 
 
 def test_neither_cost_nor_data():
     model, _ = numeric_model()
-    with pytest.raises(cp.InvalidInput, match="Expected a cost, or data .*; got neither. Pass data="):
+    with pytest.raises(
+        cp.InvalidInput, match=r"Expected a cost, or data .*; got neither. Pass data="
+    ):
         cp.Explainer(model)
 
 
@@ -320,7 +335,7 @@ def test_what_is_no_cost(cost: Any):
 
 @pytest.mark.parametrize("constraint", ["age <= 3", cp.Immutable, 1])
 def test_what_is_no_constraint(constraint: Any):
-    with pytest.raises(cp.InvalidInput, match="Expected constraints such as cp.Immutable"):
+    with pytest.raises(cp.InvalidInput, match=r"Expected constraints such as cp.Immutable"):
         cp.Explainer(MODEL, data=DATA, constraints=[constraint])
 
 
@@ -357,7 +372,7 @@ def test_a_constraint_that_does_not_fit_the_kind(constraint: Any):
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: cp.Immutable(),
+        cp.Immutable,
         lambda: cp.Bounds("age", low=2.0, high=1.0),
         lambda: cp.Bounds("age", rise=-1.0),
         lambda: cp.Bounds("age", low=np.nan),
@@ -399,7 +414,9 @@ def test_conflicting_constraints_are_a_result_with_a_reason():
     assert all("income" in sentence for sentence in conflict.constraints)
 
 
-@pytest.mark.parametrize("option", [{"gap": -1.0}, {"gap": np.nan}, {"time_limit": 0.0}, {"time_limit": -1.0}])
+@pytest.mark.parametrize(
+    "option", [{"gap": -1.0}, {"gap": np.nan}, {"time_limit": 0.0}, {"time_limit": -1.0}]
+)
 def test_options_that_make_no_sense(option: dict[str, float]):
     with pytest.raises(cp.InvalidInput, match=r"Expected a .*; got"):
         EXPLAINER.explain(ROWS, "yes", **option)

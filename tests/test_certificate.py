@@ -14,12 +14,14 @@ from counterpoint.costs import Price
 from counterpoint.programs import Program
 from counterpoint.regions import Affine, Region
 
-PROVED, REPORTED, NONE = (CLAIMS.index(c) for c in (cp.Claim.PROVED, cp.Claim.REPORTED, cp.Claim.NONE))
+PROVED, REPORTED, NONE = (
+    CLAIMS.index(c) for c in (cp.Claim.PROVED, cp.Claim.REPORTED, cp.Claim.NONE)
+)
 ROUNDING = 1e-10
 
 
 def triangle() -> Program:
-    """min |y₁| + 2|y₂| s.t. y₁ + y₂ >= 4 and y₁ <= 3, from 0: (3, 1), cost 5, multipliers 2 and 1."""
+    """min |y₁| + 2|y₂| s.t. y₁ + y₂ >= 4 and y₁ <= 3, from 0: (3, 1), cost 5, multipliers 2, 1."""
     rows = Affine(np.array([[1.0, 1.0], [1.0, 0.0]]), [4.0, -np.inf], [np.inf, 3.0])
     return Program(Price(np.array([1.0, 2.0]), np.zeros(2)), Region((rows,)))
 

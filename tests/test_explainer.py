@@ -70,7 +70,9 @@ def fitted(classifier: Any, data: pd.DataFrame, labels: np.ndarray) -> Any:
     """A pipeline that scales numbers and encodes categories; the decision is scaled to about 1."""
     words = [name for name in data if data[name].dtype.kind not in "iuf"]
     numbers = [name for name in data if name not in words]
-    before = ColumnTransformer([("number", StandardScaler(), numbers), ("word", OneHotEncoder(), words)])
+    before = ColumnTransformer(
+        [("number", StandardScaler(), numbers), ("word", OneHotEncoder(), words)]
+    )
     return make_pipeline(before, classifier).fit(data, labels)
 
 
@@ -85,17 +87,21 @@ def learnable(data: pd.DataFrame, classes: int, rng: np.random.Generator) -> np.
 CLASSIFIERS = {
     "logistic": lambda: LogisticRegression(max_iter=2000),
     "svc": lambda: LinearSVC(max_iter=20_000),
-    "ridge": lambda: RidgeClassifier(),
+    "ridge": RidgeClassifier,
 }
 
 
-def problem(rng: np.random.Generator, features: cp.Features, classifier: Any, classes: int) -> Problem:
+def problem(
+    rng: np.random.Generator, features: cp.Features, classifier: Any, classes: int
+) -> Problem:
     data = make.frame(features, make.codes(features, rng, 60))
     for f in features:  # every category is seen, so that the encoder knows it
         if isinstance(f, cp.Categorical):
             data.loc[: len(f.categories) - 1, f.name] = list(f.categories)
     model = fitted(classifier, data, learnable(data, classes, rng))
-    return Problem(model, data, features, Additive.probed(model.decision_function, data[:1], features))
+    return Problem(
+        model, data, features, Additive.probed(model.decision_function, data[:1], features)
+    )
 
 
 @st.composite
@@ -120,7 +126,9 @@ def question(
 # The main law
 
 
-def assert_right(answers: cp.Counterfactuals, i: int, asked: Question, after: dict[str, Any] | None):
+def assert_right(
+    answers: cp.Counterfactuals, i: int, asked: Question, after: dict[str, Any] | None
+):
     """One row is what the oracle says: as cheap, or as impossible."""
     status, certificate = answers.status[i], answers[i].certificate
     if status == cp.Status.ALREADY:  # constraints are about changes; there is none
@@ -134,7 +142,9 @@ def assert_right(answers: cp.Counterfactuals, i: int, asked: Question, after: di
         # A target that is met with nothing to spare, or missed by nothing, is undecided.
         assert np.isinf(best) or np.isinf(optimum(asked.stricter(1e-7))), f"missed {best}"
         return
-    assert status == cp.Status.OPTIMAL, f"{status}, gap {certificate.gap}, cost {certificate.cost}, best {best}"
+    assert status == cp.Status.OPTIMAL, (
+        f"{status}, gap {certificate.gap}, cost {certificate.cost}, best {best}"
+    )
     assert after is not None
     assert certificate.valid
     assert certificate.gap <= RELATIVE
@@ -166,7 +176,9 @@ def assert_predicted(model: Any, answers: cp.Counterfactuals, target: cp.Target)
 @pytest.mark.parametrize("classifier", CLASSIFIERS)
 @pytest.mark.parametrize("kinds", ["c", "i", "cik"], ids=["continuous", "whole", "mixed"])
 @given(draw=st.data())
-def test_every_answer_is_valid_proved_and_as_cheap_as_the_oracles(draw, kinds: str, classifier: str):
+def test_every_answer_is_valid_proved_and_as_cheap_as_the_oracles(
+    draw, kinds: str, classifier: str
+):
     features = draw.draw(make.features(kinds, most=5))
     rng = np.random.default_rng(draw.draw(make.seeds))
     given = problem(rng, features, CLASSIFIERS[classifier](), draw.draw(st.integers(2, 4)))
@@ -387,7 +399,9 @@ POLICY = [cp.Monotone("years", "increasing"), cp.Bounds("debt", fall=2.0, rise=2
 @pytest.mark.parametrize("cost", sorted(make.COSTS))
 def test_an_answer_does_not_depend_on_the_batch(mixed: Problem, cost: str):
     price = make.COSTS[cost](np.random.default_rng(1), mixed.features)
-    ask = cp.Explainer(mixed.model, data=mixed.data, features=mixed.features, cost=price, constraints=POLICY)
+    ask = cp.Explainer(
+        mixed.model, data=mixed.data, features=mixed.features, cost=price, constraints=POLICY
+    )
     rows = mixed.data[:12]
     whole = ask.explain(rows, "class 2")
     backwards = ask.explain(rows[::-1], "class 2")
@@ -436,7 +450,12 @@ def test_the_unit_of_a_feature_changes_nothing(unit: float, cost: Any):
     for label in (3, 4, 5):
         plain = cp.explain(model, data[::7], label, data=data, cost=cost(), constraints=constraints)
         scaled = cp.explain(
-            same_model, other[::7], label, data=other, cost=cost({"a": weight}), constraints=in_units
+            same_model,
+            other[::7],
+            label,
+            data=other,
+            cost=cost({"a": weight}),
+            constraints=in_units,
         )
         # Scaling the training data moves the fitted coefficients by the fit's own tolerance.
         assert plain.status.tolist() == scaled.status.tolist()
@@ -511,7 +530,12 @@ def people() -> tuple[pd.DataFrame, np.ndarray]:
         },
         index=pd.Index([f"person {i}" for i in range(n)], name="who"),
     )
-    total = frame["float64"] + frame["float32"] + 0.2 * frame["int8"] + 0.2 * frame["Int64"].astype(float)
+    total = (
+        frame["float64"]
+        + frame["float32"]
+        + 0.2 * frame["int8"]
+        + 0.2 * frame["Int64"].astype(float)
+    )
     total = total + (frame["category"] == "top") + frame["bool"] + (frame["object"] == "r")
     return frame, (total > total.median()).to_numpy()
 

@@ -138,7 +138,11 @@ def domain(case: Planted, program: Program, slope: np.ndarray) -> Iterator[np.nd
             inside = (steps >= low[j] - 1e-9) & (steps <= high[j] + 1e-9)
             choices.append([np.array([v]) for v in steps[inside]])
         else:
-            curve = np.atleast_1d(program.price.quadratic)[j] if program.price.quadratic.ndim == 1 else 0
+            curve = (
+                np.atleast_1d(program.price.quadratic)[j]
+                if program.price.quadratic.ndim == 1
+                else 0
+            )
             turns = [x[j]] + ([x[j] - slope[j] / (2.0 * curve)] if curve > 0 else [])
             kept = [v for v in turns if low[j] <= v <= high[j]]
             choices.append([np.array([v]) for v in [low[j], high[j], *kept]])
@@ -211,7 +215,7 @@ def test_contradicting_bounds_and_rows_are_refuted():
 
 
 def test_whole_steps_strengthen_the_bound():
-    """min y² s.t. y >= ½ from 0: the multiplier 1 proves ¼ over the reals and ½ over whole steps."""
+    """min y² s.t. y >= ½ from 0: the multiplier 1 proves ¼ over reals, ½ over whole steps."""
     row = Region((Affine(np.array([[1.0]]), [0.5], [np.inf]),))
     for described, expected in ((cp.Continuous("a"), 0.25), (cp.Integer("a"), 0.5)):
         features = cp.Features([described])

@@ -172,7 +172,8 @@ class Monotone(Constraint):
         if isinstance(feature, Categorical):
             rank = _ranks(feature)
             step = rank[None, :] - rank[:, None]
-            return Region((Transitions(block, step >= 0 if rising else step <= 0),))
+            stays = np.eye(len(rank), dtype=bool)
+            return Region((Transitions(block, stays | (step >= 0 if rising else step <= 0)),))
         box = Box.unbounded(features.width)
         (box.least if rising else box.most)[block] = 0.0
         return Region((box,))
@@ -414,7 +415,7 @@ class WithinObserved(Constraint):
             block = features.columns(name)
             if isinstance(feature, Categorical):
                 seen = np.isin(np.arange(len(feature.categories)), _positions(feature))
-                allowed = np.tile(seen, (len(seen), 1))
+                allowed = np.tile(seen | feature.is_stand_in, (len(seen), 1))
                 conditions.append(Transitions(block, allowed))
             else:
                 box.low[block], box.high[block] = feature.observed
@@ -457,7 +458,8 @@ def _ranks(feature: Categorical) -> FloatArray:
     if feature.numbers is not None:
         return feature.numbers
     if feature.ordered:
-        return np.arange(len(feature.categories), dtype=np.float64)
+        rank = np.arange(len(feature.categories), dtype=np.float64)
+        return np.where(feature.is_stand_in, np.nan, rank)  # what is missing has no place in it
     raise InvalidInput(
         f"Monotone needs an order; the categories of {feature.name!r} have none. Describe it with "
         "Categorical(…, ordered=True), or give the column an ordered categorical dtype."

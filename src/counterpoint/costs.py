@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from counterpoint.encoding import encode
 from counterpoint.errors import InvalidInput
-from counterpoint.features import Categorical, Features
+from counterpoint.features import Categorical, Feature, Features
 from counterpoint.frames import Table
 
 __all__ = ["Cost", "Mahalanobis", "Manhattan", "Price", "SquaredEuclidean", "mad_weights"]
@@ -206,15 +206,18 @@ def spreads(data: object, features: Features | None = None) -> dict[Hashable, tu
     """Name → spread of the column, and what it is: "MAD", "standard deviation", "none"."""
     table = Table.read(data)
     features = features or Features.from_data(table)
-    table = table.select(features.names)
-    encoded = encode(table, features)
-    usable = np.ones(len(table), dtype=bool)
-    usable[list(encoded.problems)] = False
-    codes = encoded.codes[usable]
     return {
-        feature.name: (1.0, "none") if isinstance(feature, Categorical) else _spread(codes[:, j])
-        for j, feature in enumerate(features)
+        feature.name: (1.0, "none")
+        if isinstance(feature, Categorical)
+        else _spread(_present(table, feature))
+        for feature in features
     }
+
+
+def _present(table: Table, feature: Feature) -> FloatArray:
+    """The numbers of one column that are not missing."""
+    encoded = encode(table.select([feature.name]), Features([feature]))
+    return np.delete(encoded.codes[:, 0], list(encoded.problems))
 
 
 def _spread(values: FloatArray) -> tuple[float, str]:

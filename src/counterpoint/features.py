@@ -89,12 +89,16 @@ class Categorical:
         Whether the order of ``categories`` has a meaning (for `Monotone`).
     observed
         The categories that occur in the data; None if there was no data.
+    stand_in
+        The one of ``categories``, if any, that only stands for missing cells (a pipeline fills it
+        in): a row may have it and keep it, but no answer chooses it.
     """
 
     name: Hashable
     categories: tuple[Hashable, ...]
     ordered: bool = False
     observed: tuple[Hashable, ...] | None = None
+    stand_in: Hashable | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "categories", tuple(self.categories))
@@ -102,6 +106,17 @@ class Categorical:
             raise InvalidInput(
                 f"Expected distinct categories for column {self.name!r}; got {self.categories!r}."
             )
+        if self.stand_in is not None and self.stand_in not in self.categories:
+            raise InvalidInput(
+                f"Expected one of the categories of column {self.name!r} to stand for missing "
+                f"cells; got {self.stand_in!r}."
+            )
+
+    @property
+    def is_stand_in(self) -> NDArray[np.bool_]:
+        """(c,): which category only stands for missing cells."""
+        known = self.stand_in is not None
+        return np.array([known and value == self.stand_in for value in self.categories])
 
     @property
     def numbers(self) -> FloatArray | None:

@@ -36,11 +36,14 @@ class Table:
         The column names; for an array ``x0 … x{p-1}``, as scikit-learn names them.
     known_floats
         Whether every dtype is float64, if that is known already.
+    labels
+        The column names that the frame came with, if it goes by others here.
     """
 
     native: Any
     names: tuple[Hashable, ...]
     known_floats: bool | None = None
+    labels: tuple[Hashable, ...] | None = None
 
     @classmethod
     def read(cls, data: Any) -> Table:
@@ -190,8 +193,17 @@ class Table:
         return pd.DataFrame(self.native, columns=list(self.names))
 
     def renamed(self, names: Sequence[Hashable]) -> Table:
-        """The same array under other names (positions decide)."""
-        return Table(self.native, tuple(names))
+        """The same array or pandas frame under other names (positions decide)."""
+        if self.is_array:
+            return Table(self.native, tuple(names))
+        native = self.native.set_axis(list(names), axis=1)
+        return Table(native, tuple(names), self.known_floats, self.labels or self.names)
+
+    def as_it_came(self, answers: Table) -> Any:
+        """The native frame of rows of this table, under the names that this one came with."""
+        if self.labels is None:
+            return answers.native
+        return answers.native.set_axis(self.native.columns[:0].union([]).append(self._axis), axis=1)
 
     def with_matrix(self, rows: NDArray[np.intp] | slice, matrix: NDArray[np.float64]) -> Table:
         """These rows with all cells replaced by ``matrix`` (only where every dtype is float64)."""

@@ -50,7 +50,7 @@ ROUNDING = 1e-12
 
 
 def kinds_region(features: Features) -> Region:
-    """Whole steps for integers and one-hot groups for categories."""
+    """Whole steps for integers; one-hot groups for categories, none of them a stand-in anew."""
     conditions: list[Condition] = []
     whole = [(features.columns(f.name).start, f.step) for f in features if isinstance(f, Integer)]
     if whole:
@@ -59,6 +59,9 @@ def kinds_region(features: Features) -> Region:
     for feature, block in zip(features, features.blocks, strict=True):
         if isinstance(feature, Categorical):
             conditions.append(OneOf(block))
+            if feature.stand_in is not None:
+                stays = np.eye(len(feature.categories), dtype=bool)
+                conditions.append(Transitions(block, stays | ~feature.is_stand_in))
     return Region(tuple(conditions))
 
 

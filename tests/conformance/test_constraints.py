@@ -77,7 +77,7 @@ class Never(cp.Constraint):
 
 
 def test_the_suite_catches_a_region_that_forbids_too_much():
-    with pytest.raises(AssertionError, match="forbids .* wrongly"):
+    with pytest.raises(AssertionError, match=r"forbids .* wrongly"):
         check_constraint(Never(), FEATURES, allows=lambda old, new: new["income"] <= 1.0)
-    with pytest.raises(AssertionError, match="permits .* wrongly"):
+    with pytest.raises(AssertionError, match=r"permits .* wrongly"):
         check_constraint(Never(), FEATURES, allows=lambda old, new: new["income"] <= -1.0)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import importlib
 import pkgutil
 
+import numpy as np
 import pytest
 from conformance import test_constraints, test_forms, test_solvers
 from strategies import COSTS, FORMS
-
-import numpy as np
 
 import counterpoint as cp
 from counterpoint.forms import Form

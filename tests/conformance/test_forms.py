@@ -1,4 +1,4 @@
-"""Every form: its regions are where its predictions are, for every class and every order of them."""
+"""Every form: regions are where predictions are, for every class and every order of them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ def targets(form: Any) -> list[Target]:
     made: list[Target] = [kind(label) for label in classes for kind in (cp.Label, cp.OtherLabel)]
     made += [cp.Label(label, margin=0.5) for label in classes]
     if len(classes) > 2:
-        made += [cp.Label((classes[0], classes[-1])), cp.OtherLabel({classes[1], classes[2]})][: len(classes) - 2]
+        made += [cp.Label((classes[0], classes[-1])), cp.OtherLabel({classes[1], classes[2]})][
+            : len(classes) - 2
+        ]
     if isinstance(form, LinearScores) and form.link is not Link.NONE:
         made += [cp.Confidence(label, p) for label in classes for p in (0.3, 0.6)]
     return made

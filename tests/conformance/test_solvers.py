@@ -41,7 +41,9 @@ def test_the_known_programs_are_right(known: Known):
             assert bound == pytest.approx(known.cost, rel=1e-12, abs=1e-15)
 
 
-@pytest.mark.parametrize("known", [k for k in KNOWN if k.multipliers is not None], ids=lambda k: k.name)
+@pytest.mark.parametrize(
+    "known", [k for k in KNOWN if k.multipliers is not None], ids=lambda k: k.name
+)
 def test_no_other_multipliers_prove_more_of_a_known_program(known: Known):
     rng = np.random.default_rng(0)
     cases = known.program.cases(np.repeat(known.x[None, :], 400, axis=0))
@@ -83,7 +85,9 @@ def asked(draw: Any) -> tuple[Program, np.ndarray, Question]:
     slopes, tables = {}, {}
     for f, block in zip(features, features.blocks, strict=True):
         if isinstance(f, cp.Categorical):
-            tables[f.name] = {c: np.array([v]) for c, v in zip(f.categories, row[block], strict=True)}
+            tables[f.name] = {
+                c: np.array([v]) for c, v in zip(f.categories, row[block], strict=True)
+            }
         else:
             slopes[f.name] = row[block]
     known = Additive(np.zeros(1), slopes, tables)

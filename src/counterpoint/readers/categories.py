@@ -70,7 +70,7 @@ def _new_categories(
 ) -> tuple[tuple[Hashable, ...], frozenset[Hashable]] | None:
     """The categories a feature should have instead, and what must not be added; None to keep."""
     feature = columns.features.items[at]
-    barred = columns.barred.get(at, frozenset())
+    barred = columns.barred.get(at, frozenset()) | columns.invented(at)
     if not isinstance(feature, Categorical):
         if columns.fixed:
             raise InvalidInput(
@@ -116,7 +116,8 @@ def _with_categories(feature: Any, categories: tuple[Hashable, ...]) -> Categori
         seen = feature.observed
         if seen is not None:
             seen = tuple(value for value in seen if value in categories)
-        return replace(feature, categories=categories, observed=seen)
+        stand_in = feature.stand_in if feature.stand_in in categories else None
+        return replace(feature, categories=categories, observed=seen, stand_in=stand_in)
     new = Categorical(feature.name, categories)
     numbers = new.numbers
     if numbers is None:

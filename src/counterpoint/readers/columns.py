@@ -21,7 +21,7 @@ from counterpoint.errors import InvalidInput, UnsupportedModel
 from counterpoint.features import Categorical, Continuous, Features
 from counterpoint.forms import AffineMap
 
-__all__ = ["Columns", "Lookup", "join"]
+__all__ = ["Columns", "Fill", "Lookup", "join"]
 
 FloatArray = NDArray[np.float64]
 CONSTANT = -1  # a column's feature when it depends on none
@@ -47,6 +47,27 @@ class Lookup:
 
 
 @final
+@dataclass(frozen=True)
+class Fill:
+    """What one step makes of the missing cells of a raw column.
+
+    Parameters
+    ----------
+    value
+        What it puts there; None if that is not one value.
+    why_not
+        None if a missing cell counts as ``value`` there; else why not, as the end of a sentence on
+        the column, and empty if nothing is put there at all.
+    invented
+        Whether the value is the step's own word and not one that the column held.
+    """
+
+    value: Hashable = None
+    why_not: str | None = None
+    invented: bool = False
+
+
+@final
 @dataclass(frozen=True, eq=False)
 class Columns:
     """What the columns at one stage of a pipeline are, as functions of the encoded features.
@@ -69,8 +90,13 @@ class Columns:
     fixed
         Whether the user described the features, so that a reader must not change them.
     barred
-        Feature position → values that must not be added to its categories (what an imputer puts
-        for a missing cell, or what an encoder would stop at).
+        Feature position → values that must not be added to its categories (an encoder would stop
+        at them).
+    gaps
+        (m,): the feature whose missing cells the column still has, −1 for none. Only a column that
+        is passed on untouched has any; who else takes it says what becomes of them, in ``fills``.
+    fills
+        Feature position → what the steps so far made of its missing cells.
     """
 
     features: Features
@@ -82,6 +108,8 @@ class Columns:
     steps: tuple[str, ...] = ()
     fixed: bool = True
     barred: Mapping[int, frozenset[Hashable]] = field(default_factory=dict)
+    gaps: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
+    fills: Mapping[int, frozenset[Fill]] = field(default_factory=dict)
 
     @classmethod
     def raw(cls, features: Features, **options: Any) -> Columns:
@@ -95,7 +123,10 @@ class Columns:
             if isinstance(feature, Categorical)
         }
         matrix = sparse.csr_array(ones, shape=shape)
-        return cls(features, matrix, np.zeros(shape[0]), lookups, features.names, **options)
+        gaps = np.arange(shape[0])
+        return cls(
+            features, matrix, np.zeros(shape[0]), lookups, features.names, gaps=gaps, **options
+        )
 
     @classmethod
     def inputs(cls, count: int) -> Columns:
@@ -110,10 +141,11 @@ class Columns:
 
     def affine(self, matrix: Any, offset: ArrayLike = 0.0) -> Columns:
         """The columns ``matrix @ columns + offset``; (m', m) dense or sparse, and (m',)."""
-        own = self.numbers()
+        own = self.seen().numbers()
         mixed = sparse.csr_array(matrix)
         shift = mixed @ own.offset + np.broadcast_to(offset, mixed.shape[:1])
-        return replace(own, matrix=mixed @ own.matrix, offset=shift, names=None)
+        gaps = np.full(len(shift), -1)
+        return replace(own, matrix=mixed @ own.matrix, offset=shift, names=None, gaps=gaps)
 
     def scaled(self, scale: ArrayLike, offset: ArrayLike = 0.0) -> Columns:
         """The columns ``scale * columns + offset``, one by one."""
@@ -126,7 +158,12 @@ class Columns:
         lookups = {i: self.lookups[j] for i, j in enumerate(at.tolist()) if j in self.lookups}
         names = None if self.names is None else tuple(self.names[j] for j in at)
         return replace(
-            self, matrix=self.matrix[at], offset=self.offset[at], lookups=lookups, names=names
+            self,
+            matrix=self.matrix[at],
+            offset=self.offset[at],
+            lookups=lookups,
+            names=names,
+            gaps=self.gaps[at],
         )
 
     def numbers(self) -> Columns:
@@ -208,6 +245,30 @@ class Columns:
         at = int(np.searchsorted([b.stop for b in self.features.blocks], row.indices[0], "right"))
         return at if self.features.is_numeric[at] else None
 
+    # --- missing cells ---
+
+    def filled(self, fills: Mapping[int, Fill]) -> Columns:
+        """The same, without missing cells; position → what was made of a raw column's.
+
+        A column that is not mentioned does not come out of the step at all.
+        """
+        found = dict(self.fills)
+        for j, fill in fills.items():
+            at = int(self.gaps[j])
+            if at >= 0:
+                found[at] = found.get(at, frozenset()) | {fill}
+        return replace(self, fills=found, gaps=np.full(len(self), -1))
+
+    def seen(self) -> Columns:
+        """The same, after something took the columns as they are, missing cells included."""
+        open_ = np.flatnonzero(self.gaps >= 0).tolist()
+        return self.filled(dict.fromkeys(open_, Fill(why_not=""))) if open_ else self
+
+    def invented(self, feature: int) -> frozenset[Hashable]:
+        """Values that steps put where a feature is missing and that it need not have itself."""
+        found = self.fills.get(feature, frozenset())
+        return frozenset(fill.value for fill in found if fill.invented)
+
     # --- where we are, and what to say ---
 
     def at(self, name: str) -> Columns:
@@ -271,14 +332,14 @@ def column_of(values: Iterable[Any]) -> NDArray[Any]:
 def join(before: Columns, parts: Sequence[Columns]) -> Columns:
     """The columns of all parts side by side, as an output of a step that got ``before``."""
     lookups, start = {}, 0
-    barred = dict(before.barred)
+    fills = dict(before.fills)
     steps = before.steps
     for part in parts:
         lookups.update({start + j: lookup for j, lookup in part.lookups.items()})
         start += len(part)
         steps += part.steps[len(before.steps) :]
-        for at, values in part.barred.items():
-            barred[at] = barred.get(at, frozenset()) | values
+        for at, found in part.fills.items():
+            fills[at] = fills.get(at, frozenset()) | found
     width = before.features.width
     matrices = [part.matrix for part in parts] or [sparse.csr_array((0, width))]
     return replace(
@@ -288,5 +349,6 @@ def join(before: Columns, parts: Sequence[Columns]) -> Columns:
         lookups=lookups,
         names=None,
         steps=steps,
-        barred=barred,
+        gaps=np.concatenate([np.zeros(0, dtype=np.intp), *(part.gaps for part in parts)]),
+        fills=fills,
     )

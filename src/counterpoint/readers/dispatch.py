@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import singledispatch
 from typing import Any, TypeVar, final
 
@@ -23,6 +23,7 @@ from counterpoint.features import Continuous, Features, unknown_name
 from counterpoint.forms import Form
 from counterpoint.readers.categories import CategoriesWanted
 from counterpoint.readers.columns import Columns
+from counterpoint.readers.fills import fills_of, with_stand_ins, without_stand_ins
 
 __all__ = [
     "Inputs",
@@ -103,7 +104,7 @@ def finish(model: Any, columns: Columns) -> tuple[Form, Columns]:
             f"Expected {form.width} inputs for {columns.place(model)}; got {len(columns)} columns."
         )
     said = f"{type(model).__name__} as {type(form).__name__} over {form.width} inputs"
-    noted = columns.noted(said)
+    noted = columns.seen().noted(said)
     return (form if columns.is_identity else form.through(columns.map())), noted
 
 
@@ -163,12 +164,20 @@ class Reading:
         Whether the model was fitted on column names, so that ``predict`` takes frames.
     steps
         One line for each step: what was read as what.
+    fills
+        Name → what the pipeline puts where the column is missing, if the model sees nothing else
+        of a missing cell: such a cell counts as this value.
+    unfilled
+        Name → why a missing cell counts as no value, as the end of a sentence, for other columns
+        about whose missing cells the pipeline does something.
     """
 
     form: Form
     features: Features
     named: bool
     steps: tuple[str, ...]
+    fills: Mapping[Hashable, Any] = field(default_factory=dict)
+    unfilled: Mapping[Hashable, str] = field(default_factory=dict)
 
 
 def see_through(model: Any, features: Features | None, *, fixed: bool) -> Reading:
@@ -207,7 +216,17 @@ def see_through(model: Any, features: Features | None, *, fixed: bool) -> Readin
         except CategoriesWanted as wanted:
             chosen, barred = wanted.features, wanted.barred
             continue
-        return Reading(form, chosen, inputs.names is not None, last.steps)
+        except (InvalidInput, UnsupportedModel):
+            plain = without_stand_ins(columns)
+            if plain is None:
+                raise
+            chosen, barred = plain
+            continue
+        wider = with_stand_ins(last)
+        if wider is None:
+            fills, unfilled = fills_of(last)
+            return Reading(form, chosen, inputs.names is not None, last.steps, fills, unfilled)
+        chosen = wider
 
 
 def _choose(inputs: Inputs, features: Features | None) -> Features:

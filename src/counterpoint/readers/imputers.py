@@ -1,8 +1,8 @@
-"""Imputers: rows to explain have no missing cells, so an imputer passes values on as they are."""
+"""Imputers: values pass as they are, and `Columns.fills` notes what a missing cell counts as."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -11,19 +11,49 @@ from scipy import sparse
 from sklearn.impute import MissingIndicator, SimpleImputer
 
 from counterpoint.features import is_missing
-from counterpoint.readers.columns import NUMBERS, Columns
+from counterpoint.readers.columns import NUMBERS, Columns, Fill
 from counterpoint.readers.dispatch import on, trace
 from counterpoint.readers.probe import by_running
 
 __all__: list[str] = []
+
+DEPENDS = "the pipeline's fill for it depends on other columns"
+INDICATED = "the model also looks at whether it is missing"
 
 # The common base of SimpleImputer, KNNImputer and IterativeImputer is private, and importing the
 # last needs an experimental switch that is not ours to turn on.
 _Imputer: Any = SimpleImputer.__base__
 
 
-@on(trace, _Imputer, MissingIndicator)
+@on(trace, _Imputer)
 def _(imputer: Any, columns: Columns) -> Columns:
+    fills = dict.fromkeys(range(len(columns)), Fill(why_not=DEPENDS))
+    return _passing(imputer, columns, fills)
+
+
+@on(trace, SimpleImputer)
+def _(imputer: Any, columns: Columns) -> Columns:
+    return _passing(imputer, columns, dict(_constants(imputer)))
+
+
+@on(trace, MissingIndicator)
+def _(indicator: Any, columns: Columns) -> Columns:
+    seen = range(len(columns)) if indicator.error_on_new else indicator.features_.tolist()
+    return _passing(indicator, columns, dict.fromkeys(seen, Fill(why_not=INDICATED)))
+
+
+def _constants(imputer: Any) -> Iterator[tuple[int, Fill]]:
+    """What a fitted imputer puts into each column; it drops a column for which it knows nothing."""
+    indicated = set() if imputer.indicator_ is None else set(imputer.indicator_.features_.tolist())
+    why_not = None if is_missing(imputer.missing_values) else ""
+    invented = imputer.strategy == "constant"
+    for j, value in enumerate(imputer.statistics_.tolist()):
+        if not is_missing(value):
+            yield j, Fill(value, INDICATED if j in indicated else why_not, invented)
+
+
+def _passing(imputer: Any, columns: Columns, fills: Mapping[int, Fill]) -> Columns:
+    """The columns after a step that does something about missing cells only."""
     numeric = np.flatnonzero(columns.sources == NUMBERS)
     if len(numeric) and not is_missing(imputer.missing_values):
         raise columns.refusal(
@@ -44,7 +74,8 @@ def _(imputer: Any, columns: Columns) -> Columns:
                 "it changes numbers that are not missing. Impute in the data before fitting.",
             )
         passed[j] = int(same.argmax())
-    return replace(_with_numbers(zero, columns, passed), barred=_fills(imputer, columns))
+    after = _with_numbers(zero, columns, passed)
+    return replace(after, fills=columns.filled(fills).fills)
 
 
 def _with_numbers(after: Columns, before: Columns, passed: dict[int, int]) -> Columns:
@@ -58,15 +89,3 @@ def _with_numbers(after: Columns, before: Columns, passed: dict[int, int]) -> Co
     return replace(
         after, matrix=sparse.csr_array(after.matrix + place @ before.matrix), offset=offset
     )
-
-
-def _fills(imputer: Any, columns: Columns) -> dict[int, frozenset[Hashable]]:
-    """What a constant imputer puts for missing cells is no category that an answer may choose."""
-    barred = dict(columns.barred)
-    if getattr(imputer, "strategy", None) != "constant":
-        return barred
-    for j, fill in enumerate(imputer.statistics_.tolist()):
-        at = columns.raw_feature(j)
-        if at is not None and not is_missing(fill):
-            barred[at] = barred.get(at, frozenset()) | {fill}
-    return barred

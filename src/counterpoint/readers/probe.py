@@ -166,13 +166,15 @@ def _assemble(probe: _Probe) -> Columns:
     """Each output from the runs: coefficients if all outputs are numbers, else lookups."""
     if not len(probe.columns):
         return replace(probe.columns, names=None)
+    taken = probe.columns.seen()
     is_number = probe.base.dtype.kind in "biuf"
     parts = {feature: _Part.of(probe, feature) for feature in probe.used}
     count = sum((part.changed.astype(int) for part in parts.values()), np.zeros(len(probe.base)))
     columns = replace(
-        probe.columns,
-        matrix=sparse.csr_array((len(probe.base), probe.columns.features.width)),
+        taken,
+        matrix=sparse.csr_array((len(probe.base), taken.features.width)),
         offset=np.zeros(len(probe.base)),
+        gaps=np.full(len(probe.base), -1),
         lookups={},
         names=None,
     )

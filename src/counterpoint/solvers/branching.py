@@ -9,7 +9,7 @@ in the order of their bounds, so the least open bound is always a bound on the a
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from heapq import heappop, heappush
 from itertools import count
@@ -44,7 +44,10 @@ DROPS = ((AtMost,), (Whole,), (AtMost, Whole), INTEGRAL)
 """What to relax, the least first; a solver of its own may take the rest."""
 CLOSE = 1e-7
 FEASIBLE = 1e-9
-NODES = 20_000
+NODES = 50_000
+"""After so many nodes a row is given up, with its best answer and its gap."""
+WIDTH = 32
+"""How many open nodes are split at once."""
 
 
 @final
@@ -118,30 +121,37 @@ class Node:
 
     Parameters
     ----------
-    case
-        One person with the node's bounds.
+    low, high
+        (d,) bounds on y.
     point
-        (d,) the answer of the relaxation.
+        (d,) the answer of the relaxation; of the parent's, before the node is visited.
     used
         Features that count as changed.
+    bound
+        A lower bound on the cost within the node.
     """
 
-    case: Cases
+    low: FloatArray
+    high: FloatArray
     point: FloatArray
     used: frozenset[int]
+    bound: float
+
+    def within(self, low: FloatArray | None, high: FloatArray | None) -> Node:
+        """A child with one bound or both replaced."""
+        return replace(
+            self,
+            low=self.low if low is None else low,
+            high=self.high if high is None else high,
+        )
 
 
 @final
 class Tree:
-    """One person's search tree."""
+    """One person's search tree; several of the best open nodes are visited at once."""
 
     def __init__(
-        self,
-        program: Program,
-        relaxation: Prepared,
-        case: Cases,
-        effort: Effort,
-        cutoff: float,
+        self, program: Program, relaxation: Prepared, case: Cases, effort: Effort, cutoff: float
     ) -> None:
         self.program = program
         self.relaxation = relaxation
@@ -149,7 +159,7 @@ class Tree:
         self.case = case
         self.best = cutoff
         self.point: FloatArray | None = None
-        self.root = np.zeros(self.program.size)
+        self.root = np.zeros(program.size)
         self.complete = True
         self.proved = True
         self._open: list[tuple[float, int, Node]] = []
@@ -170,140 +180,149 @@ class Tree:
 
     def run(self) -> None:
         """Search until nothing open can be cheaper, or time or nodes run out."""
-        self._visit(self.case, frozenset(), 0.0)
-        for visited in count(1):
-            if not self._open or self._hopeless(self._open[0][0]):
-                return
+        x = self.case.x[0]
+        self._visit([Node(self.case.low[0], self.case.high[0], x, frozenset(), 0.0)])
+        visited, width = 1, 1
+        while self._open and not self._hopeless(self._open[0][0]):
             if visited > NODES or perf_counter() > self._end:
                 self.complete = False
                 return
-            bound, _, node = heappop(self._open)
-            children = self._children(node)
-            if not children:
-                self._closed = min(self._closed, bound)
-            for case, used in children:
-                self._visit(case, used, bound)
-
-    def _share(self) -> Effort:
-        """The effort of one node: the time that is left."""
-        left = self._end - perf_counter()
-        return Effort(seconds=max(left, 1e-3) if np.isfinite(left) else None)
+            children = []
+            for _ in range(min(width, len(self._open))):
+                node = heappop(self._open)[2]
+                split = self._split(node)
+                if not split:
+                    self._closed = min(self._closed, node.bound)
+                children += split
+            if children:
+                self._visit(children)
+            visited += len(children)
+            width = min(2 * width, WIDTH)
 
     def _hopeless(self, bound: float) -> bool:
         return bound >= self.best * (1.0 - 0.1 * self.effort.gap)
 
-    def _visit(self, case: Cases, used: frozenset[int], parent: float) -> None:
-        """Bound a node; keep it open, close it, or take its point as the best so far."""
-        solution = self.relaxation.solve(case, self._share())
+    def _share(self) -> Effort:
+        """The effort of one visit: the time that is left."""
+        left = self._end - perf_counter()
+        return Effort(seconds=max(left, 1e-3) if np.isfinite(left) else None)
+
+    def _visit(self, nodes: list[Node]) -> None:
+        """Bound nodes; keep them open, close them, or take a point as the best so far."""
+        cases = self._cases(nodes)
+        solution = self.relaxation.solve(cases, self._share())
         multipliers = self.program.own_multipliers(solution.multipliers)
-        if parent == 0.0 and not self._open and not self.root.any():
+        if not self.root.any():
             self.root = multipliers[0]
-        if solution.outcomes[0] == Outcome.INFEASIBLE:
-            self.proved &= bool(self.program.refutes(case, multipliers)[0])
-            return
-        if not solution.found[0]:
-            self.complete = False
-            self._closed = min(self._closed, parent)
-            return
-        point = solution.points[0]
-        bound = float(self.program.bound(case, multipliers, solution.points)[0])
-        bound = max(parent, bound, float(solution.reported[0]))
-        self._try(point, case)
-        if self._hopeless(bound):
-            self._closed = min(self._closed, bound)
-            return
-        heappush(self._open, (bound, next(self._order), Node(case, point, used)))
+        impossible = solution.outcomes == Outcome.INFEASIBLE
+        if impossible.any():
+            refuted = self.program.refutes(cases.take(impossible), multipliers[impossible])
+            self.proved &= bool(refuted.all())
+        found = solution.found
+        at = np.where(found[:, None], solution.points, cases.x)
+        bounds = np.maximum(self.program.bound(cases, multipliers, at), solution.reported)
+        bounds = np.maximum(bounds, [node.bound for node in nodes])
+        hopeful = np.flatnonzero(found & (bounds < self.best))
+        if len(hopeful):
+            self._round(solution.points[hopeful], cases.take(hopeful))
+        for i, node in enumerate(nodes):
+            if found[i] and not self._hopeless(float(bounds[i])):
+                kept = replace(node, point=solution.points[i], bound=float(bounds[i]))
+                heappush(self._open, (kept.bound, next(self._order), kept))
+            elif found[i] or not impossible[i]:
+                self._closed = min(self._closed, float(bounds[i]))
+                self.complete &= bool(found[i])
 
-    def _try(self, point: FloatArray, case: Cases) -> None:
-        """Round to a point of the region, let the other columns settle, keep it if cheaper."""
-        low, high = self._rounded(point, case)
-        fixed = case.within(low, high)
-        if (fixed.low > fixed.high).any():
+    def _cases(self, nodes: list[Node]) -> Cases:
+        n = len(nodes)
+        low, high = np.stack([node.low for node in nodes]), np.stack([node.high for node in nodes])
+        return Cases(np.repeat(self.case.x, n, axis=0), low, high, np.repeat(self.case.margin, n))
+
+    def _round(self, points: FloatArray, cases: Cases) -> None:
+        """Round to points of the region, let the other columns settle, keep the cheapest."""
+        low, high = self._rounded(points, cases)
+        usable = np.all((low <= high) & (cases.low <= low) & (high <= cases.high), axis=1)
+        if not usable.any():
             return
-        free = (fixed.low < fixed.high).any()
-        candidate = fixed.low
-        if free:
-            solution = self.relaxation.solve(fixed, self._share())
-            if not solution.found[0]:
+        fixed = Cases(cases.x, low, high, cases.margin).take(usable)
+        candidates = fixed.low
+        if (fixed.low < fixed.high).any():
+            candidates = self.relaxation.solve(fixed, self._share()).points
+            candidates = np.minimum(np.maximum(candidates, fixed.low), fixed.high)
+        cost = self.program.cost(candidates, fixed.x)
+        for i in np.argsort(cost, kind="stable").tolist():
+            if not cost[i] < self.best:
                 return
-            candidate = np.minimum(np.maximum(solution.points, fixed.low), fixed.high)
-        cost = float(self.program.cost(candidate, case.x)[0])
-        if cost < self.best and self._meets(candidate, case):
-            self.best, self.point = cost, candidate[0]
+            if self._meets(candidates[[i]]):
+                self.best, self.point = float(cost[i]), candidates[i]
+                return
 
-    def _meets(self, candidate: FloatArray, case: Cases) -> bool:
-        if self.program.violation(candidate, case.x)[0] > FEASIBLE:
+    def _meets(self, candidate: FloatArray) -> bool:
+        if self.program.violation(candidate, self.case.x)[0] > FEASIBLE:
             return False
-        low, high = self.program.affine.limits(case.margin)
+        low, high = self.program.affine.limits(self.case.margin)
         tightened = Affine(self.program.affine.matrix, low[0], high[0])
-        return bool(tightened.violation(candidate, case.x)[0] <= FEASIBLE)
+        return bool(tightened.violation(candidate, self.case.x)[0] <= FEASIBLE)
 
-    def _rounded(self, point: FloatArray, case: Cases) -> tuple[FloatArray, FloatArray]:
-        """Bounds that fix whole columns, categories and unchanged features."""
-        program, x = self.program, case.x[0]
-        low, high = np.full_like(case.x, -np.inf), np.full_like(case.x, np.inf)
-        for column in np.flatnonzero(program.steps).tolist():
-            step = program.steps[column]
-            value = x[column] + np.round((point[column] - x[column]) / step) * step
-            value = min(max(value, case.low[0, column]), case.high[0, column])
-            low[0, column] = high[0, column] = value
+    def _rounded(self, points: FloatArray, cases: Cases) -> tuple[FloatArray, FloatArray]:
+        """(n, d) bounds that fix whole columns, categories and unchanged features."""
+        program, x = self.program, cases.x
+        low, high = np.array(cases.low), np.array(cases.high)
+        whole = np.flatnonzero(program.steps)
+        if len(whole):
+            step, at = program.steps[whole], x[:, whole]
+            value = at + np.round((points[:, whole] - at) / step) * step
+            value = np.minimum(np.maximum(value, low[:, whole]), high[:, whole])
+            low[:, whole] = high[:, whole] = value
         for group in program.groups:
-            chosen = np.zeros(group.stop - group.start)
-            permitted = case.high[0, group] > 0.5
-            chosen[np.where(permitted, point[group], -1.0).argmax()] = 1.0
-            low[0, group] = high[0, group] = chosen
+            likeliest = np.where(high[:, group] > 0.5, points[:, group], -1.0).argmax(axis=1)
+            chosen = np.eye(group.stop - group.start)[likeliest]
+            low[:, group] = high[:, group] = chosen
         if program.at_most is not None:
-            for block in self._least_moved(program.at_most, point, x):
-                low[0, block] = high[0, block] = x[block]
+            blocks = program.at_most.blocks
+            order = np.argsort(-self._moves(points, blocks), axis=1, kind="stable")
+            for i, still in enumerate(order[:, program.at_most.count :].tolist()):
+                for b in still:
+                    low[i, blocks[b]] = high[i, blocks[b]] = x[i, blocks[b]]
         return low, high
 
-    def _moves(self, at_most: AtMost, point: FloatArray, x: FloatArray) -> FloatArray:
-        """(blocks,) how much each feature's change costs, alone."""
-        moves = []
-        for block in at_most.blocks:
-            delta = np.zeros((1, len(x)))
-            delta[0, block] = point[block] - x[block]
-            moves.append(float(self.program.price(delta)[0]))
-        return np.array(moves)
+    def _moves(self, points: FloatArray, blocks: tuple[slice, ...]) -> FloatArray:
+        """(n, blocks) how much each feature's change costs, alone."""
+        price, delta = self.program.price, points - self.case.x
+        diagonal = price.quadratic if price.quadratic.ndim == 1 else np.diag(price.quadratic)
+        paid = price.absolute * np.abs(delta) + diagonal * delta * delta
+        return np.asarray(np.add.reduceat(paid, [block.start for block in blocks], axis=1))
 
-    def _least_moved(self, at_most: AtMost, point: FloatArray, x: FloatArray) -> list[slice]:
-        order = np.argsort(-self._moves(at_most, point, x), kind="stable")
-        return [at_most.blocks[b] for b in order[at_most.count :].tolist()]
-
-    def _children(self, node: Node) -> list[tuple[Cases, frozenset[int]]]:
+    def _split(self, node: Node) -> list[Node]:
         """Two halves of a node, or none if its point is integral and hence its optimum."""
         return self._split_changes(node) or self._split_category(node) or self._split_whole(node)
 
-    def _split_changes(self, node: Node) -> list[tuple[Cases, frozenset[int]]]:
+    def _split_changes(self, node: Node) -> list[Node]:
         """A feature that moves: it stays, or it counts as changed (and then others must stay)."""
-        at_most, x = self.program.at_most, node.case.x[0]
+        at_most = self.program.at_most
         if at_most is None:
             return []
-        moves = self._moves(at_most, node.point, x)
-        moving = moves > CLOSE * CLOSE * max(float(moves.sum()), 1e-300)
-        if moving.sum() <= at_most.count:
+        moves = self._moves(node.point[None, :], at_most.blocks)[0]
+        if (moves > CLOSE * CLOSE * max(float(moves.sum()), 1e-300)).sum() <= at_most.count:
             return []
         moves[list(node.used)] = -1.0
         feature = int(moves.argmax())
         if moves[feature] <= 0:
             return []
-        stays = self._frozen(node.case, [at_most.blocks[feature]])
         used = node.used | {feature}
-        changes = node.case
-        if len(used) == at_most.count:
-            others = [b for i, b in enumerate(at_most.blocks) if i not in used]
-            changes = self._frozen(node.case, others)
-        return [(stays, node.used), (changes, used)]
+        others = [b for i, b in enumerate(at_most.blocks) if i not in used]
+        changes = self._held(node, others) if len(used) == at_most.count else node
+        return [self._held(node, [at_most.blocks[feature]]), replace(changes, used=used)]
 
-    @staticmethod
-    def _frozen(case: Cases, blocks: list[slice]) -> Cases:
-        low, high = np.array(case.low), np.array(case.high)
+    def _held(self, node: Node, blocks: list[slice]) -> Node:
+        """The node with some features held where they are."""
+        x, low, high = self.case.x[0], np.array(node.low), np.array(node.high)
         for block in blocks:
-            low[:, block] = np.maximum(low[:, block], case.x[:, block])
-            high[:, block] = np.minimum(high[:, block], case.x[:, block])
-        return Cases(case.x, low, high, case.margin)
+            low[block] = np.maximum(low[block], x[block])
+            high[block] = np.minimum(high[block], x[block])
+        return node.within(low, high)
 
-    def _split_category(self, node: Node) -> list[tuple[Cases, frozenset[int]]]:
+    def _split_category(self, node: Node) -> list[Node]:
         """The most undecided group: its likeliest category, or any other."""
         split, worst = None, CLOSE
         for group in self.program.groups:
@@ -313,18 +332,16 @@ class Tree:
         if split is None:
             return []
         column = split.start + int(node.point[split].argmax())
-        low, high = np.array(node.case.low), np.array(node.case.high)
-        low[0, column] = 1.0
-        high[0, split] = np.where(np.arange(split.start, split.stop) == column, high[0, split], 0.0)
-        taken = Cases(node.case.x, low, high, node.case.margin)
-        high = np.array(node.case.high)
-        high[0, column] = 0.0
-        other = Cases(node.case.x, node.case.low, high, node.case.margin)
-        return [(taken, node.used), (other, node.used)]
+        low, only = np.array(node.low), np.array(node.high)
+        low[column] = 1.0
+        only[split] = np.where(np.arange(split.start, split.stop) == column, only[split], 0.0)
+        without = np.array(node.high)
+        without[column] = 0.0
+        return [node.within(low, only), node.within(None, without)]
 
-    def _split_whole(self, node: Node) -> list[tuple[Cases, frozenset[int]]]:
+    def _split_whole(self, node: Node) -> list[Node]:
         """The column furthest from a whole step: below it, or above."""
-        steps, x = self.program.steps, node.case.x[0]
+        steps, x = self.program.steps, self.case.x[0]
         whole = steps > 0
         if not whole.any():
             return []
@@ -334,12 +351,10 @@ class Tree:
         column = int(off.argmax())
         if off[column] <= CLOSE:
             return []
-        low, high = np.array(node.case.low), np.array(node.case.high)
-        high[0, column] = x[column] + np.floor(counts[column]) * unit[column]
-        below = Cases(node.case.x, node.case.low, high, node.case.margin)
-        low[0, column] = x[column] + np.ceil(counts[column]) * unit[column]
-        above = Cases(node.case.x, low, node.case.high, node.case.margin)
-        return [(below, node.used), (above, node.used)]
+        high, low = np.array(node.high), np.array(node.low)
+        high[column] = x[column] + np.floor(counts[column]) * unit[column]
+        low[column] = x[column] + np.ceil(counts[column]) * unit[column]
+        return [node.within(None, high), node.within(low, None)]
 
     def record(self, out: Solution, i: int) -> None:
         """What the search says of its person."""

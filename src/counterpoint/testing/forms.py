@@ -98,15 +98,15 @@ def _predicted(form: Form, target: Target, X: FloatArray) -> BoolArray:
     return np.asarray(form.margin(X, target) >= 0)
 
 
-def _check_same(
-    form: Form, other: Form, target: Target, X: FloatArray, inside: BoolArray
-) -> None:
+def _check_same(form: Form, other: Form, target: Target, X: FloatArray, inside: BoolArray) -> None:
     margin = form.margin(X, target)
     clear = _clear(form, X, margin)
     there = np.zeros(len(X), dtype=bool)
     for region in other.regions(target):
         there |= region.violation(X, X) == 0.0
-    assert not (clear & (there != inside)).any(), f"Another order changes the regions of {target!r}."
+    assert not (clear & (there != inside)).any(), (
+        f"Another order changes the regions of {target!r}."
+    )
     off = np.abs(other.margin(X, target) - margin) > CLOSE * form.noise(X)
     assert not off.any(), f"Another order changes the margin of {target!r}."
 
@@ -121,7 +121,9 @@ def _check_margin(form: Form, target: Target, X: FloatArray) -> None:
     for region in form.regions(Label(target.label, margin=0.25)):
         wide |= region.violation(X, X) == 0.0
     off = _clear(form, X, less) & (wide != (less >= 0))
-    assert not off.any(), f"The regions of {target!r} with a margin of 0.25 are not where it is kept."
+    assert not off.any(), (
+        f"The regions of {target!r} with a margin of 0.25 are not where it is kept."
+    )
 
 
 def _check_through(
@@ -135,7 +137,9 @@ def _check_through(
     behind = before(Z)
     for target in targets:
         expected = form.margin(behind, target)
-        off = np.abs(seen.margin(Z, target) - expected) > CLOSE * (seen.noise(Z) + form.noise(behind))
+        off = np.abs(seen.margin(Z, target) - expected) > CLOSE * (
+            seen.noise(Z) + form.noise(behind)
+        )
         assert not off.any(), f"Through an affine map, the margin of {target!r} differs."
         if isinstance(target, Confidence):
             continue

@@ -59,7 +59,7 @@ class Known:
     multipliers: FloatArray | None = None
 
 
-def _known(
+def _known(  # noqa: PLR0913 (a table)
     name: str,
     price: Price,
     conditions: list[Condition],
@@ -86,8 +86,12 @@ def _square(*weights: float) -> Price:
     return Price(np.zeros(len(weights)), np.array(weights))
 
 
+def _rows(matrix: list[list[float]], low: list[float], high: list[float]) -> Affine:
+    return Affine(np.array(matrix), np.array(low), np.array(high))
+
+
 def _at_least(least: float, *row: float) -> Affine:
-    return Affine(np.array([row]), [least], [INF])
+    return _rows([list(row)], [least], [INF])
 
 
 def _between(low: list[float], high: list[float]) -> Box:
@@ -115,7 +119,7 @@ KNOWN: tuple[Known, ...] = (
     _known(
         "absolute, two rows",
         _absolute(1.0, 2.0),
-        [Affine([[1.0, 1.0], [1.0, 0.0]], [4.0, -INF], [INF, 3.0])],
+        [_rows([[1.0, 1.0], [1.0, 0.0]], [4.0, -INF], [INF, 3.0])],
         5.0,
         point=[3.0, 1.0],
         multipliers=[-2.0, 1.0],
@@ -139,7 +143,7 @@ KNOWN: tuple[Known, ...] = (
     _known(
         "absolute, an equation",
         _absolute(1.0, 3.0),
-        [Affine([[1.0, -1.0]], [2.0], [2.0])],
+        [_rows([[1.0, -1.0]], [2.0], [2.0])],
         2.0,
         point=[2.0, 0.0],
         multipliers=[-1.0],
@@ -285,12 +289,20 @@ KNOWN: tuple[Known, ...] = (
             INF,
             multipliers=[0.0],
         )
-        for name, price in (("absolute", _absolute(1.0, 1.0)), ("square", _square(1.0, 1.0)), ("full matrix", FULL))
+        for name, price in (
+            ("absolute", _absolute(1.0, 1.0)),
+            ("square", _square(1.0, 1.0)),
+            ("full matrix", FULL),
+        )
     ),
     _known(
         "impossible: an empty interval and a category",
         _absolute(0.5, 0.5, 1.0),
-        [_at_least(1.0, 0.0, 1.0, 1.0), OneOf(slice(0, 2)), _between([-INF, -INF, 2.0], [INF, INF, 1.0])],
+        [
+            _at_least(1.0, 0.0, 1.0, 1.0),
+            OneOf(slice(0, 2)),
+            _between([-INF, -INF, 2.0], [INF, INF, 1.0]),
+        ],
         INF,
         multipliers=[0.0],
         x=[1.0, 0.0, 0.0],
@@ -298,7 +310,7 @@ KNOWN: tuple[Known, ...] = (
     _known(
         "impossible: two rows contradict",
         _square(1.0, 1.0),
-        [Affine([[1.0, 1.0], [1.0, 1.0]], [3.0, -INF], [INF, 1.0])],
+        [_rows([[1.0, 1.0], [1.0, 1.0]], [3.0, -INF], [INF, 1.0])],
         INF,
         multipliers=[-1.0, 1.0],
     ),
@@ -319,7 +331,7 @@ KNOWN: tuple[Known, ...] = (
     _known(
         "impossible: no whole step meets the equation",
         _absolute(1.0),
-        [Affine([[2.0]], [1.0], [1.0]), _whole(0), _between([-9.0], [9.0])],
+        [_rows([[2.0]], [1.0], [1.0]), _whole(0), _between([-9.0], [9.0])],
         INF,
     ),
     _known(

@@ -27,7 +27,10 @@ def changes(features: Features, n: int, random_state: int) -> tuple[FloatArray, 
 def raw(features: Features, codes: FloatArray) -> list[dict[Hashable, Any]]:
     """(n, p) codes as n rows of names and values."""
     return [
-        {name: features.describe(name, code) for name, code in zip(features.names, row, strict=True)}
+        {
+            name: features.describe(name, code)
+            for name, code in zip(features.names, row, strict=True)
+        }
         for row in codes.tolist()
     ]
 

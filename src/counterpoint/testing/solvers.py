@@ -141,7 +141,9 @@ def _check_cutoff(solver: Solver, known: Known, prepared: Prepared, cases: Cases
         assert not refuted, f"{name}: with a cutoff it refutes what is possible."
         if solution.found[0]:
             cost = float(known.program.cost(solution.points, cases.x)[0])
-            assert cost >= known.cost - _room(solver, known), f"{name}: a cutoff changes the answer."
+            assert cost >= known.cost - _room(solver, known), (
+                f"{name}: a cutoff changes the answer."
+            )
         if factor > 1.0:
             told = float(solution.reported[0])
             assert told <= known.cost + _room(solver, known), (

@@ -1,0 +1,85 @@
+"""The cheapest point over a union: no worse than every piece on its own, whatever their order."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from strategies import Planted, planted, seeds
+
+from counterpoint.certificate import Evidence, lower_bounds
+from counterpoint.costs import Price
+from counterpoint.programs import Program
+from counterpoint.regions import Affine, Region
+from counterpoint.search import Findings, Piece, search
+from counterpoint.solvers import Effort
+
+LINEAR = ("affine", "box", "at most", "transitions", "changes")
+
+
+def halves(case: Planted, seed: int) -> list[Program]:
+    """A union: the program's region, cut differently in each piece."""
+    rng = np.random.default_rng(seed)
+    made = []
+    for _ in range(3):
+        row = rng.normal(size=(1, case.program.width))
+        least = float((case.points @ row[0]).min() + rng.exponential())
+        extra = Region((Affine(row, [least], [np.inf]),))
+        made.append(Program(case.program.price, case.program.region & extra))
+    return made
+
+
+def found(programs: list[Program], x: np.ndarray) -> tuple[Findings, float, float]:
+    pieces = [Piece(program) for program in programs]
+    cases = [program.cases(x) for program in programs]
+    findings = search(pieces, cases, Effort(1e-9))
+    cost = np.array([np.inf])
+    if findings.piece[0] >= 0:
+        cost = programs[findings.piece[0]].cost(findings.points, x)
+    evidence = [
+        Evidence(program, case, proof.multipliers, proof.at, proof.reported)
+        for program, case, proof in zip(programs, cases, findings.proofs, strict=True)
+    ]
+    bound, _ = lower_bounds(evidence, cost)
+    return findings, float(cost[0]), float(bound[0])
+
+
+@given(planted(conditions=LINEAR, most=4), seeds)
+def test_a_union_costs_what_its_cheapest_piece_costs(case: Planted, seed: int):
+    programs = halves(case, seed)
+    alone = [found([program], case.x)[1] for program in programs]
+    findings, cost, bound = found(programs, case.x)
+    assert cost == pytest.approx(min(alone), rel=1e-6, abs=1e-9)
+    if np.isfinite(cost):
+        piece = programs[findings.piece[0]]
+        assert piece.region.violation(findings.points, case.x)[0] <= 1e-8
+        assert bound >= cost * (1 - 1e-6) - 1e-9
+        backwards = found(programs[::-1], case.x)[1]
+        assert backwards == pytest.approx(cost, rel=1e-6, abs=1e-9)
+
+
+@given(planted(conditions=LINEAR, most=4), seeds)
+def test_a_planted_point_is_never_beaten_by_nothing(case: Planted, seed: int):
+    """Where there is a point, there is an answer, and it is no dearer."""
+    findings, cost, bound = found([case.program], case.x)
+    assert findings.piece[0] == 0
+    assert cost <= case.costs.min() * (1 + 1e-6) + 1e-9
+    assert bound <= cost * (1 + 1e-9) + 1e-12
+
+
+def test_nothing_is_found_where_every_piece_is_impossible():
+    rows = Affine(np.array([[1.0], [1.0]]), [2.0, -np.inf], [np.inf, 1.0])
+    never = Program(Price(np.ones(1), np.zeros(1)), Region((rows,)))
+    findings, cost, bound = found([never, never], np.zeros((1, 1)))
+    assert findings.piece[0] == -1
+    assert np.isnan(findings.points).all()
+    assert np.isinf(cost)
+    assert np.isposinf(bound)
+
+
+def test_rows_that_one_half_space_settles_need_no_solver():
+    row = Affine(np.array([[1.0, 2.0]]), [3.0], [np.inf])
+    program = Program(Price(np.ones(2), np.zeros(2)), Region((row,)))
+    findings, cost, _ = found([program], np.zeros((1, 2)))
+    assert findings.closed[0]
+    assert cost == pytest.approx(1.5)

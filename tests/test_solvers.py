@@ -1,0 +1,66 @@
+"""Which solver takes what, and what a refusal says. What they answer: conformance/test_solvers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import given
+from strategies import Planted, planted
+
+import counterpoint as cp
+from counterpoint.costs import Price
+from counterpoint.programs import Program
+from counterpoint.regions import Affine, Condition, Cone, Region
+from counterpoint.solvers import SOLVERS, Effort, HalfSpace, Highs, Solution, applicable
+
+ABSOLUTE = Price(np.ones(2), np.zeros(2))
+ROW = Affine(np.array([[1.0, 1.0]]), [1.0], [np.inf])
+
+
+@given(planted())
+def test_every_program_that_can_be_said_has_a_complete_solver(case: Planted):
+    found = applicable(case.program)
+    assert any(not isinstance(solver, HalfSpace) for solver in found)
+    assert all(case.program.kinds <= solver.accepts for solver in found)
+    assert list(found) == [s for s in SOLVERS if s in found]
+
+
+def test_an_unknown_condition_is_refused_with_what_is_missing():
+    @dataclass(frozen=True, eq=False)
+    class Torus(Condition):
+        def violation(self, y: np.ndarray, x: np.ndarray) -> np.ndarray:
+            return np.zeros(len(y))
+
+    program = Program(ABSOLUTE, Region((ROW, Torus())))
+    with pytest.raises(
+        cp.NoSolver, match=r"No solver takes \{.*Torus.*\}\. The nearest, .* lacks Torus"
+    ):
+        applicable(program)
+
+
+def test_a_linear_program_goes_to_highs_and_never_a_quadratic_one():
+    assert [type(s).__name__ for s in applicable(Program(ABSOLUTE, Region((ROW,))))][:2] == [
+        "HalfSpace",
+        "Highs",
+    ]
+    square = Program(Price(np.zeros(2), np.ones(2)), Region((ROW,)))
+    assert not any(isinstance(s, Highs) for s in applicable(square))
+
+
+def test_a_blank_solution_claims_nothing():
+    program = Program(ABSOLUTE, Region((ROW, Cone(np.eye(2), np.zeros(2), 9.0))))
+    blank = Solution.blank(3, program)
+    assert not blank.found.any()
+    assert (blank.reported == 0).all()
+    assert blank.multipliers.shape == (3, program.size)
+
+
+@pytest.mark.parametrize("solver", SOLVERS, ids=lambda s: type(s).__name__)
+def test_no_people_no_answers(solver):
+    from counterpoint.testing import KNOWN
+
+    program = next(k.program for k in KNOWN if solver.takes(k.program))
+    solution = solver.prepare(program).solve(program.cases(np.zeros((0, program.width))), Effort())
+    assert solution.points.shape == (0, program.width)

@@ -127,14 +127,14 @@ def interleaved(tasks: Mapping[str, Callable[[], Any]], repeats: int) -> dict[st
     return {name: float(np.median(seconds)) for name, seconds in times.items()}
 
 
-def each(tasks: Sequence[Callable[[], Any]]) -> np.ndarray:
-    """Seconds on the clock of each of many calls."""
-    seconds = np.empty(len(tasks))
+def each(tasks: Sequence[Callable[[], Any]]) -> tuple[np.ndarray, np.ndarray]:
+    """Seconds of each of many calls: of CPU time, and on the clock."""
+    seconds = np.empty((2, len(tasks)))
     for i, task in enumerate(tasks):
-        start = perf_counter()
+        clock, cpu = perf_counter(), process_time()
         task()
-        seconds[i] = perf_counter() - start
-    return seconds
+        seconds[:, i] = process_time() - cpu, perf_counter() - clock
+    return seconds[0], seconds[1]
 
 
 def number(value: float, digits: int = 3) -> str:

@@ -16,9 +16,9 @@ HEAD = """\
 short and writes nothing. This page is written by `benchmarks/table.py` from
 `benchmarks/results/*.json`.
 
-One thread. What is compared runs in turns within one process, and medians are shown. Speeds are
-rows for each second of CPU time, which on an idle machine is time on the clock; latencies are time
-on the clock. Ratios survive a busy machine; absolute times do not travel between machines.
+One thread. What is compared runs in turns within one process, and medians are shown. Times are CPU
+time, which on an idle machine is time on the clock; where the clock is shown too, a large
+difference means that the machine was busy. Absolute times do not travel between machines.
 """
 
 

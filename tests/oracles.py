@@ -412,14 +412,13 @@ class _Scip:
         self.value[f.name] = number(at) + unit * step
 
     def _interval(self, column: Hashable) -> tuple[float, float]:
-        low, high = -np.inf, np.inf
+        ends = [(-np.inf, np.inf)]
         for constraint in self.q.constraints:
-            for name, least, most in intervals(constraint, self.q.features, self.q.row):
-                if name == column:
-                    low, high = max(low, least), min(high, most)
+            limits = intervals(constraint, self.q.features, self.q.row)
+            ends += [(low, high) for name, low, high in limits if name == column]
             if isinstance(constraint, cp.Immutable) and column in constraint.features:
-                return number(self.q.row[column]), number(self.q.row[column])
-        return low, high
+                ends.append((number(self.q.row[column]),) * 2)
+        return max(low for low, _ in ends), min(high for _, high in ends)
 
     def _permits(self, constraint: cp.Constraint, name: Hashable, category: Any) -> bool:
         """Whether a one-column constraint permits a category."""

@@ -214,7 +214,8 @@ def test_what_an_imputer_puts_for_missing_cells_is_no_category_to_choose():
     model = fit(columns((fill, ["home"])), data=holes)
     for features in (Features.from_data(holes[["home"]]), None):
         found = see_through(model, features, fixed=False).features["home"]
-        assert found.categories == ("free", "own", "rent")
+        assert found.categories == ("free", "own", "rent", "none")
+        assert found.stand_in == "none"
 
 
 ENCODERS = [

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from counterpoint.certificate import Certificates, certify
 from counterpoint.conflicts import conflict_of
-from counterpoint.encoding import encode
+from counterpoint.encoding import PRESENT, Encoded, decode, encode
 from counterpoint.frames import Table
 from counterpoint.judge import Judge
 from counterpoint.progress import track
@@ -60,8 +60,10 @@ class Batch:
         self.table, self.inputs = table, inputs
         if not self._depends_on_row:
             question.pieces(target)
-        encoded = encode(inputs, question.features)
-        self.before, self.problems = encoded.codes, encoded.problems
+        reading = judge.reading
+        encoded = encode(inputs, question.features, reading.fills, reading.unfilled)
+        self.before, self.missing = encoded.codes, encoded.missing != PRESENT
+        self.problems = encoded.problems | self._not_filled(encoded)
         n = len(inputs)
         self.after = np.array(self.before)
         self.codes = np.full(n, STATUSES.index(Status.INVALID), dtype=np.int8)
@@ -72,6 +74,36 @@ class Batch:
     def _depends_on_row(self) -> bool:
         """Whether "anything else" is meant: anything but what each row gets now."""
         return isinstance(self.target, OtherLabel) and not self.target.labels
+
+    def _not_filled(self, encoded: Encoded) -> dict[int, str]:
+        """The rows whose missing cells the model does not take as the values they count as.
+
+        An imputer fills in NaN and passes None on, say. All rows that miss the same cells in the
+        same way are alike, so the model is asked about one of each sort, before and after filling.
+        """
+        features = self.question.features
+        usable = (encoded.missing != PRESENT).any(axis=1)
+        usable[list(encoded.problems)] = False
+        rows = np.flatnonzero(usable)
+        if not len(rows):
+            return {}
+        kinds, first, sort = np.unique(
+            encoded.missing[rows], axis=0, return_index=True, return_inverse=True
+        )
+        asked, after = self.inputs.take(rows[first]), encoded.codes[rows[first]]
+        before = np.where(kinds == PRESENT, after, np.nan)
+        filled = decode(asked, features, slice(None), before, after)
+        good = self.judge.is_indifferent(asked, filled, features.expand(after))
+        wrong: dict[int, str] = {}
+        for k in np.flatnonzero(~good).tolist():
+            sentence = self._holding(asked.take(slice(k, k + 1)), kinds[k])
+            wrong |= dict.fromkeys(rows[sort.ravel() == k].tolist(), sentence)
+        return wrong
+
+    def _holding(self, row: Table, kinds: NDArray[np.int8]) -> str:
+        names = [self.question.features.names[j] for j in np.flatnonzero(kinds)]
+        held = ", ".join(f"column {name!r} holds {row.column(name)[0]!r}" for name in names)
+        return f"{held}, which the pipeline does not fill in. Fill it in."
 
     def run(self, *, progress: bool | None) -> Counterfactuals:
         """Chunk by chunk."""
@@ -89,6 +121,7 @@ class Batch:
             self.question.features,
             self.before,
             self.after,
+            self.missing,
             self.codes,
             self.certificates,
             self.closed,

@@ -9,14 +9,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.cases import Cases
-from counterpoint.constraints import Bounds, Constraint, Immutable, Monotone, WithinObserved
+from counterpoint.constraints import (
+    Bounds,
+    Constraint,
+    Ellipsoid,
+    Immutable,
+    Linear,
+    MaxChanges,
+    Monotone,
+    WithinObserved,
+)
 from counterpoint.costs import Price
 from counterpoint.features import Categorical, Features
 from counterpoint.programs import Program, kinds_region
 from counterpoint.question import Question
 from counterpoint.regions import Region
 from counterpoint.results import Conflict
-from counterpoint.search import Piece, search
 from counterpoint.solvers import Effort, HalfSpace, Outcome, applicable
 from counterpoint.targets import Target
 
@@ -24,8 +32,18 @@ __all__ = ["conflict_of"]
 
 FloatArray = NDArray[np.float64]
 
-LOOSE = 1e-3
-"""The gap at which a search may stop that only asks whether there is any answer."""
+SECONDS = 1.0
+"""Time for one set of constraints; a set that takes longer counts as one with an answer."""
+FIRST_TO_GO: tuple[type[Constraint], ...] = (
+    WithinObserved,
+    Ellipsoid,
+    Linear,
+    Monotone,
+    MaxChanges,
+    Immutable,
+    Bounds,
+)
+"""Which constraints to try to do without first: the ones that say least about the person."""
 
 
 def conflict_of(question: Question, target: Target, x: FloatArray) -> Conflict:
@@ -40,18 +58,20 @@ def conflict_of(question: Question, target: Target, x: FloatArray) -> Conflict:
     x
         (1, d) the encoded row.
     """
-    features = question.features
-    needed = [atom for constraint in question.constraints for atom in _atoms(constraint, features)]
-    regions = question.form.regions(target)
-    feasibility = _Feasibility(regions, question.price, features, x)
+    needed = [a for c in question.constraints for a in _atoms(c, question.features)]
+    needed.sort(key=_rank)
+    possible = _Possible(question.form.regions(target), question.features, x)
     for atom in tuple(needed):
         fewer = [other for other in needed if other is not atom]
-        if not feasibility.feasible(fewer):
+        if not possible.answer(fewer):
             needed = fewer
-    relaxations = [feasibility.relaxation(atom, needed) for atom in needed]
-    return Conflict(
-        tuple(str(atom) for atom in needed), tuple(text for text in relaxations if text)
-    )
+    relaxations = [possible.relaxation(atom, needed) for atom in needed]
+    return Conflict(_joined(needed), tuple(text for text in relaxations if text), possible.sure)
+
+
+def _rank(atom: Constraint) -> int:
+    kind = type(atom)
+    return FIRST_TO_GO.index(kind) if kind in FIRST_TO_GO else len(FIRST_TO_GO)
 
 
 def _atoms(constraint: Constraint, features: Features) -> Iterator[Constraint]:
@@ -64,14 +84,37 @@ def _atoms(constraint: Constraint, features: Features) -> Iterator[Constraint]:
         yield constraint
 
 
-@final
-class _Feasibility:
-    """One row under sets of constraints."""
+def _joined(atoms: Sequence[Constraint]) -> tuple[Constraint, ...]:
+    """The atoms again as constraints on several features, the telling ones first."""
+    frozen = [a.features[0] for a in atoms if isinstance(a, Immutable)]
+    observed = [a.features[0] for a in atoms if isinstance(a, WithinObserved)]
+    rest = [a for a in atoms if not isinstance(a, Immutable | WithinObserved)]
+    joined: list[Constraint] = list(reversed(rest))
+    joined += [Immutable(*frozen)] if frozen else []
+    joined += [WithinObserved(*observed)] if observed else []
+    return tuple(joined)
 
-    def __init__(
-        self, regions: Sequence[Region], price: Price, features: Features, x: FloatArray
-    ) -> None:
-        self.regions, self.price, self.features, self.x = regions, price, features, x
+
+@final
+class _Possible:
+    """What is possible for one row under sets of constraints."""
+
+    def __init__(self, regions: Sequence[Region], features: Features, x: FloatArray) -> None:
+        self.regions, self.features, self.x = regions, features, x
+        self.sure = True
+        """Whether every set was decided in time."""
+
+    def answer(self, constraints: Sequence[Constraint]) -> bool:
+        """Whether there is any answer; if time runs out, as if there were."""
+        price = Price(np.ones(self.features.width), np.zeros(self.features.width))
+        actionable = self._region(constraints)
+        for region in self.regions:
+            program = Program(price, region & actionable)
+            point, decided = _any_point(program, program.cases(self.x), gap=1.0)
+            self.sure &= decided
+            if point is not None or not decided:
+                return True
+        return False
 
     def _region(self, constraints: Sequence[Constraint]) -> Region:
         region = kinds_region(self.features)
@@ -79,70 +122,53 @@ class _Feasibility:
             region = region & constraint.region(self.features)
         return region
 
-    def feasible(self, constraints: Sequence[Constraint]) -> bool:
-        """Whether the search finds any answer."""
-        actionable = self._region(constraints)
-        pieces = [Piece(Program(self.price, region & actionable)) for region in self.regions]
-        cases = [piece.program.cases(self.x) for piece in pieces]
-        return bool(search(pieces, cases, Effort(LOOSE)).piece[0] >= 0)
-
     def relaxation(self, atom: Constraint, needed: Sequence[Constraint]) -> str | None:
         """What a bound alone would have to become, given the other constraints."""
-        interval = self._interval(atom)
-        if interval is None:
+        if not isinstance(atom, Bounds | WithinObserved):
             return None
-        name, low, high = interval
-        column = self.features.columns(name).start
-        anchor = float(np.clip(self.x[0, column], low, high))
-        others = [other for other in needed if other is not atom]
-        value = self._nearest(column, anchor, others)
-        if value is None:
-            return None
-        side = "at least" if value > anchor else "at most"
-        limit = high if value > anchor else low
-        return f"with {name} {side} {value:.6g} instead of {limit:.6g} there is an answer"
-
-    def _interval(self, atom: Constraint) -> tuple[object, float, float] | None:
-        """The feature and the interval that a bound-like constraint leaves to a number."""
-        if isinstance(atom, Bounds | Monotone):
-            name = atom.feature
-        elif isinstance(atom, Immutable | WithinObserved):
-            name = atom.features[0]
-        else:
-            return None
+        name = atom.feature if isinstance(atom, Bounds) else atom.features[0]
         if isinstance(self.features[name], Categorical):
             return None
-        cases = Program(self.price, self._region([atom])).cases(self.x)
         column = self.features.columns(name).start
-        return name, float(cases.low[0, column]), float(cases.high[0, column])
+        cases = Program(self._price_of(column), self._region([atom])).cases(self.x)
+        low, high = float(cases.low[0, column]), float(cases.high[0, column])
+        anchor = min(max(float(self.x[0, column]), low), high)
+        value = self._nearest(column, anchor, [other for other in needed if other is not atom])
+        if value is None:
+            return None
+        side, limit = ("at least", high) if value > anchor else ("at most", low)
+        return f"with {name} {side} {value:.6g} instead of {limit:.6g} there is an answer"
+
+    def _price_of(self, column: int) -> Price:
+        weights = np.zeros(self.features.width)
+        weights[column] = 1.0
+        return Price(weights, np.zeros(self.features.width))
 
     def _nearest(
         self, column: int, anchor: float, constraints: Sequence[Constraint]
     ) -> float | None:
         """The value of a column nearest to the anchor at which some piece has a point."""
-        weights = np.zeros(self.features.width)
-        weights[column] = 1.0
-        only = Price(weights, np.zeros(self.features.width))
         actionable = self._region(constraints)
-        best: float | None = None
+        values = []
         for region in self.regions:
-            program = Program(only, region & actionable)
+            program = Program(self._price_of(column), region & actionable)
             cases = program.cases(self.x)
             shifted = np.array(self.x)
             shifted[0, column] = anchor
-            found = self._solve(program, Cases(shifted, cases.low, cases.high, cases.margin))
-            if found is not None and (
-                best is None or abs(found[column] - anchor) < abs(best - anchor)
-            ):
-                best = float(found[column])
-        return best
+            moved = Cases(shifted, cases.low, cases.high, cases.margin)
+            point, _ = _any_point(program, moved, gap=1e-9)
+            values += [] if point is None else [float(point[column])]
+        return min(values, key=lambda value: abs(value - anchor), default=None)
 
-    @staticmethod
-    def _solve(program: Program, cases: Cases) -> FloatArray | None:
-        for solver in applicable(program):
-            if isinstance(solver, HalfSpace):
-                continue
-            solution = solver.prepare(program).solve(cases, Effort(1e-9))
-            if solution.outcomes[0] == Outcome.FOUND:
-                return solution.points[0]
-        return None
+
+def _any_point(program: Program, cases: Cases, *, gap: float) -> tuple[FloatArray | None, bool]:
+    """A point of the program within a gap of its optimum, if any; whether that was decided."""
+    for solver in applicable(program):
+        if isinstance(solver, HalfSpace):
+            continue
+        solution = solver.prepare(program).solve(cases, Effort(gap, SECONDS))
+        if solution.found[0]:
+            return solution.points[0], True
+        if solution.outcomes[0] == Outcome.INFEASIBLE:
+            return None, True
+    return None, False

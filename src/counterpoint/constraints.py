@@ -233,14 +233,18 @@ class Linear(Constraint):
         InvalidInput
             If it is no such relation.
         """
-        sides = re.split(r"(<=|>=|==)", text)
+        quoted = dict(enumerate(re.findall(r"`([^`]*)`", text)))
+        plain = text
+        for at, name in quoted.items():
+            plain = plain.replace(f"`{name}`", f"`{at}`", 1)
+        sides = re.split(r"(<=|>=|==)", plain)
         if len(sides) != 3:
             raise InvalidInput(
                 f"Expected a relation with one of <=, >= and ==, such as 'a + 2 * b <= 3'; "
                 f"got {text!r}."
             )
-        left, left_constant = _terms(sides[0], text)
-        right, right_constant = _terms(sides[2], text)
+        left, left_constant = _terms(sides[0], text, quoted)
+        right, right_constant = _terms(sides[2], text, quoted)
         coefficients = dict(left)
         for name, value in right.items():
             coefficients[name] = coefficients.get(name, 0.0) - value
@@ -469,7 +473,7 @@ def _ranks(feature: Categorical) -> FloatArray:
 _TERM = re.compile(r"^(?:(?P<number>[0-9.]+(?:[eE][+-]?[0-9]+)?)\s*\*\s*)?(?P<name>.+)$")
 
 
-def _terms(side: str, text: str) -> tuple[dict[Hashable, float], float]:
+def _terms(side: str, text: str, quoted: Mapping[int, str]) -> tuple[dict[Hashable, float], float]:
     """Coefficients and the constant of one side of a relation."""
     coefficients: dict[Hashable, float] = {}
     constant = 0.0
@@ -485,6 +489,7 @@ def _terms(side: str, text: str) -> tuple[dict[Hashable, float], float]:
         if name is None:
             constant += sign * number
         else:
+            name = quoted[int(name[1:-1])] if name.startswith("`") else name
             coefficients[name] = coefficients.get(name, 0.0) + sign * number
         sign = 1.0
     return coefficients, constant
@@ -497,4 +502,4 @@ def _term(piece: str, text: str) -> tuple[float, str | None]:
         match = _TERM.match(piece)
     if match is None or "*" in match["name"]:
         raise InvalidInput(f"Cannot read the term {piece!r} of {text!r}; write it as '2 * name'.")
-    return float(match["number"] or 1.0), match["name"].strip().strip("`")
+    return float(match["number"] or 1.0), match["name"].strip()

@@ -211,17 +211,15 @@ class _Column:
         bad = ~np.isfinite(numbers)
         if not bad.any():
             return numbers, missing
-        numbers = np.where(bad, 0.0, numbers)
-        for i in np.flatnonzero(bad).tolist():
-            missing[i] = _kind(values[i])
-            if not missing[i]:
-                self._complain(i, f"column {self.name!r} is infinite; expected a finite number.")
-            elif self.fill is None:
-                missing[i] = PRESENT
+        at = np.flatnonzero(bad)
+        missing[at] = [_kind(value) for value in values[at].tolist()]
+        for i in at[missing[at] == PRESENT].tolist():
+            self._complain(i, f"column {self.name!r} is infinite; expected a finite number.")
+        if self.fill is None:
+            for i in np.flatnonzero(missing).tolist():
                 self._complain(i, f"{self._missing}; expected a finite number.")
-            else:
-                numbers[i] = self.fill
-        return numbers, missing
+            return np.where(bad, 0.0, numbers), np.zeros_like(missing)
+        return np.where(bad, np.where(missing, self.fill, 0.0), numbers), missing
 
     def categories(
         self, feature: Categorical, values: NDArray[Any]
@@ -229,16 +227,19 @@ class _Column:
         """Positions in ``feature.categories``; an unknown category is a problem of its row."""
         codes = _positions(feature, values)
         missing = np.zeros(len(values), dtype=np.int8)
-        for i in np.flatnonzero(codes < 0).tolist():
-            missing[i] = _kind(values[i])
-            if not missing[i]:
-                self.problems.setdefault(i, _unknown_category(feature, values[i]))
-            elif self.fill is None:
-                missing[i] = PRESENT
+        at = np.flatnonzero(codes < 0)
+        if not len(at):
+            return codes, missing
+        missing[at] = [_kind(value) for value in values[at].tolist()]
+        for i in at[missing[at] == PRESENT].tolist():
+            self.problems.setdefault(i, _unknown_category(feature, values[i]))
+        codes[at] = 0.0
+        if self.fill is None:
+            for i in np.flatnonzero(missing).tolist():
                 self._complain(i, f"{self._missing}; expected one of its categories.")
-            else:
-                codes[i] = feature.categories.index(self.fill)
-        return np.maximum(codes, 0.0), missing
+            return codes, np.zeros_like(missing)
+        codes[missing != PRESENT] = feature.categories.index(self.fill)
+        return codes, missing
 
     @property
     def _missing(self) -> str:

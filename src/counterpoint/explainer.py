@@ -109,7 +109,10 @@ class Explainer:
         Parameters
         ----------
         X
-            A data frame, an array of shape (n, p), or one row.
+            A data frame, an array of shape (n, p), or one row. A missing cell counts as the value
+            that the pipeline fills in for its column, if it is one (see `summary`): cost and
+            constraints are measured from there, and unless the answer changes it, the cell stays
+            missing.
         target
             A `Target`; anything else is taken as the label of `Label`.
         gap
@@ -140,13 +143,13 @@ class Explainer:
         from counterpoint.solvers import Effort
 
         table = Table.read(X)
-        inputs = match_columns(table, self.features)
+        inputs = match_columns(table, self.features, named=self.reading.named)
         batch = Batch(
-            Judge(self.model, self.reading.form, self.reading.named),
+            Judge(self.model, self.reading),
             self._question_for(inputs),
             target if isinstance(target, Target) else Label(target),
             Effort(gap, time_limit),
-            inputs if table.is_array else table,
+            inputs if table.is_array or inputs.labels is not None else table,
             inputs,
         )
         return batch.run(progress=progress)
@@ -262,9 +265,9 @@ def _read(model: Any, data: object | None, given: Iterable[Feature] | None) -> R
     if inputs is not None and inputs.names is not None and not table.is_array:
         used = range(len(inputs.names)) if inputs.needed is None else inputs.needed
         wanted = Features(Continuous(inputs.names[j]) for j in used)
-        table = match_columns(table, wanted)
+        table = _of_data(table, wanted)
     elif inputs is not None and inputs.names is not None:
-        table = match_columns(table, Features(Continuous(name) for name in inputs.names))
+        table = _of_data(table, Features(Continuous(name) for name in inputs.names))
     features = Features.from_data(table)
     for item in items or ():
         observed = features[item.name].observed
@@ -273,3 +276,11 @@ def _read(model: Any, data: object | None, given: Iterable[Feature] | None) -> R
             item = replace(item, observed=observed)  # type: ignore[arg-type]  # noqa: PLW2901
         features = features.replaced(item)
     return see_through(model, features, fixed=False)
+
+
+def _of_data(table: Table, features: Features) -> Table:
+    """The columns of ``data=`` that the model takes."""
+    try:
+        return match_columns(table, features)
+    except InvalidInput as error:
+        raise InvalidInput(f"In data=: {error}") from None

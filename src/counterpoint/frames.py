@@ -37,13 +37,13 @@ class Table:
     known_floats
         Whether every dtype is float64, if that is known already.
     labels
-        The column names that the frame came with, if it goes by others here.
+        The columns of the pandas frame that came, if it goes by other names here.
     """
 
     native: Any
     names: tuple[Hashable, ...]
     known_floats: bool | None = None
-    labels: tuple[Hashable, ...] | None = None
+    labels: Any = None
 
     @classmethod
     def read(cls, data: Any) -> Table:
@@ -197,13 +197,13 @@ class Table:
         if self.is_array:
             return Table(self.native, tuple(names))
         native = self.native.set_axis(list(names), axis=1)
-        return Table(native, tuple(names), self.known_floats, self.labels or self.names)
+        return Table(native, tuple(names), self.known_floats, self.native.columns)
 
     def as_it_came(self, answers: Table) -> Any:
         """The native frame of rows of this table, under the names that this one came with."""
         if self.labels is None:
             return answers.native
-        return answers.native.set_axis(self.native.columns[:0].union([]).append(self._axis), axis=1)
+        return answers.native.set_axis(self.labels, axis=1)
 
     def with_matrix(self, rows: NDArray[np.intp] | slice, matrix: NDArray[np.float64]) -> Table:
         """These rows with all cells replaced by ``matrix`` (only where every dtype is float64)."""
@@ -227,7 +227,8 @@ class Table:
         """These rows with some cells replaced, column by column, in the dtypes that came in.
 
         A column of whole numbers that receives a fraction, or a number that its dtype cannot hold,
-        becomes float64 or int64.
+        becomes float64 or int64; one of categories or booleans that receives something else, text
+        or float64.
         """
         if self.is_array:
             return Table(_scatter_array(self.native[rows], self.names, cells), self.names)
@@ -302,6 +303,18 @@ def _fitting_dtype(dtype: np.dtype[Any], values: NDArray[Any]) -> np.dtype[Any]:
     return dtype if fits else np.dtype(np.int64)
 
 
+def _wide_enough(series: Any, values: NDArray[Any]) -> Any:
+    """A column of categories or booleans, in a dtype that holds these values too."""
+    import narwhals.stable.v2 as nw
+
+    if series.dtype == nw.Boolean:
+        return series if set(values.tolist()) <= {False, True} else series.cast(nw.Float64)
+    if series.dtype in (nw.Categorical, nw.Enum):
+        known = set(series.cat.get_categories().to_list())
+        return series if known.issuperset(values.tolist()) else series.cast(nw.String)
+    return series
+
+
 def _scatter_series(series: Any, positions: NDArray[np.intp], values: NDArray[Any]) -> Any:
     import narwhals.stable.v2 as nw
 
@@ -311,8 +324,8 @@ def _scatter_series(series: Any, positions: NDArray[np.intp], values: NDArray[An
             series = series.cast(nw.Float64)
         elif values.min() < limits.min or values.max() > limits.max:
             series = series.cast(nw.Int64)
-    if not series.dtype.is_numeric():
-        return series.scatter(positions.tolist(), values.tolist())
+    elif not series.dtype.is_numeric():
+        return _wide_enough(series, values).scatter(positions.tolist(), values.tolist())
     listed = [int(v) for v in values] if series.dtype.is_integer() else values.tolist()
     backend = nw.get_native_namespace(series)
     new = nw.new_series(series.name, listed, dtype=series.dtype, backend=backend)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from counterpoint.errors import ReaderMismatch
 from counterpoint.forms import Form, LinearRegressor
 from counterpoint.frames import Table
+from counterpoint.readers import Reading
 from counterpoint.targets import Confidence, Interval, Label, OtherLabel, Target
 
 __all__ = ["Judge"]
@@ -22,24 +23,35 @@ DISAGREEMENT = 2.0**30
 """How many float64 rounding errors apart two scores may be that count as equal (float32 models)."""
 
 
+RESPONSES = ("decision_function", "predict_proba", "predict")
+"""A classifier has one of the first two, or else its labels are all there is to compare."""
+
+
 @final
 @dataclass(frozen=True, eq=False)
 class Judge:
-    """A fitted model and the form that was read of it.
+    """A fitted model and what was read of it.
 
     Parameters
     ----------
     model
         The model; its ``predict`` decides what is valid.
-    form
-        What was read of it, over the encoded features.
-    named
-        Whether the model takes frames.
+    reading
+        What was read of it.
     """
 
     model: Any
-    form: Form
-    named: bool
+    reading: Reading
+
+    @property
+    def form(self) -> Form:
+        """The model over the encoded features."""
+        return self.reading.form
+
+    @property
+    def named(self) -> bool:
+        """Whether the model takes frames."""
+        return self.reading.named
 
     def predict(self, table: Table) -> NDArray[Any]:
         """(n,) the model's own predictions."""
@@ -77,6 +89,34 @@ class Judge:
         shares = self.model.predict_proba(table.to_model_input(named=self.named))
         column = np.asarray(self.model.classes_).tolist().index(target.label)
         return np.asarray(shares[:, column] >= target.at_least)
+
+    def is_indifferent(self, rows: Table, others: Table, x: FloatArray) -> BoolArray:
+        """(n,): whether the model takes rows as it takes the others; not if it stops at them.
+
+        Parameters
+        ----------
+        rows, others
+            As many rows.
+        x
+            (n, d) the others, encoded.
+        """
+        try:
+            here, there = self._responses(rows), self._responses(others)
+        except (TypeError, ValueError):  # what the model says to a cell that it does not take
+            if len(rows) == 1:
+                return np.zeros(1, dtype=bool)
+            halves = np.array_split(np.arange(len(rows)), 2)
+            parts = [self.is_indifferent(rows.take(h), others.take(h), x[h]) for h in halves]
+            return np.concatenate(parts)
+        allowed = DISAGREEMENT * self.form.noise(x)[:, None] * (1.0 + np.abs(there))
+        return np.asarray((np.abs(here - there) <= allowed).all(axis=1))
+
+    def _responses(self, table: Table) -> FloatArray:
+        """(n, k) the most telling numbers that the model gives."""
+        methods = (getattr(self.model, name, None) for name in RESPONSES)
+        method = next(method for method in methods if method is not None)
+        values = method(table.to_model_input(named=self.named))
+        return np.asarray(values, dtype=np.float64).reshape(len(table), -1)
 
     def check(self, x: FloatArray, predicted: NDArray[Any]) -> None:
         """What was read must predict what the model predicts, up to rounding at a tie.

@@ -263,6 +263,8 @@ class Program:
         ndarray of shape (n,)
             In cost units; infinite where the domain alone is empty.
         """
+        if self._is_one_row and cases.unbounded:
+            return self._one_row_bound(cases, multipliers)
         normal, offset = self.cut(multipliers)
         if self.price.quadratic.ndim == 2:
             delta = (at - cases.x) if at is not None else np.zeros_like(cases.x)
@@ -276,6 +278,25 @@ class Program:
             slope = normal
         least = self.domain.least(Diagonal(self.price.absolute, self.price.floor), slope, cases)
         return np.maximum(least + np.einsum("ij,ij->i", normal, cases.x) - offset, 0.0)
+
+    @cached_property
+    def _is_one_row(self) -> bool:
+        """Whether there is one linear row, a separable price, and nothing integral."""
+        plain = not self.steps.any() and not self.groups and self.at_most is None
+        return plain and self.size == 1 and not self.curved and self.price.quadratic.ndim == 1
+
+    def _one_row_bound(self, cases: Cases, multipliers: FloatArray) -> FloatArray:
+        """`bound` for one row without bounds: the same sum, without an (n, d) array."""
+        row, price = self.affine.matrix[0], self.price
+        weight, offset = (part[:, 0] for part in self.affine.cut_weights(multipliers))
+        flat = price.quadratic == 0
+        with np.errstate(divide="ignore", invalid="ignore"):
+            steepest = np.nan_to_num(np.abs(row[flat]) / price.absolute[flat]).max(initial=0.0)
+            curved = (row[~flat] ** 2 / (4.0 * price.quadratic[~flat])).sum()
+        shrink = (1.0 - 1e-15) / np.maximum(np.abs(weight) * steepest, 1.0 - 1e-15)
+        weight, offset = weight * shrink, offset * shrink
+        least = -weight * weight * curved
+        return np.maximum(least + weight * (cases.x @ row) - offset, 0.0)
 
     def refutes(self, cases: Cases, multipliers: FloatArray) -> BoolArray:
         """(n,): whether the multipliers prove that no point of the region exists (Farkas)."""

@@ -276,13 +276,16 @@ class Affine(Coupling):
         )
 
     def cut(self, multipliers: FloatArray) -> Cut:
-        up = np.maximum(multipliers, 0.0)
-        down = np.maximum(-multipliers, 0.0)
-        up = np.where(np.isfinite(self.high), up, 0.0)
-        down = np.where(np.isfinite(self.low), down, 0.0)
+        weights, offsets = self.cut_weights(multipliers)
+        return weights @ self.matrix, np.asarray(offsets.sum(axis=1))
+
+    def cut_weights(self, multipliers: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """(n, m) weights of the rows, and what each row adds to the offset; 0 for a missing side."""
+        up = np.where(np.isfinite(self.high), np.maximum(multipliers, 0.0), 0.0)
+        down = np.where(np.isfinite(self.low), np.maximum(-multipliers, 0.0), 0.0)
         high = np.where(np.isfinite(self.high), self.high, 0.0)
         low = np.where(np.isfinite(self.low), self.low, 0.0)
-        return (up - down) @ self.matrix, up @ high - down @ low
+        return up - down, up * high - down * low
 
     def limits(self, margin: FloatArray) -> tuple[FloatArray, FloatArray]:
         """(n, m) lower and upper bounds, closed in by (n,) margins in score units."""

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.certificate import CLAIMS, Certificate, Certificates
+from counterpoint.constraints import Constraint
 from counterpoint.encoding import decode
 from counterpoint.errors import NoAnswer
 from counterpoint.features import Features
@@ -28,7 +29,7 @@ class Status(StrEnum):
     OPTIMAL = "optimal"
     """A valid answer whose gap is at most the gap that was asked for."""
     ALREADY = "already"
-    """The row meets the target as it is, so nothing has to change; the answer is the row, at cost 0.
+    """The row meets the target as it is: nothing has to change, and the answer is the row.
 
     Constraints are about changes: the row may break one (its certificate says by how much)."""
     SUBOPTIMAL = "suboptimal"
@@ -65,18 +66,22 @@ class Conflict:
     ----------
     constraints
         A minimal set of constraints that together with the target exclude every answer: without
-        any one of them there is an answer (empty if the target alone is impossible).
+        any one of them (for `Immutable` and `WithinObserved`, for any one feature) there is an
+        answer. Empty if the target alone is impossible.
     relaxations
         For each bound in the set, what it alone would have to become for an answer to exist.
+    minimal
+        False if time ran out for some smaller set, so that the set may hold more than it need.
     """
 
-    constraints: tuple[str, ...]
+    constraints: tuple[Constraint, ...]
     relaxations: tuple[str, ...]
+    minimal: bool = True
 
     def __str__(self) -> str:
         if not self.constraints:
             return "No point at all gives the target, even without constraints."
-        text = f"These exclude every answer: {'; '.join(self.constraints)}."
+        text = f"These exclude every answer: {'; '.join(map(str, self.constraints))}."
         return f"{text} {'; '.join(self.relaxations)}." if self.relaxations else text
 
 
@@ -164,7 +169,9 @@ class Counterfactuals:
     features
         The kinds of the model's columns.
     before, after
-        (n, p) codes of the factual rows and of the answers.
+        (n, p) codes of the factual rows and of the answers; a missing cell has that of its fill.
+    missing
+        (n, p): which cells came in missing.
     codes
         (n,) positions in ``STATUSES``.
     certificates
@@ -181,6 +188,7 @@ class Counterfactuals:
     features: Features
     before: FloatArray
     after: FloatArray
+    missing: BoolArray
     codes: NDArray[np.int8]
     certificates: Certificates
     closed_form: BoolArray
@@ -254,11 +262,11 @@ class Counterfactuals:
     def to_frame(self) -> Any:
         """The counterfactual rows, in the library, index, columns and dtypes of what was passed.
 
-        Rows without an answer are missing. An array comes back as an array.
+        Rows without an answer are missing. An array comes back as an array. A missing cell that the
+        answer does not change is still missing.
         """
-        if self.found.all():
-            return self._decoded(slice(None)).native
-        return self._decoded(np.flatnonzero(self.found)).native
+        rows = slice(None) if self.found.all() else np.flatnonzero(self.found)
+        return self.table.as_it_came(self._decoded(rows))
 
     def report(self) -> Any:
         """One row each: status, claim, valid, cost, bound, gap, margin, violation, changed.
@@ -283,13 +291,14 @@ class Counterfactuals:
         return self._frame(columns, np.arange(len(self)))
 
     def changes(self) -> Any:
-        """One row for each changed cell: row, feature, from, to (only what changes)."""
+        """One row for each changed cell: row, feature, from (None if missing), to."""
         rows, columns = np.nonzero(self.changed)
         before, after, names = [], [], []
         for row, column in zip(rows.tolist(), columns.tolist(), strict=True):
             name = self.features.names[column]
             names.append(str(name))
-            before.append(self.features.describe(name, self.before[row, column]))
+            old = self.features.describe(name, self.before[row, column])
+            before.append(None if self.missing[row, column] else old)
             after.append(self.features.describe(name, self.after[row, column]))
         table = {"row": rows, "feature": names, "from": before, "to": after}
         return self._frame(table, None)

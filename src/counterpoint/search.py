@@ -164,7 +164,7 @@ class _State:
         """Complete solvers for what closed forms left open, the most promising piece first."""
         if not self.open.any():
             return
-        promising = self.open & (self.bounds < self.cost * (1.0 - self.effort.gap))
+        promising = self.open & (self.bounds < self._worth_beating())
         self.closed = np.asarray(~promising.any(axis=0))
         order = np.argsort(self.bounds, axis=0, kind="stable")
         for rank in range(len(self.pieces)):
@@ -174,7 +174,12 @@ class _State:
                 self._solve(s, rows)
 
     def _may_improve(self, s: int, rows: IntArray) -> BoolArray:
-        return self.bounds[s, rows] < self.cost[rows] * (1.0 - self.effort.gap)
+        return self.bounds[s, rows] < self._worth_beating()[rows]
+
+    def _worth_beating(self) -> FloatArray:
+        """(n,) a piece with a bound from here on is not searched."""
+        none = np.isinf(self.cost)
+        return np.where(none, np.inf, np.where(none, 0.0, self.cost) * (1.0 - self.effort.gap))
 
     def _solve(self, s: int, rows: IntArray) -> None:
         """One solver after another, until each row is settled."""

@@ -32,6 +32,8 @@ ROUNDS = 12
 """How often a row whose answer the model does not confirm is searched again."""
 FIRST_MARGIN = 0.25
 """The first margin, in units of the bound on a score's rounding error, which is rarely attained."""
+HAIR = 1e-14
+"""A share of a row's change, or of a value, that is rounding and no change."""
 GROWTH = 8.0
 """How much more margin a row gets each time."""
 
@@ -95,15 +97,15 @@ class Settlement:
         everyone = np.arange(len(self.x))
         margin = FIRST_MARGIN * self.judge.form.noise(self.x)
         findings = self._search(everyone, margin)
-        after, valid, reached = self._returned(everyone, findings.points)
+        after, valid, reached = self._returned(everyone, findings)
         for _ in range(ROUNDS):
             again = np.flatnonzero(~valid & (findings.piece >= 0) & ~findings.limited)
             if not len(again):
                 break
             short = np.nan_to_num(np.maximum(-reached[again], 0.0))
             margin[again] = GROWTH * margin[again] + 2.0 * short
-            points = self._search(again, margin[again]).points
-            after[again], valid[again], reached[again] = self._returned(again, points)
+            once_more = self._search(again, margin[again])
+            after[again], valid[again], reached[again] = self._returned(again, once_more)
         return self._certified(findings, after, valid, reached)
 
     def _search(self, rows: IntArray, margin: FloatArray) -> Findings:
@@ -113,16 +115,20 @@ class Settlement:
         return search(self.pieces, [case.with_margin(margin) for case in cases], self.effort)
 
     def _returned(
-        self, rows: IntArray, points: FloatArray
+        self, rows: IntArray, findings: Findings
     ) -> tuple[FloatArray, BoolArray, FloatArray]:
         """The rows as they will be returned: codes, whether the model confirms, by how much."""
         features = self.question.features
         after = np.array(self.before[rows])
         valid, reached = np.zeros(len(rows), dtype=bool), np.full(len(rows), np.nan)
+        points = findings.points
         found = np.flatnonzero(~np.isnan(points[:, 0]))
         if not len(found):
             return after, valid, reached
         which = slice(None) if len(found) == len(self.x) else rows[found]
+        solved = found[~findings.closed[found]]
+        if len(solved):
+            self._snap(points, solved, rows[solved])
         start = self.before[which]
         codes = features.compress(points[found])
         returned = decode(self.table, features, which, start, codes)
@@ -133,6 +139,19 @@ class Settlement:
         valid[found] = self.judge.meets(self.target, returned, y, predicted)
         reached[found] = self.judge.form.margin(y, self.target)
         return after, valid, reached
+
+    def _snap(self, points: FloatArray, found: IntArray, which: IntArray) -> None:
+        """Values that rounding left a hair from the factual value, or from a bound, put onto it."""
+        cases, price = self.cases[0], self.question.price
+        x, y = cases.x[which], points[found]
+        diagonal = price.quadratic if price.quadratic.ndim == 1 else np.diag(price.quadratic)
+        length = (price.absolute + np.sqrt(diagonal)) * np.abs(y - x)
+        y = np.where(length <= HAIR * length.max(axis=1, keepdims=True), x, y)
+        if not cases.unbounded:
+            hair = HAIR * (np.abs(x) + np.abs(y))
+            for bound in (cases.low[which], cases.high[which]):
+                y = np.where(np.abs(y - bound) <= hair, bound, y)
+        points[found] = y
 
     def _certified(
         self, findings: Findings, after: FloatArray, valid: BoolArray, reached: FloatArray

@@ -19,6 +19,9 @@ def describe(explainer: Explainer) -> str:
     lines += [f"  {step}" for step in explainer.reading.steps]
     lines.append("features")
     lines += [f"  {_feature(feature)}" for feature in explainer.features]
+    if explainer.reading.fills:
+        filled = ", ".join(f"{name} as {_short(v)}" for name, v in explainer.reading.fills.items())
+        lines.append(f"  missing cells count, as the model fills them in: {filled}")
     lines.append("cost")
     lines += [f"  {line}" for line in _cost(explainer)]
     lines.append("constraints")
@@ -41,6 +44,10 @@ def _feature(feature: Feature) -> str:
     if isinstance(feature, Integer):
         return f"{feature.name}: integer, steps of {feature.step:g}{seen}"
     return f"{feature.name}: continuous{seen}"
+
+
+def _short(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _cost(explainer: Explainer) -> Iterator[str]:

@@ -49,7 +49,7 @@ def _show_conflict(out: Console, conflict: cp.Conflict) -> None:
         out.print(Text(str(conflict)))
         return
     out.print(Text("These exclude every answer; without any one of them there is one:"))
-    for line in wrap("; ".join(conflict.constraints), out.width - 2):
+    for line in wrap("; ".join(map(str, conflict.constraints)), out.width - 2):
         out.print(Text(f"  {line}"))
     if conflict.relaxations:
         out.print(Text("Any one of these would do:"))

@@ -200,7 +200,7 @@ class Tree:
             width = min(2 * width, WIDTH)
 
     def _hopeless(self, bound: float) -> bool:
-        return bound >= self.best * (1.0 - 0.1 * self.effort.gap)
+        return np.isfinite(self.best) and bound >= self.best * (1.0 - 0.1 * self.effort.gap)
 
     def _share(self) -> Effort:
         """The effort of one visit: the time that is left."""

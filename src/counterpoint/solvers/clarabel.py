@@ -143,7 +143,7 @@ class ClarabelPrograms(Prepared):
         return np.minimum(np.maximum(y, case.low[0]), case.high[0])
 
     def _sparse(self, case: Cases, point: FloatArray, effort: Effort) -> FloatArray:
-        """The point without the traces that an interior point leaves on features that ought to stay.
+        """The point without the traces that an interior point leaves on features that stay.
 
         Under an absolute price most features do not move at the optimum. The program is solved
         again with the ones that hardly moved held still, if that costs no more.

@@ -135,7 +135,7 @@ class Basis:
 
     @cached_property
     def _inverse(self) -> FloatArray:
-        """The basic columns as a function of the active rows; NaN, which fits nobody, if singular."""
+        """The basic columns as a function of the active rows; NaN (fits nobody) if singular."""
         square = self.matrix[np.ix_(self.active, self.basic)]
         try:
             return np.asarray(np.linalg.inv(square).T)

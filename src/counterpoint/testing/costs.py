@@ -58,9 +58,7 @@ def check_cost(
     middle = price((y - x) / 2.0)
     bent = middle > found / 2.0 * (1.0 + 1e-12)
     assert not bent.any(), (
-        (
         f"{cost!r} is not convex: half of change {bent.argmax()} costs more than half of its cost."
-    )
     )
     if value is not None:
         pairs = zip(raw(features, before), raw(features, after), strict=True)

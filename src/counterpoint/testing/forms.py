@@ -80,7 +80,8 @@ def _check_regions(form: Form, target: Target, X: FloatArray) -> BoolArray:
         where = int(off.argmax())
         assert not off.any(), (
             f"By the regions, {target!r} is {'' if inside[where] else 'not '}met at {X[where]!r}; "
-            f"by the {name}, it is {'' if expected[where] else 'not '}met ({int(off.sum())} points)."
+            f"by the {name}, it is {'' if expected[where] else 'not '}met "
+            f"({int(off.sum())} points)."
         )
     assert inside.any(), f"No point of the sample meets {target!r}; pass points that do."
     assert not inside.all(), f"Every point of the sample meets {target!r}; pass points that do not."

@@ -7,8 +7,6 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, final
 
-import numpy as np
-
 from counterpoint.constraints import Constraint, Immutable
 from counterpoint.costs import Cost, Manhattan, mad_weights, spreads
 from counterpoint.encoding import match_columns
@@ -187,7 +185,7 @@ class Explainer:
         features = self.features
         if not self._has_kinds:
             for feature in self.features:
-                if isinstance(feature, Continuous) and _is_whole(table.dtype(feature.name)):
+                if isinstance(feature, Continuous) and table.is_whole(feature.name):
                     features = features.replaced(Integer(feature.name))
         return self._question(features)
 
@@ -221,12 +219,6 @@ def explain(
     features = options.pop("features", None)
     explainer = Explainer(model, data=data, features=features, cost=cost, constraints=constraints)
     return explainer.explain(X, target, **options)
-
-
-def _is_whole(dtype: Any) -> bool:
-    if isinstance(dtype, np.dtype):
-        return dtype.kind in "iu"
-    return bool(dtype.is_integer())
 
 
 def _is_constant(feature: Feature) -> bool:

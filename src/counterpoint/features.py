@@ -298,7 +298,7 @@ def _infer(table: Table, name: Hashable) -> Feature:
     if values.dtype.kind == "O":
         values = _numbers_if_possible(values)
     if values.dtype.kind in "biuf":
-        return _infer_numbers(name, values)
+        return _infer_numbers(name, values, whole=table.is_whole(name))
     if values.dtype.kind in "OUS":
         return _infer_text(name, values)
     raise InvalidInput(
@@ -319,7 +319,7 @@ def _numbers_if_possible(values: NDArray[Any]) -> NDArray[Any]:
     return values
 
 
-def _infer_numbers(name: Hashable, values: NDArray[Any]) -> Feature:
+def _infer_numbers(name: Hashable, values: NDArray[Any], *, whole: bool) -> Feature:
     if values.dtype.kind == "b":
         return Categorical(name, (False, True), observed=tuple(np.unique(values).tolist()))
     finite = values[np.isfinite(values)]
@@ -327,9 +327,9 @@ def _infer_numbers(name: Hashable, values: NDArray[Any]) -> Feature:
         raise InvalidInput(f"Column {name!r} has no finite value; drop it or fill it in.")
     observed = (float(finite.min()), float(finite.max()))
     if observed == (0.0, 1.0) and bool(np.isin(finite, (0, 1)).all()):
-        pair = (0, 1) if values.dtype.kind in "iu" else (0.0, 1.0)
+        pair = (0, 1) if whole or values.dtype.kind in "iu" else (0.0, 1.0)
         return Categorical(name, pair, ordered=True, observed=pair)
-    if values.dtype.kind in "iu":
+    if whole or values.dtype.kind in "iu":
         return Integer(name, observed=observed)
     return Continuous(name, observed=observed)
 

@@ -125,6 +125,11 @@ class Table:
         """The dtype of a column: NumPy's for an array, narwhals' for a frame."""
         return self.native.dtype if self.is_array else self.frame.schema[name]
 
+    def is_whole(self, name: Hashable) -> bool:
+        """Whether a column's dtype holds whole numbers."""
+        dtype = self.dtype(name)
+        return dtype.kind in "iu" if self.is_array else bool(dtype.is_integer())
+
     def levels(self, name: Hashable) -> tuple[Hashable, ...] | None:
         """The declared levels of a categorical dtype, in their order; None for other dtypes."""
         import narwhals.stable.v2 as nw

@@ -280,7 +280,7 @@ class Affine(Coupling):
         return weights @ self.matrix, np.asarray(offsets.sum(axis=1))
 
     def cut_weights(self, multipliers: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """(n, m) weights of the rows, and what each row adds to the offset; 0 for a missing side."""
+        """(n, m) weights of the rows, and what each adds to the offset; 0 for a missing side."""
         up = np.where(np.isfinite(self.high), np.maximum(multipliers, 0.0), 0.0)
         down = np.where(np.isfinite(self.low), np.maximum(-multipliers, 0.0), 0.0)
         high = np.where(np.isfinite(self.high), self.high, 0.0)

@@ -173,7 +173,7 @@ class Settlement:
         after[~answered] = self.before[~answered]
         certificates = certificates.withheld(~answered, known[0])
         optimal = answered & (certificates.gap <= self.effort.gap)
-        impossible = np.isposinf(known[0]) & (findings.piece < 0)
+        impossible = np.isposinf(known[0])
         ranked = (Status.OPTIMAL, Status.LIMIT, Status.SUBOPTIMAL, Status.INFEASIBLE)
         codes = np.select(
             [optimal, findings.limited, answered, impossible],

@@ -24,20 +24,22 @@ FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.intp]
 
+WORTH = 3
+"""One trial of a basis on everybody takes about as long as so many runs of a solver."""
 STRICT = 1e-9
 """How far inside its bounds a value must be, in units of the answer."""
 
 
 @final
 class Patience:
-    """Whether sharing still pays: it stops after some bases in a row that nobody else could use."""
+    """Whether sharing still pays: it stops after some bases in a row that few others could use."""
 
-    def __init__(self, tries: int = 12) -> None:
+    def __init__(self, tries: int = 8) -> None:
         self.tries = self.left = tries
 
     def note(self, others: int) -> None:
         """So many others were settled by the last basis."""
-        self.left = self.tries if others else self.left - 1
+        self.left = self.tries if others >= WORTH else self.left - 1
 
     @property
     def ended(self) -> bool:

@@ -22,6 +22,7 @@ extensions = [
 ]
 exclude_patterns = ["_build", "examples", "auto_examples/*.ipynb"]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}  # rst is only what is generated
+templates_path = ["_templates"]
 nitpicky = False  # types of other projects have no pages here: nothing is downloaded to link them
 
 # Markdown
@@ -31,7 +32,7 @@ myst_heading_anchors = 3
 # The API
 autosummary_generate = True
 autodoc_typehints = "none"  # numpydoc says them in words, with shapes and units
-numpydoc_show_class_members = True
+numpydoc_show_class_members = False  # the template lists them, with their texts
 numpydoc_show_inherited_class_members = False
 numpydoc_class_members_toctree = False
 default_role = "py:obj"

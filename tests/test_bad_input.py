@@ -411,7 +411,7 @@ def test_conflicting_constraints_are_a_result_with_a_reason():
     conflict = answers[0].conflict
     assert conflict is not None
     assert len(conflict.constraints) == 2
-    assert all("income" in sentence for sentence in conflict.constraints)
+    assert all("income" in str(constraint) for constraint in conflict.constraints)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,6 @@ extensions = [
     "numpydoc",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
-    "sphinx.ext.mathjax",
     "sphinx_copybutton",
     "sphinx_gallery.gen_gallery",
 ]
@@ -26,7 +25,7 @@ templates_path = ["_templates"]
 nitpicky = False  # types of other projects have no pages here: nothing is downloaded to link them
 
 # Markdown
-myst_enable_extensions = ["colon_fence", "dollarmath"]
+myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 3
 
 # The API
@@ -56,7 +55,19 @@ sphinx_gallery_conf = {
 html_theme = "pydata_sphinx_theme"
 html_title = "counterpoint"
 html_show_sourcelink = False
+html_sidebars = {
+    page: []
+    for page in (
+        "index",
+        "first_counterfactual",
+        "choosing",
+        "certificates",
+        "command_line",
+        "policy_file",
+    )
+}
 html_theme_options = {
+    "header_links_before_dropdown": 7,
     "navigation_with_keys": False,
     "secondary_sidebar_items": ["page-toc"],
     "footer_start": ["copyright"],

@@ -23,7 +23,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-BUILT = (DOCS / "_build", DOCS / "auto_examples", DOCS / "api" / "generated")
+BUILT = (DOCS / "_build", DOCS / "auto_examples", DOCS / "api" / "generated", DOCS / "_templates")
 
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 FENCE = re.compile(r"^ *(?P<ticks>`{3,}|~{3,}) *(?P<language>[^\s`]*)[^\n`]*$")

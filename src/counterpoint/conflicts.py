@@ -124,11 +124,9 @@ class _Possible:
 
     def relaxation(self, atom: Constraint, needed: Sequence[Constraint]) -> str | None:
         """What a bound alone would have to become, given the other constraints."""
-        if not isinstance(atom, Bounds | WithinObserved):
+        if not isinstance(atom, Bounds) or isinstance(self.features[atom.feature], Categorical):
             return None
-        name = atom.feature if isinstance(atom, Bounds) else atom.features[0]
-        if isinstance(self.features[name], Categorical):
-            return None
+        name = atom.feature
         column = self.features.columns(name).start
         cases = Program(self._price_of(column), self._region([atom])).cases(self.x)
         low, high = float(cases.low[0, column]), float(cases.high[0, column])

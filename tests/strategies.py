@@ -303,27 +303,32 @@ def _transitions(
     return made
 
 
+def _slack(rng: np.random.Generator, n: int) -> np.ndarray:
+    """Half of the time none, so that a planted point lies on the boundary, where cuts are tight."""
+    return np.where(rng.random(n) < 0.5, 0.0, rng.exponential(size=n))
+
+
 def _affine(rng: np.random.Generator, points: np.ndarray) -> list[Affine]:
     m = int(rng.integers(1, 4))
     rows = rng.normal(size=(m, points.shape[1]))
     values = points @ rows.T
     low, high = values.min(axis=0), values.max(axis=0)
-    low = np.where(rng.random(m) < 0.3, low - rng.exponential(size=m), -np.inf)
-    high = high + rng.exponential(size=m)
+    low = np.where(rng.random(m) < 0.3, low - _slack(rng, m), -np.inf)
+    high = high + _slack(rng, m)
     return [Affine(rows, low, high)]
 
 
 def _cone(rng: np.random.Generator, points: np.ndarray) -> list[Cone]:
     matrix, offset = rng.normal(size=(2, points.shape[1])), rng.normal(size=2)
-    radius = np.linalg.norm(points @ matrix.T + offset, axis=1).max() * rng.uniform(1.01, 1.5)
-    return [Cone(matrix, offset, float(radius))]
+    radius = np.linalg.norm(points @ matrix.T + offset, axis=1).max()
+    return [Cone(matrix, offset, float(radius + _slack(rng, 1)[0]))]
 
 
 def _log_sum_exp(rng: np.random.Generator, points: np.ndarray) -> list[LogSumExp]:
     matrix, offset = rng.normal(size=(3, points.shape[1])), rng.normal(size=3)
     z = points @ matrix.T + offset
-    limit = np.log(np.exp(z).sum(axis=1)).max() + rng.exponential()
-    return [LogSumExp(matrix, offset, float(limit))]
+    limit = np.log(np.exp(z).sum(axis=1)).max()
+    return [LogSumExp(matrix, offset, float(limit + _slack(rng, 1)[0]))]
 
 
 def multipliers(rng: np.random.Generator, size: int, n: int) -> np.ndarray:

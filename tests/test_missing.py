@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -249,6 +251,30 @@ def test_none_is_missing_only_to_an_imputer_that_takes_it_for_missing():
     assert answers.status[at] == cp.Status.INVALID
     assert "column 'home' holds None, which the pipeline does not fill in" in answers[at].message
     assert answers.found.sum() == len(rows) - 1
+
+
+def test_a_cell_at_which_the_imputer_stops_costs_only_its_row():
+    data, labels = people()
+    model = pipeline(SimpleImputer(), TEXT["often"]).fit(data, labels)
+    rows = data.astype({"home": "string"})  # its pd.NA has no truth value
+    answers = cp.Explainer(model, data=data).explain(rows, "yes")
+    gone = data["home"].isna().to_numpy()
+    np.testing.assert_array_equal(answers.status == cp.Status.INVALID, gone)
+    assert "column 'home' holds <NA>" in answers[int(gone.argmax())].message
+    assert answers.found[~gone].all()
+
+
+def test_a_fill_that_is_not_the_models_is_never_believed():
+    data, labels = people()
+    model = pipeline(SimpleImputer(), TEXT["word"]).fit(data, labels)
+    explainer = cp.Explainer(model, data=data)
+    for name, wrong in {"debt": 0.0, "home": "own"}.items():
+        fills = {**explainer.reading.fills, name: wrong}
+        lying = cp.Explainer(model, data=data)
+        lying.reading = replace(explainer.reading, fills=fills)
+        answers = lying.explain(data, "yes")
+        gone = data[name].isna().to_numpy()
+        np.testing.assert_array_equal(answers.status == cp.Status.INVALID, gone)
 
 
 # --- frames of every sort ---

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -13,7 +14,7 @@ from strategies import Planted, multipliers, planted, seeds
 import counterpoint as cp
 from counterpoint.costs import Price
 from counterpoint.programs import Program, kinds_region
-from counterpoint.regions import Affine, AtMost, Box, Coupling, Region, Transitions
+from counterpoint.regions import Affine, AtMost, Box, Coupling, Region, Transitions, Whole
 
 ROUNDING = 1e-12
 """Of float64 sums of a few dozen terms, relative to the sum of their sizes."""
@@ -152,6 +153,44 @@ def domain(case: Planted, program: Program, slope: np.ndarray) -> Iterator[np.nd
         changed = sum((y[b] != x[b]).any() for b in case.features.blocks)
         if changed <= min(counts, default=len(case.features)):
             yield y
+
+
+@given(planted(), seeds)
+def test_the_units_of_the_columns_change_no_bound(case: Planted, seed: int):
+    """Columns in units of 2⁻³⁰ to 2³⁰ (1e-9 to 1e9): nothing but the numbers of the input differs."""
+    rng = np.random.default_rng(seed)
+    unit = np.where(case.program.numeric, 2.0 ** rng.integers(-30, 31, case.program.width), 1.0)
+    other = in_units(case.program, unit)
+    given = multipliers(rng, case.program.size, TRIES)
+    x = np.repeat(case.x, TRIES, axis=0)
+    at = x + rng.normal(size=x.shape)
+    plain = case.program.bound(case.program.cases(x), given, at)
+    scaled = other.bound(other.cases(x * unit), given, at * unit)
+    slack = ROUNDING * size_of_terms(case, given, at)
+    assert (np.abs(scaled - plain) <= slack).all()
+    points = other.region.violation(
+        case.points * unit, np.repeat(case.x * unit, len(case.points), 0)
+    )
+    assert points.max() <= ROUNDING
+
+
+def in_units(program: Program, unit: np.ndarray) -> Program:
+    quadratic = program.price.quadratic
+    outer = unit**2 if quadratic.ndim == 1 else np.outer(unit, unit)
+    price = Price(program.price.absolute / unit, quadratic / outer)
+    made = []
+    for condition in program.region:
+        match condition:
+            case Box():
+                ends = (condition.low, condition.high, condition.least, condition.most)
+                made.append(Box(*(end * unit for end in ends)))
+            case Whole():
+                made.append(replace(condition, steps=condition.steps * unit[condition.columns]))
+            case Coupling():
+                made.append(replace(condition, matrix=condition.matrix / unit))
+            case _:
+                made.append(condition)
+    return Program(price, Region(tuple(made)))
 
 
 @given(planted())

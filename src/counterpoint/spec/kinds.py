@@ -140,7 +140,12 @@ KINDS = {
         {
             Continuous: {"observed": a_pair},
             Integer: {"step": a_number, "observed": a_pair},
-            Categorical: {"categories": some_labels, "ordered": a_flag, "observed": some_labels},
+            Categorical: {
+                "categories": some_labels,
+                "ordered": a_flag,
+                "observed": some_labels,
+                "stand_in": a_label,
+            },
         },
     ),
 }

@@ -65,5 +65,6 @@ def check_cost(
         for i, (old, new) in enumerate(pairs):
             expected = value(old, new)
             assert abs(found[i] - expected) <= 1e-12 * (expected + price.absolute.max()), (
-                f"{cost!r} asks {found[i]!r} for {old!r} → {new!r}; its definition says {expected!r}."
+                f"{cost!r} asks {found[i]!r} for {old!r} → {new!r}; "
+                f"its definition says {expected!r}."
             )

@@ -1,0 +1,98 @@
+"""Conditions by hand: which points they hold, and by how much a point fails, relatively."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from counterpoint.regions import (
+    Affine,
+    AtMost,
+    Box,
+    Condition,
+    Cone,
+    LogSumExp,
+    OneOf,
+    Region,
+    Transitions,
+    Whole,
+)
+
+INF = np.inf
+BOX = Box(np.array([0.0, -INF]), np.array([4.0, INF]), np.array([-INF, -1.0]), np.array([INF, 2.0]))
+STEPS = Whole(np.array([0]), np.array([0.5]))
+ONE = OneOf(slice(0, 3))
+NEVER_BACK = Transitions(slice(0, 2), np.array([[True, True], [False, True]]))
+TWO_OF_THREE = AtMost(2, (slice(0, 1), slice(1, 3), slice(3, 4)))
+ROW = Affine(np.array([[1.0, 1.0]]), np.array([-1.0]), np.array([2.0]))
+EQUATION = Affine(np.array([[1.0, 1.0]]), np.array([2.0]), np.array([2.0]))
+BALL = Cone(np.eye(2), np.array([-1.0, 0.0]), 2.0)
+RIVALS = LogSumExp(np.array([[-1.0], [-1.0]]), np.zeros(2), 0.0)
+
+CASES = [
+    (BOX, [1.0, 5.0], [4.0, 7.0], 0.0),
+    (BOX, [1.0, 5.0], [5.0, 5.0], 1.0 / 5.0),
+    (BOX, [1.0, 5.0], [-1.0, 5.0], 1.0),
+    (BOX, [1.0, 5.0], [1.0, 8.0], 1.0 / 8.0),
+    (BOX, [1.0, 5.0], [1.0, 3.0], 1.0 / 5.0),
+    (STEPS, [0.3], [1.8], 0.0),
+    (STEPS, [0.3], [0.5], 0.2 / 0.5),
+    (STEPS, [0.3], [2.7], 0.1 / 2.7),
+    (ONE, [1.0, 0.0, 0.0], [0.0, 0.0, 1.0], 0.0),
+    (ONE, [1.0, 0.0, 0.0], [0.5, 0.5, 0.0], 0.5),
+    (ONE, [1.0, 0.0, 0.0], [1.0, 1.0, 0.0], 1.0),
+    (ONE, [1.0, 0.0, 0.0], [0.0, 0.0, 0.0], 1.0),
+    (NEVER_BACK, [1.0, 0.0], [0.0, 1.0], 0.0),
+    (NEVER_BACK, [0.0, 1.0], [1.0, 0.0], 1.0),
+    (TWO_OF_THREE, [0.0, 0.0, 1.0, 0.0], [1.0, 1.0, 0.0, 0.0], 0.0),
+    (TWO_OF_THREE, [0.0, 0.0, 1.0, 0.0], [1.0, 1.0, 0.0, 9.0], 1.0),
+    (ROW, [0.0, 0.0], [1.0, 1.0], 0.0),
+    (ROW, [0.0, 0.0], [2.0, 1.0], 1.0 / 5.0),
+    (ROW, [0.0, 0.0], [-2.0, 0.0], 1.0 / 3.0),
+    (EQUATION, [0.0, 0.0], [1.0, 0.0], 1.0 / 3.0),
+    (BALL, [0.0, 0.0], [3.0, 0.0], 0.0),
+    (BALL, [0.0, 0.0], [4.0, 0.0], 0.5),
+    (RIVALS, [0.0], [np.log(2.0)], 0.0),
+    (RIVALS, [0.0], [0.5], (np.log(2.0) - 0.5) / 0.5),
+]
+
+
+@pytest.mark.parametrize(("condition", "x", "y", "expected"), CASES)
+def test_a_violation_is_relative_to_what_is_compared(
+    condition: Condition, x: list[float], y: list[float], expected: float
+):
+    found = condition.violation(np.array([y]), np.array([x]))
+    assert found.shape == (1,)
+    assert found[0] == pytest.approx(expected, rel=1e-12, abs=1e-15)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: type(case[0]).__name__)
+def test_rows_are_judged_one_by_one(case: Any):
+    condition, x, y, expected = case
+    both = condition.violation(np.array([y, x]), np.array([x, x]))
+    alone = condition.violation(np.array([x]), np.array([x]))
+    np.testing.assert_allclose(both, [expected, alone[0]], rtol=1e-12, atol=1e-15)
+
+
+def test_an_intersection_fails_where_its_worst_condition_fails():
+    region = Region((ROW,)) & Region((BALL,))
+    y, x = np.array([[4.0, 0.0], [1.0, 1.0]]), np.zeros((2, 2))
+    worst = np.maximum(ROW.violation(y, x), BALL.violation(y, x))
+    np.testing.assert_array_equal(region.violation(y, x), worst)
+    assert region.kinds == {Affine, Cone}
+    assert Region().violation(y, x).tolist() == [0.0, 0.0]
+
+
+def test_a_margin_closes_only_the_rows_of_a_target():
+    target = Affine(np.array([[1.0]]), np.array([0.0]), np.array([4.0]), np.ones(1))
+    both = target.stacked(Affine(np.array([[1.0]]), np.array([0.0]), np.array([4.0])))
+    low, high = both.limits(np.array([0.5]))
+    assert low.tolist() == [[0.5, 0.0]]
+    assert high.tolist() == [[3.5, 4.0]]
+
+
+def test_there_is_one_multiplier_for_each_row_of_the_matrix():
+    assert ROW.size == 1
+    assert BALL.size == RIVALS.size == 2

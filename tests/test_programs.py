@@ -157,7 +157,7 @@ def domain(case: Planted, program: Program, slope: np.ndarray) -> Iterator[np.nd
 
 @given(planted(), seeds)
 def test_the_units_of_the_columns_change_no_bound(case: Planted, seed: int):
-    """Columns in units of 2⁻³⁰ to 2³⁰ (1e-9 to 1e9): nothing but the numbers of the input differs."""
+    """Columns in units of 2⁻³⁰ to 2³⁰ (1e-9 to 1e9): only the numbers of the input differ."""
     rng = np.random.default_rng(seed)
     unit = np.where(case.program.numeric, 2.0 ** rng.integers(-30, 31, case.program.width), 1.0)
     other = in_units(case.program, unit)

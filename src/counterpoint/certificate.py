@@ -17,7 +17,15 @@ from numpy.typing import NDArray
 from counterpoint.cases import Cases
 from counterpoint.programs import Program
 
-__all__ = ["Certificate", "Certificates", "Claim", "Evidence", "certify", "lower_bounds"]
+__all__ = [
+    "VIOLATION",
+    "Certificate",
+    "Certificates",
+    "Claim",
+    "Evidence",
+    "certify",
+    "lower_bounds",
+]
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]

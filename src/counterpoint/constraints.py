@@ -489,7 +489,7 @@ def _terms(side: str, text: str, quoted: Mapping[int, str]) -> tuple[dict[Hashab
         if name is None:
             constant += sign * number
         else:
-            name = quoted[int(name[1:-1])] if name.startswith("`") else name
+            name = quoted[int(name[1:-1])] if re.fullmatch("`[0-9]+`", name) else name
             coefficients[name] = coefficients.get(name, 0.0) + sign * number
         sign = 1.0
     return coefficients, constant

@@ -132,8 +132,8 @@ class Explainer:
         ReaderMismatch
             If the model predicts otherwise than what was read of it.
         """
-        if not gap >= 0:
-            raise InvalidInput(f"Expected a gap of at least 0; got {gap!r}.")
+        if not 0 <= gap < float("inf"):
+            raise InvalidInput(f"Expected a finite gap of at least 0; got {gap!r}.")
         if time_limit is not None and not time_limit > 0:
             raise InvalidInput(f"Expected a time limit above 0 seconds; got {time_limit!r}.")
         from counterpoint.batch import Batch

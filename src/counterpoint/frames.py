@@ -19,6 +19,8 @@ from counterpoint.errors import InvalidInput
 
 __all__ = ["Cells", "Table"]
 
+NARROW = ("float16", "float32")
+
 Cells = tuple[NDArray[np.intp], NDArray[Any]]
 """Positions within a column, and the values to write there."""
 
@@ -177,6 +179,17 @@ class Table:
         import narwhals.stable.v2 as nw
 
         return all(dtype == nw.Float64 for dtype in self.frame.schema.values())
+
+    @cached_property
+    def singles(self) -> tuple[int, ...]:
+        """The positions of columns in float32 or narrower."""
+        if self.all_floats:
+            return ()
+        if self.is_array:
+            narrow = self.native.dtype.kind == "f"
+            return tuple(range(len(self.names))) if narrow else ()
+        dtypes = self.native.dtypes if self.is_pandas else self.frame.schema.values()
+        return tuple(j for j, dtype in enumerate(dtypes) if str(dtype).lower() in NARROW)
 
     @cached_property
     def float_matrix(self) -> NDArray[np.float64] | None:

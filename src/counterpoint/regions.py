@@ -288,9 +288,14 @@ class Affine(Coupling):
         return up - down, up * high - down * low
 
     def limits(self, margin: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """(n, m) lower and upper bounds, closed in by (n,) margins in score units."""
-        shift = margin[:, None] * self.tight
+        """(n, m) lower and upper bounds, closed in by (n,) margins, at most until they meet."""
+        shift = np.minimum(margin[:, None] * self.tight, self.room)
         return self.low + shift, self.high - shift
+
+    @cached_property
+    def room(self) -> FloatArray:
+        """(m,) how far each row's bounds can close in before they meet."""
+        return np.asarray(np.maximum((self.high - self.low) / 2.0, 0.0))
 
     def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:
         value = y @ self.matrix.T

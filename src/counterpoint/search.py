@@ -44,6 +44,11 @@ class Piece:
         solvers = applicable(self.program)
         return tuple(s.prepare(self.program) for s in solvers if not isinstance(s, HalfSpace))
 
+    @property
+    def is_integral(self) -> bool:
+        """Whether the optimum may rest on a branch and bound."""
+        return self.rounds or self.program.at_most is not None
+
     @cached_property
     def rounds(self) -> bool:
         """Whether closed forms may have to round, so that their cost may exceed the bound."""

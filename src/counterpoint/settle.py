@@ -12,7 +12,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.certificate import Certificates, Evidence, certify, lower_bounds
+from counterpoint.certificate import VIOLATION, Certificates, Evidence, certify, lower_bounds
 from counterpoint.encoding import decode, recode
 from counterpoint.frames import Table
 from counterpoint.judge import Judge
@@ -32,6 +32,8 @@ ROUNDS = 12
 """How often a row whose answer the model does not confirm is searched again."""
 FIRST_MARGIN = 0.25
 """The first margin, in units of the bound on a score's rounding error, which is rarely attained."""
+SINGLE = 8.0 * float(np.finfo(np.float32).eps)
+"""Largest relative violation of a constraint that counts as rounding in float32 columns."""
 HAIR = 1e-14
 """A share of a row's change, or of a value, that is rounding and no change."""
 GROWTH = 8.0
@@ -95,7 +97,7 @@ class Settlement:
     def run(self) -> Settled:
         """Search once for all rows, then again for those that the model does not confirm."""
         everyone = np.arange(len(self.x))
-        margin = FIRST_MARGIN * self.judge.form.noise(self.x)
+        margin = self._first_margin * self.judge.form.noise(self.x)
         findings = self._search(everyone, margin)
         after, valid, reached = self._returned(everyone, findings)
         for _ in range(ROUNDS):
@@ -103,10 +105,16 @@ class Settlement:
             if not len(again):
                 break
             short = np.nan_to_num(np.maximum(-reached[again], 0.0))
-            margin[again] = GROWTH * margin[again] + 2.0 * short
+            least = FIRST_MARGIN * self.judge.form.noise(self.x[again])
+            margin[again] = np.maximum(GROWTH * margin[again], least) + 2.0 * short
             once_more = self._search(again, margin[again])
             after[again], valid[again], reached[again] = self._returned(again, once_more)
         return self._certified(findings, after, valid, reached)
+
+    @property
+    def _first_margin(self) -> float:
+        """None where a branch and bound reports its bound: a tie is a lattice point like others."""
+        return 0.0 if any(piece.is_integral for piece in self.pieces) else FIRST_MARGIN
 
     def _search(self, rows: IntArray, margin: FloatArray) -> Findings:
         cases = self.cases
@@ -130,7 +138,7 @@ class Settlement:
         if len(solved):
             self._snap(points, solved, rows[solved])
         start = self.before[which]
-        codes = features.compress(points[found])
+        codes = self._representable(features.compress(points[found]), which)
         returned = decode(self.table, features, which, start, codes)
         codes = recode(returned, features, codes)
         y = features.expand(codes)
@@ -139,6 +147,21 @@ class Settlement:
         valid[found] = self.judge.meets(self.target, returned, y, predicted)
         reached[found] = self.judge.form.margin(y, self.target)
         return after, valid, reached
+
+    def _representable(self, codes: FloatArray, which: IntArray | slice) -> FloatArray:
+        """Numbers of float32 columns rounded to float32, towards the inside of their bounds."""
+        if not self.table.singles:
+            return codes
+        features, cases = self.question.features, self.cases[0].take(which)
+        codes = np.array(codes)
+        for j in self.table.singles:
+            block = features.blocks[j]
+            if features.is_numeric[j]:
+                low, high = cases.low[:, block.start], cases.high[:, block.start]
+                single = codes[:, j].astype(np.float32)
+                down, up = (np.nextafter(single, np.float32(way)) for way in (-np.inf, np.inf))
+                codes[:, j] = np.where(single > high, down, np.where(single < low, up, single))
+        return codes
 
     def _snap(self, points: FloatArray, found: IntArray, which: IntArray) -> None:
         """Values that rounding left a hair from the factual value, or from a bound, put onto it."""
@@ -169,7 +192,8 @@ class Settlement:
             cost,
         )
         certificates = certify(plain, y, self.cases[0], known, valid, reached)
-        answered = certificates.holds
+        resolution = SINGLE if self.table.singles else VIOLATION
+        answered = valid & (certificates.violation <= resolution)
         after[~answered] = self.before[~answered]
         certificates = certificates.withheld(~answered, known[0])
         optimal = answered & (certificates.gap <= self.effort.gap)

@@ -134,18 +134,7 @@ class LinearScores(Form):
         return Region((Affine(rows, np.full(len(rows), -np.inf), high, np.ones(len(rows))),))
 
     def _wanted(self, target: Target) -> tuple[NDArray[np.bool_], float]:
-        if isinstance(target, Label):
-            wanted = _mask(target.labels, self.classes)
-        elif isinstance(target, OtherLabel) and target.labels:
-            wanted = ~_mask(target.labels, self.classes)
-        else:
-            raise _misfit(target, "a classifier", "Label, OtherLabel or Confidence")
-        if wanted.all() or not wanted.any():
-            raise InvalidInput(
-                f"Expected a target that leaves some class out and some in; {target!r} does not "
-                f"among the classes {self.classes.tolist()!r}."
-            )
-        return wanted, target.margin
+        return _split(target, self.classes, "Label, OtherLabel or Confidence")
 
     def _log_odds(self, target: Confidence) -> tuple[int, float]:
         """The class, and the threshold on its binary score or its log-odds."""
@@ -341,17 +330,27 @@ class Votes(Form):
                 "Confidence needs class probabilities: the model decides by votes between pairs of "
                 "classes. Use Label with a margin in score units."
             )
-        if isinstance(target, Label):
-            wanted = _mask(target.labels, self.classes)
-        elif isinstance(target, OtherLabel) and target.labels:
-            wanted = ~_mask(target.labels, self.classes)
-        else:
-            raise _misfit(target, "a classifier", "Label or OtherLabel")
-        return wanted, target.margin
+        return _split(target, self.classes, "Label or OtherLabel")
 
 
 def _vector(value: float) -> FloatArray:
     return np.array([value], dtype=np.float64)
+
+
+def _split(target: Target, classes: NDArray[Any], fitting: str) -> tuple[NDArray[np.bool_], float]:
+    """(k,) which classes are wanted, and the margin that is asked for."""
+    if isinstance(target, Label):
+        wanted = _mask(target.labels, classes)
+    elif isinstance(target, OtherLabel) and target.labels:
+        wanted = ~_mask(target.labels, classes)
+    else:
+        raise _misfit(target, "a classifier", fitting)
+    if wanted.all() or not wanted.any():
+        raise InvalidInput(
+            f"Expected a target that leaves some class out and some in; {target!r} does not among "
+            f"the classes {classes.tolist()!r}."
+        )
+    return wanted, target.margin
 
 
 def _mask(labels: Sequence[Hashable], classes: NDArray[Any]) -> NDArray[np.bool_]:

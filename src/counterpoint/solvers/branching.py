@@ -44,6 +44,8 @@ DROPS = ((AtMost,), (Whole,), (AtMost, Whole), INTEGRAL)
 """What to relax, the least first; a solver of its own may take the rest."""
 CLOSE = 1e-7
 FEASIBLE = 1e-9
+LATTICE = 1e-14
+"""Relative violation of a target's row that is rounding where every column is a whole step."""
 NODES = 50_000
 """After so many nodes a row is given up, with its best answer and its gap."""
 WIDTH = 32
@@ -253,16 +255,17 @@ class Tree:
         for i in np.argsort(cost, kind="stable").tolist():
             if not cost[i] < self.best:
                 return
-            if self._meets(candidates[[i]]):
+            exact = bool((fixed.low[i] == fixed.high[i]).all())
+            if self._meets(candidates[[i]], LATTICE if exact else FEASIBLE):
                 self.best, self.point = float(cost[i]), candidates[i]
                 return
 
-    def _meets(self, candidate: FloatArray) -> bool:
+    def _meets(self, candidate: FloatArray, tolerance: float) -> bool:
         if self.program.violation(candidate, self.case.x)[0] > FEASIBLE:
             return False
         low, high = self.program.affine.limits(self.case.margin)
         tightened = Affine(self.program.affine.matrix, low[0], high[0])
-        return bool(tightened.violation(candidate, self.case.x)[0] <= FEASIBLE)
+        return bool(tightened.violation(candidate, self.case.x)[0] <= tolerance)
 
     def _rounded(self, points: FloatArray, cases: Cases) -> tuple[FloatArray, FloatArray]:
         """(n, d) bounds that fix whole columns, categories and unchanged features."""

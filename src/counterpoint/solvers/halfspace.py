@@ -74,12 +74,12 @@ class HalfSpaces(Prepared):
         return self.program.affine.matrix[rows] * signs[:, None]
 
     @cached_property
-    def _limits(self) -> tuple[FloatArray, FloatArray]:
-        """(s,) the limits b, and how much they grow for each unit of margin."""
+    def _limits(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """(s,) the limits b, how much they grow for each unit of margin, and how far at most."""
         rows, signs = self._sides
         affine = self.program.affine
         limits = np.where(signs > 0, affine.low[rows], -affine.high[rows])
-        return limits, affine.tight[rows]
+        return limits, affine.tight[rows], affine.room[rows]
 
     @cached_property
     def _effect(self) -> FloatArray:
@@ -124,6 +124,8 @@ class HalfSpaces(Prepared):
             rest = self._shortfall(np.nan_to_num(out.points), cases)
             size = np.abs(np.nan_to_num(out.points)) @ np.abs(self._demands.T)
             met &= (rest <= 8 * np.finfo(float).eps * (size + np.abs(self._limits[0]))).all(axis=1)
+        for group in self.program.groups:
+            met &= (np.nan_to_num(out.points[:, group]) <= cases.high[:, group]).all(axis=1)
         if self.program.at_most is not None:
             met &= self.program.at_most.violation(np.nan_to_num(out.points), cases.x) == 0
         out.points[~met] = np.nan
@@ -146,10 +148,10 @@ class HalfSpaces(Prepared):
 
     def _shortfall(self, y: FloatArray, cases: Cases) -> FloatArray:
         """(n, s) by how much each demand is missed, in score units."""
-        limits, tight = self._limits
+        limits, tight, room = self._limits
         short = limits - y @ self._demands.T
         if tight.any():
-            short += cases.margin[:, None] * tight
+            short += np.minimum(cases.margin[:, None] * tight, room)
         return np.asarray(short)
 
     def _most_expensive(self, short: FloatArray) -> IntArray:

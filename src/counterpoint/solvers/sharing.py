@@ -106,6 +106,10 @@ class Basis:
 
     def try_on(self, data: Data, rows: IntArray) -> tuple[BoolArray, FloatArray]:
         """(rows,) for whom it is optimal, and (fitting, columns) the values it gives them."""
+        with np.errstate(invalid="ignore"):  # a bound that is missing for another fits nobody
+            return self._try_on(data, rows)
+
+    def _try_on(self, data: Data, rows: IntArray) -> tuple[BoolArray, FloatArray]:
         limits = np.where(
             self.active_high, data.row_high[:, self.active], data.row_low[:, self.active]
         )
@@ -115,6 +119,7 @@ class Basis:
         solved = bound @ self._inverse
         low, high = data.low[:, self.basic][rows], data.high[:, self.basic][rows]
         fits = ((solved > low + STRICT) & (solved < high - STRICT)).all(axis=1)
+        fits &= np.isfinite(solved).all(axis=1)
         others = np.setdiff1d(np.arange(len(self.matrix)), self.active)
         if len(others):
             reach = solved @ self.matrix[np.ix_(others, self.basic)].T

@@ -415,14 +415,15 @@ def test_conflicting_constraints_are_a_result_with_a_reason():
 
 
 @pytest.mark.parametrize(
-    "option", [{"gap": -1.0}, {"gap": np.nan}, {"time_limit": 0.0}, {"time_limit": -1.0}]
+    "option",
+    [{"gap": -1.0}, {"gap": np.nan}, {"gap": np.inf}, {"time_limit": 0.0}, {"time_limit": -1.0}],
 )
 def test_options_that_make_no_sense(option: dict[str, float]):
     with pytest.raises(cp.InvalidInput, match=r"Expected a .*; got"):
         EXPLAINER.explain(ROWS, "yes", **option)
 
 
-@pytest.mark.parametrize("gap", [0.0, 1.0, 5.0, np.inf])
+@pytest.mark.parametrize("gap", [0.0, 1.0, 5.0])
 def test_any_other_gap_is_fine(gap: float):
     answers = EXPLAINER.explain(ROWS, "yes", gap=gap)
     assert answers.found.all()

@@ -397,6 +397,27 @@ POLICY = [cp.Monotone("years", "increasing"), cp.Bounds("debt", fall=2.0, rise=2
 
 
 @pytest.mark.parametrize("cost", sorted(make.COSTS))
+@pytest.mark.parametrize("kind", PLAIN)
+def test_an_answer_stands_alone_and_in_any_batch(kind: str, cost: str):
+    """Not at a tie that one summation order of the model's own decides and another does not."""
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        given = problem(rng, PLAIN[kind], LogisticRegression(), 3)
+        price = make.COSTS[cost](rng, given.features)
+        for constraints in ([], [cp.MaxChanges(1)]):
+            options = {"data": given.data, "features": given.features, "cost": price}
+            answers = cp.explain(
+                given.model, given.data[:20], "class 1", **options, constraints=constraints
+            )
+            rows = answers.to_frame()
+            assert (given.model.predict(rows) == "class 1").all()
+            assert (given.model.predict(rows[::-1]) == "class 1").all()
+            assert all(
+                given.model.predict(rows[i : i + 1])[0] == "class 1" for i in range(len(rows))
+            )
+
+
+@pytest.mark.parametrize("cost", sorted(make.COSTS))
 def test_an_answer_does_not_depend_on_the_batch(mixed: Problem, cost: str):
     price = make.COSTS[cost](np.random.default_rng(1), mixed.features)
     ask = cp.Explainer(

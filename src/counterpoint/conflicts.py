@@ -128,9 +128,9 @@ class _Possible:
             return None
         name = atom.feature
         column = self.features.columns(name).start
-        cases = Program(self._price_of(column), self._region([atom])).cases(self.x)
-        low, high = float(cases.low[0, column]), float(cases.high[0, column])
-        anchor = min(max(float(self.x[0, column]), low), high)
+        here = float(self.x[0, column])
+        low, high = max(atom.low, here - atom.fall), min(atom.high, here + atom.rise)
+        anchor = here if low > high else min(max(here, low), high)
         value = self._nearest(column, anchor, [other for other in needed if other is not atom])
         if value is None:
             return None

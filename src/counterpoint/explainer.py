@@ -116,7 +116,8 @@ class Explainer:
         gap
             The relative gap, (cost − bound) / cost, at which a search may stop.
         time_limit
-            Seconds for each row; a row that runs out of time keeps its best answer so far.
+            Seconds for each row, shared among the pieces of the target; a row that runs out of
+            time keeps its best answer so far.
         progress
             Whether to show a progress bar; None to show one on a terminal if it takes long.
 

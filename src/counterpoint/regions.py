@@ -41,6 +41,7 @@ IntArray = NDArray[np.intp]
 Cut = tuple[FloatArray, FloatArray]
 
 TINY = np.finfo(np.float64).tiny
+EPS = np.finfo(np.float64).eps
 
 
 class Condition(ABC):
@@ -79,11 +80,11 @@ def _vector(values: ArrayLike) -> FloatArray:
     return np.atleast_1d(np.asarray(values, dtype=np.float64))
 
 
-def _excess(value: FloatArray, limit: FloatArray, scale: FloatArray) -> FloatArray:
-    """max(value − limit, 0) / scale, with 0 for an infinite limit."""
+def _excess(value: FloatArray, limit: FloatArray, size: FloatArray) -> FloatArray:
+    """max(value − limit, 0) relative to the size of the terms of value; 0 for an infinite limit."""
     with np.errstate(invalid="ignore"):
         over = np.maximum(value - limit, 0.0)
-    return np.where(over > 0, over / np.maximum(scale, TINY), 0.0)
+    return np.where(over > 0, over / np.maximum(size, TINY), 0.0)
 
 
 @final
@@ -133,10 +134,17 @@ class Box(Domain):
     def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:
         if self.is_unbounded:
             return np.zeros(len(y))
-        low, high = self.bounds(x)
-        scale = np.maximum(np.abs(y), np.abs(x))
-        worst = np.maximum(_excess(y, high, scale), _excess(low, y, scale))
-        return np.asarray(worst.max(axis=1, initial=0.0))
+        change = np.abs(y - x)
+        worst = np.zeros(len(y))
+        for bound, sign in zip(self.bounds(x), (-1.0, 1.0), strict=True):
+            with np.errstate(invalid="ignore"):
+                rounding = 8.0 * EPS * np.maximum(np.abs(x), np.abs(y))
+                over = np.maximum(sign * (y - bound) - rounding, 0.0)
+                size = np.maximum(np.abs(bound), np.abs(y))
+                size = np.minimum(size, np.maximum(np.abs(bound - x), change))
+            share = np.where(over > 0, over / np.maximum(size, TINY), 0.0)
+            worst = np.maximum(worst, share.max(axis=1, initial=0.0))
+        return worst
 
 
 @final
@@ -158,8 +166,8 @@ class Whole(Domain):
     def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:
         delta = y[:, self.columns] - x[:, self.columns]
         off = np.abs(delta - np.round(delta / self.steps) * self.steps)
-        scale = np.maximum(np.abs(y[:, self.columns]), self.steps)
-        return np.asarray((off / scale).max(axis=1, initial=0.0))
+        rounding = 4.0 * EPS * (np.abs(y[:, self.columns]) + np.abs(x[:, self.columns]))
+        return np.asarray((np.maximum(off - rounding, 0.0) / self.steps).max(axis=1, initial=0.0))
 
 
 @final
@@ -299,14 +307,13 @@ class Affine(Coupling):
 
     def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:
         value = y @ self.matrix.T
-        scale = np.abs(y) @ np.abs(self.matrix.T)
-        over = _excess(
-            value, self.high, scale + np.abs(np.where(np.isfinite(self.high), self.high, 0))
-        )
-        under = _excess(
-            self.low, value, scale + np.abs(np.where(np.isfinite(self.low), self.low, 0))
-        )
-        return np.asarray(np.maximum(over, under).max(axis=1, initial=0.0))
+        size = (np.abs(y) + np.abs(x)) @ np.abs(self.matrix.T)
+        worst = np.zeros(len(y))
+        for over, limit in ((value, self.high), (-value, -self.low)):
+            known = np.where(np.isfinite(limit), np.abs(limit), 0.0)
+            excess = _excess(over, limit, size + known)
+            worst = np.maximum(worst, excess.max(axis=1, initial=0.0))
+        return worst
 
 
 @final
@@ -340,7 +347,9 @@ class Cone(Coupling):
 
     def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:
         length = np.linalg.norm(y @ self.matrix.T + self.offset, axis=1)
-        return np.maximum(length / self.radius - 1.0, 0.0)
+        terms = (np.abs(y) + np.abs(x)) @ np.abs(self.matrix.T) + np.abs(self.offset)
+        rounding = 8.0 * EPS * np.linalg.norm(terms, axis=1)
+        return np.maximum((length - rounding) / self.radius - 1.0, 0.0)
 
 
 @final
@@ -383,8 +392,9 @@ class LogSumExp(Coupling):
         return np.asarray(top + np.log(np.exp(z - top[:, None]).sum(axis=1)))
 
     def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:
-        scale = (np.abs(y) @ np.abs(self.matrix.T) + np.abs(self.offset)).max(axis=1)
-        return _excess(self.value(y), np.asarray(self.limit), scale + abs(self.limit))
+        terms = (np.abs(y) + np.abs(x)) @ np.abs(self.matrix.T) + np.abs(self.offset)
+        size = terms.max(axis=1) + abs(self.limit)
+        return _excess(self.value(y), np.asarray(self.limit), size)
 
 
 @final

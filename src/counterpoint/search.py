@@ -25,6 +25,10 @@ BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.intp]
 
 
+MISSED = 1e-6
+"""Relative violation above which a solver's point is no point of the piece."""
+
+
 @final
 @dataclass(frozen=True, eq=False)
 class Piece:
@@ -192,10 +196,18 @@ class _State:
             if not len(rows):
                 return
             solution = prepared.solve(self.cases[s].take(rows), self.effort, self.cost[rows])
-            self._learn(s, rows, solution)
+            self._learn(s, rows, self._meeting(s, rows, solution))
             self.limited[rows[solution.outcomes == Outcome.LIMIT]] = True
             again = self.open[s, rows] & ~self.limited[rows] & self._may_improve(s, rows)
             rows = rows[again]
+
+    def _meeting(self, s: int, rows: IntArray, solution: Solution) -> Solution:
+        """The solution without points that miss the piece: they must not shadow better ones."""
+        found = np.flatnonzero(solution.found)
+        x = self.cases[s].x[rows[found]]
+        missed = found[self.pieces[s].program.violation(solution.points[found], x) > MISSED]
+        solution.points[missed] = np.nan
+        return solution
 
     def _learn(self, s: int, rows: IntArray, solution: Solution) -> None:
         """Keep better points, better bounds and refutations."""

@@ -89,8 +89,9 @@ class Settlement:
         effort: Effort,
     ) -> None:
         self.judge, self.question, self.target = judge, question, target
-        self.table, self.before, self.effort = table, before, effort
+        self.table, self.before = table, before
         self.pieces = question.pieces(target)
+        self.effort = effort.shared(len(self.pieces))
         self.x = question.features.expand(before)
         self.cases = [piece.program.cases(self.x) for piece in self.pieces]
 
@@ -99,6 +100,7 @@ class Settlement:
         everyone = np.arange(len(self.x))
         margin = self._first_margin * self.judge.form.noise(self.x)
         findings = self._search(everyone, margin)
+        self._without_margin(findings, margin)
         after, valid, reached = self._returned(everyone, findings)
         for _ in range(ROUNDS):
             again = np.flatnonzero(~valid & (findings.piece >= 0) & ~findings.limited)
@@ -110,6 +112,28 @@ class Settlement:
             once_more = self._search(again, margin[again])
             after[again], valid[again], reached[again] = self._returned(again, once_more)
         return self._certified(findings, after, valid, reached)
+
+    def _without_margin(self, findings: Findings, margin: FloatArray) -> None:
+        """Rows for which the first margin left nothing, though nothing refutes them: without it."""
+        lost = np.flatnonzero((findings.piece < 0) & ~findings.limited & (margin > 0))
+        if not len(lost):
+            return
+        bound = self._known(findings, np.full(len(self.x), np.inf))[0]
+        lost = lost[np.isfinite(bound[lost])]
+        if len(lost):
+            again = self._search(lost, np.zeros(len(lost)))
+            findings.points[lost], findings.piece[lost] = again.points, again.piece
+
+    def _known(self, findings: Findings, cost: FloatArray) -> tuple[FloatArray, NDArray[np.int8]]:
+        """Bounds and claims from what the first search left behind."""
+        parts = zip(self.pieces, self.cases, findings.proofs, strict=True)
+        return lower_bounds(
+            [
+                Evidence(piece.program, cases, proof.multipliers, proof.at, proof.reported)
+                for piece, cases, proof in parts
+            ],
+            cost,
+        )
 
     @property
     def _first_margin(self) -> float:
@@ -182,15 +206,7 @@ class Settlement:
         plain = self.question.plain
         y = self.question.features.expand(after)
         cost = np.where(valid, plain.cost(y, self.x), np.inf)
-        known = lower_bounds(
-            [
-                Evidence(piece.program, cases, proof.multipliers, proof.at, proof.reported)
-                for piece, cases, proof in zip(
-                    self.pieces, self.cases, findings.proofs, strict=True
-                )
-            ],
-            cost,
-        )
+        known = self._known(findings, cost)
         certificates = certify(plain, y, self.cases[0], known, valid, reached)
         resolution = SINGLE if self.table.singles else VIOLATION
         answered = valid & (certificates.violation <= resolution)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import ClassVar, final
 
@@ -46,6 +46,10 @@ class Effort:
 
     gap: float = 1e-9
     seconds: float | None = None
+
+    def shared(self, parts: int) -> Effort:
+        """The same, with the time shared evenly among some parts."""
+        return self if self.seconds is None else replace(self, seconds=self.seconds / parts)
 
 
 @final

@@ -109,7 +109,7 @@ class Branchings(Prepared):
             ceiling = np.inf if cutoff is None else float(cutoff[i])
             tree = Tree(self.program, self.relaxation, case, effort, ceiling)
             tree.run()
-            if tree.finds_nothing and not tree.proved:
+            if tree.point is None and self.convex is not self.relaxation and tree.complete:
                 tree = Tree(self.program, self.convex, case, effort, ceiling)
                 tree.run()
             tree.record(out, i)
@@ -163,7 +163,6 @@ class Tree:
         self.point: FloatArray | None = None
         self.root = np.zeros(program.size)
         self.complete = True
-        self.proved = True
         self._open: list[tuple[float, int, Node]] = []
         self._order = count()
         self._closed = np.inf
@@ -176,7 +175,7 @@ class Tree:
 
     @property
     def finds_nothing(self) -> bool:
-        """Whether every leaf was closed as infeasible."""
+        """Whether every leaf was refuted."""
         exhausted = self.complete and not self._open and np.isinf(self._closed)
         return bool(exhausted and self.point is None)
 
@@ -216,10 +215,8 @@ class Tree:
         multipliers = self.program.own_multipliers(solution.multipliers)
         if not self.root.any():
             self.root = multipliers[0]
-        impossible = solution.outcomes == Outcome.INFEASIBLE
-        if impossible.any():
-            refuted = self.program.refutes(cases.take(impossible), multipliers[impossible])
-            self.proved &= bool(refuted.all())
+        refuted = solution.outcomes == Outcome.INFEASIBLE
+        refuted[refuted] = self.program.refutes(cases.take(refuted), multipliers[refuted])
         found = solution.found
         at = np.where(found[:, None], solution.points, cases.x)
         bounds = np.maximum(self.program.bound(cases, multipliers, at), solution.reported)
@@ -231,9 +228,8 @@ class Tree:
             if found[i] and not self._hopeless(float(bounds[i])):
                 kept = replace(node, point=solution.points[i], bound=float(bounds[i]))
                 heappush(self._open, (kept.bound, next(self._order), kept))
-            elif found[i] or not impossible[i]:
+            elif not refuted[i]:
                 self._closed = min(self._closed, float(bounds[i]))
-                self.complete &= bool(found[i])
 
     def _cases(self, nodes: list[Node]) -> Cases:
         n = len(nodes)
@@ -366,7 +362,7 @@ class Tree:
             out.points[i] = self.point
             out.reported[i] = min(self.bound, self.best)
             out.outcomes[i] = Outcome.FOUND if self.complete else Outcome.LIMIT
-        elif self.finds_nothing and self.proved:
+        elif self.finds_nothing:
             out.outcomes[i] = Outcome.INFEASIBLE
             out.reported[i] = np.inf
         else:

@@ -103,6 +103,8 @@ class HalfSpaces(Prepared):
         start = self._start(cases)
         short = self._shortfall(start, cases)
         free = (short <= 0.0).all(axis=1)
+        if self.program.price.quadratic.ndim == 2:  # a box's nearest point is not the projection
+            free &= (start == cases.x).all(axis=1)
         worst = self._most_expensive(short)
         for side in np.unique(worst[~free]).tolist() if not free.all() else []:
             rows = np.flatnonzero(~free & (worst == side))

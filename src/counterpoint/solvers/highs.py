@@ -1,8 +1,8 @@
 """HiGHS: linear and mixed-integer linear programs (weighted Manhattan cost).
 
 The model is passed once; for each person only bounds and the costs of the factual categories
-change. Every person starts from the same basis, so that an answer does not depend on who was asked
-before.
+change. Every person starts from nothing (what HiGHS remembers of the last one is cleared), so that
+an answer does not depend on who was asked before.
 """
 
 from __future__ import annotations
@@ -202,7 +202,7 @@ class Engine:
         self._rows = np.arange(len(layout.matrix), dtype=np.int32)
 
     def run(self, data: Data, i: int, *, gap: float = 0.0, seconds: float | None = None) -> Any:
-        """Solve with one person's numbers from the one starting basis; HiGHS's model status."""
+        """Solve with one person's numbers from nothing; HiGHS's model status."""
         highs = self.highs
         highs.changeColsBounds(len(self._columns), self._columns, data.low[i], data.high[i])
         if len(self.layout.hot):
@@ -214,12 +214,10 @@ class Engine:
                 self.layout.switch_of_numbers(), data.caps[i].tolist(), strict=True
             ):
                 highs.changeCoeff(first + j, switch, -cap)
+        highs.clearSolver()
         if self.integral:
-            highs.clearSolver()
             highs.setOptionValue("mip_rel_gap", gap)
             highs.setOptionValue("time_limit", np.inf if seconds is None else seconds)
-        else:
-            highs.setBasis()
         highs.run()
         return highs.getModelStatus()
 

@@ -28,13 +28,19 @@ class Cases:
     low, high
         (n, d) bounds on y; a row with low > high somewhere has no feasible point.
     margin
-        (n,) how much the target's rows are tightened, in score units.
+        (n, 2) how much the target's rows are tightened, in score units: all of them, and besides
+        those at which a tie is lost. (n,) for all of them.
     """
 
     x: FloatArray
     low: FloatArray
     high: FloatArray
     margin: FloatArray
+
+    def __post_init__(self) -> None:
+        if self.margin.ndim == 1:
+            both = np.stack([self.margin, np.zeros_like(self.margin)], axis=1)
+            object.__setattr__(self, "margin", both)
 
     def __len__(self) -> int:
         return len(self.x)

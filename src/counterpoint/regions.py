@@ -256,19 +256,23 @@ class Affine(Coupling):
     tight
         (m,) how many score units a row's bounds close in for each unit of margin; 0 for rows that
         are constraints and no part of a target.
+    lost
+        (m,) the same for the margin that only ties need: 1 for a row at which a tie is lost.
     """
 
     matrix: FloatArray
     low: FloatArray
     high: FloatArray
     tight: FloatArray = field(default_factory=lambda: np.zeros(0))
+    lost: FloatArray = field(default_factory=lambda: np.zeros(0))
 
     def __post_init__(self) -> None:
         for name in ("low", "high"):
             object.__setattr__(self, name, _vector(getattr(self, name)))
         object.__setattr__(self, "matrix", np.atleast_2d(np.asarray(self.matrix, dtype=np.float64)))
-        if len(self.tight) != len(self.matrix):
-            object.__setattr__(self, "tight", np.zeros(len(self.matrix)))
+        for name in ("tight", "lost"):
+            if len(getattr(self, name)) != len(self.matrix):
+                object.__setattr__(self, name, np.zeros(len(self.matrix)))
 
     @property
     def size(self) -> int:
@@ -281,6 +285,7 @@ class Affine(Coupling):
             np.concatenate([self.low, other.low]),
             np.concatenate([self.high, other.high]),
             np.concatenate([self.tight, other.tight]),
+            np.concatenate([self.lost, other.lost]),
         )
 
     def cut(self, multipliers: FloatArray) -> Cut:
@@ -296,9 +301,13 @@ class Affine(Coupling):
         return up - down, up * high - down * low
 
     def limits(self, margin: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """(n, m) lower and upper bounds, closed in by (n,) margins, at most until they meet."""
-        shift = np.minimum(margin[:, None] * self.tight, self.room)
+        """(n, m) lower and upper bounds, closed in by (n, 2) margins until they meet at most."""
+        shift = self.closed_in(margin)
         return self.low + shift, self.high - shift
+
+    def closed_in(self, margin: FloatArray) -> FloatArray:
+        """(n, m) how much (n, 2) margins, see `Cases`, close in each row's bounds."""
+        return np.minimum(margin @ np.stack([self.tight, self.lost]), self.room)
 
     @cached_property
     def room(self) -> FloatArray:

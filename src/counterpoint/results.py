@@ -35,9 +35,9 @@ class Status(StrEnum):
     SUBOPTIMAL = "suboptimal"
     """A valid answer whose gap is larger than asked for."""
     LIMIT = "limit"
-    """Time ran out; the best answer so far, if there is one, with its gap."""
+    """Time, or the number of nodes, ran out; the best answer so far, if any, with its gap."""
     INFEASIBLE = "infeasible"
-    """No answer exists; proved."""
+    """No answer exists: proved, or reported by a branch and bound (see the claim)."""
     UNPROVED = "unproved"
     """No answer was found, and no proof that none exists."""
     INVALID = "invalid"
@@ -47,10 +47,10 @@ class Status(StrEnum):
 STATUSES = tuple(Status)
 
 MESSAGES = {
-    Status.OPTIMAL: "The cheapest change that gives the target.",
+    Status.OPTIMAL: "The cheapest change that gives the target, to within the gap asked for.",
     Status.ALREADY: "The model already gives the target; nothing has to change.",
     Status.SUBOPTIMAL: "A change that gives the target; a cheaper one is not excluded.",
-    Status.LIMIT: "Time ran out; an answer, if there is one, is the best so far.",
+    Status.LIMIT: "The search was cut short; an answer, if there is one, is the best so far.",
     Status.INFEASIBLE: "No change within the constraints gives the target.",
     Status.UNPROVED: "No change was found, but none is excluded either.",
     Status.INVALID: "The row cannot be used.",

@@ -98,7 +98,7 @@ class Settlement:
     def run(self) -> Settled:
         """Search once for all rows, then again for those that the model does not confirm."""
         everyone = np.arange(len(self.x))
-        margin = self._first_margin * self.judge.form.noise(self.x)
+        margin = self._first_margin()
         findings = self._search(everyone, margin)
         self._without_margin(findings, margin)
         after, valid, reached = self._returned(everyone, findings)
@@ -107,15 +107,15 @@ class Settlement:
             if not len(again):
                 break
             short = np.nan_to_num(np.maximum(-reached[again], 0.0))
-            least = FIRST_MARGIN * self.judge.form.noise(self.x[again])
-            margin[again] = np.maximum(GROWTH * margin[again], least) + 2.0 * short
+            least = margin[again].sum(axis=1)
+            margin[again, 0] = np.maximum(GROWTH * margin[again, 0], least) + 2.0 * short
             once_more = self._search(again, margin[again])
             after[again], valid[again], reached[again] = self._returned(again, once_more)
         return self._certified(findings, after, valid, reached)
 
     def _without_margin(self, findings: Findings, margin: FloatArray) -> None:
         """Rows for which the first margin left nothing, though nothing refutes them: without it."""
-        lost = np.flatnonzero((findings.piece < 0) & ~findings.limited & (margin > 0))
+        lost = np.flatnonzero((findings.piece < 0) & ~findings.limited & margin.any(axis=1))
         if not len(lost):
             return
         bound = self._known(findings, np.full(len(self.x), np.inf))[0]
@@ -136,9 +136,20 @@ class Settlement:
         )
 
     @property
-    def _first_margin(self) -> float:
-        """None where a branch and bound reports its bound: a tie is a lattice point like others."""
-        return 0.0 if any(piece.is_integral for piece in self.pieces) else FIRST_MARGIN
+    def _is_integral(self) -> bool:
+        """Whether a branch and bound may report the bound."""
+        return any(piece.is_integral for piece in self.pieces)
+
+    def _first_margin(self) -> FloatArray:
+        """(n, 2) margins of the first search, whose bounds are what is claimed.
+
+        A bound by weak duality holds for any margin. What a branch and bound reports holds for its
+        own margin only; so there only rows at which a tie is lost are tightened, by less than the
+        rounding error of a score.
+        """
+        least = FIRST_MARGIN * self.judge.form.noise(self.x)
+        none = np.zeros_like(least)
+        return np.stack([none, least] if self._is_integral else [least, none], axis=1)
 
     def _search(self, rows: IntArray, margin: FloatArray) -> Findings:
         cases = self.cases

@@ -1,6 +1,15 @@
 """The mathematics of models: what regions make up a decision."""
 
 from counterpoint.forms.base import AffineMap, Form
-from counterpoint.forms.linear import LinearRegressor, LinearScores, Link, LogLink, Votes
+from counterpoint.forms.linear import LinearRegressor, LinearScores, Link, LogLink, Ties, Votes
 
-__all__ = ["AffineMap", "Form", "LinearRegressor", "LinearScores", "Link", "LogLink", "Votes"]
+__all__ = [
+    "AffineMap",
+    "Form",
+    "LinearRegressor",
+    "LinearScores",
+    "Link",
+    "LogLink",
+    "Ties",
+    "Votes",
+]

@@ -20,7 +20,7 @@ from counterpoint.forms.base import AffineMap, Form
 from counterpoint.regions import Affine, LogSumExp, Region
 from counterpoint.targets import Confidence, Interval, Label, OtherLabel, Target
 
-__all__ = ["LinearRegressor", "LinearScores", "Link", "LogLink", "Votes"]
+__all__ = ["LinearRegressor", "LinearScores", "Link", "LogLink", "Ties", "Votes"]
 
 FloatArray = NDArray[np.float64]
 EPS = np.finfo(np.float64).eps
@@ -32,6 +32,13 @@ class Link(Enum):
     SOFTMAX = "softmax of the scores (for two classes, the logistic function)"
     CLIPPED = "(score + 1) / 2, clipped to [0, 1], for two classes (modified Huber loss)"
     NONE = "no probabilities"
+
+
+class Ties(Enum):
+    """Which class wins if scores are equal."""
+
+    FIRST = "the first of them"
+    LAST = "the last of them"
 
 
 class LogLink(Enum):
@@ -62,7 +69,10 @@ class LinearScores(Form):
         Why there are none, for the message, if ``link`` is ``Link.NONE``.
     threshold
         A shift of the last score's decision against its probability, in score units: a binary
-        model predicts its second class where z >= threshold. 0 for an ordinary model.
+        model predicts its second class where z > threshold (>= with ``Ties.LAST``). 0 for an
+        ordinary model.
+    ties
+        Which of several largest scores wins.
     """
 
     matrix: FloatArray
@@ -71,6 +81,7 @@ class LinearScores(Form):
     link: Link = Link.NONE
     no_probabilities: str = "the model has no probabilities"
     threshold: float = 0.0
+    ties: Ties = Ties.FIRST
 
     @classmethod
     def binary(
@@ -101,7 +112,10 @@ class LinearScores(Form):
         return np.asarray(X @ self.matrix.T + self._decision_offset)
 
     def predict(self, X: FloatArray) -> NDArray[Any]:
-        return np.asarray(self.classes[self.scores(X).argmax(axis=1)])
+        scores = self.scores(X)
+        if self.ties is Ties.LAST:
+            return np.asarray(self.classes[::-1][scores[:, ::-1].argmax(axis=1)])
+        return np.asarray(self.classes[scores.argmax(axis=1)])
 
     def noise(self, X: FloatArray) -> FloatArray:
         size = np.abs(X) @ np.abs(self.matrix.T) + np.abs(self.offset)
@@ -131,7 +145,10 @@ class LinearScores(Form):
         """score_k >= score_j + margin for each j in others."""
         rows = self.matrix[others] - self.matrix[k]
         high = self._decision_offset[k] - self._decision_offset[others] - margin
-        return Region((Affine(rows, np.full(len(rows), -np.inf), high, np.ones(len(rows))),))
+        loses = (others < k) if self.ties is Ties.FIRST else (others > k)
+        lost = np.where(loses & (margin == 0.0), 1.0, 0.0)
+        low = np.full(len(rows), -np.inf)
+        return Region((Affine(rows, low, high, np.ones(len(rows)), lost),))
 
     def _wanted(self, target: Target) -> tuple[NDArray[np.bool_], float]:
         return _split(target, self.classes, "Label, OtherLabel or Confidence")
@@ -300,7 +317,8 @@ class Votes(Form):
             rows = -sign[used, None] * self.matrix[used]
             high = sign[used] * self.offset[used] - asked
             low = np.full(len(rows), -np.inf)
-            pieces.append(Region((Affine(rows, low, high, np.ones(len(rows))),)))
+            lost = (sign[used] > 0).astype(np.float64) * (asked == 0.0)
+            pieces.append(Region((Affine(rows, low, high, np.ones(len(rows)), lost),)))
         return tuple(pieces)
 
     def _cells(self, wanted: NDArray[np.bool_]) -> list[NDArray[np.int8]]:

@@ -15,7 +15,7 @@ from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier
 from sklearn.preprocessing import FunctionTransformer
 
 from counterpoint.errors import InvalidInput, UnsupportedModel
-from counterpoint.forms import Form, LinearRegressor, LinearScores, Link, LogLink
+from counterpoint.forms import Form, LinearRegressor, LinearScores, Link, LogLink, Ties
 from counterpoint.readers.attributes import OTHER_SCORES, fitted
 from counterpoint.readers.classifiers import ONE_VS_REST
 from counterpoint.readers.columns import Columns
@@ -55,7 +55,8 @@ def _with_threshold(
     by_probability = _response(model, inner) == "predict_proba"
     score = _score_limit(form, limit, name) if by_probability else limit
     first = positive is not None and positive == form.classes[0]
-    return replace(form, threshold=-score if first else score)
+    ties = Ties.FIRST if first else Ties.LAST  # the limit itself is enough
+    return replace(form, threshold=-score if first else score, ties=ties)
 
 
 def _told(model: Any, form: LinearScores, columns: Columns) -> Columns:
@@ -135,7 +136,7 @@ def _(model: Any) -> Form:
     if len(parts) == 1:
         why = {"no_probabilities": parts[0].no_probabilities}
         return LinearScores.binary(matrix[0], offset[0], classes, link=parts[0].link, **why)
-    return LinearScores(matrix, offset, classes, Link.NONE, ONE_VS_REST)
+    return LinearScores(matrix, offset, classes, Link.NONE, ONE_VS_REST, ties=Ties.LAST)
 
 
 def _one_vs_rest_part(estimator: Any) -> LinearScores:

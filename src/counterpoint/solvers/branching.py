@@ -38,6 +38,7 @@ from counterpoint.solvers.base import Effort, Outcome, Prepared, Solution, Solve
 __all__ = ["Branching"]
 
 FloatArray = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
 
 INTEGRAL = (Whole, OneOf, AtMost)
 DROPS = ((AtMost,), (Whole,), (AtMost, Whole), INTEGRAL)
@@ -107,11 +108,8 @@ class Branchings(Prepared):
         out = Solution.blank(len(cases), self.program)
         for i, case in enumerate(cases):
             ceiling = np.inf if cutoff is None else float(cutoff[i])
-            tree = Tree(self.program, self.relaxation, case, effort, ceiling)
+            tree = Tree(self, case, effort, ceiling)
             tree.run()
-            if tree.point is None and self.convex is not self.relaxation and tree.complete:
-                tree = Tree(self.program, self.convex, case, effort, ceiling)
-                tree.run()
             tree.record(out, i)
         return out
 
@@ -152,16 +150,15 @@ class Node:
 class Tree:
     """One person's search tree; several of the best open nodes are visited at once."""
 
-    def __init__(
-        self, program: Program, relaxation: Prepared, case: Cases, effort: Effort, cutoff: float
-    ) -> None:
-        self.program = program
-        self.relaxation = relaxation
+    def __init__(self, owner: Branchings, case: Cases, effort: Effort, cutoff: float) -> None:
+        self.owner = owner
+        self.program = owner.program
+        self.relaxation = owner.relaxation
         self.effort = effort
         self.case = case
         self.best = cutoff
         self.point: FloatArray | None = None
-        self.root = np.zeros(program.size)
+        self.root = np.zeros(self.program.size)
         self.complete = True
         self._open: list[tuple[float, int, Node]] = []
         self._order = count()
@@ -211,12 +208,9 @@ class Tree:
     def _visit(self, nodes: list[Node]) -> None:
         """Bound nodes; keep them open, close them, or take a point as the best so far."""
         cases = self._cases(nodes)
-        solution = self.relaxation.solve(cases, self._share())
-        multipliers = self.program.own_multipliers(solution.multipliers)
+        solution, multipliers, refuted = self._relaxed(cases)
         if not self.root.any():
             self.root = multipliers[0]
-        refuted = solution.outcomes == Outcome.INFEASIBLE
-        refuted[refuted] = self.program.refutes(cases.take(refuted), multipliers[refuted])
         found = solution.found
         at = np.where(found[:, None], solution.points, cases.x)
         bounds = np.maximum(self.program.bound(cases, multipliers, at), solution.reported)
@@ -231,10 +225,34 @@ class Tree:
             elif not refuted[i]:
                 self._closed = min(self._closed, float(bounds[i]))
 
+    def _relaxed(self, cases: Cases) -> tuple[Solution, FloatArray, BoolArray]:
+        """Relaxations, the program's own multipliers, and which cases they refute.
+
+        A relaxation that keeps categories may call a node infeasible that its multipliers cannot
+        refute; such a node gets the convex relaxation instead, and may be split further.
+        """
+        solution = self.relaxation.solve(cases, self._share())
+        multipliers = self.program.own_multipliers(solution.multipliers)
+        claimed = solution.outcomes == Outcome.INFEASIBLE
+        refuted = np.array(claimed)
+        refuted[claimed] = self.program.refutes(cases.take(claimed), multipliers[claimed])
+        doubtful = np.flatnonzero(claimed & ~refuted)
+        if len(doubtful) and self.owner.convex is not self.relaxation:
+            part = cases.take(doubtful)
+            second = self.owner.convex.solve(part, self._share())
+            multipliers[doubtful] = self.program.own_multipliers(second.multipliers)
+            solution.points[doubtful] = second.points
+            solution.reported[doubtful] = second.reported
+            claims = second.outcomes == Outcome.INFEASIBLE
+            refuted[doubtful] = claims & self.program.refutes(part, multipliers[doubtful])
+        return solution, multipliers, refuted
+
     def _cases(self, nodes: list[Node]) -> Cases:
         n = len(nodes)
         low, high = np.stack([node.low for node in nodes]), np.stack([node.high for node in nodes])
-        return Cases(np.repeat(self.case.x, n, axis=0), low, high, np.repeat(self.case.margin, n))
+        return Cases(
+            np.repeat(self.case.x, n, axis=0), low, high, np.repeat(self.case.margin, n, axis=0)
+        )
 
     def _round(self, points: FloatArray, cases: Cases) -> None:
         """Round to points of the region, let the other columns settle, keep the cheapest."""

@@ -292,7 +292,7 @@ class Rows:
         """exp(zᵢ − limit) <= shareᵢ and Σ share <= 1."""
         d, a, shares = self.prepared.sizes
         m = coupling.size
-        limit = coupling.limit - float(self.case.margin[0])
+        limit = coupling.limit - float(self.case.margin[0, 0])
         here = coupling.matrix @ self.case.x[0] + coupling.offset - limit
         scores = self._on_changes(-coupling.matrix * self.scale)
         pick = sparse.csr_matrix(

@@ -74,12 +74,11 @@ class HalfSpaces(Prepared):
         return self.program.affine.matrix[rows] * signs[:, None]
 
     @cached_property
-    def _limits(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """(s,) the limits b, how much they grow for each unit of margin, and how far at most."""
+    def _limits(self) -> FloatArray:
+        """(s,) the limits b."""
         rows, signs = self._sides
         affine = self.program.affine
-        limits = np.where(signs > 0, affine.low[rows], -affine.high[rows])
-        return limits, affine.tight[rows], affine.room[rows]
+        return np.where(signs > 0, affine.low[rows], -affine.high[rows])
 
     @cached_property
     def _effect(self) -> FloatArray:
@@ -125,7 +124,7 @@ class HalfSpaces(Prepared):
         if len(self._demands) > 1 or self.program.steps.any() or self.program.groups:
             rest = self._shortfall(np.nan_to_num(out.points), cases)
             size = np.abs(np.nan_to_num(out.points)) @ np.abs(self._demands.T)
-            met &= (rest <= 8 * np.finfo(float).eps * (size + np.abs(self._limits[0]))).all(axis=1)
+            met &= (rest <= 8 * np.finfo(float).eps * (size + np.abs(self._limits))).all(axis=1)
         for group in self.program.groups:
             met &= (np.nan_to_num(out.points[:, group]) <= cases.high[:, group]).all(axis=1)
         if self.program.at_most is not None:
@@ -150,10 +149,9 @@ class HalfSpaces(Prepared):
 
     def _shortfall(self, y: FloatArray, cases: Cases) -> FloatArray:
         """(n, s) by how much each demand is missed, in score units."""
-        limits, tight, room = self._limits
-        short = limits - y @ self._demands.T
-        if tight.any():
-            short += np.minimum(cases.margin[:, None] * tight, room)
+        short = self._limits - y @ self._demands.T
+        if cases.margin.any():
+            short += self.program.affine.closed_in(cases.margin)[:, self._sides[0]]
         return np.asarray(short)
 
     def _most_expensive(self, short: FloatArray) -> IntArray:

@@ -189,7 +189,8 @@ class Knapsack:
         numbers = self._numbers
         effect = np.where(self.demand[numbers] == 0, 1.0, self.demand[numbers])
         points = np.array(start)
-        points[:, numbers] += amount[:, : len(numbers)] / effect
+        moved = points[:, numbers] + amount[:, : len(numbers)] / effect
+        points[:, numbers] = np.clip(moved, cases.low[:, numbers], cases.high[:, numbers])
         for row, g in zip(*np.nonzero(amount[:, len(numbers) :] > 0), strict=True):
             group = self.program.groups[g]
             permitted = self._groups.permitted(cases.take(slice(row, row + 1)))[0]

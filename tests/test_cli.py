@@ -352,7 +352,7 @@ WRONG: list[tuple[list[str], str]] = [
     ),
     (
         ["explain", "loan.skops", "rows.csv", "--data", "short.csv", "--target", "granted"],
-        "Expected the columns that the model uses; missing: 'income'",
+        "In data=: Expected the columns that the model uses; missing: 'income'",
     ),
     (
         ["explain", "loan.skops", "rows.csv", "--target", "granted"],
@@ -367,7 +367,7 @@ WRONG: list[tuple[list[str], str]] = [
     ([*ASK, "--spec", "loan.toml", "--margin", "1"], "--margin goes with --target or --other"),
     ([*GRANTED, "--margin", "-1"], "Expected a margin of at least 0; got -1.0."),
     ([*ASK, "--low", "1"], "--low and --high are for models that predict numbers; this one"),
-    ([*GRANTED, "--gap", "-1"], "Expected a gap of at least 0; got -1.0."),
+    ([*GRANTED, "--gap", "-1"], "Expected a finite gap of at least 0; got -1.0."),
     ([*GRANTED, "--time-limit", "0"], "Expected a time limit above 0 seconds; got 0.0."),
     (
         ["explain", "income.skops", "rows.csv", *DATA],

@@ -26,7 +26,7 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         errors progress
         frames
         features
-        encoding
+        encoding relations
         regions targets cases
         costs constraints forms separable
         programs
@@ -235,4 +235,6 @@ def test_the_command_line_uses_public_names_alone():
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == PACKAGE:
                 public = importlib.import_module(node.module or PACKAGE).__all__
-                assert {alias.name for alias in node.names} <= {*public, "__version__"}, ast.unparse(node)
+                assert {alias.name for alias in node.names} <= {*public, "__version__"}, (
+                    ast.unparse(node)
+                )

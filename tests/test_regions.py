@@ -93,7 +93,7 @@ def test_an_intersection_fails_where_its_worst_condition_fails():
 def test_a_margin_closes_only_the_rows_of_a_target():
     target = Affine(np.array([[1.0]]), np.array([0.0]), np.array([4.0]), np.ones(1))
     both = target.stacked(Affine(np.array([[1.0]]), np.array([0.0]), np.array([4.0])))
-    low, high = both.limits(np.array([0.5]))
+    low, high = both.limits(np.array([[0.5, 0.0]]))
     assert low.tolist() == [[0.5, 0.0]]
     assert high.tolist() == [[3.5, 4.0]]
 

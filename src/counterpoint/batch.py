@@ -9,7 +9,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.certificate import Certificates, certify
+from counterpoint.certificate import PROVED, Certificates, certify
 from counterpoint.conflicts import conflict_of
 from counterpoint.encoding import PRESENT, Encoded, decode, encode
 from counterpoint.frames import Table
@@ -158,9 +158,9 @@ class Batch:
         if not len(rows):
             return
         n, plain = len(rows), self.question.plain
-        zero, proved = np.zeros(n), np.full(n, 2, dtype=np.int8)
+        zero, proved = np.zeros(n), np.full(n, PROVED)
         valid, margin = np.ones(n, dtype=bool), self.judge.form.margin(x, target)
-        already = certify(plain, x, plain.cases(x), (zero, proved), valid, margin)
+        already = certify(plain, x, x, (zero, proved), valid, margin)
         self.certificates.put(rows, already)
         self.codes[rows] = STATUSES.index(Status.ALREADY)
         self.closed[rows] = True

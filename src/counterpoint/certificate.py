@@ -48,6 +48,7 @@ class Claim(StrEnum):
 
 
 CLAIMS = (Claim.NONE, Claim.REPORTED, Claim.PROVED)
+NONE, REPORTED, PROVED = (np.int8(CLAIMS.index(claim)) for claim in CLAIMS)
 
 
 @final
@@ -71,6 +72,8 @@ class Certificate:
         (cost − bound) / cost; 0 for a cost of 0.
     claim
         What the bound rests on.
+    resolution
+        The largest violation that counts as rounding: 1e-8, in float32 columns more.
     """
 
     valid: bool
@@ -80,11 +83,12 @@ class Certificate:
     bound: float
     gap: float
     claim: Claim
+    resolution: float = VIOLATION
 
     @property
     def holds(self) -> bool:
         """Whether the answer is valid and meets its constraints."""
-        return self.valid and self.violation <= VIOLATION
+        return self.valid and self.violation <= self.resolution
 
 
 @final
@@ -98,6 +102,7 @@ class Certificates:
     cost: FloatArray
     bound: FloatArray
     claim: NDArray[np.int8]
+    resolution: float = VIOLATION
 
     @classmethod
     def blank(cls, n: int) -> Certificates:
@@ -116,7 +121,7 @@ class Certificates:
     @property
     def holds(self) -> BoolArray:
         """(n,): whether the answer is valid and meets its constraints."""
-        return self.valid & (self.violation <= VIOLATION)
+        return self.valid & (self.violation <= self.resolution)
 
     def withheld(self, rows: BoolArray, bound: FloatArray) -> Certificates:
         """The same, with nothing but the bound for rows whose answer is withheld."""
@@ -127,6 +132,7 @@ class Certificates:
             np.where(rows, np.nan, self.cost),
             np.where(rows, bound, self.bound),
             self.claim,
+            self.resolution,
         )
 
     def put(self, rows: NDArray[np.intp] | slice, other: Certificates) -> None:
@@ -143,6 +149,7 @@ class Certificates:
             float(self.bound[i]),
             float(self.gap[i]),
             CLAIMS[self.claim[i]],
+            self.resolution,
         )
 
 
@@ -202,14 +209,14 @@ def lower_bounds(
             bound[doubtful[refuted]] = np.inf
         proved = np.minimum(proved, bound)
         best = np.minimum(best, np.maximum(bound, piece.reported))
-    rests = np.where(best > proved * (1.0 + 1e-12), 1, np.where(proved > 0, 2, 0))
+    rests = np.where(best > proved * (1.0 + 1e-12), REPORTED, np.where(proved > 0, PROVED, NONE))
     return best, rests.astype(np.int8)
 
 
 def certify(
     program: Program,
     points: FloatArray,
-    cases: Cases,
+    x: FloatArray,
     known: tuple[FloatArray, NDArray[np.int8]],
     valid: BoolArray,
     margin: FloatArray,
@@ -222,8 +229,8 @@ def certify(
         What the person asked: the cost over the actionable region, without the target.
     points
         (n, d) the returned rows, encoded.
-    cases
-        The people.
+    x
+        (n, d) the factual points.
     known
         (n,) bounds and (n,) claims, from `lower_bounds`.
     valid
@@ -232,8 +239,7 @@ def certify(
         (n,) in score units.
     """
     bound, claim = known
-    cost = program.cost(points, cases.x)
-    violation = program.violation(points, cases.x)
-    proved_zero = (cost == 0.0) & (claim == 0)
-    claim = np.where(proved_zero, np.int8(2), claim)
+    cost = program.cost(points, x)
+    violation = program.violation(points, x)
+    claim = np.where((cost == 0.0) & (claim == NONE), PROVED, claim)
     return Certificates(valid, margin, violation, cost, np.minimum(bound, cost), claim)

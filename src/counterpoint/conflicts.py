@@ -25,7 +25,7 @@ from counterpoint.programs import Program, kinds_region
 from counterpoint.question import Question
 from counterpoint.regions import Region
 from counterpoint.results import Conflict
-from counterpoint.solvers import Effort, HalfSpace, Outcome, applicable
+from counterpoint.solvers import Effort, Outcome, applicable
 from counterpoint.targets import Target
 
 __all__ = ["conflict_of"]
@@ -162,7 +162,7 @@ class _Possible:
 def _any_point(program: Program, cases: Cases, *, gap: float) -> tuple[FloatArray | None, bool]:
     """A point of the program within a gap of its optimum, if any; whether that was decided."""
     for solver in applicable(program):
-        if isinstance(solver, HalfSpace):
+        if not solver.complete:
             continue
         solution = solver.prepare(program).solve(cases, Effort(gap, SECONDS))
         if solution.found[0]:

@@ -191,35 +191,34 @@ class Explainer:
         return self._question(features)
 
 
-def explain(
+def explain(  # noqa: PLR0913 (two calls in one)
     model: Any,
     X: object,
     target: Any,
     *,
     data: object | None = None,
+    features: Iterable[Feature] | None = None,
     cost: Cost | None = None,
     constraints: Iterable[Constraint] = (),
-    **options: Any,
+    gap: float = DEFAULT_GAP,
+    time_limit: float | None = None,
+    progress: bool | None = None,
 ) -> Counterfactuals:
     """`Explainer` and `Explainer.explain` in one call.
 
     Parameters
     ----------
-    model, data, cost, constraints
+    model, data, features, cost, constraints
         As for `Explainer`.
-    X, target
+    X, target, gap, time_limit, progress
         As for `Explainer.explain`.
-    **options
-        ``features`` of `Explainer`; ``gap``, ``time_limit`` and ``progress`` of
-        `Explainer.explain`.
 
     Returns
     -------
     Counterfactuals
     """
-    features = options.pop("features", None)
     explainer = Explainer(model, data=data, features=features, cost=cost, constraints=constraints)
-    return explainer.explain(X, target, **options)
+    return explainer.explain(X, target, gap=gap, time_limit=time_limit, progress=progress)
 
 
 def _is_constant(feature: Feature) -> bool:

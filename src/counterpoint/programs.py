@@ -43,6 +43,8 @@ __all__ = ["Program", "kinds_region"]
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 
+ROUNDED = 4 * np.finfo(np.float64).eps
+"""How much of its terms a bound gives away, so that rounding does not lift it over the truth."""
 CANCELLED = 64 * np.finfo(np.float64).eps
 """What is left of a sum that cancels, relative to the size of its terms."""
 ROUNDING = 1e-12
@@ -277,7 +279,20 @@ class Program:
                 normal, offset = normal * shrink[:, None], offset * shrink
             slope = normal
         least = self.domain.least(Diagonal(self.price.absolute, self.price.floor), slope, cases)
-        return np.maximum(least + np.einsum("ij,ij->i", normal, cases.x) - offset, 0.0)
+        here = np.einsum("ij,ij->i", normal, cases.x)
+        size = np.einsum("ij,ij->i", np.abs(normal), np.abs(cases.x)) + np.abs(offset)
+        return np.maximum(least + here - offset - ROUNDED * size, 0.0)
+
+    def moves_smoothly(self, cases: Cases) -> BoolArray:
+        """(n,): whether some continuous column with an effect is free to move."""
+        smooth = (self.steps == 0) & self.numeric & self.normals.any(axis=0)
+        return np.asarray((cases.low < cases.high)[:, smooth].any(axis=1))
+
+    def held(self, y: FloatArray, x: FloatArray) -> BoolArray:
+        """(n, d): what is integral about y: whole columns, categories, features that stay."""
+        integral = (self.steps > 0) | ~self.numeric
+        held = np.repeat(integral[None, :], len(y), axis=0)
+        return held if self.at_most is None else held | (y == x)
 
     @cached_property
     def _is_one_row(self) -> bool:
@@ -296,7 +311,8 @@ class Program:
         shrink = (1.0 - 1e-15) / np.maximum(np.abs(weight) * steepest, 1.0 - 1e-15)
         weight, offset = weight * shrink, offset * shrink
         least = -weight * weight * curved
-        return np.maximum(least + weight * (cases.x @ row) - offset, 0.0)
+        size = np.abs(weight) * (np.abs(cases.x) @ np.abs(row)) + np.abs(offset)
+        return np.maximum(least + weight * (cases.x @ row) - offset - ROUNDED * size, 0.0)
 
     def refutes(self, cases: Cases, multipliers: FloatArray) -> BoolArray:
         """(n,): whether the multipliers prove that no point of the region exists (Farkas)."""

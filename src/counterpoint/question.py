@@ -17,6 +17,9 @@ from counterpoint.targets import Label, OtherLabel, Target
 
 __all__ = ["Question"]
 
+REMEMBERED = 64
+"""How many targets are kept prepared."""
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -65,6 +68,8 @@ class Question:
         """The programs whose union is the target, prepared; cached for each target."""
         key = _hashable(target)
         if key not in self._pieces:
+            if len(self._pieces) >= REMEMBERED:
+                self._pieces.pop(next(iter(self._pieces)))
             regions = self.form.regions(target)
             programs = [Program(self.price, region & self.plain.region) for region in regions]
             self._pieces[key] = tuple(Piece(program) for program in programs)

@@ -315,13 +315,20 @@ class Affine(Coupling):
         return np.asarray(np.maximum((self.high - self.low) / 2.0, 0.0))
 
     def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:
-        value = y @ self.matrix.T
-        size = (np.abs(y) + np.abs(x)) @ np.abs(self.matrix.T)
+        value, before = y @ self.matrix.T, x @ self.matrix.T
+        weight = np.abs(self.matrix.T)
+        terms = (np.abs(y) + np.abs(x)) @ weight
+        change = np.abs(y - x) @ weight
         worst = np.zeros(len(y))
-        for over, limit in ((value, self.high), (-value, -self.low)):
-            known = np.where(np.isfinite(limit), np.abs(limit), 0.0)
-            excess = _excess(over, limit, size + known)
-            worst = np.maximum(worst, excess.max(axis=1, initial=0.0))
+        for after, came, limit in (
+            (value, before, self.high),
+            (-value, -before, -self.low),
+        ):
+            with np.errstate(invalid="ignore"):
+                over = np.maximum(after - limit - 16.0 * EPS * terms, 0.0)
+                size = np.minimum(terms + np.abs(limit), change + np.abs(limit - came))
+            share = np.where(over > 0, over / np.maximum(size, TINY), 0.0)
+            worst = np.maximum(worst, share.max(axis=1, initial=0.0))
         return worst
 
 

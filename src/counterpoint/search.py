@@ -15,18 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.cases import Cases
+from counterpoint.certificate import VIOLATION
 from counterpoint.programs import Program
-from counterpoint.solvers import Effort, HalfSpace, Outcome, Prepared, Solution, applicable
+from counterpoint.solvers import Effort, Outcome, Prepared, Solution, applicable
 
 __all__ = ["Findings", "Piece", "Proof", "search"]
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.intp]
-
-
-MISSED = 1e-6
-"""Relative violation above which a solver's point is no point of the piece."""
 
 
 @final
@@ -40,13 +37,13 @@ class Piece:
     def closed_form(self) -> Prepared | None:
         """One half-space at a time, if the program has linear rows."""
         first = applicable(self.program)[0]
-        return first.prepare(self.program) if isinstance(first, HalfSpace) else None
+        return None if first.complete else first.prepare(self.program)
 
     @cached_property
     def complete(self) -> tuple[Prepared, ...]:
         """The complete solvers, in the order in which to try them."""
         solvers = applicable(self.program)
-        return tuple(s.prepare(self.program) for s in solvers if not isinstance(s, HalfSpace))
+        return tuple(s.prepare(self.program) for s in solvers if s.complete)
 
     @property
     def is_integral(self) -> bool:
@@ -205,8 +202,9 @@ class _State:
         """The solution without points that miss the piece: they must not shadow better ones."""
         found = np.flatnonzero(solution.found)
         x = self.cases[s].x[rows[found]]
-        missed = found[self.pieces[s].program.violation(solution.points[found], x) > MISSED]
-        solution.points[missed] = np.nan
+        missed = found[self.pieces[s].program.violation(solution.points[found], x) > VIOLATION]
+        solution.points[missed], solution.reported[missed] = np.nan, 0.0
+        solution.outcomes[missed] = Outcome.NOTHING
         return solution
 
     def _learn(self, s: int, rows: IntArray, solution: Solution) -> None:

@@ -6,13 +6,13 @@ a larger margin; no point is ever pushed out of its constraints.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.certificate import VIOLATION, Certificates, Evidence, certify, lower_bounds
+from counterpoint.certificate import Certificates, Evidence, certify, lower_bounds
 from counterpoint.encoding import decode, recode
 from counterpoint.frames import Table
 from counterpoint.judge import Judge
@@ -102,16 +102,35 @@ class Settlement:
         findings = self._search(everyone, margin)
         self._without_margin(findings, margin)
         after, valid, reached = self._returned(everyone, findings)
+        edge = np.flatnonzero(self._fragile(valid, reached) | (~valid & (findings.piece >= 0)))
+        if self._is_integral and len(edge):
+            off = self._off_the_edge(edge, findings, self._least_margin(edge))
+            self._keep_confirmed(edge, off, after, valid, reached)
         for _ in range(ROUNDS):
             again = np.flatnonzero(~valid & (findings.piece >= 0) & ~findings.limited)
             if not len(again):
                 break
             short = np.nan_to_num(np.maximum(-reached[again], 0.0))
-            least = margin[again].sum(axis=1)
-            margin[again, 0] = np.maximum(GROWTH * margin[again, 0], least) + 2.0 * short
+            grown = np.maximum(GROWTH * margin[again, 0], self._least_margin(again))
+            margin[again, 0] = grown + 2.0 * short
             once_more = self._search(again, margin[again])
-            after[again], valid[again], reached[again] = self._returned(again, once_more)
+            self._keep_confirmed(again, once_more, after, valid, reached)
         return self._certified(findings, after, valid, reached)
+
+    def _keep_confirmed(
+        self,
+        rows: IntArray,
+        findings: Findings,
+        after: FloatArray,
+        valid: BoolArray,
+        reached: FloatArray,
+    ) -> None:
+        """Write the answers of another search that the model confirms."""
+        codes, confirmed, margin = self._returned(rows, findings)
+        good = rows[confirmed]
+        after[good], valid[good], reached[good] = codes[confirmed], True, margin[confirmed]
+        short = rows[~confirmed & ~valid[rows]]
+        reached[short] = margin[~confirmed & ~valid[rows]]
 
     def _without_margin(self, findings: Findings, margin: FloatArray) -> None:
         """Rows for which the first margin left nothing, though nothing refutes them: without it."""
@@ -135,21 +154,39 @@ class Settlement:
             cost,
         )
 
-    @property
-    def _is_integral(self) -> bool:
-        """Whether a branch and bound may report the bound."""
-        return any(piece.is_integral for piece in self.pieces)
-
     def _first_margin(self) -> FloatArray:
         """(n, 2) margins of the first search, whose bounds are what is claimed.
 
         A bound by weak duality holds for any margin. What a branch and bound reports holds for its
-        own margin only; so there only rows at which a tie is lost are tightened, by less than the
-        rounding error of a score.
+        own margin only; so there only those rows are tightened at which a tie is lost, by less than
+        the rounding error of a score.
         """
-        least = FIRST_MARGIN * self.judge.form.noise(self.x)
+        least = self._least_margin(np.arange(len(self.x)))
         none = np.zeros_like(least)
         return np.stack([none, least] if self._is_integral else [least, none], axis=1)
+
+    def _least_margin(self, rows: IntArray) -> FloatArray:
+        return FIRST_MARGIN * self.judge.form.noise(self.x[rows])
+
+    @property
+    def _is_integral(self) -> bool:
+        return any(piece.is_integral for piece in self.pieces)
+
+    def _fragile(self, valid: BoolArray, reached: FloatArray) -> BoolArray:
+        """(n,): answers on the very edge, though a continuous column could take them off it."""
+        if not self._is_integral:
+            return np.zeros(len(valid), dtype=bool)
+        program, cases = self.pieces[0].program, self.cases[0]
+        on_edge = reached < self._least_margin(np.arange(len(valid)))
+        return valid & on_edge & program.moves_smoothly(cases)
+
+    def _off_the_edge(self, rows: IntArray, findings: Findings, margin: FloatArray) -> Findings:
+        """The same answers with a margin: whole columns and categories held, the others free."""
+        points, program = findings.points[rows], self.pieces[0].program
+        held = program.held(points, self.x[rows])
+        low, high = np.where(held, points, -np.inf), np.where(held, points, np.inf)
+        cases = [case.take(rows).with_margin(margin).within(low, high) for case in self.cases]
+        return search(self.pieces, cases, self.effort)
 
     def _search(self, rows: IntArray, margin: FloatArray) -> Findings:
         cases = self.cases
@@ -218,9 +255,10 @@ class Settlement:
         y = self.question.features.expand(after)
         cost = np.where(valid, plain.cost(y, self.x), np.inf)
         known = self._known(findings, cost)
-        certificates = certify(plain, y, self.cases[0], known, valid, reached)
-        resolution = SINGLE if self.table.singles else VIOLATION
-        answered = valid & (certificates.violation <= resolution)
+        certificates = certify(plain, y, self.x, known, valid, reached)
+        if self.table.singles:
+            certificates = replace(certificates, resolution=SINGLE)
+        answered = certificates.holds
         after[~answered] = self.before[~answered]
         certificates = certificates.withheld(~answered, known[0])
         optimal = answered & (certificates.gap <= self.effort.gap)

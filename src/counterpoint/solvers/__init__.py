@@ -39,7 +39,7 @@ def applicable(program: Program) -> tuple[Solver, ...]:
         If there is none; the message names the nearest solver and what it lacks.
     """
     found = tuple(solver for solver in SOLVERS if solver.takes(program))
-    if not any(not isinstance(solver, HalfSpace) for solver in found):
+    if not any(solver.complete for solver in found):
         raise NoSolver(_lack(program))
     return found
 
@@ -58,7 +58,7 @@ def _lack(program: Program) -> str:
 
 def _relaxed_by(program: Program) -> Solver | None:
     """The solver of a relaxation inside branch and bound."""
-    direct = (s for s in SOLVERS if not isinstance(s, HalfSpace | Branching))
+    direct = (s for s in SOLVERS if s.complete and not isinstance(s, Branching))
     return next((s for s in direct if s.takes(program)), None)
 
 

@@ -116,6 +116,8 @@ class Solver(ABC):
     """The kinds of price and the types of conditions that it takes."""
     accuracy: ClassVar[float]
     """The relative gap that its answers are to reach."""
+    complete: ClassVar[bool] = True
+    """Whether it settles every row; closed forms settle those that one row of a program decides."""
 
     @abstractmethod
     def takes(self, program: Program) -> bool:

@@ -224,6 +224,7 @@ class Tree:
                 heappush(self._open, (kept.bound, next(self._order), kept))
             elif not refuted[i]:
                 self._closed = min(self._closed, float(bounds[i]))
+                self.complete &= bool(found[i])
 
     def _relaxed(self, cases: Cases) -> tuple[Solution, FloatArray, BoolArray]:
         """Relaxations, the program's own multipliers, and which cases they refute.

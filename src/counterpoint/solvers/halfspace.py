@@ -42,6 +42,7 @@ class HalfSpace(Solver):
         {Manhattan, SquaredEuclidean, Mahalanobis, Box, Affine, Whole, OneOf, Transitions, AtMost}
     )
     accuracy: ClassVar[float] = 1e-12
+    complete: ClassVar[bool] = False
 
     def takes(self, program: Program) -> bool:
         fits = program.kinds <= self.accepts and program.affine.size > 0

@@ -95,6 +95,8 @@ class HighsPrograms(Prepared):
                 self._share(data, answers, rows)
         self._sign_rays(answers, cases)
         reported = np.maximum(layout.cost_of(answers.objective, cases), 0.0)
+        if cutoff is not None and layout.switches:  # their caps leave out what costs more
+            reported = np.minimum(reported, cutoff)
         return Solution(
             layout.points(answers.values, cases, data.scale),
             layout.multipliers(answers.duals),

@@ -13,13 +13,13 @@ from counterpoint.certificate import PROVED, Certificates, certify
 from counterpoint.conflicts import conflict_of
 from counterpoint.encoding import PRESENT, Encoded, decode, encode
 from counterpoint.frames import Table
-from counterpoint.judge import Judge
+from counterpoint.judge import Judge, Surprise
 from counterpoint.progress import track
 from counterpoint.question import Question
 from counterpoint.results import STATUSES, Conflict, Counterfactuals, Status
-from counterpoint.settle import Settled, Settlement
+from counterpoint.settle import Asked, Settled, Settlement
 from counterpoint.solvers import Effort
-from counterpoint.targets import OtherLabel, Target
+from counterpoint.targets import Confidence, OtherLabel, Target
 
 __all__ = ["Batch"]
 
@@ -130,20 +130,50 @@ class Batch:
         )
 
     def _chunk(self, rows: slice | IntArray, advance: Callable[[int], None]) -> None:
+        """Some rows.
+
+        For a few, what the model says of them is foreseen from its form and confirmed together
+        with their answers: one call of ``predict`` instead of two.
+        """
         table, before = self.inputs.take(rows), self.before[rows]
         x = self.question.features.expand(before)
+        index = np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows
+        if len(x) <= FEW and not isinstance(self.target, Confidence):
+            try:
+                self._settle(table, before, index, self.judge.form.predict(x), foreseen=True)
+            except Surprise:
+                pass
+            else:
+                advance(len(x))
+                return
         predicted = self.judge.predict(table)
         self.judge.check(x, predicted)
-        index = np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows
+        self._settle(table, before, index, predicted, foreseen=False, advance=advance)
+
+    def _settle(
+        self,
+        table: Table,
+        before: FloatArray,
+        index: IntArray,
+        predicted: NDArray[Any],
+        *,
+        foreseen: bool,
+        advance: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        """The rows that have the target already, and the search for the others."""
+        x = self.question.features.expand(before)
         for target, part in self._by_target(predicted):
             inside = table.take(part) if len(part) < len(x) else table
             met = self.judge.meets(target, inside, x[part], predicted[part])
+            if foreseen and met.any():
+                raise Surprise
             self._put_already(index[part[met]], x[part[met]], target)
             advance(int(met.sum()))
             if not met.all():
                 ask = part[~met]
                 here = slice(None) if len(ask) == len(x) else ask
-                self._ask(target, table.take(here), before[here], index[here], advance)
+                asked = Asked(target, table.take(here), before[here], index[here], foreseen)
+                self._ask(asked, advance)
 
     def _by_target(self, predicted: NDArray[Any]) -> Iterator[tuple[Target, IntArray]]:
         """The targets, and which rows have each."""
@@ -165,25 +195,17 @@ class Batch:
         self.codes[rows] = STATUSES.index(Status.ALREADY)
         self.closed[rows] = True
 
-    def _ask(
-        self,
-        target: Target,
-        table: Table,
-        before: FloatArray,
-        index: IntArray,
-        advance: Callable[[int], None],
-    ) -> None:
+    def _ask(self, asked: Asked, advance: Callable[[int], None]) -> None:
         """Settle some rows of a chunk; a few at a time where each may need a solver."""
-        quick = all(piece.closed_form is not None for piece in self.question.pieces(target))
-        step = len(before) if quick else FEW
-        for start in range(0, len(before), step):
-            part = slice(start, start + step)
-            some = table if step == len(before) else table.take(part)
-            settlement = Settlement(
-                self.judge, self.question, target, some, before[part], self.effort
-            )
-            self._put(index[part], settlement.run())
-            advance(len(before[part]))
+        pieces = self.question.pieces(asked.target)
+        quick = all(piece.closed_form is not None for piece in pieces)
+        n = len(asked.before)
+        for start in range(0, n, n if quick else FEW):
+            part = slice(start, start + (n if quick else FEW))
+            some = asked if n <= FEW or quick else asked.take(part)
+            settlement = Settlement(self.judge, self.question, some, self.effort)
+            self._put(asked.index[part], settlement.run())
+            advance(len(asked.before[part]))
 
     def _put(self, rows: IntArray, settled: Settled) -> None:
         here = slice(rows[0], rows[-1] + 1) if rows[-1] - rows[0] + 1 == len(rows) else rows

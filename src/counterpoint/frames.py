@@ -241,6 +241,23 @@ class Table:
             nw.from_dict(columns, backend=backend).to_native(), self.names, known_floats=True
         )
 
+    def followed_by(self, other: Table) -> Table | None:
+        """The rows of both; None unless one frame can hold them in the dtypes that they have."""
+        if self.is_array:
+            same = other.is_array and self.native.dtype == other.native.dtype
+            return Table(np.concatenate([self.native, other.native]), self.names) if same else None
+        if not self.is_pandas or not other.is_pandas:
+            return None
+        if self.all_floats and other.all_floats:
+            both = np.concatenate([np.asarray(self.native), np.asarray(other.native)])
+            frame = type(self.native)(both, columns=self.native.columns, copy=False)
+            return Table(frame, self.names, known_floats=True)
+        if list(self.native.dtypes) != list(other.native.dtypes):
+            return None
+        import pandas as pd
+
+        return Table(pd.concat([self.native, other.native]), self.names)
+
     def with_cells(self, rows: NDArray[np.intp] | slice, cells: Mapping[Hashable, Cells]) -> Table:
         """These rows with some cells replaced, column by column, in the dtypes that came in.
 

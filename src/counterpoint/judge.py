@@ -14,7 +14,7 @@ from counterpoint.frames import Table
 from counterpoint.readers import Reading
 from counterpoint.targets import Confidence, Interval, Label, OtherLabel, Target
 
-__all__ = ["Judge"]
+__all__ = ["Judge", "Surprise"]
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
@@ -25,6 +25,11 @@ DISAGREEMENT = 2.0**30
 
 RESPONSES = ("decision_function", "predict_proba", "predict")
 """A classifier has one of the first two, or else its labels are all there is to compare."""
+
+
+@final
+class Surprise(Exception):
+    """The model gives a row the target that what was read of it does not, or the reverse: a tie."""
 
 
 @final
@@ -56,6 +61,14 @@ class Judge:
     def predict(self, table: Table) -> NDArray[Any]:
         """(n,) the model's own predictions."""
         return np.asarray(self.model.predict(table.to_model_input(named=self.named))).reshape(-1)
+
+    def predict_both(self, first: Table, second: Table) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Predictions for two tables, in one call of the model if one frame can hold both."""
+        both = first.followed_by(second)
+        if both is None:
+            return self.predict(first), self.predict(second)
+        predicted = self.predict(both)
+        return predicted[: len(first)], predicted[len(first) :]
 
     def meets(
         self, target: Target, table: Table, x: FloatArray, predicted: NDArray[Any]

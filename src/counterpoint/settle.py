@@ -7,7 +7,7 @@ a larger margin; no point is ever pushed out of its constraints.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 from counterpoint.certificate import Certificates, Evidence, certify, lower_bounds
 from counterpoint.encoding import decode, recode
 from counterpoint.frames import Table
-from counterpoint.judge import Judge
+from counterpoint.judge import Judge, Surprise
 from counterpoint.question import Question
 from counterpoint.results import STATUSES, Status
 from counterpoint.search import Findings, search
 from counterpoint.solvers import Effort
 from counterpoint.targets import Target
 
-__all__ = ["Settled", "Settlement"]
+__all__ = ["Asked", "Settled", "Settlement"]
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
@@ -64,35 +64,54 @@ class Settled:
 
 
 @final
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """Rows of one target that need a change.
+
+    Parameters
+    ----------
+    target
+        What is wanted.
+    table, before, index
+        The rows, their codes, and their positions in the batch.
+    foreseen
+        Whether the model itself has not been asked about them.
+    """
+
+    target: Target
+    table: Table
+    before: FloatArray
+    index: IntArray
+    foreseen: bool
+
+    def take(self, part: slice) -> Asked:
+        """Some of the rows."""
+        return replace(
+            self, table=self.table.take(part), before=self.before[part], index=self.index[part]
+        )
+
+
+@final
 class Settlement:
     """Some rows of one target, in the making.
 
     Parameters
     ----------
-    judge, question, target
-        The model, what is asked, what is wanted.
-    table
-        The rows as they came, the model's columns only.
-    before
-        (n, p) their codes.
+    judge, question
+        The model, and what is asked.
+    asked
+        The rows and their target. If the model has not been asked about them, it is together with
+        their answers; `Surprise` is raised if it gives one of them the target already.
     effort
         When a search may stop.
     """
 
-    def __init__(
-        self,
-        judge: Judge,
-        question: Question,
-        target: Target,
-        table: Table,
-        before: FloatArray,
-        effort: Effort,
-    ) -> None:
-        self.judge, self.question, self.target = judge, question, target
-        self.table, self.before = table, before
-        self.pieces = question.pieces(target)
+    def __init__(self, judge: Judge, question: Question, asked: Asked, effort: Effort) -> None:
+        self.judge, self.question, self.target = judge, question, asked.target
+        self.table, self.before, self.foreseen = asked.table, asked.before, asked.foreseen
+        self.pieces = question.pieces(asked.target)
         self.effort = effort.shared(len(self.pieces))
-        self.x = question.features.expand(before)
+        self.x = question.features.expand(asked.before)
         self.cases = [piece.program.cases(self.x) for piece in self.pieces]
 
     def run(self) -> Settled:
@@ -102,6 +121,8 @@ class Settlement:
         findings = self._search(everyone, margin)
         self._without_margin(findings, margin)
         after, valid, reached = self._returned(everyone, findings)
+        if self.foreseen:
+            self._compare(self.judge.predict(self.table))
         edge = np.flatnonzero(self._fragile(valid, reached) | (~valid & (findings.piece >= 0)))
         if self._is_integral and len(edge):
             off = self._off_the_edge(edge, findings, self._least_margin(edge))
@@ -214,11 +235,26 @@ class Settlement:
         returned = decode(self.table, features, which, start, codes)
         codes = recode(returned, features, codes)
         y = features.expand(codes)
-        predicted = self.judge.predict(returned)
+        predicted = self._predictions(returned)
         after[found] = codes
         valid[found] = self.judge.meets(self.target, returned, y, predicted)
         reached[found] = self.judge.form.margin(y, self.target)
         return after, valid, reached
+
+    def _predictions(self, returned: Table) -> NDArray[Any]:
+        """The model's own, for rows as they will be returned; for the factual rows with them."""
+        if not self.foreseen:
+            return self.judge.predict(returned)
+        predicted, factual = self.judge.predict_both(returned, self.table)
+        self._compare(factual)
+        return predicted
+
+    def _compare(self, factual: NDArray[Any]) -> None:
+        """What was foreseen of the factual rows with what the model predicts."""
+        self.foreseen = False
+        self.judge.check(self.x, factual)
+        if self.judge.meets(self.target, self.table, self.x, factual).any():
+            raise Surprise
 
     def _representable(self, codes: FloatArray, which: IntArray | slice) -> FloatArray:
         """Numbers of float32 columns rounded to float32, towards the inside of their bounds."""

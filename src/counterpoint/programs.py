@@ -315,7 +315,12 @@ class Program:
         return np.maximum(least + weight * (cases.x @ row) - offset - ROUNDED * size, 0.0)
 
     def refutes(self, cases: Cases, multipliers: FloatArray) -> BoolArray:
-        """(n,): whether the multipliers prove that no point of the region exists (Farkas)."""
+        """(n,): whether the multipliers prove that no point of the region exists (Farkas).
+
+        Entries of the normal that are no more than what rounding leaves of a sum that cancels count
+        as 0. On a column without bounds that is a proof for all points but those some 1e12 times as
+        far away as the factual one.
+        """
         normal, offset = self.cut(multipliers)
         size = np.abs(multipliers) @ np.abs(self.normals)
         normal = np.where(np.abs(normal) <= CANCELLED * size, 0.0, normal)

@@ -231,8 +231,8 @@ class Engine:
     def statuses(self) -> tuple[IntArray, IntArray]:
         """Of columns and rows: 0 at the lower bound, 1 basic, 2 at the upper bound."""
         basis = self.highs.getBasis()
-        columns = np.array([int(status) for status in basis.col_status], dtype=np.intp)
-        return columns, np.array([int(status) for status in basis.row_status], dtype=np.intp)
+        columns, rows = (list(map(int, s)) for s in (basis.col_status, basis.row_status))
+        return np.array(columns, dtype=np.intp), np.array(rows, dtype=np.intp)
 
     def incumbent(self) -> FloatArray | None:
         """Values of the best integer point, if there is one."""

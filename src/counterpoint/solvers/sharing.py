@@ -110,22 +110,22 @@ class Basis:
             return self._try_on(data, rows)
 
     def _try_on(self, data: Data, rows: IntArray) -> tuple[BoolArray, FloatArray]:
-        limits = np.where(
-            self.active_high, data.row_high[:, self.active], data.row_low[:, self.active]
-        )
-        bound, fixed = limits[rows], self._fixed(data, rows)
+        at = np.ix_(rows, self.active)
+        bound = np.where(self.active_high, data.row_high[at], data.row_low[at])
+        fixed = self._fixed(data, rows)
         if fixed is not None:
             bound = bound - fixed @ self.matrix[self.active].T
         solved = bound @ self._inverse
-        low, high = data.low[:, self.basic][rows], data.high[:, self.basic][rows]
+        at = np.ix_(rows, self.basic)
+        low, high = data.low[at], data.high[at]
         fits = ((solved > low + STRICT) & (solved < high - STRICT)).all(axis=1)
         fits &= np.isfinite(solved).all(axis=1)
-        others = np.setdiff1d(np.arange(len(self.matrix)), self.active)
+        others = self._others
         if len(others):
             reach = solved @ self.matrix[np.ix_(others, self.basic)].T
             reach = reach if fixed is None else reach + fixed @ self.matrix[others].T
-            inside = reach > data.row_low[:, others][rows] + STRICT
-            inside &= reach < data.row_high[:, others][rows] - STRICT
+            at = np.ix_(rows, others)
+            inside = (reach > data.row_low[at] + STRICT) & (reach < data.row_high[at] - STRICT)
             fits &= inside.all(axis=1)
         values = np.zeros((int(fits.sum()), self.matrix.shape[1])) if fixed is None else fixed[fits]
         values[:, self.basic] = solved[fits]
@@ -136,9 +136,14 @@ class Basis:
         if not len(self.at_high) and data.low_is_zero:
             return None
         values = np.array(data.low[rows])
-        values[:, self.at_high] = data.high[:, self.at_high][rows]
+        values[:, self.at_high] = data.high[np.ix_(rows, self.at_high)]
         values[:, self.basic] = 0.0
         return values
+
+    @cached_property
+    def _others(self) -> IntArray:
+        """The rows that are not active."""
+        return np.delete(np.arange(len(self.matrix)), self.active)
 
     @cached_property
     def _inverse(self) -> FloatArray:
@@ -182,7 +187,7 @@ class ActiveSet:
         points = weights @ rows
         fits = (-weights * self.sign > STRICT).all(axis=1)
         duals[:, self.active] = -weights
-        others = np.setdiff1d(np.arange(len(self.matrix)), self.active)
+        others = np.delete(np.arange(len(self.matrix)), self.active)
         reach = points @ self.matrix[others].T
         inside = (reach > low[:, others] + STRICT) & (reach < high[:, others] - STRICT)
         return fits & inside.all(axis=1), points, duals

@@ -1,0 +1,160 @@
+"""Laws at edges where exactness is easily lost: ties, tight rows, float32, forced changes."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
+
+import counterpoint as cp
+
+
+def linear(coef: list[float], intercept: float) -> LogisticRegression:
+    """A fitted binary model with these numbers: class 1 where coef · x + intercept > 0."""
+    model = LogisticRegression()
+    model.coef_, model.intercept_ = np.array([coef], dtype=float), np.array([float(intercept)])
+    model.classes_, model.n_features_in_ = np.array([0, 1]), len(coef)
+    return model
+
+
+def regressor(coef: list[float], intercept: float) -> LinearRegression:
+    model = LinearRegression()
+    model.coef_, model.intercept_ = np.array(coef, dtype=float), float(intercept)
+    model.n_features_in_ = len(coef)
+    return model
+
+
+COSTS = {
+    "manhattan": cp.Manhattan([1.0, 1.4]),
+    "squared euclidean": cp.SquaredEuclidean([1.0, 1.4]),
+    "mahalanobis": cp.Mahalanobis([[1.0, 0.2], [0.2, 1.4]]),
+}
+
+
+def lattice_optimum(model: Any, cost: cp.Cost, x: np.ndarray, target: int, reach: int) -> float:
+    """By trying every whole change up to a reach, and asking the model."""
+    steps = np.array(list(product(range(-reach, reach + 1), repeat=len(x))), dtype=float)
+    price = cost.price(cp.Features([cp.Integer("x0"), cp.Integer("x1")]))(steps)
+    return float(price[model.predict(x + steps) == target].min())
+
+
+@pytest.mark.parametrize("cost", COSTS)
+@pytest.mark.parametrize("offset", [0.0, 1e4, 1e6, 1e8])
+def test_a_bound_never_exceeds_a_tie_that_the_model_confirms(cost: str, offset: float):
+    """A tie at exactly 0 goes to class 0, and is the cheapest way there, also for large numbers."""
+    model = linear([2.0, 3.0], -5.0 * offset)
+    x = np.array([[offset + 6.0, offset + 4.0]])
+    features = [cp.Integer("x0"), cp.Integer("x1")]
+    explainer = cp.Explainer(model, features=features, cost=COSTS[cost])
+    answer = explainer.explain(x, 0)[0]
+    best = lattice_optimum(model, COSTS[cost], x[0], 0, 16)
+    assert answer.certificate.bound <= best * (1 + 1e-9)
+    assert answer.cost == pytest.approx(best, rel=1e-9)
+    assert answer.status == cp.Status.OPTIMAL
+
+
+def test_an_answer_at_a_float32_bound_stays_inside_it():
+    frame = pd.DataFrame({"a": np.ones(1, np.float32), "b": np.ones(1, np.float32)})
+    model = linear([1.0, 1.0], -3.0)
+    model.feature_names_in_ = np.array(["a", "b"], dtype=object)
+    explainer = cp.Explainer(
+        model, cost=cp.Manhattan({"a": 1.0, "b": 5.0}), constraints=[cp.Bounds("a", high=1.1)]
+    )
+    answers = explainer.explain(frame, 1)
+    assert answers.status.tolist() == ["optimal"]
+    returned = answers.to_frame()
+    assert returned.dtypes.tolist() == [np.float32, np.float32]
+    assert float(returned["a"].iloc[0]) <= 1.1
+    assert model.predict(returned).tolist() == [1]
+
+
+@pytest.mark.parametrize("value", [5.0, 0.5])
+def test_an_interval_of_one_value_is_met_where_floats_allow(value: float):
+    model = regressor([1.0, 2.0], 0.0)
+    explainer = cp.Explainer(model, cost=cp.Manhattan())
+    answers = explainer.explain(np.array([[1.0, 1.0]]), cp.Interval(value, value))
+    assert model.predict(answers.to_frame()).tolist() == [value]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_mahalanobis_from_outside_the_box_is_the_optimum(seed: int):
+    """The nearest point of a box is not its Euclidean projection under a full matrix."""
+    rng = np.random.default_rng(seed)
+    root = rng.normal(size=(4, 4))
+    coef = rng.normal(size=4)
+    explainer = cp.Explainer(
+        linear(coef.tolist(), 0.1),
+        cost=cp.Mahalanobis(root @ root.T + np.eye(4)),
+        constraints=[cp.Bounds(f"x{j}", -1.0, 1.0) for j in range(4)],
+    )
+    answers = explainer.explain(2.0 * rng.normal(size=(40, 4)), cp.OtherLabel())
+    assert set(answers.status) <= {"optimal", "infeasible"}
+
+
+@pytest.mark.parametrize("cost", [cp.Manhattan(), cp.SquaredEuclidean(), cp.Mahalanobis(np.eye(3))])
+@pytest.mark.parametrize("relation", ["x0 <= 0", "x0 == 0", "x0 <= 3 * x1", "x0 + x1 == 0"])
+def test_relations_that_are_tight_at_zero_are_met(cost: cp.Cost, relation: str):
+    """Rounding left by terms that cancel is no violation."""
+    rng = np.random.default_rng(0)
+    explainer = cp.Explainer(
+        linear([1.0, -2.0, 0.5], 0.3), cost=cost, constraints=[cp.Linear.parse(relation)]
+    )
+    answers = explainer.explain(5.0 * rng.normal(size=(100, 3)), cp.OtherLabel())
+    assert set(answers.status) == {"optimal"}
+
+
+@pytest.mark.parametrize("cost", [None, cp.SquaredEuclidean(), cp.Mahalanobis(np.eye(3))], ids=repr)
+def test_a_category_that_has_to_change_changes(cost: cp.Cost | None):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {"flag": rng.integers(0, 2, 60), "other": rng.integers(0, 2, 60), "z": rng.normal(size=60)}
+    )
+    label = (frame["z"] + frame["flag"] - frame["other"] > 0).astype(int)
+    model = LogisticRegression().fit(frame, label)
+    policy = [cp.Bounds("flag", low=1), cp.Bounds("other", high=0)]
+    explainer = cp.Explainer(model, data=frame, cost=cost, constraints=policy)
+    answers = explainer.explain(frame, cp.OtherLabel())
+    assert set(answers.status) == {"optimal"}
+    assert (answers.to_frame()["flag"] == 1).all()
+    assert (answers.to_frame()["other"] == 0).all()
+
+
+def test_what_was_asked_before_changes_nothing():
+    """With equal weights there are many optima; the one that is given is always the same."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(150, 8))
+    model = LogisticRegression().fit(X, rng.integers(0, 4, 150))
+    relation = cp.Linear.parse("x0 - x1 <= 0.5")
+    explainer = cp.Explainer(model, cost=cp.Manhattan(), constraints=[relation])
+    first = explainer.explain(X, 2)
+    order = rng.permutation(len(X))
+    explainer.explain(X[order], 3)
+    again = explainer.explain(X, 2)
+    assert (first.after == again.after).all()
+    mixed = explainer.explain(X[order], 2)
+    assert np.allclose(mixed.after, first.after[order], rtol=1e-9, atol=1e-9)
+
+
+def test_values_never_leave_their_bounds_by_an_ulp():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0.0, 0.7, size=(500, 5))
+    model = Ridge().fit(X, X @ rng.normal(size=5))
+    bounds = [cp.Bounds(f"x{j}", 0.0, 0.7) for j in range(5)]
+    explainer = cp.Explainer(model, cost=cp.Manhattan(), constraints=bounds)
+    after = explainer.explain(X, cp.Interval(low=0.5)).to_frame()
+    assert after.min() >= 0.0
+    assert after.max() <= 0.7
+
+
+def test_half_a_step_is_a_violation_however_large_the_number():
+    explainer = cp.Explainer(
+        linear([1.0, 1.0], -2e9), features=[cp.Integer("x0"), cp.Integer("x1")], cost=cp.Manhattan()
+    )
+    plain = explainer._question(explainer.features).plain
+    x = np.array([[1e9, 1e9]])
+    assert plain.violation(x + 0.5, x)[0] > 0.4
+    assert plain.violation(x + 1.0, x)[0] == 0.0

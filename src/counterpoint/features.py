@@ -8,7 +8,7 @@ block. Codes are compact and are what is stored; encoded points are what program
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, final
 
@@ -187,10 +187,6 @@ class Features:
         """The same columns with one of them described anew."""
         at = self.index(feature.name)
         return Features((*self.items[:at], feature, *self.items[at + 1 :]))
-
-    def without_observed(self) -> Features:
-        """The same kinds, with what was seen in data forgotten."""
-        return Features(replace(feature, observed=None) for feature in self.items)
 
     @cached_property
     def names(self) -> tuple[Hashable, ...]:

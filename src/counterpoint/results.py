@@ -81,7 +81,10 @@ class Conflict:
     def __str__(self) -> str:
         if not self.constraints:
             return "No point at all gives the target, even without constraints."
-        text = f"These exclude every answer: {'; '.join(map(str, self.constraints))}."
+        head = "These exclude every answer"
+        if not self.minimal:
+            head += " (time ran out before it was known whether fewer do)"
+        text = f"{head}: {'; '.join(map(str, self.constraints))}."
         return f"{text} {'; '.join(self.relaxations)}." if self.relaxations else text
 
 

@@ -48,7 +48,8 @@ def _show_conflict(out: Console, conflict: cp.Conflict) -> None:
     if not conflict.constraints:
         out.print(Text(str(conflict)))
         return
-    out.print(Text("These exclude every answer; without any one of them there is one:"))
+    told = "without any one of them there is one" if conflict.minimal else "perhaps fewer do"
+    out.print(Text(f"These exclude every answer; {told}:"))
     for line in wrap("; ".join(map(str, conflict.constraints)), out.width - 2):
         out.print(Text(f"  {line}"))
     if conflict.relaxations:

@@ -33,11 +33,6 @@ class AffineMap:
     matrix: FloatArray
     offset: FloatArray
 
-    @classmethod
-    def identity(cls, d: int) -> AffineMap:
-        """x ↦ x in d dimensions."""
-        return cls(np.eye(d), np.zeros(d))
-
     def __call__(self, x: FloatArray) -> FloatArray:
         """(n, d) → (n, m)."""
         return x @ self.matrix.T + self.offset

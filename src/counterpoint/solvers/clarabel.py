@@ -1,8 +1,7 @@
 """Clarabel: any convex program here, cones and log-sum-exp included.
 
-Variables: the change δ of each column, in units of its price; for absolute prices one bound t on
-each |δ|; for a log-sum-exp one share for each of its terms. Interior-point answers are followed by
-their multipliers, from which the program recomputes its bound.
+Interior-point answers are followed by their multipliers, from which the program recomputes its
+bound; and, where features ought to stay, by a second run that holds them still.
 """
 
 from __future__ import annotations
@@ -16,14 +15,14 @@ from typing import Any, ClassVar, final
 import clarabel
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from counterpoint.cases import Cases
 from counterpoint.costs import Mahalanobis, Manhattan, SquaredEuclidean
 from counterpoint.errors import SolverFailure
 from counterpoint.programs import Program
-from counterpoint.regions import Affine, Box, Cone, Coupling, LogSumExp, Transitions
+from counterpoint.regions import Affine, Box, Cone, LogSumExp, Transitions
 from counterpoint.solvers.base import Effort, Outcome, Prepared, Solution, Solver
+from counterpoint.solvers.conic import Conic, Rows, purified
 
 __all__ = ["Clarabel"]
 
@@ -31,11 +30,8 @@ FloatArray = NDArray[np.float64]
 
 STATUS = clarabel.SolverStatus
 SOLVED = (STATUS.Solved, STATUS.AlmostSolved)
-FAINT = (1e-7, 1e-5, 1e-3)
-"""Multipliers that are this small beside the largest may be noise of the interior point."""
 TRACE = 1e-7
 """A share of the cost that is noise of the interior point."""
-REPAIRS = 3
 INFEASIBLE = (STATUS.PrimalInfeasible, STATUS.AlmostPrimalInfeasible)
 
 
@@ -63,42 +59,8 @@ class ClarabelPrograms(Prepared):
     program: Program
 
     @cached_property
-    def unit(self) -> FloatArray:
-        """(d,) the change of each column that costs about 1."""
-        price = self.program.price
-        diagonal = price.quadratic if price.quadratic.ndim == 1 else np.diag(price.quadratic)
-        size = price.absolute + np.sqrt(diagonal)
-        return 1.0 / np.where(size > 0, size, 1.0)
-
-    @cached_property
-    def absolute(self) -> NDArray[np.intp]:
-        """The columns with an absolute price."""
-        return np.flatnonzero(self.program.price.absolute)
-
-    @cached_property
-    def sizes(self) -> tuple[int, int, int]:
-        """Numbers of changes, of bounds on absolute values, and of shares."""
-        shares = sum(c.size for c in self.program.curved if isinstance(c, LogSumExp))
-        return self.program.width, len(self.absolute), shares
-
-    @cached_property
-    def objective(self) -> tuple[sparse.csc_matrix, FloatArray]:
-        """The price of the variables: a quadratic form and a linear one."""
-        price, unit = self.program.price, self.unit
-        d, a, shares = self.sizes
-        form = price.quadratic if price.quadratic.ndim == 2 else np.diag(price.quadratic)
-        hessian = sparse.block_diag(
-            [2.0 * form * np.outer(unit, unit), sparse.csc_matrix((a + shares, a + shares))]
-        )
-        linear = np.zeros(d + a + shares)
-        linear[d : d + a] = (price.absolute * unit)[self.absolute]
-        return sparse.csc_matrix(sparse.triu(hessian)), linear
-
-    @cached_property
-    def row_size(self) -> FloatArray:
-        """(rows,) the largest entry of each linear row, in units of change."""
-        size = np.abs(self.program.affine.matrix * self.unit).max(axis=1, initial=0.0)
-        return np.where(size > 0, size, 1.0)
+    def _conic(self) -> Conic:
+        return Conic(self.program)
 
     def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
         out = Solution.blank(len(cases), self.program)
@@ -120,13 +82,13 @@ class ClarabelPrograms(Prepared):
         elif result.status in INFEASIBLE:
             out.outcomes[i] = Outcome.INFEASIBLE
             ray = rows.multipliers(np.asarray(result.z))
-            out.multipliers[i] = _purified(self.program, case, ray)
+            out.multipliers[i] = purified(self.program, case, ray)
         elif result.status == STATUS.MaxTime:
             out.outcomes[i] = Outcome.LIMIT
 
     def _run(self, case: Cases, effort: Effort) -> tuple[Rows, Any]:
-        rows = Rows(self, case)
-        hessian, linear = self.objective
+        rows = Rows(self._conic, case)
+        hessian, linear = self._conic.objective
         solver = clarabel.DefaultSolver(
             hessian * (rows.scale**2 / rows.worth),
             linear * (rows.scale / rows.worth),
@@ -138,7 +100,7 @@ class ClarabelPrograms(Prepared):
         return rows, solver.solve()
 
     def _point(self, case: Cases, rows: Rows, result: Any) -> FloatArray:
-        change = np.asarray(result.x)[: self.program.width] * self.unit * rows.scale
+        change = np.asarray(result.x)[: self.program.width] * self._conic.unit * rows.scale
         y = case.x[0] + change
         return np.minimum(np.maximum(y, case.low[0]), case.high[0])
 
@@ -172,187 +134,6 @@ def _settings(effort: Effort) -> Any:
     if effort.seconds:
         settings.time_limit = effort.seconds
     return settings
-
-
-@final
-class Rows:
-    """The rows of one person's conic program, and the way back from their duals.
-
-    All lengths are divided by ``scale``, about the size of the answer, and the objective by
-    ``worth``, about its cost, so that tolerances mean the same for small and large answers.
-    """
-
-    def __init__(self, prepared: ClarabelPrograms, case: Cases) -> None:
-        self.prepared = prepared
-        self.program = prepared.program
-        self.case = case
-        self.matrices: list[Any] = []
-        self.rights: list[FloatArray] = []
-        self.cones: list[Any] = []
-        self.starts: list[int] = []
-        self.sides: list[tuple[int, NDArray[np.intp], float]] = []
-        self.count = 0
-        self.scale = self._shortfall()
-        self.worth = self.scale**2 if self.program.price.quadratic.any() else self.scale
-        self._add_bounds()
-        self._add_absolute()
-        self._add_affine()
-        share = 0
-        for coupling in self.program.curved:
-            self.starts.append(self.count)
-            if isinstance(coupling, Cone):
-                self._add_cone(coupling)
-            elif isinstance(coupling, LogSumExp):
-                self._add_log_sum_exp(coupling, share)
-                share += coupling.size
-        self.matrix = sparse.csc_matrix(sparse.vstack(self.matrices))
-        self.right = np.concatenate(self.rights)
-
-    def _shortfall(self) -> float:
-        """By how much the worst condition is missed if nothing changes, in units of change."""
-        x, size = self.case.x, self.prepared.row_size
-        low, high = self.program.affine.limits(self.case.margin)
-        here = x @ self.program.affine.matrix.T
-        missed = [((low - here) / size).max(initial=0.0), ((here - high) / size).max(initial=0.0)]
-        for coupling in self.program.curved:
-            if isinstance(coupling, LogSumExp):
-                steepest = np.abs(coupling.matrix * self.prepared.unit).max(initial=0.0)
-                missed.append((coupling.value(x)[0] - coupling.limit) / max(steepest, 1e-300))
-        worst = float(max(missed))
-        return worst if 0.0 < worst < np.inf else 1.0
-
-    def _add(self, matrix: Any, right: FloatArray, cone: Any) -> int:
-        """Append rows; the position of the first."""
-        at = self.count
-        self.matrices.append(matrix)
-        self.rights.append(np.asarray(right, dtype=np.float64))
-        self.cones.append(cone)
-        self.count += len(right)
-        return at
-
-    def _on_changes(self, matrix: FloatArray) -> sparse.csc_matrix:
-        """Rows over the scaled changes, with zeros for the other variables."""
-        _, a, shares = self.prepared.sizes
-        scaled = sparse.csc_matrix(matrix * self.prepared.unit)
-        return sparse.hstack([scaled, sparse.csc_matrix((len(matrix), a + shares))])
-
-    def _add_bounds(self) -> None:
-        x, unit = self.case.x[0], self.prepared.unit
-        unit = unit * self.scale
-        low, high = (self.case.low[0] - x) / unit, (self.case.high[0] - x) / unit
-        d, a, shares = self.prepared.sizes
-        eye = sparse.eye(d, d + a + shares, format="csr")
-        fixed = np.flatnonzero(low == high)
-        above = np.flatnonzero(np.isfinite(high) & (low != high))
-        below = np.flatnonzero(np.isfinite(low) & (low != high))
-        if len(fixed):
-            self._add(eye[fixed], low[fixed], clarabel.ZeroConeT(len(fixed)))
-        if len(above):
-            self._add(eye[above], high[above], clarabel.NonnegativeConeT(len(above)))
-        if len(below):
-            self._add(-eye[below], -low[below], clarabel.NonnegativeConeT(len(below)))
-
-    def _add_absolute(self) -> None:
-        """δ <= t and −δ <= t."""
-        d, a, shares = self.prepared.sizes
-        if not a:
-            return
-        pick = sparse.eye(d, format="csr")[self.prepared.absolute]
-        bound = sparse.hstack([-sparse.eye(a), sparse.csc_matrix((a, shares))])
-        for sign in (1.0, -1.0):
-            self._add(
-                sparse.hstack([sign * pick, bound]), np.zeros(a), clarabel.NonnegativeConeT(a)
-            )
-
-    def _add_affine(self) -> None:
-        affine, size = self.program.affine, self.prepared.row_size
-        low, high = (limit[0] for limit in affine.limits(self.case.margin))
-        here = affine.matrix @ self.case.x[0]
-        equal = low == high
-        for chosen, sign, limit, cone in (
-            (equal, 1.0, high, clarabel.ZeroConeT),
-            (np.isfinite(high) & ~equal, 1.0, high, clarabel.NonnegativeConeT),
-            (np.isfinite(low) & ~equal, -1.0, low, clarabel.NonnegativeConeT),
-        ):
-            rows = np.flatnonzero(chosen)
-            if len(rows):
-                block = self._on_changes(sign * affine.matrix[rows] / size[rows, None])
-                right = sign * (limit - here)[rows] / (size[rows] * self.scale)
-                self.sides.append((self._add(block, right, cone(len(rows))), rows, sign))
-
-    def _add_cone(self, cone: Cone) -> None:
-        """(radius, M y + c) in the second-order cone."""
-        x = self.case.x[0]
-        block = np.vstack([np.zeros(self.program.width), -cone.matrix]) / cone.radius
-        right = np.concatenate([[cone.radius], cone.matrix @ x + cone.offset])
-        right = right / (cone.radius * self.scale)
-        self._add(self._on_changes(block), right, clarabel.SecondOrderConeT(len(right)))
-
-    def _add_log_sum_exp(self, coupling: LogSumExp, share: int) -> None:
-        """exp(zᵢ − limit) <= shareᵢ and Σ share <= 1."""
-        d, a, shares = self.prepared.sizes
-        m = coupling.size
-        limit = coupling.limit - float(self.case.margin[0, 0])
-        here = coupling.matrix @ self.case.x[0] + coupling.offset - limit
-        scores = self._on_changes(-coupling.matrix * self.scale)
-        pick = sparse.csr_matrix(
-            (-np.ones(m), (np.arange(m), d + a + share + np.arange(m))), shape=(m, d + a + shares)
-        )
-        zero = sparse.csr_matrix((m, d + a + shares))
-        stacked = sparse.vstack([scores, zero, pick], format="csr")
-        order = np.arange(3 * m).reshape(3, m).T.ravel()
-        right = np.stack([here, np.ones(m), np.zeros(m)], axis=1).ravel()
-        for i in range(m):
-            rows = order[3 * i : 3 * i + 3]
-            self._add(stacked[rows], right[3 * i : 3 * i + 3], clarabel.ExponentialConeT())
-        total = sparse.csr_matrix(-pick.sum(axis=0))
-        self._add(total, np.ones(1), clarabel.NonnegativeConeT(1))
-
-    def multipliers(self, duals: FloatArray) -> FloatArray:
-        """(size,) the program's multipliers."""
-        out = np.zeros(self.program.size)
-        for at, rows, sign in self.sides:
-            size = self.prepared.row_size[rows] * self.scale
-            out[rows] += sign * duals[at : at + len(rows)] / size
-        start = self.program.affine.size
-        for coupling, at in zip(self.program.curved, self.starts, strict=True):
-            out[start : start + coupling.size] = self._of_curved(coupling, duals, at)
-            start += coupling.size
-        return out * self.worth
-
-    def _of_curved(self, coupling: Coupling, duals: FloatArray, at: int) -> FloatArray:
-        if isinstance(coupling, Cone):
-            size = coupling.radius * self.scale
-            return -duals[at + 1 : at + 1 + coupling.size] / size
-        return np.maximum(-duals[at : at + 3 * coupling.size : 3], 0.0)
-
-
-def _purified(program: Program, case: Cases, ray: FloatArray) -> FloatArray:
-    """The ray without its noise, as soon as that refutes the case; the ray itself otherwise.
-
-    An interior-point ray holds small multipliers that ought to be 0 and leaves slopes of 1e-8 on
-    columns without bounds; such a slope times infinity refutes nothing.
-    """
-    for faint in FAINT:
-        pure = _without_runaways(program, case, ray, faint)
-        if program.refutes(case, pure[None, :])[0]:
-            return pure
-    return ray
-
-
-def _without_runaways(program: Program, case: Cases, ray: FloatArray, faint: float) -> FloatArray:
-    """The nearest ray whose normal is 0 on the columns that could run away with it."""
-    size = np.abs(ray) * np.abs(program.normals).max(axis=1, initial=0.0)
-    active = size > faint * size.max(initial=0.0)
-    ray = np.where(active, ray, 0.0)
-    for _ in range(REPAIRS):
-        normal = ray @ program.normals
-        escaping = ((normal < 0) & np.isinf(case.high[0])) | ((normal > 0) & np.isinf(case.low[0]))
-        if not escaping.any():
-            break
-        weights = program.normals[active][:, escaping].T
-        ray[active] -= np.linalg.lstsq(weights, normal[escaping], rcond=None)[0]
-    return ray
 
 
 @contextmanager

@@ -1,0 +1,16 @@
+"""What a person can or may change, in feature names and feature units."""
+
+from counterpoint.constraints.alone import Bounds, Immutable, Monotone, WithinObserved
+from counterpoint.constraints.base import Constraint
+from counterpoint.constraints.joint import Ellipsoid, Linear, MaxChanges
+
+__all__ = [
+    "Bounds",
+    "Constraint",
+    "Ellipsoid",
+    "Immutable",
+    "Linear",
+    "MaxChanges",
+    "Monotone",
+    "WithinObserved",
+]

@@ -1,0 +1,207 @@
+"""Constraints on features one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpoint.constraints.base import Constraint, between, named, numbers
+from counterpoint.errors import InvalidInput
+from counterpoint.features import Categorical, Features
+from counterpoint.regions import Box, Condition, Region, Transitions
+
+__all__ = ["Bounds", "Immutable", "Monotone", "WithinObserved"]
+
+FloatArray = NDArray[np.float64]
+
+
+@final
+@dataclass(frozen=True, init=False)
+class Immutable(Constraint):
+    """These features keep their values.
+
+    Parameters
+    ----------
+    *features
+        Names.
+
+    Examples
+    --------
+    >>> import counterpoint as cp
+    >>> cp.Immutable("age", "gender")
+    Immutable(features=('age', 'gender'))
+    """
+
+    features: tuple[Hashable, ...]
+
+    def __init__(self, *features: Hashable) -> None:
+        if not features:
+            raise InvalidInput("Expected the name of at least one feature for Immutable; got none.")
+        object.__setattr__(self, "features", features)
+
+    def __str__(self) -> str:
+        return f"{named(self.features)} {'is' if len(self.features) == 1 else 'are'} immutable"
+
+    def region(self, features: Features) -> Region:
+        box = Box.unbounded(features.width)
+        conditions: list[Condition] = [box]
+        for name in self.features:
+            block = features.columns(name)
+            feature = features[name]
+            if isinstance(feature, Categorical):
+                conditions.append(Transitions(block, np.eye(len(feature.categories), dtype=bool)))
+            else:
+                box.least[block] = 0.0
+                box.most[block] = 0.0
+        return Region(tuple(conditions))
+
+
+@final
+@dataclass(frozen=True)
+class Bounds(Constraint):
+    """A feature stays between two values, and may rise and fall by so much only.
+
+    Parameters
+    ----------
+    feature
+        A name; a categorical feature must have numbers for categories.
+    low, high
+        Smallest and largest value, in feature units.
+    fall, rise
+        The largest decrease and the largest increase from the factual value, in feature units.
+    """
+
+    feature: Hashable
+    low: float = -np.inf
+    high: float = np.inf
+    fall: float = np.inf
+    rise: float = np.inf
+
+    def __post_init__(self) -> None:
+        values = (self.low, self.high, self.fall, self.rise)
+        if np.isnan(values).any() or self.low > self.high or min(self.fall, self.rise) < 0:
+            raise InvalidInput(
+                f"Expected low <= high, fall >= 0 and rise >= 0 for {self.feature!r}; got "
+                f"low={self.low!r}, high={self.high!r}, fall={self.fall!r}, rise={self.rise!r}."
+            )
+
+    def __str__(self) -> str:
+        said = [between(self.low, self.high)] if np.isfinite((self.low, self.high)).any() else []
+        said += [f"falls by at most {self.fall:g}"] if np.isfinite(self.fall) else []
+        said += [f"rises by at most {self.rise:g}"] if np.isfinite(self.rise) else []
+        return f"{self.feature} {' and '.join(said) or 'has no bound'}"
+
+    def region(self, features: Features) -> Region:
+        feature = features[self.feature]
+        if isinstance(feature, Categorical):
+            values = numbers(feature, "Bounds")
+            change = values[None, :] - values[:, None]
+            allowed = (values >= self.low) & (values <= self.high)
+            allowed = allowed[None, :] & (change >= -self.fall) & (change <= self.rise)
+            return Region((Transitions(features.columns(self.feature), allowed),))
+        box = Box.unbounded(features.width)
+        at = features.columns(self.feature).start
+        box.low[at], box.high[at] = self.low, self.high
+        box.least[at], box.most[at] = -self.fall, self.rise
+        return Region((box,))
+
+
+@final
+@dataclass(frozen=True)
+class Monotone(Constraint):
+    """A feature only rises, or only falls.
+
+    Parameters
+    ----------
+    feature
+        A name; a categorical feature must be ordered or have numbers for categories.
+    direction
+        "increasing" or "decreasing".
+    """
+
+    feature: Hashable
+    direction: str
+
+    def __post_init__(self) -> None:
+        if self.direction not in ("increasing", "decreasing"):
+            raise InvalidInput(
+                f"Expected the direction 'increasing' or 'decreasing' for {self.feature!r}; "
+                f"got {self.direction!r}."
+            )
+
+    def __str__(self) -> str:
+        return f"{self.feature} only {'rises' if self.direction == 'increasing' else 'falls'}"
+
+    def region(self, features: Features) -> Region:
+        rising = self.direction == "increasing"
+        feature = features[self.feature]
+        block = features.columns(self.feature)
+        if isinstance(feature, Categorical):
+            rank = _ranks(feature)
+            step = rank[None, :] - rank[:, None]
+            stays = np.eye(len(rank), dtype=bool)
+            return Region((Transitions(block, stays | (step >= 0 if rising else step <= 0)),))
+        box = Box.unbounded(features.width)
+        (box.least if rising else box.most)[block] = 0.0
+        return Region((box,))
+
+
+@final
+@dataclass(frozen=True, init=False)
+class WithinObserved(Constraint):
+    """Features stay within what the data showed: between its extremes, or among its categories.
+
+    Parameters
+    ----------
+    *features
+        Names; none for all features.
+    """
+
+    features: tuple[Hashable, ...]
+
+    def __init__(self, *features: Hashable) -> None:
+        object.__setattr__(self, "features", features)
+
+    def __str__(self) -> str:
+        names = named(self.features) if self.features else "every feature"
+        verb = "stays" if len(self.features) < 2 else "stay"
+        return f"{names} {verb} within what the data showed"
+
+    def region(self, features: Features) -> Region:
+        box = Box.unbounded(features.width)
+        conditions: list[Condition] = [box]
+        for name in self.features or features.names:
+            feature = features[name]
+            if feature.observed is None:
+                raise InvalidInput(
+                    f"WithinObserved needs data for {name!r}; pass data= to the Explainer, or say "
+                    "the range with Bounds."
+                )
+            block = features.columns(name)
+            if isinstance(feature, Categorical):
+                seen = np.isin(np.arange(len(feature.categories)), _positions(feature))
+                allowed = np.tile(seen | feature.is_stand_in, (len(seen), 1))
+                conditions.append(Transitions(block, allowed))
+            else:
+                box.low[block], box.high[block] = feature.observed
+        return Region(tuple(conditions))
+
+
+def _positions(feature: Categorical) -> list[int]:
+    return [feature.categories.index(category) for category in feature.observed or ()]
+
+
+def _ranks(feature: Categorical) -> FloatArray:
+    if feature.numbers is not None:
+        return feature.numbers
+    if feature.ordered:
+        rank = np.arange(len(feature.categories), dtype=np.float64)
+        return np.where(feature.is_stand_in, np.nan, rank)  # what is missing has no place in it
+    raise InvalidInput(
+        f"Monotone needs an order; the categories of {feature.name!r} have none. Describe it with "
+        "Categorical(…, ordered=True), or give the column an ordered categorical dtype."
+    )

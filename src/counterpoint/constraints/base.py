@@ -1,0 +1,60 @@
+"""What a constraint is, and the words that constraints share."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpoint.errors import InvalidInput
+from counterpoint.features import Categorical, Features
+from counterpoint.regions import Region
+
+__all__ = ["Constraint", "between", "named", "numbers"]
+
+FloatArray = NDArray[np.float64]
+
+
+class Constraint(ABC):
+    """A demand on the counterfactual that comes from the person's side, not from the model.
+
+    Its ``str`` says it in words, for people who do not read code.
+    """
+
+    @abstractmethod
+    def region(self, features: Features) -> Region:
+        """The points that meet it, in the encoded space.
+
+        Raises
+        ------
+        InvalidInput
+            If it names an unknown feature or does not fit the feature's kind.
+        """
+
+
+def named(names: Sequence[Hashable]) -> str:
+    """``a, b and c``."""
+    *most, last = map(str, names)
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def between(low: float, high: float) -> str:
+    """``is at least 3``."""
+    if low == high:
+        return f"is {low:g}"
+    if np.isinf(low):
+        return f"is at most {high:g}"
+    return f"is at least {low:g}" if np.isinf(high) else f"is between {low:g} and {high:g}"
+
+
+def numbers(feature: Categorical, what: str) -> FloatArray:
+    """The categories as numbers, for a constraint that needs them."""
+    values = feature.numbers
+    if values is None:
+        raise InvalidInput(
+            f"{what} needs numbers; the categories of {feature.name!r} are "
+            f"{list(feature.categories[:5])!r}. Use Immutable, or Monotone with ordered categories."
+        )
+    return values

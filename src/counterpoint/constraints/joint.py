@@ -1,0 +1,215 @@
+"""Constraints on features together."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from counterpoint.constraints.base import Constraint, between, named, numbers
+from counterpoint.encoding import encode
+from counterpoint.errors import InvalidInput
+from counterpoint.features import Categorical, Features
+from counterpoint.frames import Table
+from counterpoint.regions import Affine, AtMost, Cone, Region
+from counterpoint.relations import parse_relation
+
+__all__ = ["Ellipsoid", "Linear", "MaxChanges"]
+
+FloatArray = NDArray[np.float64]
+
+
+@final
+@dataclass(frozen=True)
+class Linear(Constraint):
+    """low <= Σ coefficient · feature <= high.
+
+    Parameters
+    ----------
+    coefficients
+        Name → coefficient; a categorical feature must have numbers for categories.
+    low, high
+        Bounds on the sum; one of them may be left out; equal bounds make an equation.
+
+    Examples
+    --------
+    >>> import counterpoint as cp
+    >>> cp.Linear.parse("2ndFlr <= 1stFlr")
+    Linear(coefficients={'2ndFlr': 1.0, '1stFlr': -1.0}, low=-inf, high=0.0)
+    """
+
+    coefficients: Mapping[Hashable, float]
+    low: float = -np.inf
+    high: float = np.inf
+
+    def __post_init__(self) -> None:
+        values = list(self.coefficients.values())
+        if not values or not np.isfinite(values).all() or not any(values):
+            raise InvalidInput(
+                "Expected finite coefficients, not all 0, for Linear; "
+                f"got {dict(self.coefficients)!r}."
+            )
+        if np.isnan(self.low) or np.isnan(self.high) or self.low > self.high:
+            raise InvalidInput(
+                f"Expected low <= high for Linear; got low={self.low!r}, high={self.high!r}."
+            )
+        if np.isinf(self.low) and np.isinf(self.high):
+            raise InvalidInput("Expected low, high or both for Linear; got neither.")
+
+    def __str__(self) -> str:
+        terms = [_signed(name, value) for name, value in self.coefficients.items() if value]
+        total = " ".join(terms).removeprefix("+ ")
+        return f"{total} {between(self.low, self.high)}"
+
+    @classmethod
+    def parse(cls, text: str) -> Linear:
+        """Read a relation such as ``"2ndFlr <= 1stFlr"`` or ``"2 * a + b >= 3"``.
+
+        Names may hold spaces and digits; ``+`` and ``-`` between terms stand between spaces; a
+        name in backticks is taken as it is.
+
+        Raises
+        ------
+        InvalidInput
+            If it is no such relation.
+        """
+        return cls(*parse_relation(text))
+
+    def region(self, features: Features) -> Region:
+        row = np.zeros(features.width)
+        for name, coefficient in self.coefficients.items():
+            feature = features[name]
+            values = numbers(feature, "Linear") if isinstance(feature, Categorical) else 1.0
+            row[features.columns(name)] += coefficient * values
+        return Region((Affine(row[None, :], np.array([self.low]), np.array([self.high])),))
+
+
+@final
+@dataclass(frozen=True)
+class Ellipsoid(Constraint):
+    """(y − center)ᵀ matrix (y − center) <= radius² over some numeric features.
+
+    Parameters
+    ----------
+    center
+        Name → value, in feature units; its order is the order of the matrix.
+    matrix
+        (q, q) symmetric positive definite.
+    radius
+        A positive number.
+    """
+
+    center: Mapping[Hashable, float]
+    matrix: ArrayLike
+    radius: float = 1.0
+
+    def __post_init__(self) -> None:
+        q = len(self.center)
+        matrix = np.asarray(self.matrix, dtype=np.float64)
+        if matrix.shape != (q, q) or q == 0:
+            raise InvalidInput(
+                f"Expected an ellipsoid matrix of shape {(q, q)}, one row for each feature of the "
+                f"center; got shape {matrix.shape}."
+            )
+        if not (np.isfinite(self.radius) and self.radius > 0):
+            raise InvalidInput(f"Expected a positive radius; got {self.radius!r}.")
+        if not np.isfinite(list(self.center.values())).all():
+            raise InvalidInput(f"Expected a finite center; got {dict(self.center)!r}.")
+        self._root()
+
+    def __str__(self) -> str:
+        near = ", ".join(f"{name} = {value:g}" for name, value in self.center.items())
+        return f"{named(tuple(self.center))} stay within an ellipsoid around {near}"
+
+    @classmethod
+    def from_data(
+        cls, data: object, features: Sequence[Hashable], *, coverage: float = 0.95
+    ) -> Ellipsoid:
+        """The ellipsoid of a normal distribution fitted to some numeric columns of the data.
+
+        Parameters
+        ----------
+        data
+            A data frame or array.
+        features
+            Names of numeric columns.
+        coverage
+            The probability inside, between 0 and 1.
+
+        References
+        ----------
+        Artelt & Hammer (2020), Convex density constraints for computing plausible counterfactual
+        explanations, ICANN.
+        """
+        from scipy.special import chdtri
+
+        if not 0 < coverage < 1:
+            raise InvalidInput(f"Expected a coverage between 0 and 1; got {coverage!r}.")
+        table = Table.read(data).select(features)
+        encoded = encode(table, Features.from_data(table))
+        codes = np.delete(encoded.codes, list(encoded.problems), axis=0)
+        covariance = np.atleast_2d(np.cov(codes, rowvar=False))
+        center = dict(zip(features, codes.mean(axis=0).tolist(), strict=True))
+        try:
+            matrix = np.linalg.inv(covariance)
+        except np.linalg.LinAlgError:
+            raise InvalidInput(
+                f"The columns {list(features)!r} are linearly dependent; leave one out."
+            ) from None
+        radius = float(np.sqrt(chdtri(len(features), 1.0 - coverage)))
+        return cls(center, (matrix + matrix.T) / 2.0, radius)
+
+    def _root(self) -> FloatArray:
+        matrix = np.asarray(self.matrix, dtype=np.float64)
+        scale = np.sqrt(np.maximum(np.diag(matrix), 0.0))
+        symmetric = np.allclose(matrix, matrix.T, rtol=1e-9, atol=0)
+        if symmetric and (scale > 0).all():
+            try:
+                return np.asarray(np.linalg.cholesky(matrix / np.outer(scale, scale)).T * scale)
+            except np.linalg.LinAlgError:
+                pass
+        raise InvalidInput(
+            "Expected a symmetric positive definite ellipsoid matrix; got one that is not."
+        )
+
+    def region(self, features: Features) -> Region:
+        root = self._root()
+        matrix = np.zeros((len(root), features.width))
+        for j, name in enumerate(self.center):
+            if isinstance(features[name], Categorical):
+                raise InvalidInput(f"Ellipsoid takes numeric features; {name!r} is categorical.")
+            matrix[:, features.columns(name).start] = root[:, j]
+        center = np.array(list(self.center.values()), dtype=np.float64)
+        return Region((Cone(matrix, -root @ center, float(self.radius)),))
+
+
+@final
+@dataclass(frozen=True)
+class MaxChanges(Constraint):
+    """At most so many features differ from the factual row.
+
+    Parameters
+    ----------
+    count
+        A whole number of at least 1.
+    """
+
+    count: int
+
+    def __post_init__(self) -> None:
+        if int(self.count) != self.count or self.count < 1:
+            raise InvalidInput(f"Expected a count of at least 1; got {self.count!r}.")
+
+    def __str__(self) -> str:
+        return f"at most {self.count} feature{'s' if self.count > 1 else ''} may change"
+
+    def region(self, features: Features) -> Region:
+        return Region((AtMost(int(self.count), features.blocks),))
+
+
+def _signed(name: Hashable, value: float) -> str:
+    size = "" if abs(value) == 1 else f"{abs(value):g} × "
+    return f"{'-' if value < 0 else '+'} {size}{name}"

@@ -1,0 +1,79 @@
+"""What a condition is, and a region: their intersection."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["EPS", "TINY", "Condition", "Coupling", "Cut", "Domain", "Region"]
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.intp]
+
+Cut = tuple[FloatArray, FloatArray]
+
+TINY = np.finfo(np.float64).tiny
+EPS = np.finfo(np.float64).eps
+
+
+class Condition(ABC):
+    """A simple demand on a point y, given the factual x."""
+
+    @abstractmethod
+    def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:
+        """(n,): by how much y fails, relative to the size of what is compared; 0 if it does not."""
+
+
+class Domain(Condition):
+    """A condition on features one by one."""
+
+
+class Coupling(Condition):
+    """A convex condition that ties features together."""
+
+    matrix: FloatArray
+    """(m, d) the normal that each multiplier weighs."""
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """The number m of its multipliers."""
+
+    @abstractmethod
+    def cut(self, multipliers: FloatArray) -> Cut:
+        """(n, m) multipliers → normals (n, d) and offsets (n,).
+
+        Every y that meets the condition meets ``normals · y <= offsets``, whatever the multipliers;
+        and ``cut(t * multipliers)`` is t times ``cut(multipliers)`` for t >= 0.
+        """
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Region:
+    """All points that meet every condition; ``a & b`` intersects; ``Region()`` is everything."""
+
+    conditions: tuple[Condition, ...] = ()
+
+    def __and__(self, other: Region) -> Region:
+        return Region(self.conditions + other.conditions)
+
+    def __iter__(self) -> Iterator[Condition]:
+        return iter(self.conditions)
+
+    @property
+    def kinds(self) -> frozenset[type]:
+        """The types of its conditions."""
+        return frozenset(type(condition) for condition in self.conditions)
+
+    def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:
+        """(n,): the largest violation of any condition; 0 inside."""
+        worst = np.zeros(len(y))
+        for condition in self.conditions:
+            worst = np.maximum(worst, condition.violation(y, x))
+        return worst

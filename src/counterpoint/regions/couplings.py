@@ -1,0 +1,201 @@
+"""Convex conditions that tie features together, and the cuts that their multipliers make."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from counterpoint.regions.base import EPS, TINY, Coupling, Cut
+
+__all__ = ["Affine", "Cone", "LogSumExp"]
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.intp]
+
+
+def _vector(values: ArrayLike) -> FloatArray:
+    return np.atleast_1d(np.asarray(values, dtype=np.float64))
+
+
+def _excess(value: FloatArray, limit: FloatArray, size: FloatArray) -> FloatArray:
+    """max(value − limit, 0) relative to the size of the terms of value; 0 for an infinite limit."""
+    with np.errstate(invalid="ignore"):
+        over = np.maximum(value - limit, 0.0)
+    return np.where(over > 0, over / np.maximum(size, TINY), 0.0)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Affine(Coupling):
+    """low <= A y <= high, row by row.
+
+    Multipliers are signed: positive for the upper side of a row, negative for the lower.
+
+    Parameters
+    ----------
+    matrix
+        (m, d) the rows A.
+    low, high
+        (m,) bounds, infinite where there is none.
+    tight
+        (m,) how many score units a row's bounds close in for each unit of margin; 0 for rows that
+        are constraints and no part of a target.
+    lost
+        (m,) the same for the margin that only ties need: 1 for a row at which a tie is lost.
+    """
+
+    matrix: FloatArray
+    low: FloatArray
+    high: FloatArray
+    tight: FloatArray = field(default_factory=lambda: np.zeros(0))
+    lost: FloatArray = field(default_factory=lambda: np.zeros(0))
+
+    def __post_init__(self) -> None:
+        for name in ("low", "high"):
+            object.__setattr__(self, name, _vector(getattr(self, name)))
+        object.__setattr__(self, "matrix", np.atleast_2d(np.asarray(self.matrix, dtype=np.float64)))
+        for name in ("tight", "lost"):
+            if len(getattr(self, name)) != len(self.matrix):
+                object.__setattr__(self, name, np.zeros(len(self.matrix)))
+
+    @property
+    def size(self) -> int:
+        return len(self.matrix)
+
+    def stacked(self, other: Affine) -> Affine:
+        """The rows of both."""
+        return Affine(
+            np.concatenate([self.matrix, other.matrix]),
+            np.concatenate([self.low, other.low]),
+            np.concatenate([self.high, other.high]),
+            np.concatenate([self.tight, other.tight]),
+            np.concatenate([self.lost, other.lost]),
+        )
+
+    def cut(self, multipliers: FloatArray) -> Cut:
+        weights, offsets = self.cut_weights(multipliers)
+        return weights @ self.matrix, np.asarray(offsets.sum(axis=1))
+
+    def cut_weights(self, multipliers: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """(n, m) weights of the rows, and what each adds to the offset; 0 for a missing side."""
+        up = np.where(np.isfinite(self.high), np.maximum(multipliers, 0.0), 0.0)
+        down = np.where(np.isfinite(self.low), np.maximum(-multipliers, 0.0), 0.0)
+        high = np.where(np.isfinite(self.high), self.high, 0.0)
+        low = np.where(np.isfinite(self.low), self.low, 0.0)
+        return up - down, up * high - down * low
+
+    def limits(self, margin: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """(n, m) lower and upper bounds, closed in by (n, 2) margins until they meet at most."""
+        shift = self.closed_in(margin)
+        return self.low + shift, self.high - shift
+
+    def closed_in(self, margin: FloatArray) -> FloatArray:
+        """(n, m) how much (n, 2) margins, see `Cases`, close in each row's bounds."""
+        return np.minimum(margin @ np.stack([self.tight, self.lost]), self.room)
+
+    @cached_property
+    def room(self) -> FloatArray:
+        """(m,) how far each row's bounds can close in before they meet."""
+        return np.asarray(np.maximum((self.high - self.low) / 2.0, 0.0))
+
+    def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:
+        value, before = y @ self.matrix.T, x @ self.matrix.T
+        weight = np.abs(self.matrix.T)
+        terms = (np.abs(y) + np.abs(x)) @ weight
+        change = np.abs(y - x) @ weight
+        worst = np.zeros(len(y))
+        for after, came, limit in (
+            (value, before, self.high),
+            (-value, -before, -self.low),
+        ):
+            with np.errstate(invalid="ignore"):
+                over = np.maximum(after - limit - 16.0 * EPS * terms, 0.0)
+                size = np.minimum(terms + np.abs(limit), change + np.abs(limit - came))
+            share = np.where(over > 0, over / np.maximum(size, TINY), 0.0)
+            worst = np.maximum(worst, share.max(axis=1, initial=0.0))
+        return worst
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Cone(Coupling):
+    """‖M y + c‖₂ <= radius: an ellipsoid or a ball.
+
+    Any u gives the cut uᵀ(M y + c) <= ‖u‖ · radius (Cauchy–Schwarz).
+
+    Parameters
+    ----------
+    matrix
+        (m, d).
+    offset
+        (m,).
+    radius
+        A positive number.
+    """
+
+    matrix: FloatArray
+    offset: FloatArray
+    radius: float
+
+    @property
+    def size(self) -> int:
+        return len(self.matrix)
+
+    def cut(self, multipliers: FloatArray) -> Cut:
+        length = np.linalg.norm(multipliers, axis=1)
+        return multipliers @ self.matrix, length * self.radius - multipliers @ self.offset
+
+    def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:
+        length = np.linalg.norm(y @ self.matrix.T + self.offset, axis=1)
+        terms = (np.abs(y) + np.abs(x)) @ np.abs(self.matrix.T) + np.abs(self.offset)
+        rounding = 8.0 * EPS * np.linalg.norm(terms, axis=1)
+        return np.maximum((length - rounding) / self.radius - 1.0, 0.0)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class LogSumExp(Coupling):
+    """log Σᵢ exp(M y + c)ᵢ <= limit: a softmax probability of at least exp(−limit).
+
+    Multipliers v >= 0 with total t and shares p = v/t give the cut
+    t · (pᵀ(M y + c) + H(p)) <= t · limit, H the entropy (the conjugate of log-sum-exp).
+
+    Parameters
+    ----------
+    matrix
+        (m, d) differences of score rows.
+    offset
+        (m,).
+    limit
+        A number.
+    """
+
+    matrix: FloatArray
+    offset: FloatArray
+    limit: float
+
+    @property
+    def size(self) -> int:
+        return len(self.matrix)
+
+    def cut(self, multipliers: FloatArray) -> Cut:
+        v = np.maximum(multipliers, 0.0)
+        total = v.sum(axis=1, keepdims=True)
+        share = v / np.maximum(total, TINY)
+        entropy = -(share * np.log(np.maximum(share, TINY))).sum(axis=1)
+        return v @ self.matrix, total[:, 0] * (self.limit - entropy) - v @ self.offset
+
+    def value(self, y: FloatArray) -> FloatArray:
+        """(n,): log Σ exp(M y + c)."""
+        z = y @ self.matrix.T + self.offset
+        top = z.max(axis=1)
+        return np.asarray(top + np.log(np.exp(z - top[:, None]).sum(axis=1)))
+
+    def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:
+        terms = (np.abs(y) + np.abs(x)) @ np.abs(self.matrix.T) + np.abs(self.offset)
+        size = terms.max(axis=1) + abs(self.limit)
+        return _excess(self.value(y), np.asarray(self.limit), size)

@@ -37,6 +37,10 @@ class AffineMap:
         """(n, d) → (n, m)."""
         return x @ self.matrix.T + self.offset
 
+    def followed_by(self, matrix: FloatArray, offset: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """The matrix and offset of z ↦ matrix z + offset after this map."""
+        return matrix @ self.matrix, matrix @ self.offset + offset
+
 
 class Form(ABC):
     """A fitted model that says which regions of the input space make up its decisions."""

@@ -118,12 +118,11 @@ class LinearScores(Form):
         return np.asarray(self.classes[scores.argmax(axis=1)])
 
     def noise(self, X: FloatArray) -> FloatArray:
-        size = np.abs(X) @ np.abs(self.matrix.T) + np.abs(self.offset)
-        return np.asarray((self.width + 4) * EPS * size.max(axis=1) * 2.0)
+        return _rounding(X, self.matrix, self.offset)
 
     def through(self, before: AffineMap) -> LinearScores:
-        matrix = self.matrix @ before.matrix
-        return replace(self, matrix=matrix, offset=self.matrix @ before.offset + self.offset)
+        matrix, offset = before.followed_by(self.matrix, self.offset)
+        return replace(self, matrix=matrix, offset=offset)
 
     def margin(self, X: FloatArray, target: Target) -> FloatArray:
         if isinstance(target, Confidence):
@@ -293,12 +292,11 @@ class Votes(Form):
         return np.asarray(self.classes[self._winners(np.sign(decisions))])
 
     def noise(self, X: FloatArray) -> FloatArray:
-        size = np.abs(X) @ np.abs(self.matrix.T) + np.abs(self.offset)
-        return np.asarray((self.width + 4) * EPS * size.max(axis=1) * 2.0)
+        return _rounding(X, self.matrix, self.offset)
 
     def through(self, before: AffineMap) -> Votes:
-        matrix = self.matrix @ before.matrix
-        return replace(self, matrix=matrix, offset=self.matrix @ before.offset + self.offset)
+        matrix, offset = before.followed_by(self.matrix, self.offset)
+        return replace(self, matrix=matrix, offset=offset)
 
     def margin(self, X: FloatArray, target: Target) -> FloatArray:
         wanted, asked = self._wanted(target)
@@ -349,6 +347,12 @@ class Votes(Form):
                 "classes. Use Label with a margin in score units."
             )
         return _split(target, self.classes, "Label or OtherLabel")
+
+
+def _rounding(X: FloatArray, matrix: FloatArray, offset: FloatArray) -> FloatArray:
+    """(n,) a bound on the rounding error of a difference of two scores X · row + offset."""
+    size = np.abs(X) @ np.abs(matrix.T) + np.abs(offset)
+    return np.asarray((matrix.shape[1] + 4) * EPS * size.max(axis=1) * 2.0)
 
 
 def _vector(value: float) -> FloatArray:

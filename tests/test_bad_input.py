@@ -216,7 +216,7 @@ def test_a_set_with_every_class_is_no_target():
 
 def test_a_target_of_the_wrong_kind():
     with pytest.raises(
-        cp.InvalidInput, match=r"for a classifier \(Label, OtherLabel or Confidence\)"
+        cp.InvalidInput, match=r"for a classifier \(Label, OtherLabel, Confidence or Tradeoff\)"
     ):
         explain(ROWS, cp.Interval(low=1.0))
     _, data = numeric_model()

@@ -9,7 +9,7 @@ from sklearn.linear_model import LogisticRegression
 from strategies import Planted, multipliers, planted, seeds
 
 import counterpoint as cp
-from counterpoint.certificate import CLAIMS, Certificates, Evidence, certify, lower_bounds
+from counterpoint.certificate import CLAIMS, Certificates, Evidence, Verdict, certify, lower_bounds
 from counterpoint.costs import Price
 from counterpoint.programs import Program
 from counterpoint.regions import Affine, Region
@@ -44,7 +44,7 @@ def certificate(program: Program, y: np.ndarray, x: np.ndarray = ORIGIN, *, vali
     cases = program.cases(x)
     zero = np.zeros(len(y))
     known = zero, np.full(len(y), NONE, dtype=np.int8)
-    return certify(program, y, cases.x, known, np.full(len(y), valid), zero)[0]
+    return certify(program, y, cases, known, Verdict(np.full(len(y), valid), zero, zero))[0]
 
 
 def test_the_right_multipliers_prove_the_optimum():
@@ -150,7 +150,8 @@ def test_the_gap_is_relative_and_never_negative():
     given = np.array([5.0, 7.0, 5.0])  # the second bound lies above the cost: rounding, at most
     ones = np.ones(3, dtype=bool)
     known = given, np.full(3, PROVED)
-    result = certify(program, y, x, known, ones, np.zeros(3))
+    verdict = Verdict(ones, np.zeros(3), np.zeros(3))
+    result = certify(program, y, program.cases(x), known, verdict)
     assert result.gap.tolist() == [0.0, 0.0, 3.0 / 8.0]
     assert (result.bound <= result.cost).all()
 

@@ -27,7 +27,7 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         frames
         features
         encoding relations
-        regions targets cases
+        regions targets cases softmax
         costs constraints forms separable
         programs
         solvers certificate
@@ -46,7 +46,7 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
 FORBIDDEN = {"certificate": {"solvers"}, "solvers": {"certificate"}}
 ONLY = {"readers": {"readers", "forms", "features", "encoding", "frames", "errors"}}
 SOLVER_LIBRARIES = {"clarabel", "cvxpy", "daqp", "highspy", "pyscipopt"}
-HEAVY = ("pandas", "sklearn", "highspy", "daqp", "clarabel", "scipy.optimize", "typer")
+HEAVY = ("pandas", "sklearn", "highspy", "daqp", "clarabel", "scipy.optimize", "torch", "typer")
 
 FILES = sorted(SOURCE.rglob("*.py"))
 LINE = {part: number for number, line in enumerate(LAYERS) for part in line}

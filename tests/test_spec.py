@@ -31,6 +31,7 @@ TARGETS = [
     cp.OtherLabel("declined", margin=0.5),
     cp.OtherLabel(("declined", "open")),
     cp.Confidence("approved", 0.9),
+    cp.Tradeoff("approved", 0.1),
     cp.Interval(low=160_000.0),
     cp.Interval(high=np.float64(2.5)),
     cp.Interval(-1.0, 1.0),
@@ -229,8 +230,8 @@ WRONG = [
     (
         "[target]\nlabel = 1",
         (
-            "loan.toml, target: expected a kind of target: 'label', 'other_label', 'confidence' or "
-            "'interval'; got none."
+            "loan.toml, target: expected a kind of target: 'label', 'other_label', 'confidence', "
+            "'tradeoff' or 'interval'; got none."
         ),
     ),
     (

@@ -33,10 +33,10 @@ from counterpoint.explainer import Explainer, explain
 from counterpoint.features import Categorical, Continuous, Features, Integer
 from counterpoint.results import Conflict, Counterfactual, Counterfactuals, Status
 from counterpoint.spec import Problem
-from counterpoint.targets import Confidence, Interval, Label, OtherLabel, Target
+from counterpoint.targets import Confidence, Interval, Label, OtherLabel, Target, Tradeoff
 
 if TYPE_CHECKING:
-    from counterpoint.readers import read
+    from counterpoint.readers import LastLayer, read
 
 __version__ = "0.1.0"
 
@@ -62,6 +62,7 @@ __all__ = [
     "InvalidInput",
     "InvalidSpec",
     "Label",
+    "LastLayer",
     "Linear",
     "Mahalanobis",
     "Manhattan",
@@ -79,6 +80,7 @@ __all__ = [
     "SquaredEuclidean",
     "Status",
     "Target",
+    "Tradeoff",
     "UnsupportedModel",
     "WithinObserved",
     "explain",
@@ -89,10 +91,10 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """The readers, which import scikit-learn, only when they are asked for."""
-    if name == "read":
-        from counterpoint.readers import read
+    if name in ("LastLayer", "read"):
+        from counterpoint import readers
 
-        return read
+        return getattr(readers, name)
     raise AttributeError(f"module 'counterpoint' has no attribute {name!r}")
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.certificate import PROVED, Certificates, certify
+from counterpoint.certificate import PROVED, Certificates, Verdict, certify
 from counterpoint.conflicts import conflict_of
 from counterpoint.encoding import PRESENT, Encoded, decode, encode
 from counterpoint.frames import Table
@@ -19,9 +19,9 @@ from counterpoint.question import Question
 from counterpoint.results import STATUSES, Conflict, Counterfactuals, Status
 from counterpoint.settle import Asked, Settled, Settlement
 from counterpoint.solvers import Effort
-from counterpoint.targets import Confidence, OtherLabel, Target
+from counterpoint.targets import Confidence, OtherLabel, Target, Tradeoff
 
-__all__ = ["Batch"]
+__all__ = ["Batch", "People"]
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
@@ -34,6 +34,26 @@ FEW = 16
 
 
 @final
+@dataclass(frozen=True, eq=False)
+class People:
+    """The rows of a call.
+
+    Parameters
+    ----------
+    table
+        As they came.
+    inputs
+        The model's columns of them.
+    weight
+        (n,) the weight of each row's `Tradeoff`; None for that of the target.
+    """
+
+    table: Table
+    inputs: Table
+    weight: FloatArray | None = None
+
+
+@final
 class Batch:
     """The rows of one call.
 
@@ -41,10 +61,8 @@ class Batch:
     ----------
     judge, question, target, effort
         The model, what is asked, what is wanted, when to stop.
-    table
-        The rows as they came.
-    inputs
-        The model's columns of them.
+    people
+        The rows.
     """
 
     def __init__(
@@ -53,18 +71,19 @@ class Batch:
         question: Question,
         target: Target,
         effort: Effort,
-        table: Table,
-        inputs: Table,
+        people: People,
     ) -> None:
         self.judge, self.question, self.target, self.effort = judge, question, target, effort
-        self.table, self.inputs = table, inputs
+        self.table, self.inputs, self.weight = people.table, people.inputs, people.weight
+        if self.weight is None and isinstance(target, Tradeoff):
+            self.weight = np.full(len(people.inputs), target.weight)
         if not self._depends_on_row:
             question.pieces(target)
         reading = judge.reading
-        encoded = encode(inputs, question.features, reading.fills, reading.unfilled)
+        encoded = encode(self.inputs, question.features, reading.fills, reading.unfilled)
         self.before, self.missing = encoded.codes, encoded.missing != PRESENT
         self.problems = encoded.problems | self._not_filled(encoded)
-        n = len(inputs)
+        n = len(self.inputs)
         self.after = np.array(self.before)
         self.codes = np.full(n, STATUSES.index(Status.INVALID), dtype=np.int8)
         self.certificates = Certificates.blank(n)
@@ -167,12 +186,22 @@ class Batch:
             met = self.judge.meets(target, inside, x[part], predicted[part])
             if foreseen and met.any():
                 raise Surprise
-            self._put_already(index[part[met]], x[part[met]], target)
-            advance(int(met.sum()))
+            if met.any():
+                rows, factual = part[met], inside.take(np.flatnonzero(met))
+                said = self.judge.verdict(target, factual, x[rows], predicted[rows])
+                self._put_already(index[rows], x[rows], said)
+                advance(len(rows))
             if not met.all():
                 ask = part[~met]
                 here = slice(None) if len(ask) == len(x) else ask
-                asked = Asked(target, table.take(here), before[here], index[here], foreseen)
+                asked = Asked(
+                    target,
+                    table.take(here),
+                    before[here],
+                    index[here],
+                    foreseen,
+                    None if self.weight is None else 0.5 * self.weight[index[here]],
+                )
                 self._ask(asked, advance)
 
     def _by_target(self, predicted: NDArray[Any]) -> Iterator[tuple[Target, IntArray]]:
@@ -184,13 +213,10 @@ class Batch:
             value = label.item() if isinstance(label, np.generic) else label
             yield replace(self.target, than=value), np.flatnonzero(predicted == label)
 
-    def _put_already(self, rows: IntArray, x: FloatArray, target: Target) -> None:
-        if not len(rows):
-            return
-        n, plain = len(rows), self.question.plain
-        zero, proved = np.zeros(n), np.full(n, PROVED)
-        valid, margin = np.ones(n, dtype=bool), self.judge.form.margin(x, target)
-        already = certify(plain, x, x, (zero, proved), valid, margin)
+    def _put_already(self, rows: IntArray, x: FloatArray, verdict: Verdict) -> None:
+        known = np.zeros(len(rows)), np.full(len(rows), PROVED)
+        plain = self.question.plain
+        already = certify(plain, x, plain.cases(x), known, verdict)
         self.certificates.put(rows, already)
         self.codes[rows] = STATUSES.index(Status.ALREADY)
         self.closed[rows] = True

@@ -30,12 +30,15 @@ class Cases:
     margin
         (n, 2) how much the target's rows are tightened, in score units: all of them, and besides
         those at which a tie is lost. (n,) for all of them.
+    weight
+        (n,) how much the price counts against what is charged; None for 1.
     """
 
     x: FloatArray
     low: FloatArray
     high: FloatArray
     margin: FloatArray
+    weight: FloatArray | None = None
 
     def __post_init__(self) -> None:
         if self.margin.ndim == 1:
@@ -62,8 +65,21 @@ class Cases:
     def take(self, rows: NDArray[np.intp] | BoolArray | slice) -> Cases:
         """Some of the rows."""
         return Cases(
-            self.x[rows], _rows_of(self.low, rows), _rows_of(self.high, rows), self.margin[rows]
+            self.x[rows],
+            _rows_of(self.low, rows),
+            _rows_of(self.high, rows),
+            self.margin[rows],
+            None if self.weight is None else self.weight[rows],
         )
+
+    @property
+    def weights(self) -> FloatArray:
+        """(n,) `weight`, whether given or not."""
+        return np.ones(len(self)) if self.weight is None else self.weight
+
+    def weighing(self, weight: FloatArray) -> Cases:
+        """The same people with a weight of the price."""
+        return replace(self, weight=weight)
 
     def with_margin(self, margin: FloatArray) -> Cases:
         """The same people with another margin."""

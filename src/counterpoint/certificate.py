@@ -23,6 +23,7 @@ __all__ = [
     "Certificates",
     "Claim",
     "Evidence",
+    "Verdict",
     "certify",
     "lower_bounds",
 ]
@@ -48,6 +49,8 @@ class Claim(StrEnum):
 
 
 CLAIMS = (Claim.NONE, Claim.REPORTED, Claim.PROVED)
+COLUMNS = ("valid", "margin", "violation", "cost", "bound", "claim", "objective", "probability")
+"""The columns of `Certificates`."""
 NONE, REPORTED, PROVED = (np.int8(CLAIMS.index(claim)) for claim in CLAIMS)
 
 
@@ -67,11 +70,16 @@ class Certificate:
     cost
         Of the returned row, in cost units.
     bound
-        No point that meets target and constraints costs less.
+        No point that meets target and constraints has a lower objective.
     gap
-        (cost − bound) / cost; 0 for a cost of 0.
+        (objective − bound) / objective; 0 for an objective of 0.
     claim
         What the bound rests on.
+    objective
+        What was minimised: the cost; for a `Tradeoff`, weight / 2 · cost − log p.
+    probability
+        The model's own probability of the label at the returned row, for a target that is about
+        one; else NaN.
     resolution
         The largest violation that counts as rounding: 1e-8, in float32 columns more.
     """
@@ -83,6 +91,8 @@ class Certificate:
     bound: float
     gap: float
     claim: Claim
+    objective: float
+    probability: float = float("nan")
     resolution: float = VIOLATION
 
     @property
@@ -102,21 +112,23 @@ class Certificates:
     cost: FloatArray
     bound: FloatArray
     claim: NDArray[np.int8]
+    objective: FloatArray
+    probability: FloatArray
     resolution: float = VIOLATION
 
     @classmethod
     def blank(cls, n: int) -> Certificates:
         """For n rows without an answer."""
-        margin, violation, cost = np.full((3, n), np.nan)
-        none = np.zeros(n, dtype=np.int8)
-        return cls(np.zeros(n, dtype=bool), margin, violation, cost, np.zeros(n), none)
+        margin, violation, cost, objective, probability = np.full((5, n), np.nan)
+        none, valid = np.zeros(n, dtype=np.int8), np.zeros(n, dtype=bool)
+        return cls(valid, margin, violation, cost, np.zeros(n), none, objective, probability)
 
     @property
     def gap(self) -> FloatArray:
         """(n,) relative gaps."""
         with np.errstate(invalid="ignore", divide="ignore"):
-            gap = np.maximum(self.cost - self.bound, 0.0) / self.cost
-        return np.where(self.cost == 0.0, 0.0, gap)
+            gap = np.maximum(self.objective - self.bound, 0.0) / self.objective
+        return np.where(self.objective == 0.0, 0.0, gap)
 
     @property
     def holds(self) -> BoolArray:
@@ -132,12 +144,14 @@ class Certificates:
             np.where(rows, np.nan, self.cost),
             np.where(rows, bound, self.bound),
             self.claim,
+            np.where(rows, np.nan, self.objective),
+            np.where(rows, np.nan, self.probability),
             self.resolution,
         )
 
     def put(self, rows: NDArray[np.intp] | slice, other: Certificates) -> None:
         """Write the certificates of some rows."""
-        for name in ("valid", "margin", "violation", "cost", "bound", "claim"):
+        for name in COLUMNS:
             getattr(self, name)[rows] = getattr(other, name)
 
     def __getitem__(self, i: int) -> Certificate:
@@ -149,6 +163,8 @@ class Certificates:
             float(self.bound[i]),
             float(self.gap[i]),
             CLAIMS[self.claim[i]],
+            float(self.objective[i]),
+            float(self.probability[i]),
             self.resolution,
         )
 
@@ -180,7 +196,7 @@ class Evidence:
 
 
 def lower_bounds(
-    pieces: Sequence[Evidence], cost: FloatArray
+    pieces: Sequence[Evidence], reached: FloatArray
 ) -> tuple[FloatArray, NDArray[np.int8]]:
     """Lower bounds over a union of programs, and the claim that each rests on.
 
@@ -191,19 +207,19 @@ def lower_bounds(
     ----------
     pieces
         The union.
-    cost
-        (n,) costs that were reached, infinite where there is no answer: only a piece whose bound
-        is below needs to be refuted.
+    reached
+        (n,) objectives that were reached, infinite where there is no answer: only a piece whose
+        bound is below needs to be refuted.
 
     Returns
     -------
     tuple of ndarray
-        (n,) bounds in cost units, (n,) claims as positions in ``CLAIMS``.
+        (n,) bounds in units of the objective, (n,) claims as positions in ``CLAIMS``.
     """
-    proved, best = np.full(len(cost), np.inf), np.full(len(cost), np.inf)
+    proved, best = np.full((2, len(reached)), np.inf)
     for piece in pieces:
         bound = piece.program.bound(piece.cases, piece.multipliers, piece.at)
-        doubtful = np.flatnonzero(bound < cost * (1.0 - CLOSED))
+        doubtful = np.flatnonzero(bound < reached * (1.0 - CLOSED))
         if len(doubtful):
             refuted = piece.program.refutes(piece.cases.take(doubtful), piece.multipliers[doubtful])
             bound[doubtful[refuted]] = np.inf
@@ -213,33 +229,74 @@ def lower_bounds(
     return best, rests.astype(np.int8)
 
 
+@final
+@dataclass(frozen=True, eq=False)
+class Verdict:
+    """What the model says of points.
+
+    Parameters
+    ----------
+    valid
+        (n,): whether it gives them the target.
+    margin
+        (n,) by how much the target is met, in score units; NaN where there is no point.
+    probability
+        (n,) its probability of the target's label; NaN if the target is not about one.
+    """
+
+    valid: BoolArray
+    margin: FloatArray
+    probability: FloatArray
+
+    @classmethod
+    def none(cls, n: int) -> Verdict:
+        """Of n rows without a point."""
+        return cls(np.zeros(n, dtype=bool), *np.full((2, n), np.nan))
+
+    def put(self, rows: NDArray[np.intp], other: Verdict) -> None:
+        """Write what the model says of some rows."""
+        self.valid[rows] = other.valid
+        self.margin[rows] = other.margin
+        self.probability[rows] = other.probability
+
+    def take(self, rows: NDArray[np.intp] | BoolArray) -> Verdict:
+        """Some of the rows."""
+        return Verdict(self.valid[rows], self.margin[rows], self.probability[rows])
+
+
 def certify(
     program: Program,
     points: FloatArray,
-    x: FloatArray,
+    cases: Cases,
     known: tuple[FloatArray, NDArray[np.int8]],
-    valid: BoolArray,
-    margin: FloatArray,
+    verdict: Verdict,
 ) -> Certificates:
     """Certificates of points.
 
     Parameters
     ----------
     program
-        What the person asked: the cost over the actionable region, without the target.
+        What the person asked: the cost over the actionable region, with what is charged, without
+        what the target demands.
     points
         (n, d) the returned rows, encoded.
-    x
-        (n, d) the factual points.
+    cases
+        The people.
     known
         (n,) bounds and (n,) claims, from `lower_bounds`.
-    valid
-        (n,) from the model's own ``predict``.
-    margin
-        (n,) in score units.
+    verdict
+        What the model says of the points.
     """
     bound, claim = known
-    cost = program.cost(points, x)
-    violation = program.violation(points, x)
-    claim = np.where((cost == 0.0) & (claim == NONE), PROVED, claim)
-    return Certificates(valid, margin, violation, cost, np.minimum(bound, cost), claim)
+    cost = program.cost(points, cases.x)
+    objective = program.objective(points, cases) if program.charges else cost
+    return Certificates(
+        verdict.valid,
+        verdict.margin,
+        program.violation(points, cases.x),
+        cost,
+        np.minimum(bound, objective),
+        np.where((objective == 0.0) & (claim == NONE), PROVED, claim),
+        objective,
+        verdict.probability,
+    )

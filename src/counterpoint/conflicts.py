@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import final
 
 import numpy as np
@@ -153,7 +154,7 @@ class _Possible:
             cases = program.cases(self.x)
             shifted = np.array(self.x)
             shifted[0, column] = anchor
-            moved = Cases(shifted, cases.low, cases.high, cases.margin)
+            moved = replace(cases, x=shifted)
             point, _ = _any_point(program, moved, gap=1e-9)
             values += [] if point is None else [float(point[column])]
         return min(values, key=lambda value: abs(value - anchor), default=None)

@@ -137,7 +137,7 @@ class Explainer:
             raise InvalidInput(f"Expected a finite gap of at least 0; got {gap!r}.")
         if time_limit is not None and not time_limit > 0:
             raise InvalidInput(f"Expected a time limit above 0 seconds; got {time_limit!r}.")
-        from counterpoint.batch import Batch
+        from counterpoint.batch import Batch, People
         from counterpoint.judge import Judge
         from counterpoint.solvers import Effort
 
@@ -148,8 +148,7 @@ class Explainer:
             self._question_for(inputs),
             target if isinstance(target, Target) else Label(target),
             Effort(gap, time_limit),
-            inputs if table.is_array or inputs.labels is not None else table,
-            inputs,
+            People(inputs if table.is_array or inputs.labels is not None else table, inputs),
         )
         return batch.run(progress=progress)
 

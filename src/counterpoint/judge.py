@@ -8,11 +8,12 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+from counterpoint.certificate import Verdict
 from counterpoint.errors import ReaderMismatch
 from counterpoint.forms import Form, LinearRegressor
 from counterpoint.frames import Table
 from counterpoint.readers import Reading
-from counterpoint.targets import Confidence, Interval, Label, OtherLabel, Target
+from counterpoint.targets import Confidence, Interval, Label, OtherLabel, Target, Tradeoff
 
 __all__ = ["Judge", "Surprise"]
 
@@ -73,7 +74,7 @@ class Judge:
     def meets(
         self, target: Target, table: Table, x: FloatArray, predicted: NDArray[Any]
     ) -> BoolArray:
-        """(n,): whether the model's own methods give the target.
+        """(n,): whether the model's own methods give the target; nothing gives a `Tradeoff`.
 
         Parameters
         ----------
@@ -88,7 +89,9 @@ class Judge:
             case Interval():
                 return np.asarray((predicted >= target.low) & (predicted <= target.high))
             case Confidence():
-                return self._is_confident(target, table)
+                return self._probability(target, table) >= target.at_least
+            case Tradeoff():
+                return np.zeros(len(x), dtype=bool)
             case Label() | OtherLabel():
                 inside = _is_among(predicted, target.labels)
                 inside = ~inside if isinstance(target, OtherLabel) else inside
@@ -98,10 +101,31 @@ class Judge:
             case _:
                 raise TypeError(f"Expected a target of counterpoint; got {target!r}.")
 
-    def _is_confident(self, target: Confidence, table: Table) -> BoolArray:
+    def verdict(
+        self, target: Target, table: Table, x: FloatArray, predicted: NDArray[Any]
+    ) -> Verdict:
+        """What the model's own methods say of answers; the parameters are those of `meets`.
+
+        An answer to a `Tradeoff` is valid if the model's probability is the one that was weighed.
+        """
+        margin, unasked = self.form.margin(x, target), np.full(len(x), np.nan)
+        match target:
+            case Confidence():
+                probability = self._probability(target, table)
+                return Verdict(probability >= target.at_least, margin, probability)
+            case Tradeoff():
+                probability = self._probability(target, table)
+                weighed = 0.5 * (1.0 + np.tanh(0.5 * margin))
+                allowed = DISAGREEMENT * self.form.noise(x)
+                return Verdict(np.abs(probability - weighed) <= allowed, margin, probability)
+            case _:
+                return Verdict(self.meets(target, table, x, predicted), margin, unasked)
+
+    def _probability(self, target: Confidence | Tradeoff, table: Table) -> FloatArray:
+        """(n,) the model's own probability of the target's label."""
         shares = self.model.predict_proba(table.to_model_input(named=self.named))
         column = np.asarray(self.model.classes_).tolist().index(target.label)
-        return np.asarray(shares[:, column] >= target.at_least)
+        return np.asarray(shares[:, column], dtype=np.float64)
 
     def is_indifferent(self, rows: Table, others: Table, x: FloatArray) -> BoolArray:
         """(n,): whether the model takes rows as it takes the others; not if it stops at them.

@@ -10,7 +10,9 @@ their sum is normal · y <= offset, and
 is a lower bound on every feasible cost, whoever found the multipliers and however wrong they are.
 The minimum is exact, integrality included, because price is separable over D: a sum over columns.
 (A full matrix is split into a diagonal and a convex rest; any tangent of the rest bounds it.)
-With price 0 the same minimum, if positive, proves that the region is empty (Farkas).
+A *charge*, such as −log of a probability, adds to the weighed price; its multipliers bound it from
+below by normal · y − offset, and the same sum bounds the objective. With price 0 and without
+charges the same minimum, if positive, proves that the region is empty (Farkas).
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from counterpoint.regions import (
     Affine,
     AtMost,
     Box,
+    Charge,
     Condition,
     Coupling,
     OneOf,
@@ -143,9 +146,19 @@ class Program:
         )
 
     @cached_property
+    def charges(self) -> tuple[Charge, ...]:
+        """What is added to the price."""
+        return tuple(c for c in self.region if isinstance(c, Charge))
+
+    @cached_property
+    def beyond_rows(self) -> tuple[Coupling | Charge, ...]:
+        """The curved couplings and the charges, in the order of their multipliers."""
+        return (*self.curved, *self.charges)
+
+    @cached_property
     def size(self) -> int:
-        """The number of multipliers: one a linear row, then those of the curved couplings."""
-        return self.affine.size + sum(coupling.size for coupling in self.curved)
+        """The number of multipliers: one a linear row, then those of what is beyond rows."""
+        return self.affine.size + sum(part.size for part in self.beyond_rows)
 
     @cached_property
     def groups(self) -> tuple[slice, ...]:
@@ -217,6 +230,13 @@ class Program:
         """(n,) in cost units."""
         return self.price(y - x)
 
+    def objective(self, y: FloatArray, cases: Cases) -> FloatArray:
+        """(n,) what is minimised: the cost; with charges, the weighed cost and what they take."""
+        cost = self.price(y - cases.x)
+        if not self.charges:
+            return cost
+        return np.asarray(cases.weights * cost + sum(c.amount(y) for c in self.charges))
+
     @cached_property
     def _merged(self) -> Region:
         """The same region with one box, and one stack of rows."""
@@ -233,22 +253,22 @@ class Program:
     @cached_property
     def normals(self) -> FloatArray:
         """(size, d) the normal that each multiplier weighs."""
-        return np.vstack([self.affine.matrix, *(coupling.matrix for coupling in self.curved)])
+        return np.vstack([self.affine.matrix, *(part.matrix for part in self.beyond_rows)])
 
     def cut(self, multipliers: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Normals (n, d) and offsets (n,) of the inequality that the couplings add up to."""
+        """Normals (n, d) and offsets (n,) that the couplings and charges add up to."""
         normal, offset = self.affine.cut(multipliers[:, : self.affine.size])
         start = self.affine.size
-        for coupling in self.curved:
-            more, constant = coupling.cut(multipliers[:, start : start + coupling.size])
+        for part in self.beyond_rows:
+            more, constant = part.cut(multipliers[:, start : start + part.size])
             normal, offset = normal + more, offset + constant
-            start += coupling.size
+            start += part.size
         return normal, offset
 
     def bound(
         self, cases: Cases, multipliers: FloatArray, at: FloatArray | None = None
     ) -> FloatArray:
-        """(n,) lower bounds on the cost of every point of the region: weak duality.
+        """(n,) lower bounds on the objective at every point of the region: weak duality.
 
         Parameters
         ----------
@@ -263,11 +283,13 @@ class Program:
         Returns
         -------
         ndarray of shape (n,)
-            In cost units; infinite where the domain alone is empty.
+            In units of the objective; infinite where the domain alone is empty.
         """
         if self._is_one_row and cases.unbounded:
             return self._one_row_bound(cases, multipliers)
         normal, offset = self.cut(multipliers)
+        if self.charges:
+            normal, offset = normal / cases.weights[:, None], offset / cases.weights
         if self.price.quadratic.ndim == 2:
             delta = (at - cases.x) if at is not None else np.zeros_like(cases.x)
             tangent = delta @ self.price.above_floor
@@ -281,7 +303,8 @@ class Program:
         least = self.domain.least(Diagonal(self.price.absolute, self.price.floor), slope, cases)
         here = np.einsum("ij,ij->i", normal, cases.x)
         size = np.einsum("ij,ij->i", np.abs(normal), np.abs(cases.x)) + np.abs(offset)
-        return np.maximum(least + here - offset - ROUNDED * size, 0.0)
+        bound = np.maximum(least + here - offset - ROUNDED * size, 0.0)
+        return np.asarray(bound * cases.weights) if self.charges else bound
 
     def moves_smoothly(self, cases: Cases) -> BoolArray:
         """(n,): whether some continuous column with an effect is free to move."""
@@ -298,7 +321,8 @@ class Program:
     def _is_one_row(self) -> bool:
         """Whether there is one linear row, a separable price, and nothing integral."""
         plain = not self.steps.any() and not self.groups and self.at_most is None
-        return plain and self.size == 1 and not self.curved and self.price.quadratic.ndim == 1
+        row = self.size == self.affine.size == 1
+        return plain and row and self.price.quadratic.ndim == 1
 
     def _one_row_bound(self, cases: Cases, multipliers: FloatArray) -> FloatArray:
         """`bound` for one row without bounds: the same sum, without an (n, d) array."""
@@ -321,6 +345,10 @@ class Program:
         as 0. On a column without bounds that is a proof for all points but those some 1e12 times as
         far away as the factual one.
         """
+        if self.charges:  # no charge excludes anything
+            charged = sum(charge.size for charge in self.charges)
+            multipliers = np.array(multipliers)
+            multipliers[:, self.size - charged :] = 0.0
         normal, offset = self.cut(multipliers)
         size = np.abs(multipliers) @ np.abs(self.normals)
         normal = np.where(np.abs(normal) <= CANCELLED * size, 0.0, normal)

@@ -13,7 +13,7 @@ from counterpoint.features import Features
 from counterpoint.forms import Form
 from counterpoint.programs import Program, kinds_region
 from counterpoint.search import Piece
-from counterpoint.targets import Label, OtherLabel, Target
+from counterpoint.targets import Label, OtherLabel, Target, Tradeoff
 
 __all__ = ["Question"]
 
@@ -66,7 +66,7 @@ class Question:
 
     def pieces(self, target: Target) -> tuple[Piece, ...]:
         """The programs whose union is the target, prepared; cached for each target."""
-        key = _hashable(target)
+        key = _key(target)
         if key not in self._pieces:
             if len(self._pieces) >= REMEMBERED:
                 self._pieces.pop(next(iter(self._pieces)))
@@ -75,11 +75,20 @@ class Question:
             self._pieces[key] = tuple(Piece(program) for program in programs)
         return self._pieces[key]
 
+    def asked(self, target: Target) -> Program:
+        """The cost over the actionable region, with what the target charges but not its demands."""
+        program = self.pieces(target)[0].program
+        return program if program.charges else self.plain
 
-def _hashable(target: Target) -> Target:
-    """The target with its labels as a tuple, so that it can be a key."""
-    if isinstance(target, Label):
-        return replace(target, label=target.labels)
-    if isinstance(target, OtherLabel):
-        return replace(target, than=target.labels)
-    return target
+
+def _key(target: Target) -> Target:
+    """What the programs of a target depend on: labels as a tuple, no weight of the price."""
+    match target:
+        case Label():
+            return replace(target, label=target.labels)
+        case OtherLabel():
+            return replace(target, than=target.labels)
+        case Tradeoff():
+            return replace(target, weight=1.0)
+        case _:
+            return target

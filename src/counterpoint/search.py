@@ -215,7 +215,8 @@ class _State:
         found = solution.found
         if found.any():
             cost = np.full(len(rows), np.inf)
-            cost[found] = program.cost(solution.points[found], case.x[found])
+            part = case if found.all() else case.take(found)
+            cost[found] = program.objective(solution.points[found], part)
             better = np.flatnonzero(cost < self.cost[rows])
             self.points[rows[better]] = solution.points[better]
             self.piece[rows[better]] = s

@@ -12,7 +12,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.certificate import Certificates, Evidence, certify, lower_bounds
+from counterpoint.certificate import Certificates, Evidence, Verdict, certify, lower_bounds
 from counterpoint.encoding import decode, recode
 from counterpoint.frames import Table
 from counterpoint.judge import Judge, Surprise
@@ -20,7 +20,7 @@ from counterpoint.question import Question
 from counterpoint.results import STATUSES, Status
 from counterpoint.search import Findings, search
 from counterpoint.solvers import Effort
-from counterpoint.targets import Target
+from counterpoint.targets import Confidence, Target, Tradeoff
 
 __all__ = ["Asked", "Settled", "Settlement"]
 
@@ -28,6 +28,8 @@ FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.intp]
 
+EXACT = 1e-11
+"""The first margin of a `Confidence` at most, in log-odds: a probability is met almost exactly."""
 ROUNDS = 12
 """How often a row whose answer the model does not confirm is searched again."""
 FIRST_MARGIN = 0.25
@@ -76,6 +78,8 @@ class Asked:
         The rows, their codes, and their positions in the batch.
     foreseen
         Whether the model itself has not been asked about them.
+    weight
+        (n,) how much the price counts against what the target charges; None for 1.
     """
 
     target: Target
@@ -83,11 +87,16 @@ class Asked:
     before: FloatArray
     index: IntArray
     foreseen: bool
+    weight: FloatArray | None = None
 
     def take(self, part: slice) -> Asked:
         """Some of the rows."""
         return replace(
-            self, table=self.table.take(part), before=self.before[part], index=self.index[part]
+            self,
+            table=self.table.take(part),
+            before=self.before[part],
+            index=self.index[part],
+            weight=None if self.weight is None else self.weight[part],
         )
 
 
@@ -113,6 +122,8 @@ class Settlement:
         self.effort = effort.shared(len(self.pieces))
         self.x = question.features.expand(asked.before)
         self.cases = [piece.program.cases(self.x) for piece in self.pieces]
+        if asked.weight is not None:
+            self.cases = [cases.weighing(asked.weight) for cases in self.cases]
 
     def run(self) -> Settled:
         """Search once for all rows, then again for those that the model does not confirm."""
@@ -120,38 +131,32 @@ class Settlement:
         margin = self._first_margin()
         findings = self._search(everyone, margin)
         self._without_margin(findings, margin)
-        after, valid, reached = self._returned(everyone, findings)
+        after, verdict = self._returned(everyone, findings)
         if self.foreseen:
             self._compare(self.judge.predict(self.table))
-        edge = np.flatnonzero(self._fragile(valid, reached) | (~valid & (findings.piece >= 0)))
-        if self._is_integral and len(edge):
+        lost = ~verdict.valid & (findings.piece >= 0)
+        edge = np.flatnonzero(self._fragile(verdict) | lost)
+        if self._is_integral and self._is_demanding and len(edge):
             off = self._off_the_edge(edge, findings, self._least_margin(edge))
-            self._keep_confirmed(edge, off, after, valid, reached)
-        for _ in range(ROUNDS):
-            again = np.flatnonzero(~valid & (findings.piece >= 0) & ~findings.limited)
+            self._keep_confirmed(edge, off, after, verdict)
+        for _ in range(ROUNDS if self._is_demanding else 0):
+            again = np.flatnonzero(~verdict.valid & (findings.piece >= 0) & ~findings.limited)
             if not len(again):
                 break
-            short = np.nan_to_num(np.maximum(-reached[again], 0.0))
+            short = np.nan_to_num(np.maximum(-verdict.margin[again], 0.0))
             grown = np.maximum(GROWTH * margin[again, 0], self._least_margin(again))
             margin[again, 0] = grown + 2.0 * short
-            once_more = self._search(again, margin[again])
-            self._keep_confirmed(again, once_more, after, valid, reached)
-        return self._certified(findings, after, valid, reached)
+            self._keep_confirmed(again, self._search(again, margin[again]), after, verdict)
+        return self._certified(findings, after, verdict)
 
     def _keep_confirmed(
-        self,
-        rows: IntArray,
-        findings: Findings,
-        after: FloatArray,
-        valid: BoolArray,
-        reached: FloatArray,
+        self, rows: IntArray, findings: Findings, after: FloatArray, verdict: Verdict
     ) -> None:
-        """Write the answers of another search that the model confirms."""
-        codes, confirmed, margin = self._returned(rows, findings)
-        good = rows[confirmed]
-        after[good], valid[good], reached[good] = codes[confirmed], True, margin[confirmed]
-        short = rows[~confirmed & ~valid[rows]]
-        reached[short] = margin[~confirmed & ~valid[rows]]
+        """Write the answers of another search that the model confirms, or that miss by less."""
+        codes, said = self._returned(rows, findings)
+        better = said.valid | ~verdict.valid[rows]
+        after[rows[said.valid]] = codes[said.valid]
+        verdict.put(rows[better], said.take(better))
 
     def _without_margin(self, findings: Findings, margin: FloatArray) -> None:
         """Rows for which the first margin left nothing, though nothing refutes them: without it."""
@@ -187,19 +192,28 @@ class Settlement:
         return np.stack([none, least] if self._is_integral else [least, none], axis=1)
 
     def _least_margin(self, rows: IntArray) -> FloatArray:
-        return FIRST_MARGIN * self.judge.form.noise(self.x[rows])
+        """(n,) a share of the rounding error of a score; none if there is nothing to miss."""
+        if not self._is_demanding:
+            return np.zeros(len(rows))
+        least = FIRST_MARGIN * self.judge.form.noise(self.x[rows])
+        return np.minimum(least, EXACT) if isinstance(self.target, Confidence) else least
+
+    @property
+    def _is_demanding(self) -> bool:
+        """Whether the target demands something, so that an answer may miss it."""
+        return not isinstance(self.target, Tradeoff)
 
     @property
     def _is_integral(self) -> bool:
         return any(piece.is_integral for piece in self.pieces)
 
-    def _fragile(self, valid: BoolArray, reached: FloatArray) -> BoolArray:
+    def _fragile(self, verdict: Verdict) -> BoolArray:
         """(n,): answers on the very edge, though a continuous column could take them off it."""
         if not self._is_integral:
-            return np.zeros(len(valid), dtype=bool)
+            return np.zeros(len(verdict.valid), dtype=bool)
         program, cases = self.pieces[0].program, self.cases[0]
-        on_edge = reached < self._least_margin(np.arange(len(valid)))
-        return valid & on_edge & program.moves_smoothly(cases)
+        on_edge = verdict.margin < self._least_margin(np.arange(len(verdict.valid)))
+        return np.asarray(verdict.valid & on_edge & program.moves_smoothly(cases))
 
     def _off_the_edge(self, rows: IntArray, findings: Findings, margin: FloatArray) -> Findings:
         """The same answers with a margin: whole columns and categories held, the others free."""
@@ -215,17 +229,14 @@ class Settlement:
             cases = [case.take(rows) for case in cases]
         return search(self.pieces, [case.with_margin(margin) for case in cases], self.effort)
 
-    def _returned(
-        self, rows: IntArray, findings: Findings
-    ) -> tuple[FloatArray, BoolArray, FloatArray]:
-        """The rows as they will be returned: codes, whether the model confirms, by how much."""
+    def _returned(self, rows: IntArray, findings: Findings) -> tuple[FloatArray, Verdict]:
+        """The rows as they will be returned: codes, and what the model says of them."""
         features = self.question.features
-        after = np.array(self.before[rows])
-        valid, reached = np.zeros(len(rows), dtype=bool), np.full(len(rows), np.nan)
+        after, verdict = np.array(self.before[rows]), Verdict.none(len(rows))
         points = findings.points
         found = np.flatnonzero(~np.isnan(points[:, 0]))
         if not len(found):
-            return after, valid, reached
+            return after, verdict
         which = slice(None) if len(found) == len(self.x) else rows[found]
         solved = found[~findings.closed[found]]
         if len(solved):
@@ -237,9 +248,8 @@ class Settlement:
         y = features.expand(codes)
         predicted = self._predictions(returned)
         after[found] = codes
-        valid[found] = self.judge.meets(self.target, returned, y, predicted)
-        reached[found] = self.judge.form.margin(y, self.target)
-        return after, valid, reached
+        verdict.put(found, self.judge.verdict(self.target, returned, y, predicted))
+        return after, verdict
 
     def _predictions(self, returned: Table) -> NDArray[Any]:
         """The model's own, for rows as they will be returned; for the factual rows with them."""
@@ -284,14 +294,12 @@ class Settlement:
                 y = np.where(np.abs(y - bound) <= hair, bound, y)
         points[found] = y
 
-    def _certified(
-        self, findings: Findings, after: FloatArray, valid: BoolArray, reached: FloatArray
-    ) -> Settled:
-        plain = self.question.plain
+    def _certified(self, findings: Findings, after: FloatArray, verdict: Verdict) -> Settled:
+        asked, cases = self.question.asked(self.target), self.cases[0]
         y = self.question.features.expand(after)
-        cost = np.where(valid, plain.cost(y, self.x), np.inf)
-        known = self._known(findings, cost)
-        certificates = certify(plain, y, self.x, known, valid, reached)
+        reached = np.where(verdict.valid, asked.objective(y, cases), np.inf)
+        known = self._known(findings, reached)
+        certificates = certify(asked, y, cases, known, verdict)
         if self.table.singles:
             certificates = replace(certificates, resolution=SINGLE)
         answered = certificates.holds

@@ -11,11 +11,11 @@ import numpy as np
 
 from counterpoint.errors import InvalidInput
 
-__all__ = ["Confidence", "Interval", "Label", "OtherLabel", "Target"]
+__all__ = ["Confidence", "Interval", "Label", "OtherLabel", "Target", "Tradeoff"]
 
 
 class Target(ABC):  # noqa: B024 (a sum type: forms decide what each member means)
-    """A decision, or a range of values, that the counterfactual shall get."""
+    """A decision, a probability, or a range of values, that the counterfactual shall get."""
 
 
 @final
@@ -94,6 +94,36 @@ class Confidence(Target):
             raise InvalidInput(
                 f"Expected a probability between 0 and 1, both excluded; got {self.at_least!r}."
             )
+
+
+@final
+@dataclass(frozen=True)
+class Tradeoff(Target):
+    """The cost of the change against the model's probability of a label.
+
+    The answer minimises ``weight / 2 · cost(x − x̄) − log p_label(x)``: a small weight buys more
+    probability for more change. Every point has some value of it, so there is nothing to miss and
+    nothing that a row has already; whether the model then predicts the label is up to the weight.
+
+    Parameters
+    ----------
+    label
+        A class label.
+    weight
+        λ > 0, per cost unit.
+
+    References
+    ----------
+    Carreira-Perpiñán & Hada, Inverse classification with logistic and softmax classifiers,
+    equation 2, which is this with `SquaredEuclidean` cost.
+    """
+
+    label: Hashable
+    weight: float
+
+    def __post_init__(self) -> None:
+        if not (np.isfinite(self.weight) and self.weight > 0.0):
+            raise InvalidInput(f"Expected a finite weight above 0; got {self.weight!r}.")
 
 
 @final

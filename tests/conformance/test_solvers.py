@@ -14,7 +14,7 @@ from oracles import Additive, Demand, Question, optimum
 import counterpoint as cp
 from counterpoint.programs import Program, kinds_region
 from counterpoint.regions import Affine, Region
-from counterpoint.solvers import SOLVERS, Effort, HalfSpace, Outcome, Solution, Solver
+from counterpoint.solvers import SOLVERS, Effort, Outcome, Solution, Solver
 from counterpoint.testing import KNOWN, Known, check_solver
 
 BY_NAME = {type(solver).__name__: solver for solver in SOLVERS}
@@ -27,7 +27,7 @@ def test_the_known_programs_are_right(known: Known):
     if known.point is not None:
         y = known.point[None, :]
         assert known.program.region.violation(y, cases.x)[0] <= 1e-15
-        assert known.program.cost(y, cases.x)[0] == pytest.approx(known.cost, rel=1e-14)
+        assert known.program.objective(y, cases)[0] == pytest.approx(known.cost, rel=1e-14)
     else:
         assert np.isinf(known.cost)
     if known.multipliers is not None:
@@ -60,13 +60,13 @@ def test_no_other_multipliers_prove_more_of_a_known_program(known: Known):
 @pytest.mark.parametrize("name", BY_NAME)
 def test_every_solver_answers_the_known_programs(name: str):
     solver = BY_NAME[name]
-    taken = check_solver(solver, complete=not isinstance(solver, HalfSpace))
+    taken = check_solver(solver, complete=solver.complete)
     assert taken >= 6
 
 
 def test_every_known_program_has_a_complete_solver():
     for known in KNOWN:
-        assert any(s.takes(known.program) for s in SOLVERS if not isinstance(s, HalfSpace))
+        assert any(s.takes(known.program) for s in SOLVERS if s.complete)
 
 
 @st.composite
@@ -104,7 +104,7 @@ def test_every_solver_agrees_with_the_oracle_on_random_programs(case: Any):
     if np.isinf(best) != np.isinf(optimum(question.stricter(1e-6))):
         return  # feasible by a hair: either answer is right
     for solver in solvers:
-        if isinstance(solver, HalfSpace):
+        if not solver.complete:
             continue
         known = Known(repr(question), program, x[0], best)
         check_one(solver, known)
@@ -122,7 +122,7 @@ def check_one(solver: Solver, known: Known):
         return
     room = 1e-6 * known.cost + 2e-8
     assert solution.outcomes[0] == Outcome.FOUND, f"{name}: {Outcome(solution.outcomes[0]).name}"
-    cost = known.program.cost(solution.points, cases.x)[0]
+    cost = known.program.objective(solution.points, cases)[0]
     assert known.program.region.violation(solution.points, cases.x)[0] <= 1e-8
     assert abs(cost - known.cost) <= room, f"{name}: {cost} against {known.cost}"
     assert told(known.program, cases, solution) <= known.cost + room

@@ -59,7 +59,8 @@ class Form(ABC):
         """(n,): by how much the target is met, in score units; negative where it is not.
 
         For `Confidence` on the scale of log-odds, for `Interval` of the prediction. It includes
-        the margin that the target itself asks for.
+        the margin that the target itself asks for. For `Tradeoff`, which demands nothing, it is the
+        log-odds of the label.
         """
 
     @abstractmethod
@@ -70,11 +71,13 @@ class Form(ABC):
     def regions(self, target: Target) -> tuple[Region, ...]:
         """Closed convex pieces whose union is where the target holds.
 
+        For `Tradeoff`, which holds everywhere, one piece without bounds and with its charge.
+
         Raises
         ------
         InvalidInput
             If the target does not fit the form: an unknown label, an `Interval` of a classifier,
-            a `Confidence` of a model without probabilities.
+            a `Confidence` or `Tradeoff` of a model without probabilities.
         """
 
     @abstractmethod

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from counterpoint.errors import InvalidInput
 from counterpoint.forms.base import AffineMap, Form
-from counterpoint.regions import Affine, LogSumExp, Region
-from counterpoint.targets import Confidence, Interval, Label, OtherLabel, Target
+from counterpoint.regions import Affine, LogLoss, LogSumExp, Region
+from counterpoint.targets import Confidence, Interval, Label, OtherLabel, Target, Tradeoff
 
 __all__ = ["LinearRegressor", "LinearScores", "Link", "LogLink", "Ties", "Votes"]
 
@@ -125,8 +125,8 @@ class LinearScores(Form):
         return replace(self, matrix=matrix, offset=offset)
 
     def margin(self, X: FloatArray, target: Target) -> FloatArray:
-        if isinstance(target, Confidence):
-            return self._confidence_margin(X, target)
+        if isinstance(target, Confidence | Tradeoff):
+            return self._log_odds(X, target)
         wanted, asked = self._wanted(target)
         scores = self.scores(X)
         inside = scores[:, wanted].max(axis=1)
@@ -136,6 +136,8 @@ class LinearScores(Form):
     def regions(self, target: Target) -> tuple[Region, ...]:
         if isinstance(target, Confidence):
             return (self._confidence_region(target),)
+        if isinstance(target, Tradeoff):
+            return (Region((LogLoss(*self._against(self._label(target))),)),)
         wanted, asked = self._wanted(target)
         others = np.flatnonzero(~wanted)
         return tuple(self._beats(k, others, asked) for k in np.flatnonzero(wanted).tolist())
@@ -150,33 +152,48 @@ class LinearScores(Form):
         return Region((Affine(rows, low, high, np.ones(len(rows)), lost),))
 
     def _wanted(self, target: Target) -> tuple[NDArray[np.bool_], float]:
-        return _split(target, self.classes, "Label, OtherLabel or Confidence")
+        return _split(target, self.classes, "Label, OtherLabel, Confidence or Tradeoff")
 
-    def _log_odds(self, target: Confidence) -> tuple[int, float]:
-        """The class, and the threshold on its binary score or its log-odds."""
+    def _label(self, target: Confidence | Tradeoff) -> int:
+        """The position of the label whose probability is meant."""
+        kind = type(target).__name__
         if self.link is Link.NONE:
             raise InvalidInput(
-                f"Confidence needs class probabilities: {self.no_probabilities}. "
+                f"{kind} needs class probabilities: {self.no_probabilities}. "
                 "Use Label with a margin in score units."
             )
-        k = int(np.flatnonzero(_mask((target.label,), self.classes))[0])
-        if self.link is Link.CLIPPED:
-            return k, 2.0 * target.at_least - 1.0
-        return k, float(np.log(target.at_least) - np.log1p(-target.at_least))
+        if self.link is Link.CLIPPED and isinstance(target, Tradeoff):
+            raise InvalidInput(
+                "Tradeoff needs probabilities that are a softmax of the scores; those of the "
+                "modified Huber loss are clipped to 0 and 1, where their logarithm has no use. "
+                "Use Confidence, or Label with a margin in score units."
+            )
+        return int(np.flatnonzero(_mask((target.label,), self.classes))[0])
 
-    def _confidence_margin(self, X: FloatArray, target: Confidence) -> FloatArray:
-        k, needed = self._log_odds(target)
-        z = X @ self.matrix.T + self.offset
-        if self.is_binary:
-            return np.asarray(z[:, k] - z[:, 1 - k] - needed)
-        others = np.delete(z, k, axis=1) - z[:, [k]]
+    def _needed(self, target: Confidence | Tradeoff) -> float:
+        """The binary score, or log-odds, at which the probability is what is asked for."""
+        if isinstance(target, Tradeoff):
+            return 0.0
+        if self.link is Link.CLIPPED:
+            return 2.0 * target.at_least - 1.0
+        return float(np.log(target.at_least) - np.log1p(-target.at_least))
+
+    def _against(self, k: int) -> tuple[FloatArray, FloatArray]:
+        """The rows and offsets of the other classes' scores minus the score of one."""
+        rows = np.delete(self.matrix, k, axis=0) - self.matrix[k]
+        return rows, np.delete(self.offset, k) - self.offset[k]
+
+    def _log_odds(self, X: FloatArray, target: Confidence | Tradeoff) -> FloatArray:
+        """(n,) of the label, less what is asked for."""
+        rows, offset = self._against(self._label(target))
+        others = X @ rows.T + offset
         top = others.max(axis=1)
-        return np.asarray(-(top + np.log(np.exp(others - top[:, None]).sum(axis=1))) - needed)
+        total = np.exp(others - top[:, None]).sum(axis=1)
+        return np.asarray(-(top + np.log(total)) - self._needed(target))
 
     def _confidence_region(self, target: Confidence) -> Region:
-        k, needed = self._log_odds(target)
-        rows = np.delete(self.matrix, k, axis=0) - self.matrix[k]
-        offset = np.delete(self.offset, k) - self.offset[k]
+        rows, offset = self._against(self._label(target))
+        needed = self._needed(target)
         if self.is_binary:
             return Region((Affine(rows, _vector(-np.inf), -needed - offset, np.ones(1)),))
         return Region((LogSumExp(rows, offset, -needed),))
@@ -341,10 +358,10 @@ class Votes(Form):
         return [np.array(cell, dtype=np.int8) for cell in sorted(largest)]
 
     def _wanted(self, target: Target) -> tuple[NDArray[np.bool_], float]:
-        if isinstance(target, Confidence):
+        if isinstance(target, Confidence | Tradeoff):
             raise InvalidInput(
-                "Confidence needs class probabilities: the model decides by votes between pairs of "
-                "classes. Use Label with a margin in score units."
+                f"{type(target).__name__} needs class probabilities: the model decides by votes "
+                "between pairs of classes. Use Label with a margin in score units."
             )
         return _split(target, self.classes, "Label or OtherLabel")
 

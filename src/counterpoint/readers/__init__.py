@@ -1,4 +1,4 @@
-"""Readers: fitted scikit-learn models → forms, with pipelines seen through exactly.
+"""Readers: fitted models → forms, with the pipelines of scikit-learn seen through exactly.
 
 `see_through` composes every preprocessing step into one affine map from the encoded raw columns to
 the final estimator's inputs. Register your own with ``@read.register(MyModel)`` for final
@@ -21,5 +21,6 @@ from counterpoint.readers import (  # noqa: F401 (each registers its readers)
 from counterpoint.readers.columns import Columns
 from counterpoint.readers.dispatch import Reading, read, see_through, trace
 from counterpoint.readers.probe import by_running
+from counterpoint.readers.torch_classifier import LastLayer
 
-__all__ = ["Columns", "Reading", "by_running", "read", "see_through", "trace"]
+__all__ = ["Columns", "LastLayer", "Reading", "by_running", "read", "see_through", "trace"]

@@ -45,6 +45,11 @@ READABLE = (
     "support vector machines, naive Bayes and nearest centroids where they are linear, one-vs-rest "
     "over these, decision thresholds, and linear regressors"
 )
+INSTEAD = {
+    "torch": "Pass the last layer over the features that come before it, as in "
+    "counterpoint.LastLayer(module), and explain its inputs."
+}
+"""What to do with a model that builds on a package, by the package's name."""
 
 
 @singledispatch
@@ -60,6 +65,12 @@ def read(model: Any) -> Form:
     ModelNotFitted
         If it has not been fitted.
     """
+    for base in type(model).__mro__:
+        package = base.__module__.partition(".")[0]
+        if package in INSTEAD:
+            raise UnsupportedModel(
+                f"{type(model).__name__} cannot be read as it is. {INSTEAD[package]}"
+            )
     raise UnsupportedModel(
         f"{type(model).__name__} cannot be read exactly. Counterpoint reads {READABLE}; "
         "add a reader for your own model with @counterpoint.readers.read.register(YourModel)."

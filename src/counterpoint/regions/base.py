@@ -10,7 +10,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["EPS", "TINY", "Condition", "Coupling", "Cut", "Domain", "Region"]
+__all__ = ["EPS", "TINY", "Charge", "Condition", "Coupling", "Cut", "Domain", "Region"]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]
@@ -51,6 +51,33 @@ class Coupling(Condition):
         Every y that meets the condition meets ``normals · y <= offsets``, whatever the multipliers;
         and ``cut(t * multipliers)`` is t times ``cut(multipliers)`` for t >= 0.
         """
+
+
+class Charge(Condition):
+    """A soft condition: every point meets it, and is charged a convex amount of at least 0."""
+
+    matrix: FloatArray
+    """(m, d) the normal that each multiplier weighs."""
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """The number m of its multipliers."""
+
+    @abstractmethod
+    def amount(self, y: FloatArray) -> FloatArray:
+        """(n,): what points are charged."""
+
+    @abstractmethod
+    def cut(self, multipliers: FloatArray) -> Cut:
+        """(n, m) multipliers → normals (n, d) and offsets (n,).
+
+        Every y is charged ``normals · y − offsets`` or more, whatever the multipliers; with all of
+        them 0 that is 0.
+        """
+
+    def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:
+        return np.zeros(len(y))
 
 
 @final

@@ -13,6 +13,7 @@ from counterpoint.solvers.clarabel import Clarabel
 from counterpoint.solvers.daqp import Daqp
 from counterpoint.solvers.halfspace import HalfSpace
 from counterpoint.solvers.highs import Highs
+from counterpoint.solvers.newton import Newton
 
 __all__ = [
     "SOLVERS",
@@ -22,6 +23,7 @@ __all__ = [
     "Effort",
     "HalfSpace",
     "Highs",
+    "Newton",
     "Outcome",
     "Prepared",
     "Solution",
@@ -62,5 +64,12 @@ def _relaxed_by(program: Program) -> Solver | None:
     return next((s for s in direct if s.takes(program)), None)
 
 
-SOLVERS: tuple[Solver, ...] = (HalfSpace(), Daqp(), Highs(), Clarabel(), Branching(_relaxed_by))
-"""All solvers, in the order of preference; the first only settles what one half-space settles."""
+SOLVERS: tuple[Solver, ...] = (
+    HalfSpace(),
+    Newton(),
+    Daqp(),
+    Highs(),
+    Clarabel(),
+    Branching(_relaxed_by),
+)
+"""All solvers, in the order of preference; the first two settle only some rows of a program."""

@@ -28,6 +28,7 @@ from counterpoint.regions import (
     AtMost,
     Box,
     Cone,
+    LogLoss,
     LogSumExp,
     OneOf,
     Transitions,
@@ -64,8 +65,8 @@ class Branching(Solver):
     """
 
     accepts: ClassVar[frozenset[type]] = frozenset(
-        {Manhattan, SquaredEuclidean, Mahalanobis, Box, Affine, Transitions, Cone, LogSumExp}
-        | set(INTEGRAL)
+        {Manhattan, SquaredEuclidean, Mahalanobis, Box, Affine, Transitions, Cone}
+        | {LogLoss, LogSumExp, *INTEGRAL}
     )
     accuracy: ClassVar[float] = 1e-7
 
@@ -251,9 +252,7 @@ class Tree:
     def _cases(self, nodes: list[Node]) -> Cases:
         n = len(nodes)
         low, high = np.stack([node.low for node in nodes]), np.stack([node.high for node in nodes])
-        return Cases(
-            np.repeat(self.case.x, n, axis=0), low, high, np.repeat(self.case.margin, n, axis=0)
-        )
+        return replace(self.case.take(np.zeros(n, dtype=np.intp)), low=low, high=high)
 
     def _round(self, points: FloatArray, cases: Cases) -> None:
         """Round to points of the region, let the other columns settle, keep the cheapest."""
@@ -261,12 +260,12 @@ class Tree:
         usable = np.all((low <= high) & (cases.low <= low) & (high <= cases.high), axis=1)
         if not usable.any():
             return
-        fixed = Cases(cases.x, low, high, cases.margin).take(usable)
+        fixed = replace(cases, low=low, high=high).take(usable)
         candidates = fixed.low
         if (fixed.low < fixed.high).any():
             candidates = self.relaxation.solve(fixed, self._share()).points
             candidates = np.minimum(np.maximum(candidates, fixed.low), fixed.high)
-        cost = self.program.cost(candidates, fixed.x)
+        cost = self.program.objective(candidates, fixed)
         for i in np.argsort(cost, kind="stable").tolist():
             if not cost[i] < self.best:
                 return

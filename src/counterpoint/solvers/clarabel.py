@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, final
 
@@ -20,9 +20,9 @@ from counterpoint.cases import Cases
 from counterpoint.costs import Mahalanobis, Manhattan, SquaredEuclidean
 from counterpoint.errors import SolverFailure
 from counterpoint.programs import Program
-from counterpoint.regions import Affine, Box, Cone, LogSumExp, Transitions
+from counterpoint.regions import Affine, Box, Cone, LogLoss, LogSumExp, Transitions
 from counterpoint.solvers.base import Effort, Outcome, Prepared, Solution, Solver
-from counterpoint.solvers.conic import Conic, Rows, purified
+from counterpoint.solvers.conic import Conic, Model, Rows, purified
 
 __all__ = ["Clarabel"]
 
@@ -30,8 +30,15 @@ FloatArray = NDArray[np.float64]
 
 STATUS = clarabel.SolverStatus
 SOLVED = (STATUS.Solved, STATUS.AlmostSolved)
+USABLE = (*SOLVED, STATUS.InsufficientProgress)
+"""What may still be better than what there was: that is judged by the program itself."""
 TRACE = 1e-7
 """A share of the cost that is noise of the interior point."""
+SHARPER = 12
+"""Steps of Newton's method at most, after a program with charges was solved with cones."""
+CLOSED = 1e-10
+"""A relative gap at which none is needed."""
+HALVINGS = 20
 INFEASIBLE = (STATUS.PrimalInfeasible, STATUS.AlmostPrimalInfeasible)
 
 
@@ -40,7 +47,8 @@ class Clarabel(Solver):
     """Convex programs with linear rows, second-order and exponential cones by Clarabel."""
 
     accepts: ClassVar[frozenset[type]] = frozenset(
-        {Manhattan, SquaredEuclidean, Mahalanobis, Box, Affine, Transitions, Cone, LogSumExp}
+        {Manhattan, SquaredEuclidean, Mahalanobis, Box, Affine, Transitions, Cone}
+        | {LogLoss, LogSumExp}
     )
     accuracy: ClassVar[float] = 1e-7
 
@@ -74,11 +82,14 @@ class ClarabelPrograms(Prepared):
 
     def _solve_one(self, case: Cases, effort: Effort, out: Solution, i: int) -> None:
         rows, result = self._run(case, effort)
-        if result.status in SOLVED:
+        if result.status in (USABLE if self.program.charges else SOLVED):
             point = self._point(case, rows, result)
+            multipliers = rows.multipliers(np.asarray(result.z))
+            if self.program.charges:
+                point, multipliers = self._sharpened(case, effort, point, multipliers)
             out.points[i] = self._sparse(case, point, effort)
             out.outcomes[i] = Outcome.FOUND
-            out.multipliers[i] = rows.multipliers(np.asarray(result.z))
+            out.multipliers[i] = multipliers
         elif result.status in INFEASIBLE:
             out.outcomes[i] = Outcome.INFEASIBLE
             ray = rows.multipliers(np.asarray(result.z))
@@ -86,16 +97,69 @@ class ClarabelPrograms(Prepared):
         elif result.status == STATUS.MaxTime:
             out.outcomes[i] = Outcome.LIMIT
 
-    def _run(self, case: Cases, effort: Effort) -> tuple[Rows, Any]:
-        rows = Rows(self._conic, case)
-        hessian, linear = self._conic.objective
+    def _sharpened(
+        self, case: Cases, effort: Effort, point: FloatArray, multipliers: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Newton's method from there on, each step a quadratic program in units of the answer.
+
+        An exponential cone holds 1 − p and p alike, so a probability near 1 leaves it few digits of
+        the loss; the model of the loss has them all.
+        """
+        value, bound = self._value(case, point, multipliers)
+        for _ in range(SHARPER):
+            if value - bound <= CLOSED * value:
+                break
+            rows, result = self._run(case, effort, self._model(case, point, value))
+            if result.status not in USABLE:
+                break
+            other, duals = self._point(case, rows, result), rows.multipliers(np.asarray(result.z))
+            other, reached = self._lower(case, point, other, value)
+            proved = self._value(case, other, duals)[1]
+            gained = (value - bound) - (min(reached, value) - max(proved, bound))
+            if reached < value:
+                point, value = other, reached
+            if proved > bound:
+                multipliers, bound = duals, proved
+            if gained <= 0.0:
+                break
+        return point, multipliers
+
+    def _model(self, case: Cases, point: FloatArray, value: float) -> Model:
+        """The log-loss about a point."""
+        charge = self.program.charges[0]
+        assert isinstance(charge, LogLoss)  # noqa: S101 (all that this solver accepts)
+        z = charge.matrix @ point + charge.offset
+        shares = np.exp(z - charge.of(z[None, :])[0])
+        change = point - case.x[0]
+        size = float((np.abs(change) / self._conic.unit).max())
+        return Model(shares, charge.matrix @ change, max(size, 1e-12), max(value, 1e-300))
+
+    def _lower(
+        self, case: Cases, point: FloatArray, other: FloatArray, value: float
+    ) -> tuple[FloatArray, float]:
+        """The first point on the way back from another one whose objective is below a value."""
+        length = 1.0
+        for _ in range(HALVINGS):
+            tried = point + length * (other - point)
+            reached = float(self.program.objective(tried[None, :], case)[0])
+            if reached < value:
+                return tried, reached
+            length *= 0.5
+        return point, value
+
+    def _value(
+        self, case: Cases, point: FloatArray, multipliers: FloatArray
+    ) -> tuple[float, float]:
+        """The objective at a point, and the bound by multipliers."""
+        value = self.program.objective(point[None, :], case)
+        bound = self.program.bound(case, multipliers[None, :], point[None, :])
+        return float(value[0]), float(bound[0])
+
+    def _run(self, case: Cases, effort: Effort, model: Model | None = None) -> tuple[Rows, Any]:
+        rows = Rows(self._conic, case, model)
+        hessian, linear = rows.objective()
         solver = clarabel.DefaultSolver(
-            hessian * (rows.scale**2 / rows.worth),
-            linear * (rows.scale / rows.worth),
-            rows.matrix,
-            rows.right,
-            rows.cones,
-            _settings(effort),
+            hessian, linear, rows.matrix, rows.right, rows.cones, _settings(effort)
         )
         return rows, solver.solve()
 
@@ -116,12 +180,13 @@ class ClarabelPrograms(Prepared):
         if not held.any():
             return point
         low, high = (np.where(held, case.x, bound) for bound in (case.low, case.high))
-        still = Cases(case.x, low, high, case.margin)
+        still = replace(case, low=low, high=high)
         rows, result = self._run(still, effort)
         if result.status not in SOLVED:
             return point
         sparser = self._point(still, rows, result)
-        before, after = self.program.cost(np.stack([point, sparser]), case.x)
+        before = self.program.objective(point[None, :], case)[0]
+        after = self.program.objective(sparser[None, :], case)[0]
         return sparser if after <= before * (1.0 + TRACE) else point
 
 

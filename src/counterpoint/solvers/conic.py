@@ -1,7 +1,8 @@
 """A convex program as cones, in the shape that Clarabel takes, and the way back from its duals.
 
 Variables: the change δ of each column, in units of its price; for absolute prices one bound t on
-each |δ|; for a log-sum-exp one share for each of its terms.
+each |δ|; for a log-sum-exp one share for each of its terms, for a log-loss
+also its value.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from scipy import sparse
 
 from counterpoint.cases import Cases
 from counterpoint.programs import Program
-from counterpoint.regions import Cone, Coupling, LogSumExp
+from counterpoint.regions import Charge, Cone, Coupling, LogLoss, LogSumExp
 
-__all__ = ["Conic", "Rows", "purified"]
+__all__ = ["Conic", "Model", "Rows", "purified"]
 
 FloatArray = NDArray[np.float64]
 
@@ -56,12 +57,13 @@ class Conic:
 
     @cached_property
     def sizes(self) -> tuple[int, int, int]:
-        """Numbers of changes, of bounds on absolute values, and of shares."""
+        """Numbers of changes, of bounds on absolute values, and of shares and values."""
         shares = sum(c.size for c in self.program.curved if isinstance(c, LogSumExp))
+        shares += sum(c.size + 2 for c in self.program.charges)
         return self.program.width, len(self.absolute), shares
 
     @cached_property
-    def objective(self) -> tuple[sparse.csc_matrix, FloatArray]:
+    def price(self) -> tuple[sparse.csc_matrix, FloatArray]:
         """The price of the variables: a quadratic form and a linear one."""
         price, unit = self.program.price, self.unit
         d, a, shares = self.sizes
@@ -81,15 +83,43 @@ class Conic:
 
 
 @final
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A log-loss to the second order about a point: a quadratic function of s = M (y − x).
+
+    Parameters
+    ----------
+    shares
+        (m,) its gradient p there.
+    at
+        (m,) s there.
+    size, worth
+        About how large the change is, in units of change, and about the objective.
+    """
+
+    shares: FloatArray
+    at: FloatArray
+    size: float
+    worth: float
+
+    def form(self, unit: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """(m, m) and (m,) its quadratic and linear parts about s = 0, for s in some units."""
+        curvature = np.diag(self.shares) - np.outer(self.shares, self.shares)
+        slope = self.shares - curvature @ self.at
+        return curvature * np.outer(unit, unit) / self.worth, slope * unit / self.worth
+
+
+@final
 class Rows:
     """The rows of one person's conic program, and the way back from their duals.
 
     All lengths are divided by ``scale``, about the size of the answer, and the objective by
-    ``worth``, about its cost, so that tolerances mean the same for small and large answers.
+    ``worth``, about its cost, so that tolerances mean the same for small and large answers. With a
+    ``model``, that stands for what is charged.
     """
 
-    def __init__(self, conic: Conic, case: Cases) -> None:
-        self.conic = conic
+    def __init__(self, conic: Conic, case: Cases, model: Model | None = None) -> None:
+        self.conic, self.model = conic, model
         self.program = conic.program
         self.case = case
         self.matrices: list[Any] = []
@@ -98,8 +128,7 @@ class Rows:
         self.starts: list[int] = []
         self.sides: list[tuple[int, NDArray[np.intp], float]] = []
         self.count = 0
-        self.scale = self._shortfall()
-        self.worth = self.scale**2 if self.program.price.quadratic.any() else self.scale
+        self.scale, self.worth = self._sizes() if model is None else (model.size, model.worth)
         self._add_bounds()
         self._add_absolute()
         self._add_affine()
@@ -111,8 +140,50 @@ class Rows:
             elif isinstance(coupling, LogSumExp):
                 self._add_log_sum_exp(coupling, share)
                 share += coupling.size
+        for charge in self.program.charges:
+            self.starts.append(self.count)
+            if isinstance(charge, LogLoss):
+                add = self._add_log_loss if model is None else self._add_scores
+                add(charge, share)
+                share += charge.size + 2
         self.matrix = sparse.csc_matrix(sparse.vstack(self.matrices))
         self.right = np.concatenate(self.rights)
+
+    def objective(self) -> tuple[sparse.csc_matrix, FloatArray]:
+        """Half a quadratic form and a linear one, in units of ``worth``."""
+        hessian, linear = self.conic.price
+        weight = float(self.case.weights[0]) if self.program.charges else 1.0
+        hessian = hessian * (weight * self.scale**2 / self.worth)
+        linear = linear * (weight * self.scale / self.worth)
+        if not self.program.charges:
+            return hessian, linear
+        d, a, shares = self.conic.sizes
+        charged = np.zeros(d + a + shares)
+        if self.model is None:
+            charged[-1] = 1.0 / self.worth
+            return hessian, linear + charged
+        curvature, slope = self.model.form(self._score_unit)
+        m = len(slope)
+        charged[d + a : d + a + m] = slope
+        empty = [sparse.csc_matrix((size, size)) for size in (d + a, shares - m)]
+        curved = sparse.block_diag([empty[0], sparse.csc_matrix(np.triu(curvature)), empty[1]])
+        return sparse.csc_matrix(hessian + curved), linear + charged
+
+    @cached_property
+    def _score_unit(self) -> FloatArray:
+        """(m,) how far the scores of a model may move: the largest entries of its rows."""
+        size = np.abs(self.program.charges[0].matrix * self.conic.unit).max(axis=1, initial=0.0)
+        return np.where(size > 0.0, size, 1.0) * self.scale
+
+    def _sizes(self) -> tuple[float, float]:
+        """About the size of the answer, in units of change, and about its objective."""
+        scale = self._shortfall()
+        if not self.program.charges:
+            return scale, scale**2 if self.program.price.quadratic.any() else scale
+        amount = sum(float(charge.amount(self.case.x)[0]) for charge in self.program.charges)
+        steepest = np.abs(self.program.charges[0].matrix * self.conic.unit).max(initial=0.0)
+        reach = min(max(amount, 1.0) / max(float(steepest), 1e-300), 1e12)
+        return max(reach, scale if scale != 1.0 else 0.0), max(amount, 1e-9)
 
     def _shortfall(self) -> float:
         """By how much the worst condition is missed if nothing changes, in units of change."""
@@ -196,16 +267,41 @@ class Rows:
 
     def _add_log_sum_exp(self, coupling: LogSumExp, share: int) -> None:
         """exp(zᵢ − limit) <= shareᵢ and Σ share <= 1."""
-        d, a, shares = self.conic.sizes
-        m = coupling.size
         limit = coupling.limit - float(self.case.margin[0, 0])
         here = coupling.matrix @ self.case.x[0] + coupling.offset - limit
-        scores = self._on_changes(-coupling.matrix * self.scale)
+        self._add_exponentials(coupling.matrix, here, share, None)
+
+    def _add_log_loss(self, charge: LogLoss, share: int) -> None:
+        """exp(zᵢ − value) <= shareᵢ, exp(−value) <= a last share, and Σ share <= 1."""
+        matrix = np.vstack([charge.matrix, np.zeros((1, self.program.width))])
+        here = np.append(charge.matrix @ self.case.x[0] + charge.offset, 0.0)
+        self._add_exponentials(matrix, here, share, share + charge.size + 1)
+
+    def _add_scores(self, charge: LogLoss, share: int) -> None:
+        """The first m of a log-loss's variables are its scores' changes; the others are 0."""
+        d, a, shares = self.conic.sizes
+        m, width = charge.size, d + a + shares
+        own = sparse.eye(m + 2, width, k=d + a + share, format="csr")
+        scores = self._on_changes(charge.matrix * (self.scale / self._score_unit)[:, None])
+        self._add(scores - own[:m], np.zeros(m), clarabel.ZeroConeT(m))
+        self._add(own[m:], np.zeros(2), clarabel.ZeroConeT(2))
+
+    def _add_exponentials(
+        self, matrix: FloatArray, here: FloatArray, share: int, value: int | None
+    ) -> None:
+        """exp(matrix · change + here − value) <= shares that add up to 1 at most."""
+        d, a, shares = self.conic.sizes
+        m, width = len(matrix), d + a + shares
+        scores = self._on_changes(-matrix * self.scale)
+        if value is not None:
+            column = sparse.csr_matrix(
+                (np.ones(m), (np.arange(m), np.full(m, d + a + value))), shape=(m, width)
+            )
+            scores = scores + column
         pick = sparse.csr_matrix(
-            (-np.ones(m), (np.arange(m), d + a + share + np.arange(m))), shape=(m, d + a + shares)
+            (-np.ones(m), (np.arange(m), d + a + share + np.arange(m))), shape=(m, width)
         )
-        zero = sparse.csr_matrix((m, d + a + shares))
-        stacked = sparse.vstack([scores, zero, pick], format="csr")
+        stacked = sparse.vstack([scores, sparse.csr_matrix((m, width)), pick], format="csr")
         order = np.arange(3 * m).reshape(3, m).T.ravel()
         right = np.stack([here, np.ones(m), np.zeros(m)], axis=1).ravel()
         for i in range(m):
@@ -221,16 +317,18 @@ class Rows:
             size = self.conic.row_size[rows] * self.scale
             out[rows] += sign * duals[at : at + len(rows)] / size
         start = self.program.affine.size
-        for coupling, at in zip(self.program.curved, self.starts, strict=True):
-            out[start : start + coupling.size] = self._of_curved(coupling, duals, at)
-            start += coupling.size
+        for part, at in zip(self.program.beyond_rows, self.starts, strict=True):
+            out[start : start + part.size] = self._of_curved(part, duals, at)
+            start += part.size
         return out * self.worth
 
-    def _of_curved(self, coupling: Coupling, duals: FloatArray, at: int) -> FloatArray:
-        if isinstance(coupling, Cone):
-            size = coupling.radius * self.scale
-            return -duals[at + 1 : at + 1 + coupling.size] / size
-        return np.maximum(-duals[at : at + 3 * coupling.size : 3], 0.0)
+    def _of_curved(self, part: Coupling | Charge, duals: FloatArray, at: int) -> FloatArray:
+        if isinstance(part, Cone):
+            size = part.radius * self.scale
+            return -duals[at + 1 : at + 1 + part.size] / size
+        if isinstance(part, LogLoss) and self.model is not None:
+            return np.maximum(duals[at : at + part.size] / self._score_unit, 0.0)
+        return np.maximum(-duals[at : at + 3 * part.size : 3], 0.0)
 
 
 def purified(program: Program, case: Cases, ray: FloatArray) -> FloatArray:

@@ -38,7 +38,7 @@ from counterpoint.spec.places import (
     some_names,
     some_weights,
 )
-from counterpoint.targets import Confidence, Interval, Label, OtherLabel
+from counterpoint.targets import Confidence, Interval, Label, OtherLabel, Tradeoff
 
 __all__ = ["KINDS", "Kinds", "kind_of"]
 
@@ -106,6 +106,7 @@ KINDS = {
             Label: {"label": labels_or_one, "margin": a_number},
             OtherLabel: {"than": labels_or_one, "margin": a_number},
             Confidence: {"label": a_label, "at_least": a_number},
+            Tradeoff: {"label": a_label, "weight": a_number},
             Interval: {"low": a_number, "high": a_number},
         },
     ),

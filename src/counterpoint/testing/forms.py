@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.forms import AffineMap, Form
-from counterpoint.targets import Confidence, Interval, Label, OtherLabel, Target
+from counterpoint.regions import Charge
+from counterpoint.targets import Confidence, Interval, Label, OtherLabel, Target, Tradeoff
 
 __all__ = ["check_form"]
 
@@ -31,8 +32,9 @@ def check_form(
     """Check that a form's regions are where its predictions are.
 
     For each target: a point is in one of the regions if and only if the prediction meets the
-    target and the margin is not negative; the margin falls by what the target asks for; and a form
-    that sees its input through an affine map decides as the form itself does behind that map.
+    target and the margin is not negative; the margin falls by what the target asks for; what a
+    `Tradeoff` charges is −log of the probability whose log-odds are the margin; and a form that
+    sees its input through an affine map decides as the form itself does behind that map.
 
     Parameters
     ----------
@@ -55,6 +57,9 @@ def check_form(
     rng = np.random.default_rng(random_state)
     X = 3.0 * rng.normal(size=(SAMPLES, form.width)) if points is None else points
     for target in targets:
+        if isinstance(target, Tradeoff):
+            _check_charge((form, *same), target, X)
+            continue
         inside = _check_regions(form, target, X)
         for other in same:
             _check_same(form, other, target, X, inside)
@@ -86,6 +91,18 @@ def _check_regions(form: Form, target: Target, X: FloatArray) -> BoolArray:
     assert inside.any(), f"No point of the sample meets {target!r}; pass points that do."
     assert not inside.all(), f"Every point of the sample meets {target!r}; pass points that do not."
     return inside
+
+
+def _check_charge(forms: Sequence[Form], target: Tradeoff, X: FloatArray) -> None:
+    margin = forms[0].margin(X, target)
+    for form in forms:
+        regions = form.regions(target)
+        assert len(regions) == 1, f"Expected one region of {target!r}; got {len(regions)}."
+        charges = [c for c in regions[0] if isinstance(c, Charge)]
+        assert charges == list(regions[0]), f"{target!r} demands something: {regions[0]!r}."
+        charged = sum((charge.amount(X) for charge in charges), np.zeros(len(X)))
+        off = np.abs(charged - np.logaddexp(0.0, -margin)) > CLOSE * form.noise(X)
+        assert not off.any(), f"What {target!r} charges is not −log of its probability."
 
 
 def _predicted(form: Form, target: Target, X: FloatArray) -> BoolArray:
@@ -142,7 +159,7 @@ def _check_through(
             seen.noise(Z) + form.noise(behind)
         )
         assert not off.any(), f"Through an affine map, the margin of {target!r} differs."
-        if isinstance(target, Confidence):
+        if isinstance(target, Confidence | Tradeoff):
             continue
         clear = _clear(form, behind, expected)
         same = _predicted(seen, target, Z) == _predicted(form, target, behind)

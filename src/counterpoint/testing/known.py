@@ -16,6 +16,7 @@ from counterpoint.regions import (
     Box,
     Condition,
     Cone,
+    LogLoss,
     LogSumExp,
     OneOf,
     Region,
@@ -43,7 +44,7 @@ class Known:
     x
         (d,) the factual point.
     cost
-        The optimum in cost units; infinite if there is no point.
+        The optimum of the objective; infinite if there is no point.
     point
         (d,) an optimal point; None if there is none.
     multipliers
@@ -273,6 +274,108 @@ KNOWN: tuple[Known, ...] = (
         [_at_least(2.0, 1.0, 1.0), AtMost(1, TWO)],
         4.0,
         point=[2.0, 0.0],
+    ),
+    _known(
+        "a probability of two classes, square: half way",
+        _square(1.0),
+        [LogLoss(np.array([[2.0]]), np.array([1.0]))],
+        0.25 + np.log(2.0),
+        point=[-0.5],
+        multipliers=[0.5],
+    ),
+    _known(
+        "a probability of two classes, full matrix",
+        FULL,
+        [LogLoss(np.array([[3.0, 3.0]]), np.array([1.5]))],
+        0.375 + np.log(2.0),
+        point=[-0.25, -0.25],
+        multipliers=[0.5],
+    ),
+    _known(
+        "a probability of two classes, absolute: the cheaper column alone",
+        _absolute(1.0, 1.0),
+        [LogLoss(np.array([[2.0, 1.0]]), np.array([2.0]))],
+        1.0 + np.log(2.0),
+        point=[-1.0, 0.0],
+        multipliers=[0.5],
+    ),
+    _known(
+        "a probability that is not worth a change",
+        _absolute(1.0),
+        [LogLoss(np.array([[2.0]]), np.array([-1.0]))],
+        np.log1p(np.exp(-1.0)),
+        point=[0.0],
+        multipliers=[1.0 / (1.0 + np.e)],
+    ),
+    _known(
+        "a probability of three classes, square: thirds",
+        _square(1.0, 1.0),
+        [LogLoss(6.0 * np.eye(2), np.array([6.0, 6.0]))],
+        2.0 + np.log(3.0),
+        point=[-1.0, -1.0],
+        multipliers=[1.0 / 3.0, 1.0 / 3.0],
+    ),
+    _known(
+        "a probability of three classes, absolute",
+        _absolute(1.0, 1.0),
+        [LogLoss(3.0 * np.eye(2), np.array([3.0, 3.0]))],
+        2.0 + np.log(3.0),
+        point=[-1.0, -1.0],
+        multipliers=[1.0 / 3.0, 1.0 / 3.0],
+    ),
+    _known(
+        "a probability in a box, square",
+        _square(1.0),
+        [LogLoss(np.array([[2.0]]), np.array([1.0])), _between([-0.25], [INF])],
+        0.0625 + np.log1p(np.exp(0.5)),
+        point=[-0.25],
+        multipliers=[1.0 / (1.0 + np.exp(-0.5))],
+    ),
+    _known(
+        "a probability in a box, absolute: the second column takes over",
+        _absolute(1.0, 1.5),
+        [LogLoss(np.array([[4.0, 3.0]]), np.array([7.0])), _between([-1.0, -9.0], [INF, INF])],
+        2.5 + np.log(2.0),
+        point=[-1.0, -1.0],
+        multipliers=[0.5],
+    ),
+    _known(
+        "a probability of three classes in a box, square",
+        _square(1.0, 1.0),
+        [LogLoss(6.0 * np.eye(2), np.array([6.0, 6.0])), _between([-0.5, -0.5], [INF, INF])],
+        0.5 + np.log1p(2.0 * np.exp(3.0)),
+        point=[-0.5, -0.5],
+        multipliers=[np.exp(3.0) / (1.0 + 2.0 * np.exp(3.0))] * 2,
+    ),
+    _known(
+        "a probability and a row",
+        _square(1.0),
+        [_at_least(-0.25, 1.0), LogLoss(np.array([[2.0]]), np.array([1.0]))],
+        0.0625 + np.log1p(np.exp(0.5)),
+        point=[-0.25],
+        multipliers=[0.5 - 2.0 / (1.0 + np.exp(-0.5)), 1.0 / (1.0 + np.exp(-0.5))],
+    ),
+    _known(
+        "a probability in whole steps",
+        _square(1.0),
+        [LogLoss(np.array([[2.0]]), np.array([2.0])), _whole(0), _between([-9.0], [9.0])],
+        1.0 + np.log(2.0),
+        point=[-1.0],
+    ),
+    _known(
+        "a probability and a category",
+        _absolute(0.5, 0.5, 1.0),
+        [LogLoss(np.array([[4.0, 0.0, 2.0]]), np.array([-2.0])), OneOf(slice(0, 2))],
+        1.0 + np.log1p(np.exp(-2.0)),
+        point=[0.0, 1.0, 0.0],
+        x=[1.0, 0.0, 0.0],
+    ),
+    _known(
+        "impossible: an empty interval and a probability",
+        _square(1.0),
+        [LogLoss(np.array([[2.0]]), np.array([1.0])), _between([2.0], [1.0])],
+        INF,
+        multipliers=[0.0],
     ),
     _known(
         "impossible: the row is out of the box",

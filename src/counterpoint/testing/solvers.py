@@ -85,7 +85,7 @@ def _check_claims(solver: Solver, known: Known, cases: Cases, solution: Solution
     if solution.found[0]:
         violation = float(program.region.violation(solution.points, cases.x)[0])
         assert violation <= FEASIBLE, f"{name} returns a point with violation {violation:.3g}."
-        cost = float(program.cost(solution.points, cases.x)[0])
+        cost = float(program.objective(solution.points, cases)[0])
         assert cost >= known.cost - _room(solver, known), (
             f"{name} returns a point of cost {cost!r}; the optimum is {known.cost!r}."
         )
@@ -106,7 +106,7 @@ def _check_answer(solver: Solver, known: Known, cases: Cases, solution: Solution
     assert solution.outcomes[0] == Outcome.FOUND, (
         f"{name}: expected FOUND; got {Outcome(solution.outcomes[0]).name}."
     )
-    cost = float(program.cost(solution.points, cases.x)[0])
+    cost = float(program.objective(solution.points, cases)[0])
     assert cost <= known.cost + _room(solver, known), (
         f"{name} returns a point of cost {cost!r}; the optimum is {known.cost!r}."
     )
@@ -140,7 +140,7 @@ def _check_cutoff(solver: Solver, known: Known, prepared: Prepared, cases: Cases
         refuted = known.program.refutes(cases, solution.multipliers)[0]
         assert not refuted, f"{name}: with a cutoff it refutes what is possible."
         if solution.found[0]:
-            cost = float(known.program.cost(solution.points, cases.x)[0])
+            cost = float(known.program.objective(solution.points, cases)[0])
             assert cost >= known.cost - _room(solver, known), (
                 f"{name}: a cutoff changes the answer."
             )

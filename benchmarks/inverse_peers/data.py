@@ -1,0 +1,233 @@
+"""Classifiers and instances of the paper's sizes and nature, and its collection of 50 problems.
+
+The synthetic ones are drawn like the paper's data (strokes on a grid, words of documents, features
+behind a rectifier), and a softmax classifier is then trained on them, so that its weights are those
+of a trained one.
+"""
+
+from __future__ import annotations
+
+import gzip
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from _common import data_file
+from scipy import sparse
+
+SIDE = 28
+DIGITS = 10
+FIELDS = 4  # that neighbouring classes share
+LENGTH = 8.0  # of rectified features, so that the paper's λ suit them
+IDX_HEADERS = {"images": 16, "labels": 8}
+
+Model = tuple[np.ndarray, np.ndarray, Any]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A data set of the paper: its size, and λ for the farthest and for the closest class."""
+
+    name: str
+    K: int
+    D: int
+    far: float = 0.01
+    near: float = 0.1
+
+
+SETTINGS = (
+    Setting("MNIST", 10, 784),
+    Setting("RCV1", 51, 47_236),
+    Setting("VGGFeat64", 16, 8_192),
+    Setting("VGGFeat256", 16, 131_072, 0.006, 0.08),
+    Setting("MNIST-100", 100, 1_568),
+)
+
+
+def synthetic(K: int, D: int, seed: int = 0, rows: int = 256, *, dense: bool = True) -> Model:
+    """A trained softmax classifier (A, b) and instances X that it was trained on.
+
+    Parameters
+    ----------
+    K, D
+        Classes and features. (10, 784) are strokes, (100, 1568) pairs of them, (51, 47236)
+        documents; all else are rectified features.
+    seed
+        Of everything that is drawn.
+    rows
+        How many instances are returned.
+    dense
+        Documents as an array; if False, as a CSR matrix.
+    """
+    rng = np.random.default_rng(seed)
+    if (K, D) == (DIGITS, SIDE**2):
+        number = max(rows, 2000)
+        labels = rng.integers(K, size=number)
+        X, strength = _strokes(labels, rng), 1.0
+    elif (K, D) == (DIGITS**2, 2 * SIDE**2):
+        number = max(rows, 3000)
+        labels = rng.integers(K, size=number)
+        halves = _strokes(np.concatenate(np.divmod(labels, DIGITS)), rng)
+        X, strength = np.hstack([halves[:number], halves[number:]]), 1.0
+    elif (K, D) == (51, 47_236):
+        frequent = 1.0 / (np.arange(K) + 5.0)
+        labels = rng.choice(K, size=max(rows, 2000), p=frequent / frequent.sum())
+        X, strength = _documents(labels, D, rng), 100.0
+    else:
+        labels = rng.integers(K, size=max(rows, 16 * K))
+        X, strength = _rectified(labels, D, rng), 30.0
+    A, b = train(X, labels, strength)
+    kept: Any = X[:rows]
+    return A, b, kept.toarray() if dense and sparse.issparse(kept) else kept
+
+
+def mnist(seed: int = 0, rows: int = 256) -> Model | None:
+    """A classifier trained on half of MNIST's test images, and some of these; None without them."""
+    found = _images()
+    if found is None:
+        return None
+    images, labels = found
+    rng = np.random.default_rng(seed)
+    half = rng.permutation(len(images))[: len(images) // 2]
+    A, b = train(images[half], labels[half], 1.0)
+    return A, b, images[half[:rows]]
+
+
+def mnist_pairs(seed: int = 0, rows: int = 256, pairs: int = 6000) -> Model | None:
+    """MNIST-100 of appendix D: two digits side by side; None without the images."""
+    found = _images()
+    if found is None:
+        return None
+    images, labels = found
+    rng = np.random.default_rng(seed)
+    left, right = rng.integers(len(images) // 2, size=(2, pairs))
+    X = np.hstack([images[left], images[right]])
+    A, b = train(X, DIGITS * labels[left] + labels[right], 1.0, most=40)
+    return A, b, X[:rows]
+
+
+def collection(
+    A: np.ndarray,
+    b: np.ndarray,
+    X: Any,
+    rng: np.random.Generator,
+    *,
+    far: float = 0.01,
+    near: float = 0.1,
+) -> Iterator[tuple[np.ndarray, int, float]]:
+    """The 50 problems (x̄, k, λ) of appendix A.
+
+    40 with the class of lowest probability and λ = `far`, 10 with that of the second highest and
+    λ = `near`.
+    """
+    for i, row in enumerate(rng.integers(X.shape[0], size=50)):
+        x = X[[row]].toarray()[0] if sparse.issparse(X) else X[row]
+        order = np.argsort(A @ x + b)
+        yield (x, int(order[0]), far) if i < 40 else (x, int(order[-2]), near)
+
+
+def train(
+    X: Any, labels: np.ndarray, strength: float, most: int = 100
+) -> tuple[np.ndarray, np.ndarray]:
+    """A and b of scikit-learn's logistic regression with C = `strength`.
+
+    With more features than instances, it is trained in coordinates of the span of the instances,
+    where it is the same: the penalty does not change under rotations.
+    """
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import LogisticRegression
+
+    number, size = X.shape
+    rotated, back = X, None
+    if size > number:
+        gram = X @ X.T
+        values, vectors = np.linalg.eigh(gram.toarray() if sparse.issparse(gram) else gram)
+        kept = values > 1e-10 * values[-1]
+        lengths = np.sqrt(values[kept])
+        rotated, back = vectors[:, kept] * lengths, vectors[:, kept] / lengths
+    model = LogisticRegression(C=strength, max_iter=most)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(rotated, labels)
+    A = model.coef_ if back is None else (X.T @ (back @ model.coef_.T)).T
+    return np.ascontiguousarray(A), model.intercept_
+
+
+def _images() -> tuple[np.ndarray, np.ndarray] | None:
+    parts = {}
+    for kind, name in {
+        "images": "t10k-images-idx3-ubyte",
+        "labels": "t10k-labels-idx1-ubyte",
+    }.items():
+        path = data_file(f"mnist/{name}.gz")
+        if path is None:
+            return None
+        with gzip.open(path) as file:
+            parts[kind] = np.frombuffer(file.read(), np.uint8, offset=IDX_HEADERS[kind])
+    return parts["images"].reshape(-1, SIDE**2) / 255.0, parts["labels"].astype(int)
+
+
+def _strokes(labels: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Grey curves on a grid; each of ten classes has its own control points."""
+    control = rng.uniform(5.0, SIDE - 6.0, size=(DIGITS, 5, 2))
+    control[:, 1:] += 0.3 * (control[:, :1] - control[:, 1:])
+    at = np.linspace(0.0, 1.0, 24)
+    place = at * (control.shape[1] - 1)
+    weights = np.maximum(0.0, 1.0 - np.abs(place[:, None] - np.arange(control.shape[1])))
+    points = control[labels] + rng.normal(scale=1.3, size=(len(labels), *control.shape[1:]))
+    curve = np.einsum("ti,nid->ntd", weights, points)
+    grid = np.stack(np.meshgrid(np.arange(SIDE), np.arange(SIDE)), axis=-1).reshape(-1, 2)
+    nearest = np.full((len(labels), SIDE**2), np.inf)
+    for t in range(len(at)):
+        away = ((curve[:, t, None] - grid) ** 2).sum(axis=2)
+        np.minimum(nearest, away, out=nearest)
+    ink = np.clip(
+        1.6 * np.exp(-nearest / (2.0 * rng.uniform(0.7, 1.5, size=(len(labels), 1)))), 0.0, 1.0
+    )
+    return np.where(ink > 0.02, ink, 0.0)
+
+
+def _documents(labels: np.ndarray, size: int, rng: np.random.Generator) -> sparse.csr_array:
+    """Term frequencies times inverse document frequencies, about 70 words each, of unit length."""
+    number = len(labels)
+    common = 1.0 / (np.arange(size) + 10.0) ** 1.05
+    common /= common.sum()
+    fields = [rng.choice(size, 150, replace=False, p=common) for _ in range(FIELDS)]
+    topics = [
+        np.concatenate([rng.choice(size, 150, replace=False, p=common), fields[k % FIELDS]])
+        for k in range(labels.max() + 1)
+    ]
+    favour = 1.0 / (np.arange(300) % 150 + 5.0)
+    favour /= favour.sum()
+    counts = []
+    for label in labels:
+        tokens = int(rng.lognormal(4.2, 0.5)) + 10
+        own = rng.binomial(tokens, 0.5)
+        words = np.concatenate(
+            [rng.choice(topics[label], own, p=favour), rng.choice(size, tokens - own, p=common)]
+        )
+        counts.append(np.unique(words, return_counts=True))
+    pointers = np.cumsum([0, *(len(words) for words, _ in counts)])
+    words = np.concatenate([words for words, _ in counts])
+    often = np.concatenate([often for _, often in counts])
+    in_documents = np.bincount(words, minlength=size)
+    values = (1.0 + np.log(often)) * np.log((1.0 + number) / (1.0 + in_documents[words]))
+    lengths = np.sqrt(np.add.reduceat(values**2, pointers[:-1]))
+    values /= np.repeat(lengths, np.diff(pointers))
+    return sparse.csr_array((values, words, pointers), shape=(number, size))
+
+
+def _rectified(labels: np.ndarray, size: int, rng: np.random.Generator) -> np.ndarray:
+    """max(0, what its class favours + what the image has + noise)."""
+    classes = int(labels.max()) + 1
+    favoured = np.where(rng.random((classes, size)) < 0.05, 1.5, 0.0) - 0.8
+    shared = np.where(rng.random((FIELDS, size)) < 0.05, 1.5, 0.0)
+    favoured += shared[np.arange(classes) % FIELDS]
+    X = rng.normal(size=(len(labels), size))
+    X += rng.normal(scale=0.2, size=(len(labels), 20)) @ rng.normal(size=(20, size))
+    X += favoured[labels]
+    np.maximum(X, 0.0, out=X)
+    X *= LENGTH / np.sqrt(np.vecdot(X, X).mean())
+    return X

@@ -1,0 +1,134 @@
+"""The paper's Newton method for softmax classifiers: iterates in D dimensions, K × K systems."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.linalg.blas import dgemv
+from scipy.linalg.lapack import dposv
+
+from inverse_peers.line_search import BACKTRACKING, Search
+from inverse_peers.problem import (
+    EPS,
+    LIMITS,
+    Limits,
+    Line,
+    Problem,
+    Record,
+    Watch,
+    length,
+    surprise,
+)
+
+
+class Woodbury:
+    """The Newton direction of theorem 3.6 by one K × K Cholesky factorisation.
+
+    The direction is s = (Aᵀw − ∇E)/λ. With S = diag(√p), G = A Aᵀ and M = G + λ diag(1/p),
+    which is S⁻¹ C S⁻¹ for C = λ I + S G S, Sherman–Morrison and Woodbury together give
+
+        w = S (u − (√pᵀu / √pᵀh) h),   C u = S A∇E,   C h = √p.
+
+    C has no eigenvalue below λ, whatever underflows in p. The denominator of (5) is
+    1 − vᵀH⁻¹v = λ √pᵀh, so it does not cancel. Since w sums to zero, it is the same whether the
+    rows of A or of A_k are taken.
+    """
+
+    def __init__(self, gram: np.ndarray, weight: float) -> None:
+        size = len(gram)
+        self.gram = gram
+        self.weight = weight
+        self._matrix = np.empty((size, size))
+        self._diagonal = self._matrix.reshape(-1)[:: size + 1]
+        self._right = np.empty((size, 2), order="F")
+        self._root, self._pull = self._right.T
+
+    def solve(self, p: np.ndarray, pull: np.ndarray) -> np.ndarray:
+        """The vector w, given A∇E (up to a constant added to all classes)."""
+        root = np.sqrt(p)
+        np.multiply(self.gram, root, out=self._matrix)
+        self._matrix *= root[:, None]
+        self._diagonal += self.weight
+        self._root[:] = root
+        np.multiply(root, pull, out=self._pull)
+        _, solved, failed = dposv(self._matrix.T, self._right, overwrite_a=1, overwrite_b=1)
+        if failed:
+            raise np.linalg.LinAlgError(f"pivot {failed} is not positive: λ is too small for A")
+        along_h, along_u = root.dot(solved).tolist()
+        w = solved.dot(np.array((-along_u / along_h, 1.0)))
+        w *= root
+        return w
+
+
+def newton(
+    problem: Problem,
+    gram: np.ndarray,
+    search: Search = BACKTRACKING,
+    *,
+    shared: bool = True,
+    limits: Limits = LIMITS,
+) -> tuple[np.ndarray, Record]:
+    """Newton's method from x̄, with a line search.
+
+    Parameters
+    ----------
+    problem
+        What to solve.
+    gram
+        `gram(A)`, computed once for the model.
+    search
+        The line search: `Backtracking`, or `StrongWolfe`.
+    shared
+        Take A∇E and A s from products of K × K, which leaves two passes over A an iteration: one
+        for the direction, one for the gradient. If False, these two are passes as well, as the
+        formulas read: four.
+    limits
+        When to stop.
+
+    Returns
+    -------
+    x, record
+        The last iterate, and how it went.
+    """
+    watch = Watch(limits)
+    A, label, weight = np.ascontiguousarray(problem.A), problem.label, problem.weight
+    columns = A.T
+    system = Woodbury(gram, weight)
+    start = scores = A.dot(problem.xbar) + problem.b
+    reach = float(np.abs(scores).max())
+    energy, p = surprise(scores, label)
+    pulls = p.copy()
+    pulls[label] -= 1.0
+    gradient = pulls.dot(A)
+    # Differences are kept as λ(x − x̄), and a direction as λ s: that saves passes over D numbers;
+    # the direction and the next gradient are written where the gradient was.
+    moved = np.zeros(len(gradient))
+    norm, squared = length(gradient), 0.0
+    while watch.goes_on(energy, norm):
+        pull = weight * (scores - start) + gram.dot(pulls) if shared else A.dot(gradient)
+        w = system.solve(p, pull)
+        towards = dgemv(1.0, columns, w, -1.0, gradient, overwrite_y=1)
+        rise = gram.dot(w) - pull if shared else A.dot(towards)
+        rise /= weight
+        across, along = float(moved.dot(towards)), float(towards.dot(towards))
+        line = Line(problem, scores, rise, (squared, across / weight**2, along / weight**2))
+        slope = (float(pull.dot(w)) - norm * norm) / weight
+        # A decrease that E cannot show is not searched for: Newton's own step is taken.
+        is_end = -slope < EPS * (energy + reach)
+        energy, trials = (line.at(1.0), 1) if is_end else search(line, energy, slope, 1.0)
+        step = line.step
+        if step == 0.0:
+            break
+        if step != 1.0:
+            towards *= step
+        moved += towards
+        squared += step * (2.0 * across + step * along) / weight**2
+        scores, p = line.scores, line.exps / line.total
+        pulls = p.copy()
+        pulls[label] -= 1.0
+        np.copyto(towards, moved)
+        gradient = dgemv(1.0, columns, pulls, 1.0, towards, overwrite_y=1)
+        norm = length(gradient)
+        watch.record.trials.append(trials)
+    moved /= weight
+    moved += problem.xbar
+    return moved, watch.record

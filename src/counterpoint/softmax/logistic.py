@@ -1,0 +1,97 @@
+"""Two classes: the root of one equation, to the last few bits."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["logistic_root"]
+
+FloatArray = NDArray[np.float64]
+
+HALF = float(np.log(0.5))
+STEPS = 3
+"""Halley steps: each triples the correct digits, of which the first guess has almost one."""
+SPLIT = 2.0**27 + 1.0
+CHUNK = 1 << 12
+"""Rows at a time, so that what is computed of them stays in the cache."""
+
+
+def logistic_root(alpha: FloatArray, beta: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """The root t of t = 1 / (1 + exp(α t + β)), and 1 − t, each to the last few bits.
+
+    Parameters
+    ----------
+    alpha
+        (n,) non-negative, below 1e290.
+    beta
+        (n,) finite.
+
+    Returns
+    -------
+    tuple of ndarray
+        (n,) t and (n,) 1 − t. The smaller of the two is solved for; one that is below the least
+        positive float is 0.
+
+    References
+    ----------
+    Carreira-Perpiñán & Hada, theorem 4.1.
+    """
+    root, rest = np.empty(len(alpha)), np.empty(len(alpha))
+    for start in range(0, len(alpha), CHUNK):
+        part = slice(start, start + CHUNK)
+        a, b = alpha[part], beta[part]
+        large = 0.5 * a + b < 0.0  # then 1 − t is the smaller one: the root for (α, −α − β)
+        total, lost = _sum(a, b)
+        shift = np.where(large, -total, b)
+        small = _refined(_small_root(a, shift), a, shift, np.where(large, -lost, 0.0))
+        root[part] = np.where(large, 1.0 - small, small)
+        rest[part] = np.where(large, small, 1.0 - small)
+    return root, rest
+
+
+def _small_root(alpha: FloatArray, beta: FloatArray) -> FloatArray:
+    """A root of at most 1/2 by Halley's method on its logarithm y.
+
+    y − log(1 − e^y) + α e^y + β = 0 is increasing and convex in y.
+    """
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+        scale = np.log(alpha)
+        level = scale - beta  # w + e^w ≈ level for w = y + log α
+        far = np.log(np.maximum(level - np.log(np.maximum(level, 1.0)), 1.0))
+        near = -beta - np.log1p(np.exp(np.minimum(level, 1.0)))
+    y = np.minimum(np.where(level > 1.0, far - scale, near), HALF)
+    for _ in range(STEPS):
+        t = np.exp(y)
+        pull, free = alpha * t, 1.0 / (1.0 - t)
+        value = y - np.log1p(-t) + pull + beta
+        slope = free + pull
+        bend = t * free * free + pull
+        y = np.minimum(y - value / (slope - 0.5 * value * bend / slope), HALF)
+    return np.exp(y)
+
+
+def _refined(t: FloatArray, alpha: FloatArray, beta: FloatArray, lost: FloatArray) -> FloatArray:
+    """One Newton step with the exponent α t + (β + lost) in twice the precision."""
+    product, low = _product(alpha, t)
+    total, error = _sum(product, beta)
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore", under="ignore"):
+        wanted = np.exp(-total) * (1.0 - (error + low + lost)) * (1.0 - t)
+        step = (wanted / t - 1.0) / (1.0 + alpha * t + t / (1.0 - t))
+    return np.where(t > 0.0, t + t * np.nan_to_num(step), t)
+
+
+def _sum(a: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """a + b as a float and what rounding took from it (Knuth)."""
+    total = a + b
+    part = total - a
+    return total, (a - (total - part)) + (b - part)
+
+
+def _product(a: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """a · b as a float and what rounding took from it (Dekker)."""
+    product = a * b
+    a_high, b_high = SPLIT * a, SPLIT * b
+    a_high, b_high = a_high - (a_high - a), b_high - (b_high - b)
+    a_low, b_low = a - a_high, b - b_high
+    return product, ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low

@@ -52,6 +52,13 @@ class People:
     inputs: Table
     weight: FloatArray | None = None
 
+    def weighed(self, weights: FloatArray) -> People:
+        """The rows once for each of these weights: all of them with the first, and so on."""
+        rows = np.tile(np.arange(len(self.inputs)), len(weights))
+        inputs = self.inputs.take(rows)
+        table = inputs if self.table is self.inputs else self.table.take(rows)
+        return People(table, inputs, np.repeat(weights, len(self.inputs)))
+
 
 @final
 class Batch:
@@ -125,16 +132,19 @@ class Batch:
         return f"{held}, which the pipeline does not fill in. Fill it in."
 
     def run(self, *, progress: bool | None) -> Counterfactuals:
-        """Chunk by chunk."""
-        n = len(self.before)
+        """`answers`, with a progress bar or without."""
+        with track(len(self.before), show=progress) as advance:
+            return self.answers(advance)
+
+    def answers(self, advance: Callable[[int], None]) -> Counterfactuals:
+        """Chunk by chunk; ``advance`` is told how many more rows are done."""
         size = max(64, CELLS // max(self.question.features.width, 1))
-        usable = np.ones(n, dtype=bool)
+        usable = np.ones(len(self.before), dtype=bool)
         usable[list(self.problems)] = False
-        with track(n, show=progress) as advance:
-            for chunk in self.inputs.chunks(size):
-                rows = np.arange(chunk.start, chunk.stop)[usable[chunk]]
-                if len(rows):
-                    self._chunk(chunk if len(rows) == chunk.stop - chunk.start else rows, advance)
+        for chunk in self.inputs.chunks(size):
+            rows = np.arange(chunk.start, chunk.stop)[usable[chunk]]
+            if len(rows):
+                self._chunk(chunk if len(rows) == chunk.stop - chunk.start else rows, advance)
         return Counterfactuals(
             self.table,
             self.question.features,

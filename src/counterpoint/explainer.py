@@ -16,11 +16,13 @@ from counterpoint.frames import Table
 from counterpoint.targets import Label, Target
 
 if TYPE_CHECKING:
+    from counterpoint.batch import Batch, People
     from counterpoint.question import Question
     from counterpoint.readers import Reading
     from counterpoint.results import Counterfactuals
+    from counterpoint.solvers import Effort
 
-__all__ = ["Explainer", "explain"]
+__all__ = ["DEFAULT_GAP", "Explainer", "as_target", "effort_of", "explain"]
 
 DEFAULT_GAP = 1e-6
 
@@ -133,24 +135,8 @@ class Explainer:
         ReaderMismatch
             If the model predicts otherwise than what was read of it.
         """
-        if not 0 <= gap < float("inf"):
-            raise InvalidInput(f"Expected a finite gap of at least 0; got {gap!r}.")
-        if time_limit is not None and not time_limit > 0:
-            raise InvalidInput(f"Expected a time limit above 0 seconds; got {time_limit!r}.")
-        from counterpoint.batch import Batch, People
-        from counterpoint.judge import Judge
-        from counterpoint.solvers import Effort
-
-        table = Table.read(X)
-        inputs = match_columns(table, self.features, named=self.reading.named)
-        batch = Batch(
-            Judge(self.model, self.reading),
-            self._question_for(inputs),
-            target if isinstance(target, Target) else Label(target),
-            Effort(gap, time_limit),
-            People(inputs if table.is_array or inputs.labels is not None else table, inputs),
-        )
-        return batch.run(progress=progress)
+        effort = effort_of(gap, time_limit)
+        return self._batch(self._people(X), as_target(target), effort).run(progress=progress)
 
     def summary(self) -> str:
         """What was read of the model, the features' kinds, the cost and the constraints."""
@@ -167,6 +153,22 @@ class Explainer:
     def spreads(self) -> dict[Hashable, tuple[float, str]]:
         """Name → spread and what it is, if the cost came from the data; else empty."""
         return self._spreads
+
+    def _people(self, X: object) -> People:
+        """The rows of a call."""
+        from counterpoint.batch import People
+
+        table = Table.read(X)
+        inputs = match_columns(table, self.features, named=self.reading.named)
+        return People(inputs if table.is_array or inputs.labels is not None else table, inputs)
+
+    def _batch(self, people: People, target: Target, effort: Effort) -> Batch:
+        """What is asked for these rows."""
+        from counterpoint.batch import Batch
+        from counterpoint.judge import Judge
+
+        judge, question = Judge(self.model, self.reading), self._question_for(people.inputs)
+        return Batch(judge, question, target, effort, people)
 
     def _question(self, features: Features) -> Question:
         """What does not depend on the target, made once for each set of kinds."""
@@ -218,6 +220,22 @@ def explain(  # noqa: PLR0913 (two calls in one)
     """
     explainer = Explainer(model, data=data, features=features, cost=cost, constraints=constraints)
     return explainer.explain(X, target, gap=gap, time_limit=time_limit, progress=progress)
+
+
+def as_target(target: Any) -> Target:
+    """A target as it is; anything else is taken as the label of `Label`."""
+    return target if isinstance(target, Target) else Label(target)
+
+
+def effort_of(gap: float, time_limit: float | None) -> Effort:
+    """When a search may stop, in seconds for each row; what makes no sense is an `InvalidInput`."""
+    if not 0 <= gap < float("inf"):
+        raise InvalidInput(f"Expected a finite gap of at least 0; got {gap!r}.")
+    if time_limit is not None and not time_limit > 0:
+        raise InvalidInput(f"Expected a time limit above 0 seconds; got {time_limit!r}.")
+    from counterpoint.solvers import Effort
+
+    return Effort(gap, time_limit)
 
 
 def _is_constant(feature: Feature) -> bool:

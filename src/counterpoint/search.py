@@ -35,15 +35,15 @@ class Piece:
 
     @cached_property
     def closed_form(self) -> Prepared | None:
-        """One half-space at a time, if the program has linear rows."""
+        """A method for all rows at once, if there is one."""
         first = applicable(self.program)[0]
-        return None if first.complete else first.prepare(self.program)
+        return first.prepare(self.program) if first.batched else None
 
     @cached_property
     def complete(self) -> tuple[Prepared, ...]:
-        """The complete solvers, in the order in which to try them."""
+        """The complete solvers that take rows one by one, in the order in which to try them."""
         solvers = applicable(self.program)
-        return tuple(s.prepare(self.program) for s in solvers if s.complete)
+        return tuple(s.prepare(self.program) for s in solvers if s.complete and not s.batched)
 
     @property
     def is_integral(self) -> bool:

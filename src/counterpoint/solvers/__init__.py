@@ -13,6 +13,7 @@ from counterpoint.solvers.clarabel import Clarabel
 from counterpoint.solvers.daqp import Daqp
 from counterpoint.solvers.halfspace import HalfSpace
 from counterpoint.solvers.highs import Highs
+from counterpoint.solvers.logistic import Logistic
 from counterpoint.solvers.newton import Newton
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "Effort",
     "HalfSpace",
     "Highs",
+    "Logistic",
     "Newton",
     "Outcome",
     "Prepared",
@@ -66,10 +68,11 @@ def _relaxed_by(program: Program) -> Solver | None:
 
 SOLVERS: tuple[Solver, ...] = (
     HalfSpace(),
+    Logistic(),
     Newton(),
     Daqp(),
     Highs(),
     Clarabel(),
     Branching(_relaxed_by),
 )
-"""All solvers, in the order of preference; the first two settle only some rows of a program."""
+"""All solvers, in the order of preference; those for whole batches first."""

@@ -118,6 +118,8 @@ class Solver(ABC):
     """The relative gap that its answers are to reach."""
     complete: ClassVar[bool] = True
     """Whether it settles every row; closed forms settle those that one row of a program decides."""
+    batched: ClassVar[bool] = False
+    """Whether it takes all rows of a batch at once, so that many cost little more than one."""
 
     @abstractmethod
     def takes(self, program: Program) -> bool:

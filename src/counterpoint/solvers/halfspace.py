@@ -43,6 +43,7 @@ class HalfSpace(Solver):
     )
     accuracy: ClassVar[float] = 1e-12
     complete: ClassVar[bool] = False
+    batched: ClassVar[bool] = True
 
     def takes(self, program: Program) -> bool:
         fits = program.kinds <= self.accepts and program.affine.size > 0

@@ -1,8 +1,9 @@
 """Newton's method in as many dimensions as there are classes, for softmax probabilities.
 
 Under a quadratic price the answer moves within the span of the score rows, see
-`counterpoint.softmax`. A batch is solved at once, as if nothing but immutable columns were bounded;
-rows whose answer breaks a bound are left to a solver that knows bounds.
+`counterpoint.softmax`. A batch is solved at once, as if nothing but immutable columns were bounded.
+A row whose answer breaks a bound is solved again for the columns that end within their bounds,
+until these stay the same; the few rows for which they do not are left to others.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ __all__ = ["Newton"]
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 
+TRIES = 40
+
 
 @final
 class Newton(Solver):
@@ -37,6 +40,7 @@ class Newton(Solver):
     )
     accuracy: ClassVar[float] = 1e-10
     complete: ClassVar[bool] = False
+    batched: ClassVar[bool] = True
 
     def takes(self, program: Program) -> bool:
         one = len(program.beyond_rows) == 1
@@ -85,26 +89,76 @@ class Newtons(Prepared):
         return 0.5 * (gram + gram.T)
 
     def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
+        out = self._unbounded(cases)
+        outside = np.flatnonzero(~self._is_inside(out.points, cases))
+        out.points[outside] = np.nan
+        if self.program.price.quadratic.ndim == 1 and not cases.unbounded:
+            for i in outside[~cases.empty[outside]].tolist():
+                self._within(cases.take(slice(i, i + 1)), out, i)
+        out.outcomes[out.found] = Outcome.FOUND
+        return out
+
+    @staticmethod
+    def _is_inside(points: FloatArray, cases: Cases) -> BoolArray:
+        """(n,): whether points keep the bounds; not where there is none."""
+        if cases.unbounded:
+            return ~np.isnan(points[:, 0])
+        return np.asarray(((points >= cases.low) & (points <= cases.high)).all(axis=1))
+
+    def _unbounded(self, cases: Cases) -> Solution:
+        """As if only immutable columns were bounded."""
         condition, x = self._condition, cases.x
         scores = np.zeros((len(x), condition.size + 1))
-        scores[:, :-1] = x @ condition.matrix.T
+        np.matmul(x, condition.matrix.T, out=scores[:, :-1])
         scores[:, :-1] += condition.offset
+        reduced = self._reduced(scores, self._gram, cases)
+        points = self._moved(x, reduced)
         if isinstance(condition, LogLoss):
-            reduced = minimise(scores, self._gram, condition.size, 2.0 * cases.weights)
-            found, points = np.ones(len(x), dtype=bool), self._moved(x, reduced)
             self._polish(points, cases, condition, reduced)
-            multipliers = reduced.shares[:, :-1]
         else:
-            goal = cases.margin[:, 0] - condition.limit
-            reduced = reach(scores, self._gram, condition.size, goal)
-            found, points = reduced.settled, self._moved(x, reduced)
-            multipliers = reduced.shares[:, :-1] * (2.0 / reduced.weight)[:, None]
-            multipliers[~found] = 0.0
-        if not cases.unbounded:
-            found = found & ((points >= cases.low) & (points <= cases.high)).all(axis=1)
-        points[~found] = np.nan
-        outcomes = np.where(found, Outcome.FOUND, Outcome.NOTHING).astype(np.int8)
+            points[~reduced.settled] = np.nan
+        outcomes = np.full(len(x), Outcome.NOTHING, dtype=np.int8)
+        multipliers = self._multipliers(reduced)
         return Solution(points, multipliers, outcomes, np.zeros(len(x)))
+
+    def _reduced(self, scores: FloatArray, gram: FloatArray, cases: Cases) -> Reduced:
+        """The solution in as many dimensions as there are classes."""
+        condition = self._condition
+        if isinstance(condition, LogLoss):
+            return minimise(scores, gram, condition.size, 2.0 * cases.weights)
+        return reach(scores, gram, condition.size, cases.margin[:, 0] - condition.limit)
+
+    def _multipliers(self, reduced: Reduced) -> FloatArray:
+        """(n, m) shares; for a demand times its multiplier."""
+        shares = reduced.shares[:, :-1]
+        if isinstance(self._condition, LogLoss):
+            return shares
+        known = reduced.settled & (reduced.weight > 0.0)
+        return shares * np.where(known, 2.0 / reduced.weight, 0.0)[:, None]
+
+    def _within(self, case: Cases, out: Solution, i: int) -> None:
+        """One row with bounds: exact for the columns that are free, until these stay the same."""
+        condition, directions, x = self._condition, self._directions, case.x[0]
+        low, high = case.low[0] - x, case.high[0] - x
+        start = condition.matrix @ x + condition.offset
+        gram = np.zeros_like(self._gram)
+        change = np.clip(np.nan_to_num(out.points[i] - x), low, high)
+        free = (low < change) & (change < high)
+        for _ in range(TRIES):
+            gram[:-1, :-1] = directions[:, free] @ condition.matrix[:, free].T
+            held = np.where(free, 0.0, change)
+            scores = np.append(start + condition.matrix @ held, 0.0)
+            reduced = self._reduced(scores[None, :], gram, case)
+            if not isinstance(condition, LogLoss) and not reduced.settled[0]:
+                return
+            wish = -reduced.coefficients[0, :-1] @ directions
+            change = np.clip(wish, low, high)
+            following = (low < change) & (change < high)
+            if (following == free).all():
+                out.points[i] = np.clip(x + change, case.low[0], case.high[0])
+                out.multipliers[i] = self._multipliers(reduced)[0]
+                return
+            free = following
 
     def _moved(self, x: FloatArray, reduced: Reduced) -> FloatArray:
         """(n, d) x − P⁻¹Aᵀu."""

@@ -15,9 +15,11 @@ from itertools import combinations, product
 from typing import Any
 
 import cvxpy
+import mpmath
 import numpy as np
 import pandas as pd
 import pyscipopt
+from scipy.optimize import linprog
 
 import counterpoint as cp
 
@@ -583,3 +585,198 @@ def meets(piece: Piece, scores: np.ndarray, tolerance: float = 1e-9) -> bool:
             if np.log(np.exp(others).sum()) > -demand.least + tolerance:
                 return False
     return True
+
+
+# Softmax scores in many digits, and what can be said of them in D columns
+
+
+DIGITS = 60
+LONG = np.longdouble
+"""18 digits and more where the processor has them; laws that need them say `needs_long`."""
+LEAST = float(np.finfo(np.float64).tiny)
+
+
+def logistic_root(alpha: float, beta: float) -> tuple[Any, Any]:
+    """t and 1 − t for the root t of t = 1 / (1 + exp(α t + β)), in 60 digits.
+
+    Bisection and Newton's method on the log-odds y of t: y + α t + β = 0 is increasing in y.
+    """
+    with mpmath.workdps(DIGITS):
+        a, b = mpmath.mpf(float(alpha)), mpmath.mpf(float(beta))
+        low, high = -a - b - 1, 1 - b
+        y, before = (low + high) / 2, high - low
+        while before > mpmath.mpf(10) ** (15 - DIGITS) * (1 + abs(y)):
+            t = 1 / (1 + mpmath.exp(-y))
+            value, slope = y + a * t + b, 1 + a * t * (1 - t)
+            low, high = (low, y) if value > 0 else (y, high)
+            following = y - value / slope
+            if not (low < following < high and abs(following - y) < before / 2):
+                following = (low + high) / 2
+            before, y = abs(following - y), following
+        return 1 / (1 + mpmath.exp(-y)), 1 / (1 + mpmath.exp(y))
+
+
+def relative_error(value: float, truth: Any) -> float:
+    """0 where the truth is too small for a float of full precision."""
+    with mpmath.workdps(DIGITS):
+        return float(abs(mpmath.mpf(float(value)) - truth) / truth) if truth >= LEAST else 0.0
+
+
+@dataclass(frozen=True)
+class Loss:
+    """What is known of −log p or of −log (p / (1 − p)) at points, in extended precision.
+
+    Parameters
+    ----------
+    value
+        (n,) the loss.
+    pull
+        (n, K) its gradient in the scores; each row sums to 0.
+    """
+
+    value: np.ndarray
+    pull: np.ndarray
+
+
+def log_loss(scores: np.ndarray, label: np.ndarray) -> Loss:
+    """−log p of the labels; p − e."""
+    own = np.take_along_axis(scores, label[:, None], 1)
+    top = scores.max(axis=1, keepdims=True)
+    parts = np.exp(scores - top)
+    rest = parts.copy()
+    np.put_along_axis(rest, label[:, None], 0.0, 1)
+    total, others = parts.sum(axis=1), rest.sum(axis=1)
+    leads = (own == top)[:, 0]
+    value = np.where(leads, np.log1p(others), (top - own)[:, 0] + np.log(total))
+    return Loss(value, _pulling(parts / total[:, None], label, others / total))
+
+
+def log_odds_loss(scores: np.ndarray, label: np.ndarray) -> Loss:
+    """−log (p / (1 − p)) of the labels."""
+    others = scores - np.take_along_axis(scores, label[:, None], 1)
+    np.put_along_axis(others, label[:, None], -np.inf, 1)
+    top = others.max(axis=1, keepdims=True)
+    parts = np.exp(others - top)
+    total = parts.sum(axis=1)
+    pull = _pulling(parts / total[:, None], label, np.ones(len(scores)))
+    return Loss(top[:, 0] + np.log(total), pull)
+
+
+def _pulling(shares: np.ndarray, label: np.ndarray, away: np.ndarray) -> np.ndarray:
+    pull = shares.copy()
+    np.put_along_axis(pull, label[:, None], -away[:, None], 1)
+    return pull
+
+
+def entropy(shares: np.ndarray) -> np.ndarray:
+    """(n,) −Σ v log v of (n, m) shares."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return -np.where(shares > 0, shares * np.log(shares), 0).sum(axis=1)
+
+
+def tradeoff_bound(given: Any, shares: np.ndarray) -> np.ndarray:
+    """(n,) what λ/2 ‖δ‖² − log p is at least: its dual at shares of the classes, by the conjugate.
+
+    The label's share is what the others leave.
+    """
+    v = shares.astype(LONG)
+    np.put_along_axis(v, given.label[:, None], 0.0, 1)
+    v = v / np.maximum(v.sum(axis=1, keepdims=True), 1)
+    total = np.minimum(v.sum(axis=1), 1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        last = np.where(total < 1, -(1 - total) * np.log1p(-total), 0)
+    pull = _pulling(v, given.label, total)
+    moved = pull @ given.matrix.astype(LONG)
+    spent = (moved * moved).sum(axis=1) / (2 * given.weight.astype(LONG))
+    return (pull * given.scores).sum(axis=1) - spent + entropy(v) + last
+
+
+def reach_bound(given: Any, goal: np.ndarray, shares: np.ndarray, weight: Any) -> np.ndarray:
+    """(n,) what ½ ‖δ‖² is at least where the log-odds are a goal, by multipliers shares / weight."""
+    v = shares.astype(LONG)
+    np.put_along_axis(v, given.label[:, None], 0.0, 1)
+    v = v / np.maximum(v.sum(axis=1, keepdims=True), LEAST)
+    pull = _pulling(v, given.label, np.ones(len(v)))
+    moved, mu = pull @ given.matrix.astype(LONG), 1 / np.asarray(weight, dtype=LONG)
+    lacking = (pull * given.scores).sum(axis=1) + entropy(v) + goal
+    return mu * lacking - mu * mu * (moved * moved).sum(axis=1) / 2
+
+
+def best_log_odds(matrix: np.ndarray, scores: np.ndarray, label: int) -> float:
+    """The supremum of a label's log-odds over all points; infinite if its row is extreme.
+
+    If it lies within the hull of the others, the dual says: −max { pᵀ(z − z_label) + H(p) } over
+    the shares p of the others with Σ p (a − a_label) = 0.
+    """
+    rows = np.delete(matrix, label, axis=0) - matrix[label]
+    size = np.abs(rows).max(axis=1, initial=0.0)
+    if size.all() and len(rows):
+        d = rows.shape[1]
+        away = linprog(
+            np.zeros(d), rows / size[:, None], -np.ones(len(rows)), bounds=[(None, None)] * d
+        )
+        if away.status == 0:
+            return np.inf
+    ahead = np.delete(scores, label) - scores[label]
+    shares = cvxpy.Variable(len(rows), nonneg=True)
+    value = ahead @ shares + cvxpy.sum(cvxpy.entr(shares))
+    known = [cvxpy.sum(shares) == 1, rows.T @ shares == 0]
+    problem = cvxpy.Problem(cvxpy.Maximize(value), known)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        problem.solve(solver="CLARABEL")
+    assert problem.status in ("optimal", "optimal_inaccurate"), problem.status
+    return -float(problem.value)
+
+
+def least_change(matrix: np.ndarray, scores: np.ndarray, label: int, goal: float) -> float:
+    """½ ‖δ‖² of the least change at which a label's log-odds are a goal, in CVXPY."""
+    rows = np.delete(matrix, label, axis=0) - matrix[label]
+    change = cvxpy.Variable(matrix.shape[1])
+    ahead = np.delete(scores, label) - scores[label]
+    met = cvxpy.log_sum_exp(rows @ change + ahead) <= -goal
+    problem = cvxpy.Problem(cvxpy.Minimize(cvxpy.sum_squares(change) / 2), [met])
+    problem.solve(solver="CLARABEL", **dict.fromkeys(("tol_gap_rel", "tol_gap_abs"), 1e-11))
+    return float(problem.value)
+
+
+def newton_in_all_columns(
+    matrix: np.ndarray, scores: np.ndarray, label: int, weight: float
+) -> np.ndarray:
+    """(D,) the change δ that minimises λ/2 ‖δ‖² − log p: the paper's algorithm, written plainly."""
+    own, change = np.eye(len(matrix))[label], np.zeros(matrix.shape[1])
+
+    def at(change: np.ndarray) -> tuple[float, np.ndarray]:
+        z = scores + matrix @ change
+        p = np.exp(z - z.max())
+        loss = z.max() - z[label] + np.log(p.sum())
+        return 0.5 * weight * change @ change + loss, p / p.sum()
+
+    value, p = at(change)
+    for _ in range(200):
+        slope = weight * change + matrix.T @ (p - own)
+        hessian = weight * np.eye(len(change)) + matrix.T @ (np.diag(p) - np.outer(p, p)) @ matrix
+        step, length = -np.linalg.solve(hessian, slope), 1.0
+        while at(change + length * step)[0] > value + 1e-4 * length * (slope @ step):
+            length *= 0.5
+            if length < 1e-12:
+                return change
+        change = change + length * step
+        value, p = at(change)
+        if np.linalg.norm(step) <= 1e-14 * np.linalg.norm(change):
+            break
+    return change
+
+
+def newton_step(
+    matrix: np.ndarray, shares: np.ndarray, weight: float, slope: np.ndarray
+) -> np.ndarray:
+    """(D,) −H⁻¹ ∇E with H = λI + Aᵀ (diag p − ppᵀ) A, refined in extended precision."""
+    a, p = matrix.astype(LONG), shares.astype(LONG)
+    centred = a - p @ a
+    hessian = weight * np.eye(a.shape[1], dtype=LONG) + (centred * p[:, None]).T @ centred
+    step = np.zeros(a.shape[1], dtype=LONG)
+    for _ in range(8):
+        left = -slope - hessian @ step
+        step = step + np.linalg.solve(hessian.astype(float), left.astype(float))
+    return step

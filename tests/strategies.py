@@ -335,3 +335,62 @@ def multipliers(rng: np.random.Generator, size: int, n: int) -> np.ndarray:
     """(n, size) numbers of either sign and of many sizes, some of them 0."""
     values = rng.normal(size=(n, size)) * 10.0 ** rng.uniform(-3, 3, size=(n, 1))
     return np.where(rng.random((n, size)) < 0.3, 0.0, values)
+
+
+# Softmax scores
+
+
+@dataclass(frozen=True)
+class Softmax:
+    """Rows of one softmax model: A, and z̄ = A x̄ + b, labels and weights for each row.
+
+    Numbers in A are multiples of 2^−11 and not large, so that A Aᵀ is exact.
+    """
+
+    matrix: np.ndarray
+    """(K, D) A."""
+    scores: np.ndarray
+    """(n, K) z̄."""
+    label: np.ndarray
+    """(n,)."""
+    weight: np.ndarray
+    """(n,) λ."""
+
+    @property
+    def gram(self) -> np.ndarray:
+        return self.matrix @ self.matrix.T
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether there are as many columns as classes."""
+        return self.matrix.shape[1] >= self.matrix.shape[0]
+
+    def take(self, rows: Any) -> Softmax:
+        return Softmax(self.matrix, self.scores[rows], self.label[rows], self.weight[rows])
+
+
+def softmax(
+    rng: np.random.Generator, *, most: int = 60, rows: int = 4, largest: float = 1e4
+) -> Softmax:
+    """2 to ``most`` classes in 1 to 80 columns; some with equal rows, or a class never predicted."""
+    k = int(np.exp(rng.uniform(np.log(2), np.log(most + 1))))
+    d = int(rng.choice([1, 2, 3, max(k // 2, 1), k, k + 7, 80]))
+    scale = 2.0**10
+    matrix = np.round(rng.normal(size=(k, d)) * 10.0 ** rng.uniform(-1, 1) * scale) / scale
+    offset = rng.normal(size=k)
+    if rng.random() < 0.3:
+        i, j = rng.integers(k, size=2)
+        matrix[i] = matrix[j]
+        if rng.random() < 0.2:
+            matrix[:] = matrix[0]
+    if k > 3 and rng.random() < 0.3:
+        i, j, never = rng.choice(k, size=3, replace=False)
+        matrix[never] = (matrix[i] + matrix[j]) / 2
+        offset[never] = min(offset[i], offset[j]) - 3.0
+    if rng.random() < 0.5:
+        scores = rng.normal(size=(rows, k)) * 10.0 ** rng.uniform(0, np.log10(largest)) + offset
+    else:
+        scores = rng.normal(size=(rows, d)) @ matrix.T + offset
+    scores[0] = np.round(scores[0])  # ties
+    label, weight = rng.integers(k, size=rows), 10.0 ** rng.uniform(-6, 6, size=rows)
+    return Softmax(matrix, scores, label, weight)

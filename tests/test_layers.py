@@ -37,6 +37,7 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         question
         settle conflicts
         batch
+        factored
         summary explainer
         __init__
         spec

@@ -7,18 +7,23 @@ optimization*; nothing of counterpoint is used.
 from inverse_peers.batched import BatchRecord, Problems, batched_newton
 from inverse_peers.data import (
     SETTINGS,
+    Data,
     Model,
     Setting,
     collection,
+    digits_data,
+    draw,
     mnist,
+    mnist_data,
     mnist_pairs,
+    mnist_pairs_data,
     synthetic,
     train,
 )
 from inverse_peers.descent import bfgs, conjugate_gradient, gradient_descent, lbfgs
 from inverse_peers.line_search import Backtracking, Constant, StrongWolfe
 from inverse_peers.logistic import newton_logistic
-from inverse_peers.newton import newton
+from inverse_peers.newton import newton, newton_path
 from inverse_peers.problem import Limits, Problem, Record, gram, lipschitz
 from inverse_peers.scipy_peers import METHODS, scipy_minimize
 
@@ -28,6 +33,7 @@ __all__ = [
     "Backtracking",
     "BatchRecord",
     "Constant",
+    "Data",
     "Limits",
     "Model",
     "Problem",
@@ -39,14 +45,19 @@ __all__ = [
     "bfgs",
     "collection",
     "conjugate_gradient",
+    "digits_data",
+    "draw",
     "gradient_descent",
     "gram",
     "lbfgs",
     "lipschitz",
     "mnist",
+    "mnist_data",
     "mnist_pairs",
+    "mnist_pairs_data",
     "newton",
     "newton_logistic",
+    "newton_path",
     "scipy_minimize",
     "synthetic",
     "train",

@@ -10,7 +10,8 @@ from __future__ import annotations
 import gzip
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import isqrt
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,40 @@ LENGTH = 8.0  # of rectified features, so that the paper's λ suit them
 IDX_HEADERS = {"images": 16, "labels": 8}
 
 Model = tuple[np.ndarray, np.ndarray, Any]
+
+
+@dataclass(frozen=True)
+class Data:
+    """Instances and their classes.
+
+    Parameters
+    ----------
+    X, labels
+        To train on; X is dense or a CSR matrix.
+    held, held_labels
+        Others, to test on.
+    strength
+        C of scikit-learn's logistic regression.
+    most
+        How many iterations training may take.
+    """
+
+    X: Any
+    labels: np.ndarray
+    held: Any
+    held_labels: np.ndarray
+    strength: float = 1.0
+    most: int = 100
+
+    def fit(self) -> tuple[np.ndarray, np.ndarray]:
+        """A and b of the classifier."""
+        return train(self.X, self.labels, self.strength, self.most)
+
+    def in_two(self, first: Any) -> Data:
+        """The same instances in two classes: 0 for those that are named, 1 for the others."""
+        halves = (np.isin(labels, first, invert=True) for labels in (self.labels, self.held_labels))
+        labels, held = (half.astype(int) for half in halves)
+        return replace(self, labels=labels, held_labels=held)
 
 
 @dataclass(frozen=True)
@@ -52,8 +87,7 @@ def synthetic(K: int, D: int, seed: int = 0, rows: int = 256, *, dense: bool = T
     Parameters
     ----------
     K, D
-        Classes and features. (10, 784) are strokes, (100, 1568) pairs of them, (51, 47236)
-        documents; all else are rectified features.
+        Classes and features, see `draw`.
     seed
         Of everything that is drawn.
     rows
@@ -61,51 +95,76 @@ def synthetic(K: int, D: int, seed: int = 0, rows: int = 256, *, dense: bool = T
     dense
         Documents as an array; if False, as a CSR matrix.
     """
-    rng = np.random.default_rng(seed)
-    if (K, D) == (DIGITS, SIDE**2):
-        number = max(rows, 2000)
-        labels = rng.integers(K, size=number)
-        X, strength = _strokes(labels, rng), 1.0
-    elif (K, D) == (DIGITS**2, 2 * SIDE**2):
-        number = max(rows, 3000)
-        labels = rng.integers(K, size=number)
-        halves = _strokes(np.concatenate(np.divmod(labels, DIGITS)), rng)
-        X, strength = np.hstack([halves[:number], halves[number:]]), 1.0
-    elif (K, D) == (51, 47_236):
-        frequent = 1.0 / (np.arange(K) + 5.0)
-        labels = rng.choice(K, size=max(rows, 2000), p=frequent / frequent.sum())
-        X, strength = _documents(labels, D, rng), 100.0
-    else:
-        labels = rng.integers(K, size=max(rows, 16 * K))
-        X, strength = _rectified(labels, D, rng), 30.0
-    A, b = train(X, labels, strength)
-    kept: Any = X[:rows]
+    data = draw(K, D, seed, rows)
+    A, b = data.fit()
+    kept: Any = data.X[:rows]
     return A, b, kept.toarray() if dense and sparse.issparse(kept) else kept
+
+
+def draw(K: int, D: int, seed: int = 0, rows: int = 256, held: int = 0) -> Data:
+    """Synthetic instances.
+
+    Parameters
+    ----------
+    K, D
+        Classes and features. (10, 784) are strokes, (100, 1568) pairs of them, (51, 47236)
+        documents, as a CSR matrix; all else are rectified features.
+    seed
+        Of everything that is drawn.
+    rows, held
+        How many instances to train on at least, and how many others.
+    """
+    rng = np.random.default_rng(seed)
+    frequent, strength = np.full(K, 1.0 / K), 1.0
+    if (K, D) == (DIGITS, SIDE**2):
+        kind, fewest = _strokes, 2000
+    elif (K, D) == (DIGITS**2, 2 * SIDE**2):
+        kind, fewest = _pairs, 3000
+    elif (K, D) == (51, 47_236):
+        kind, fewest, strength = _documents, 2000, 100.0
+        frequent = 1.0 / (np.arange(K) + 5.0)
+    else:
+        kind, fewest, strength = _rectified, 16 * K, 30.0
+    number = max(rows, fewest)
+    labels = rng.choice(K, size=number + held, p=frequent / frequent.sum())
+    X: Any = kind(labels, D, rng)
+    return Data(X[:number], labels[:number], X[number:], labels[number:], strength)
 
 
 def mnist(seed: int = 0, rows: int = 256) -> Model | None:
     """A classifier trained on half of MNIST's test images, and some of these; None without them."""
+    data = mnist_data(seed)
+    return None if data is None else (*data.fit(), data.X[:rows])
+
+
+def mnist_data(seed: int = 0) -> Data | None:
+    """MNIST's test images, half of them to train on; None without them."""
     found = _images()
-    if found is None:
-        return None
-    images, labels = found
-    rng = np.random.default_rng(seed)
-    half = rng.permutation(len(images))[: len(images) // 2]
-    A, b = train(images[half], labels[half], 1.0)
-    return A, b, images[half[:rows]]
+    return None if found is None else _halves(*found, seed)
 
 
-def mnist_pairs(seed: int = 0, rows: int = 256, pairs: int = 6000) -> Model | None:
+def mnist_pairs(seed: int = 0, rows: int = 256) -> Model | None:
+    """A classifier of MNIST-100, and some of the images; None without them."""
+    data = mnist_pairs_data(seed)
+    return None if data is None else (*data.fit(), data.X[:rows])
+
+
+def mnist_pairs_data(seed: int = 0, pairs: int = 6000) -> Data | None:
     """MNIST-100 of appendix D: two digits side by side; None without the images."""
-    found = _images()
-    if found is None:
+    data = mnist_data(seed)
+    if data is None:
         return None
-    images, labels = found
     rng = np.random.default_rng(seed)
-    left, right = rng.integers(len(images) // 2, size=(2, pairs))
-    X = np.hstack([images[left], images[right]])
-    A, b = train(X, DIGITS * labels[left] + labels[right], 1.0, most=40)
-    return A, b, X[:rows]
+    X, labels = _side_by_side(data.X, data.labels, pairs, rng)
+    return Data(X, labels, *_side_by_side(data.held, data.held_labels, pairs // 6, rng), most=40)
+
+
+def digits_data(seed: int = 0) -> Data:
+    """scikit-learn's digits, 8 × 8, half of them to train on."""
+    from sklearn.datasets import load_digits
+
+    X, labels = load_digits(return_X_y=True)
+    return _halves(X / 16.0, labels, seed)
 
 
 def collection(
@@ -169,17 +228,31 @@ def _images() -> tuple[np.ndarray, np.ndarray] | None:
     return parts["images"].reshape(-1, SIDE**2) / 255.0, parts["labels"].astype(int)
 
 
-def _strokes(labels: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Grey curves on a grid; each of ten classes has its own control points."""
-    control = rng.uniform(5.0, SIDE - 6.0, size=(DIGITS, 5, 2))
+def _halves(X: np.ndarray, labels: np.ndarray, seed: int) -> Data:
+    order = np.random.default_rng(seed).permutation(len(X))
+    ours, others = order[: len(X) // 2], order[len(X) // 2 :]
+    return Data(X[ours], labels[ours], X[others], labels[others])
+
+
+def _side_by_side(
+    X: np.ndarray, labels: np.ndarray, pairs: int, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    left, right = rng.integers(len(X), size=(2, pairs))
+    return np.hstack([X[left], X[right]]), DIGITS * labels[left] + labels[right]
+
+
+def _strokes(labels: np.ndarray, size: int, rng: np.random.Generator) -> np.ndarray:
+    """Grey curves on a square grid; each of ten classes has its own control points."""
+    side = isqrt(size)
+    control = rng.uniform(5.0, side - 6.0, size=(DIGITS, 5, 2))
     control[:, 1:] += 0.3 * (control[:, :1] - control[:, 1:])
     at = np.linspace(0.0, 1.0, 24)
     place = at * (control.shape[1] - 1)
     weights = np.maximum(0.0, 1.0 - np.abs(place[:, None] - np.arange(control.shape[1])))
     points = control[labels] + rng.normal(scale=1.3, size=(len(labels), *control.shape[1:]))
     curve = np.einsum("ti,nid->ntd", weights, points)
-    grid = np.stack(np.meshgrid(np.arange(SIDE), np.arange(SIDE)), axis=-1).reshape(-1, 2)
-    nearest = np.full((len(labels), SIDE**2), np.inf)
+    grid = np.stack(np.meshgrid(np.arange(side), np.arange(side)), axis=-1).reshape(-1, 2)
+    nearest = np.full((len(labels), size), np.inf)
     for t in range(len(at)):
         away = ((curve[:, t, None] - grid) ** 2).sum(axis=2)
         np.minimum(nearest, away, out=nearest)
@@ -187,6 +260,12 @@ def _strokes(labels: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         1.6 * np.exp(-nearest / (2.0 * rng.uniform(0.7, 1.5, size=(len(labels), 1)))), 0.0, 1.0
     )
     return np.where(ink > 0.02, ink, 0.0)
+
+
+def _pairs(labels: np.ndarray, size: int, rng: np.random.Generator) -> np.ndarray:
+    """Two strokes side by side."""
+    halves = _strokes(np.concatenate(np.divmod(labels, DIGITS)), size // 2, rng)
+    return np.hstack(np.split(halves, 2))
 
 
 def _documents(labels: np.ndarray, size: int, rng: np.random.Generator) -> sparse.csr_array:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
 import numpy as np
 from scipy.linalg.blas import dgemv
 from scipy.linalg.lapack import dposv
@@ -89,20 +92,95 @@ def newton(
     x, record
         The last iterate, and how it went.
     """
-    watch = Watch(limits)
-    A, label, weight = np.ascontiguousarray(problem.A), problem.label, problem.weight
-    columns = A.T
+    A = np.ascontiguousarray(problem.A)
+    point, watch = Point.source(problem, A), Watch(limits)
+    _descend(problem, A, gram, point, (search, shared, watch))
+    return point.x(problem), watch.record
+
+
+def newton_path(
+    problem: Problem, gram: np.ndarray, weights: Iterable[float], *, limits: Limits = LIMITS
+) -> Iterator[tuple[np.ndarray, Record]]:
+    """Newton's method with backtracking for one λ after the other, each from the last answer.
+
+    Section 3.4. Scores and gradient are kept, so that to begin anew costs no pass over A.
+    """
+    A = np.ascontiguousarray(problem.A)
+    point = Point.source(problem, A)
+    for weight in weights:
+        here = replace(problem, weight=weight)
+        point.change_weight(problem.weight, weight)
+        problem, watch = here, Watch(limits)
+        _descend(here, A, gram, point, (BACKTRACKING, True, watch))
+        yield point.x(here), watch.record
+
+
+@dataclass
+class Point:
+    """Where Newton's method is.
+
+    Parameters
+    ----------
+    start, scores
+        A x̄ + b, A x + b.
+    p
+        The softmax of the scores.
+    moved
+        λ(x − x̄): that saves passes over D numbers.
+    gradient
+        ∇E.
+    energy, squared
+        E, ‖x − x̄‖².
+    """
+
+    start: np.ndarray
+    scores: np.ndarray
+    p: np.ndarray
+    moved: np.ndarray
+    gradient: np.ndarray
+    energy: float
+    squared: float
+
+    @classmethod
+    def source(cls, problem: Problem, A: np.ndarray) -> Point:
+        """At x̄."""
+        scores = A.dot(problem.xbar) + problem.b
+        energy, p = surprise(scores, problem.label)
+        pulls = p.copy()
+        pulls[problem.label] -= 1.0
+        gradient = pulls.dot(A)
+        return cls(scores, scores, p, np.zeros(len(gradient)), gradient, energy, 0.0)
+
+    def x(self, problem: Problem) -> np.ndarray:
+        """The point itself."""
+        return self.moved / problem.weight + problem.xbar
+
+    def change_weight(self, old: float, new: float) -> None:
+        """Be where one is, for another λ."""
+        self.squared = float(self.moved.dot(self.moved)) / old**2
+        self.energy += 0.5 * (new - old) * self.squared
+        self.gradient += (new / old - 1.0) * self.moved
+        self.moved *= new / old
+
+
+def _descend(
+    problem: Problem,
+    A: np.ndarray,
+    gram: np.ndarray,
+    point: Point,
+    how: tuple[Search, bool, Watch],
+) -> None:
+    """Move the point until the watch says that it is over."""
+    search, shared, watch = how
+    label, weight, columns = problem.label, problem.weight, A.T
     system = Woodbury(gram, weight)
-    start = scores = A.dot(problem.xbar) + problem.b
+    start, scores, p = point.start, point.scores, point.p
+    moved, gradient, energy, squared = point.moved, point.gradient, point.energy, point.squared
     reach = float(np.abs(scores).max())
-    energy, p = surprise(scores, label)
     pulls = p.copy()
     pulls[label] -= 1.0
-    gradient = pulls.dot(A)
-    # Differences are kept as λ(x − x̄), and a direction as λ s: that saves passes over D numbers;
-    # the direction and the next gradient are written where the gradient was.
-    moved = np.zeros(len(gradient))
-    norm, squared = length(gradient), 0.0
+    # A direction is kept as λ s; it and the next gradient are written where the gradient was.
+    norm = length(gradient)
     while watch.goes_on(energy, norm):
         pull = weight * (scores - start) + gram.dot(pulls) if shared else A.dot(gradient)
         w = system.solve(p, pull)
@@ -129,6 +207,5 @@ def newton(
         gradient = dgemv(1.0, columns, pulls, 1.0, towards, overwrite_y=1)
         norm = length(gradient)
         watch.record.trials.append(trials)
-    moved /= weight
-    moved += problem.xbar
-    return moved, watch.record
+    point.scores, point.p, point.gradient = scores, p, gradient
+    point.energy, point.squared = energy, squared

@@ -31,11 +31,13 @@ from counterpoint.errors import (
 )
 from counterpoint.explainer import Explainer, explain
 from counterpoint.features import Categorical, Continuous, Features, Integer
+from counterpoint.path import Path, trace
 from counterpoint.results import Conflict, Counterfactual, Counterfactuals, Status
 from counterpoint.spec import Problem
 from counterpoint.targets import Confidence, Interval, Label, OtherLabel, Target, Tradeoff
 
 if TYPE_CHECKING:
+    from counterpoint.factored import FactoredCounterfactuals
     from counterpoint.readers import LastLayer, read
 
 __version__ = "0.1.0"
@@ -55,6 +57,7 @@ __all__ = [
     "CounterpointError",
     "Ellipsoid",
     "Explainer",
+    "FactoredCounterfactuals",
     "Features",
     "Immutable",
     "Integer",
@@ -74,6 +77,7 @@ __all__ = [
     "NoAnswer",
     "NoSolver",
     "OtherLabel",
+    "Path",
     "Problem",
     "ReaderMismatch",
     "SolverFailure",
@@ -86,15 +90,20 @@ __all__ = [
     "explain",
     "mad_weights",
     "read",
+    "trace",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    """The readers, which import scikit-learn, only when they are asked for."""
+    """What imports scikit-learn or SciPy, only when it is asked for."""
     if name in ("LastLayer", "read"):
         from counterpoint import readers
 
         return getattr(readers, name)
+    if name == "FactoredCounterfactuals":
+        from counterpoint import factored
+
+        return factored.FactoredCounterfactuals
     raise AttributeError(f"module 'counterpoint' has no attribute {name!r}")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from decimal import ROUND_FLOOR, Decimal
 from typing import final
 
 import numpy as np
@@ -27,12 +28,15 @@ from counterpoint.question import Question
 from counterpoint.regions import Region
 from counterpoint.results import Conflict
 from counterpoint.solvers import Effort, Outcome, applicable
-from counterpoint.targets import Target
+from counterpoint.targets import Confidence, Target, Tradeoff
 
 __all__ = ["conflict_of"]
 
 FloatArray = NDArray[np.float64]
 
+TRACE = 1e-7
+"""What the price counts beside −log of a probability that is to be as high as can be."""
+TIMES = 3
 SECONDS = 1.0
 """Time for one set of constraints; a set that takes longer counts as one with an answer."""
 FIRST_TO_GO: tuple[type[Constraint], ...] = (
@@ -67,7 +71,42 @@ def conflict_of(question: Question, target: Target, x: FloatArray) -> Conflict:
         if not possible.answer(fewer):
             needed = fewer
     relaxations = [possible.relaxation(atom, needed) for atom in needed]
-    return Conflict(_joined(needed), tuple(text for text in relaxations if text), possible.sure)
+    attainable = None
+    if isinstance(target, Confidence):
+        attainable = _highest_probability(question, target, x)
+        if attainable is not None:
+            relaxations.append(
+                f"with at_least = {_rounded_down(attainable)} instead of {target.at_least:.6g} "
+                "there is an answer"
+            )
+    told = tuple(text for text in relaxations if text)
+    return Conflict(_joined(needed), told, possible.sure, attainable)
+
+
+def _highest_probability(question: Question, target: Confidence, x: FloatArray) -> float | None:
+    """The highest probability of the label within the constraints, but for a trace of the cost.
+
+    −log of it is minimised with a price that is next to nothing beside it: without any, the highest
+    may be reached at infinity only.
+    """
+    program = question.pieces(Tradeoff(target.label, 1.0))[0].program
+    cases, weight, best = program.cases(x), np.full(1, TRACE), None
+    for _ in range(TIMES):
+        point, _ = _any_point(program, cases.weighing(weight), gap=1e-9)
+        if point is None:
+            break
+        y = point[None, :]
+        charged = float(sum(charge.amount(y)[0] for charge in program.charges))
+        best = max(best or 0.0, float(np.exp(-charged)))
+        weight = TRACE * max(charged, TRACE) / np.maximum(program.cost(y, x), TRACE)
+    return best
+
+
+def _rounded_down(value: float) -> str:
+    """Six digits, none of them too high."""
+    digits = Decimal(value)
+    place = Decimal(1).scaleb(digits.adjusted() - 5)
+    return f"{digits.quantize(place, rounding=ROUND_FLOOR):g}"
 
 
 def _rank(atom: Constraint) -> int:

@@ -17,6 +17,7 @@ from counterpoint.targets import Label, Target
 
 if TYPE_CHECKING:
     from counterpoint.batch import Batch, People
+    from counterpoint.factored import FactoredCounterfactuals
     from counterpoint.question import Question
     from counterpoint.readers import Reading
     from counterpoint.results import Counterfactuals
@@ -88,7 +89,7 @@ class Explainer:
         self._spreads = spreads(data, self.features) if cost is None else {}
         self.cost = cost if cost is not None else Manhattan(mad_weights(data, self.features))
         self._questions: dict[Features, Question] = {}
-        self._question(self.features)
+        self._plain = self._question(self.features)
 
     @property
     def features(self) -> Features:
@@ -138,6 +139,44 @@ class Explainer:
         effort = effort_of(gap, time_limit)
         return self._batch(self._people(X), as_target(target), effort).run(progress=progress)
 
+    def explain_factored(
+        self,
+        X: object,
+        target: Any,
+        *,
+        gap: float = DEFAULT_GAP,
+        time_limit: float | None = None,
+        progress: bool | None = None,
+    ) -> FactoredCounterfactuals:
+        """`explain` for rows with very many columns: answers as x̄ and a few coefficients.
+
+        No array of rows × columns is made but in blocks of 256 MiB, in which the model itself is
+        asked about the full answers. The cost must be quadratic and the only constraint
+        `Immutable`: then answers move within the span of the model's score rows.
+
+        Parameters
+        ----------
+        X
+            A SciPy sparse matrix or array, or a dense array (a ``numpy.memmap``, say), of shape
+            (n, d).
+        target, gap, time_limit, progress
+            As for `explain`.
+
+        Returns
+        -------
+        FactoredCounterfactuals
+
+        Raises
+        ------
+        InvalidInput
+            If the model, the cost or the constraints do not let answers be factored.
+        """
+        from counterpoint.factored import explain_factored
+        from counterpoint.judge import Judge
+
+        judge, effort = Judge(self.model, self.reading), effort_of(gap, time_limit)
+        return explain_factored(judge, self._plain, X, as_target(target), effort, progress=progress)
+
     def summary(self) -> str:
         """What was read of the model, the features' kinds, the cost and the constraints."""
         from counterpoint.summary import describe
@@ -184,11 +223,13 @@ class Explainer:
 
     def _question_for(self, table: Table) -> Question:
         """The question for a table; without data or features, whole dtypes are steps of 1."""
+        whole = frozenset[Hashable]() if self._has_kinds else table.whole
+        if not whole:
+            return self._plain
         features = self.features
-        if not self._has_kinds:
-            for feature in self.features:
-                if isinstance(feature, Continuous) and table.is_whole(feature.name):
-                    features = features.replaced(Integer(feature.name))
+        for feature in self.features:
+            if isinstance(feature, Continuous) and feature.name in whole:
+                features = features.replaced(Integer(feature.name))
         return self._question(features)
 
 

@@ -294,7 +294,7 @@ def _infer(table: Table, name: Hashable) -> Feature:
     if values.dtype.kind == "O":
         values = _numbers_if_possible(values)
     if values.dtype.kind in "biuf":
-        return _infer_numbers(name, values, whole=table.is_whole(name))
+        return _infer_numbers(name, values, whole=name in table.whole)
     if values.dtype.kind in "OUS":
         return _infer_text(name, values)
     raise InvalidInput(

@@ -127,10 +127,12 @@ class Table:
         """The dtype of a column: NumPy's for an array, narwhals' for a frame."""
         return self.native.dtype if self.is_array else self.frame.schema[name]
 
-    def is_whole(self, name: Hashable) -> bool:
-        """Whether a column's dtype holds whole numbers."""
-        dtype = self.dtype(name)
-        return dtype.kind in "iu" if self.is_array else bool(dtype.is_integer())
+    @cached_property
+    def whole(self) -> frozenset[Hashable]:
+        """The columns whose dtypes hold whole numbers."""
+        if self.is_array:
+            return frozenset(self.names if self.native.dtype.kind in "iu" else ())
+        return frozenset(n for n, dtype in self.frame.schema.items() if dtype.is_integer())
 
     def levels(self, name: Hashable) -> tuple[Hashable, ...] | None:
         """The declared levels of a categorical dtype, in their order; None for other dtypes."""
@@ -314,8 +316,20 @@ def _wrapped(data: Any) -> Any:
     except TypeError:
         raise InvalidInput(
             "Expected a data frame (pandas, polars, Arrow), a 2-D array or one row; "
-            f"got {type(data).__name__}. Pass rows as a frame with named columns."
+            f"got {type(data).__name__}. {_instead(data)}"
         ) from None
+
+
+def _instead(data: Any) -> str:
+    """What to pass for something that is neither a frame nor an array."""
+    from scipy import sparse
+
+    if sparse.issparse(data):
+        return (
+            "Answers to sparse rows are dense: use Explainer.explain_factored, which keeps them as "
+            "a few coefficients each, or pass rows.toarray()."
+        )
+    return "Pass rows as a frame with named columns."
 
 
 def _scatter_array(

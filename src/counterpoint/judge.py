@@ -112,7 +112,9 @@ class Judge:
         match target:
             case Confidence():
                 probability = self._probability(target, table)
-                return Verdict(probability >= target.at_least, margin, probability)
+                valid = probability >= target.at_least
+                short = np.minimum(margin, _log_odds(probability) - _log_odds(target.at_least))
+                return Verdict(valid, np.where(valid, margin, short), probability)
             case Tradeoff():
                 probability = self._probability(target, table)
                 weighed = 0.5 * (1.0 + np.tanh(0.5 * margin))
@@ -183,6 +185,11 @@ class Judge:
                 f"was read of it predicts {read[at]!r} ({int(off.sum())} of {len(x)} rows). The "
                 "model cannot be explained exactly; please report it."
             )
+
+
+def _log_odds(probability: FloatArray | float) -> FloatArray:
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log(probability) - np.log1p(-np.asarray(probability)))
 
 
 def _is_among(values: NDArray[Any], labels: tuple[Any, ...]) -> BoolArray:

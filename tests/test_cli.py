@@ -203,7 +203,8 @@ def test_lines_of_json(tmp_path: Path):
     for line in lines:
         assert set(line) - {"reason"} == {"row", "status", "message", "changes", "certificate"}
         assert set(line["certificate"]) == {
-            *("claim", "valid", "cost", "bound", "gap", "margin", "violation"),
+            *("claim", "valid", "cost", "objective", "bound", "gap"),
+            *("margin", "probability", "violation"),
         }
         assert ("reason" in line) == (line["status"] == "infeasible")
     assert {"optimal", "infeasible", "invalid"} <= {line["status"] for line in lines}
@@ -362,6 +363,12 @@ WRONG: list[tuple[list[str], str]] = [
     ([*ASK, "--target", "yes"], "The model has no label 'yes'; it has granted, refused."),
     ([*GRANTED, "--other"], "Expected one target; got --target and --other. Keep one."),
     ([*ASK, "--confidence", "0.9"], "--confidence is about one label; got 0. Say which"),
+    ([*ASK, "--tradeoff", "0.1"], "--tradeoff is about one label; got 0. Say which"),
+    ([*GRANTED, "--tradeoff", "0"], "Expected a finite weight above 0; got 0.0"),
+    (
+        [*GRANTED, "--tradeoff", "1", "--confidence", ".9"],
+        "Expected one of --confidence and --tradeoff; got both.",
+    ),
     ([*GRANTED, "--confidence", "9"], "Expected a probability between 0 and 1, both excluded"),
     ([*GRANTED, "--confidence", ".9", "--margin", "1"], "--margin goes with --target or --other"),
     ([*ASK, "--spec", "loan.toml", "--margin", "1"], "--margin goes with --target or --other"),

@@ -37,6 +37,8 @@ CELLS = 1 << 22
 NAMES = ("label", "than")
 NUMBERS = ("weight", "at_least", "margin", "low", "high")
 """What targets are made of, in the order in which frames show it."""
+SHOWN = 3
+"""Targets that a summary names, if they differ in more than one number."""
 
 
 @final
@@ -262,18 +264,18 @@ class Path:
             if other.keys() != first.keys():
                 return None
             names |= {name for name in first if other[name] != first[name]}
-        names = names or {next(reversed(first))}
+        names = names or set([n for n in NUMBERS if np.isfinite(first.get(n, np.inf))][:1])
         return next(iter(names)) if len(names) == 1 and names <= set(NUMBERS) else None
 
     def _wanted(self) -> str:
-        """The first and the last target."""
-        first, last = _fields(self.targets[0]), _fields(self.targets[-1])
-        kinds = list(dict.fromkeys(type(target).__name__ for target in self.targets))
-        if self.varied is None:
-            return " and ".join(kinds)
-        kept = [f"{name}={_short(v)}" for name, v in first.items() if name != self.varied]
-        ends = f"{_short(first[self.varied])} to {_short(last[self.varied])}"
-        return f"{kinds[0]}({', '.join([*kept, self.varied])}), {self.varied} from {ends}"
+        """The number that varies, from where to where; else the first targets."""
+        if self.varied is None or len(self.targets) == 1:
+            more = len(self.targets) - SHOWN
+            shown = "; ".join(map(_words, self.targets[:SHOWN]))
+            return f"{shown}; and {more} more" if more > 0 else shown
+        first, last = self.targets[0], self.targets[-1]
+        ends = f"{_fields(first)[self.varied]:g} to {_fields(last)[self.varied]:g}"
+        return f"{_words(first, self.varied)} with {self.varied} from {ends}"
 
     def _reached(self, ends: NDArray[np.intp]) -> Iterator[str]:
         """What the first and the last answers reach."""
@@ -461,22 +463,37 @@ def _parameters(targets: Sequence[Target]) -> dict[str, Any]:
         if any(name in target for target in made):
             columns[name] = _said([target.get(name) for target in made])
     for name in NUMBERS:
-        if any(name in target for target in made):
-            columns[name] = np.array([target.get(name, np.nan) for target in made], dtype=float)
+        numbers = np.array([target.get(name, np.nan) for target in made], dtype=np.float64)
+        if np.isfinite(numbers).any():
+            columns[name] = numbers
     return columns
 
 
 def _fields(target: Target) -> dict[str, Any]:
-    return {f.name: getattr(target, f.name) for f in fields(target)}  # type: ignore[arg-type]
+    """What a target is made of: labels as plain values, several of them as a tuple."""
+    made = {f.name: getattr(target, f.name) for f in fields(target)}  # type: ignore[arg-type]
+    for name in NAMES:
+        if made.get(name) is not None:
+            labels = tuple(
+                v.item() if isinstance(v, np.generic) else v for v in Label(made[name]).labels
+            )
+            made[name] = labels[0] if len(labels) == 1 else labels
+    return made
 
 
 def _said(labels: list[Any]) -> list[Any]:
     """Labels of one type as they are; of several types, and sets of them, as text."""
-    values = [label.item() if isinstance(label, np.generic) else label for label in labels]
-    kinds = {type(value) for value in values if value is not None}
-    if len(kinds) <= 1 and not kinds & {tuple, list, set, frozenset, np.ndarray}:
-        return values
-    return [None if v is None else ", ".join(map(str, Label(v).labels)) for v in values]
+    kinds = {type(label) for label in labels if label is not None}
+    if len(kinds) <= 1 and tuple not in kinds:
+        return labels
+    return [None if label is None else ", ".join(map(str, Label(label).labels)) for label in labels]
+
+
+def _words(target: Target, without: str = "") -> str:
+    """A target as one would write it."""
+    made = {name: value for name, value in _fields(target).items() if name != without}
+    shown = (f"{k}={v:g}" if k in NUMBERS else f"{k}={v!r}" for k, v in made.items())
+    return f"{type(target).__name__}({', '.join(shown)})"
 
 
 def _free(name: str, taken: Sequence[Hashable]) -> str:
@@ -501,10 +518,6 @@ def _side_by_side(left: Any, answers: Table, found: BoolArray) -> Any:
         mask = nw.new_series("found", found.tolist(), dtype=nw.Boolean, backend=backend)
         right = right.select(nw.when(mask).then(nw.col(n)).alias(n) for n in answers.names)
     return nw.concat([ours, right], how="horizontal").to_native()
-
-
-def _short(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _plural(noun: str, count: int) -> str:

@@ -46,6 +46,8 @@ WIDE = 0.65
 """About how wide a digit is, in units of its size."""
 LONGEST = 28
 """How many letters of a name, or of a category, are written."""
+NEAR = 0.1
+"""A path that begins within this share of its length is shown from 0 on."""
 FEW = 20
 """A path of at most so many different answers shows each of them."""
 
@@ -89,7 +91,8 @@ class _Curve:
             )
         self.path, self.target, self.varied = path, path.targets[0], path.varied
         values = np.array([getattr(target, path.varied) for target in path.targets], dtype=float)
-        order = np.argsort(-values if path.varied == "weight" else values, kind="stable")
+        falls = path.varied in ("weight", "high")
+        order = np.argsort(-values if falls else values, kind="stable")
         self.order = order[path.found[0, order]]
         if not len(self.order):
             answer = path.answers[0][0]
@@ -110,7 +113,7 @@ class _Curve:
         """What y is."""
         if isinstance(self.target, Tradeoff | Confidence):
             return f"probability of {self.target.label}"
-        return {"low": "lowest value", "high": "highest value"}.get(self.varied, self.varied)
+        return {"low": "value, at least", "high": "value, at most"}.get(self.varied, self.varied)
 
     @property
     def is_smooth(self) -> bool:
@@ -135,17 +138,22 @@ class _Curve:
         return f"{name}  {_signed(float(self.path.changes[0, end, j]))}"
 
 
+def _frame(ax: Axes, curve: _Curve, name: str) -> None:
+    """Names of the axes, and no frame."""
+    ax.set_xlabel("distance (√cost)" if curve.path.is_squared else "cost")
+    ax.set_ylabel(name)
+    ax.spines[["top", "right"]].set_visible(False)
+
+
 def _draw_curve(ax: Axes, curve: _Curve) -> None:
     """The probability, or what is in its place, against the cost."""
     few = len(np.unique(curve.x)) <= FEW
     width, marker = (1.2, "o") if few else (1.8, "")
     ax.plot(curve.x, curve.y, color=INK, linewidth=width, marker=marker, markersize=4)
-    ax.margins(x=0.08)
-    ax.set_xlabel("distance (√cost)" if curve.path.is_squared else "cost")
-    ax.set_ylabel(curve.y_name)
-    if curve.y_name.startswith("probability"):
+    ax.margins(x=0.1)
+    if isinstance(curve.target, Tradeoff | Confidence):
         ax.set_ylim(-0.04, 1.04)
-    ax.spines[["top", "right"]].set_visible(False)
+    _frame(ax, curve, curve.y_name)
     if curve.varied == "weight":
         _mark_weights(ax, curve)
 
@@ -211,12 +219,13 @@ def _draw_changes(ax: Axes, curve: _Curve, count: int) -> None:
             color=COLOURS[k % len(COLOURS)],
             linestyle=DASHES[k // len(COLOURS) % len(DASHES)],
             linewidth=1.6,
+            clip_on=False,
             drawstyle="steps-post" if stays else "default",
         )
     ax.margins(x=0)
-    ax.set_xlabel("distance (√cost)" if curve.path.is_squared else "cost")
-    ax.set_ylabel(f"change, in units of {curve.x_name}")
-    ax.spines[["top", "right"]].set_visible(False)
+    if curve.x.min() < NEAR * curve.x.max():
+        ax.set_xlim(left=0)
+    _frame(ax, curve, f"change, in units of {curve.x_name}")
     if len(shown):
         _name_ends(ax, curve, shown)
     else:

@@ -47,9 +47,9 @@ class Status(StrEnum):
 STATUSES = tuple(Status)
 
 MESSAGES = {
-    Status.OPTIMAL: "The cheapest change that gives the target, to within the gap asked for.",
+    Status.OPTIMAL: "No better answer exists, to within the gap asked for.",
     Status.ALREADY: "The model already gives the target; nothing has to change.",
-    Status.SUBOPTIMAL: "A change that gives the target; a cheaper one is not excluded.",
+    Status.SUBOPTIMAL: "An answer; a better one is not excluded.",
     Status.LIMIT: "The search was cut short; an answer, if there is one, is the best so far.",
     Status.INFEASIBLE: "No change within the constraints gives the target.",
     Status.UNPROVED: "No change was found, but none is excluded either.",
@@ -162,7 +162,10 @@ class Counterfactual:
             return head
         c = self.certificate
         lines = [f"  {name}: {old!r} → {new!r}" for name, (old, new) in self.changes.items()]
-        tail = f"  cost {c.cost:.6g}, at least {c.bound:.6g} ({c.claim}), gap {c.gap:.1e}"
+        traded = c.objective != c.cost
+        least = f"objective {c.objective:.6g}, at least" if traded else "at least"
+        sure = "" if np.isnan(c.probability) else f", probability {c.probability:.6g}"
+        tail = f"  cost {c.cost:.6g}{sure}, {least} {c.bound:.6g} ({c.claim}), gap {c.gap:.1e}"
         return "\n".join([head, *lines, tail])
 
 
@@ -229,12 +232,12 @@ class Counterfactuals:
 
     @property
     def bound(self) -> FloatArray:
-        """(n,) lower bound on the cost of any answer; infinite for infeasible rows."""
+        """(n,) lower bound on the objective of any answer; infinite for infeasible rows."""
         return self.certificates.bound
 
     @property
     def gap(self) -> FloatArray:
-        """(n,) (cost − bound) / cost."""
+        """(n,) (objective − bound) / objective; the objective is the cost, but for a `Tradeoff`."""
         return self.certificates.gap
 
     @property
@@ -280,7 +283,7 @@ class Counterfactuals:
         return self.table.as_it_came(self._decoded(rows))
 
     def report(self) -> Any:
-        """One row each: status, claim, valid, cost, bound, gap, margin, violation, changed.
+        """One row each: status, claim, the numbers of `Certificate`, changed, message.
 
         A pandas data frame with the index of what was passed, or a polars one for polars.
         """
@@ -293,6 +296,8 @@ class Counterfactuals:
             "bound": c.bound,
             "gap": c.gap,
             "margin": c.margin,
+            "objective": c.objective,
+            "probability": c.probability,
             "violation": c.violation,
             "changed": self.changed.sum(axis=1),
             "message": [

@@ -18,7 +18,10 @@ __all__ = ["STDOUT", "answer_lines", "answer_table", "check_out", "write_answers
 
 PREFIX = "cf_"
 STDOUT = Path("-")
-CERTIFICATE = ("claim", "valid", "cost", "bound", "gap", "margin", "violation")
+CERTIFICATE = (
+    *("claim", "valid", "cost", "objective", "bound", "gap"),
+    *("margin", "probability", "violation"),
+)
 
 
 def check_out(out: Path, *inputs: Path | None) -> None:
@@ -114,6 +117,7 @@ def answer_lines(X: pd.DataFrame, answers: cp.Counterfactuals, *, reasons: bool)
             record["reason"] = {
                 "constraints": reason.constraints,
                 "relaxations": reason.relaxations,
+                "attainable": reason.attainable,
             }
         yield json.dumps(record, ensure_ascii=False, default=str) + "\n"
 

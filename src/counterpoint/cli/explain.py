@@ -59,6 +59,16 @@ def explain(
             rich_help_panel=TARGET,
         ),
     ] = None,
+    tradeoff: Annotated[
+        float | None,
+        typer.Option(
+            metavar="W",
+            help="With --target: the best of W/2 · cost − log of the model's probability of the "
+            "label; a small W buys more probability for more change.",
+            show_default=False,
+            rich_help_panel=TARGET,
+        ),
+    ] = None,
     margin: Annotated[
         float | None,
         typer.Option(
@@ -135,7 +145,7 @@ def explain(
     Every answer comes with its certificate: cost, lower bound, gap, and what the bound rests on.
     """
     with sentences():
-        wish = Wish(target or (), other, confidence, margin, low, high)
+        wish = Wish(target or (), other, confidence, margin, low, high, tradeoff)
         if out is not None:
             check_out(out, model, rows, data, spec)
         problem = cp.Problem() if spec is None else cp.Problem.load(spec)

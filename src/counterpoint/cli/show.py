@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Hashable
 from textwrap import wrap
@@ -82,7 +83,12 @@ def _certificate(answer: cp.Counterfactual) -> str:
     c = answer.certificate
     gap = "0" if c.gap < NOTHING else f"{c.gap:.1e}"
     claim = "" if c.claim == cp.Claim.NONE else f" ({c.claim})"
-    return f"cost {c.cost:.4g}; nothing costs less than {c.bound:.4g}{claim}; gap {gap}"
+    cost = f"cost {c.cost:.4g}"
+    if not math.isnan(c.probability):
+        cost += f", probability {c.probability:.6g}"
+    if c.objective == c.cost:
+        return f"{cost}; nothing costs less than {c.bound:.4g}{claim}; gap {gap}"
+    return f"{cost}; traded off at {c.objective:.4g}, at best {c.bound:.4g}{claim}; gap {gap}"
 
 
 def show_total(out: Console, answers: cp.Counterfactuals, seconds: float) -> None:

@@ -28,6 +28,8 @@ class Wish:
         By how much its score shall exceed the others.
     low, high
         Bounds on a predicted number.
+    tradeoff
+        The weight of the cost against −log of the label's probability.
     """
 
     labels: Sequence[str] = ()
@@ -36,6 +38,7 @@ class Wish:
     margin: float | None = None
     low: float | None = None
     high: float | None = None
+    tradeoff: float | None = None
 
     def target(self, known: list[Any] | None, otherwise: cp.Target | None) -> cp.Target:
         """The target; ``otherwise`` is that of the policy file.
@@ -58,6 +61,8 @@ class Wish:
             return otherwise or self._nothing(known)
         if self.confidence is not None:
             return cp.Confidence(labels[0], self.confidence)
+        if self.tradeoff is not None:
+            return cp.Tradeoff(labels[0], self.tradeoff)
         return cp.Label(labels if len(labels) > 1 else labels[0], margin)
 
     def _refuse_contradictions(self) -> None:
@@ -69,12 +74,19 @@ class Wish:
         ways = [name for name, is_given in given.items() if is_given]
         if len(ways) > 1:
             raise cp.InvalidInput(f"Expected one target; got {' and '.join(ways)}. Keep one.")
-        if self.confidence is not None and len(self.labels) != 1:
+        about_one = {"--confidence": self.confidence, "--tradeoff": self.tradeoff}
+        given_one = [name for name, value in about_one.items() if value is not None]
+        if len(given_one) > 1:
+            raise cp.InvalidInput(f"Expected one of {' and '.join(given_one)}; got both. Keep one.")
+        if given_one and len(self.labels) != 1:
             raise cp.InvalidInput(
-                f"--confidence is about one label; got {len(self.labels)}. Say which with --target."
+                f"{given_one[0]} is about one label; got {len(self.labels)}. Say which with "
+                "--target."
             )
-        if self.margin is not None and (self.confidence is not None or not self._is_label):
-            raise cp.InvalidInput("--margin goes with --target or --other, without --confidence.")
+        if self.margin is not None and (given_one or not self._is_label):
+            raise cp.InvalidInput(
+                "--margin goes with --target or --other, without --confidence or --tradeoff."
+            )
 
     @property
     def _is_label(self) -> bool:

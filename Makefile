@@ -48,6 +48,14 @@ bench: $(VENV)/.has-bench ## measure, one subject after the other (ONLY=name: th
 	@set -e; for script in benchmarks/bench_$(or $(ONLY),*).py; do \
 	  echo "== $$script"; $(BIN)/python $$script; done
 
+.PHONY: reproduce
+reproduce: export OMP_NUM_THREADS := 1
+reproduce: export OPENBLAS_NUM_THREADS := 1
+reproduce: export MKL_NUM_THREADS := 1
+reproduce: $(VENV)/.has-reproduce ## do papers again: figures, tables, their numbers beside (ONLY=name: one)
+	@set -e; for script in reproduce/$(or $(ONLY),*).py; do \
+	  echo "== $$script"; $(BIN)/python $$script $(ARGS); done
+
 docs: $(VENV)/.has-docs ## build the site into docs/_build/html; a warning is an error
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
 	@echo "docs/_build/html/index.html"

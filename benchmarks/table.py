@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-ORDER = ("optimality", "speed_cvxpy", "throughput", "latency", "heloc", "peers")
+ORDER = ("optimality", "speed_cvxpy", "throughput", "latency", "heloc", "peers", "softmax")
 HEAD = """\
 # Benchmarks
 

@@ -41,7 +41,7 @@ sphinx_gallery_conf = {
     "examples_dirs": "examples",
     "gallery_dirs": "auto_examples",
     "filename_pattern": r"\.py$",
-    "image_scrapers": (),
+    "image_scrapers": ("matplotlib",),
     "reset_modules": (),
     "abort_on_example_error": True,
     "download_all_examples": False,
@@ -61,7 +61,9 @@ html_sidebars = {
         "index",
         "first_counterfactual",
         "choosing",
+        "probabilities",
         "certificates",
+        "path",
         "command_line",
         "policy_file",
     )

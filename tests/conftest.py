@@ -7,6 +7,7 @@ import os
 # Before NumPy is imported: results shall not depend on how many cores there are.
 for _threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_threads, "1")
+os.environ.setdefault("MPLBACKEND", "Agg")  # pictures are drawn, and shown to nobody
 
 from functools import cache
 from pathlib import Path

@@ -239,6 +239,19 @@ def interval_pieces(low: float, high: float) -> list[Piece]:
 
 
 @dataclass(frozen=True)
+class Charge:
+    """``weight / 2 · cost − log softmax(scores)[label]`` instead of the cost."""
+
+    label: int
+    weight: float
+
+    def __call__(self, cost: float, scores: np.ndarray) -> float:
+        top = scores.max()
+        loss = top - scores[self.label] + np.log(np.exp(scores - top).sum())
+        return float(0.5 * self.weight * cost + loss)
+
+
+@dataclass(frozen=True)
 class Question:
     """Everything that was asked of one person, in raw terms."""
 
@@ -248,6 +261,7 @@ class Question:
     cost: cp.Cost
     constraints: Sequence[cp.Constraint]
     row: Row
+    charge: Charge | None = None
 
     @property
     def is_continuous(self) -> bool:
@@ -260,7 +274,7 @@ class Question:
 
 
 def optimum(question: Question) -> float:
-    """The least cost of an answer; infinite if there is none."""
+    """The least cost, or what is minimised instead, of an answer; infinite if there is none."""
     solve = cvxpy_optimum if question.is_continuous else scip_optimum
     return min((solve(question, piece) for piece in question.pieces), default=np.inf)
 
@@ -293,7 +307,8 @@ def _cvxpy(q: Question, piece: Piece, free: set[Hashable]) -> float:
             demands.append(cvxpy.log_sum_exp(rows @ change + at) <= -demand.least)
     for constraint in q.constraints:
         demands += list(_cvxpy_constraint(constraint, q, y))
-    problem = cvxpy.Problem(cvxpy.Minimize(_cvxpy_cost(q, change)), _plain(demands))
+    objective = _cvxpy_objective(q, change, slopes, here)
+    problem = cvxpy.Problem(cvxpy.Minimize(objective), _plain(demands))
     if isinstance(q.cost, cp.Manhattan) and problem.is_qp():
         problem.solve(solver="HIGHS")
     else:
@@ -317,6 +332,15 @@ def _plain(demands: list[Any]) -> list[Any]:
         d if not isinstance(d, bool | np.bool_) else cvxpy.Constant(0) >= int(not d)
         for d in demands
     ]
+
+
+def _cvxpy_objective(q: Question, change: Any, slopes: np.ndarray, here: np.ndarray) -> Any:
+    cost = _cvxpy_cost(q, change)
+    if q.charge is None:
+        return cost
+    k = q.charge.label
+    loss = cvxpy.log_sum_exp((slopes - slopes[k]) @ change + here - here[k])
+    return 0.5 * q.charge.weight * cost + loss
 
 
 def _cvxpy_cost(q: Question, change: Any) -> Any:
@@ -512,7 +536,18 @@ class _Scip:
             matrix = np.asarray(q.cost.matrix, dtype=float) if is_full else np.diag(weights)
             root = np.linalg.cholesky(matrix[np.ix_(at, at)]).T if at else []
             terms = [self._square(_dot(row, changes)) for row in root]
-        self.model.setObjective(total + pyscipopt.quicksum(terms))
+        cost = total + pyscipopt.quicksum(terms)
+        self.model.setObjective(cost if q.charge is None else self._charged(q.charge, cost))
+
+    def _charged(self, charge: Charge, cost: Any) -> Any:
+        """The loss is the least t with Σ exp(z − z_label − t) <= 1."""
+        loss, parts, eye = self.model.addVar(), [], np.eye(len(self.q.model.offset))
+        for row in eye:
+            z = self.model.addVar(lb=None)
+            self._at_least(z + loss - self.score(row - eye[charge.label]), 0.0)
+            parts.append(pyscipopt.exp(z))
+        self.model.addCons(pyscipopt.quicksum(parts) <= 1.0)
+        return 0.5 * charge.weight * cost + loss
 
     def _size(self, change: Any) -> Any:
         size = self.model.addVar()
@@ -553,25 +588,29 @@ def scip_optimum(q: Question, piece: Piece) -> float:
 
 
 def grid(features: cp.Features, row: Row, reach: int) -> Iterator[dict[Hashable, Any]]:
-    """Every discrete row within so many steps."""
-    choices = [
-        list(f.categories)
-        if isinstance(f, cp.Categorical)
-        else [row[f.name] + s * f.step for s in range(-reach, reach + 1)]
-        for f in features
-    ]
+    """Every row within so many steps whose continuous columns stay."""
+    steps = range(-reach, reach + 1)
+    choices: list[list[Any]] = []
+    for f in features:
+        if isinstance(f, cp.Categorical):
+            choices.append(list(f.categories))
+        else:
+            step = f.step if isinstance(f, cp.Integer) else 0.0
+            choices.append([row[f.name] + s * step for s in (steps if step else (0,))])
     for values in product(*choices):
         yield dict(zip(features.names, values, strict=True))
 
 
 def brute_force(q: Question, reach: int) -> float:
-    """The least cost among all discrete rows within reach."""
+    """The least cost, or what is minimised instead, among the rows of a `grid`."""
     best = np.inf
     for after in grid(q.features, q.row, reach):
         if any(excess(c, q.features, q.row, after) > 1e-9 for c in q.constraints):
             continue
-        if any(meets(piece, q.model(after)) for piece in q.pieces):
-            best = min(best, cost_of(q.cost, q.features, q.row, after))
+        scores = q.model(after)
+        if any(meets(piece, scores) for piece in q.pieces):
+            cost = cost_of(q.cost, q.features, q.row, after)
+            best = min(best, cost if q.charge is None else q.charge(cost, scores))
     return best
 
 
@@ -692,7 +731,7 @@ def tradeoff_bound(given: Any, shares: np.ndarray) -> np.ndarray:
 
 
 def reach_bound(given: Any, goal: np.ndarray, shares: np.ndarray, weight: Any) -> np.ndarray:
-    """(n,) what ½ ‖δ‖² is at least where the log-odds are a goal, by multipliers shares / weight."""
+    """(n,) what ½ ‖δ‖² is at least where the log-odds are a goal: multipliers are shares / λ."""
     v = shares.astype(LONG)
     np.put_along_axis(v, given.label[:, None], 0.0, 1)
     v = v / np.maximum(v.sum(axis=1, keepdims=True), LEAST)
@@ -743,28 +782,31 @@ def least_change(matrix: np.ndarray, scores: np.ndarray, label: int, goal: float
 def newton_in_all_columns(
     matrix: np.ndarray, scores: np.ndarray, label: int, weight: float
 ) -> np.ndarray:
-    """(D,) the change δ that minimises λ/2 ‖δ‖² − log p: the paper's algorithm, written plainly."""
-    own, change = np.eye(len(matrix))[label], np.zeros(matrix.shape[1])
+    """(D,) the change δ that minimises λ/2 ‖δ‖² − log p: the paper's algorithm, written plainly.
 
-    def at(change: np.ndarray) -> tuple[float, np.ndarray]:
-        z = scores + matrix @ change
-        p = np.exp(z - z.max())
-        loss = z.max() - z[label] + np.log(p.sum())
-        return 0.5 * weight * change @ change + loss, p / p.sum()
+    Steps are shortened until the objective falls; at the end, where it is all rounding, the slope.
+    """
+    own, labels = np.eye(len(matrix))[label], np.array([label])
 
-    value, p = at(change)
-    for _ in range(200):
-        slope = weight * change + matrix.T @ (p - own)
+    def at(change: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+        loss = log_loss((scores + matrix @ change)[None, :], labels)
+        value = 0.5 * weight * change @ change + loss.value[0]
+        return value, weight * change + loss.pull[0] @ matrix, loss.pull[0] + own
+
+    change = np.zeros(matrix.shape[1])
+    value, slope, p = at(change)
+    for _ in range(500):
         hessian = weight * np.eye(len(change)) + matrix.T @ (np.diag(p) - np.outer(p, p)) @ matrix
         step, length = -np.linalg.solve(hessian, slope), 1.0
-        while at(change + length * step)[0] > value + 1e-4 * length * (slope @ step):
+        following = at(change + step)
+        while following[0] > value + 1e-4 * length * (slope @ step) and length > 1e-9:
             length *= 0.5
-            if length < 1e-12:
-                return change
-        change = change + length * step
-        value, p = at(change)
-        if np.linalg.norm(step) <= 1e-14 * np.linalg.norm(change):
-            break
+            following = at(change + length * step)
+        if length <= 1e-9:
+            length, following = 1.0, at(change + step)
+            if not np.linalg.norm(following[1]) < np.linalg.norm(slope):
+                break
+        change, (value, slope, p) = change + length * step, following
     return change
 
 

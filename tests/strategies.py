@@ -372,7 +372,7 @@ class Softmax:
 def softmax(
     rng: np.random.Generator, *, most: int = 60, rows: int = 4, largest: float = 1e4
 ) -> Softmax:
-    """2 to ``most`` classes in 1 to 80 columns; some with equal rows, or a class never predicted."""
+    """Classes in 1 to 80 columns; some with equal rows, or with a class that is never predicted."""
     k = int(np.exp(rng.uniform(np.log(2), np.log(most + 1))))
     d = int(rng.choice([1, 2, 3, max(k // 2, 1), k, k + 7, 80]))
     scale = 2.0**10

@@ -39,6 +39,7 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         batch
         factored
         summary explainer
+        parameters path plots tracing
         __init__
         spec
         testing
@@ -47,7 +48,17 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
 FORBIDDEN = {"certificate": {"solvers"}, "solvers": {"certificate"}}
 ONLY = {"readers": {"readers", "forms", "features", "encoding", "frames", "errors"}}
 SOLVER_LIBRARIES = {"clarabel", "cvxpy", "daqp", "highspy", "pyscipopt"}
-HEAVY = ("pandas", "sklearn", "highspy", "daqp", "clarabel", "scipy.optimize", "torch", "typer")
+HEAVY = (
+    "pandas",
+    "sklearn",
+    "highspy",
+    "daqp",
+    "clarabel",
+    "scipy.optimize",
+    "torch",
+    "matplotlib",
+    "typer",
+)
 
 FILES = sorted(SOURCE.rglob("*.py"))
 LINE = {part: number for number, line in enumerate(LAYERS) for part in line}

@@ -19,7 +19,7 @@ from counterpoint.softmax import Hessians, Reduced, logistic_root, minimise, rea
 EPS = float(np.finfo(float).eps)
 ULPS = 4 * EPS
 MANY = 1000
-"""Random models, four rows each."""
+"""Random models: two rows each, and in every tenth twelve, which are solved by iteration."""
 
 needs_long = pytest.mark.skipif(
     np.finfo(LONG).eps > 1e-18, reason="the processor has no floats of more than 64 bits"
@@ -58,7 +58,7 @@ def assert_roots(alpha: np.ndarray, beta: np.ndarray):
 
 @pytest.mark.parametrize("regime", REGIMES)
 def test_the_root_and_what_it_leaves_of_1_are_right_to_4_ulps(regime: str):
-    assert_roots(*REGIMES[regime](np.random.default_rng(0), 300))
+    assert_roots(*REGIMES[regime](np.random.default_rng(0), 200))
 
 
 @pytest.mark.slow
@@ -137,9 +137,7 @@ class Judged:
     def gap(self) -> np.ndarray:
         """(n,) relative; 0 where the value is too small for a float."""
         value = np.maximum(self.value, oracles.LEAST)
-        return np.where(
-            self.value < 1e-290, 0.0, ((self.value - self.bound) / value).astype(float)
-        )
+        return np.where(self.value < 1e-290, 0.0, ((self.value - self.bound) / value).astype(float))
 
     @property
     def rounding(self) -> np.ndarray:
@@ -177,7 +175,10 @@ def minimised(given: make.Softmax, **options: float) -> Reduced:
 @cache
 def weighed() -> tuple[Judged, ...]:
     """A thousand random models, minimised."""
-    models = [make.softmax(np.random.default_rng(seed)) for seed in range(MANY)]
+    models = [
+        make.softmax(np.random.default_rng(seed), rows=2 if seed % 10 else 12)
+        for seed in range(MANY)
+    ]
     return tuple(judged(given, minimised(given)) for given in models)
 
 
@@ -221,18 +222,9 @@ def test_no_row_takes_long():
 
 
 @needs_long
-def test_what_is_said_of_the_slope_is_so():
-    for a in weighed():
-        off = np.abs(a.reduced.gradient - a.slope)
-        room = 1e-12 * a.slope + 8 * a.steepest * a.rounding
-        if (np.diagonal(a.given.gram) > 0).any() and a.given.is_wide:
-            assert (off <= room + np.sqrt(EPS) * a.rounding * a.steepest).all() or True
-
-
-@needs_long
 def test_a_smaller_slope_may_be_asked_for():
     share = []
-    for a in weighed()[::4]:
+    for a in weighed()[::8]:
         sharper = judged(a.given, minimised(a.given, tolerance=1e-12))
         settled = sharper.reduced.settled
         room = 1e-12 + 4 * a.steepest * sharper.rounding
@@ -250,7 +242,7 @@ def test_coefficients_sum_to_0_and_shares_to_1():
         np.testing.assert_array_equal(a.reduced.weight, a.given.weight)
 
 
-SMALL = range(0, 120)
+SMALL = range(120)
 
 
 def small(seed: int) -> make.Softmax:
@@ -386,7 +378,7 @@ def test_where_all_rows_of_a_are_equal_nothing_moves():
     matrix, scores = np.tile(rng.normal(size=5), (4, 1)), rng.normal(size=(20, 4))
     given = make.Softmax(matrix, scores, rng.integers(4, size=20), 10.0 ** rng.uniform(-6, 6, 20))
     reduced = minimised(given)
-    assert np.abs(changes(given, reduced)).max() <= 1e-12
+    assert (np.abs(changes(given, reduced)).max(axis=1) <= 1e-14 / given.weight).all()
     nothing = minimise(scores, np.zeros((4, 4)), given.label, given.weight)
     assert nothing.settled.all()
     p = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
@@ -432,7 +424,7 @@ def aimed(given: make.Softmax, goal: np.ndarray, **options: float) -> Aimed:
 @cache
 def reached() -> tuple[Aimed, ...]:
     answers = []
-    for seed in range(MANY // 2):
+    for seed in range(MANY // 4):
         rng = np.random.default_rng(seed)
         goal = rng.choice([-1.0, 1.0], 4) * 10.0 ** rng.uniform(-3, 1.3, 4)
         answers.append(aimed(make.softmax(rng), goal))
@@ -472,7 +464,7 @@ def test_rows_that_are_there_stay():
         assert not a.judged.reduced.coefficients[there].any()
         assert np.isinf(a.judged.reduced.weight[there]).all()
         assert not a.judged.reduced.iterations[there].any()
-    assert seen > 200
+    assert seen > 100
 
 
 def test_goals_that_can_be_reached_are_and_others_are_not():

@@ -92,8 +92,9 @@ def newton(
     x, record
         The last iterate, and how it went.
     """
+    watch = Watch(limits)
     A = np.ascontiguousarray(problem.A)
-    point, watch = Point.source(problem, A), Watch(limits)
+    point = Point.source(problem, A)
     _descend(problem, A, gram, point, (search, shared, watch))
     return point.x(problem), watch.record
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from math import log, sqrt
-from time import perf_counter
+from time import process_time
 
 import numpy as np
 
@@ -78,7 +78,7 @@ class Record:
     trials
         How many steps the line search of each iteration tried.
     seconds
-        The clock since the start, beside each of `energies`; None unless it was asked for.
+        CPU time since the start, beside each of `energies`; None unless it was asked for.
     converged
         Whether ‖∇E‖ became smaller than the tolerance.
     """
@@ -97,7 +97,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Limits:
-    """When to stop, and whether the clock is read after each iteration."""
+    """When to stop, and whether time is taken after each iteration."""
 
     tolerance: float = 1e-8
     max_iter: int = 1000
@@ -115,7 +115,7 @@ class Watch:
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
         self.record = Record(seconds=[] if limits.timed else None)
-        self._start = perf_counter() if limits.timed else 0.0
+        self._start = process_time() if limits.timed else 0.0
         self._best = np.inf
         self._idle = 0
 
@@ -129,7 +129,7 @@ class Watch:
         record.energies.append(energy)
         record.norms.append(norm)
         if record.seconds is not None:
-            record.seconds.append(perf_counter() - self._start)
+            record.seconds.append(process_time() - self._start)
         self._best = min(norm, self._best)
         record.converged = norm < self.limits.tolerance
         return (

@@ -13,4 +13,4 @@ import matplotlib as mpl
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 mpl.use("Agg")
 
-import _common  # noqa: E402, F401 (one thread)
+import _common  # noqa: F401 (one thread)

@@ -9,7 +9,9 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 from PIL import Image
 
 from inverse.methods import BATCH, OURS
@@ -63,11 +65,25 @@ plt.rcParams.update(
 )
 
 
-def panels(rows: int, columns: int, height: float = 2.5) -> tuple[Figure, np.ndarray]:
-    """A figure of rows × columns panels."""
-    size = (2.45 * columns + 0.6, height * rows + 0.5)
-    figure, axes = plt.subplots(rows, columns, figsize=size, squeeze=False, layout="constrained")
-    return figure, axes
+def panels(
+    rows: int, columns: int, height: float = 2.5, *, alike: bool = True
+) -> tuple[Figure, np.ndarray]:
+    """A figure of rows × columns panels; those of a row have the same scale if they are alike."""
+    return plt.subplots(
+        rows,
+        columns,
+        figsize=(2.45 * columns + 0.6, height * rows + 0.5),
+        squeeze=False,
+        sharey="row" if alike else False,
+        layout="constrained",
+    )
+
+
+def plain(axis: Axis, ticks: tuple[int, ...] = (1, 2, 5)) -> None:
+    """Numbers instead of powers of ten on a logarithmic axis."""
+    axis.set_major_locator(LogLocator(subs=ticks, numticks=8))
+    axis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axis.set_minor_formatter(NullFormatter())
 
 
 def legend(figure: Figure, axes: np.ndarray) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from time import perf_counter, process_time
+from time import process_time
 from typing import Any
 
 import numpy as np
@@ -28,8 +28,6 @@ Method = Callable[[Set, Problem, Limits], tuple[np.ndarray, Record]]
 
 MOST_FOR_BFGS = 2_000
 """The largest D for which BFGS keeps its D × D matrix here."""
-SLOW = 0.05
-"""Seconds from which on a solve is not measured again."""
 OURS, BATCH = "ours", "ours, batch"
 PEERS: dict[str, Method] = {
     "Newton": lambda of, problem, limits: newton(problem, of.gram, limits=limits),
@@ -74,7 +72,7 @@ def methods_for(one: Set) -> dict[str, Method]:
 
 
 def by_peer(one: Set, problem: Problem, method: Method) -> Solved:
-    """A problem solved by a peer: CPU time, the median of a few runs if it is short."""
+    """A problem solved by a peer: CPU time, the median of a few runs."""
     limits = Limits(max_iter=one.sizes.iterations)
     (x, record), seconds = measured(lambda: method(one, problem, limits), one.sizes.repeats)
     energy, gradient = problem.both(x)
@@ -125,11 +123,9 @@ def our_record(one: Set, problem: Problem) -> Record:
     record = Record(seconds=[])
     tolerance = np.inf
     while True:
-
         (_, reduced), seconds = measured(
             lambda asked=tolerance: solve(one, [problem], tolerance=asked, gap=1e9),
             one.sizes.repeats,
-            clock=perf_counter,
         )
         if not reduced.settled[0] and record.energies:
             return record
@@ -138,7 +134,7 @@ def our_record(one: Set, problem: Problem) -> Record:
         energy = _surprise(scores[0] - pull, problem.label)
         record.energies.append(energy + 0.5 * problem.weight * float(u @ pull))
         record.norms.append(float(reduced.gradient[0]))
-        record.seconds.append(seconds)
+        record.seconds.append(max([seconds, *record.seconds]))
         record.trials.append(int(reduced.iterations[0]))
         tolerance = 0.999 * record.norms[-1]
         if record.norms[-1] < Limits().tolerance or not reduced.settled[0]:
@@ -146,18 +142,18 @@ def our_record(one: Set, problem: Problem) -> Record:
             return record
 
 
-def measured(
-    task: Callable[[], Any], repeats: int, *, clock: Callable[[], float] = process_time
-) -> tuple[Any, float]:
-    """What a task returns, and the median of its seconds."""
-    times = []
-    for _ in range(repeats):
-        start = clock()
+def measured(task: Callable[[], Any], repeats: int) -> tuple[Any, float]:
+    """What a task returns, and its CPU time: the median of some runs after a first.
+
+    What was returned before is let go, so that its memory is used again: new memory costs more.
+    """
+    times, result = [], None
+    for _ in range(repeats if repeats == 1 else repeats + 1):
+        result = None
+        start = process_time()
         result = task()
-        times.append(clock() - start)
-        if times[0] > SLOW:
-            break
-    return result, float(np.median(times))
+        times.append(process_time() - start)
+    return result, float(np.median(times[-repeats:]))
 
 
 def _surprise(scores: np.ndarray, label: int) -> float:

@@ -13,7 +13,7 @@ from _common import number
 from matplotlib.figure import Figure
 from table import section as lines_of
 
-__all__ = ["Claim", "Section", "columns", "number", "page", "spread"]
+__all__ = ["Claim", "Section", "number", "page", "spread"]
 
 PACKAGES = ("counterpoint", "numpy", "scipy", "scikit-learn", "matplotlib")
 
@@ -97,8 +97,3 @@ def spread(values: Iterable[float], digits: int = 3) -> str:
     found = np.array(list(values), dtype=float)
     least, middle, most = (number(v, digits) for v in np.quantile(found, [0.0, 0.5, 1.0]))
     return f"{middle} ({least}–{most})"
-
-
-def columns(*names: str) -> tuple[str, ...]:
-    """Column names, the first empty."""
-    return ("", *names)

@@ -41,7 +41,7 @@ FULL = Sizes()
 QUICK = Sizes(problems=8, weights=8, repeats=1, iterations=300)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Set:
     """A data set with its classifier.
 
@@ -70,6 +70,11 @@ class Set:
     def title(self) -> str:
         """The name and the size."""
         return f"{self.name} ({len(self.A)}, {self.A.shape[1]})"
+
+    @property
+    def heading(self) -> str:
+        """The same on two lines, for a panel."""
+        return f"{self.name}\nK = {len(self.A)}, D = {self.A.shape[1]}"
 
     @cached_property
     def gram(self) -> np.ndarray:

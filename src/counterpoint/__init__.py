@@ -31,10 +31,11 @@ from counterpoint.errors import (
 )
 from counterpoint.explainer import Explainer, explain
 from counterpoint.features import Categorical, Continuous, Features, Integer
-from counterpoint.path import Path, trace
+from counterpoint.path import Path
 from counterpoint.results import Conflict, Counterfactual, Counterfactuals, Status
 from counterpoint.spec import Problem
 from counterpoint.targets import Confidence, Interval, Label, OtherLabel, Target, Tradeoff
+from counterpoint.tracing import trace
 
 if TYPE_CHECKING:
     from counterpoint.factored import FactoredCounterfactuals

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, final
 
@@ -17,6 +17,7 @@ from counterpoint.judge import Judge, Surprise
 from counterpoint.progress import track
 from counterpoint.question import Question
 from counterpoint.results import STATUSES, Conflict, Counterfactuals, Status
+from counterpoint.search import Piece
 from counterpoint.settle import Asked, Settled, Settlement
 from counterpoint.solvers import Effort
 from counterpoint.targets import Confidence, OtherLabel, Target, Tradeoff
@@ -29,6 +30,8 @@ IntArray = NDArray[np.intp]
 
 CELLS = 1 << 18
 """Cells of a chunk: small enough for the cache, large enough that Python does not count."""
+PROOFS = 1 << 25
+"""Multipliers that are kept at once, one for each row, piece and demand: 256 MiB of them."""
 FEW = 16
 """Rows between two steps of the progress bar where each may need a solver."""
 
@@ -234,11 +237,11 @@ class Batch:
     def _ask(self, asked: Asked, advance: Callable[[int], None]) -> None:
         """Settle some rows of a chunk; a few at a time where each may need a solver."""
         pieces = self.question.pieces(asked.target)
-        quick = all(piece.closed_form is not None for piece in pieces)
         n = len(asked.before)
-        for start in range(0, n, n if quick else FEW):
-            part = slice(start, start + (n if quick else FEW))
-            some = asked if n <= FEW or quick else asked.take(part)
+        step = n if n <= FEW else _at_once(pieces)
+        for start in range(0, n, step):
+            part = slice(start, start + step)
+            some = asked if n <= step else asked.take(part)
             settlement = Settlement(self.judge, self.question, some, self.effort)
             self._put(asked.index[part], settlement.run())
             advance(len(asked.before[part]))
@@ -257,3 +260,10 @@ class Batch:
         row = np.array([i], dtype=np.intp)
         target = next(self._by_target(self.judge.predict(self.inputs.take(row))))[0]
         return conflict_of(self.question, target, self.question.features.expand(self.before[row]))
+
+
+def _at_once(pieces: Sequence[Piece]) -> int:
+    """How many rows to settle together: few where each may need a solver, or keeps much."""
+    if any(piece.closed_form is None for piece in pieces):
+        return FEW
+    return max(FEW, PROOFS // max(sum(piece.program.size for piece in pieces), 1))

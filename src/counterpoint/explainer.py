@@ -265,7 +265,13 @@ def explain(  # noqa: PLR0913 (two calls in one)
 
 def as_target(target: Any) -> Target:
     """A target as it is; anything else is taken as the label of `Label`."""
-    return target if isinstance(target, Target) else Label(target)
+    if isinstance(target, Target):
+        return target
+    if isinstance(target, type | dict):
+        raise InvalidInput(
+            f"Expected a target such as cp.Label('yes'), or a class label; got {target!r}."
+        )
+    return Label(target)
 
 
 def effort_of(gap: float, time_limit: float | None) -> Effort:

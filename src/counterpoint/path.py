@@ -1,44 +1,34 @@
-"""`trace`: the answers along one varied parameter, such as the weight of a `Tradeoff`."""
+"""`Path`: the answers to one target after the other, in columns."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.certificate import COLUMNS, Certificates
+from counterpoint.certificate import COLUMNS
 from counterpoint.costs import Cost, Manhattan, Price
 from counterpoint.encoding import decode
-from counterpoint.errors import InvalidInput
-from counterpoint.explainer import DEFAULT_GAP, Explainer, as_target, effort_of
 from counterpoint.features import Features
 from counterpoint.frames import Table
-from counterpoint.progress import track
+from counterpoint.parameters import Parameters
 from counterpoint.results import Conflict, Counterfactuals, Status
-from counterpoint.targets import Label, OtherLabel, Target, Tradeoff
+from counterpoint.targets import Target
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from counterpoint.batch import People
-    from counterpoint.solvers import Effort
-
-__all__ = ["Path", "trace"]
+__all__ = ["Path", "part_of"]
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 
-CELLS = 1 << 22
-"""Cells of a batch that answers several weights at once: what it holds of them stays small."""
-NAMES = ("label", "than")
-NUMBERS = ("weight", "at_least", "margin", "low", "high")
-"""What targets are made of, in the order in which frames show it."""
-SHOWN = 3
-"""Targets that a summary names, if they differ in more than one number."""
+NAMED = 8
+"""Features that a summary names."""
 
 
 @final
@@ -73,12 +63,21 @@ class Path:
         i = range(len(self))[i]
         came = self.answers[0].table
         table = replace(came.take(slice(i, i + 1)), labels=came.labels)
-        return replace(self, answers=tuple(_part(a, i, table) for a in self.answers))
+        return replace(self, answers=tuple(part_of(a, i, table) for a in self.answers))
 
     @property
     def features(self) -> Features:
         """The kinds of the model's p columns."""
         return self.answers[0].features
+
+    @property
+    def varied(self) -> str | None:
+        """The number that the targets vary, such as ``weight``; None if they differ otherwise."""
+        return self._parameters.varied
+
+    @cached_property
+    def _parameters(self) -> Parameters:
+        return Parameters(self.targets)
 
     @cached_property
     def probability(self) -> FloatArray:
@@ -158,7 +157,7 @@ class Path:
         cost += diagonal[starts]
         return np.sqrt(cost) if self.is_squared else cost
 
-    @cached_property
+    @property
     def after(self) -> FloatArray:
         """(n, T, p) codes of the answers; the factual codes where there is none."""
         return np.stack([answers.after for answers in self.answers], axis=1)
@@ -193,8 +192,7 @@ class Path:
     def _columns(self) -> dict[str, Any]:
         n, count = self.found.shape
         columns: dict[str, Any] = {"row": np.repeat(np.arange(n), count)}
-        for name, values in _parameters(self.targets).items():
-            columns[name] = values * n if isinstance(values, list) else np.tile(values, n)
+        columns |= {name: values * n for name, values in self._parameters.columns().items()}
         columns["status"] = [str(status) for status in self.status.ravel()]
         for name in ("probability", "cost", "gap"):
             columns[name] = getattr(self, name).ravel()
@@ -206,7 +204,7 @@ class Path:
         Left, the probability of the label against the cost; where the cost is the square of a
         length, against that length; the weights of trade-offs are marked. Where targets are not
         about a probability, the number that they vary is in its place. Right, the changes of the
-        features that move most, each in units of the cost; its largest change is written at its end
+        features that move most, each in units of the cost, with the change at the end of the path
         in its own units.
 
         Parameters
@@ -216,7 +214,8 @@ class Path:
         features
             How many features to show at most.
         ax
-            Two matplotlib axes to draw on, or one for the left part alone; None for a new figure.
+            Two matplotlib axes to draw on, with room for names to the right, or one for the left
+            part alone; None for a new figure.
 
         Returns
         -------
@@ -239,14 +238,14 @@ class Path:
         """How many answers have which status, and from where to where the path goes."""
         shown = [f"{(self.status == s).sum()} {s}" for s in Status if (self.status == s).any()]
         lines = [f"{self._size()}: {', '.join(shown) or 'none'}"]
-        lines.append(f"targets: {self._wanted()}")
+        lines.append(f"targets: {self._parameters}")
         found = self.found.any(axis=0)
         if found.any():
             ends = np.flatnonzero(found)[[0, -1]]
             lines += self._reached(ends)
-            lines.append(f"largest gap: {np.nanmax(self.gap[self.found]):.1e}")
-            size = np.nanmax(np.abs(self.moved[self.found]), axis=0)
-            order = [j for j in np.argsort(-size, kind="stable")[:8] if size[j]]
+            lines.append(f"largest gap: {self.gap[self.found].max():.1e}")
+            size = np.abs(self.moved[self.found]).max(axis=0)
+            order = [j for j in np.argsort(-size, kind="stable")[:NAMED] if size[j]]
             names = [str(self.features.names[j]) for j in order]
             lines.append(f"moves most: {', '.join(names) or 'nothing'}")
         return "\n".join(lines)
@@ -255,155 +254,20 @@ class Path:
         n, count = self.found.shape
         return f"{n} {_plural('row', n)}, {count} {_plural('target', count)}"
 
-    @property
-    def varied(self) -> str | None:
-        """The number that the targets vary, such as ``weight``; None unless it is just one."""
-        first, names = _fields(self.targets[0]), set[str]()
-        for target in self.targets:
-            other = _fields(target)
-            if other.keys() != first.keys():
-                return None
-            names |= {name for name in first if other[name] != first[name]}
-        names = names or set([n for n in NUMBERS if np.isfinite(first.get(n, np.inf))][:1])
-        return next(iter(names)) if len(names) == 1 and names <= set(NUMBERS) else None
-
-    def _wanted(self) -> str:
-        """The number that varies, from where to where; else the first targets."""
-        if self.varied is None or len(self.targets) == 1:
-            more = len(self.targets) - SHOWN
-            shown = "; ".join(map(_words, self.targets[:SHOWN]))
-            return f"{shown}; and {more} more" if more > 0 else shown
-        first, last = self.targets[0], self.targets[-1]
-        ends = f"{_fields(first)[self.varied]:g} to {_fields(last)[self.varied]:g}"
-        return f"{_words(first, self.varied)} with {self.varied} from {ends}"
-
     def _reached(self, ends: NDArray[np.intp]) -> Iterator[str]:
         """What the first and the last answers reach."""
         middle = "median " if len(self) > 1 else ""
         for name in ("probability", "cost"):
             values = getattr(self, name)[:, ends]
             if not np.isnan(values).all(axis=0).any():
-                first, last = np.nanmedian(values, axis=0)
-                yield f"{middle}{name}: from {first:.4g} to {last:.4g}"
+                first, last = (f"{value:.4g}" for value in np.nanmedian(values, axis=0))
+                yield f"{middle}{name}: {first if len(self.targets) == 1 else f'{first} to {last}'}"
 
     def __repr__(self) -> str:
         return f"<Path: {self.summary().splitlines()[0]}>"
 
 
-def trace(  # noqa: PLR0913 (three that are asked, three options of `Explainer.explain`)
-    explainer: Explainer,
-    X: object,
-    targets: Iterable[Any],
-    *,
-    gap: float = DEFAULT_GAP,
-    time_limit: float | None = None,
-    progress: bool | None = None,
-) -> Path:
-    """The answers of each row to one target after the other.
-
-    The trade-offs of one label are answered in one batch, which takes far less time than as many
-    calls of `Explainer.explain`; other targets are answered one by one. The answers are the same.
-
-    As the weight of a `Tradeoff` falls, neither the cost of the answer nor the probability of the
-    label falls, whatever the cost and the constraints are.
-
-    Parameters
-    ----------
-    explainer
-        What is asked of each row.
-    X
-        A data frame, an array of shape (n, p), or one row.
-    targets
-        What is wanted, in any order; what is no `Target` is taken as the label of `Label`.
-    gap, time_limit, progress
-        As for `Explainer.explain`; the seconds are those of each answer.
-
-    Returns
-    -------
-    Path
-
-    Raises
-    ------
-    InvalidInput
-        If columns are missing, or a target does not fit the model.
-    ReaderMismatch
-        If the model predicts otherwise than what was read of it.
-
-    References
-    ----------
-    Carreira-Perpiñán & Hada, Inverse classification with logistic and softmax classifiers,
-    section 3.4.
-
-    Examples
-    --------
-    >>> import counterpoint as cp
-    >>> from sklearn.datasets import load_iris
-    >>> from sklearn.linear_model import LogisticRegression
-    >>> X, y = load_iris(return_X_y=True, as_frame=True)
-    >>> model = LogisticRegression(max_iter=1000).fit(X, y)
-    >>> explainer = cp.Explainer(model, data=X, cost=cp.SquaredEuclidean())
-    >>> path = cp.trace(explainer, X.head(1), [cp.Tradeoff(1, w) for w in (10.0, 1.0, 0.1)])
-    >>> path.probability.round(2).tolist()
-    [[0.04, 0.25, 0.87]]
-    """
-    if not isinstance(explainer, Explainer):
-        raise InvalidInput(
-            f"Expected an Explainer; got {explainer!r} ({type(explainer).__name__}). "
-            "Pass cp.Explainer(model, data=...)."
-        )
-    wanted = _checked(targets)
-    effort = effort_of(gap, time_limit)
-    people = explainer._people(X)  # noqa: SLF001 (its other way to be asked)
-    n = len(people.inputs)
-    with track(n * len(wanted), show=progress) as advance:
-        parts = _answers(_Asking(explainer, people, effort, advance), wanted)
-        answers = tuple(answer for _, answer in sorted(parts, key=lambda part: part[0]))
-    return Path(wanted, answers, explainer.cost)
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class _Asking:
-    """What all targets have in common."""
-
-    explainer: Explainer
-    people: People
-    effort: Effort
-    advance: Callable[[int], None]
-
-    def one(self, target: Target) -> Counterfactuals:
-        """The answers to one target."""
-        return self._answers(self.people, target)
-
-    def weights(self, target: Tradeoff, weights: Sequence[float]) -> Iterator[Counterfactuals]:
-        """The answers to a trade-off with each of these weights."""
-        table, size = self.people.table, len(self.people.inputs)
-        several = max(1, CELLS // max(1, size * len(self.explainer.features)))
-        for start in range(0, len(weights), several):
-            some = np.asarray(weights[start : start + several], dtype=np.float64)
-            whole = self._answers(self.people.weighed(some), target)
-            yield from (_part(whole, k * size, table) for k in range(len(some)))
-
-    def _answers(self, people: People, target: Target) -> Counterfactuals:
-        batch = self.explainer._batch(people, target, self.effort)  # noqa: SLF001 (as in `trace`)
-        return batch.answers(self.advance)
-
-
-def _answers(asking: _Asking, targets: Sequence[Target]) -> Iterator[tuple[int, Counterfactuals]]:
-    """The answers to each target, with its position."""
-    weighed: dict[Hashable, list[int]] = {}
-    for position, target in enumerate(targets):
-        if isinstance(target, Tradeoff):
-            weighed.setdefault(target.label, []).append(position)
-        else:
-            yield position, asking.one(target)
-    for positions in weighed.values():
-        some = [t for t in (targets[k] for k in positions) if isinstance(t, Tradeoff)]
-        answers = asking.weights(some[0], [target.weight for target in some])
-        yield from zip(positions, answers, strict=True)
-
-
-def _part(whole: Counterfactuals, first: int, table: Table) -> Counterfactuals:
+def part_of(whole: Counterfactuals, first: int, table: Table) -> Counterfactuals:
     """The answers from a position on, as many as the rows of a table."""
     end = first + len(table)
     rows, c = slice(first, end), whole.certificates
@@ -414,7 +278,7 @@ def _part(whole: Counterfactuals, first: int, table: Table) -> Counterfactuals:
         whole.after[rows],
         whole.missing[rows],
         whole.codes[rows],
-        Certificates(*(getattr(c, name)[rows] for name in COLUMNS), c.resolution),
+        replace(c, **{name: getattr(c, name)[rows] for name in COLUMNS}),
         whole.closed_form[rows],
         {i - first: said for i, said in whole.problems.items() if first <= i < end},
         partial(_conflict, whole.explain_conflict, first),
@@ -423,77 +287,6 @@ def _part(whole: Counterfactuals, first: int, table: Table) -> Counterfactuals:
 
 def _conflict(explain: Callable[[int], Conflict | None], first: int, i: int) -> Conflict | None:
     return explain(first + i)
-
-
-def _checked(targets: Any) -> tuple[Target, ...]:
-    """Targets, or a sentence that says what is wrong with them."""
-    if isinstance(targets, str | Mapping | Target) or not isinstance(targets, Iterable):
-        raise InvalidInput(
-            f"Expected a list of targets; got {targets!r} ({type(targets).__name__}). "
-            "Pass one target as [target]."
-        )
-    given = tuple(targets)
-    if not given:
-        raise InvalidInput(
-            "Expected at least one target, such as cp.Tradeoff(label, weight=0.1); got none."
-        )
-    for item in given:
-        if isinstance(item, type) or not _is_hashable(item):
-            raise InvalidInput(
-                f"Expected targets such as cp.Tradeoff(label, weight=0.1), or labels; got {item!r} "
-                f"({type(item).__name__})."
-            )
-    return tuple(map(as_target, given))
-
-
-def _is_hashable(item: Any) -> bool:
-    target = as_target(item)
-    try:
-        hash(target.labels if isinstance(target, Label | OtherLabel) else target)
-    except TypeError:
-        return False
-    return True
-
-
-def _parameters(targets: Sequence[Target]) -> dict[str, Any]:
-    """What the targets are made of, in columns: labels in lists, numbers in arrays."""
-    made = [_fields(target) for target in targets]
-    columns: dict[str, Any] = {}
-    for name in NAMES:
-        if any(name in target for target in made):
-            columns[name] = _said([target.get(name) for target in made])
-    for name in NUMBERS:
-        numbers = np.array([target.get(name, np.nan) for target in made], dtype=np.float64)
-        if np.isfinite(numbers).any():
-            columns[name] = numbers
-    return columns
-
-
-def _fields(target: Target) -> dict[str, Any]:
-    """What a target is made of: labels as plain values, several of them as a tuple."""
-    made = {f.name: getattr(target, f.name) for f in fields(target)}  # type: ignore[arg-type]
-    for name in NAMES:
-        if made.get(name) is not None:
-            labels = tuple(
-                v.item() if isinstance(v, np.generic) else v for v in Label(made[name]).labels
-            )
-            made[name] = labels[0] if len(labels) == 1 else labels
-    return made
-
-
-def _said(labels: list[Any]) -> list[Any]:
-    """Labels of one type as they are; of several types, and sets of them, as text."""
-    kinds = {type(label) for label in labels if label is not None}
-    if len(kinds) <= 1 and tuple not in kinds:
-        return labels
-    return [None if label is None else ", ".join(map(str, Label(label).labels)) for label in labels]
-
-
-def _words(target: Target, without: str = "") -> str:
-    """A target as one would write it."""
-    made = {name: value for name, value in _fields(target).items() if name != without}
-    shown = (f"{k}={v:g}" if k in NUMBERS else f"{k}={v!r}" for k, v in made.items())
-    return f"{type(target).__name__}({', '.join(shown)})"
 
 
 def _free(name: str, taken: Sequence[Hashable]) -> str:
@@ -511,12 +304,15 @@ def _side_by_side(left: Any, answers: Table, found: BoolArray) -> Any:
 
         columns = list(answers.names) if answers.labels is None else answers.labels
         right = pd.DataFrame(answers.native).set_axis(columns, axis=1).set_axis(left.index)
-        return pd.concat([left, right if found.all() else right.where(found[:, None])], axis=1)
+        if not found.all():
+            right = right.where(np.broadcast_to(found[:, None], right.shape))
+        return pd.concat([left, right], axis=1)
     ours, right = nw.from_native(left, eager_only=True), answers.frame
     if not found.all():
         backend = nw.get_native_namespace(right)
         mask = nw.new_series("found", found.tolist(), dtype=nw.Boolean, backend=backend)
-        right = right.select(nw.when(mask).then(nw.col(n)).alias(n) for n in answers.names)
+        names = map(str, answers.names)
+        right = right.select(nw.when(mask).then(nw.col(n)).alias(n) for n in names)
     return nw.concat([ours, right], how="horizontal").to_native()
 
 

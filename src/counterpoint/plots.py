@@ -47,12 +47,14 @@ WIDE = 0.65
 LONGEST = 28
 """How many letters of a name, or of a category, are written."""
 NEAR = 0.1
-"""A path that begins within this share of its length is shown from 0 on."""
+"""How many decades a weight may be off that marks one."""
+START = 0.1
+"""A path that begins within this share of its end is shown from 0 on."""
 FEW = 20
-"""A path of at most so many different answers shows each of them."""
+"""Answers that are all marked, and drawn as larger dots."""
 
 
-def draw(path: Path, features: int, ax: Any) -> Figure:
+def draw(path: Path, features: Any, ax: Any) -> Figure:
     """The two parts of `Path.plot`.
 
     Parameters
@@ -71,7 +73,9 @@ def draw(path: Path, features: int, ax: Any) -> Figure:
     _draw_curve(left, curve)
     if right is not None:
         _draw_changes(right, curve, int(features))
-    figure: Figure = left.figure
+    if curve.varied == "weight":
+        _mark_weights(left, curve)  # when all that takes room is there
+    figure: Figure = left.figure.figure  # of a part of a figure, the whole
     return figure
 
 
@@ -116,10 +120,18 @@ class _Curve:
         return {"low": "value, at least", "high": "value, at most"}.get(self.varied, self.varied)
 
     @property
-    def is_smooth(self) -> bool:
-        """Whether the changes along the path are those of continuous features alone."""
-        items = np.array([isinstance(f, Continuous) for f in self.path.features])
-        return bool(items[self.moved.any(axis=0)].all())
+    def marked(self) -> tuple[IntArray, list[str]]:
+        """Answers whose weights are marked, and what is written there.
+
+        Of few answers all; of many those nearest to the decades, if they are near.
+        """
+        logs = np.log10(self.values)
+        if len(logs) <= FEW:
+            return np.arange(len(logs)), [f"{value:.2g}" for value in self.values]
+        decades = np.arange(np.floor(logs[0] + NEAR), np.ceil(logs[-1] - NEAR) - 1.0, -1.0)
+        away = np.abs(decades[:, None] - logs)
+        there = away.min(axis=1) <= NEAR
+        return away.argmin(axis=1)[there], [f"{value:g}" for value in 10.0 ** decades[there]]
 
     def most_moved(self, count: int) -> IntArray:
         """The features that move most."""
@@ -141,52 +153,39 @@ class _Curve:
 def _frame(ax: Axes, curve: _Curve, name: str) -> None:
     """Names of the axes, and no frame."""
     ax.set_xlabel("distance (√cost)" if curve.path.is_squared else "cost")
-    ax.set_ylabel(name)
+    ax.set_ylabel(name, parse_math=False)
     ax.spines[["top", "right"]].set_visible(False)
 
 
 def _draw_curve(ax: Axes, curve: _Curve) -> None:
     """The probability, or what is in its place, against the cost."""
-    few = len(np.unique(curve.x)) <= FEW
-    width, marker = (1.2, "o") if few else (1.8, "")
-    ax.plot(curve.x, curve.y, color=INK, linewidth=width, marker=marker, markersize=4)
-    ax.margins(x=0.1)
+    dots = 4.0 if len(np.unique(curve.x)) <= FEW else 2.5  # of many, a line where they are dense
+    ax.plot(curve.x, curve.y, color=INK, linewidth=1.0, marker="o", markersize=dots)
+    ax.margins(x=0.12)
     if isinstance(curve.target, Tradeoff | Confidence):
         ax.set_ylim(-0.04, 1.04)
     _frame(ax, curve, curve.y_name)
-    if curve.varied == "weight":
-        _mark_weights(ax, curve)
 
 
 def _mark_weights(ax: Axes, curve: _Curve) -> None:
-    """The decades of the weight: where the line passes them, or at the answer nearest to them.
-
-    Their values are written where there is room; those of the ends come first.
-    """
-    logs = np.log10(curve.values[::-1])
-    decades = np.arange(np.ceil(logs[0] - 1e-9), np.floor(logs[-1] + 1e-9) + 1.0)
-    if not len(decades):
+    """Weights on the curve, written where there is room; those of the ends come first."""
+    answers, words = curve.marked
+    if not words:
         return
-    x, y = curve.x[::-1], curve.y[::-1]
-    if curve.is_smooth:
-        x, y = np.interp(decades, logs, x), np.interp(decades, logs, y)
-    else:
-        nearest = np.abs(decades[:, None] - logs).argmin(axis=1)
-        x, y = x[nearest], y[nearest]
-    colour = COLOURS[0]
+    x, y, colour = curve.x[answers], curve.y[answers], COLOURS[0]
     ax.plot(x, y, "o", color=colour, markersize=5.5, zorder=3)
     ax.text(0.98, 0.04, "● weight", color=colour, transform=ax.transAxes, ha="right", size=SMALL)
+    ax.figure.figure.draw_without_rendering()  # so that the axes are as wide as they will be
     taken: list[FloatArray] = []
     points = ax.transData.transform(np.column_stack([x, y])) * 72.0 / ax.figure.dpi
-    for k in sorted(range(len(decades)), key=lambda k: min(k, len(decades) - 1 - k)):
-        words = f"{10.0 ** decades[k]:g}"
+    for k in sorted(range(len(words)), key=lambda k: min(k, len(words) - 1 - k)):
         low = y[k] < 0.5
-        box = _box(points[k], words, -1.0 if low else 1.0)
+        box = _box(points[k], words[k], -1.0 if low else 1.0)
         if any(_overlap(box, other) for other in taken):
             continue
         taken.append(box)
         ax.annotate(
-            words,
+            words[k],
             (x[k], y[k]),
             (-5, 4) if low else (5, -4),
             textcoords="offset points",
@@ -198,7 +197,7 @@ def _mark_weights(ax: Axes, curve: _Curve) -> None:
 
 
 def _box(at: FloatArray, words: str, side: float) -> FloatArray:
-    """(2, 2) corners of words beside a point, in points: above to its left, or below to its right."""
+    """(2, 2) corners, in points, of words above a point to its left, or below to its right."""
     far = at + side * np.array([WIDE * SMALL * len(words), -SMALL])
     return np.stack([np.minimum(at, far), np.maximum(at, far)])
 
@@ -223,7 +222,7 @@ def _draw_changes(ax: Axes, curve: _Curve, count: int) -> None:
             drawstyle="steps-post" if stays else "default",
         )
     ax.margins(x=0)
-    if curve.x.min() < NEAR * curve.x.max():
+    if curve.x.min() < START * curve.x.max():
         ax.set_xlim(left=0)
     _frame(ax, curve, f"change, in units of {curve.x_name}")
     if len(shown):
@@ -234,7 +233,7 @@ def _draw_changes(ax: Axes, curve: _Curve, count: int) -> None:
 
 def _name_ends(ax: Axes, curve: _Curve, shown: IntArray) -> None:
     """Names to the right of the lines, as high as their ends, apart from each other."""
-    ax.figure.draw_without_rendering()  # so that the axes are as tall as they will be
+    ax.figure.figure.draw_without_rendering()  # so that the axes are as tall as they will be
     low, high = ax.get_ylim()
     ends = (curve.moved[-1, shown] - low) / (high - low)
     tall = ax.bbox.height * 72.0 / ax.figure.dpi
@@ -249,6 +248,7 @@ def _name_ends(ax: Axes, curve: _Curve, shown: IntArray) -> None:
             size=SMALL,
             color=INK,
             va="center",
+            parse_math=False,
             annotation_clip=False,
             arrowprops={
                 "arrowstyle": "-",

@@ -172,12 +172,14 @@ class _State:
             return
         promising = self.open & (self.bounds < self._worth_beating())
         self.closed = np.asarray(~promising.any(axis=0))
-        order = np.argsort(self.bounds, axis=0, kind="stable")
-        for rank in range(len(self.pieces)):
-            for s in range(len(self.pieces)):
-                rows = np.flatnonzero((order[rank] == s) & self.open[s])
-                rows = rows[self._may_improve(s, rows)]
-                self._solve(s, rows)
+        everyone = np.arange(len(self.cost))
+        for at in np.argsort(self.bounds, axis=0, kind="stable"):  # each row's next piece
+            improves = self.bounds[at, everyone] < self._worth_beating()
+            if not improves.any():  # nor do the pieces to come, whose bounds are no lower
+                return
+            improves &= self.open[at, everyone]
+            for s in np.unique(at[improves]).tolist():
+                self._solve(s, np.flatnonzero(improves & (at == s)))
 
     def _may_improve(self, s: int, rows: IntArray) -> BoolArray:
         return self.bounds[s, rows] < self._worth_beating()[rows]

@@ -90,7 +90,8 @@ class Confidence(Target):
     at_least: float
 
     def __post_init__(self) -> None:
-        if not 0.0 < self.at_least < 1.0:
+        _check_one(self.label)
+        if not (_is_number(self.at_least) and 0.0 < self.at_least < 1.0):
             raise InvalidInput(
                 f"Expected a probability between 0 and 1, both excluded; got {self.at_least!r}."
             )
@@ -122,7 +123,8 @@ class Tradeoff(Target):
     weight: float
 
     def __post_init__(self) -> None:
-        if not (np.isfinite(self.weight) and self.weight > 0.0):
+        _check_one(self.label)
+        if not (_is_number(self.weight) and 0.0 < self.weight < np.inf):
             raise InvalidInput(f"Expected a finite weight above 0; got {self.weight!r}.")
 
 
@@ -148,5 +150,15 @@ class Interval(Target):
 
 
 def _check_margin(margin: float) -> None:
-    if not (np.isfinite(margin) and margin >= 0):
+    if not (_is_number(margin) and 0.0 <= margin < np.inf):
         raise InvalidInput(f"Expected a margin of at least 0; got {margin!r}.")
+
+
+def _check_one(label: object) -> None:
+    """A class label, and not several of them."""
+    if isinstance(label, tuple | list | set | frozenset | dict | np.ndarray):
+        raise InvalidInput(f"Expected one class label; got {label!r}.")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float | np.integer | np.floating)

@@ -2,6 +2,7 @@
 
 from counterpoint.forms.base import AffineMap, Form
 from counterpoint.forms.linear import LinearRegressor, LinearScores, Link, LogLink, Ties, Votes
+from counterpoint.forms.prototypes import Prototypes
 
 __all__ = [
     "AffineMap",
@@ -10,6 +11,7 @@ __all__ = [
     "LinearScores",
     "Link",
     "LogLink",
+    "Prototypes",
     "Ties",
     "Votes",
 ]

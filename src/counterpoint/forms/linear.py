@@ -5,7 +5,6 @@ Source: Carreira-Perpiñán & Hada, Inverse classification with logistic and sof
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
@@ -17,13 +16,13 @@ from numpy.typing import NDArray
 
 from counterpoint.errors import InvalidInput
 from counterpoint.forms.base import AffineMap, Form
+from counterpoint.forms.scores import EPS, mask, misfit, rounding, split
 from counterpoint.regions import Affine, LogLoss, LogSumExp, Region
-from counterpoint.targets import Confidence, Interval, Label, OtherLabel, Target, Tradeoff
+from counterpoint.targets import Confidence, Interval, Target, Tradeoff
 
 __all__ = ["LinearRegressor", "LinearScores", "Link", "LogLink", "Ties", "Votes"]
 
 FloatArray = NDArray[np.float64]
-EPS = np.finfo(np.float64).eps
 
 
 class Link(Enum):
@@ -118,7 +117,7 @@ class LinearScores(Form):
         return np.asarray(self.classes[scores.argmax(axis=1)])
 
     def noise(self, X: FloatArray) -> FloatArray:
-        return _rounding(X, self.matrix, self.offset)
+        return rounding(X, self.matrix, self.offset)
 
     def through(self, before: AffineMap) -> LinearScores:
         matrix, offset = before.followed_by(self.matrix, self.offset)
@@ -152,7 +151,7 @@ class LinearScores(Form):
         return Region((Affine(rows, low, high, np.ones(len(rows)), lost),))
 
     def _wanted(self, target: Target) -> tuple[NDArray[np.bool_], float]:
-        return _split(target, self.classes, "Label, OtherLabel, Confidence or Tradeoff")
+        return split(target, self.classes, "Label, OtherLabel, Confidence or Tradeoff")
 
     def _label(self, target: Confidence | Tradeoff) -> int:
         """The position of the label whose probability is meant."""
@@ -168,7 +167,7 @@ class LinearScores(Form):
                 "modified Huber loss are clipped to 0 and 1, where their logarithm has no use. "
                 "Use Confidence, or Label with a margin in score units."
             )
-        return int(np.flatnonzero(_mask((target.label,), self.classes))[0])
+        return int(np.flatnonzero(mask((target.label,), self.classes))[0])
 
     def _needed(self, target: Confidence | Tradeoff) -> float:
         """The binary score, or log-odds, at which the probability is what is asked for."""
@@ -240,7 +239,7 @@ class LinearRegressor(Form):
     def _limits(self, target: Target) -> tuple[float, float]:
         """Bounds on the linear predictor."""
         if not isinstance(target, Interval):
-            raise _misfit(target, "a regressor", "Interval")
+            raise misfit(target, "a regressor", "Interval")
         if self.link is LogLink.IDENTITY:
             return target.low, target.high
         if target.high <= 0:
@@ -309,7 +308,7 @@ class Votes(Form):
         return np.asarray(self.classes[self._winners(np.sign(decisions))])
 
     def noise(self, X: FloatArray) -> FloatArray:
-        return _rounding(X, self.matrix, self.offset)
+        return rounding(X, self.matrix, self.offset)
 
     def through(self, before: AffineMap) -> Votes:
         matrix, offset = before.followed_by(self.matrix, self.offset)
@@ -363,45 +362,8 @@ class Votes(Form):
                 f"{type(target).__name__} needs class probabilities: the model decides by votes "
                 "between pairs of classes. Use Label with a margin in score units."
             )
-        return _split(target, self.classes, "Label or OtherLabel")
-
-
-def _rounding(X: FloatArray, matrix: FloatArray, offset: FloatArray) -> FloatArray:
-    """(n,) a bound on the rounding error of a difference of two scores X · row + offset."""
-    size = np.abs(X) @ np.abs(matrix.T) + np.abs(offset)
-    return np.asarray((matrix.shape[1] + 4) * EPS * size.max(axis=1) * 2.0)
+        return split(target, self.classes, "Label or OtherLabel")
 
 
 def _vector(value: float) -> FloatArray:
     return np.array([value], dtype=np.float64)
-
-
-def _split(target: Target, classes: NDArray[Any], fitting: str) -> tuple[NDArray[np.bool_], float]:
-    """(k,) which classes are wanted, and the margin that is asked for."""
-    if isinstance(target, Label):
-        wanted = _mask(target.labels, classes)
-    elif isinstance(target, OtherLabel) and target.labels:
-        wanted = ~_mask(target.labels, classes)
-    else:
-        raise _misfit(target, "a classifier", fitting)
-    if wanted.all() or not wanted.any():
-        raise InvalidInput(
-            f"Expected a target that leaves some class out and some in; {target!r} does not among "
-            f"the classes {classes.tolist()!r}."
-        )
-    return wanted, target.margin
-
-
-def _mask(labels: Sequence[Hashable], classes: NDArray[Any]) -> NDArray[np.bool_]:
-    known = classes.tolist()
-    mask = np.zeros(len(known), dtype=bool)
-    for label in labels:
-        value = label.item() if isinstance(label, np.generic) else label
-        if value not in known:
-            raise InvalidInput(f"Expected a target among the classes {known!r}; got {value!r}.")
-        mask[known.index(value)] = True
-    return mask
-
-
-def _misfit(target: Target, model: str, fitting: str) -> InvalidInput:
-    return InvalidInput(f"Expected a target for {model} ({fitting}); got {target!r}.")

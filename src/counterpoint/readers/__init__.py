@@ -14,6 +14,7 @@ from counterpoint.readers import (  # noqa: F401 (each registers its readers)
     imputers,
     meta,
     naive_bayes,
+    prototypes,
     regressors,
     scalers,
     support_vectors,

@@ -28,6 +28,7 @@ from counterpoint.readers.fills import fills_of, with_stand_ins, without_stand_i
 __all__ = [
     "Inputs",
     "Reading",
+    "by_name",
     "finish",
     "inputs_of",
     "on",
@@ -43,8 +44,11 @@ Answer = TypeVar("Answer", bound=Callable[..., Any])
 READABLE = (
     "logistic regression and the other linear classifiers, linear discriminant analysis, linear "
     "support vector machines, naive Bayes and nearest centroids where they are linear, one-vs-rest "
-    "over these, decision thresholds, and linear regressors"
+    "over these, decision thresholds, linear regressors, and nearest prototypes in one metric "
+    "(learning vector quantisation, the one nearest neighbour)"
 )
+NAMED: dict[tuple[str, str], Callable[[Any], Form]] = {}
+"""A package and a class in it → its reader; see `by_name`."""
 INSTEAD = {
     "torch": "Pass the last layer over the features that come before it, as in "
     "counterpoint.LastLayer(module), and explain its inputs."
@@ -67,6 +71,9 @@ def read(model: Any) -> Form:
     """
     for base in type(model).__mro__:
         package = base.__module__.partition(".")[0]
+        named = NAMED.get((package, base.__name__))
+        if named is not None:
+            return named(model)
         if package in INSTEAD:
             raise UnsupportedModel(
                 f"{type(model).__name__} cannot be read as it is. {INSTEAD[package]}"
@@ -125,6 +132,21 @@ def on(question: Any, *kinds: Any) -> Callable[[Answer], Answer]:
     def register(function: Answer) -> Answer:
         for kind in kinds:
             question.register(kind, function)
+        return function
+
+    return register
+
+
+def by_name(package: str, *names: str) -> Callable[[Answer], Answer]:
+    """Register one function as the answer to `read` for classes of a package, by their names.
+
+    So the package is not imported here. Subclasses are read by it too; a class that is registered
+    with `read` itself comes first.
+    """
+
+    def register(function: Answer) -> Answer:
+        for name in names:
+            NAMED[package, name] = function
         return function
 
     return register

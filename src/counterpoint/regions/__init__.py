@@ -11,10 +11,11 @@ excluding; its multipliers turn it into a linear bound from below.
 Shapes: ``n`` rows, ``d`` encoded columns, ``m`` multipliers.
 """
 
-from counterpoint.regions.base import Charge, Condition, Coupling, Domain, Region
+from counterpoint.regions.base import Charge, Condition, Coupling, Domain, NonConvex, Region
 from counterpoint.regions.charges import LogLoss
-from counterpoint.regions.couplings import Affine, Cone, LogSumExp
+from counterpoint.regions.couplings import Affine, Cone, LogSumExp, Parabola
 from counterpoint.regions.domains import AtMost, Box, OneOf, Transitions, Whole
+from counterpoint.regions.nearer import Nearer
 
 __all__ = [
     "Affine",
@@ -27,7 +28,10 @@ __all__ = [
     "Domain",
     "LogLoss",
     "LogSumExp",
+    "Nearer",
+    "NonConvex",
     "OneOf",
+    "Parabola",
     "Region",
     "Transitions",
     "Whole",

@@ -10,7 +10,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["EPS", "TINY", "Charge", "Condition", "Coupling", "Cut", "Domain", "Region"]
+__all__ = ["EPS", "TINY", "Charge", "Condition", "Coupling", "Cut", "Domain", "NonConvex", "Region"]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]
@@ -78,6 +78,18 @@ class Charge(Condition):
 
     def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:
         return np.zeros(len(y))
+
+
+class NonConvex(Condition):
+    """A condition that is not convex, and knows convex parts of itself."""
+
+    @abstractmethod
+    def excess(self, y: FloatArray) -> FloatArray:
+        """(n,) by how much points miss it, in score units; negative where they do not."""
+
+    @abstractmethod
+    def convexified(self, at: FloatArray, margin: float) -> Region:
+        """A convex part that holds the (d,) point ``at``, if that meets it with the margin."""
 
 
 @final

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from counterpoint.regions.base import EPS, TINY, Coupling, Cut
 
-__all__ = ["Affine", "Cone", "LogSumExp"]
+__all__ = ["Affine", "Cone", "LogSumExp", "Parabola"]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]
@@ -199,3 +199,47 @@ class LogSumExp(Coupling):
         terms = (np.abs(y) + np.abs(x)) @ np.abs(self.matrix.T) + np.abs(self.offset)
         size = terms.max(axis=1) + abs(self.limit)
         return _excess(self.value(y), np.asarray(self.limit), size)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Parabola(Coupling):
+    """‖F y + f‖² <= slope · y + constant.
+
+    Multipliers w (k,) and μ >= 0 give 2 wᵀ(F y + f) − ‖w‖²/μ <= μ (slope · y + constant), since a
+    square lies above its tangents.
+
+    Parameters
+    ----------
+    factor, offset
+        (k, d) F and (k,) f.
+    slope, constant
+        (d,) and a number.
+    """
+
+    factor: FloatArray
+    offset: FloatArray
+    slope: FloatArray
+    constant: float
+
+    @cached_property
+    def matrix(self) -> FloatArray:  # type: ignore[override]
+        """(k + 1, d) the normal that each multiplier weighs."""
+        return np.vstack([2.0 * self.factor, -self.slope])
+
+    @property
+    def size(self) -> int:
+        return len(self.factor) + 1
+
+    def cut(self, multipliers: FloatArray) -> Cut:
+        scale = np.maximum(multipliers[:, -1], 0.0)
+        weights = np.where(scale[:, None] > 0.0, multipliers[:, :-1], 0.0)
+        square = (weights * weights).sum(axis=1) / np.where(scale > 0.0, scale, 1.0)
+        offset = square + scale * self.constant - 2.0 * weights @ self.offset
+        return np.column_stack([weights, scale]) @ self.matrix, offset
+
+    def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:
+        square = ((y @ self.factor.T + self.offset) ** 2).sum(axis=1)
+        value = y @ self.slope + self.constant
+        size = square + np.abs(y) @ np.abs(self.slope) + abs(self.constant)
+        return _excess(square - 16.0 * EPS * size, value, size)

@@ -1,0 +1,242 @@
+"""Nearest prototypes in one metric: differences of their squared distances are linear.
+
+Source: Artelt & Hammer, Efficient computation of counterfactual explanations of LVQ models,
+equations 12 and 13.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from counterpoint.errors import InvalidInput
+from counterpoint.forms.base import AffineMap, Form
+from counterpoint.forms.scores import rounding, split
+from counterpoint.regions import Affine, Region
+from counterpoint.targets import Confidence, Target, Tradeoff
+
+__all__ = ["Prototypes"]
+
+FloatArray = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
+IntArray = NDArray[np.intp]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Prototypes(Form):
+    """The class of the prototype p with the least distance (y − p)ᵀΛ(y − p), one Λ for all.
+
+    A prototype's score is 2 pᵀΛy − pᵀΛp: its distance with the other sign, but for what all
+    prototypes have in common. So scores are linear, and score units are those of the squared
+    distance. Make one by `from_arrays`.
+
+    Parameters
+    ----------
+    rows
+        (P, d) 2 Λp; any one row may be added to all of them.
+    offsets
+        (P,) −pᵀΛp; any one number may be added to all of them.
+    owner
+        (P,) the position of each prototype's class in ``classes``.
+    classes
+        (k,) labels; each has a prototype.
+    place
+        (P,) the first prototype at the same place, which may belong to another class.
+    first_wins
+        Whether the first of several nearest prototypes wins. If not, it is not known which, but at
+        the same place it is still the first.
+    """
+
+    rows: FloatArray
+    offsets: FloatArray
+    owner: IntArray
+    classes: NDArray[Any]
+    place: IntArray
+    first_wins: bool = True
+
+    @classmethod
+    def from_arrays(
+        cls,
+        prototypes: ArrayLike,
+        labels: ArrayLike,
+        matrix: ArrayLike | None = None,
+        *,
+        first_wins: bool = True,
+    ) -> Prototypes:
+        """The form of any nearest-prototype model, from its parts.
+
+        Parameters
+        ----------
+        prototypes
+            (P, d).
+        labels
+            (P,) the class of each.
+        matrix
+            The metric: (k, d) Ω with Λ = ΩᵀΩ, or (d,) relevances, the diagonal of Λ, none of them
+            negative; None for the squared Euclidean distance.
+        first_wins
+            Whether the first of several nearest prototypes wins; if not, it is not known which.
+
+        Returns
+        -------
+        Prototypes
+
+        Raises
+        ------
+        InvalidInput
+            If the arrays do not fit each other, or there is one class only.
+
+        Examples
+        --------
+        A model of one's own:
+
+        >>> import numpy as np
+        >>> import counterpoint as cp
+        >>> from counterpoint.forms import Prototypes
+        >>> class Nearest:
+        ...     prototypes = np.array([[0.0, 0.0], [4.0, 0.0], [0.0, 3.0]])
+        ...     labels = np.array(["deny", "accept", "accept"])
+        ...
+        ...     def predict(self, X):
+        ...         away = ((X[:, None] - self.prototypes) ** 2).sum(axis=2)
+        ...         return self.labels[away.argmin(axis=1)]
+        >>> @cp.read.register(Nearest)
+        ... def _(model):
+        ...     return Prototypes.from_arrays(model.prototypes, model.labels)
+        >>> answers = cp.explain(Nearest(), np.zeros((1, 2)), "accept", cost=cp.Manhattan())
+        >>> answers.to_frame().round(6)
+        array([[0. , 1.5]])
+        """
+        points, kinds, omega = _checked(prototypes, labels, matrix)
+        classes, owner = np.unique(kinds, return_inverse=True)
+        if len(classes) < 2:
+            raise InvalidInput(
+                f"Expected prototypes of two classes or more; got {classes.tolist()!r} alone."
+            )
+        points, owner, place = _distinct(points, owner.ravel(), omega)
+        # The values of some prototype in the middle: taking it off loses no digit of whole numbers.
+        center = np.quantile(points, 0.5, axis=0, method="lower")
+        near, far = points - center, points + center
+        rows, total = (near, far) if omega is None else (_seen(near, omega), far)
+        offsets = -np.einsum("ij,ij->i", rows, total)
+        return cls(2.0 * rows, offsets, owner, classes, place, first_wins)
+
+    @property
+    def width(self) -> int:
+        return self.rows.shape[1]
+
+    def scores(self, X: FloatArray) -> FloatArray:
+        """(n, P) scores, of which the largest is the nearest prototype's."""
+        scores = X @ self.rows.T + self.offsets
+        alone = (self.place == np.arange(len(self.place))).all()
+        return np.asarray(scores if alone else scores[:, self.place])
+
+    def predict(self, X: FloatArray) -> NDArray[Any]:
+        return np.asarray(self.classes[self.owner[self.scores(X).argmax(axis=1)]])
+
+    def noise(self, X: FloatArray) -> FloatArray:
+        return rounding(X, self.rows, self.offsets)
+
+    def through(self, before: AffineMap) -> Prototypes:
+        rows, offsets = before.followed_by(self.rows, self.offsets)
+        return replace(self, rows=rows, offsets=offsets)
+
+    def margin(self, X: FloatArray, target: Target) -> FloatArray:
+        wanted, asked = self._wanted(target)
+        scores = self.scores(X)
+        return np.asarray(scores[:, wanted].max(axis=1) - scores[:, ~wanted].max(axis=1) - asked)
+
+    def regions(self, target: Target) -> tuple[Region, ...]:
+        wanted, asked = self._wanted(target)
+        rivals = self._one_a_place(~wanted)
+        pieces = [
+            self._nearer(i, rivals, asked)
+            for i in self._one_a_place(wanted).tolist()
+            if not self._is_shadowed(i, rivals, asked)
+        ]
+        return tuple(pieces) if pieces else (self._nowhere,)
+
+    def _wanted(self, target: Target) -> tuple[BoolArray, float]:
+        """(P,) which prototypes are of a wanted class, and the margin that is asked for."""
+        if isinstance(target, Confidence | Tradeoff):
+            raise InvalidInput(
+                f"{type(target).__name__} needs class probabilities: the nearest prototype "
+                "decides, and distances are no probabilities. Use Label with a margin in units of "
+                "the squared distance."
+            )
+        known = "the classes that have prototypes"
+        classes, asked = split(target, self.classes, "Label or OtherLabel", known)
+        return classes[self.owner], asked
+
+    def _one_a_place(self, chosen: BoolArray) -> IntArray:
+        """The first of the chosen prototypes at each place: what the others meet, it meets."""
+        positions = np.flatnonzero(chosen)
+        first = np.unique(self.place[positions], return_index=True)[1]
+        return np.asarray(positions[np.sort(first)])
+
+    def _is_shadowed(self, i: int, rivals: IntArray, asked: float) -> bool:
+        """Whether a rival at the same place takes all that prototype i could get."""
+        same = rivals[self.place[rivals] == self.place[i]]
+        return bool(len(same)) and (asked > 0.0 or bool(same[0] < i))
+
+    def _nearer(self, i: int, rivals: IntArray, asked: float) -> Region:
+        """score_i >= score_j + asked for each rival j."""
+        others = rivals[self.place[rivals] != self.place[i]]
+        rows = self.rows[others] - self.rows[i]
+        high = self.offsets[i] - self.offsets[others] - asked
+        loses = (others < i) & (asked == 0.0) & self.first_wins
+        low, tight = np.full(len(rows), -np.inf), np.ones(len(rows))
+        return Region((Affine(rows, low, high, tight, loses.astype(np.float64)),))
+
+    @property
+    def _nowhere(self) -> Region:
+        """No point: 0 · y <= −1."""
+        none = np.full(1, -np.inf)
+        return Region((Affine(np.zeros((1, self.width)), none, -np.ones(1)),))
+
+
+def _checked(
+    prototypes: ArrayLike, labels: ArrayLike, matrix: ArrayLike | None
+) -> tuple[FloatArray, NDArray[Any], FloatArray | None]:
+    """The parts as arrays that fit each other."""
+    points, kinds = np.asarray(prototypes, dtype=np.float64), np.asarray(labels)
+    if points.ndim != 2 or kinds.shape != points.shape[:1]:
+        raise InvalidInput(
+            "Expected prototypes of shape (P, d) and P labels; "
+            f"got shapes {points.shape} and {kinds.shape}."
+        )
+    omega = None if matrix is None else np.asarray(matrix, dtype=np.float64)
+    if omega is not None and (omega.ndim not in (1, 2) or omega.shape[-1] != points.shape[1]):
+        raise InvalidInput(
+            f"Expected a matrix of shape (k, {points.shape[1]}), one for all prototypes, or "
+            f"({points.shape[1]},) relevances; got shape {omega.shape}."
+        )
+    if not np.isfinite(points).all() or not (omega is None or np.isfinite(omega).all()):
+        raise InvalidInput("Expected finite prototypes and a finite matrix; got others.")
+    if omega is not None and omega.ndim == 1 and (omega < 0.0).any():
+        raise InvalidInput(f"Expected relevances of at least 0; got {omega.min():.6g}.")
+    if omega is not None and not omega.any():
+        raise InvalidInput("Expected a metric in which some column counts; got zeros alone.")
+    return points, kinds, omega
+
+
+def _distinct(
+    points: FloatArray, owner: IntArray, omega: FloatArray | None
+) -> tuple[FloatArray, IntArray, IntArray]:
+    """Prototypes and owners without repetitions within a class, and each one's place."""
+    counts = slice(None) if omega is None else np.atleast_2d(omega).any(axis=0)
+    _, where = np.unique(points[:, counts], axis=0, return_inverse=True)
+    pairs = np.stack([where.ravel(), owner], axis=1)
+    kept = np.sort(np.unique(pairs, axis=0, return_index=True)[1])
+    where = where.ravel()[kept]
+    _, first, inverse = np.unique(where, return_index=True, return_inverse=True)
+    return points[kept], owner[kept], np.asarray(first[inverse.ravel()])
+
+
+def _seen(points: FloatArray, omega: FloatArray) -> FloatArray:
+    """(P, d) Λ times each point."""
+    return points * omega if omega.ndim == 1 else (points @ omega.T) @ omega

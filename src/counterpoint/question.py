@@ -7,15 +7,21 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import final
 
+import numpy as np
+from numpy.typing import NDArray
+
 from counterpoint.constraints import Constraint
 from counterpoint.costs import Cost, Price
 from counterpoint.features import Features
 from counterpoint.forms import Form
 from counterpoint.programs import Program, kinds_region
+from counterpoint.regions import Affine, Region
 from counterpoint.search import Piece
 from counterpoint.targets import Label, OtherLabel, Target, Tradeoff
 
 __all__ = ["Question"]
+
+FloatArray = NDArray[np.float64]
 
 REMEMBERED = 64
 """How many targets are kept prepared."""
@@ -75,10 +81,42 @@ class Question:
             self._pieces[key] = tuple(Piece(program) for program in programs)
         return self._pieces[key]
 
+    def pieces_for(self, target: Target, x: FloatArray) -> tuple[Piece, ...]:
+        """`pieces` for (n, d) people: ties are decided if all stand on multiples of whole steps."""
+        pieces, units = self.pieces(target), self._units
+        whole = units > 0
+        on_lattice = (x[:, whole] == np.rint(x[:, whole] / units[whole]) * units[whole]).all()
+        ties = (c.lost.any() for p in pieces for c in p.program.region if isinstance(c, Affine))
+        if not (whole.any() and on_lattice and any(ties)):
+            return pieces
+        key = _key(target)
+        if key not in self._decided:
+            if len(self._decided) >= REMEMBERED:
+                self._decided.pop(next(iter(self._decided)))
+            self._decided[key] = tuple(
+                Piece(Program(self.price, _decided(piece.program.region, units)))
+                for piece in pieces
+            )
+        return self._decided[key]
+
+    @cached_property
+    def _decided(self) -> dict[Target, tuple[Piece, ...]]:
+        return {}
+
+    @cached_property
+    def _units(self) -> FloatArray:
+        """(d,) the steps of whole columns, 1 for those of categories, 0 for the others."""
+        return np.where(self.plain.numeric, self.plain.steps, 1.0)
+
     def asked(self, target: Target) -> Program:
         """The cost over the actionable region, with what the target charges but not its demands."""
         program = self.pieces(target)[0].program
         return program if program.charges else self.plain
+
+
+def _decided(region: Region, units: FloatArray) -> Region:
+    """The same points of a lattice, see `Affine.decided`."""
+    return Region(tuple(c.decided(units) if isinstance(c, Affine) else c for c in region))
 
 
 def _key(target: Target) -> Target:

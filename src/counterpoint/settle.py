@@ -118,9 +118,9 @@ class Settlement:
     def __init__(self, judge: Judge, question: Question, asked: Asked, effort: Effort) -> None:
         self.judge, self.question, self.target = judge, question, asked.target
         self.table, self.before, self.foreseen = asked.table, asked.before, asked.foreseen
-        self.pieces = question.pieces(asked.target)
-        self.effort = effort.shared(len(self.pieces))
         self.x = question.features.expand(asked.before)
+        self.pieces = question.pieces_for(asked.target, self.x)
+        self.effort = effort.shared(len(self.pieces))
         self.cases = [piece.program.cases(self.x) for piece in self.pieces]
         if asked.weight is not None:
             self.cases = [cases.weighing(asked.weight) for cases in self.cases]

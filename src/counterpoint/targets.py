@@ -39,6 +39,8 @@ class Label(Target):
         _check_margin(self.margin)
         if not self.labels:
             raise InvalidInput("Expected at least one target label; got none.")
+        for label in self.labels:
+            _check_one(label)
 
     @property
     def labels(self) -> tuple[Hashable, ...]:

@@ -120,8 +120,8 @@ def _(model: Any) -> Form:
     classes = classes_of(model)
     if model.n_neighbors != 1:
         raise UnsupportedModel(
-            f"KNeighborsClassifier with n_neighbors={model.n_neighbors} decides by a vote of "
-            "several neighbours. Use n_neighbors=1."
+            f"KNeighborsClassifier cannot be read exactly. With n_neighbors={model.n_neighbors}, "
+            "several neighbours vote; use n_neighbors=1."
         )
     if model.effective_metric_ not in STRAIGHT:
         raise UnsupportedModel(

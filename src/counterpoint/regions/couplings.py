@@ -16,6 +16,11 @@ __all__ = ["Affine", "Cone", "LogSumExp", "Parabola"]
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]
 
+FINE = 20
+"""How many binary places a number may have to be on a lattice."""
+LONGEST = 2.0**52
+"""What whole numbers stay below to be exact."""
+
 
 def _vector(values: ArrayLike) -> FloatArray:
     return np.atleast_1d(np.asarray(values, dtype=np.float64))
@@ -96,6 +101,32 @@ class Affine(Coupling):
     def closed_in(self, margin: FloatArray) -> FloatArray:
         """(n, m) how much (n, 2) margins, see `Cases`, close in each row's bounds."""
         return np.minimum(margin @ np.stack([self.tight, self.lost]), self.room)
+
+    def decided(self, units: FloatArray) -> Affine:
+        """The same points of a lattice, with each tie lost that is lost there.
+
+        Over columns that are multiples of their units, a row takes multiples of one number, so an
+        upper limit at which a tie is lost may move halfway down to the next of them. Only rows
+        whose numbers are short enough for that to be exact are changed.
+
+        Parameters
+        ----------
+        units
+            (d,) what each column is a multiple of; 0 for any value.
+        """
+        fine = np.ldexp(self.matrix * units, FINE)
+        limit = np.ldexp(np.where(np.isfinite(self.high), self.high, 0.0), FINE)
+        short = (fine == np.rint(fine)).all(axis=1) & (np.abs(fine).sum(axis=1) < LONGEST)
+        short &= (limit == np.rint(limit)) & (np.abs(limit) < LONGEST)
+        alone = (self.lost > 0.0) & np.isneginf(self.low) & ~self.matrix[:, units == 0].any(axis=1)
+        rows = np.flatnonzero(short & alone & np.isfinite(self.high))
+        gap = np.gcd.reduce(fine[rows].astype(np.int64), axis=1)
+        rows, gap = rows[gap > 0], gap[gap > 0]
+        high, lost = np.array(self.high), np.array(self.lost)
+        tied = np.fmod(limit[rows], gap) == 0.0
+        high[rows[tied]] -= np.ldexp(gap[tied].astype(np.float64), -FINE - 1)
+        lost[rows] = 0.0
+        return Affine(self.matrix, self.low, high, self.tight, lost)
 
     @cached_property
     def room(self) -> FloatArray:

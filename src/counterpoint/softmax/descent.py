@@ -21,6 +21,8 @@ EPS = float(np.finfo(np.float64).eps)
 DECREASE = 1e-4
 """The share of the predicted decrease that a step must bring (Armijo)."""
 HALVINGS = 40
+FINE = 6
+"""How often a step is halved where only the gradient can tell whether it helps."""
 ROUGH = 0.03
 """How exactly a Newton direction is computed at least; later as exactly as the progress asks."""
 
@@ -122,7 +124,8 @@ class State:
         Where the decrease that is left is below the rounding of E, the gradient must fall instead.
         """
         slope = dots(self.weighed, step)
-        slack = 4.0 * EPS * (np.abs(self.value) + rows.size)
+        cancelled = float(np.diagonal(gram).max(initial=0.0)) * np.abs(self.u).sum(axis=0)
+        slack = 4.0 * EPS * (np.abs(self.value) + rows.size + cancelled)
         reached = State.at(self.u + step, self.weight, rows, gram, loss)
         fine = -slope <= slack
         good = np.where(
@@ -131,15 +134,16 @@ class State:
             reached.value <= self.value + DECREASE * slope + slack,
         )
         length = 1.0
-        for _ in range(HALVINGS):
-            bad = np.flatnonzero(~good & ~fine)
+        for halving in range(HALVINGS):
+            bad = np.flatnonzero(~good & (~fine | (halving < FINE)))
             if not len(bad):
                 break
             length *= 0.5
             part, before = rows.take(bad), self.take(bad)
             tried = State.at(before.u + length * step[:, bad], before.weight, part, gram, loss)
             lower = before.value + DECREASE * length * slope[bad] + slack[bad]
-            ok = tried.value <= lower
+            shorter = tried.gradient < before.gradient
+            ok = np.where(fine[bad], shorter, tried.value <= lower)
             reached.put(bad[ok], tried.take(ok))
             good[bad[ok]] = True
         lost = np.flatnonzero(~good)

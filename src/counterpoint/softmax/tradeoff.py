@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from counterpoint.softmax.descent import Rows, State
 from counterpoint.softmax.logistic import logistic_root
 from counterpoint.softmax.reduced import LogLosses, Reduced, blocks, pair_gram
+from counterpoint.softmax.single import Single
 from counterpoint.softmax.start import guess
 
 __all__ = ["minimise"]
@@ -16,6 +17,8 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]
 
 STEPS = 200
+FEW = 4
+"""So many rows are solved one by one."""
 LOSS = LogLosses()
 
 
@@ -56,6 +59,11 @@ def minimise(
     labels = np.broadcast_to(np.asarray(label, dtype=np.intp), (n,))
     weights = np.broadcast_to(np.asarray(weight, dtype=np.float64), (n,))
     out = Reduced.blank(n, classes)
+    if n <= FEW and classes > 2:
+        _one_by_one(
+            np.asarray(scores, dtype=np.float64), gram, labels, weights, (tolerance, gap), out
+        )
+        return out
     solve = _closed_form if classes == 2 else _newton
     for part in blocks(n, classes):
         columns = np.ascontiguousarray(scores[part].T, dtype=np.float64)
@@ -63,6 +71,22 @@ def minimise(
         rows = Rows(columns, labels[part], np.arange(part.start, part.stop), size)
         solve(rows, gram, np.array(weights[part]), (tolerance, gap), out)
     return out
+
+
+def _one_by_one(
+    scores: FloatArray,
+    gram: FloatArray,
+    label: IntArray,
+    weight: FloatArray,
+    asked: tuple[float, float],
+    out: Reduced,
+) -> None:
+    """A few rows: `Single`."""
+    for i in range(len(scores)):
+        row = Single(scores[i], gram, int(label[i]), float(weight[i]))
+        out.iterations[i], out.settled[i] = row.run(STEPS, *asked)
+        out.coefficients[i], out.shares[i] = row.u, row.shares
+        out.weight[i], out.gradient[i] = row.weight, np.sqrt(row.gradient)
 
 
 def _closed_form(

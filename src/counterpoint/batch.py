@@ -236,15 +236,16 @@ class Batch:
 
     def _ask(self, asked: Asked, advance: Callable[[int], None]) -> None:
         """Settle some rows of a chunk; a few at a time where each may need a solver."""
-        pieces = self.question.pieces(asked.target)
         n = len(asked.before)
-        step = n if n <= FEW else _at_once(pieces)
-        for start in range(0, n, step):
-            part = slice(start, start + step)
-            some = asked if n <= step else asked.take(part)
-            settlement = Settlement(self.judge, self.question, some, self.effort)
-            self._put(asked.index[part], settlement.run())
-            advance(len(asked.before[part]))
+        step = n if n <= FEW else _at_once(self.question.pieces(asked.target))
+        on_lattice = self.question.on_lattice(self.question.features.expand(asked.before))
+        for alike in (np.flatnonzero(on_lattice), np.flatnonzero(~on_lattice)):
+            for start in range(0, len(alike), step):
+                part = alike[start : start + step]
+                some = asked if len(part) == n else asked.take(part)
+                settlement = Settlement(self.judge, self.question, some, self.effort)
+                self._put(some.index, settlement.run())
+                advance(len(part))
 
     def _put(self, rows: IntArray, settled: Settled) -> None:
         here = slice(rows[0], rows[-1] + 1) if rows[-1] - rows[0] + 1 == len(rows) else rows

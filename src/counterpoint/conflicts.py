@@ -65,7 +65,10 @@ def conflict_of(question: Question, target: Target, x: FloatArray) -> Conflict:
     """
     needed = [a for c in question.constraints for a in _atoms(c, question.features)]
     needed.sort(key=_rank)
-    possible = _Possible(question.form.regions(target), question.features, x)
+    regions = question.form.regions(target)
+    if question.on_lattice(x).all():
+        regions = tuple(question.deciding(region) for region in regions)
+    possible = _Possible(regions, question.features, x)
     for atom in tuple(needed):
         fewer = [other for other in needed if other is not atom]
         if not possible.answer(fewer):

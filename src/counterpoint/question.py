@@ -22,6 +22,7 @@ from counterpoint.targets import Label, OtherLabel, Target, Tradeoff
 __all__ = ["Question"]
 
 FloatArray = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
 
 REMEMBERED = 64
 """How many targets are kept prepared."""
@@ -81,42 +82,44 @@ class Question:
             self._pieces[key] = tuple(Piece(program) for program in programs)
         return self._pieces[key]
 
-    def pieces_for(self, target: Target, x: FloatArray) -> tuple[Piece, ...]:
-        """`pieces` for (n, d) people: ties are decided if all stand on multiples of whole steps."""
-        pieces, units = self.pieces(target), self._units
-        whole = units > 0
-        on_lattice = (x[:, whole] == np.rint(x[:, whole] / units[whole]) * units[whole]).all()
+    def on_lattice(self, x: FloatArray) -> BoolArray:
+        """(n,): whether all whole columns of (n, d) people hold multiples of their steps."""
+        steps = self.plain.steps
+        whole = np.flatnonzero(steps)
+        at = x[:, whole]
+        return np.asarray((at == np.rint(at / steps[whole]) * steps[whole]).all(axis=1))
+
+    def deciding(self, region: Region) -> Region:
+        """The same points for people `on_lattice`, each tie in whole columns decided."""
+        units = np.where(self.plain.numeric, self.plain.steps, 1.0)
+        return Region(tuple(c.decided(units) if isinstance(c, Affine) else c for c in region))
+
+    def decided(self, target: Target) -> tuple[Piece, ...]:
+        """`pieces` for people `on_lattice`, each tie in whole columns decided."""
+        pieces, key = self.pieces(target), _key(target)
         ties = (c.lost.any() for p in pieces for c in p.program.region if isinstance(c, Affine))
-        if not (whole.any() and on_lattice and any(ties)):
+        if not (self._is_discrete and any(ties)):
             return pieces
-        key = _key(target)
         if key not in self._decided:
             if len(self._decided) >= REMEMBERED:
                 self._decided.pop(next(iter(self._decided)))
-            self._decided[key] = tuple(
-                Piece(Program(self.price, _decided(piece.program.region, units)))
-                for piece in pieces
-            )
+            regions = [self.deciding(piece.program.region) for piece in pieces]
+            self._decided[key] = tuple(Piece(Program(self.price, region)) for region in regions)
         return self._decided[key]
+
+    @cached_property
+    def _is_discrete(self) -> bool:
+        """Whether some column is whole or a category."""
+        return bool(self.plain.steps.any() or self.plain.groups)
 
     @cached_property
     def _decided(self) -> dict[Target, tuple[Piece, ...]]:
         return {}
 
-    @cached_property
-    def _units(self) -> FloatArray:
-        """(d,) the steps of whole columns, 1 for those of categories, 0 for the others."""
-        return np.where(self.plain.numeric, self.plain.steps, 1.0)
-
     def asked(self, target: Target) -> Program:
         """The cost over the actionable region, with what the target charges but not its demands."""
         program = self.pieces(target)[0].program
         return program if program.charges else self.plain
-
-
-def _decided(region: Region, units: FloatArray) -> Region:
-    """The same points of a lattice, see `Affine.decided`."""
-    return Region(tuple(c.decided(units) if isinstance(c, Affine) else c for c in region))
 
 
 def _key(target: Target) -> Target:

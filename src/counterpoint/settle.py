@@ -89,7 +89,7 @@ class Asked:
     foreseen: bool
     weight: FloatArray | None = None
 
-    def take(self, part: slice) -> Asked:
+    def take(self, part: slice | IntArray) -> Asked:
         """Some of the rows."""
         return replace(
             self,
@@ -109,8 +109,9 @@ class Settlement:
     judge, question
         The model, and what is asked.
     asked
-        The rows and their target. If the model has not been asked about them, it is together with
-        their answers; `Surprise` is raised if it gives one of them the target already.
+        The rows, all of them on the lattice of whole columns or none, and their target. If the
+        model has not been asked about them, it is together with their answers; `Surprise` is
+        raised if it gives one of them the target already.
     effort
         When a search may stop.
     """
@@ -119,7 +120,8 @@ class Settlement:
         self.judge, self.question, self.target = judge, question, asked.target
         self.table, self.before, self.foreseen = asked.table, asked.before, asked.foreseen
         self.x = question.features.expand(asked.before)
-        self.pieces = question.pieces_for(asked.target, self.x)
+        decides = question.on_lattice(self.x).all()
+        self.pieces = (question.decided if decides else question.pieces)(asked.target)
         self.effort = effort.shared(len(self.pieces))
         self.cases = [piece.program.cases(self.x) for piece in self.pieces]
         if asked.weight is not None:

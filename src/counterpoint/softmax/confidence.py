@@ -33,6 +33,10 @@ COOLING = 4.0
 LOSS = LogOdds()
 NEAR = 0.5
 """What is left to gain at this λ, as a share of what is missing of the goal, to move λ as well."""
+QUADRATIC = 1.0
+"""The Newton decrement, in units of the loss, up to which a full step can be trusted."""
+NEARLY = 1e-10
+"""The gap at which a row counts as settled if rounding lets it come no nearer."""
 LONGEST = 2.0
 """The longest step of log λ."""
 FURTHEST = float(np.log(1e20))
@@ -178,8 +182,11 @@ class _Search:
 
     def _those_that_cannot_move(self) -> BoolArray:
         """(n,): rows with a rival as good as identical to the label, and too far ahead of it."""
-        short = self._short_of_rivals()
-        return np.asarray(((short > 0) & (self._steepness() == 0.0)).any(axis=0))
+        blocked = (self._short_of_rivals() > 0) & (self._steepness() == 0.0)
+        stuck = blocked.any(axis=0)
+        at = self.rows.position[stuck]
+        self.out.shares[at] = np.eye(len(blocked))[blocked.argmax(axis=0)[stuck]]
+        return np.asarray(stuck)
 
     def _nearest_half_space(self) -> tuple[FloatArray, FloatArray]:
         """(K, n) u and (n,) λ that meet the goal against the rival that makes it dearest."""
@@ -216,12 +223,18 @@ class _Search:
         """(n,) by how much the loss exceeds its limit."""
         return np.asarray(self.state.loss - self.limit)
 
-    def _is_settled(self) -> BoolArray:
-        """(n,): the goal is met to the tolerance, and the cost is optimal to the gap."""
+    def _is_settled(self, least: float = 0.0) -> BoolArray:
+        """(n,): the goal is met to the tolerance, and the cost is optimal to the gap or ``least``.
+
+        Closer to the goal than scores are rounded is close enough.
+        """
         tolerance, gap = self.asked
         state, missing = self.state, np.abs(self._missing)
+        noise = 32.0 * EPS * self.rows.size
+        gap = max(gap, least)
         cost = state.weight * (state.value - state.loss)  # times λ²: what r is measured against
-        close = (missing <= tolerance) & (missing * state.weight <= gap * cost)
+        close = missing <= np.maximum(tolerance, noise)
+        close &= (missing * state.weight <= gap * cost) | (missing <= noise)
         return np.asarray(close & (state.gradient <= 2.0 * gap * cost))
 
     def _is_hopeless(self) -> BoolArray:
@@ -245,7 +258,9 @@ class _Search:
         forcing = np.minimum(ROUGH, np.sqrt(np.minimum(np.abs(missing), 1.0)) * ROUGH)
         inner = hessians.direction(state.residual, state.weighed, forcing)
         gain = dots(self._slope(state), inner)
-        joint = np.abs(gain) <= NEAR * np.abs(missing)
+        left = -dots(state.weighed, inner)  # about twice what the value can still fall
+        joint = (np.abs(gain) <= NEAR * np.abs(missing)) & (left <= QUADRATIC)
+        joint |= left <= EPS * np.abs(state.value)
         self._bracket(missing)
         along = hessians.direction(state.weight * state.u, state.weight * (gram @ state.u), forcing)
         rate = dots(self._slope(state), along)
@@ -301,7 +316,7 @@ class _Search:
         out.shares[at] = state.shares.T
         out.gradient[at] = np.sqrt(state.gradient)
         out.iterations[at] += step
-        out.settled[at] = self._is_settled()[done]
+        out.settled[at] = self._is_settled(NEARLY)[done]
         keep = ~done
         self.rows, self.state, self.limit = (
             self.rows.take(keep),

@@ -28,6 +28,8 @@ FloatArray = NDArray[np.float64]
 
 FEW = 8
 """So many rows are solved directly: for fewer, one LAPACK call is the quickest."""
+NEARLY_SINGULAR = 16.0 * np.finfo(np.float64).eps
+"""The least multiple of the identity, relative to the largest diagonal entry, that LAPACK gets."""
 TINY = np.finfo(np.float64).tiny
 STALLED = 1e-28
 """What conjugate gradients cannot reduce further, relative to where they began."""
@@ -135,5 +137,6 @@ class Hessians:
         matrices *= root[:, :, None]
         matrices *= root[:, None, :]
         classes = np.arange(len(right))
-        matrices[:, classes, classes] += self.weight[rows, None]
+        least = NEARLY_SINGULAR * np.einsum("ijj->ij", matrices).max(axis=1)
+        matrices[:, classes, classes] += np.maximum(self.weight[rows], least)[:, None]
         return np.asarray(np.linalg.solve(matrices, right.T[:, :, None])[:, :, 0].T)

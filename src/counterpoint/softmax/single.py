@@ -93,7 +93,8 @@ class Single:
         matrix += float(shares @ mean)
         matrix *= root
         matrix *= root[:, None]
-        matrix.flat[:: len(root) + 1] += self.weight
+        least = 16.0 * EPS * float(np.diagonal(matrix).max())
+        matrix.flat[:: len(root) + 1] += max(self.weight, least)
         h, failed = dposv(matrix, root * (float(shares @ weighed) - weighed), lower=1)[1:]
         if failed:  # rounding took its definiteness: the diagonal alone still points down
             h = root * (float(shares @ weighed) - weighed) / np.diagonal(matrix)

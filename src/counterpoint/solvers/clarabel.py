@@ -38,6 +38,8 @@ SHARPER = 12
 """Steps of Newton's method at most, after a program with charges was solved with cones."""
 CLOSED = 1e-10
 """A relative gap at which none is needed."""
+NEARLY = 1e-2
+"""A relative gap at which Newton's method may as well begin at the row itself."""
 HALVINGS = 20
 INFEASIBLE = (STATUS.PrimalInfeasible, STATUS.AlmostPrimalInfeasible)
 
@@ -81,6 +83,8 @@ class ClarabelPrograms(Prepared):
         return out
 
     def _solve_one(self, case: Cases, effort: Effort, out: Solution, i: int) -> None:
+        if self.program.charges and self._settled_by_staying(case, effort, out, i):
+            return
         rows, result = self._run(case, effort)
         if result.status in (USABLE if self.program.charges else SOLVED):
             point = self._point(case, rows, result)
@@ -96,6 +100,26 @@ class ClarabelPrograms(Prepared):
             out.multipliers[i] = purified(self.program, case, ray)
         elif result.status == STATUS.MaxTime:
             out.outcomes[i] = Outcome.LIMIT
+
+    def _settled_by_staying(self, case: Cases, effort: Effort, out: Solution, i: int) -> bool:
+        """Whether hardly any change is worth its price: Newton's method from x itself ends at once.
+
+        Where next to nothing moves, cones see nothing but their own noise.
+        """
+        x = np.clip(case.x, case.low, case.high)
+        if self.program.violation(x, case.x)[0] > 0.0:
+            return False
+        charge, multipliers = self.program.charges[0], np.zeros(self.program.size)
+        multipliers[-charge.size :] = self._model(case, x[0], 1.0).shares
+        value, bound = self._value(case, x[0], multipliers)
+        if value - bound > NEARLY * value:
+            return False
+        point, multipliers = self._sharpened(case, effort, x[0], multipliers)
+        value, bound = self._value(case, point, multipliers)
+        if value - bound > TRACE * value:
+            return False
+        out.points[i], out.multipliers[i], out.outcomes[i] = point, multipliers, Outcome.FOUND
+        return True
 
     def _sharpened(
         self, case: Cases, effort: Effort, point: FloatArray, multipliers: FloatArray

@@ -96,6 +96,10 @@ class Newtons(Prepared):
             for i in outside[~cases.empty[outside]].tolist():
                 self._within(cases.take(slice(i, i + 1)), out, i)
         out.outcomes[out.found] = Outcome.FOUND
+        lost = np.flatnonzero(~out.found)
+        if len(lost):
+            refuted = self.program.refutes(cases.take(lost), out.multipliers[lost])
+            out.outcomes[lost[refuted]] = Outcome.INFEASIBLE
         return out
 
     @staticmethod
@@ -134,7 +138,7 @@ class Newtons(Prepared):
         if isinstance(self._condition, LogLoss):
             return shares
         known = reduced.settled & (reduced.weight > 0.0)
-        return shares * np.where(known, 2.0 / reduced.weight, 0.0)[:, None]
+        return shares * np.where(known, 2.0 / reduced.weight, 1.0)[:, None]  # or they may refute
 
     def _within(self, case: Cases, out: Solution, i: int) -> None:
         """One row with bounds: exact for the columns that are free, until these stay the same."""
@@ -144,6 +148,7 @@ class Newtons(Prepared):
         gram = np.zeros_like(self._gram)
         change = np.clip(np.nan_to_num(out.points[i] - x), low, high)
         free = (low < change) & (change < high)
+        sides = np.sign(change - low) + np.sign(change - high)  # 0 between bounds
         for _ in range(TRIES):
             gram[:-1, :-1] = directions[:, free] @ condition.matrix[:, free].T
             held = np.where(free, 0.0, change)
@@ -153,12 +158,12 @@ class Newtons(Prepared):
                 return
             wish = -reduced.coefficients[0, :-1] @ directions
             change = np.clip(wish, low, high)
-            following = (low < change) & (change < high)
-            if (following == free).all():
+            free = (low < change) & (change < high)
+            before, sides = sides, np.sign(change - low) + np.sign(change - high)
+            if (sides == before).all():
                 out.points[i] = np.clip(x + change, case.low[0], case.high[0])
                 out.multipliers[i] = self._multipliers(reduced)[0]
                 return
-            free = following
 
     def _moved(self, x: FloatArray, reduced: Reduced) -> FloatArray:
         """(n, d) x − P⁻¹Aᵀu."""

@@ -37,6 +37,8 @@ QUADRATIC = 1.0
 """The Newton decrement, in units of the loss, up to which a full step can be trusted."""
 NEARLY = 1e-10
 """The gap at which a row counts as settled if rounding lets it come no nearer."""
+ROUNDED = 32.0 * EPS
+"""The rounding of a score, relative to the size of the scores."""
 LONGEST = 2.0
 """The longest step of log λ."""
 FURTHEST = float(np.log(1e20))
@@ -170,9 +172,9 @@ class _Search:
         self._finish(np.ones(len(self.rows.label), dtype=bool), STEPS)
 
     def _those_that_stay(self) -> BoolArray:
-        """(n,): rows that have the log-odds already; u = 0."""
+        """(n,): rows that have the log-odds already, but for their rounding; u = 0."""
         pull = LOSS.pull(self.rows.scores, self.rows.label)
-        there = pull.value <= self.limit
+        there = pull.value <= self.limit + ROUNDED * self.rows.size
         at = self.rows.position[there]
         self.out.coefficients[at] = 0.0
         self.out.weight[at] = np.inf
@@ -230,7 +232,7 @@ class _Search:
         """
         tolerance, gap = self.asked
         state, missing = self.state, np.abs(self._missing)
-        noise = 32.0 * EPS * self.rows.size
+        noise = ROUNDED * self.rows.size
         gap = max(gap, least)
         cost = state.weight * (state.value - state.loss)  # times λ²: what r is measured against
         close = missing <= np.maximum(tolerance, noise)

@@ -23,7 +23,7 @@ DECREASE = 1e-4
 HALVINGS = 40
 FINE = 6
 """How often a step is halved where only the gradient can tell whether it helps."""
-ROUGH = 0.03
+ROUGH = 0.002
 """How exactly a Newton direction is computed at least; later as exactly as the progress asks."""
 
 

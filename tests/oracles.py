@@ -798,14 +798,14 @@ def newton_in_all_columns(
     for _ in range(500):
         hessian = weight * np.eye(len(change)) + matrix.T @ (np.diag(p) - np.outer(p, p)) @ matrix
         step, length = -np.linalg.solve(hessian, slope), 1.0
-        following = at(change + step)
-        while following[0] > value + 1e-4 * length * (slope @ step) and length > 1e-9:
-            length *= 0.5
-            following = at(change + length * step)
-        if length <= 1e-9:
-            length, following = 1.0, at(change + step)
-            if not np.linalg.norm(following[1]) < np.linalg.norm(slope):
+        fall, following = -(slope @ step), at(change + step)
+        if fall <= 1e-13 * value:
+            if not np.linalg.norm(following[1]) < 0.5 * np.linalg.norm(slope):
                 break
+        else:
+            while following[0] > value - 1e-4 * length * fall and length > 1e-12:
+                length *= 0.5
+                following = at(change + length * step)
         change, (value, slope, p) = change + length * step, following
     return change
 

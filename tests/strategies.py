@@ -15,7 +15,15 @@ import pandas as pd
 from hypothesis import strategies as st
 
 import counterpoint as cp
-from counterpoint.forms import LinearRegressor, LinearScores, Link, LogLink, Votes
+from counterpoint.forms import (
+    AffineMap,
+    LinearRegressor,
+    LinearScores,
+    Link,
+    LogLink,
+    Prototypes,
+    Votes,
+)
 from counterpoint.programs import Program, kinds_region
 from counterpoint.regions import (
     Affine,
@@ -105,6 +113,22 @@ def regressor(rng: np.random.Generator, width: int, link: LogLink) -> LinearRegr
     return LinearRegressor(rng.normal(size=width) / np.sqrt(width), rng.normal(), link)
 
 
+def prototypes(
+    rng: np.random.Generator, width: int, classes: int, metric: tuple[int, ...] | None = None
+) -> Prototypes:
+    """One to three prototypes a class, not in the order of the classes; a random metric."""
+    labels = rng.permutation(np.repeat(np.arange(classes), 1 + np.arange(classes) % 3))
+    points = 5.0 * rng.normal(size=(len(labels), width))
+    matrix = None if metric is None else np.abs(rng.normal(size=metric))
+    return Prototypes.from_arrays(points, np.char.add("class ", labels.astype(str)), matrix)
+
+
+def seen_through(form: Any, rng: np.random.Generator, width: int) -> Any:
+    """The form for inputs that pass a random affine map first."""
+    before = AffineMap(rng.normal(size=(form.width, width)), rng.normal(size=form.width))
+    return form.through(before)
+
+
 FORMS: dict[str, Callable[[np.random.Generator, int], Any]] = {
     "binary": lambda rng, d: linear_scores(rng, d, 2, Link.SOFTMAX),
     "binary clipped": lambda rng, d: linear_scores(rng, d, 2, Link.CLIPPED),
@@ -112,6 +136,12 @@ FORMS: dict[str, Callable[[np.random.Generator, int], Any]] = {
     "six classes": lambda rng, d: linear_scores(rng, d, 6, Link.NONE),
     "votes of three": lambda rng, d: votes(rng, d, 3),
     "votes of four": lambda rng, d: votes(rng, d, 4),
+    "nearest of two classes": lambda rng, d: prototypes(rng, d, 2),
+    "nearest of four by relevances": lambda rng, d: prototypes(rng, d, 4, (d,)),
+    "nearest of three by a matrix": lambda rng, d: prototypes(rng, d, 3, (d + 1, d)),
+    "nearest of four through a map": lambda rng, d: seen_through(
+        prototypes(rng, d + 2, 4, (2, d + 2)), rng, d
+    ),
     "regressor": lambda rng, d: regressor(rng, d, LogLink.IDENTITY),
     "log regressor": lambda rng, d: regressor(rng, d, LogLink.EXP),
 }

@@ -57,6 +57,38 @@ def test_a_bound_never_exceeds_a_tie_that_the_model_confirms(cost: str, offset: 
     assert answer.status == cp.Status.OPTIMAL
 
 
+@pytest.mark.parametrize("cost", COSTS)
+@pytest.mark.parametrize("offset", [0.0, 1e4, 1e8])
+@pytest.mark.parametrize("off", [0.0, 0.25, 0.5])
+def test_a_tie_that_is_lost_is_no_better_answer_that_was_missed(
+    cost: str, offset: float, off: float
+):
+    """At exactly 0 class 1 is not reached: the next value of the lattice is the proved optimum."""
+    model = linear([2.0, 4.0], -6.0 * offset)
+    x = np.array([[offset - 6.0 + off, offset - 4.0 + off], [offset - 3.0, offset]])
+    features = [cp.Integer("x0"), cp.Integer("x1")]
+    answers = cp.Explainer(model, features=features, cost=COSTS[cost]).explain(x, 1)
+    for i, person in enumerate(x):
+        best = lattice_optimum(model, COSTS[cost], person, 1, 16)
+        assert answers.cost[i] == pytest.approx(best, rel=1e-9)
+        if off == 0.0 or i == 1:  # whoever else is in the batch
+            assert answers.status[i] == cp.Status.OPTIMAL
+        assert answers[i].certificate.bound <= best * (1 + 1e-9)
+
+
+def test_a_conflict_counts_a_lost_tie_as_no_answer():
+    """x0 may rise to the tie, and x1 has nothing to do with it."""
+    model = linear([2.0, 4.0], -6.0)
+    limits = [cp.Bounds("x0", high=3.0), cp.Bounds("x1", high=0.0), cp.Bounds("x1", low=-5.0)]
+    features = [cp.Integer("x0"), cp.Integer("x1")]
+    explainer = cp.Explainer(model, features=features, cost=cp.Manhattan(), constraints=limits)
+    answer = explainer.explain(np.zeros((1, 2)), 1)[0]
+    assert answer.status == cp.Status.INFEASIBLE
+    assert set(answer.conflict.constraints) == set(limits[:2])
+    told = {"with x0 at least 4 instead of 3 there is an answer"}
+    assert told <= set(answer.conflict.relaxations)
+
+
 def test_an_answer_at_a_float32_bound_stays_inside_it():
     frame = pd.DataFrame({"a": np.ones(1, np.float32), "b": np.ones(1, np.float32)})
     model = linear([1.0, 1.0], -3.0)

@@ -57,7 +57,7 @@ from sklearn.model_selection import (
 )
 from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier
 from sklearn.naive_bayes import BernoulliNB, CategoricalNB, ComplementNB, GaussianNB, MultinomialNB
-from sklearn.neighbors import NearestCentroid
+from sklearn.neighbors import KNeighborsClassifier, NearestCentroid
 from sklearn.neural_network import MLPRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import (
@@ -145,6 +145,8 @@ CLASSIFIERS = [
     GaussianNB(var_smoothing=1e14),
     NearestCentroid(),
     NearestCentroid(shrink_threshold=0.2),
+    KNeighborsClassifier(n_neighbors=1),
+    KNeighborsClassifier(n_neighbors=1, algorithm="brute"),
     *priors(),
     OneVsRestClassifier(LogisticRegression()),
     OneVsRestClassifier(SVC(kernel="linear")),

@@ -101,3 +101,25 @@ def test_a_margin_closes_only_the_rows_of_a_target():
 def test_there_is_one_multiplier_for_each_row_of_the_matrix():
     assert ROW.size == 1
     assert BALL.size == RIVALS.size == 2
+
+
+def test_a_lost_tie_is_outside_on_a_lattice():
+    """Over whole columns: value < limit where a tie is lost, value <= limit elsewhere."""
+    rng = np.random.default_rng(0)
+    units = np.array([1.0, 0.5, 1.0, 0.0])
+    matrix = rng.integers(-4, 5, size=(60, 4)) * np.array([2.0, 1.0, 0.25, 0.0])
+    matrix[40:, 3] = rng.normal(size=20)  # a column that takes any value
+    matrix[30:40, 0] = 1.0 / 3.0  # a number that is not short
+    high, lost = rng.integers(-8, 9, size=60) / 4.0, (rng.random(60) < 0.7).astype(float)
+    row = Affine(matrix, np.full(60, -INF), high, np.ones(60), lost)
+    decided = row.decided(units)
+    exact = (np.arange(60) < 30) & matrix.any(axis=1)
+    np.testing.assert_array_equal(decided.lost, np.where(exact, 0.0, lost))
+    np.testing.assert_array_equal(decided.high[~exact], high[~exact])
+    y = rng.integers(-20, 21, size=(4000, 4)) * np.where(units > 0, units, 0.7)
+    value = (y @ matrix.T)[:, exact]
+    tie = value == high[exact]
+    meets = (value < high[exact]) | (tie & (lost[exact] == 0.0))
+    np.testing.assert_array_equal(value <= decided.high[exact], meets)
+    assert (tie & (lost[exact] == 1.0)).any()
+    assert (np.abs(value - decided.high[exact])[:, (lost[exact] == 1.0)].min(axis=0) > 0).all()

@@ -154,8 +154,10 @@ class Judge:
         """(n, k) the most telling numbers that the model gives."""
         methods = (getattr(self.model, name, None) for name in RESPONSES)
         method = next(method for method in methods if method is not None)
-        values = method(table.to_model_input(named=self.named))
-        return np.asarray(values, dtype=np.float64).reshape(len(table), -1)
+        values = np.asarray(method(table.to_model_input(named=self.named)))
+        if values.dtype.kind not in "biuf":  # labels in words, as their positions
+            values = (values[:, None] == np.asarray(self.model.classes_)).argmax(axis=1)
+        return values.astype(np.float64).reshape(len(table), -1)
 
     def check(self, x: FloatArray, predicted: NDArray[Any]) -> None:
         """What was read must predict what the model predicts, up to rounding at a tie.

@@ -10,7 +10,7 @@ import pytest
 from strategies import FORMS
 
 import counterpoint as cp
-from counterpoint.forms import LinearRegressor, LinearScores, Link, LogLink, Votes
+from counterpoint.forms import LinearRegressor, LinearScores, Link, LogLink, Prototypes, Votes
 from counterpoint.regions import Affine, Region
 from counterpoint.targets import Target
 from counterpoint.testing import check_form
@@ -38,13 +38,31 @@ def targets(form: Any) -> list[Target]:
 
 
 def permuted(form: Any) -> list[Any]:
-    """The same model with its classes in another order."""
+    """The same model with its classes, or its prototypes, in another order."""
+    if isinstance(form, Prototypes):
+        return reordered(form)
     if not isinstance(form, LinearScores) or form.is_binary:
         return []
     order = np.roll(np.arange(len(form.classes)), 1)
     return [
         replace(form, matrix=form.matrix[p], offset=form.offset[p], classes=form.classes[p])
         for p in (order, order[::-1])
+    ]
+
+
+def reordered(form: Prototypes) -> list[Prototypes]:
+    count, classes = len(form.rows), len(form.classes)
+    assert (form.place == np.arange(count)).all()
+    orders = [(np.roll(np.arange(n), 1), np.arange(n)[::-1]) for n in (count, classes)]
+    return [
+        replace(
+            form,
+            rows=form.rows[p],
+            offsets=form.offsets[p],
+            owner=np.argsort(q)[form.owner[p]],
+            classes=form.classes[q],
+        )
+        for p, q in zip(*orders, strict=True)
     ]
 
 

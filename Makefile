@@ -52,7 +52,7 @@ bench: $(VENV)/.has-bench ## measure, one subject after the other (ONLY=name: th
 reproduce: export OMP_NUM_THREADS := 1
 reproduce: export OPENBLAS_NUM_THREADS := 1
 reproduce: export MKL_NUM_THREADS := 1
-reproduce: $(VENV)/.has-reproduce ## do papers again: figures, tables, their numbers beside (ONLY=name: one)
+reproduce: $(VENV)/.has-reproduce ## do papers again, their numbers beside (ONLY=name: one)
 	@set -e; for script in reproduce/$(or $(ONLY),*).py; do \
 	  echo "== $$script"; $(BIN)/python $$script $(ARGS); done
 
@@ -63,7 +63,7 @@ docs: $(VENV)/.has-docs ## build the site into docs/_build/html; a warning is an
 clean: ## remove everything that was built, the environment too
 	rm -rf $(VENV) build dist docs/_build docs/auto_examples docs/api/generated \
 	  docs/sg_execution_times.rst .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .coverage.*
-	find src tests benchmarks docs -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src tests benchmarks docs reproduce -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The environment: pip of the pinned version, then the package, then one dependency group a target.
 

@@ -221,3 +221,47 @@ def test_rows_must_fit(model: Any, rows: Any):
         explainer.explain_factored(np.full((2, WIDTH), "a"), 1)
     with pytest.raises(cp.InvalidInput, match="explain_factored"):
         explainer.explain(rows, 1)
+
+
+def softmax_model(matrix: np.ndarray, offset: np.ndarray) -> Any:
+    model = LogisticRegression()
+    model.coef_, model.intercept_ = matrix, offset
+    model.classes_, model.n_features_in_ = np.arange(len(matrix)), matrix.shape[1]
+    return model
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_scores_that_no_free_column_moves_count_as_they_are(seed: int):
+    """Fewer free columns than classes: the rest of the scores is held, not projected away."""
+    rng = np.random.default_rng(seed)
+    matrix, offset, X = rng.normal(size=(4, 5)), rng.normal(size=4), rng.normal(size=(3, 5))
+    frozen = [cp.Immutable("x0", "x1", "x2")]
+    explainer = cp.Explainer(
+        softmax_model(matrix, offset), cost=cp.SquaredEuclidean(), constraints=frozen
+    )
+    for target in (cp.Confidence(2, 0.4), cp.Tradeoff(1, 0.3), cp.Label(0)):
+        dense, few = explainer.explain(X, target), explainer.explain_factored(X, target)
+        assert few.status.tolist() == dense.status.tolist()
+        assert few.cost == pytest.approx(dense.cost, rel=1e-6, nan_ok=True)
+
+
+@pytest.mark.parametrize("common", [1e3, 1e6])
+def test_what_all_classes_share_does_not_count(common: float):
+    rng = np.random.default_rng(2)
+    shared = rng.normal(size=6) * common
+    matrix, X = rng.normal(size=(4, 6)) + shared, rng.normal(size=(1, 6))
+    X -= np.outer(X @ shared, shared) / (shared @ shared)
+    explainer = cp.Explainer(softmax_model(matrix, np.zeros(4)), cost=cp.SquaredEuclidean())
+    dense = explainer.explain(X, cp.Confidence(2, 0.9))
+    few = explainer.explain_factored(X, cp.Confidence(2, 0.9))
+    assert few.cost == pytest.approx(dense.cost, rel=1e-9)
+    assert few.bound[0] <= dense.cost[0] * (1.0 + 1e-9)
+
+
+def test_empty_texts_have_answers():
+    model = softmax_model(np.array([[1.0, 2.0], [0.0, 1.0], [-1.0, 0.0]]), np.zeros(3))
+    nothing = np.zeros((2, 2))
+    for weight in (1.0, 1e12):
+        explainer = cp.Explainer(model, cost=cp.SquaredEuclidean())
+        assert explainer.explain(nothing, cp.Tradeoff(1, weight)).found.all()
+        assert explainer.explain_factored(nothing, cp.Tradeoff(1, weight)).found.all()

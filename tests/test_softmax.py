@@ -203,11 +203,6 @@ def test_settled_rows_are_optimal_by_duality():
     assert (gap >= -1e-13).all()  # the bound is one, whatever the answer
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="where the label's row lies within the hull of others and λ is small, coefficients "
-    "u of size 1/λ cancel in G u: 0.5 % of the rows stop with a slope above 1e-8",
-)
 def test_nearly_all_rows_are_settled():
     settled = every(weighed(), lambda a: a.reduced.settled)
     assert settled.mean() >= 0.998, f"{(~settled).sum()} of {len(settled)} are not"
@@ -221,20 +216,11 @@ def test_99_percent_of_all_rows_are_settled_and_all_of_the_ordinary_ones():
             assert (a.reduced.settled | (a.given.weight < 1e-3)).all()
 
 
-STALLS = pytest.mark.xfail(
-    strict=True,
-    reason="a row whose slope rounding keeps above the tolerance is not noticed: it goes on for "
-    "200 iterations with up to 20 halvings each, which is nine tenths of the time of this file",
-)
-
-
-@STALLS
 def test_no_row_takes_long():
     iterations = every(weighed(), lambda a: a.reduced.iterations)
     assert iterations.max() <= 60, f"{(iterations > 60).sum()} of {len(iterations)} take longer"
 
 
-@STALLS
 @pytest.mark.parametrize(
     ("rows", "scores", "weight"),
     [
@@ -521,27 +507,30 @@ def test_nearly_all_goals_that_points_have_are_reached():
     assert settled[within].mean() >= 0.99
 
 
-LOST = pytest.mark.xfail(
-    strict=True,
-    reason="reach() gives some attainable rows up: steps of u and λ together go back and forth "
-    "between two points, or a loss that happens to be the goal counts as `hopeless`",
-)
-
-
-@LOST
 def test_all_goals_that_points_have_are_reached():
     for a, best in attainable():
         assert a.judged.reduced.settled[best > a.goal + 1e-2].all()
 
 
+GIVEN_UP = pytest.mark.xfail(
+    strict=True,
+    reason="a loss that happens to be the goal, at a u far from optimal, counts as hopeless: "
+    "`noise` looks at the loss alone, and merit did not halve in three steps",
+)
+
+
 @pytest.mark.parametrize(
     ("rows", "scores", "goal"),
     [
-        pytest.param([[1, 0, 3], [-1, -2, -3], [1, -2, 3]], [-20, 14, 9], 2.0, marks=LOST),
+        ([[1, 0, 3], [-1, -2, -3], [1, -2, 3]], [-20, 14, 9], 2.0),
+        ([[-2, 0, 0], [1, 1, 2], [-3, 1, -1], [3, -3, -1]], [-10, 8, 14, 18], 0.0),
+        ([[1, -2], [2, 3], [3, 0]], [16, -17, 13], 3.0),  # short of it by 1e-13
         pytest.param(
-            [[-2, 0, 0], [1, 1, 2], [-3, 1, -1], [3, -3, -1]], [-10, 8, 14, 18], 0.0, marks=LOST
+            [[-46 / 64, -8 / 64], [-46 / 64, -8 / 64], [-4 / 64, -7 / 64]],
+            [0.6514528741, 0.754968534614, 0.38347400943],
+            -0.002175496979548277,
+            marks=GIVEN_UP,
         ),
-        pytest.param([[1, -2], [2, 3], [3, 0]], [16, -17, 13], 3.0, marks=LOST),  # by a hair
         ([[1, -2], [2, 3], [3, 0]], [16, -17, 13], 5.0),
         ([[1, 0], [0, 1], [0, 0]], [-20, 14, 9], 2.0),
     ],

@@ -479,20 +479,18 @@ BOUNDS = (
     "Newton._within judges held columns by coefficients u, which say nothing where G is 0 or "
     "singular: minimise() calls any u settled there. It is the shares, over λ, that must be asked"
 )
-STAYS = (
-    "Clarabel says DualInfeasible, or stops early, where nothing (or hardly anything) is worth its "
-    "price; that the row itself is an answer is not tried"
+FORCED = (
+    "UNPROVED: Clarabel says DualInfeasible where the change is forced and what is charged is next "
+    "to nothing beside it (its unit of the objective is the charge)"
 )
-SHARP = "Clarabel leaves a gap of 1e-6 to 1e-2 at weights below 1e-3, and no solver comes after it"
+SHARP = "Clarabel leaves a gap of 1e-6 to 1e-3 at weights below 1e-4, and no solver comes after it"
 UNSETTLED = {
     ("nothing", "manhattan"): SHARP,
-    ("bounds", "squared euclidean"): BOUNDS,
     ("a bounded change", "manhattan"): SHARP,
     ("a bounded change", "squared euclidean"): BOUNDS,
     ("an immutable column", "manhattan"): SHARP,
-    ("a row", "manhattan"): STAYS,
-    ("a row", "squared euclidean"): STAYS,
-    ("a row", "mahalanobis"): STAYS,
+    ("a row", "manhattan"): FORCED,
+    ("a row", "squared euclidean"): FORCED,
 }
 
 
@@ -550,7 +548,6 @@ def test_a_column_may_end_at_its_other_bound(rows: Any, offset: Any, x: Any, wei
     assert answers.status[0] == cp.Status.OPTIMAL, answers[0].certificate
 
 
-@pytest.mark.xfail(strict=True, reason=BOUNDS)
 @pytest.mark.parametrize(
     ("rows", "offset", "x", "weight"),
     [
@@ -596,26 +593,68 @@ def test_a_row_far_from_its_relation_hardly_moves(rows: Any, offset: Any, x: Any
     assert answers.status[0] == cp.Status.OPTIMAL, answers[0].certificate
 
 
+UNPROVED = pytest.mark.xfail(strict=True, reason=FORCED)
+
+
+@pytest.mark.parametrize(
+    ("cost", "rows", "offset", "x", "weight"),
+    [
+        ("manhattan", [[-3, 3], [0, -1], [2, -1]], [1, 2, 2], [-7, 9], 1e3),
+        ("manhattan", [[0, -3], [3, -2], [-1, 1]], [0, 0, 1], [-6, -9], 1e5),
+        pytest.param(
+            "squared euclidean",
+            [[0, -3], [3, -2], [-1, 1]],
+            [0, 0, 1],
+            [-6, -9],
+            1e5,
+            marks=UNPROVED,
+        ),
+        pytest.param(
+            "squared euclidean",
+            [[-3, 2], [-1, -1], [2, -2]],
+            [2, 0, -2],
+            [0, 6],
+            1e5,
+            marks=UNPROVED,
+        ),
+        pytest.param(
+            "mahalanobis", [[3, 2], [3, -2], [0, -1]], [2, 3, 2], [4, 6], 1e4, marks=UNPROVED
+        ),
+    ],
+)
+def test_a_row_that_breaks_a_relation_is_answered(
+    cost: str, rows: Any, offset: Any, x: Any, weight: float
+):
+    """It has to move by 1 in all; the probability has next to no say."""
+    price = {
+        "manhattan": cp.Manhattan(),
+        "squared euclidean": cp.SquaredEuclidean(),
+        "mahalanobis": cp.Mahalanobis(np.eye(2) + 0.2),
+    }[cost]
+    relation = [cp.Linear({"x0": 1.0, "x1": 1.0}, high=float(sum(x)) - 1.0)]
+    answers = asked_of(rows, offset, x, price, relation, weight)
+    assert answers.status[0] == cp.Status.OPTIMAL, answers[0].certificate
+
+
+def test_a_row_in_the_middle_of_its_rivals_stays():
+    rows, offset, x = [[0], [2], [-2]], [0, 0, 0], [0]
+    answers = asked_of(rows, offset, x, cp.Manhattan(), [], 1e-5)
+    assert answers.status[0] == cp.Status.OPTIMAL, answers[0].certificate
+
+
 @pytest.mark.parametrize("held", HELD)
 @pytest.mark.parametrize("cost", sorted(make.COSTS))
-@pytest.mark.parametrize("weight", [1e-12, 1e12])
+@pytest.mark.parametrize("weight", [1e-30, 1e12])
 def test_weights_far_out_are_no_error(weight: float, cost: str, held: str):
     assert_no_error(weight, cost, held)
 
 
 @pytest.mark.xfail(
     strict=True,
-    reason="any finite weight is accepted, but 1e-30 gives singular matrices (LinAlgError) and "
-    "1e-300 or 1e300 overflows (RuntimeWarning). Refuse such weights, or scale them away",
+    reason="any finite weight is accepted, but 1e-300 overflows (RuntimeWarning in separable.py). "
+    "Refuse such weights, or scale them away",
 )
-@pytest.mark.parametrize(
-    ("weight", "cost", "held"),
-    [
-        (1e-30, "squared euclidean", "bounds"),
-        (1e-300, "mahalanobis", "a row"),
-        (1e-300, "squared euclidean", "an immutable column"),
-    ],
-)
+@pytest.mark.parametrize(("weight", "cost", "held"), [(1e-300, "mahalanobis", "a row")])
 def test_weights_beyond_reason_are_no_error(weight: float, cost: str, held: str):
     assert_no_error(weight, cost, held)
 
@@ -863,21 +902,17 @@ def test_a_confidence_keeps_every_constraint(policy: str, cost: str):
         assert answers.bound[0] <= best * (1 + 1e-9) + 1e-7
 
 
-@pytest.mark.parametrize("cost", sorted(make.COSTS))
-@pytest.mark.parametrize(
-    "at_least",
-    [
-        0.3,
-        pytest.param(
-            0.6,
-            marks=pytest.mark.xfail(
-                strict=True,
-                reason="UNPROVED: that the label's row equals another's is what rules it out, and "
-                "the share of that rival alone refutes the row",
-            ),
-        ),
-    ],
-)
+def out_of_reach() -> list[Any]:
+    known = pytest.mark.xfail(
+        strict=True,
+        reason="UNPROVED under Manhattan, or with linear rows: the share of the rival with the "
+        "same row would refute it, and is not tried where Clarabel gives up",
+    )
+    pairs = [(cost, p) for cost in sorted(make.COSTS) for p in (0.3, 0.6)]
+    return [pytest.param(*x, marks=[known] if x == ("manhattan", 0.6) else []) for x in pairs]
+
+
+@pytest.mark.parametrize(("cost", "at_least"), out_of_reach())
 def test_a_probability_out_of_reach_is_proved_out_of_reach(at_least: float, cost: str):
     """Of two classes with equal scores, each has a half at most."""
     for seed in range(12):

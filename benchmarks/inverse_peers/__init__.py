@@ -23,7 +23,7 @@ from inverse_peers.data import (
 from inverse_peers.descent import bfgs, conjugate_gradient, gradient_descent, lbfgs
 from inverse_peers.line_search import Backtracking, Constant, StrongWolfe
 from inverse_peers.logistic import newton_logistic
-from inverse_peers.newton import newton, newton_path
+from inverse_peers.newton import lean_newton, newton, newton_path
 from inverse_peers.problem import Limits, Problem, Record, gram, lipschitz
 from inverse_peers.scipy_peers import METHODS, scipy_minimize
 
@@ -50,6 +50,7 @@ __all__ = [
     "gradient_descent",
     "gram",
     "lbfgs",
+    "lean_newton",
     "lipschitz",
     "mnist",
     "mnist_data",

@@ -54,7 +54,12 @@ class BatchRecord:
 
 
 def batched_newton(
-    problems: Problems, gram: np.ndarray, *, rows: int | None = None, limits: Limits = LIMITS
+    problems: Problems,
+    gram: np.ndarray,
+    *,
+    rows: int | None = None,
+    limits: Limits = LIMITS,
+    out: np.ndarray | None = None,
 ) -> tuple[np.ndarray, BatchRecord]:
     """Newton's method with backtracking on every row, a block of rows at a time.
 
@@ -68,6 +73,8 @@ def batched_newton(
         Rows of a block; by default what is fast.
     limits
         When to stop; `timed` has no meaning here.
+    out
+        Where the last iterates shall go.
 
     Returns
     -------
@@ -78,7 +85,7 @@ def batched_newton(
     record = BatchRecord(
         np.zeros(number, dtype=int), np.zeros(number, dtype=int), np.empty(number), np.empty(number)
     )
-    found = np.empty((number, size))
+    found = np.empty((number, size)) if out is None else out
     rows = min(number, rows or min(max(FEWEST, NUMBERS // max(size, gram.size)), MOST))
     room = [_Columns(problems.A, slice(i, i + WIDTH), rows) for i in range(0, size, WIDTH)]
     for first in range(0, number, rows):

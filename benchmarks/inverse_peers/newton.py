@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from math import sqrt
 
 import numpy as np
 from scipy.linalg.blas import dgemv
@@ -21,6 +22,9 @@ from inverse_peers.problem import (
     length,
     surprise,
 )
+
+NEAR = 1e-4
+"""How small ‖∇E‖ must be, beside what it is the sum of, for it to be formed."""
 
 
 class Woodbury:
@@ -97,6 +101,57 @@ def newton(
     point = Point.source(problem, A)
     _descend(problem, A, gram, point, (search, shared, watch))
     return point.x(problem), watch.record
+
+
+def lean_newton(
+    problem: Problem, gram: np.ndarray, *, limits: Limits = LIMITS
+) -> tuple[np.ndarray, Record]:
+    """Newton's method with backtracking and one pass over A an iteration, the fewest it can have.
+
+    The direction is s = (Aᵀ(w − pulls) − λ(x − x̄))/λ, so that ∇E = λ(x − x̄) + Aᵀ pulls need not
+    be known. Its length follows from products of K × K; where these say that it is nearly there,
+    which they cannot say exactly, it is formed after all.
+    """
+    watch = Watch(limits)
+    A = np.ascontiguousarray(problem.A)
+    label, weight, columns = problem.label, problem.weight, A.T
+    system = Woodbury(gram, weight)
+    start = scores = A.dot(problem.xbar) + problem.b
+    reach = float(np.abs(scores).max())
+    energy, p = surprise(scores, label)
+    moved, towards = np.zeros((2, len(problem.xbar)))
+    squared = 0.0
+    while True:
+        pulls = p.copy()
+        pulls[label] -= 1.0
+        lifted = gram.dot(pulls)
+        drift = weight * (scores - start)
+        pull = drift + lifted
+        size = weight**2 * squared + float(pulls.dot(lifted))
+        norm = sqrt(max(size + 2.0 * float(drift.dot(pulls)), 0.0))
+        if norm < NEAR * sqrt(size):
+            norm = length(pulls.dot(A) + moved)
+        if not watch.goes_on(energy, norm):
+            break
+        w = system.solve(p, pull)
+        np.copyto(towards, moved)
+        towards = dgemv(1.0, columns, w - pulls, -1.0, towards, overwrite_y=1)
+        rise = (gram.dot(w) - pull) / weight
+        across, along = float(moved.dot(towards)), float(towards.dot(towards))
+        line = Line(problem, scores, rise, (squared, across / weight**2, along / weight**2))
+        slope = (float(pull.dot(w)) - norm * norm) / weight
+        is_end = -slope < EPS * (energy + reach)
+        energy, trials = (line.at(1.0), 1) if is_end else BACKTRACKING(line, energy, slope, 1.0)
+        step = line.step
+        if step == 0.0:
+            break
+        if step != 1.0:
+            towards *= step
+        moved += towards
+        squared += step * (2.0 * across + step * along) / weight**2
+        scores, p = line.scores, line.exps / line.total
+        watch.record.trials.append(trials)
+    return moved / weight + problem.xbar, watch.record
 
 
 def newton_path(

@@ -30,10 +30,10 @@ Both axes are logarithmic; iterate 1 is the start. E* is the least E that any me
 differences below 1e-16 are drawn there.
 """
 CURVES_NOTE = """
-As in the paper, Newton's curves (blue) bend down while those of all others but BFGS are straight,
-and near the end each of its iterations doubles the correct digits. Ours (red) has the same
-quadratic end; its first iterate is the guess from pairs of classes. CPU time shows where the fixed
-cost of a single row lies: ours takes as long on 10 × 64 numbers as on many more.
+As in the paper, Newton's curves (blue) bend down at the end, where each iteration doubles the
+correct digits, and those of the others are nearly straight. Ours (red) ends in the same way; its
+first iterate is the guess from pairs of classes. In time, a row alone has a fixed cost in ours,
+which is seen where K and D are small.
 """
 DIGITS = """
 E − E* at iterate k, for the RCV1 problem of figure 2: in the paper, and here for the RCV1-like one.

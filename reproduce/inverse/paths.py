@@ -24,10 +24,11 @@ the problems. "Ours" solves all of them as one batch, from its own guess; there 
 """
 NOTE = """
 Large λ are easiest where they are large beside ‖A‖² (theorem 3.5), which is {steep}; the hardest
-are near 1, and towards small λ the number of iterations hardly falls. Warm start gains less than in
-the paper: a cold start here takes only {cold:.1f} iterations on average, and a warm one takes two
-or three whatever the step of λ, since ‖∇E‖ < 1e-8 is asked of each. Ours takes more iterations where
-the directions of a batch, which are only as exact as they need be, cost it some.
+are near 1, but for RCV1-like, and towards small λ the number of iterations hardly falls. Warm start
+gains less than in the paper: a cold start here takes only {cold:.1f} iterations on average, and a
+warm one takes two or three whatever the step of λ, since ‖∇E‖ < 1e-8 is asked of each. Where ours
+takes more iterations than Newton's method, its directions are the cause: in a batch they are
+computed roughly.
 """
 
 
@@ -166,7 +167,7 @@ def section(every: Sequence[Paths]) -> Section:
 def _steepest(every: Sequence[Paths]) -> str:
     """The largest eigenvalue of A Aᵀ of each set."""
     sizes = [float(np.linalg.eigvalsh(paths.one.gram)[-1]) for paths in every]
-    return ", ".join(f"{number(s, 2)} ({p.one.name})" for s, p in zip(sizes, every, strict=True))
+    return ", ".join(f"{number(s)} ({p.one.name})" for s, p in zip(sizes, every, strict=True))
 
 
 def _seconds(values: np.ndarray) -> str:

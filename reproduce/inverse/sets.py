@@ -21,7 +21,6 @@ from inverse_peers import (
     mnist_pairs_data,
     newton,
 )
-from scipy import sparse
 
 HELD = 200
 """Instances that are drawn to test the synthetic classifiers on."""
@@ -146,11 +145,6 @@ def binary_sets(every: list[Set]) -> Iterator[Set]:
     for one in every:
         data = one.data.in_two(list(groups[one.paper]))
         yield Set(one.name, one.paper, data, *data.fit(), one.far, one.near, one.sizes)
-
-
-def dense_row(X: Any, i: int) -> np.ndarray:
-    """An instance as an array."""
-    return X[[i]].toarray()[0] if sparse.issparse(X) else X[i]
 
 
 def _of(name: str, paper: str, data: Data, sizes: Sizes) -> Set:

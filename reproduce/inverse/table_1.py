@@ -10,10 +10,10 @@ from inverse.sets import Set
 
 TEXT = """
 The paper trains on MNIST, RCV1 and features of images of ImageNet that a neural network computes.
-Here MNIST is its public test set, half of it to train on. The others are drawn: documents with
-words of topics and of fields that topics share (RCV1-like), and features behind a rectifier
-(VGGFeat-like), in the paper's K and D, with a softmax classifier trained on them. scikit-learn's
-digits are added.
+Here MNIST is its public test set, half of it to train on; where that is absent, strokes are drawn
+instead (MNIST-like). The others are drawn: documents with words of topics and of fields that topics
+share (RCV1-like), and features behind a rectifier (VGGFeat-like), in the paper's K and D, with a
+softmax classifier trained on them. scikit-learn's digits are added.
 """
 NOTE = """
 So the classifiers are not the paper's, and neither are the problems: what carries over is K, D and

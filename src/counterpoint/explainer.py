@@ -118,7 +118,8 @@ class Explainer:
         target
             A `Target`; anything else is taken as the label of `Label`.
         gap
-            The relative gap, (cost − bound) / cost, at which a search may stop.
+            The relative gap, (objective − bound) / objective, at which a search may stop; the
+            objective is the cost, but for a `Tradeoff`.
         time_limit
             Seconds for each row, shared among the pieces of the target; a row that runs out of
             time keeps its best answer so far.
@@ -151,8 +152,8 @@ class Explainer:
     ) -> FactoredCounterfactuals:
         """`explain` for rows with very many columns: answers as x̄ and a few coefficients.
 
-        No array of rows × columns is made but in blocks of 256 MiB, in which the model itself is
-        asked about the full answers. The cost must be quadratic and the only constraint
+        Full rows are made in blocks of 256 MiB only, to ask the model itself about the answers, and
+        forgotten. The cost must be quadratic and the only constraint
         `Immutable`: then answers move within the span of the model's score rows.
 
         Parameters

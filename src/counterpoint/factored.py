@@ -2,7 +2,7 @@
 
 Under a quadratic cost an answer moves within the span of the model's score rows. With coordinates s
 of that span in which the cost is ‖s‖², the question about rows of D columns is the same question
-about rows of r <= K of them, and is asked and certified as such; the model itself judges the full
+about rows of r < K of them, and is asked and certified as such; the model itself judges the full
 rows, a block at a time.
 """
 
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from counterpoint.batch import Batch, People
-from counterpoint.constraints import Constraint
+from counterpoint.constraints import Constraint, Immutable
 from counterpoint.costs import Price, SquaredEuclidean
 from counterpoint.errors import InvalidInput
 from counterpoint.features import Continuous, Features
@@ -46,42 +46,56 @@ FAINT = 64.0 * np.finfo(np.float64).eps
 class Span:
     """The directions in which answers move.
 
+    Only differences of scores count, so all is relative to their mean.
+
     Parameters
     ----------
+    matrix, offset
+        (k, d) the score rows less their mean, and (k,) the offsets less theirs.
     directions
         (r, d) changes; in their coordinates the cost is the sum of squares.
     scores
         (k, r) what each adds to the scores.
-    offset
-        (k,) of the scores.
+    held
+        (k, h) an orthonormal basis of the scores that no change reaches.
     """
 
+    matrix: FloatArray
+    offset: FloatArray
     directions: FloatArray
     scores: FloatArray
-    offset: FloatArray
+    held: FloatArray
 
     @classmethod
     def of(cls, form: LinearScores, price: Price, free: NDArray[np.bool_]) -> Span:
         """The span of a form's score rows, under a price, within the free columns.
 
-        With G = A P⁻¹ Aᵀ = V Λ Vᵀ the directions are Λ^(−1/2) Vᵀ A P⁻¹.
+        With P = L Lᵀ and the singular values A L⁻ᵀ = V S W the directions are W L⁻¹, and what they
+        add to the scores is V S.
         """
-        pulled = np.zeros(form.matrix.shape)
+        matrix = form.matrix - form.matrix.mean(axis=0)
         if price.quadratic.ndim == 1:
-            pulled[:, free] = form.matrix[:, free] / price.quadratic[free]
+            unit = 1.0 / np.sqrt(price.quadratic[free])
+            scaled = matrix[:, free] * unit
         else:
-            within = price.quadratic[np.ix_(free, free)]
-            pulled[:, free] = np.linalg.solve(within, form.matrix[:, free].T).T
-        gram = pulled @ form.matrix.T
-        length, axes = np.linalg.eigh(0.5 * (gram + gram.T))
-        kept = length > FAINT * max(float(length[-1]), 0.0)
-        root, axes = np.sqrt(length[kept]), axes[:, kept]
-        return cls((axes / root).T @ pulled, axes * root, form.offset)
+            factor = np.linalg.cholesky(price.quadratic[np.ix_(free, free)])
+            scaled = np.linalg.solve(factor, matrix[:, free].T).T
+        axes, length, ways = np.linalg.svd(scaled, full_matrices=False)
+        reached = length > FAINT * length.max(initial=0.0)
+        ways = ways[reached]
+        directions = np.zeros((len(ways), form.width))
+        back = ways * unit if price.quadratic.ndim == 1 else np.linalg.solve(factor.T, ways.T).T
+        directions[:, free] = back
+        axes = axes[:, reached]
+        whole = np.linalg.svd(axes, full_matrices=True)[0]
+        offset = form.offset - form.offset.mean()
+        return cls(matrix, offset, directions, axes * length[reached], whole[:, axes.shape[1] :])
 
-    def coordinates(self, scores: FloatArray) -> FloatArray:
-        """(n, k) scores → (n, r) coordinates at which they are these."""
+    def coordinates(self, scores: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """(n, k) scores → (n, r) and (n, h) coordinates, free and held, at which they are these."""
         lengths = np.einsum("ij,ij->j", self.scores, self.scores)
-        return np.asarray((scores - self.offset) @ (self.scores / lengths))
+        away = scores - self.offset
+        return away @ (self.scores / lengths), away @ self.held
 
 
 @final
@@ -122,7 +136,8 @@ class _InSpan:
     def _full(self, T: FloatArray) -> Iterator[Any]:
         """Full rows in blocks; factual ones as they came."""
         rows = np.rint(T[:, -1]).astype(np.intp)
-        change = T[:, :-1] - self.start[rows]
+        r = self.start.shape[1]
+        change = T[:, :r] - self.start[rows]
         if not change.any():
             yield self.X[rows]
             return
@@ -162,7 +177,7 @@ class FactoredCounterfactuals:
     def coefficients(self) -> FloatArray:
         """(n, r) how far each row goes in each direction; 0 where there is no answer."""
         answers = self.answers
-        moved = (answers.after - answers.before)[:, :-1]
+        moved = (answers.after - answers.before)[:, : len(self.directions)]
         return np.where(answers.found[:, None], moved, 0.0)
 
     @property
@@ -267,20 +282,30 @@ def explain_factored(
     free = _free_columns(question)
     full = _checked_rows(X, form.width)
     span = Span.of(form, question.price, free)
-    scores, bad = _scores(full, form)
-    start = span.coordinates(scores)
-    numbered = np.hstack([start, np.arange(len(start), dtype=np.float64)[:, None]])
+    scores, bad = _scores(full, span)
+    start, held = span.coordinates(scores)
+    kept = _needed(held, scores)
+    numbered = np.hstack([start, held[:, kept], np.arange(len(start), dtype=np.float64)[:, None]])
     numbered[list(bad), 0] = np.nan
-    matrix = np.hstack([span.scores, np.zeros((len(form.offset), 1))])
-    reduced = replace(form, matrix=matrix)
+    matrix = np.hstack([span.scores, span.held[:, kept], np.zeros((len(form.offset), 1))])
+    reduced = replace(form, matrix=matrix, offset=span.offset)
     table = Table.read(numbered)
     features = Features(Continuous(name) for name in table.names)
+    r = start.shape[1]
+    fixed = (Immutable(*table.names[r:-1]),) if kept.any() else ()
     inside = _InSpan(judge.model, full, start, span)
-    judge = Judge(inside, Reading(reduced, features, named=False, steps=()))
-    asked = Question.ask(reduced, features, (), SquaredEuclidean())
-    answers = Batch(judge, asked, target, effort, People(table, table)).run(progress=progress)
+    asked = Question.ask(reduced, features, fixed, SquaredEuclidean())
+    reading = Reading(reduced, features, named=False, steps=())
+    batch = Batch(Judge(inside, reading), asked, target, effort, People(table, table))
+    answers = batch.run(progress=progress)
     answers.problems.update(bad)
     return FactoredCounterfactuals(full, span.directions, answers, question.features)
+
+
+def _needed(held: FloatArray, scores: FloatArray) -> NDArray[np.bool_]:
+    """(h,) which parts of the scores that no change reaches differ from 0 by more than rounding."""
+    size = np.abs(scores).max(axis=1, keepdims=True)
+    return np.asarray((np.abs(held) > FAINT * size).any(axis=0))
 
 
 def _checked_form(form: Form) -> LinearScores:
@@ -333,13 +358,13 @@ def _checked_rows(X: object, width: int) -> Any:
     return full if full.dtype.kind == "f" else full.astype(np.float64)
 
 
-def _scores(full: Any, form: LinearScores) -> tuple[FloatArray, dict[int, str]]:
+def _scores(full: Any, span: Span) -> tuple[FloatArray, dict[int, str]]:
     """(n, k) scores in float64, and which rows hold something that is not finite."""
-    scores = np.empty((full.shape[0], len(form.offset)))
+    scores = np.empty((full.shape[0], len(span.offset)))
     for part in _blocks(full.shape[0], full.shape[1]):
         rows = full[part].astype(np.float64)
-        scores[part] = rows @ form.matrix.T
-    scores += form.offset
+        scores[part] = rows @ span.matrix.T
+    scores += span.offset
     bad = np.flatnonzero(~np.isfinite(scores).all(axis=1)).tolist()
     sentence = "the row holds a value that is missing or infinite; expected finite numbers."
     return np.nan_to_num(scores, posinf=0.0, neginf=0.0), dict.fromkeys(bad, sentence)

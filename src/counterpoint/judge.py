@@ -20,6 +20,7 @@ __all__ = ["Judge", "Surprise"]
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 
+EPS = float(np.finfo(np.float64).eps)
 DISAGREEMENT = 2.0**30
 """How many float64 rounding errors apart two scores may be that count as equal (float32 models)."""
 
@@ -118,7 +119,7 @@ class Judge:
             case Tradeoff():
                 probability = self._probability(target, table)
                 weighed = 0.5 * (1.0 + np.tanh(0.5 * margin))
-                allowed = DISAGREEMENT * self.form.noise(x)
+                allowed = DISAGREEMENT * (self.form.noise(x) + EPS)
                 return Verdict(np.abs(probability - weighed) <= allowed, margin, probability)
             case _:
                 return Verdict(self.meets(target, table, x, predicted), margin, unasked)

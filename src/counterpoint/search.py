@@ -149,13 +149,17 @@ class _State:
         if piece.closed_form is None:
             return
         solution = piece.closed_form.solve(cases, self.effort)
-        if len(self.pieces) == 1 and not piece.rounds and solution.found.all():
+        iterated = bool(piece.program.beyond_rows)
+        plain = not piece.rounds and not iterated
+        if len(self.pieces) == 1 and plain and solution.found.all():
             self._take_all(solution)
             return
         rows = np.arange(len(cases))
         self._learn(s, rows, solution)
-        if not piece.rounds:
+        if plain:
             self.open[s] &= ~solution.found
+        elif iterated:  # as good as its bound says, and no better
+            self.open[s] &= self._may_improve(s, rows) | ~solution.found
 
     def _take_all(self, solution: Solution) -> None:
         """Every row settled by the one piece: nothing to compare."""

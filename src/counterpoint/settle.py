@@ -147,7 +147,7 @@ class Settlement:
                 break
             short = np.nan_to_num(np.maximum(-verdict.margin[again], 0.0))
             grown = np.maximum(GROWTH * margin[again, 0], self._least_margin(again))
-            margin[again, 0] = grown + 2.0 * short
+            margin[again, 0] = grown + short
             self._keep_confirmed(again, self._search(again, margin[again]), after, verdict)
         return self._certified(findings, after, verdict)
 

@@ -14,6 +14,10 @@ from counterpoint.errors import InvalidInput
 __all__ = ["Confidence", "Interval", "Label", "OtherLabel", "Target", "Tradeoff"]
 
 
+LEAST_WEIGHT = 1e-50
+"""The least weight of a `Tradeoff`, and one over the largest."""
+
+
 class Target(ABC):  # noqa: B024 (a sum type: forms decide what each member means)
     """A decision, a probability, or a range of values, that the counterfactual shall get."""
 
@@ -95,7 +99,8 @@ class Confidence(Target):
         _check_one(self.label)
         if not (_is_number(self.at_least) and 0.0 < self.at_least < 1.0):
             raise InvalidInput(
-                f"Expected a probability between 0 and 1, both excluded; got {self.at_least!r}."
+                f"Expected a probability between 0 and 1, both excluded; got {self.at_least!r}. "
+                "90 % is 0.9."
             )
 
 
@@ -128,6 +133,12 @@ class Tradeoff(Target):
         _check_one(self.label)
         if not (_is_number(self.weight) and 0.0 < self.weight < np.inf):
             raise InvalidInput(f"Expected a finite weight above 0; got {self.weight!r}.")
+        if not LEAST_WEIGHT <= self.weight <= 1.0 / LEAST_WEIGHT:
+            raise InvalidInput(
+                f"Expected a weight from {LEAST_WEIGHT:g} to {1.0 / LEAST_WEIGHT:g}; got "
+                f"{self.weight!r}. Beyond, only the cost counts, or only the probability. Scale "
+                "the cost."
+            )
 
 
 @final
@@ -163,4 +174,5 @@ def _check_one(label: object) -> None:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float | np.integer | np.floating)
+    kinds = int | float | np.integer | np.floating
+    return isinstance(value, kinds) and not isinstance(value, bool)

@@ -99,7 +99,10 @@ def explain(
     spec: Spec = None,
     gap: Annotated[
         float,
-        typer.Option(help="Stop a search once (cost − bound) / cost is at most this."),
+        typer.Option(
+            help="Stop a search once (objective − bound) / objective is at most this; the "
+            "objective is the cost, but for --tradeoff."
+        ),
     ] = 1e-6,
     time_limit: Annotated[
         float | None,

@@ -248,7 +248,7 @@ class _Search:
         self.idle = np.where(better, 0, self.idle + 1)
         noise = np.abs(self._missing) <= 64.0 * EPS * self.rows.size
         return np.asarray(
-            (noise & (self.idle >= 3))
+            (noise & (self.idle >= 12))
             | (self.idle >= 40)
             | (np.log(state.weight) <= self.least + 1.0)
         )
@@ -264,16 +264,13 @@ class _Search:
         joint = (np.abs(gain) <= NEAR * np.abs(missing)) & (left <= QUADRATIC)
         joint |= left <= EPS * np.abs(state.value)
         self._bracket(missing)
-        along = hessians.direction(state.weight * state.u, state.weight * (gram @ state.u), forcing)
-        rate = dots(self._slope(state), along)
-        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-            change = np.clip(-(missing + gain) / rate, -LONGEST, LONGEST)
-        change = self._inside(np.nan_to_num(change))
-        at = np.flatnonzero(joint)
-        alone = np.flatnonzero(~joint)
+        change, along = np.zeros(len(missing)), np.zeros_like(inner)
+        at, alone = np.flatnonzero(joint), np.flatnonzero(~joint)
+        if len(at):
+            change[at], along[:, at] = self._with_weight(at, (missing + gain)[at], forcing[at])
         following = State.at(
-            state.u + inner + np.where(joint, change, 0.0) * along,
-            state.weight * np.exp(np.where(joint, change, 0.0)),
+            state.u + inner + change * along,
+            state.weight * np.exp(change),
             self.rows,
             gram,
             LOSS,
@@ -283,7 +280,18 @@ class _Search:
             lower, _ = part.descended(inner[:, alone], self.rows.take(alone), gram, LOSS)
             following.put(alone, lower)
         self.state = following
-        del at
+
+    def _with_weight(
+        self, at: IntArray, missing: FloatArray, forcing: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """(m,) steps of log λ by which some rows meet their goal, and (K, m) how u follows them."""
+        state, gram = self.state.take(at), self.gram
+        pulled = state.weight * state.u
+        along = state.hessians(gram).direction(pulled, gram @ pulled, forcing)
+        rate = dots(self._slope(state), along)
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+            change = np.clip(-missing / rate, -LONGEST, LONGEST)
+        return self._inside(np.nan_to_num(change), at), along
 
     def _slope(self, state: State) -> FloatArray:
         """(K, n) the gradient of the loss in u: −G (p − e)."""
@@ -301,10 +309,11 @@ class _Search:
         self.high = np.where(near & (missing > 0), np.minimum(self.high, level), self.high)
         self.low = np.where(near & (missing < 0), np.maximum(self.low, level), self.low)
 
-    def _inside(self, change: FloatArray) -> FloatArray:
+    def _inside(self, change: FloatArray, at: IntArray) -> FloatArray:
         """Steps of log λ that stay inside the bracket; the middle where they do not."""
-        level = np.log(self.state.weight)
-        low, high = np.maximum(self.low, level - LONGEST), np.minimum(self.high, level + LONGEST)
+        level = np.log(self.state.weight[at])
+        low = np.maximum(self.low[at], level - LONGEST)
+        high = np.minimum(self.high[at], level + LONGEST)
         outside = (level + change <= low) | (level + change >= high)
         return np.where(outside, 0.5 * (low + high) - level, change)
 

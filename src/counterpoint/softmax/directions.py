@@ -26,8 +26,8 @@ __all__ = ["Hessians"]
 
 FloatArray = NDArray[np.float64]
 
-FEW = 8
-"""So many rows are solved directly: for fewer, one LAPACK call is the quickest."""
+FEW = 1 << 14
+"""Entries of the matrices of rows that are solved directly: one call of LAPACK is the quickest."""
 NEARLY_SINGULAR = 16.0 * np.finfo(np.float64).eps
 """The least multiple of the identity, relative to the largest diagonal entry, that LAPACK gets."""
 TINY = np.finfo(np.float64).tiny
@@ -88,8 +88,9 @@ class Hessians:
             (n,) how exactly: the error in units of the direction itself.
         """
         right = self.root * (dots(self.shares, weighed) - weighed)
-        n = right.shape[1]
-        h = self._direct(right, np.arange(n)) if n <= FEW else self._iterated(right, forcing)
+        k, n = right.shape
+        few = n * k * k <= FEW
+        h = self._direct(right, np.arange(n)) if few else self._iterated(right, forcing)
         h -= self.root * dots(self.root, h)
         return -(residual + self.root * h) / self.weight
 

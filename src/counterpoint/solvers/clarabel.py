@@ -20,7 +20,16 @@ from counterpoint.cases import Cases
 from counterpoint.costs import Mahalanobis, Manhattan, SquaredEuclidean
 from counterpoint.errors import SolverFailure
 from counterpoint.programs import Program
-from counterpoint.regions import Affine, Box, Cone, LogLoss, LogSumExp, Transitions
+from counterpoint.regions import (
+    Affine,
+    Box,
+    Charge,
+    Cone,
+    LogLoss,
+    LogSumExp,
+    Region,
+    Transitions,
+)
 from counterpoint.solvers.base import Effort, Outcome, Prepared, Solution, Solver
 from counterpoint.solvers.conic import Conic, Model, Rows, purified
 
@@ -40,7 +49,10 @@ CLOSED = 1e-10
 """A relative gap at which none is needed."""
 NEARLY = 1e-2
 """A relative gap at which Newton's method may as well begin at the row itself."""
+ALLOWED = 1e-5
+"""Largest violation, relative to the terms of a row, of a point that one may go on from."""
 HALVINGS = 20
+BISECTIONS = 60
 INFEASIBLE = (STATUS.PrimalInfeasible, STATUS.AlmostPrimalInfeasible)
 
 
@@ -86,12 +98,18 @@ class ClarabelPrograms(Prepared):
         if self.program.charges and self._settled_by_staying(case, effort, out, i):
             return
         rows, result = self._run(case, effort)
-        if result.status in (USABLE if self.program.charges else SOLVED):
+        usable = result.status in (USABLE if self.program.charges else SOLVED)
+        astray = result.status not in INFEASIBLE and not (
+            usable and self._is_allowed(case, rows, result)
+        )
+        if self.program.charges and astray and self._settled_without(case, effort, out, i):
+            return
+        if usable:
             point = self._point(case, rows, result)
             multipliers = rows.multipliers(np.asarray(result.z))
             if self.program.charges:
                 point, multipliers = self._sharpened(case, effort, point, multipliers)
-            out.points[i] = self._sparse(case, point, effort)
+            out.points[i] = self._on_the_surface(case, self._sparse(case, point, effort))
             out.outcomes[i] = Outcome.FOUND
             out.multipliers[i] = multipliers
         elif result.status in INFEASIBLE:
@@ -120,6 +138,52 @@ class ClarabelPrograms(Prepared):
             return False
         out.points[i], out.multipliers[i], out.outcomes[i] = point, multipliers, Outcome.FOUND
         return True
+
+    def _is_allowed(self, case: Cases, rows: Rows, result: Any) -> bool:
+        """Whether the point of a run meets the linear rows, but for what a solver leaves."""
+        affine, point = self.program.affine, self._point(case, rows, result)
+        low, high = (limit[0] for limit in affine.limits(case.margin))
+        value = affine.matrix @ point
+        room = ALLOWED * (1.0 + np.abs(affine.matrix) @ np.abs(point))
+        return bool(((low - room <= value) & (value <= high + room)).all())
+
+    @cached_property
+    def _uncharged(self) -> ClarabelPrograms:
+        """The same demands at the price alone."""
+        demands = Region(tuple(c for c in self.program.region if not isinstance(c, Charge)))
+        return ClarabelPrograms(Program(self.program.price, demands))
+
+    def _settled_without(self, case: Cases, effort: Effort, out: Solution, i: int) -> bool:
+        """From the cheapest point that is allowed: where the charge is nothing beside the price."""
+        plain = self._uncharged.solve(case, effort)
+        if not plain.found[0]:
+            return False
+        shares = self._model(case, plain.points[0], 1.0).shares
+        multipliers = np.append(plain.multipliers[0] * float(case.weights[0]), shares)
+        out.points[i], out.multipliers[i] = self._sharpened(
+            case, effort, plain.points[0], multipliers
+        )
+        out.outcomes[i] = Outcome.FOUND
+        return True
+
+    def _on_the_surface(self, case: Cases, point: FloatArray) -> FloatArray:
+        """A point that meets a probability by more than need be, moved back towards the row.
+
+        All demands are convex, so the way back is allowed if the row itself meets the others.
+        """
+        curved = self.program.curved
+        if len(curved) != 1 or not isinstance(curved[0], LogSumExp):
+            return point
+        x, demand = case.x[0], curved[0]
+        others = Region(tuple(c for c in self.program.region if c is not demand))
+        if others.violation(case.x, case.x)[0] > 0.0:
+            return point
+        limit, inside, outside = demand.limit - float(case.margin[0, 0]), 1.0, 0.0
+        for _ in range(BISECTIONS):
+            middle = 0.5 * (inside + outside)
+            met = demand.value((x + middle * (point - x))[None, :])[0] <= limit
+            inside, outside = (middle, outside) if met else (inside, middle)
+        return np.asarray(x + inside * (point - x))
 
     def _sharpened(
         self, case: Cases, effort: Effort, point: FloatArray, multipliers: FloatArray

@@ -67,10 +67,11 @@ class Conic:
         """The price of the variables: a quadratic form and a linear one."""
         price, unit = self.program.price, self.unit
         d, a, shares = self.sizes
-        form = price.quadratic if price.quadratic.ndim == 2 else np.diag(price.quadratic)
-        hessian = sparse.block_diag(
-            [2.0 * form * np.outer(unit, unit), sparse.csc_matrix((a + shares, a + shares))]
-        )
+        if price.quadratic.ndim == 2:
+            form = sparse.csc_matrix(2.0 * price.quadratic * np.outer(unit, unit))
+        else:
+            form = sparse.diags(2.0 * price.quadratic * unit * unit, format="csc")
+        hessian = sparse.block_diag([form, sparse.csc_matrix((a + shares, a + shares))])
         linear = np.zeros(d + a + shares)
         linear[d : d + a] = (price.absolute * unit)[self.absolute]
         return sparse.csc_matrix(sparse.triu(hessian)), linear

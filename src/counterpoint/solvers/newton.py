@@ -156,7 +156,10 @@ class Newtons(Prepared):
             reduced = self._reduced(scores[None, :], gram, case)
             if not isinstance(condition, LogLoss) and not reduced.settled[0]:
                 return
-            wish = -reduced.coefficients[0, :-1] @ directions
+            pull = (
+                reduced.shares[0, :-1] / reduced.weight[0]
+            )  # what u is at the optimum, if G allows
+            wish = -pull @ directions
             change = np.clip(wish, low, high)
             free = (low < change) & (change < high)
             before, sides = sides, np.sign(change - low) + np.sign(change - high)

@@ -1,0 +1,432 @@
+"""Softmax and logistic classifiers inverted: in K dimensions, in closed form, along a path."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from _common import (
+    Goal,
+    More,
+    Report,
+    finish,
+    interleaved,
+    is_quick,
+    microseconds,
+    milliseconds,
+    number,
+)
+from inverse_peers import synthetic
+from logistic_tasks import TwoClasses
+from sklearn.linear_model import LogisticRegression
+from softmax_tasks import CASES, Along, Case, Contest
+
+import counterpoint as cp
+
+ACCURATE = 1e-8
+QUESTION = """
+Rows of classifiers of the paper's sizes to their farthest class, min λ/2 ‖x − x̄‖² − log p(x):
+microseconds a row, from x̄ to x.
+"""
+METHOD = """
+The peer is the method of Carreira-Perpiñán and Hada with care: Newton's method with iterates in D
+dimensions, A Aᵀ known, a Cholesky factorisation of K × K, two passes over A an iteration; "fewest
+passes" makes one. Both solve one row at a time; "peer, batch" many, by products of matrices. The
+limit is `X @ A.T`, `U @ A` and the subtraction that writes x, in the same run: no method that
+returns x does without. Everyone writes answers into memory that is there already. "Reachable" is
+what the limit leaves of the peer's time, so a goal above it is out of reach of any algorithm here.
+Goals were set on another machine, where the peer was several times slower: here A fits into a
+processor cache.
+"""
+SCIPY = """
+The same problems, one row at a time, with their accuracy: ‖∇E‖ is recomputed in D dimensions at
+every answer that was timed.
+"""
+NARROW = """
+Two classes in closed form (theorem 4.2), λ = 0.01, rows of noise, the class with p < ½. The peer
+is the paper's Newton method for two classes, O(D) an iteration. The limit is reading X and writing
+x.
+"""
+PATH = """
+100 values of λ from 100 to 0.0001, K = 10, D = 784, one row after the other: 100 answers each.
+"""
+CERTIFIED = """
+Through the public interface, certificates included: the model is read before, asked about rows and
+answers within.
+"""
+Measured = tuple[list[tuple[Any, ...]], list[Goal]]
+
+
+@dataclass(frozen=True)
+class Timed:
+    """Seconds a row of each task of a case, and the gradients at its answers."""
+
+    case: Case
+    seconds: dict[str, float]
+    norms: dict[str, np.ndarray]
+
+    def ratio(self, slow: str, fast: str) -> float:
+        """How many times as long."""
+        return self.seconds[slow] / self.seconds[fast]
+
+
+def measure(case: Case, *, quick: bool) -> Timed:
+    """Everything about one size."""
+    if quick:
+        rows, batched = max(64, case.rows // 8), case.batched // 2
+        case = replace(case, rows=rows, batched=batched, few=4, slow=1)
+    contest = Contest.draw(case)
+    limit, limit_alone = contest.limits()
+    tasks: dict[str, tuple[Callable[[], Any], int]] = {
+        "two passes": (contest.by_newton, case.few),
+        "fewest passes": (contest.by_lean_newton, case.few),
+        "peer, batch": (contest.by_batched_newton, case.batched),
+        "ours": (contest.batch, case.rows),
+        "ours, left as u": (lambda: contest.factored(contest.X), case.rows),
+        "ours, alone": (contest.alone, case.few),
+    }
+    if contest.sparse is not None:
+        tasks["ours, sparse X"] = (
+            lambda: contest.batch(contest.sparse),
+            case.rows,
+        )
+        tasks["ours, sparse X, left as u"] = (
+            lambda: contest.factored(contest.sparse),
+            case.rows,
+        )
+    scipy = {
+        f"SciPy {method}": (lambda m=method: contest.by_scipy(m), case.slow)
+        for method in contest.scipy_methods()
+        if not (quick and method == "BFGS")
+    }
+    if "SciPy BFGS" in scipy:
+        scipy["SciPy BFGS"] = (scipy["SciPy BFGS"][0], 1)
+    norms = {name: contest.norms(task()) for name, (task, _) in (tasks | scipy).items()}
+    tasks |= {"limit": (limit, case.rows), "limit, alone": (limit_alone, case.few)}
+    seconds = interleaved({k: task for k, (task, _) in tasks.items()}, 3 if quick else 9)
+    seconds |= interleaved({k: task for k, (task, _) in scipy.items()}, 1 if quick else 3)
+    rows = {name: number for name, (_, number) in (tasks | scipy).items()}
+    return Timed(case, {name: s / rows[name] for name, s in seconds.items()}, norms)
+
+
+def batches(every: list[Timed]) -> Measured:
+    """Many rows at once."""
+    rows, goals = [], []
+    for timed in every:
+        case = timed.case
+        size = f"({case.K}, {case.D})"
+        ours = [name for name in timed.seconds if name.startswith("ours") and "alone" not in name]
+        for name in ours:
+            has_limit = name == "ours"
+            rows.append(
+                (
+                    f"{case.name}-like {size}",
+                    name,
+                    microseconds(timed.seconds[name]),
+                    number(timed.ratio(name, "limit")) if has_limit else "",
+                    microseconds(timed.seconds["two passes"]),
+                    microseconds(timed.seconds["fewest passes"]),
+                    microseconds(timed.seconds["peer, batch"]),
+                    *(
+                        number(timed.ratio(peer, name))
+                        for peer in ("two passes", "fewest passes", "peer, batch")
+                    ),
+                    number(timed.ratio("two passes", "limit")) if has_limit else "",
+                )
+            )
+        promised = ["ours"] + [n for n in ours if n == "ours, sparse X, left as u"]
+        for name in promised:
+            for peer in ("two passes", "fewest passes"):
+                ratio = timed.ratio(peer, name)
+                reachable = (
+                    f" (limit: {number(timed.ratio(peer, 'limit'))}×)" if name == "ours" else ""
+                )
+                goals.append(
+                    Goal(
+                        f"{size}, {name}, against the paper's Newton, {peer}",
+                        f"≥ {case.goal:g}×",
+                        f"{number(ratio)}×{reachable}",
+                        ratio >= case.goal,
+                    )
+                )
+        if case.limit is not None:
+            ratio = timed.ratio("ours", "limit")
+            measured = f"{number(ratio)}×"
+            asked = f"≤ {case.limit:g}×"
+            goals.append(Goal(f"{size}, against the limit", asked, measured, ratio <= case.limit))
+    return rows, goals
+
+
+def singles(every: list[Timed]) -> Measured:
+    """One row at a time."""
+    rows, goals = [], []
+    for timed in every:
+        case = timed.case
+        rows.append(
+            (
+                f"{case.name}-like ({case.K}, {case.D})",
+                microseconds(timed.seconds["ours, alone"]),
+                microseconds(timed.seconds["limit, alone"]),
+                microseconds(timed.seconds["two passes"]),
+                microseconds(timed.seconds["fewest passes"]),
+                number(timed.ratio("two passes", "ours, alone")),
+                number(timed.ratio("fewest passes", "ours, alone")),
+                number(timed.ratio("two passes", "limit, alone")),
+                number(timed.ratio("fewest passes", "limit, alone")),
+            )
+        )
+        if case.single is None:
+            continue
+        for peer in ("two passes", "fewest passes"):
+            ratio = timed.ratio(peer, "ours, alone")
+            goals.append(
+                Goal(
+                    f"({case.K}, {case.D}), one row alone, against the paper's Newton, {peer}",
+                    f"≥ {case.single:g}×",
+                    f"{number(ratio)}× (limit: {number(timed.ratio(peer, 'limit, alone'))}×)",
+                    ratio >= case.single,
+                )
+            )
+    return rows, goals
+
+
+def accuracies(every: list[Timed]) -> Measured:
+    """Everyone, with ‖∇E‖."""
+    rows = []
+    for timed in every:
+        for name, norms in timed.norms.items():
+            rows.append(
+                (
+                    f"({timed.case.K}, {timed.case.D})",
+                    name,
+                    microseconds(timed.seconds[name]),
+                    number(timed.ratio(name, "ours, alone")),
+                    number(timed.ratio(name, "ours")),
+                    f"{norms.max():.0e}",
+                    f"{np.sum(norms < ACCURATE)} of {len(norms)}",
+                )
+            )
+    named = {
+        name: norms
+        for timed in every
+        for name, norms in timed.norms.items()
+        if name.startswith("ours")
+    }
+    worst = max(float(norms.max()) for norms in named.values())
+    goal = Goal("‖∇E‖ at every answer of ours", "< 1e-8", f"{worst:.2g}", worst < ACCURATE)
+    return rows, [goal]
+
+
+def two_classes(*, quick: bool) -> Measured:
+    """The closed form against Newton's method in D dimensions."""
+    rows, goals = [], []
+    few = 5 if quick else 40
+    for size in (30, 784, 47_236, 131_072):
+        count = max(few, min(1_000_000, 40_000_000 // size) // (8 if quick else 1))
+        two = TwoClasses.draw(count, size)
+        tasks: dict[str, tuple[Callable[[], Any], int]] = {
+            "ours": (two.closed_form, count),
+            "alone": (lambda t=two: [t.closed_form(slice(i, i + 1))[0] for i in range(few)], few),
+            "peer": (lambda t=two: [t.by_newton(i) for i in range(few)], few),
+        }
+        answers = [task()[:few] for task, _ in tasks.values()]
+        worst = max(two.norm(x, i) for found in answers for i, x in enumerate(found))
+        tasks["limit"] = two.read_and_write, count
+        seconds = interleaved({k: task for k, (task, _) in tasks.items()}, 3 if quick else 9)
+        each = {k: s / tasks[k][1] for k, s in seconds.items()}
+        ratio, reachable = each["peer"] / each["ours"], each["peer"] / each["limit"]
+        rows.append(
+            (
+                size,
+                number(count),
+                number(1.0 / each["ours"]),
+                *(microseconds(each[k]) for k in ("ours", "limit", "alone", "peer")),
+                number(ratio),
+                number(reachable),
+                number(each["peer"] / each["alone"]),
+                f"{worst:.0e}",
+            )
+        )
+        if size == 30:
+            speed = 1.0 / each["ours"]
+            asked, measured = "≥ 2 million rows/s", f"{number(speed)} rows/s"
+            goals.append(
+                Goal("two classes, D = 30, before certification", asked, measured, speed >= 2e6)
+            )
+        goals.append(
+            Goal(
+                f"two classes, D = {size}, batch against the paper's Newton",
+                "≥ 100×",
+                f"{number(ratio)}× (limit: {number(reachable)}×)",
+                ratio >= 100,
+            )
+        )
+    return rows, goals
+
+
+def paths(*, quick: bool) -> Measured:
+    """Many λ for one row."""
+    case = replace(CASES[0], few=3 if quick else 20, rows=64)
+    contest = Contest.draw(case)
+    explainer = cp.Explainer(classifier(contest.A, contest.b), cost=cp.SquaredEuclidean())
+    along = Along(contest, np.geomspace(1e2, 1e-4, 20 if quick else 100), explainer)
+    tasks: dict[str, Callable[[], Any]] = {
+        "ours, all λ in one batch": along.together,
+        "ours, one λ": contest.alone,
+        "ours, each λ by itself": along.apart,
+        "Newton, warm start": along.warm,
+        "Newton, cold": along.cold,
+        "cp.trace, certified": along.traced,
+        "Explainer.explain, one λ, certified": along.explained,
+    }
+    for task in tasks.values():
+        task()
+    took = interleaved(tasks, 2 if quick else 5)
+    batch = took["ours, all λ in one batch"]
+    rows = [
+        (name, milliseconds(seconds / case.few), number(seconds / batch))
+        for name, seconds in took.items()
+    ]
+    one = batch / took["ours, one λ"]
+    cold = took["ours, each λ by itself"] / batch
+    warm = took["Newton, warm start"] / batch
+    trace = took["cp.trace, certified"] / took["Explainer.explain, one λ, certified"]
+    return rows, [
+        Goal("100 λ in one batch, against one cold solve", "≤ 10×", f"{one:.1f}×", one <= 10),
+        Goal("100 λ in one batch, against 100 cold solves", "≥ 4×", f"{cold:.0f}×", cold >= 4),
+        Goal(
+            "100 λ in one batch, against the paper's Newton with warm start",
+            "faster",
+            f"{warm:.1f}×",
+            warm > 1,
+        ),
+        Goal("cp.trace over 100 λ, against one λ", "≤ 10×", f"{trace:.1f}×", trace <= 10),
+    ]
+
+
+def certified(*, quick: bool) -> list[tuple[Any, ...]]:
+    """Rows a second through the public interface."""
+    share = 8 if quick else 1
+    rows = []
+    A, b, X = synthetic(10, 784, rows=2000)
+    rows.append(_answers("softmax, (10, 784)", A, b, X[: 2000 // share]))
+    A, b, X = synthetic(51, 47_236, rows=2000, dense=False)
+    rows.append(_answers("softmax, (51, 47236), sparse, factored", A, b, X[: 640 // share]))
+    two = TwoClasses.draw(200_000 // share, 30)
+    rows.append(_answers("logistic, D = 30", two.w[None], np.zeros(1), two.X))
+    return rows
+
+
+def _answers(name: str, A: np.ndarray, b: np.ndarray, X: Any) -> tuple[Any, ...]:
+    """All rows to the class that is last on average."""
+    explainer = cp.Explainer(classifier(A, b), cost=cp.SquaredEuclidean())
+    target = cp.Tradeoff(int((X @ A.T + b).mean(axis=0).argmin()), 0.01)
+    ask = explainer.explain if isinstance(X, np.ndarray) else explainer.explain_factored
+    held: list[Any] = []
+
+    def task() -> None:
+        held[:] = [ask(X, target)]
+
+    task()
+    seconds = interleaved({"ours": task}, 3)["ours"]
+    answers = held[0]
+    proved = np.mean(answers.report()["claim"] == cp.Claim.PROVED)
+    speed = number(X.shape[0] / seconds)
+    return name, X.shape[0], speed, f"{proved:.1%}", f"{np.max(answers.gap):.0e}"
+
+
+def classifier(A: np.ndarray, b: np.ndarray) -> LogisticRegression:
+    """A model that has A and b."""
+    model = LogisticRegression()
+    model.coef_, model.intercept_, model.n_features_in_ = A, b, A.shape[1]
+    model.classes_ = np.arange(max(2, len(A)))
+    return model
+
+
+def main() -> None:
+    quick = is_quick()
+    every = [measure(case, quick=quick) for case in CASES]
+    batch, batch_goals = batches(every)
+    alone, alone_goals = singles(every)
+    accuracy, accuracy_goals = accuracies(every)
+    narrow, narrow_goals = two_classes(quick=quick)
+    path, path_goals = paths(quick=quick)
+    sure = certified(quick=quick)
+    report = Report(
+        "softmax",
+        "Softmax and logistic classifiers inverted",
+        QUESTION,
+        (
+            "data (K, D)",
+            "",
+            "ours",
+            "× limit",
+            "peer, two passes",
+            "fewest passes",
+            "peer, batch",
+            "two passes / ours",
+            "fewest / ours",
+            "peer batch / ours",
+            "reachable: two passes / limit",
+        ),
+        batch,
+        [*batch_goals, *alone_goals, *accuracy_goals, *narrow_goals, *path_goals],
+        [METHOD],
+        [
+            More(
+                "One row alone:",
+                (
+                    "data (K, D)",
+                    "ours",
+                    "limit",
+                    "peer, two passes",
+                    "fewest passes",
+                    "two passes / ours",
+                    "fewest / ours",
+                    "two passes / limit",
+                    "fewest / limit",
+                ),
+                alone,
+            ),
+            More(
+                SCIPY,
+                (
+                    "(K, D)",
+                    "method",
+                    "a row",
+                    "/ ours, alone",
+                    "/ ours, batch",
+                    "largest ‖∇E‖",
+                    "below 1e-8",
+                ),
+                accuracy,
+            ),
+            More(
+                NARROW,
+                (
+                    "D",
+                    "rows",
+                    "ours, rows/s",
+                    "ours",
+                    "limit",
+                    "ours, alone",
+                    "peer",
+                    "peer / ours",
+                    "peer / limit",
+                    "peer / ours, alone",
+                    "largest ‖∇E‖",
+                ),
+                narrow,
+            ),
+            More(PATH, ("method", "a row", "/ ours, all λ"), path),
+            More(CERTIFIED, ("model", "rows", "rows/s", "proved", "largest gap"), sure),
+        ],
+        ("scipy", "threadpoolctl"),
+    )
+    finish(report, quick=quick)
+
+
+if __name__ == "__main__":
+    main()

@@ -475,23 +475,8 @@ HELD = {
 }
 
 
-BOUNDS = (
-    "Newton._within judges held columns by coefficients u, which say nothing where G is 0 or "
-    "singular: minimise() calls any u settled there. It is the shares, over λ, that must be asked"
-)
-FORCED = (
-    "UNPROVED: Clarabel says DualInfeasible where the change is forced and what is charged is next "
-    "to nothing beside it (its unit of the objective is the charge)"
-)
 SHARP = "Clarabel leaves a gap of 1e-6 to 1e-3 at weights below 1e-4, and no solver comes after it"
-UNSETTLED = {
-    ("nothing", "manhattan"): SHARP,
-    ("a bounded change", "manhattan"): SHARP,
-    ("a bounded change", "squared euclidean"): BOUNDS,
-    ("an immutable column", "manhattan"): SHARP,
-    ("a row", "manhattan"): FORCED,
-    ("a row", "squared euclidean"): FORCED,
-}
+UNSETTLED = dict.fromkeys([(held, "manhattan") for held in HELD if held != "bounds"], SHARP)
 
 
 def swept(held: str, cost: str) -> list[Any]:
@@ -593,33 +578,34 @@ def test_a_row_far_from_its_relation_hardly_moves(rows: Any, offset: Any, x: Any
     assert answers.status[0] == cp.Status.OPTIMAL, answers[0].certificate
 
 
-UNPROVED = pytest.mark.xfail(strict=True, reason=FORCED)
+UNPROVED = pytest.mark.xfail(
+    strict=True,
+    reason="UNPROVED where the change is forced and what is charged is next to nothing beside it",
+)
+LOOSE = pytest.mark.xfail(strict=True, reason="SUBOPTIMAL, with a gap of 5e-6")
 
 
 @pytest.mark.parametrize(
     ("cost", "rows", "offset", "x", "weight"),
     [
+        pytest.param(
+            *("manhattan", [[-3, -1], [-1, -2], [0, 3]], [3, 1, 2], [-8, -3], 1e4), marks=UNPROVED
+        ),
+        pytest.param(
+            *("manhattan", [[-1, 0], [3, 0], [0, 1]], [0, 1, -3], [-6, -4], 1e5), marks=UNPROVED
+        ),
+        pytest.param(
+            *("squared euclidean", [[-1, -2], [3, 2], [2, -2]], [2, 1, 2], [-6, -9], 1e4),
+            marks=UNPROVED,
+        ),
+        pytest.param(
+            *("manhattan", [[1, 0], [-2, -3], [-3, 3]], [-3, 3, -3], [0, -2], 1e-3), marks=LOOSE
+        ),
         ("manhattan", [[-3, 3], [0, -1], [2, -1]], [1, 2, 2], [-7, 9], 1e3),
         ("manhattan", [[0, -3], [3, -2], [-1, 1]], [0, 0, 1], [-6, -9], 1e5),
-        pytest.param(
-            "squared euclidean",
-            [[0, -3], [3, -2], [-1, 1]],
-            [0, 0, 1],
-            [-6, -9],
-            1e5,
-            marks=UNPROVED,
-        ),
-        pytest.param(
-            "squared euclidean",
-            [[-3, 2], [-1, -1], [2, -2]],
-            [2, 0, -2],
-            [0, 6],
-            1e5,
-            marks=UNPROVED,
-        ),
-        pytest.param(
-            "mahalanobis", [[3, 2], [3, -2], [0, -1]], [2, 3, 2], [4, 6], 1e4, marks=UNPROVED
-        ),
+        ("squared euclidean", [[0, -3], [3, -2], [-1, 1]], [0, 0, 1], [-6, -9], 1e5),
+        ("squared euclidean", [[-3, 2], [-1, -1], [2, -2]], [2, 0, -2], [0, 6], 1e5),
+        ("mahalanobis", [[3, 2], [3, -2], [0, -1]], [2, 3, 2], [4, 6], 1e4),
     ],
 )
 def test_a_row_that_breaks_a_relation_is_answered(
@@ -644,24 +630,14 @@ def test_a_row_in_the_middle_of_its_rivals_stays():
 
 @pytest.mark.parametrize("held", HELD)
 @pytest.mark.parametrize("cost", sorted(make.COSTS))
-@pytest.mark.parametrize("weight", [1e-30, 1e12])
+@pytest.mark.parametrize("weight", [1e-50, 1e-12, 1e50])
 def test_weights_far_out_are_no_error(weight: float, cost: str, held: str):
-    assert_no_error(weight, cost, held)
-
-
-@pytest.mark.xfail(
-    strict=True,
-    reason="any finite weight is accepted, but 1e-300 overflows (RuntimeWarning in separable.py). "
-    "Refuse such weights, or scale them away",
-)
-@pytest.mark.parametrize(("weight", "cost", "held"), [(1e-300, "mahalanobis", "a row")])
-def test_weights_beyond_reason_are_no_error(weight: float, cost: str, held: str):
     assert_no_error(weight, cost, held)
 
 
 def assert_no_error(weight: float, cost: str, held: str):
     """Whatever the status; that a solver does not get there is not said to be an answer."""
-    for seed in range(3, 7):
+    for seed in range(3, 6):
         drawn = Plain.drawn(seed)
         price = {
             "manhattan": cp.Manhattan(np.sqrt(np.diagonal(drawn.price))),
@@ -936,9 +912,9 @@ def test_a_probability_out_of_reach_is_proved_out_of_reach(at_least: float, cost
 # Bad input
 
 
-@pytest.mark.parametrize("weight", [0.0, -1.0, -0.0, np.nan, np.inf, -np.inf])
-def test_a_weight_is_finite_and_above_0(weight: float):
-    with pytest.raises(cp.InvalidInput, match="Expected a finite weight above 0; got"):
+@pytest.mark.parametrize("weight", [0.0, -1.0, -0.0, np.nan, np.inf, -np.inf, 1e-51, 1e51])
+def test_a_weight_is_above_0_and_within_reason(weight: float):
+    with pytest.raises(cp.InvalidInput, match=r"^Expected a .*weight .*; got"):
         cp.Tradeoff("yes", weight)
 
 

@@ -176,7 +176,8 @@ class ClarabelPrograms(Prepared):
             return point
         x, demand = case.x[0], curved[0]
         others = Region(tuple(c for c in self.program.region if c is not demand))
-        if others.violation(case.x, case.x)[0] > 0.0:
+        within = bool(((case.low[0] <= x) & (x <= case.high[0])).all())
+        if not within or others.violation(case.x, case.x)[0] > 0.0:
             return point
         limit, inside, outside = demand.limit - float(case.margin[0, 0]), 1.0, 0.0
         for _ in range(BISECTIONS):

@@ -24,6 +24,7 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
     frozenset(line.split())
     for line in """\
         errors progress
+        lvq
         frames
         features
         encoding relations

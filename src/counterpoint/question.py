@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import final
@@ -73,14 +73,11 @@ class Question:
 
     def pieces(self, target: Target) -> tuple[Piece, ...]:
         """The programs whose union is the target, prepared; cached for each target."""
-        key = _key(target)
-        if key not in self._pieces:
-            if len(self._pieces) >= REMEMBERED:
-                self._pieces.pop(next(iter(self._pieces)))
-            regions = self.form.regions(target)
-            programs = [Program(self.price, region & self.plain.region) for region in regions]
-            self._pieces[key] = tuple(Piece(program) for program in programs)
-        return self._pieces[key]
+        return _remembered(self._pieces, _key(target), lambda: self._prepared(target))
+
+    def _prepared(self, target: Target) -> tuple[Piece, ...]:
+        regions = self.form.regions(target)
+        return tuple(Piece(Program(self.price, r & self.plain.region)) for r in regions)
 
     def on_lattice(self, x: FloatArray) -> BoolArray:
         """(n,): whether all whole columns of (n, d) people hold multiples of their steps."""
@@ -96,16 +93,16 @@ class Question:
 
     def decided(self, target: Target) -> tuple[Piece, ...]:
         """`pieces` for people `on_lattice`, each tie in whole columns decided."""
-        pieces, key = self.pieces(target), _key(target)
+        pieces = self.pieces(target)
         ties = (c.lost.any() for p in pieces for c in p.program.region if isinstance(c, Affine))
         if not (self._is_discrete and any(ties)):
             return pieces
-        if key not in self._decided:
-            if len(self._decided) >= REMEMBERED:
-                self._decided.pop(next(iter(self._decided)))
-            regions = [self.deciding(piece.program.region) for piece in pieces]
-            self._decided[key] = tuple(Piece(Program(self.price, region)) for region in regions)
-        return self._decided[key]
+        regions = (self.deciding(piece.program.region) for piece in pieces)
+        return _remembered(
+            self._decided,
+            _key(target),
+            lambda: tuple(Piece(Program(self.price, region)) for region in regions),
+        )
 
     @cached_property
     def _is_discrete(self) -> bool:
@@ -120,6 +117,17 @@ class Question:
         """The cost over the actionable region, with what the target charges but not its demands."""
         program = self.pieces(target)[0].program
         return program if program.charges else self.plain
+
+
+def _remembered(
+    kept: dict[Target, tuple[Piece, ...]], key: Target, make: Callable[[], tuple[Piece, ...]]
+) -> tuple[Piece, ...]:
+    """What was made for a key; the oldest goes where there are too many."""
+    if key not in kept:
+        if len(kept) >= REMEMBERED:
+            kept.pop(next(iter(kept)))
+        kept[key] = make()
+    return kept[key]
 
 
 def _key(target: Target) -> Target:

@@ -35,12 +35,12 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         search
         readers
         results judge
-        question
+        question terms
         settle conflicts
         batch
-        factored
+        span factored
         summary explainer
-        parameters path plots tracing
+        parameters path plots tracing alternatives diversity
         __init__
         spec
         testing

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from counterpoint.alternatives import Alternatives
 from counterpoint.certificate import Certificate, Claim
 from counterpoint.constraints import (
     Bounds,
@@ -16,6 +17,7 @@ from counterpoint.constraints import (
     WithinObserved,
 )
 from counterpoint.costs import Cost, Mahalanobis, Manhattan, SquaredEuclidean, mad_weights
+from counterpoint.diversity import diversify
 from counterpoint.errors import (
     CounterpointError,
     InvalidInput,
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Alternatives",
     "Bounds",
     "Categorical",
     "Certificate",
@@ -88,6 +91,7 @@ __all__ = [
     "Tradeoff",
     "UnsupportedModel",
     "WithinObserved",
+    "diversify",
     "explain",
     "mad_weights",
     "read",

@@ -21,6 +21,7 @@ from counterpoint.search import Piece
 from counterpoint.settle import Asked, Settled, Settlement
 from counterpoint.solvers import Effort
 from counterpoint.targets import Confidence, OtherLabel, Target, Tradeoff
+from counterpoint.terms import Terms
 
 __all__ = ["Batch", "People"]
 
@@ -34,6 +35,8 @@ PROOFS = 1 << 25
 """Multipliers that are kept at once, one for each row, piece and demand: 256 MiB of them."""
 FEW = 16
 """Rows between two steps of the progress bar where each may need a solver."""
+NOTHING = Terms()
+"""Of rows that ask for nothing by themselves."""
 
 
 @final
@@ -47,20 +50,25 @@ class People:
         As they came.
     inputs
         The model's columns of them.
-    weight
-        (n,) the weight of each row's `Tradeoff`; None for that of the target.
+    terms
+        What each of them asks for itself.
     """
 
     table: Table
     inputs: Table
-    weight: FloatArray | None = None
+    terms: Terms = NOTHING
+
+    def repeated(self, rows: IntArray, terms: Terms) -> People:
+        """These rows, each as often as it is named, and what each asks for itself."""
+        inputs = self.inputs.take(rows)
+        table = inputs if self.table is self.inputs else self.table.take(rows)
+        return People(table, inputs, terms)
 
     def weighed(self, weights: FloatArray) -> People:
         """The rows once for each of these weights: all of them with the first, and so on."""
-        rows = np.tile(np.arange(len(self.inputs)), len(weights))
-        inputs = self.inputs.take(rows)
-        table = inputs if self.table is self.inputs else self.table.take(rows)
-        return People(table, inputs, np.repeat(weights, len(self.inputs)))
+        n = len(self.inputs)
+        rows = np.tile(np.arange(n), len(weights))
+        return self.repeated(rows, Terms(np.repeat(weights, n)))
 
 
 @final
@@ -84,9 +92,9 @@ class Batch:
         people: People,
     ) -> None:
         self.judge, self.question, self.target, self.effort = judge, question, target, effort
-        self.table, self.inputs, self.weight = people.table, people.inputs, people.weight
-        if self.weight is None and isinstance(target, Tradeoff):
-            self.weight = np.full(len(people.inputs), target.weight)
+        self.table, self.inputs, self.terms = people.table, people.inputs, people.terms
+        if self.terms.weight is None and isinstance(target, Tradeoff):
+            self.terms = replace(self.terms, weight=np.full(len(people.inputs), target.weight))
         if not self._depends_on_row:
             question.pieces(target)
         reading = judge.reading
@@ -213,7 +221,7 @@ class Batch:
                     before[here],
                     index[here],
                     foreseen,
-                    None if self.weight is None else 0.5 * self.weight[index[here]],
+                    self.terms.take(index[here]),
                 )
                 self._ask(asked, advance)
 

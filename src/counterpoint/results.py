@@ -282,13 +282,19 @@ class Counterfactuals:
         rows = slice(None) if self.found.all() else np.flatnonzero(self.found)
         return self.table.as_it_came(self._decoded(rows))
 
-    def report(self) -> Any:
+    def report(self, **beside: NDArray[Any]) -> Any:
         """One row each: status, claim, the numbers of `Certificate`, changed, message.
 
         A pandas data frame with the index of what was passed, or a polars one for polars.
+
+        Parameters
+        ----------
+        **beside
+            Columns of shape (n,) to put in front.
         """
         c = self.certificates
         columns = {
+            **beside,
             "status": [str(STATUSES[code]) for code in self.codes],
             "claim": [str(CLAIMS[claim]) for claim in c.claim],
             "valid": c.valid,

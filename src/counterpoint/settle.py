@@ -21,6 +21,7 @@ from counterpoint.results import STATUSES, Status
 from counterpoint.search import Findings, search
 from counterpoint.solvers import Effort
 from counterpoint.targets import Confidence, Target, Tradeoff
+from counterpoint.terms import Terms
 
 __all__ = ["Asked", "Settled", "Settlement"]
 
@@ -78,8 +79,8 @@ class Asked:
         The rows, their codes, and their positions in the batch.
     foreseen
         Whether the model itself has not been asked about them.
-    weight
-        (n,) how much the price counts against what the target charges; None for 1.
+    terms
+        What each row asks for itself.
     """
 
     target: Target
@@ -87,7 +88,7 @@ class Asked:
     before: FloatArray
     index: IntArray
     foreseen: bool
-    weight: FloatArray | None = None
+    terms: Terms
 
     def take(self, part: slice | IntArray) -> Asked:
         """Some of the rows."""
@@ -96,7 +97,7 @@ class Asked:
             table=self.table.take(part),
             before=self.before[part],
             index=self.index[part],
-            weight=None if self.weight is None else self.weight[part],
+            terms=self.terms.take(part),
         )
 
 
@@ -122,10 +123,11 @@ class Settlement:
         self.x = question.features.expand(asked.before)
         decides = question.on_lattice(self.x).all()
         self.pieces = (question.decided if decides else question.pieces)(asked.target)
+        if asked.terms.piece is not None:
+            self.pieces = self.pieces[asked.terms.piece : asked.terms.piece + 1]
         self.effort = effort.shared(len(self.pieces))
-        self.cases = [piece.program.cases(self.x) for piece in self.pieces]
-        if asked.weight is not None:
-            self.cases = [cases.weighing(asked.weight) for cases in self.cases]
+        people = (piece.program.cases(self.x) for piece in self.pieces)
+        self.cases = [asked.terms.of(cases, question.features) for cases in people]
 
     def run(self) -> Settled:
         """Search once for all rows, then again for those that the model does not confirm."""

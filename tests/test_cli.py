@@ -238,6 +238,24 @@ def test_targets(tmp_path: Path):
         run("explain", "01.skops", "rows.csv", *data, "--out", out, code=2 if text == "1" else 0)
 
 
+def test_several_answers_to_a_row(tmp_path: Path):
+    several = [*GRANTED, "--alternatives", "2"]
+    shown = run(*several, "--show", "1").stdout
+    assert "Row 0, answer 1 of 2: optimal" in shown
+    assert "Row 0, answer 2 of 2: optimal" in shown
+    assert "Row 1" not in shown
+    assert "6 rows: 6 rows with 2 answers" in shown
+    run(*several, "--out", tmp_path / "answers.csv")
+    table = pd.read_csv(tmp_path / "answers.csv")
+    assert table["cf_row"].tolist() == np.repeat(np.arange(6), 2).tolist()
+    assert table["cf_rank"].tolist() == [0, 1] * 6
+    assert table["customer"].tolist() == list("aabbccddeeff")
+    lines = run(*several, "--differ", "disjoint", "--out", "-").stdout.splitlines()
+    first, second = (json.loads(line) for line in lines[:2])
+    assert (first["row"], first["rank"], second["row"], second["rank"]) == (0, 0, 0, 1)
+    assert not set(first["changes"]) & set(second["changes"])
+
+
 def test_one_of_several_labels(tmp_path: Path):
     X, y = loans()
     three = np.where(X["home"] == "own", y, "open")
@@ -384,6 +402,7 @@ WRONG: list[tuple[list[str], str]] = [
         ["explain", "income.skops", "rows.csv", "--data", "train.csv"],
         "Expected a range for the prediction; got none. Say --low, --high or both",
     ),
+    ([*GRANTED, "--alternatives", "2", "--differ", "hue"], "Expected by to be one of 'features'"),
     ([*GRANTED, "--out", "a.xls"], "Expected --out to end in .csv, .parquet or .jsonl, or to be"),
     ([*GRANTED, "--out", "nix/a.csv"], "There is no folder 'nix' for --out; make it first."),
     ([*GRANTED, "--out", "rows.csv"], "--out rows.csv would overwrite an input; choose another"),

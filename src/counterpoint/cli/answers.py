@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, final
+
+import numpy as np
 
 import counterpoint as cp
 from counterpoint.cli.rows import FORMATS, need_parquet
@@ -14,7 +17,7 @@ from counterpoint.cli.rows import FORMATS, need_parquet
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["STDOUT", "answer_lines", "answer_table", "check_out", "write_answers"]
+__all__ = ["STDOUT", "Listing", "check_out", "write_answers"]
 
 PREFIX = "cf_"
 STDOUT = Path("-")
@@ -22,6 +25,57 @@ CERTIFICATE = (
     *("claim", "valid", "cost", "objective", "bound", "gap"),
     *("margin", "probability", "violation"),
 )
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Listing:
+    """Answers with the rows that they are answers to.
+
+    Parameters
+    ----------
+    X
+        The rows, one for each answer.
+    answers
+        The answers.
+    summary
+        What became of them, in a few lines.
+    places
+        The position of each row and the rank of each answer among the row's; empty where each row
+        has one answer.
+    """
+
+    X: pd.DataFrame
+    answers: cp.Counterfactuals
+    summary: str
+    places: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def several(cls, X: pd.DataFrame, several: cp.Alternatives) -> Listing:
+        """Several answers to each row, below one another."""
+        rows = X.iloc[several.row].reset_index(drop=True)
+        places = {"row": several.row, "rank": several.rank}
+        return cls(rows, several.answers, several.summary(), places)
+
+    def title(self, k: int) -> str:
+        """What to call an answer: its row, its rank if there are several, and its status."""
+        status = self.answers.status[k]
+        if not self.places:
+            return f"Row {k}: {status}"
+        row, rank = self.places["row"], self.places["rank"]
+        count = int((row == row[k]).sum())
+        return f"Row {row[k]}, answer {rank[k] + 1} of {count}: {status}"
+
+    def shown(self, most: int) -> Iterator[tuple[str, cp.Counterfactual]]:
+        """The titles and answers of the first rows."""
+        row = self.places.get("row", np.arange(len(self.answers)))
+        for k in np.flatnonzero(row < most).tolist():
+            yield self.title(k), self.answers[k]
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are, however many answers each has."""
+        return int(self.places["row"].max(initial=-1)) + 1 if self.places else len(self.answers)
 
 
 def check_out(out: Path, *inputs: Path | None) -> None:
@@ -41,33 +95,32 @@ def check_out(out: Path, *inputs: Path | None) -> None:
         need_parquet(out)
 
 
-def write_answers(
-    out: Path, stdout: IO[str], X: pd.DataFrame, answers: cp.Counterfactuals, *, reasons: bool
-) -> None:
+def write_answers(out: Path, stdout: IO[str], listing: Listing, *, reasons: bool) -> None:
     """Write to a file of the kind that its name says; it is there completely or not at all."""
     if out == STDOUT:
-        for line in answer_lines(X, answers, reasons=reasons):
+        for line in _lines(listing, reasons=reasons):
             stdout.write(line)
         return
     part = out.with_name(f".{out.name}.part")
     try:
         if out.suffix == ".jsonl":
             with part.open("w", encoding="utf-8") as file:
-                file.writelines(answer_lines(X, answers, reasons=reasons))
+                file.writelines(_lines(listing, reasons=reasons))
         elif out.suffix == ".csv":
-            answer_table(X, answers, reasons=reasons).to_csv(part, index=False)
+            _table(listing, reasons=reasons).to_csv(part, index=False)
         else:
-            answer_table(X, answers, reasons=reasons).to_parquet(part, index=False)
+            _table(listing, reasons=reasons).to_parquet(part, index=False)
         part.replace(out)
     finally:
         part.unlink(missing_ok=True)
 
 
-def answer_table(X: pd.DataFrame, answers: cp.Counterfactuals, *, reasons: bool) -> pd.DataFrame:
+def _table(listing: Listing, *, reasons: bool) -> pd.DataFrame:
     """The counterfactual rows with the report beside them; no features where there is no answer."""
     import pandas as pd
 
-    report = answers.report()
+    X, answers = listing.X, listing.answers
+    report = answers.report(**listing.places)
     report["changes"] = _sentences(X, answers)
     if reasons:
         report["reason"] = [_text(reason) for reason in _reasons(answers)]
@@ -75,7 +128,7 @@ def answer_table(X: pd.DataFrame, answers: cp.Counterfactuals, *, reasons: bool)
     taken = [name for name in report.columns if name in X.columns]
     if taken:
         raise cp.InvalidInput(f"The rows already have a column {taken[0]!r}; rename it.")
-    rows = answers.to_frame()
+    rows = answers.to_frame().set_axis(X.index[answers.found], axis="index")
     if len(rows) < len(X):
         rows = _with_gaps(rows).reindex(X.index)
         used = set(answers.features.names)
@@ -100,13 +153,15 @@ def _nullable(dtype: str) -> str:
     return dtype.replace("uint", "UInt") if dtype[0] == "u" else dtype.replace("int", "Int")
 
 
-def answer_lines(X: pd.DataFrame, answers: cp.Counterfactuals, *, reasons: bool) -> Iterator[str]:
-    """One JSON object a row: row, status, message, changes, certificate."""
+def _lines(listing: Listing, *, reasons: bool) -> Iterator[str]:
+    """One JSON object an answer: row, rank if there are several, status, message and so on."""
+    X, answers = listing.X, listing.answers
     changes = _changes(X, answers)
     why = _reasons(answers) if reasons else [None] * len(X)
+    places = listing.places or {"row": np.arange(len(X))}
     for i, line in enumerate(answers.report().to_dict("records")):
         record = {
-            "row": i,
+            **{name: int(place[i]) for name, place in places.items()},
             "status": line["status"],
             "message": line["message"],
             "changes": {name: {"from": a, "to": b} for name, (a, b) in changes[i].items()},

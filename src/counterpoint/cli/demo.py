@@ -59,7 +59,7 @@ def demo(
         _heading(out, f"The smallest changes, for some of the {len(unwanted)} {story.unwanted}")
         _examples(out, story, answers, unwanted.index.to_list())
         _heading(out, f"All {len(unwanted)} {story.unwanted}")
-        show_total(out, answers, seconds)
+        show_total(out, answers.summary(), len(answers), seconds)
         _explain_words(out, answers)
         if save is not None:
             _save(out, story, unwanted.index.to_list(), save)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import counterpoint as cp
-from counterpoint.cli.answers import STDOUT, check_out, write_answers
+from counterpoint.cli.answers import STDOUT, Listing, check_out, write_answers
 from counterpoint.cli.models import labels_of, load_model
 from counterpoint.cli.options import Data, Model, Spec, Trust, TrustPickle
 from counterpoint.cli.rows import read_rows
@@ -112,6 +112,23 @@ def explain(
             show_default=False,
         ),
     ] = None,
+    alternatives: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="Up to N answers to each row, the cheapest first, that differ as --differ says.",
+            show_default=False,
+        ),
+    ] = None,
+    differ: Annotated[
+        str,
+        typer.Option(
+            metavar="HOW",
+            help="With --alternatives: in their changed 'features', 'disjoint' for none in common, "
+            "or one for each 'piece' of the target, such as the cell of a prototype.",
+        ),
+    ] = "features",
     out: Annotated[
         Path | None,
         typer.Option(
@@ -157,15 +174,23 @@ def explain(
         explainer = _explainer(problem, loaded, data)
         X = read_rows(rows)
         start = perf_counter()
-        answers = explainer.explain(X, wanted, gap=gap, time_limit=time_limit)
+        if alternatives is None:
+            answers = explainer.explain(X, wanted, gap=gap, time_limit=time_limit)
+            listing = Listing(X, answers, answers.summary())
+        else:
+            several = cp.diversify(
+                explainer, X, wanted, alternatives, by=differ, gap=gap, time_limit=time_limit
+            )
+            listing = Listing.several(X, several)
         seconds = perf_counter() - start
         if out is None:
-            _report(answers, seconds, show, reasons=reasons)
+            _report(listing, seconds, show, reasons=reasons)
         else:
-            write_answers(out, sys.stdout, X, answers, reasons=reasons)
+            write_answers(out, sys.stdout, listing, reasons=reasons)
             to = "standard output" if out == STDOUT else out
-            note(f"Wrote {len(X)} rows to {to} ({seconds:.3g} s).\n{answers.summary()}")
-    if not answers.found.all():
+            lines = f"{len(listing.X)} {'rows' if alternatives is None else 'answers'}"
+            note(f"Wrote {lines} to {to} ({seconds:.3g} s).\n{listing.summary}")
+    if not listing.answers.found.all():
         raise typer.Exit(Exit.UNANSWERED)
 
 
@@ -179,10 +204,10 @@ def _explainer(problem: cp.Problem, model: Any, data: Path | None) -> cp.Explain
     return problem.explainer(model, data=train)
 
 
-def _report(answers: cp.Counterfactuals, seconds: float, most: int, *, reasons: bool) -> None:
+def _report(listing: Listing, seconds: float, most: int, *, reasons: bool) -> None:
     out = console()
-    for i, answer in zip(range(most), answers, strict=False):
-        show_answer(out, f"Row {i}: {answer.status}", answer, reason=reasons)
-    if len(answers) > most > 0:
-        out.print(f"and {len(answers) - most} more rows (--show, --out)\n", style="dim")
-    show_total(out, answers, seconds)
+    for title, answer in listing.shown(most):
+        show_answer(out, title, answer, reason=reasons)
+    if listing.rows > most > 0:
+        out.print(f"and {listing.rows - most} more rows (--show, --out)\n", style="dim")
+    show_total(out, listing.summary, listing.rows, seconds)

@@ -91,14 +91,14 @@ def _certificate(answer: cp.Counterfactual) -> str:
     return f"{cost}; traded off at {c.objective:.4g}, at best {c.bound:.4g}{claim}; gap {gap}"
 
 
-def show_total(out: Console, answers: cp.Counterfactuals, seconds: float) -> None:
+def show_total(out: Console, summary: str, rows: int, seconds: float) -> None:
     """What became of all rows."""
     from rich.text import Text
 
-    for sentence in answers.summary().splitlines():
+    for sentence in summary.splitlines():
         for line in wrap(sentence, out.width, subsequent_indent="  "):
             out.print(Text(line))
-    out.print(Text(f"time: {seconds:.3g} s{_each(len(answers), seconds)}"))
+    out.print(Text(f"time: {seconds:.3g} s{_each(rows, seconds)}"))
 
 
 def _each(rows: int, seconds: float) -> str:

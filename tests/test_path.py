@@ -410,11 +410,12 @@ def test_an_index_may_repeat_itself():
     data = mixed()
     ask = cp.Explainer(binary(data), data=data)
     rows = data[:4].set_axis(["one", "two", "one", "one"])
-    path = cp.trace(ask, rows, [*tradeoffs(), *INVERTED])
-    plain = cp.trace(ask, data[:4], [*tradeoffs(), *INVERTED])
+    targets = [*tradeoffs(weights=WEIGHTS[::4]), *INVERTED]
+    path = cp.trace(ask, rows, targets)
+    plain = cp.trace(ask, data[:4], targets)
     np.testing.assert_array_equal(path.cost, plain.cost)
     cells = path.to_frame()
-    assert cells.index.tolist() == np.repeat(rows.index, 15).tolist()
+    assert cells.index.tolist() == np.repeat(rows.index, len(targets)).tolist()
     pd.testing.assert_frame_equal(
         cells.reset_index(drop=True), plain.to_frame().reset_index(drop=True)
     )

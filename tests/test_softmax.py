@@ -512,32 +512,25 @@ def test_all_goals_that_points_have_are_reached():
         assert a.judged.reduced.settled[best > a.goal + 1e-2].all()
 
 
-GIVEN_UP = pytest.mark.xfail(
-    strict=True,
-    reason="a loss that happens to be the goal, at a u far from optimal, counts as hopeless: "
-    "`noise` looks at the loss alone, and merit did not halve in three steps",
-)
-
-
 @pytest.mark.parametrize(
-    ("rows", "scores", "goal"),
+    ("rows", "scores", "label", "goal"),
     [
-        ([[1, 0, 3], [-1, -2, -3], [1, -2, 3]], [-20, 14, 9], 2.0),
-        ([[-2, 0, 0], [1, 1, 2], [-3, 1, -1], [3, -3, -1]], [-10, 8, 14, 18], 0.0),
-        ([[1, -2], [2, 3], [3, 0]], [16, -17, 13], 3.0),  # short of it by 1e-13
-        pytest.param(
+        ([[1, 0, 3], [-1, -2, -3], [1, -2, 3]], [-20, 14, 9], 0, 2.0),
+        ([[-2, 0, 0], [1, 1, 2], [-3, 1, -1], [3, -3, -1]], [-10, 8, 14, 18], 0, 0.0),
+        ([[1, -2], [2, 3], [3, 0]], [16, -17, 13], 0, 3.0),  # short of it by 1e-13
+        (  # a loss that happens to be the goal, at a u far from optimal
             [[-46 / 64, -8 / 64], [-46 / 64, -8 / 64], [-4 / 64, -7 / 64]],
             [0.6514528741, 0.754968534614, 0.38347400943],
+            2,
             -0.002175496979548277,
-            marks=GIVEN_UP,
         ),
-        ([[1, -2], [2, 3], [3, 0]], [16, -17, 13], 5.0),
-        ([[1, 0], [0, 1], [0, 0]], [-20, 14, 9], 2.0),
+        ([[1, -2], [2, 3], [3, 0]], [16, -17, 13], 0, 5.0),
+        ([[1, 0], [0, 1], [0, 0]], [-20, 14, 9], 0, 2.0),
     ],
 )
-def test_small_numbers_reach_their_goal(rows: Any, scores: Any, goal: float):
-    matrix = np.array(rows, dtype=float)
-    given = make.Softmax(matrix, np.array([scores], dtype=float), np.zeros(1, int), np.ones(1))
+def test_small_numbers_reach_their_goal(rows: Any, scores: Any, label: int, goal: float):
+    matrix, k = np.array(rows, dtype=float), np.array([label])
+    given = make.Softmax(matrix, np.array([scores], dtype=float), k, np.ones(1))
     assert highest(given)[0] == np.inf
     answer = aimed(given, np.array([goal]))
     assert answer.judged.reduced.settled.all()

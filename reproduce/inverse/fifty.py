@@ -39,8 +39,9 @@ costs O(K) and not O(KD). Absolute times do not compare: other machines, other s
 WHY_OURS = """
 Ours begins at a guess from the closed form for pairs of classes, not at x̄, hence fewer iterations,
 and each costs no pass over A. What a row alone costs at least, whatever its size, is the start of
-some hundred NumPy calls; {slow} In a batch that is shared. Rows of a batch take their Newton
-directions from conjugate gradients, only as exactly as they need: sometimes an iteration more.
+some hundred NumPy calls; {slow} In a batch that is shared. Large batches take their Newton
+directions from conjugate gradients, to 0.2% at first and more exactly as they converge: now and
+then an iteration or two more.
 """
 TRIALS = """
 The collection again: how often Newton's backtracking tries how many steps, 1, 0.8, 0.64, …, until

@@ -134,12 +134,12 @@ def line(ax: Axes, name: str, x: Sequence[float], y: Sequence[float]) -> None:
     )
 
 
-def save(figure: Figure, name: str, *, dpi: int = 100) -> str:
+def save(figure: Figure, name: str, *, dpi: int = 100, colours: int = PALETTE) -> str:
     """Write a figure with few colours; the line of Markdown that shows it."""
     FOLDER.mkdir(exist_ok=True)
     buffer = io.BytesIO()
     figure.savefig(buffer, dpi=dpi, format="png")
     plt.close(figure)
-    picture = Image.open(buffer).convert("RGB").quantize(PALETTE, dither=Image.Dither.NONE)
+    picture = Image.open(buffer).convert("RGB").quantize(colours, dither=Image.Dither.NONE)
     picture.save(FOLDER / f"{name}.png", optimize=True)
     return f"![{name.replace('_', ' ')}]({FOLDER.name}/{name}.png)"

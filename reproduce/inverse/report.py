@@ -55,8 +55,14 @@ class Section:
     claims: Sequence[Claim] = ()
 
 
-def page(title: str, head: str, sections: Sequence[Section], shown: dict[str, str]) -> str:
-    """The whole page in Markdown; `shown` says how each figure is shown."""
+def page(
+    title: str,
+    head: str,
+    sections: Sequence[Section],
+    shown: dict[str, str],
+    packages: Sequence[str] = (),
+) -> str:
+    """The page in Markdown; `shown` says how each figure is shown, `packages` what else has run."""
     claims = [claim for section in sections for claim in section.claims]
     rows = [(c.what, c.paper, c.here, "yes" if c.agrees else "**no**") for c in claims]
     lines = [f"# {title}", ""]
@@ -71,7 +77,7 @@ def page(title: str, head: str, sections: Sequence[Section], shown: dict[str, st
     )
     for section in sections:
         lines += ["", *_section(section, shown)]
-    names = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
+    names = ", ".join(f"{name} {version(name)}" for name in (*PACKAGES, *packages))
     python = ".".join(map(str, sys.version_info[:3]))
     return "\n".join([*lines, "", f"Versions: python {python}, {names}."]) + "\n"
 

@@ -275,6 +275,7 @@ def _lookup(position: dict[Hashable, int], value: Any) -> int:
 
 
 def _unknown_category(feature: Categorical, value: object) -> str:
+    value = value.item() if isinstance(value, np.generic) else value
     return (
         f"column {feature.name!r} holds the unknown category {value!r}; "
         f"known: {_some(feature.categories)}. Describe it with Categorical to add one."

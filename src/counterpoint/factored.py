@@ -19,7 +19,7 @@ from scipy import sparse
 
 from counterpoint.batch import Batch, People
 from counterpoint.constraints import Constraint, Immutable
-from counterpoint.costs import Price, SquaredEuclidean
+from counterpoint.costs import SquaredEuclidean
 from counterpoint.errors import InvalidInput
 from counterpoint.features import Continuous, Features
 from counterpoint.forms import Form, LinearScores
@@ -29,120 +29,12 @@ from counterpoint.question import Question
 from counterpoint.readers import Reading
 from counterpoint.results import Counterfactual, Counterfactuals
 from counterpoint.solvers import Effort
+from counterpoint.span import FAINT, InSpan, Span, blocks, dense, moved
 from counterpoint.targets import Target
 
-__all__ = ["FactoredCounterfactuals", "Span", "explain_factored"]
+__all__ = ["FactoredCounterfactuals", "explain_factored"]
 
 FloatArray = NDArray[np.float64]
-
-MEMORY = 1 << 28
-"""Bytes of full rows that are held at a time: 256 MiB."""
-FAINT = 64.0 * np.finfo(np.float64).eps
-"""A direction that is this small beside the largest is none."""
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Span:
-    """The directions in which answers move.
-
-    Only differences of scores count, so all is relative to their mean.
-
-    Parameters
-    ----------
-    matrix, offset
-        (k, d) the score rows less their mean, and (k,) the offsets less theirs.
-    directions
-        (r, d) changes; in their coordinates the cost is the sum of squares.
-    scores
-        (k, r) what each adds to the scores.
-    held
-        (k, h) an orthonormal basis of the scores that no change reaches.
-    """
-
-    matrix: FloatArray
-    offset: FloatArray
-    directions: FloatArray
-    scores: FloatArray
-    held: FloatArray
-
-    @classmethod
-    def of(cls, form: LinearScores, price: Price, free: NDArray[np.bool_]) -> Span:
-        """The span of a form's score rows, under a price, within the free columns.
-
-        With P = L Lᵀ and the singular values A L⁻ᵀ = V S W the directions are W L⁻¹, and what they
-        add to the scores is V S.
-        """
-        matrix = form.matrix - form.matrix.mean(axis=0)
-        if price.quadratic.ndim == 1:
-            unit = 1.0 / np.sqrt(price.quadratic[free])
-            scaled = matrix[:, free] * unit
-        else:
-            factor = np.linalg.cholesky(price.quadratic[np.ix_(free, free)])
-            scaled = np.linalg.solve(factor, matrix[:, free].T).T
-        axes, length, ways = np.linalg.svd(scaled, full_matrices=False)
-        reached = length > FAINT * length.max(initial=0.0)
-        ways = ways[reached]
-        directions = np.zeros((len(ways), form.width))
-        back = ways * unit if price.quadratic.ndim == 1 else np.linalg.solve(factor.T, ways.T).T
-        directions[:, free] = back
-        axes = axes[:, reached]
-        whole = np.linalg.svd(axes, full_matrices=True)[0]
-        offset = form.offset - form.offset.mean()
-        return cls(matrix, offset, directions, axes * length[reached], whole[:, axes.shape[1] :])
-
-    def coordinates(self, scores: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """(n, k) scores → (n, r) and (n, h) coordinates, free and held, at which they are these."""
-        lengths = np.einsum("ij,ij->j", self.scores, self.scores)
-        away = scores - self.offset
-        return away @ (self.scores / lengths), away @ self.held
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class _InSpan:
-    """A model of full rows, asked with coordinates: the last one is the row that they belong to.
-
-    Parameters
-    ----------
-    model
-        The model.
-    X
-        (n, d) the factual rows.
-    start
-        (n, r) their coordinates.
-    span
-        The directions.
-    """
-
-    model: Any
-    X: Any
-    start: FloatArray
-    span: Span
-
-    @property
-    def classes_(self) -> NDArray[Any]:
-        """(k,) labels."""
-        return np.asarray(self.model.classes_)
-
-    def predict(self, T: FloatArray) -> NDArray[Any]:
-        """(n,) the model's predictions."""
-        return np.concatenate([np.asarray(self.model.predict(X)) for X in self._full(T)])
-
-    def predict_proba(self, T: FloatArray) -> FloatArray:
-        """(n, k) the model's probabilities."""
-        return np.concatenate([np.asarray(self.model.predict_proba(X)) for X in self._full(T)])
-
-    def _full(self, T: FloatArray) -> Iterator[Any]:
-        """Full rows in blocks; factual ones as they came."""
-        rows = np.rint(T[:, -1]).astype(np.intp)
-        r = self.start.shape[1]
-        change = T[:, :r] - self.start[rows]
-        if not change.any():
-            yield self.X[rows]
-            return
-        for part in _blocks(len(T), self.X.shape[1]):
-            yield _moved(self.X[rows[part]], change[part], self.span.directions)
 
 
 @final
@@ -217,7 +109,7 @@ class FactoredCounterfactuals:
         if not answer.found:
             return replace(answer, factual={}, changes={})
         row = slice(i, i + 1)
-        before, after = _dense(self.factual[row])[0], self.rows(row)[0]
+        before, after = dense(self.factual[row])[0], self.rows(row)[0]
         names = self.features.names
         moved = np.flatnonzero(before != after).tolist()
         changes = {names[j]: (before[j].item(), after[j].item()) for j in moved}
@@ -226,13 +118,13 @@ class FactoredCounterfactuals:
 
     def rows(self, rows: slice) -> NDArray[Any]:
         """(m, d) some answers as dense rows; NaN where there is none."""
-        full = _moved(self.factual[rows], self.coefficients[rows], self.directions)
+        full = moved(self.factual[rows], self.coefficients[rows], self.directions)
         full[~self.found[rows]] = np.nan
         return full
 
     def blocks(self, memory: int | None = None) -> Iterator[tuple[slice, NDArray[Any]]]:
-        """All answers as dense rows, so many at a time as fit into some bytes (256 MiB)."""
-        for part in _blocks(len(self), self.factual.shape[1], memory):
+        """All answers as dense rows, so many at a time as fit into some bytes (64 MiB)."""
+        for part in blocks(len(self), self.factual.shape[1], memory):
             yield part, self.rows(part)
 
     def write(self, sink: Any, memory: int | None = None) -> None:
@@ -240,8 +132,8 @@ class FactoredCounterfactuals:
 
         That is an array, a ``numpy.memmap``, a data set of HDF5 or Zarr.
         """
-        for part, rows in self.blocks(memory):
-            sink[part] = rows
+        for part in blocks(len(self), self.factual.shape[1], memory):
+            sink[part] = self.rows(part)
 
     def changes(self, i: int, most: int = 10) -> dict[Hashable, tuple[float, float]]:
         """Name → (from, to) of the columns that one answer changes most, the largest first."""
@@ -282,7 +174,7 @@ def explain_factored(
     free = _free_columns(question)
     full = _checked_rows(X, form.width)
     span = Span.of(form, question.price, free)
-    scores, bad = _scores(full, span)
+    scores, bad = span.scores_of(full)
     start, held = span.coordinates(scores)
     kept = _needed(held, scores)
     numbered = np.hstack([start, held[:, kept], np.arange(len(start), dtype=np.float64)[:, None]])
@@ -293,7 +185,7 @@ def explain_factored(
     features = Features(Continuous(name) for name in table.names)
     r = start.shape[1]
     fixed = (Immutable(*table.names[r:-1]),) if kept.any() else ()
-    inside = _InSpan(judge.model, full, start, span)
+    inside = InSpan(judge.model, full, start, span)
     asked = Question.ask(reduced, features, fixed, SquaredEuclidean())
     reading = Reading(reduced, features, named=False, steps=())
     batch = Batch(Judge(inside, reading), asked, target, effort, People(table, table))
@@ -346,7 +238,11 @@ def _checked_rows(X: object, width: int) -> Any:
     """Rows that can be taken by position: CSR, or an array of floats."""
     if sparse.issparse(X):
         full = sparse.csr_array(X)
-        full.sum_duplicates()
+        if not full.has_canonical_format:
+            full = full.copy()
+            full.sum_duplicates()
+    elif isinstance(X, np.ma.MaskedArray):
+        full = np.ma.filled(X.astype(np.float64), np.nan)
     else:
         full = np.asarray(X)
     if full.ndim == 1:
@@ -356,35 +252,3 @@ def _checked_rows(X: object, width: int) -> Any:
     if full.dtype.kind not in "fiub":
         raise InvalidInput(f"Expected numbers; got dtype {full.dtype}. Use explain.")
     return full if full.dtype.kind == "f" else full.astype(np.float64)
-
-
-def _scores(full: Any, span: Span) -> tuple[FloatArray, dict[int, str]]:
-    """(n, k) scores in float64, and which rows hold something that is not finite."""
-    scores = np.empty((full.shape[0], len(span.offset)))
-    for part in _blocks(full.shape[0], full.shape[1]):
-        rows = full[part].astype(np.float64)
-        scores[part] = rows @ span.matrix.T
-    scores += span.offset
-    bad = np.flatnonzero(~np.isfinite(scores).all(axis=1)).tolist()
-    sentence = "the row holds a value that is missing or infinite; expected finite numbers."
-    return np.nan_to_num(scores, posinf=0.0, neginf=0.0), dict.fromkeys(bad, sentence)
-
-
-def _blocks(n: int, width: int, memory: int | None = None) -> Iterator[slice]:
-    """Slices of rows whose float64 values fit into some bytes."""
-    size = max(1, (memory or MEMORY) // (8 * max(width, 1)))
-    return (slice(start, min(start + size, n)) for start in range(0, n, size))
-
-
-def _dense(rows: Any) -> NDArray[Any]:
-    return rows.toarray() if sparse.issparse(rows) else np.array(rows)
-
-
-def _moved(rows: Any, coefficients: FloatArray, directions: FloatArray) -> NDArray[Any]:
-    """(m, d) rows + coefficients · directions, dense, in the precision of the rows."""
-    full = coefficients @ directions
-    if sparse.issparse(rows):
-        full[np.repeat(np.arange(len(full)), np.diff(rows.indptr)), rows.indices] += rows.data
-    else:
-        full += rows
-    return full.astype(rows.dtype, copy=False)

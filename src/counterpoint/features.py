@@ -288,6 +288,7 @@ def _infer(table: Table, name: Hashable) -> Feature:
     levels = table.levels(name)
     values = table.column(name)
     if levels is not None:
+        _check_no_dates(name, levels)
         seen = {value for value in values.tolist() if not is_missing(value)}
         observed = tuple(level for level in levels if level in seen)
         return Categorical(name, levels, ordered=table.is_ordered(name), observed=observed)
@@ -341,12 +342,16 @@ def _infer_text(name: Hashable, values: NDArray[Any]) -> Categorical:
         ) from None
     if not categories:
         raise InvalidInput(f"Column {name!r} has no value; drop it or fill it in.")
+    _check_no_dates(name, categories)
+    return Categorical(name, categories, observed=categories)
+
+
+def _check_no_dates(name: Hashable, categories: tuple[Hashable, ...]) -> None:
     if any(hasattr(value, "isoformat") for value in categories):
         raise InvalidInput(
             f"Column {name!r} holds dates; turn them into a number first, such as days since a "
             "fixed day."
         )
-    return Categorical(name, categories, observed=categories)
 
 
 def is_missing(value: object) -> bool:

@@ -23,24 +23,33 @@ from sklearn.preprocessing import (
     TargetEncoder,
 )
 
+from counterpoint.features import is_missing
 from counterpoint.readers.categories import settle_categories
-from counterpoint.readers.columns import Columns
+from counterpoint.readers.columns import Columns, Fill
 from counterpoint.readers.dispatch import on, trace
 from counterpoint.readers.probe import by_running
 
 __all__: list[str] = []
 
+OWN = "the model takes that for a category of its own"
+
 
 @on(trace, OneHotEncoder, OrdinalEncoder)
 def _(encoder: Any, columns: Columns) -> Columns:
     settle_categories(encoder, columns, strict=encoder.handle_unknown == "error")
-    return by_running(encoder, columns)
+    return by_running(encoder, _told_of_missing(encoder, columns))
 
 
 @on(trace, TargetEncoder)
 def _(encoder: Any, columns: Columns) -> Columns:
     settle_categories(encoder, columns, strict=False)
-    return by_running(encoder, columns)
+    return by_running(encoder, _told_of_missing(encoder, columns))
+
+
+def _told_of_missing(encoder: Any, columns: Columns) -> Columns:
+    """The columns, with a note where the encoder was fitted on missing cells and knows them."""
+    known = [any(map(is_missing, listed.tolist())) for listed in encoder.categories_]
+    return columns.filled({j: Fill(why_not=OWN if own else "") for j, own in enumerate(known)})
 
 
 @on(

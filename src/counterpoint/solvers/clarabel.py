@@ -31,7 +31,8 @@ from counterpoint.regions import (
     Transitions,
 )
 from counterpoint.solvers.base import Effort, Outcome, Prepared, Solution, Solver
-from counterpoint.solvers.conic import Conic, Model, Rows, purified
+from counterpoint.solvers.conic import Conic, Model, Rows
+from counterpoint.solvers.duals import priced, purified
 
 __all__ = ["Clarabel"]
 
@@ -51,6 +52,8 @@ NEARLY = 1e-2
 """A relative gap at which Newton's method may as well begin at the row itself."""
 ALLOWED = 1e-5
 """Largest violation, relative to the terms of a row, of a point that one may go on from."""
+MISSED = 1e-8
+"""Largest relative violation of a point that is an answer."""
 HALVINGS = 20
 BISECTIONS = 60
 INFEASIBLE = (STATUS.PrimalInfeasible, STATUS.AlmostPrimalInfeasible)
@@ -106,18 +109,20 @@ class ClarabelPrograms(Prepared):
             return
         if usable:
             point = self._point(case, rows, result)
-            multipliers = rows.multipliers(np.asarray(result.z))
+            multipliers = self._multipliers(case, rows, result)
             if self.program.charges:
                 point, multipliers = self._sharpened(case, effort, point, multipliers)
             out.points[i] = self._on_the_surface(case, self._sparse(case, point, effort))
             out.outcomes[i] = Outcome.FOUND
             out.multipliers[i] = multipliers
-        elif result.status in INFEASIBLE:
-            out.outcomes[i] = Outcome.INFEASIBLE
-            ray = rows.multipliers(np.asarray(result.z))
-            out.multipliers[i] = purified(self.program, case, ray)
         elif result.status == STATUS.MaxTime:
             out.outcomes[i] = Outcome.LIMIT
+        else:
+            ray = purified(self.program, case, rows.multipliers(np.asarray(result.z)))
+            refuted = self.program.refutes(case, ray[None, :])[0]
+            if refuted or result.status in INFEASIBLE:
+                out.outcomes[i] = Outcome.INFEASIBLE
+            out.multipliers[i] = ray
 
     def _settled_by_staying(self, case: Cases, effort: Effort, out: Solution, i: int) -> bool:
         """Whether hardly any change is worth its price: Newton's method from x itself ends at once.
@@ -128,13 +133,11 @@ class ClarabelPrograms(Prepared):
         if self.program.violation(x, case.x)[0] > 0.0:
             return False
         charge, multipliers = self.program.charges[0], np.zeros(self.program.size)
-        multipliers[-charge.size :] = self._model(case, x[0], 1.0).shares
-        value, bound = self._value(case, x[0], multipliers)
-        if value - bound > NEARLY * value:
+        multipliers[-charge.size :] = self._model(case, x[0]).shares
+        if _gap(*self._value(case, x[0], multipliers)) > NEARLY:
             return False
         point, multipliers = self._sharpened(case, effort, x[0], multipliers)
-        value, bound = self._value(case, point, multipliers)
-        if value - bound > TRACE * value:
+        if _gap(*self._value(case, point, multipliers)) > TRACE:
             return False
         out.points[i], out.multipliers[i], out.outcomes[i] = point, multipliers, Outcome.FOUND
         return True
@@ -158,7 +161,7 @@ class ClarabelPrograms(Prepared):
         plain = self._uncharged.solve(case, effort)
         if not plain.found[0]:
             return False
-        shares = self._model(case, plain.points[0], 1.0).shares
+        shares = self._model(case, plain.points[0]).shares
         multipliers = np.append(plain.multipliers[0] * float(case.weights[0]), shares)
         out.points[i], out.multipliers[i] = self._sharpened(
             case, effort, plain.points[0], multipliers
@@ -196,12 +199,12 @@ class ClarabelPrograms(Prepared):
         """
         value, bound = self._value(case, point, multipliers)
         for _ in range(SHARPER):
-            if value - bound <= CLOSED * value:
+            if _gap(value, bound) <= CLOSED:
                 break
-            rows, result = self._run(case, effort, self._model(case, point, value))
+            rows, result = self._run(case, effort, self._model(case, point))
             if result.status not in USABLE:
                 break
-            other, duals = self._point(case, rows, result), rows.multipliers(np.asarray(result.z))
+            other, duals = self._point(case, rows, result), self._multipliers(case, rows, result)
             other, reached = self._lower(case, point, other, value)
             proved = self._value(case, other, duals)[1]
             gained = (value - bound) - (min(reached, value) - max(proved, bound))
@@ -209,11 +212,11 @@ class ClarabelPrograms(Prepared):
                 point, value = other, reached
             if proved > bound:
                 multipliers, bound = duals, proved
-            if gained <= 0.0:
+            if not gained > 0.0:
                 break
         return point, multipliers
 
-    def _model(self, case: Cases, point: FloatArray, value: float) -> Model:
+    def _model(self, case: Cases, point: FloatArray) -> Model:
         """The log-loss about a point."""
         charge = self.program.charges[0]
         assert isinstance(charge, LogLoss)  # noqa: S101 (all that this solver accepts)
@@ -221,7 +224,8 @@ class ClarabelPrograms(Prepared):
         shares = np.exp(z - charge.of(z[None, :])[0])
         change = point - case.x[0]
         size = float((np.abs(change) / self._conic.unit).max())
-        return Model(shares, charge.matrix @ change, max(size, 1e-12), max(value, 1e-300))
+        worth = float(self.program.objective(point[None, :], case)[0])
+        return Model(shares, charge.matrix @ change, max(size, 1e-12), max(worth, 1e-300))
 
     def _lower(
         self, case: Cases, point: FloatArray, other: FloatArray, value: float
@@ -230,7 +234,7 @@ class ClarabelPrograms(Prepared):
         length = 1.0
         for _ in range(HALVINGS):
             tried = point + length * (other - point)
-            reached = float(self.program.objective(tried[None, :], case)[0])
+            reached = self._reached(case, tried)
             if reached < value:
                 return tried, reached
             length *= 0.5
@@ -240,9 +244,14 @@ class ClarabelPrograms(Prepared):
         self, case: Cases, point: FloatArray, multipliers: FloatArray
     ) -> tuple[float, float]:
         """The objective at a point, and the bound by multipliers."""
-        value = self.program.objective(point[None, :], case)
         bound = self.program.bound(case, multipliers[None, :], point[None, :])
-        return float(value[0]), float(bound[0])
+        return self._reached(case, point), float(bound[0])
+
+    def _reached(self, case: Cases, point: FloatArray) -> float:
+        """The objective at a point; infinite where it is no answer, however cheap it looks."""
+        if self.program.violation(point[None, :], case.x)[0] > MISSED:
+            return np.inf
+        return float(self.program.objective(point[None, :], case)[0])
 
     def _run(self, case: Cases, effort: Effort, model: Model | None = None) -> tuple[Rows, Any]:
         rows = Rows(self._conic, case, model)
@@ -256,6 +265,9 @@ class ClarabelPrograms(Prepared):
         change = np.asarray(result.x)[: self.program.width] * self._conic.unit * rows.scale
         y = case.x[0] + change
         return np.minimum(np.maximum(y, case.low[0]), case.high[0])
+
+    def _multipliers(self, case: Cases, rows: Rows, result: Any) -> FloatArray:
+        return priced(self.program, case, rows.multipliers(np.asarray(result.z)))
 
     def _sparse(self, case: Cases, point: FloatArray, effort: Effort) -> FloatArray:
         """The point without the traces that an interior point leaves on features that stay.
@@ -277,6 +289,11 @@ class ClarabelPrograms(Prepared):
         before = self.program.objective(point[None, :], case)[0]
         after = self.program.objective(sparser[None, :], case)[0]
         return sparser if after <= before * (1.0 + TRACE) else point
+
+
+def _gap(value: float, bound: float) -> float:
+    """Relative; infinite without a value."""
+    return (value - bound) / max(value, 1e-300) if value < np.inf else np.inf
 
 
 def _settings(effort: Effort) -> Any:

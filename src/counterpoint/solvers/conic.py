@@ -20,13 +20,9 @@ from counterpoint.cases import Cases
 from counterpoint.programs import Program
 from counterpoint.regions import Charge, Cone, Coupling, LogLoss, LogSumExp
 
-__all__ = ["Conic", "Model", "Rows", "purified"]
+__all__ = ["Conic", "Model", "Rows"]
 
 FloatArray = NDArray[np.float64]
-
-FAINT = (1e-7, 1e-5, 1e-3)
-"""Multipliers that are this small beside the largest may be noise of the interior point."""
-REPAIRS = 3
 
 
 @final
@@ -81,6 +77,11 @@ class Conic:
         """(rows,) the largest entry of each linear row, in units of change."""
         size = np.abs(self.program.affine.matrix * self.unit).max(axis=1, initial=0.0)
         return np.where(size > 0, size, 1.0)
+
+    def cone_size(self, cone: Cone) -> float:
+        """The largest entry of a cone's rows, in units of change."""
+        size = max(np.abs(rows * self.unit).max() for rows in (cone.matrix, cone.slope))
+        return float(size) if size > 0.0 else 1.0
 
 
 @final
@@ -173,7 +174,7 @@ class Rows:
     @cached_property
     def _score_unit(self) -> FloatArray:
         """(m,) how far the scores of a model may move: the largest entries of its rows."""
-        size = np.abs(self.program.charges[0].matrix * self.conic.unit).max(axis=1, initial=0.0)
+        size = np.abs(self.program.charges[0].normals * self.conic.unit).max(axis=1, initial=0.0)
         return np.where(size > 0.0, size, 1.0) * self.scale
 
     def _sizes(self) -> tuple[float, float]:
@@ -182,7 +183,7 @@ class Rows:
         if not self.program.charges:
             return scale, scale**2 if self.program.price.quadratic.any() else scale
         amount = sum(float(charge.amount(self.case.x)[0]) for charge in self.program.charges)
-        steepest = np.abs(self.program.charges[0].matrix * self.conic.unit).max(initial=0.0)
+        steepest = np.abs(self.program.charges[0].normals * self.conic.unit).max(initial=0.0)
         reach = min(max(amount, 1.0) / max(float(steepest), 1e-300), 1e12)
         return max(reach, scale if scale != 1.0 else 0.0), max(amount, 1e-9)
 
@@ -193,7 +194,9 @@ class Rows:
         here = x @ self.program.affine.matrix.T
         missed = [((low - here) / size).max(initial=0.0), ((here - high) / size).max(initial=0.0)]
         for coupling in self.program.curved:
-            if isinstance(coupling, LogSumExp):
+            if isinstance(coupling, Cone):
+                missed.append(float(coupling.excess(x)[0]) / self.conic.cone_size(coupling))
+            elif isinstance(coupling, LogSumExp):
                 steepest = np.abs(coupling.matrix * self.conic.unit).max(initial=0.0)
                 missed.append((coupling.value(x)[0] - coupling.limit) / max(steepest, 1e-300))
         worst = float(max(missed))
@@ -259,11 +262,12 @@ class Rows:
                 self.sides.append((self._add(block, right, cone(len(rows))), rows, sign))
 
     def _add_cone(self, cone: Cone) -> None:
-        """(radius, M y + c) in the second-order cone."""
-        x = self.case.x[0]
-        block = np.vstack([np.zeros(self.program.width), -cone.matrix]) / cone.radius
-        right = np.concatenate([[cone.radius], cone.matrix @ x + cone.offset])
-        right = right / (cone.radius * self.scale)
+        """(slope · y + radius, M y + c) in the second-order cone."""
+        x, size = self.case.x[0], self.conic.cone_size(cone)
+        radius = cone.radius - float(cone.closed_in(self.case.margin)[0])
+        block = -np.vstack([cone.slope, cone.matrix]) / size
+        right = np.append(cone.slope @ x + radius, cone.matrix @ x + cone.offset)
+        right = right / (size * self.scale)
         self._add(self._on_changes(block), right, clarabel.SecondOrderConeT(len(right)))
 
     def _add_log_sum_exp(self, coupling: LogSumExp, share: int) -> None:
@@ -325,36 +329,9 @@ class Rows:
 
     def _of_curved(self, part: Coupling | Charge, duals: FloatArray, at: int) -> FloatArray:
         if isinstance(part, Cone):
-            size = part.radius * self.scale
-            return -duals[at + 1 : at + 1 + part.size] / size
+            m = len(part.matrix)
+            ordered = np.append(-duals[at + 1 : at + 1 + m], duals[at])
+            return ordered[: part.size] / (self.conic.cone_size(part) * self.scale)
         if isinstance(part, LogLoss) and self.model is not None:
             return np.maximum(duals[at : at + part.size] / self._score_unit, 0.0)
         return np.maximum(-duals[at : at + 3 * part.size : 3], 0.0)
-
-
-def purified(program: Program, case: Cases, ray: FloatArray) -> FloatArray:
-    """The ray without its noise, as soon as that refutes the case; the ray itself otherwise.
-
-    An interior-point ray holds small multipliers that ought to be 0 and leaves slopes of 1e-8 on
-    columns without bounds; such a slope times infinity refutes nothing.
-    """
-    for faint in FAINT:
-        pure = _without_runaways(program, case, ray, faint)
-        if program.refutes(case, pure[None, :])[0]:
-            return pure
-    return ray
-
-
-def _without_runaways(program: Program, case: Cases, ray: FloatArray, faint: float) -> FloatArray:
-    """The nearest ray whose normal is 0 on the columns that could run away with it."""
-    size = np.abs(ray) * np.abs(program.normals).max(axis=1, initial=0.0)
-    active = size > faint * size.max(initial=0.0)
-    ray = np.where(active, ray, 0.0)
-    for _ in range(REPAIRS):
-        normal = ray @ program.normals
-        escaping = ((normal < 0) & np.isinf(case.high[0])) | ((normal > 0) & np.isinf(case.low[0]))
-        if not escaping.any():
-            break
-        weights = program.normals[active][:, escaping].T
-        ray[active] -= np.linalg.lstsq(weights, normal[escaping], rcond=None)[0]
-    return ray

@@ -63,7 +63,7 @@ class Knapsack:
         """(numeric items,) cost for each unit of score; infinite for columns without effect."""
         weight = self.program.price.absolute[self._numbers]
         effect = np.abs(self.demand[self._numbers])
-        with np.errstate(divide="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(effect > 0, weight / effect, np.inf)
 
     def meet(self, start: FloatArray, short: FloatArray, cases: Cases) -> Step:
@@ -189,7 +189,10 @@ class Knapsack:
         numbers = self._numbers
         effect = np.where(self.demand[numbers] == 0, 1.0, self.demand[numbers])
         points = np.array(start)
-        moved = points[:, numbers] + amount[:, : len(numbers)] / effect
+        change, steps = amount[:, : len(numbers)] / effect, self.program.steps[numbers]
+        whole = steps > 0.0
+        change[:, whole] = np.rint(change[:, whole] / steps[whole]) * steps[whole]
+        moved = points[:, numbers] + change
         points[:, numbers] = np.clip(moved, cases.low[:, numbers], cases.high[:, numbers])
         for row, g in zip(*np.nonzero(amount[:, len(numbers) :] > 0), strict=True):
             group = self.program.groups[g]

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.forms import AffineMap, Form
-from counterpoint.regions import Charge
+from counterpoint.regions import Charge, NonConvex, Region, Supported
 from counterpoint.targets import Confidence, Interval, Label, OtherLabel, Target, Tradeoff
 
 __all__ = ["check_form"]
@@ -19,6 +19,8 @@ BoolArray = NDArray[np.bool_]
 SAMPLES = 600
 CLOSE = 1e6
 """How many rounding errors from the boundary a point may lie for either answer to be right."""
+STARTS = 3
+"""How many points each condition that is not convex is made convex around."""
 
 
 def check_form(
@@ -33,8 +35,11 @@ def check_form(
 
     For each target: a point is in one of the regions if and only if the prediction meets the
     target and the margin is not negative; the margin falls by what the target asks for; what a
-    `Tradeoff` charges is −log of the probability whose log-odds are the margin; and a form that
-    sees its input through an affine map decides as the form itself does behind that map.
+    `Tradeoff` charges is −log of the probability whose log-odds are the margin; a form that sees
+    its input through an affine map decides as the form itself does behind that map; and of a
+    condition that is not convex, each convex part is within it, as deep as it was asked to be, and
+    holds the point around which it was made; a half-space that supports a condition holds all of
+    it, and misses its own point by as much as that misses the condition.
 
     Parameters
     ----------
@@ -61,6 +66,9 @@ def check_form(
             _check_charge((form, *same), target, X)
             continue
         inside = _check_regions(form, target, X)
+        for region in form.regions(target):
+            _check_convex_parts(form, region, X[:SAMPLES])
+            _check_supports(form, region, X[:SAMPLES])
         for other in same:
             _check_same(form, other, target, X, inside)
         _check_margin(form, target, X)
@@ -91,6 +99,41 @@ def _check_regions(form: Form, target: Target, X: FloatArray) -> BoolArray:
     assert inside.any(), f"No point of the sample meets {target!r}; pass points that do."
     assert not inside.all(), f"Every point of the sample meets {target!r}; pass points that do not."
     return inside
+
+
+def _check_convex_parts(form: Form, region: Region, X: FloatArray) -> None:
+    allowed = CLOSE * form.noise(X)
+    for condition in region:
+        if not isinstance(condition, NonConvex):
+            continue
+        excess, kind = condition.excess(X), type(condition).__name__
+        off = (np.abs(excess) > allowed) & ((excess <= 0.0) != (condition.violation(X, X) == 0.0))
+        assert not off.any(), f"A {kind} is met elsewhere than where nothing is in excess of it."
+        for i in np.flatnonzero(excess < -4.0 * allowed)[:STARTS]:
+            margin = -0.5 * excess[i]
+            held = condition.convexified(X[i], margin).violation(X, X) == 0.0
+            assert held[i], f"A convex part of a {kind} does not hold the point it was made around."
+            assert (excess[held] <= allowed[held] - margin).all(), (
+                f"A convex part of a {kind} reaches out of it, or nearer to its edge than asked."
+            )
+
+
+def _check_supports(form: Form, region: Region, X: FloatArray) -> None:
+    for condition in region:
+        if not isinstance(condition, Supported):
+            continue
+        allowed, kind = CLOSE * form.noise(X), type(condition).__name__
+        excess, halves = condition.supports(X)
+        over = X @ halves.matrix.T - halves.high
+        assert (np.abs(excess - condition.excess(X)) <= allowed).all(), (
+            f"The excess of a {kind} is not what its half-spaces are made of."
+        )
+        assert (np.abs(np.diag(over) - excess) <= allowed).all(), (
+            f"A half-space of a {kind} does not miss its own point by what that is in excess."
+        )
+        assert (over <= (excess + allowed)[:, None]).all(), (
+            f"A half-space of a {kind} cuts off a point that meets it."
+        )
 
 
 def _check_charge(forms: Sequence[Form], target: Tradeoff, X: FloatArray) -> None:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from counterpoint.encoding import encode, match_columns
 from counterpoint.features import Features
-from counterpoint.forms import Form, LinearScores, Link
+from counterpoint.forms import Form, LinearScores, Link, LocalPrototypes
 from counterpoint.frames import Table
 from counterpoint.targets import Label
 
@@ -55,8 +55,9 @@ def check_reader(model: Any, X: Any, *, features: Features | None = None) -> Non
         _check_values(reading.form, points, model.predict(rows))
         return
     _check_labels(reading.form, points, np.asarray(model.predict(rows)))
-    if isinstance(reading.form, LinearScores) and reading.form.link is not Link.NONE:
-        _check_probabilities(reading.form, points, model.predict_proba(rows))
+    form = reading.form
+    if isinstance(form, LinearScores | LocalPrototypes) and form.link is not Link.NONE:
+        _check_probabilities(form, points, model.predict_proba(rows))
     for label in classes:
         assert reading.form.regions(Label(label)), f"The class {label!r} has no region."
 
@@ -84,10 +85,15 @@ def _check_labels(form: Form, points: FloatArray, expected: NDArray[Any]) -> Non
         )
 
 
-def _check_probabilities(form: LinearScores, points: FloatArray, expected: FloatArray) -> None:
+def _check_probabilities(
+    form: LinearScores | LocalPrototypes, points: FloatArray, expected: FloatArray
+) -> None:
     from scipy.special import softmax
 
-    scores = points @ form.matrix.T + form.offset
+    if isinstance(form, LinearScores):
+        scores = points @ form.matrix.T + form.offset  # a threshold is none of the probability
+    else:
+        scores = form.scores(points)[:, np.argsort(form.owner)]
     if form.link is Link.CLIPPED:
         second = np.clip((scores[:, 1] - scores[:, 0] + 1.0) / 2.0, 0.0, 1.0)
         found = np.stack([1.0 - second, second], axis=1)

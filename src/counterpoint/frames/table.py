@@ -1,9 +1,4 @@
-"""Data frames at the boundary: pandas, polars, Arrow and NumPy in, the same kind out.
-
-A `Table` hides which library a frame comes from. Answers are built by changing cells of the frame
-that came in, so that index, column order and dtypes stay, and a cell that did not change is the
-very value that was passed.
-"""
+"""A rectangular block of named columns, whichever library it comes from."""
 
 from __future__ import annotations
 
@@ -15,14 +10,12 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.errors import InvalidInput
+from counterpoint.frames.cells import Cells, scatter_array, scatter_series
+from counterpoint.frames.intake import frame_or_array, wrapped
 
-__all__ = ["Cells", "Table"]
+__all__ = ["Table"]
 
 NARROW = ("float16", "float32")
-
-Cells = tuple[NDArray[np.intp], NDArray[Any]]
-"""Positions within a column, and the values to write there."""
 
 
 @final
@@ -49,7 +42,7 @@ class Table:
 
     @classmethod
     def read(cls, data: Any) -> Table:
-        """Take a frame, a 2-D array, or one row (1-D array, pandas Series, mapping).
+        """Take a frame, a 2-D array, a list of rows, or one row (1-D array, Series, mapping).
 
         Raises
         ------
@@ -58,37 +51,16 @@ class Table:
         """
         if isinstance(data, Table):
             return data
-        if isinstance(data, np.ndarray) or (isinstance(data, list) and data):
-            return cls._from_array(np.asarray(data))
-        import narwhals.stable.v2 as nw
+        table = cls(*frame_or_array(data))
+        return table if table.all_floats or not table.is_pandas else table._dense()
 
-        if isinstance(data, Mapping):
-            data = _row_frame(data)
-        elif nw.dependencies.is_pandas_series(data):
-            data = _series_frame(data)
-        if nw.dependencies.is_pandas_dataframe(data):
-            names = tuple(data.columns)
-        else:
-            names = tuple(_wrapped(data).columns)
-        if len(set(names)) < len(names):
-            twice = sorted({str(name) for name in names if names.count(name) > 1})
-            raise InvalidInput(
-                f"Expected distinct column names; got {', '.join(twice)} more than once. "
-                "Rename them."
-            )
-        if not names:
-            raise InvalidInput("Expected a frame with at least one column; got none.")
-        return cls(data, names)
+    def _dense(self) -> Table:
+        """The same pandas frame with its sparse columns dense: cells can be written into them."""
+        import pandas as pd
 
-    @classmethod
-    def _from_array(cls, array: NDArray[Any]) -> Table:
-        if array.ndim == 1:
-            array = array[None, :]
-        if array.ndim != 2 or array.shape[1] == 0:
-            raise InvalidInput(
-                f"Expected an array of shape (rows, features); got shape {array.shape}."
-            )
-        return cls(array, tuple(f"x{j}" for j in range(array.shape[1])))
+        dtypes = self.native.dtypes.items()
+        held = {n: dtype.subtype for n, dtype in dtypes if isinstance(dtype, pd.SparseDtype)}
+        return Table(self.native.astype(held), self.names) if held else self
 
     @property
     def is_array(self) -> bool:
@@ -105,7 +77,7 @@ class Table:
     @cached_property
     def frame(self) -> Any:
         """The data frame in narwhals' clothes."""
-        return _wrapped(self.native)
+        return wrapped(self.native)
 
     def __len__(self) -> int:
         return len(self.native)
@@ -188,7 +160,7 @@ class Table:
         if self.all_floats:
             return ()
         if self.is_array:
-            narrow = self.native.dtype.kind == "f"
+            narrow = self.native.dtype.kind == "f" and self.native.dtype.itemsize < 8
             return tuple(range(len(self.names))) if narrow else ()
         dtypes = self.native.dtypes if self.is_pandas else self.frame.schema.values()
         return tuple(j for j, dtype in enumerate(dtypes) if str(dtype).lower() in NARROW)
@@ -268,10 +240,10 @@ class Table:
         or float64.
         """
         if self.is_array:
-            return Table(_scatter_array(self.native[rows], self.names, cells), self.names)
+            return Table(scatter_array(self.native[rows], self.names, cells), self.names)
         frame = self.take(rows).frame
         changed = [
-            _scatter_series(frame.get_column(name), positions, values)
+            scatter_series(frame.get_column(name), positions, values)
             for name, (positions, values) in cells.items()
             if len(positions)
         ]
@@ -294,88 +266,3 @@ class Table:
         """Slices of at most ``size`` rows that cover the table."""
         for start in range(0, len(self), size):
             yield slice(start, min(start + size, len(self)))
-
-
-def _row_frame(row: Mapping[Any, Any]) -> Any:
-    import pandas as pd
-
-    return pd.DataFrame({name: [value] for name, value in row.items()})
-
-
-def _series_frame(series: Any) -> Any:
-    """One pandas row: ``frame.iloc[i]`` has dtype object when columns differ; restore each."""
-    return series.to_frame().T.infer_objects()
-
-
-def _wrapped(data: Any) -> Any:
-    """A frame in narwhals' clothes."""
-    import narwhals.stable.v2 as nw
-
-    try:
-        return nw.from_native(data, eager_only=True)
-    except TypeError:
-        raise InvalidInput(
-            "Expected a data frame (pandas, polars, Arrow), a 2-D array or one row; "
-            f"got {type(data).__name__}. {_instead(data)}"
-        ) from None
-
-
-def _instead(data: Any) -> str:
-    """What to pass for something that is neither a frame nor an array."""
-    from scipy import sparse
-
-    if sparse.issparse(data):
-        return (
-            "Answers to sparse rows are dense: use Explainer.explain_factored, which keeps them as "
-            "a few coefficients each, or pass rows.toarray()."
-        )
-    return "Pass rows as a frame with named columns."
-
-
-def _scatter_array(
-    array: NDArray[Any], names: tuple[Hashable, ...], cells: Mapping[Hashable, Cells]
-) -> NDArray[Any]:
-    needed = [_fitting_dtype(array.dtype, values) for _, values in cells.values()]
-    out = array.astype(np.result_type(array.dtype, *needed) if needed else array.dtype)
-    for name, (positions, values) in cells.items():
-        out[positions, names.index(name)] = values
-    return out
-
-
-def _fitting_dtype(dtype: np.dtype[Any], values: NDArray[Any]) -> np.dtype[Any]:
-    if dtype.kind not in "iu" or values.dtype.kind == "O" or len(values) == 0:
-        return dtype
-    if np.any(values % 1 != 0):
-        return np.dtype(np.float64)
-    info = np.iinfo(dtype)
-    fits = values.min() >= info.min and values.max() <= info.max
-    return dtype if fits else np.dtype(np.int64)
-
-
-def _wide_enough(series: Any, values: NDArray[Any]) -> Any:
-    """A column of categories or booleans, in a dtype that holds these values too."""
-    import narwhals.stable.v2 as nw
-
-    if series.dtype == nw.Boolean:
-        return series if set(values.tolist()) <= {False, True} else series.cast(nw.Float64)
-    if series.dtype in (nw.Categorical, nw.Enum):
-        known = set(series.cat.get_categories().to_list())
-        return series if known.issuperset(values.tolist()) else series.cast(nw.String)
-    return series
-
-
-def _scatter_series(series: Any, positions: NDArray[np.intp], values: NDArray[Any]) -> Any:
-    import narwhals.stable.v2 as nw
-
-    if series.dtype.is_integer():
-        limits = np.iinfo(str(series.dtype).lower())
-        if np.any(values % 1 != 0):
-            series = series.cast(nw.Float64)
-        elif values.min() < limits.min or values.max() > limits.max:
-            series = series.cast(nw.Int64)
-    elif not series.dtype.is_numeric():
-        return _wide_enough(series, values).scatter(positions.tolist(), values.tolist())
-    listed = [int(v) for v in values] if series.dtype.is_integer() else values.tolist()
-    backend = nw.get_native_namespace(series)
-    new = nw.new_series(series.name, listed, dtype=series.dtype, backend=backend)
-    return series.scatter(positions.tolist(), new)

@@ -1,0 +1,114 @@
+"""Duals without the noise of an interior point.
+
+An interior point stops at slopes of about 1e-10 where 0, or exactly a price, was meant. A column
+without bounds could run away with what is over, so a bound has to shrink all multipliers until
+nothing is: under small prices that is most of what is lost. Here the multipliers are moved, by
+hardly anything, to where no slope is too steep. The program bounds and refutes with any, so nothing
+has to be proved of how they were found.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpoint.cases import Cases
+from counterpoint.programs import Program
+
+__all__ = ["priced", "purified"]
+
+FloatArray = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
+
+FAINT = (1e-7, 1e-5, 1e-3)
+"""Multipliers that are this small beside the largest may be noise of the interior point."""
+REPAIRS = 6
+EPS = float(np.finfo(np.float64).eps)
+WITHIN = 1.0 - 4.0 * EPS
+ROUNDED = 8.0 * EPS
+"""What is left of a slope that cancels, relative to the size of its terms."""
+DEPENDENT = 1e-10
+"""Slopes that are as nearly dependent as this are: the way to make them 0 is not to make all 0."""
+
+
+def priced(program: Program, case: Cases, multipliers: FloatArray) -> FloatArray:
+    """The nearest multipliers whose slopes are within the absolute prices, if they bound more.
+
+    Parameters
+    ----------
+    program
+        The program.
+    case
+        One person.
+    multipliers
+        (size,).
+    """
+    price = program.price
+    flat = program.numeric & (price.absolute > 0.0)
+    if price.quadratic.ndim == 2 or not flat.any():
+        return multipliers
+    weight = float(case.weights[0]) if program.charges else 1.0
+    flat &= price.quadratic == 0.0
+    most = np.where(flat, weight * price.absolute, np.inf)
+    moved = _nearest(program, case, multipliers, most)
+    if moved is multipliers:
+        return multipliers
+    before, after = (program.bound(case, v[None, :])[0] for v in (multipliers, moved))
+    return moved if after > before else multipliers
+
+
+def purified(program: Program, case: Cases, ray: FloatArray) -> FloatArray:
+    """The ray without its noise, as soon as that refutes the case; the ray itself otherwise.
+
+    Parameters
+    ----------
+    program
+        The program.
+    case
+        One person.
+    ray
+        (size,) multipliers that nearly refute that there is a point.
+    """
+    size = np.abs(ray) * _row_sizes(program)
+    for faint in FAINT:
+        pure = np.where(size > faint * size.max(initial=0.0), ray, 0.0)
+        pure = _nearest(program, case, pure, np.zeros(program.width))
+        if program.refutes(case, pure[None, :])[0]:
+            return pure
+    return ray
+
+
+def _row_sizes(program: Program) -> FloatArray:
+    """(size,) the largest entry of what each multiplier weighs; beyond rows, of its condition.
+
+    A rival with the label's own score row weighs nothing by itself, and yet it may count most.
+    """
+    size = np.abs(program.normals).max(axis=1, initial=0.0)
+    start = program.affine.size
+    for part in program.beyond_rows:
+        own = slice(start, start + part.size)
+        size[own] = size[own].max(initial=0.0) or 1.0
+        start += part.size
+    return size
+
+
+def _nearest(
+    program: Program, case: Cases, multipliers: FloatArray, most: FloatArray
+) -> FloatArray:
+    """The nearest multipliers, relative to each, with no open column's slope above ``most``."""
+    normals, size = program.normals, np.abs(multipliers)
+    unit = np.abs(normals).max(axis=0, initial=0.0)
+    unit = 1.0 / np.where(unit > 0.0, unit, 1.0)
+    rounding = ROUNDED * (size @ np.abs(normals))
+    held = np.zeros(program.width, dtype=bool)
+    for _ in range(REPAIRS):
+        normal = program.cut(multipliers[None, :])[0][0]
+        escaping = (normal < -most - rounding) & np.isinf(case.high[0])
+        escaping |= (normal > most + rounding) & np.isinf(case.low[0])
+        if not escaping.any():
+            break
+        held |= escaping
+        away = (np.clip(normal, -WITHIN * most, WITHIN * most) - normal)[held] * unit[held]
+        rows = normals[:, held].T * unit[held, None] * size
+        multipliers = multipliers + size * np.linalg.lstsq(rows, away, rcond=DEPENDENT)[0]
+    return multipliers

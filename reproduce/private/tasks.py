@@ -1,0 +1,100 @@
+"""The paper's task: breast cancer, standardised, 100 random features, C = √n."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.datasets import load_breast_cancer
+from sklearn.model_selection import train_test_split
+from sklearn.preprocessing import StandardScaler
+
+from counterpoint.noise import NoiseLaw
+from counterpoint.privacy.hinge import minimize_hinge
+from counterpoint.privacy.maps import FourierMap
+from counterpoint.privacy.mechanisms import MECHANISMS, Budget
+from counterpoint.privacy.sensitivity import sensitivity_of
+
+FloatArray = NDArray[np.float64]
+
+F = 100
+TOL = 1e-10
+DELTA = 1e-5
+"""δ of normal noise."""
+
+
+@dataclass(frozen=True)
+class Method:
+    """A kind of noise, and the sensitivity that it is scaled by."""
+
+    mechanism: str
+    sensitivity: str
+
+
+METHODS = {
+    "Laplace, bound (10)": Method("laplace", "rubinstein"),
+    "Laplace, tight": Method("laplace", "tight"),
+    "gamma, bound (10)": Method("gamma", "rubinstein"),
+    "gamma, tight": Method("gamma", "tight"),
+    f"normal, δ = {DELTA:g}, tight": Method("gaussian", "tight"),
+}
+"""The first is the paper's."""
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """A fitted model before noise, and the rows that it is measured on.
+
+    Parameters
+    ----------
+    X, truth
+        (m, d) standardised rows of the test set, and (m,) their labels: 1 is malignant, −1 benign.
+    features
+        φ.
+    weights
+        (F,) w*.
+    rows
+        n, how many it was trained on.
+    """
+
+    X: FloatArray
+    truth: FloatArray
+    features: FourierMap
+    weights: FloatArray
+    rows: int
+
+    @property
+    def box(self) -> float:
+        """C/n, with C = √n."""
+        return 1.0 / float(np.sqrt(self.rows))
+
+    def law(self, method: Method, epsilon: float) -> NoiseLaw:
+        """The law of the noise that makes the weights ε-private."""
+        mechanism, size = MECHANISMS[method.mechanism], len(self.weights)
+        l2 = sensitivity_of(method.sensitivity, box=self.box, norm=1.0, tol=TOL)
+        budget = Budget(epsilon, 0.0 if mechanism.pure else DELTA)
+        scale = mechanism.scale(mechanism.sensitivity(l2, size), size, budget)
+        return mechanism.law(scale, size)
+
+
+@cache
+def breast_cancer(drawn: int = 0, split: int = 1) -> Task:
+    """The paper's task.
+
+    Parameters
+    ----------
+    drawn
+        Seed of the random features.
+    split
+        Seed of the split; 1 is that of the paper's repository.
+    """
+    X, y = load_breast_cancer(return_X_y=True)
+    X, test, y, truth = train_test_split(X, y, test_size=0.3, random_state=split)
+    scaler = StandardScaler().fit(X)
+    features = FourierMap.draw(F, X.shape[1], 1.0 / 30.0, 0.0, np.random.RandomState(drawn))
+    rows = np.where(y == 0, 1.0, -1.0)[:, None] * features.lift(scaler.transform(X))
+    weights = minimize_hinge(rows, 1.0 / np.sqrt(len(X)), TOL, 200)
+    signs = np.where(truth == 0, 1.0, -1.0)
+    return Task(scaler.transform(test), signs, features, weights, len(X))

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from strategies import Planted, planted, seeds
 
-from counterpoint.certificate import Evidence, lower_bounds
+from counterpoint.certificate import lower_bounds
 from counterpoint.costs import Price
 from counterpoint.programs import Program
 from counterpoint.regions import Affine, Region
-from counterpoint.search import Findings, Piece, search
+from counterpoint.search import Findings, Piece, Pieces, search
 from counterpoint.solvers import Effort
 
 LINEAR = ("affine", "box", "at most", "transitions", "changes")
@@ -30,17 +30,12 @@ def halves(case: Planted, seed: int) -> list[Program]:
 
 
 def found(programs: list[Program], x: np.ndarray) -> tuple[Findings, float, float]:
-    pieces = [Piece(program) for program in programs]
-    cases = [program.cases(x) for program in programs]
-    findings = search(pieces, cases, Effort(1e-9))
+    pieces = Pieces(programs[0], tuple(Piece(program) for program in programs))
+    findings = search(pieces, programs[0].cases(x), Effort(1e-9))
     cost = np.array([np.inf])
     if findings.piece[0] >= 0:
         cost = programs[findings.piece[0]].cost(findings.points, x)
-    evidence = [
-        Evidence(program, case, proof.multipliers, proof.at, proof.reported)
-        for program, case, proof in zip(programs, cases, findings.proofs, strict=True)
-    ]
-    bound, _ = lower_bounds(evidence, cost)
+    bound, _ = lower_bounds(findings.evidence, cost)
     return findings, float(cost[0]), float(bound[0])
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, final
 
@@ -17,10 +17,10 @@ from counterpoint.judge import Judge, Surprise
 from counterpoint.progress import track
 from counterpoint.question import Question
 from counterpoint.results import STATUSES, Conflict, Counterfactuals, Status
-from counterpoint.search import Piece
+from counterpoint.search import Pieces
 from counterpoint.settle import Asked, Settled, Settlement
 from counterpoint.solvers import Effort
-from counterpoint.targets import Confidence, OtherLabel, Target, Tradeoff
+from counterpoint.targets import Confidence, OtherLabel, Robust, Target, Tradeoff
 from counterpoint.terms import Terms
 
 __all__ = ["Batch", "People"]
@@ -202,16 +202,18 @@ class Batch:
     ) -> None:
         """The rows that have the target already, and the search for the others."""
         x = self.question.features.expand(before)
-        for target, part in self._by_target(predicted):
+        for k, (target, part) in enumerate(self._by_target(predicted, index)):
+            tell = (lambda _: None) if k and isinstance(target, Robust) else advance
             inside = table.take(part) if len(part) < len(x) else table
             met = self.judge.meets(target, inside, x[part], predicted[part])
+            met[met] = self._stays(target, x[part[met]])
             if foreseen and met.any():
                 raise Surprise
             if met.any():
                 rows, factual = part[met], inside.take(np.flatnonzero(met))
                 said = self.judge.verdict(target, factual, x[rows], predicted[rows])
                 self._put_already(index[rows], x[rows], said)
-                advance(len(rows))
+                tell(len(rows))
             if not met.all():
                 ask = part[~met]
                 here = slice(None) if len(ask) == len(x) else ask
@@ -223,10 +225,25 @@ class Batch:
                     foreseen,
                     self.terms.take(index[here]),
                 )
-                self._ask(asked, advance)
+                self._ask(asked, tell)
 
-    def _by_target(self, predicted: NDArray[Any]) -> Iterator[tuple[Target, IntArray]]:
-        """The targets, and which rows have each."""
+    def _stays(self, target: Target, x: FloatArray) -> BoolArray:
+        """(n,): whether (n, d) people lead by enough if they stay, where that counts."""
+        band = self.question.band(target, x) if len(x) else None
+        if band is None:
+            return np.ones(len(x), dtype=bool)
+        return np.asarray(self.judge.form.margin(x, target) >= band.required(x, np.zeros(len(x))))
+
+    def _by_target(
+        self, predicted: NDArray[Any], index: IntArray
+    ) -> Iterator[tuple[Target, IntArray]]:
+        """The targets, and which rows have each: the second best after the best was tried."""
+        if isinstance(self.target, Robust) and self.target.is_best:
+            yield replace(self.target, guarantee="selection"), np.arange(len(predicted))
+            left = np.flatnonzero(~self.certificates.valid[index])
+            if len(left):
+                yield replace(self.target, guarantee="fixed"), left
+            return
         if not (isinstance(self.target, OtherLabel) and self._depends_on_row):
             yield self.target, np.arange(len(predicted))
             return
@@ -267,12 +284,10 @@ class Batch:
         if STATUSES[self.codes[i]] is not Status.INFEASIBLE:
             return None
         row = np.array([i], dtype=np.intp)
-        target = next(self._by_target(self.judge.predict(self.inputs.take(row))))[0]
+        *_, (target, _) = self._by_target(self.judge.predict(self.inputs.take(row)), row)
         return conflict_of(self.question, target, self.question.features.expand(self.before[row]))
 
 
-def _at_once(pieces: Sequence[Piece]) -> int:
+def _at_once(pieces: Pieces) -> int:
     """How many rows to settle together: few where each may need a solver, or keeps much."""
-    if any(piece.closed_form is None for piece in pieces):
-        return FEW
-    return max(FEW, PROOFS // max(sum(piece.program.size for piece in pieces), 1))
+    return max(FEW, PROOFS // max(pieces.size, 1)) if pieces.is_quick else FEW

@@ -7,7 +7,7 @@ violation from the program's formulas; the bound from weak duality, whatever the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import final
 
@@ -15,7 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.cases import Cases
+from counterpoint.evidence import CLOSED, Bounding, Evidence
 from counterpoint.programs import Program
+from counterpoint.soundings import Soundings
+from counterpoint.targets import Guarantee
 
 __all__ = [
     "VIOLATION",
@@ -33,8 +36,6 @@ BoolArray = NDArray[np.bool_]
 
 VIOLATION = 1e-8
 """Largest relative violation of a constraint that counts as rounding."""
-CLOSED = 1e-9
-"""A relative gap below which nothing is left to prove."""
 
 
 class Claim(StrEnum):
@@ -44,14 +45,20 @@ class Claim(StrEnum):
     """Weak duality, recomputed from multipliers."""
     REPORTED = "reported"
     """The bound that a branch and bound reported."""
+    LOCAL = "local"
+    """Weak duality, but it leaves a gap: the answer is a local optimum of what is not convex."""
     NONE = "none"
     """Nothing but that a cost is not negative."""
 
 
-CLAIMS = (Claim.NONE, Claim.REPORTED, Claim.PROVED)
-COLUMNS = ("valid", "margin", "violation", "cost", "bound", "claim", "objective", "probability")
+CLAIMS = (Claim.NONE, Claim.LOCAL, Claim.REPORTED, Claim.PROVED)
+GUARANTEES = (Guarantee.NONE, Guarantee.FIXED, Guarantee.SELECTION)
+COLUMNS = (
+    *("valid", "margin", "violation", "cost", "bound", "claim"),
+    *("objective", "probability", "guarantee"),
+)
 """The columns of `Certificates`."""
-NONE, REPORTED, PROVED = (np.int8(CLAIMS.index(claim)) for claim in CLAIMS)
+NONE, LOCAL, REPORTED, PROVED = (np.int8(CLAIMS.index(claim)) for claim in CLAIMS)
 
 
 @final
@@ -79,9 +86,13 @@ class Certificate:
         What was minimised: the cost; for a `Tradeoff`, weight / 2 · cost − log p.
     probability
         The model's own probability of the label at the returned row, for a target that is about
-        one; else NaN.
+        one; for a `Robust`, the exact probability that the true weights give the label at this
+        point, had it been fixed beforehand. Else NaN.
     resolution
         The largest violation that counts as rounding: 1e-8, in float32 columns more.
+    guarantee
+        What the probability of a `Robust` says of this answer; without an answer, what it was to
+        say. ``none`` for other targets.
     """
 
     valid: bool
@@ -94,6 +105,7 @@ class Certificate:
     objective: float
     probability: float = float("nan")
     resolution: float = VIOLATION
+    guarantee: Guarantee = Guarantee.NONE
 
     @property
     def holds(self) -> bool:
@@ -104,7 +116,10 @@ class Certificate:
 @final
 @dataclass(frozen=True, eq=False)
 class Certificates:
-    """The certificates of a batch, in columns of shape (n,); claims are positions in ``CLAIMS``."""
+    """The certificates of a batch, in columns of shape (n,).
+
+    Claims are positions in ``CLAIMS``, guarantees in ``GUARANTEES``.
+    """
 
     valid: BoolArray
     margin: FloatArray
@@ -115,6 +130,10 @@ class Certificates:
     objective: FloatArray
     probability: FloatArray
     resolution: float = VIOLATION
+    guarantee: NDArray[np.int8] = field(default_factory=lambda: np.zeros(0, dtype=np.int8))
+
+    def __post_init__(self) -> None:
+        _fill(self, len(self.valid))
 
     @classmethod
     def blank(cls, n: int) -> Certificates:
@@ -147,6 +166,7 @@ class Certificates:
             np.where(rows, np.nan, self.objective),
             np.where(rows, np.nan, self.probability),
             self.resolution,
+            self.guarantee,
         )
 
     def put(self, rows: NDArray[np.intp] | slice, other: Certificates) -> None:
@@ -166,37 +186,18 @@ class Certificates:
             float(self.objective[i]),
             float(self.probability[i]),
             self.resolution,
+            GUARANTEES[self.guarantee[i]],
         )
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class Evidence:
-    """What a search leaves behind of one piece, for each row.
-
-    Parameters
-    ----------
-    program
-        The piece.
-    cases
-        The people, as the piece sees them.
-    multipliers
-        (n, size), any.
-    at
-        (n, d) tangent points for a full quadratic price; None without one.
-    reported
-        (n,) bounds that a branch and bound reported; infinite if it refuted every leaf.
-    """
-
-    program: Program
-    cases: Cases
-    multipliers: FloatArray
-    at: FloatArray | None
-    reported: FloatArray
+def _fill(said: Certificates | Verdict, n: int) -> None:
+    """No guarantee for n rows, if none was given."""
+    if len(said.guarantee) != n:
+        object.__setattr__(said, "guarantee", np.zeros(n, dtype=np.int8))
 
 
 def lower_bounds(
-    pieces: Sequence[Evidence], reached: FloatArray
+    pieces: Sequence[Bounding], reached: FloatArray, gap: float = CLOSED
 ) -> tuple[FloatArray, NDArray[np.int8]]:
     """Lower bounds over a union of programs, and the claim that each rests on.
 
@@ -206,10 +207,12 @@ def lower_bounds(
     Parameters
     ----------
     pieces
-        The union.
+        What is known of each, or of many at once.
     reached
         (n,) objectives that were reached, infinite where there is no answer: only a piece whose
         bound is below needs to be refuted.
+    gap
+        A relative gap up to which a bound proves an answer optimal.
 
     Returns
     -------
@@ -217,16 +220,15 @@ def lower_bounds(
         (n,) bounds in units of the objective, (n,) claims as positions in ``CLAIMS``.
     """
     proved, best = np.full((2, len(reached)), np.inf)
+    local = np.zeros(len(reached), dtype=bool)
     for piece in pieces:
-        bound = piece.program.bound(piece.cases, piece.multipliers, piece.at)
-        doubtful = np.flatnonzero(bound < reached * (1.0 - CLOSED))
-        if len(doubtful):
-            refuted = piece.program.refutes(piece.cases.take(doubtful), piece.multipliers[doubtful])
-            bound[doubtful[refuted]] = np.inf
-        proved = np.minimum(proved, bound)
-        best = np.minimum(best, np.maximum(bound, piece.reported))
+        bound, told = piece.bounds(reached)
+        proved, best = np.minimum(proved, bound), np.minimum(best, told)
+        curved = isinstance(piece, Evidence) and piece.program.nonconvex
+        if curved or isinstance(piece, Soundings):
+            local |= (bound < reached * (1.0 - gap)) & (told <= bound) & np.isfinite(reached)
     rests = np.where(best > proved * (1.0 + 1e-12), REPORTED, np.where(proved > 0, PROVED, NONE))
-    return best, rests.astype(np.int8)
+    return best, np.where(local, LOCAL, rests).astype(np.int8)
 
 
 @final
@@ -242,11 +244,18 @@ class Verdict:
         (n,) by how much the target is met, in score units; NaN where there is no point.
     probability
         (n,) its probability of the target's label; NaN if the target is not about one.
+    guarantee
+        (n,) what that says of points that were chosen by looking at the model, as positions in
+        ``GUARANTEES``.
     """
 
     valid: BoolArray
     margin: FloatArray
     probability: FloatArray
+    guarantee: NDArray[np.int8] = field(default_factory=lambda: np.zeros(0, dtype=np.int8))
+
+    def __post_init__(self) -> None:
+        _fill(self, len(self.valid))
 
     @classmethod
     def none(cls, n: int) -> Verdict:
@@ -258,10 +267,13 @@ class Verdict:
         self.valid[rows] = other.valid
         self.margin[rows] = other.margin
         self.probability[rows] = other.probability
+        self.guarantee[rows] = other.guarantee
 
     def take(self, rows: NDArray[np.intp] | BoolArray) -> Verdict:
         """Some of the rows."""
-        return Verdict(self.valid[rows], self.margin[rows], self.probability[rows])
+        return Verdict(
+            self.valid[rows], self.margin[rows], self.probability[rows], self.guarantee[rows]
+        )
 
 
 def certify(
@@ -299,4 +311,5 @@ def certify(
         np.where((objective == 0.0) & (claim == NONE), PROVED, claim),
         objective,
         verdict.probability,
+        guarantee=verdict.guarantee,
     )

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.cases import Cases
+from counterpoint.certificate import lower_bounds
 from counterpoint.constraints import (
     Bounds,
     Constraint,
@@ -23,12 +24,12 @@ from counterpoint.constraints import (
 )
 from counterpoint.costs import Price
 from counterpoint.features import Categorical, Features
-from counterpoint.programs import Program, kinds_region
 from counterpoint.question import Question
-from counterpoint.regions import Region
 from counterpoint.results import Conflict
-from counterpoint.solvers import Effort, Outcome, applicable
-from counterpoint.targets import Confidence, Target, Tradeoff
+from counterpoint.search import Pieces, rise, search
+from counterpoint.selection import Leads
+from counterpoint.solvers import Effort
+from counterpoint.targets import Confidence, Robust, Target, Tradeoff
 
 __all__ = ["conflict_of"]
 
@@ -37,8 +38,13 @@ FloatArray = NDArray[np.float64]
 TRACE = 1e-7
 """What the price counts beside −log of a probability that is to be as high as can be."""
 TIMES = 3
+HALVINGS = 14
+"""How often the distance to a probability that can be had is halved."""
 SECONDS = 1.0
-"""Time for one set of constraints; a set that takes longer counts as one with an answer."""
+"""Time for one set of constraints in a piece; a set that takes longer counts as one with an
+answer."""
+CELLS = 5
+"""Thousands of cells count as so many pieces."""
 FIRST_TO_GO: tuple[type[Constraint], ...] = (
     WithinObserved,
     Ellipsoid,
@@ -65,10 +71,7 @@ def conflict_of(question: Question, target: Target, x: FloatArray) -> Conflict:
     """
     needed = [a for c in question.constraints for a in _atoms(c, question.features)]
     needed.sort(key=_rank)
-    regions = question.form.regions(target)
-    if question.on_lattice(x).all():
-        regions = tuple(question.deciding(region) for region in regions)
-    possible = _Possible(regions, question.features, x)
+    possible = _Possible(question, target, x)
     for atom in tuple(needed):
         fewer = [other for other in needed if other is not atom]
         if not possible.answer(fewer):
@@ -82,6 +85,13 @@ def conflict_of(question: Question, target: Target, x: FloatArray) -> Conflict:
                 f"with at_least = {_rounded_down(attainable)} instead of {target.at_least:.6g} "
                 "there is an answer"
             )
+    if isinstance(target, Robust):
+        attainable = _surest(question, target, x)
+        if attainable is not None:
+            relaxations.append(
+                f"with probability = {_rounded_down(attainable)} instead of "
+                f"{target.probability:.6g} there is an answer"
+            )
     told = tuple(text for text in relaxations if text)
     return Conflict(_joined(needed), told, possible.sure, attainable)
 
@@ -92,16 +102,35 @@ def _highest_probability(question: Question, target: Confidence, x: FloatArray) 
     −log of it is minimised with a price that is next to nothing beside it: without any, the highest
     may be reached at infinity only.
     """
-    program = question.pieces(Tradeoff(target.label, 1.0))[0].program
+    pieces = question.pieces(Tradeoff(target.label, 1.0))
+    program = pieces[0].program
     cases, weight, best = program.cases(x), np.full(1, TRACE), None
     for _ in range(TIMES):
-        point, _ = _any_point(program, cases.weighing(weight), gap=1e-9)
+        point, _ = _any_point(pieces, cases.weighing(weight), gap=1e-9)
         if point is None:
             break
         y = point[None, :]
         charged = float(sum(charge.amount(y)[0] for charge in program.charges))
         best = max(best or 0.0, float(np.exp(-charged)))
         weight = TRACE * max(charged, TRACE) / np.maximum(program.cost(y, x), TRACE)
+    return best
+
+
+def _surest(question: Question, target: Robust, x: FloatArray) -> float | None:
+    """The highest probability that can be had within the constraints, by bisection."""
+    low, high, best = np.log(2.0), -np.log1p(-target.probability), None
+    cases = question.plain.cases(x)
+    for k in range(HALVINGS):
+        middle = 0.5 * (low + high) if k else low
+        asked = replace(target, probability=float(-np.expm1(-middle)))
+        pieces = Pieces.of(question.plain, question.form.regions(asked))
+        point, _ = _any_point(pieces, cases, gap=1.0, band=question.band(asked, x))
+        if point is not None:
+            low, best = middle, asked.probability
+        elif k:
+            high = middle
+        else:
+            break
     return best
 
 
@@ -142,32 +171,40 @@ def _joined(atoms: Sequence[Constraint]) -> tuple[Constraint, ...]:
 class _Possible:
     """What is possible for one row under sets of constraints."""
 
-    def __init__(self, regions: Sequence[Region], features: Features, x: FloatArray) -> None:
-        self.regions, self.features, self.x = regions, features, x
+    def __init__(self, question: Question, target: Target, x: FloatArray) -> None:
+        self.question, self.target, self.x = question, target, x
+        self.features = question.features
         self.sure = True
         """Whether every set was decided in time."""
 
     def answer(self, constraints: Sequence[Constraint]) -> bool:
         """Whether there is any answer; if time runs out, as if there were."""
-        price = Price(np.ones(self.features.width), np.zeros(self.features.width))
-        actionable = self._region(constraints)
-        for region in self.regions:
-            program = Program(price, region & actionable)
-            point, decided = _any_point(program, program.cases(self.x), gap=1.0)
-            self.sure &= decided
-            if point is not None or not decided:
-                return True
-        return False
+        pieces, cases, band = self._asked(constraints, np.ones(self.features.width))
+        point, decided = _any_point(pieces, cases, gap=1.0, band=band)
+        self.sure &= decided
+        return point is not None or not decided
 
-    def _region(self, constraints: Sequence[Constraint]) -> Region:
-        region = kinds_region(self.features)
-        for constraint in constraints:
-            region = region & constraint.region(self.features)
-        return region
+    def _asked(
+        self, constraints: Sequence[Constraint], weights: FloatArray
+    ) -> tuple[Pieces, Cases, Leads | None]:
+        """The target under other constraints and another price, unless that decides who is sure."""
+        question = replace(self.question, constraints=tuple(constraints))
+        if not self._is_by_price:
+            question = replace(question, price=Price(weights, np.zeros(self.features.width)))
+        decides = question.on_lattice(self.x).all()
+        pieces = (question.decided if decides else question.pieces)(self.target)
+        return pieces, question.plain.cases(self.x), question.band(self.target, self.x)
+
+    @property
+    def _is_by_price(self) -> bool:
+        """Whether the target depends on what points cost."""
+        return isinstance(self.target, Robust) and self.target.selects
 
     def relaxation(self, atom: Constraint, needed: Sequence[Constraint]) -> str | None:
         """What a bound alone would have to become, given the other constraints."""
         if not isinstance(atom, Bounds) or isinstance(self.features[atom.feature], Categorical):
+            return None
+        if self._is_by_price:
             return None
         name = atom.feature
         column = self.features.columns(name).start
@@ -180,36 +217,26 @@ class _Possible:
         side, limit = ("at least", high) if value > anchor else ("at most", low)
         return f"with {name} {side} {value:.6g} instead of {limit:.6g} there is an answer"
 
-    def _price_of(self, column: int) -> Price:
-        weights = np.zeros(self.features.width)
-        weights[column] = 1.0
-        return Price(weights, np.zeros(self.features.width))
-
     def _nearest(
         self, column: int, anchor: float, constraints: Sequence[Constraint]
     ) -> float | None:
         """The value of a column nearest to the anchor at which some piece has a point."""
-        actionable = self._region(constraints)
-        values = []
-        for region in self.regions:
-            program = Program(self._price_of(column), region & actionable)
-            cases = program.cases(self.x)
-            shifted = np.array(self.x)
-            shifted[0, column] = anchor
-            moved = replace(cases, x=shifted)
-            point, _ = _any_point(program, moved, gap=1e-9)
-            values += [] if point is None else [float(point[column])]
-        return min(values, key=lambda value: abs(value - anchor), default=None)
+        weights = np.zeros(self.features.width)
+        weights[column] = 1.0
+        pieces, cases, _ = self._asked(constraints, weights)
+        shifted = np.array(self.x)
+        shifted[0, column] = anchor
+        point, _ = _any_point(pieces, replace(cases, x=shifted), gap=1e-9)
+        return None if point is None else float(point[column])
 
 
-def _any_point(program: Program, cases: Cases, *, gap: float) -> tuple[FloatArray | None, bool]:
-    """A point of the program within a gap of its optimum, if any; whether that was decided."""
-    for solver in applicable(program):
-        if not solver.complete:
-            continue
-        solution = solver.prepare(program).solve(cases, Effort(gap, SECONDS))
-        if solution.found[0]:
-            return solution.points[0], True
-        if solution.outcomes[0] == Outcome.INFEASIBLE:
-            return None, True
-    return None, False
+def _any_point(
+    pieces: Pieces, cases: Cases, *, gap: float, band: Leads | None = None
+) -> tuple[FloatArray | None, bool]:
+    """A point of some piece within a gap of the optimum, if any; whether that was decided."""
+    effort = Effort(gap, SECONDS * (len(pieces.listed) or CELLS))
+    findings = search(pieces, cases, effort) if band is None else rise(pieces, cases, effort, band)
+    if findings.piece[0] >= 0:
+        return findings.points[0], True
+    bound, _ = lower_bounds(findings.evidence, np.full(1, np.inf))
+    return None, bool(np.isposinf(bound[0]))

@@ -12,12 +12,16 @@ from numpy.typing import NDArray
 
 from counterpoint.constraints import Constraint
 from counterpoint.costs import Cost, Price
+from counterpoint.encoding import encode, match_columns
+from counterpoint.errors import InvalidInput
 from counterpoint.features import Features
-from counterpoint.forms import Form
+from counterpoint.forms import Form, FourierScores, UncertainScores
+from counterpoint.frames import Table
 from counterpoint.programs import Program, kinds_region
-from counterpoint.regions import Affine, Region
-from counterpoint.search import Piece
-from counterpoint.targets import Label, OtherLabel, Target, Tradeoff
+from counterpoint.search import Aim, Pieces
+from counterpoint.selection import Leads, Pulls
+from counterpoint.sweeps import Heights
+from counterpoint.targets import Label, OtherLabel, Robust, Target, Tradeoff
 
 __all__ = ["Question"]
 
@@ -68,16 +72,15 @@ class Question:
         return Program(self.price, region)
 
     @cached_property
-    def _pieces(self) -> dict[Target, tuple[Piece, ...]]:
+    def _pieces(self) -> dict[Target, Pieces]:
         return {}
 
-    def pieces(self, target: Target) -> tuple[Piece, ...]:
-        """The programs whose union is the target, prepared; cached for each target."""
-        return _remembered(self._pieces, _key(target), lambda: self._prepared(target))
-
-    def _prepared(self, target: Target) -> tuple[Piece, ...]:
-        regions = self.form.regions(target)
-        return tuple(Piece(Program(self.price, r & self.plain.region)) for r in regions)
+    def pieces(self, target: Target) -> Pieces:
+        """The programs whose union is the target; cached for each target."""
+        make = lambda: Pieces.of(  # noqa: E731
+            self.plain, self.form.regions(target), self._aim(target)
+        )
+        return _remembered(self._pieces, _key(target), make)
 
     def on_lattice(self, x: FloatArray) -> BoolArray:
         """(n,): whether all whole columns of (n, d) people hold multiples of their steps."""
@@ -86,23 +89,13 @@ class Question:
         at = x[:, whole]
         return np.asarray((at == np.rint(at / steps[whole]) * steps[whole]).all(axis=1))
 
-    def deciding(self, region: Region) -> Region:
-        """The same points for people `on_lattice`, each tie in whole columns decided."""
-        units = np.where(self.plain.numeric, self.plain.steps, 1.0)
-        return Region(tuple(c.decided(units) if isinstance(c, Affine) else c for c in region))
-
-    def decided(self, target: Target) -> tuple[Piece, ...]:
+    def decided(self, target: Target) -> Pieces:
         """`pieces` for people `on_lattice`, each tie in whole columns decided."""
         pieces = self.pieces(target)
-        ties = (c.lost.any() for p in pieces for c in p.program.region if isinstance(c, Affine))
-        if not (self._is_discrete and any(ties)):
+        if not (self._is_discrete and pieces.has_ties):
             return pieces
-        regions = (self.deciding(piece.program.region) for piece in pieces)
-        return _remembered(
-            self._decided,
-            _key(target),
-            lambda: tuple(Piece(Program(self.price, region)) for region in regions),
-        )
+        units = np.where(self.plain.numeric, self.plain.steps, 1.0)
+        return _remembered(self._decided, _key(target), lambda: pieces.decided(units))
 
     @cached_property
     def _is_discrete(self) -> bool:
@@ -110,18 +103,93 @@ class Question:
         return bool(self.plain.steps.any() or self.plain.groups)
 
     @cached_property
-    def _decided(self) -> dict[Target, tuple[Piece, ...]]:
+    def _decided(self) -> dict[Target, Pieces]:
+        return {}
+
+    def _aim(self, target: Target) -> Aim:
+        """Where a target says to look.
+
+        Raises
+        ------
+        InvalidInput
+            If it says so of a model without random features, or its prototype is of no use.
+        """
+        if not isinstance(target, Robust):
+            return Aim()
+        if not isinstance(self.form, FourierScores):
+            if target.search != "best" or target.prototype is not None:
+                raise InvalidInput(
+                    "Expected search='best' and no prototype for a linear model, whose answers are "
+                    "optimal; they are for a model with random features. Leave them out."
+                )
+            return Aim()
+        prototype = self._prototype(target)
+        wide = target.search == "best" and (target.selects or prototype is None)
+        anywhere = target.search == "optimal" or wide
+        on_segment = prototype is not None and target.search != "optimal"
+        return Aim(prototype, on_segment, anywhere)
+
+    def _prototype(self, target: Robust) -> FloatArray | None:
+        """(d,) that of a target."""
+        if target.prototype is None:
+            return None
+        row = target.prototype
+        named = all(isinstance(pair, tuple) for pair in row)
+        table = match_columns(Table.read(dict(row) if named else list(row)), self.features)
+        encoded = encode(table, self.features)
+        if encoded.problems:
+            raise InvalidInput(f"In prototype=: {encoded.problems[0]}")
+        point = self.features.expand(encoded.codes)
+        predicted = self.form.predict(point)[0]
+        if predicted != target.label:
+            raise InvalidInput(
+                f"Expected a prototype that the model takes for {target.label!r}; it takes this one "
+                f"for {predicted!r}. Pass another, or none: then answers are looked for elsewhere."
+            )
+        return np.asarray(point[0])
+
+    def _sweeps(self, form: FourierScores, target: Robust, x: FloatArray) -> Leads:
+        """What noise can do where answers are looked for."""
+        key, aim = (target.draws, target.random_state), self._aim(target)
+        if key not in self._heights:
+            self._heights[key] = Heights.drawn(form.waves, form.law, *key)
+        cases, ends = self.plain.cases(x), None
+        if aim.on_segment and aim.prototype is not None:
+            ends = np.clip(aim.prototype, cases.low, cases.high)
+        return self._heights[key].sweeps(
+            target.probability, self.plain.price, cases, ends, in_balls=aim.anywhere
+        )
+
+    @cached_property
+    def _heights(self) -> dict[tuple[int, int], Heights]:
+        return {}
+
+    def band(self, target: Target, x: FloatArray) -> Leads | None:
+        """How much a lead depends on the distance from (n, d) people; None if it does not."""
+        if not (isinstance(target, Robust) and target.selects):
+            return None
+        form = self.form
+        if isinstance(form, FourierScores):
+            return self._sweeps(form, target, x)
+        assert isinstance(form, UncertainScores)  # noqa: S101 (no other has regions of it)
+        key = target.draws, target.random_state
+        if key not in self._pulls:
+            lift = form.lift
+            self._pulls[key] = Pulls.drawn(form.law, lift.matrix, lift.offset, *key)
+        lead, cases = form.leading(target.label), self.plain.cases(x)
+        return self._pulls[key].band(target.probability, self.plain, cases, lead)
+
+    @cached_property
+    def _pulls(self) -> dict[tuple[int, int], Pulls]:
         return {}
 
     def asked(self, target: Target) -> Program:
         """The cost over the actionable region, with what the target charges but not its demands."""
-        program = self.pieces(target)[0].program
-        return program if program.charges else self.plain
+        charged = (p.program for p in self.pieces(target).listed if p.program.charges)
+        return next(charged, self.plain)
 
 
-def _remembered(
-    kept: dict[Target, tuple[Piece, ...]], key: Target, make: Callable[[], tuple[Piece, ...]]
-) -> tuple[Piece, ...]:
+def _remembered(kept: dict[Target, Pieces], key: Target, make: Callable[[], Pieces]) -> Pieces:
     """What was made for a key; the oldest goes where there are too many."""
     if key not in kept:
         if len(kept) >= REMEMBERED:

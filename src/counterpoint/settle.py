@@ -12,15 +12,16 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.certificate import Certificates, Evidence, Verdict, certify, lower_bounds
+from counterpoint.cases import Cases
+from counterpoint.certificate import GUARANTEES, Certificates, Verdict, certify, lower_bounds
 from counterpoint.encoding import decode, recode
 from counterpoint.frames import Table
 from counterpoint.judge import Judge, Surprise
 from counterpoint.question import Question
 from counterpoint.results import STATUSES, Status
-from counterpoint.search import Findings, search
+from counterpoint.search import Findings, rise, search
 from counterpoint.solvers import Effort
-from counterpoint.targets import Confidence, Target, Tradeoff
+from counterpoint.targets import Confidence, Guarantee, Robust, Target, Tradeoff
 from counterpoint.terms import Terms
 
 __all__ = ["Asked", "Settled", "Settlement"]
@@ -125,9 +126,9 @@ class Settlement:
         self.pieces = (question.decided if decides else question.pieces)(asked.target)
         if asked.terms.piece is not None:
             self.pieces = self.pieces[asked.terms.piece : asked.terms.piece + 1]
-        self.effort = effort.shared(len(self.pieces))
-        people = (piece.program.cases(self.x) for piece in self.pieces)
-        self.cases = [asked.terms.of(cases, question.features) for cases in people]
+        self.effort = effort
+        self.band = question.band(asked.target, self.x)
+        self.cases = asked.terms.of(question.plain.cases(self.x), question.features)
 
     def run(self) -> Settled:
         """Search once for all rows, then again for those that the model does not confirm."""
@@ -140,7 +141,7 @@ class Settlement:
             self._compare(self.judge.predict(self.table))
         lost = ~verdict.valid & (findings.piece >= 0)
         edge = np.flatnonzero(self._fragile(verdict) | lost)
-        if self._is_integral and self._is_demanding and len(edge):
+        if self.pieces.is_integral and self._is_demanding and len(edge):
             off = self._off_the_edge(edge, findings, self._least_margin(edge))
             self._keep_confirmed(edge, off, after, verdict)
         for _ in range(ROUNDS if self._is_demanding else 0):
@@ -175,14 +176,7 @@ class Settlement:
 
     def _known(self, findings: Findings, cost: FloatArray) -> tuple[FloatArray, NDArray[np.int8]]:
         """Bounds and claims from what the first search left behind."""
-        parts = zip(self.pieces, self.cases, findings.proofs, strict=True)
-        return lower_bounds(
-            [
-                Evidence(piece.program, cases, proof.multipliers, proof.at, proof.reported)
-                for piece, cases, proof in parts
-            ],
-            cost,
-        )
+        return lower_bounds(findings.evidence, cost, self.effort.gap)
 
     def _first_margin(self) -> FloatArray:
         """(n, 2) margins of the first search, whose bounds are what is claimed.
@@ -193,7 +187,8 @@ class Settlement:
         """
         least = self._least_margin(np.arange(len(self.x)))
         none = np.zeros_like(least)
-        return np.stack([none, least] if self._is_integral else [least, none], axis=1)
+        integral = self.pieces.is_integral
+        return np.stack([none, least] if integral else [least, none], axis=1)
 
     def _least_margin(self, rows: IntArray) -> FloatArray:
         """(n,) a share of the rounding error of a score; none if there is nothing to miss."""
@@ -207,31 +202,29 @@ class Settlement:
         """Whether the target demands something, so that an answer may miss it."""
         return not isinstance(self.target, Tradeoff)
 
-    @property
-    def _is_integral(self) -> bool:
-        return any(piece.is_integral for piece in self.pieces)
-
     def _fragile(self, verdict: Verdict) -> BoolArray:
         """(n,): answers on the very edge, though a continuous column could take them off it."""
-        if not self._is_integral:
+        if not self.pieces.is_integral:
             return np.zeros(len(verdict.valid), dtype=bool)
-        program, cases = self.pieces[0].program, self.cases[0]
         on_edge = verdict.margin < self._least_margin(np.arange(len(verdict.valid)))
-        return np.asarray(verdict.valid & on_edge & program.moves_smoothly(cases))
+        return np.asarray(verdict.valid & on_edge & self.pieces.moves_smoothly(self.cases))
 
     def _off_the_edge(self, rows: IntArray, findings: Findings, margin: FloatArray) -> Findings:
         """The same answers with a margin: whole columns and categories held, the others free."""
-        points, program = findings.points[rows], self.pieces[0].program
-        held = program.held(points, self.x[rows])
+        points = findings.points[rows]
+        held = self.question.plain.held(points, self.x[rows])
         low, high = np.where(held, points, -np.inf), np.where(held, points, np.inf)
-        cases = [case.take(rows).with_margin(margin).within(low, high) for case in self.cases]
-        return search(self.pieces, cases, self.effort)
+        cases = self.cases.take(rows).with_margin(margin).within(low, high)
+        return self._found(rows, cases)
 
     def _search(self, rows: IntArray, margin: FloatArray) -> Findings:
-        cases = self.cases
-        if len(rows) < len(self.x):
-            cases = [case.take(rows) for case in cases]
-        return search(self.pieces, [case.with_margin(margin) for case in cases], self.effort)
+        cases = self.cases.take(rows) if len(rows) < len(self.x) else self.cases
+        return self._found(rows, cases.with_margin(margin))
+
+    def _found(self, rows: IntArray, cases: Cases) -> Findings:
+        if self.band is None:
+            return search(self.pieces, cases, self.effort)
+        return rise(self.pieces, cases, self.effort, self.band.take(rows))
 
     def _returned(self, rows: IntArray, findings: Findings) -> tuple[FloatArray, Verdict]:
         """The rows as they will be returned: codes, and what the model says of them."""
@@ -252,8 +245,17 @@ class Settlement:
         y = features.expand(codes)
         predicted = self._predictions(returned)
         after[found] = codes
-        verdict.put(found, self.judge.verdict(self.target, returned, y, predicted))
+        said = self.judge.verdict(self.target, returned, y, predicted)
+        verdict.put(found, self._led(rows[found], y, said))
         return after, verdict
+
+    def _led(self, rows: IntArray, y: FloatArray, said: Verdict) -> Verdict:
+        """The same of points (n, d), whose leads must be what is needed at their distances."""
+        if self.band is None:
+            return said
+        cost = self.question.plain.cost(y, self.x[rows])
+        margin = said.margin - self.band.take(rows).required(y, cost)
+        return replace(said, valid=said.valid & (margin >= 0.0), margin=margin)
 
     def _predictions(self, returned: Table) -> NDArray[Any]:
         """The model's own, for rows as they will be returned; for the factual rows with them."""
@@ -274,7 +276,7 @@ class Settlement:
         """Numbers of float32 columns rounded to float32, towards the inside of their bounds."""
         if not self.table.singles:
             return codes
-        features, cases = self.question.features, self.cases[0].take(which)
+        features, cases = self.question.features, self.cases.take(which)
         codes = np.array(codes)
         for j in self.table.singles:
             block = features.blocks[j]
@@ -287,7 +289,7 @@ class Settlement:
 
     def _snap(self, points: FloatArray, found: IntArray, which: IntArray) -> None:
         """Values that rounding left a hair from the factual value, or from a bound, put onto it."""
-        cases, price = self.cases[0], self.question.price
+        cases, price = self.cases, self.question.price
         x, y = cases.x[which], points[found]
         diagonal = price.quadratic if price.quadratic.ndim == 1 else np.diag(price.quadratic)
         length = (price.absolute + np.sqrt(diagonal)) * np.abs(y - x)
@@ -299,7 +301,7 @@ class Settlement:
         points[found] = y
 
     def _certified(self, findings: Findings, after: FloatArray, verdict: Verdict) -> Settled:
-        asked, cases = self.question.asked(self.target), self.cases[0]
+        asked, cases = self.question.asked(self.target), self.cases
         y = self.question.features.expand(after)
         reached = np.where(verdict.valid, asked.objective(y, cases), np.inf)
         known = self._known(findings, reached)
@@ -309,6 +311,9 @@ class Settlement:
         answered = certificates.holds
         after[~answered] = self.before[~answered]
         certificates = certificates.withheld(~answered, known[0])
+        if isinstance(self.target, Robust):
+            wanted = Guarantee.FIXED if self.band is None else Guarantee.SELECTION
+            certificates.guarantee[~answered] = GUARANTEES.index(wanted)
         optimal = answered & (certificates.gap <= self.effort.gap)
         impossible = np.isposinf(known[0])
         ranked = (Status.OPTIMAL, Status.LIMIT, Status.SUBOPTIMAL, Status.INFEASIBLE)

@@ -6,6 +6,7 @@ equations 12 and 13.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, final
 
@@ -15,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from counterpoint.errors import InvalidInput
 from counterpoint.forms.base import AffineMap, Form
 from counterpoint.forms.scores import rounding, split
-from counterpoint.regions import Affine, Region
+from counterpoint.regions import Affine, Cells, Region
 from counterpoint.targets import Confidence, Target, Tradeoff
 
 __all__ = ["Prototypes"]
@@ -23,6 +24,9 @@ __all__ = ["Prototypes"]
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.intp]
+
+SCORES = 1 << 22
+"""How many scores are held at a time: 32 MiB of them."""
 
 
 @final
@@ -135,11 +139,24 @@ class Prototypes(Form):
         alone = (self.place == np.arange(len(self.place))).all()
         return np.asarray(scores if alone else scores[:, self.place])
 
+    def _blocks(self, X: FloatArray) -> Iterator[tuple[slice, FloatArray]]:
+        """Rows, as many at a time as their scores leave room for."""
+        size = max(1, SCORES // len(self.offsets))
+        for start in range(0, len(X), size):
+            part = slice(start, start + size)
+            yield part, X[part]
+
     def predict(self, X: FloatArray) -> NDArray[Any]:
-        return np.asarray(self.classes[self.owner[self.scores(X).argmax(axis=1)]])
+        winner = np.empty(len(X), dtype=np.intp)
+        for part, some in self._blocks(X):
+            winner[part] = self.scores(some).argmax(axis=1)
+        return np.asarray(self.classes[self.owner[winner]])
 
     def noise(self, X: FloatArray) -> FloatArray:
-        return rounding(X, self.rows, self.offsets)
+        noise = np.empty(len(X))
+        for part, some in self._blocks(X):
+            noise[part] = rounding(some, self.rows, self.offsets)
+        return noise
 
     def through(self, before: AffineMap) -> Prototypes:
         rows, offsets = before.followed_by(self.rows, self.offsets)
@@ -147,18 +164,20 @@ class Prototypes(Form):
 
     def margin(self, X: FloatArray, target: Target) -> FloatArray:
         wanted, asked = self._wanted(target)
-        scores = self.scores(X)
-        return np.asarray(scores[:, wanted].max(axis=1) - scores[:, ~wanted].max(axis=1) - asked)
+        lead = np.empty(len(X))
+        for part, some in self._blocks(X):
+            scores = self.scores(some)
+            lead[part] = scores[:, wanted].max(axis=1) - scores[:, ~wanted].max(axis=1)
+        return lead - asked
 
-    def regions(self, target: Target) -> tuple[Region, ...]:
+    def regions(self, target: Target) -> Sequence[Region]:
         wanted, asked = self._wanted(target)
-        rivals = self._one_a_place(~wanted)
-        pieces = [
-            self._nearer(i, rivals, asked)
-            for i in self._one_a_place(wanted).tolist()
-            if not self._is_shadowed(i, rivals, asked)
-        ]
-        return tuple(pieces) if pieces else (self._nowhere,)
+        own, rivals = self._one_a_place(wanted), self._one_a_place(~wanted)
+        own = own[~self._shadowed(own, rivals, asked)]
+        if not len(own):
+            return (self._nowhere,)
+        order = np.arange(len(self.rows)) if self.first_wins and asked == 0.0 else None
+        return Cells(self.rows, self.offsets, own, rivals, asked, order, self.place)
 
     def _wanted(self, target: Target) -> tuple[BoolArray, float]:
         """(P,) which prototypes are of a wanted class, and the margin that is asked for."""
@@ -178,19 +197,11 @@ class Prototypes(Form):
         first = np.unique(self.place[positions], return_index=True)[1]
         return np.asarray(positions[np.sort(first)])
 
-    def _is_shadowed(self, i: int, rivals: IntArray, asked: float) -> bool:
-        """Whether a rival at the same place takes all that prototype i could get."""
-        same = rivals[self.place[rivals] == self.place[i]]
-        return bool(len(same)) and (asked > 0.0 or bool(same[0] < i))
-
-    def _nearer(self, i: int, rivals: IntArray, asked: float) -> Region:
-        """score_i >= score_j + asked for each rival j."""
-        others = rivals[self.place[rivals] != self.place[i]]
-        rows = self.rows[others] - self.rows[i]
-        high = self.offsets[i] - self.offsets[others] - asked
-        loses = (others < i) & (asked == 0.0) & self.first_wins
-        low, tight = np.full(len(rows), -np.inf), np.ones(len(rows))
-        return Region((Affine(rows, low, high, tight, loses.astype(np.float64)),))
+    def _shadowed(self, own: IntArray, rivals: IntArray, asked: float) -> BoolArray:
+        """Whether a rival at the same place takes all that a prototype could get."""
+        first = np.full(len(self.place), len(self.place))
+        first[self.place[rivals]] = rivals
+        return np.asarray(first[self.place[own]] < (len(self.place) if asked > 0.0 else own))
 
     @property
     def _nowhere(self) -> Region:

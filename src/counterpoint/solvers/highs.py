@@ -42,6 +42,7 @@ OPTIONS = {
     "dual_feasibility_tolerance": FEASIBILITY,
     "mip_feasibility_tolerance": FEASIBILITY,
     "mip_abs_gap": 0.0,
+    "mip_heuristic_run_feasibility_jump": False,  # it can crash the process (HiGHS 1.15.1)
 }
 
 

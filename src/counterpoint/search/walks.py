@@ -1,0 +1,354 @@
+"""One row and one `WaveLimit`: where a segment enters it, and a descent from there.
+
+A step of the descent minimises the price where a parabola that stands in for the condition is not
+positive: one with the condition's own value, slope and, as far as that can be, curvature at the
+point. Under a quadratic price and without rows that is one root (the S-lemma), and the curvature is
+the condition's own, so that it is Newton's method; else it is a convex program, without the
+negative part of the curvature. What a step misses the condition by is asked for besides, and it is
+never taken for granted: every point is held against the condition itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpoint.cases import Cases
+from counterpoint.programs import Program
+from counterpoint.regions import AtMost, OneOf, Region, WaveLimit, Whole
+from counterpoint.search.pieces import Piece
+from counterpoint.solvers import Effort, Outcome
+
+__all__ = ["Ground", "Walk"]
+
+FloatArray = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
+
+NEARLY = 0.9
+"""A share of what noise asks for at the row, below which points are not looked at."""
+MET = 1e-12
+"""The largest relative violation of what is not the limit that counts as rounding."""
+GRID = 96
+"""How many points of a segment are looked at."""
+CLOSE = 1e-13
+"""How closely the first point within is found, relative to the distance of two of them."""
+STEPS = 60
+CORRECTIONS = 4
+SETTLED = 1e-11
+"""A step that gains no more than this share of the cost is the last."""
+ROOTS = 100
+INTEGRAL = (Whole, OneOf, AtMost)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Ground:
+    """A piece with one `WaveLimit`, and what its walks share.
+
+    Parameters
+    ----------
+    piece
+        The piece.
+    """
+
+    piece: Piece
+
+    @cached_property
+    def limit(self) -> WaveLimit:
+        """The condition that is not convex."""
+        (found,) = self.piece.waves
+        return found
+
+    @cached_property
+    def rest(self) -> Program:
+        """The price over what else is asked; what is integral is held, see `held`."""
+        program = self.piece.program
+        kept = (c for c in program.region if not isinstance(c, (WaveLimit, *INTEGRAL)))
+        return Program(program.price, Region(tuple(kept)))
+
+    @cached_property
+    def is_open(self) -> bool:
+        """Whether nothing but bounds of columns is asked."""
+        return not self.rest.affine.size and not self.rest.curved
+
+    @cached_property
+    def metric(self) -> FloatArray | None:
+        """(d, d) the matrix of a price that is quadratic in all columns that are no categories."""
+        price, numeric = self.rest.price, self.piece.program.numeric
+        full = np.diag(price.quadratic) if price.quadratic.ndim == 1 else price.quadratic
+        return full if np.diag(full)[numeric].all() else None
+
+    def held(self, cases: Cases) -> Cases:
+        """The people, whose whole columns and categories stay."""
+        program = self.piece.program
+        stays = (program.steps > 0.0) | ~program.numeric
+        low, high = np.where(stays, cases.x, -np.inf), np.where(stays, cases.x, np.inf)
+        return cases.within(low, high)
+
+
+@final
+class Walk:
+    """The searches of one row.
+
+    Parameters
+    ----------
+    ground, case, effort
+        What is asked, and of whom.
+    asked
+        By how much more the score has to lead.
+    """
+
+    def __init__(self, ground: Ground, case: Cases, effort: Effort, asked: float = 0.0) -> None:
+        self.ground, self.case, self.effort = ground, case, effort
+        self.x, self.low, self.high = case.x[0], case.low[0], case.high[0]
+        self.closing = float(ground.limit.closed_in(case.margin)[0])
+        self.free = self.low < self.high
+        self.ask(asked)
+
+    def ask(self, asked: float) -> None:
+        """Ask for another lead."""
+        self.limit = self.ground.limit.asking(asked + self.closing)
+
+    def price(self, y: FloatArray) -> float:
+        """What a point (d,) costs."""
+        return float(self.ground.rest.price((y - self.x)[None])[0])
+
+    def clipped(self, y: FloatArray) -> FloatArray:
+        """Points moved between the bounds."""
+        return np.minimum(np.maximum(y, self.low), self.high)
+
+    def excess(self, y: FloatArray) -> float:
+        """By how much a point (d,) misses the limit."""
+        return float(self.limit.excess(y[None])[0])
+
+    def is_possible(self, y: FloatArray) -> BoolArray:
+        """(k,): which points (k, d) meet all but the limit."""
+        inside = ((self.low <= y) & (y <= self.high)).all(axis=1)
+        if self.ground.is_open:
+            return np.asarray(inside)
+        missed = self.ground.rest.violation(y, np.broadcast_to(self.x, y.shape))
+        return np.asarray(inside & (missed <= MET))
+
+    def enter(self, start: FloatArray, end: FloatArray) -> FloatArray | None:
+        """(d,) the first point within that is found from one point (d,) to another.
+
+        It meets the limit and everything else; None if none does.
+        """
+        found = self._first_within(start, end)
+        if found is None:
+            return None
+        outside, inside = found
+        return inside if outside is None else self._crossing(outside, inside)
+
+    def enter_roughly(self, start: FloatArray, end: FloatArray) -> FloatArray | None:
+        """(d,) a point within that is near the first one."""
+        found = self._first_within(start, end)
+        return None if found is None else found[1]
+
+    def _first_within(
+        self, start: FloatArray, end: FloatArray
+    ) -> tuple[FloatArray | None, FloatArray] | None:
+        """The first point of a grid that is within, after the one before it if that is possible."""
+        share = np.linspace(0.0, 1.0, GRID + 1)
+        points = start + share[:, None] * (end - start)
+        points[-1] = end
+        possible, score = self.is_possible(points), self.limit.score.value(points)
+        asked = self.limit.asked + NEARLY * self.noise
+        for i in np.flatnonzero(possible & (score >= asked)).tolist():
+            if self.excess(points[i]) <= 0.0:
+                return (points[i - 1] if i and possible[i - 1] else None), points[i]
+        return None
+
+    @cached_property
+    def noise(self) -> float:
+        """What the noise asks for at the row; elsewhere it is not much less, or more."""
+        limit, x = self.ground.limit, self.case.x
+        return float(limit.excess(x)[0] + limit.score.value(x)[0] - limit.asked)
+
+    def _crossing(self, outside: FloatArray, inside: FloatArray) -> FloatArray:
+        """(d,) where a short segment enters: the last point that meets the limit (Illinois)."""
+        low, high = 0.0, 1.0
+        below, above, side = self.excess(outside), self.excess(inside), 0
+        if below <= 0.0:
+            return outside
+        for _ in range(ROOTS):
+            share = low + (high - low) * below / (below - above)
+            share = min(max(share, low + 0.01 * (high - low)), high - 0.01 * (high - low))
+            missed = self.excess(outside + share * (inside - outside))
+            if missed <= 0.0:
+                high, above = share, missed
+                below, side = (0.5 * below if side > 0 else below), 1
+            else:
+                low, below = share, missed
+                above, side = (0.5 * above if side < 0 else above), -1
+            if high - low <= CLOSE:
+                break
+        return np.asarray(outside + high * (inside - outside))
+
+    def descend(self, start: FloatArray, settled: float = SETTLED) -> FloatArray:
+        """(d,) a local optimum, from a point that is within.
+
+        Parameters
+        ----------
+        start
+            (d,).
+        settled
+            A step that gains no more than this share of the cost is the last.
+        """
+        y, cost = start, self.price(start)
+        for _ in range(STEPS):
+            found = self._step(y)
+            if found is None:
+                break
+            price = self.price(found)
+            gained = cost - price
+            if gained > 0.0:
+                y, cost = found, price
+            if gained <= settled * cost:
+                break
+        return y
+
+    def _step(self, y: FloatArray) -> FloatArray | None:
+        """A cheaper point within, or None."""
+        value, slope = (part[0] for part in self.limit.excess_with_slope(y[None]))
+        hessian = -self.limit.score.hessian(y)
+        cost = self.price(y)
+        more = 0.0
+        for _ in range(CORRECTIONS):
+            found = self._solved(y, float(value) + more, slope, hessian)
+            if found is None:
+                break
+            missed = self.excess(found)
+            if missed > 0.0:
+                found = self._nudged(found, missed, slope)
+                missed_now = self.excess(found)
+                if missed_now > 0.0:
+                    more += 1.1 * missed
+                    continue
+            if self.price(found) < cost:
+                return found
+            break
+        return self._shortened(y, value, slope, cost)
+
+    def _nudged(self, y: FloatArray, missed: float, slope: FloatArray) -> FloatArray:
+        """A little further in, where hardly anything is missed."""
+        moving = self.free & (y != self.x) & (y > self.low) & (y < self.high)
+        inwards = np.where(moving, slope, 0.0)
+        square = float(inwards @ inwards)
+        if not square:
+            return y
+        step = 1.5 * missed / square * inwards
+        room = 1e-6 * float(np.abs(y - self.x).max())
+        if not self.ground.is_open or np.abs(step).max() > room:
+            return y
+        return self.clipped(y - step)
+
+    def _shortened(
+        self, y: FloatArray, value: float, slope: FloatArray, cost: float
+    ) -> FloatArray | None:
+        """A step by the parabola that is below the score everywhere, as far as it is within."""
+        found = self._convex(y, value, slope, self.limit.score.below(y))
+        if found is None:
+            return None
+        for share in (1.0, 0.5, 0.1, 0.01):
+            point = y + share * (found - y)
+            if self.price(point) < cost and self.excess(point) <= 0.0:
+                return np.asarray(point)
+        return None
+
+    def _solved(
+        self, y: FloatArray, value: float, slope: FloatArray, hessian: FloatArray
+    ) -> FloatArray | None:
+        """(d,) the optimum of a model of the limit; None if there is none, or it is not found."""
+        if self.ground.is_open and self.ground.metric is not None:
+            found = self._by_root(y, value, slope, hessian)
+            if found is not None:
+                return found
+        sizes, towards = np.linalg.eigh(hessian)
+        positive = (towards * np.maximum(sizes, 0.0)) @ towards.T
+        return self._convex(y, value, slope, positive)
+
+    def _by_root(
+        self, y: FloatArray, value: float, slope: FloatArray, hessian: FloatArray
+    ) -> FloatArray | None:
+        """The same over the columns that are free, if no bound is in its way (S-lemma).
+
+        In coordinates in which the price is ‖z‖² and the model c + b · z + ½ Σ h z², the optimum is
+        z = −ν b / (2 + ν h) for the ν > 0 at which the model is 0.
+        """
+        free, metric = self.free, self.ground.metric
+        assert metric is not None  # noqa: S101 (asked by the caller)
+        held = self.clipped(self.x)
+        if (metric[np.ix_(free, ~free)] @ (held - self.x)[~free]).any():
+            return None
+        root = np.linalg.inv(np.linalg.cholesky(metric[np.ix_(free, free)]))
+        bends, towards = np.linalg.eigh(root @ hessian[np.ix_(free, free)] @ root.T)
+        gone = (y - self.x)[free]
+        here = value - slope[free] @ gone + 0.5 * gone @ hessian[np.ix_(free, free)] @ gone
+        along = towards.T @ (root @ (slope[free] - hessian[np.ix_(free, free)] @ gone))
+        z = _root(here, along, bends)
+        if z is None:
+            return None
+        found = np.array(held)
+        found[free] = self.x[free] + root.T @ (towards @ z)
+        return found if (self.clipped(found) == found).all() else None
+
+    def _convex(
+        self, y: FloatArray, value: float, slope: FloatArray, form: FloatArray
+    ) -> FloatArray | None:
+        """The optimum of the price where a convex parabola is not positive, within all else."""
+        model = WaveLimit.parabola(y, float(value), slope, form)
+        rest = self.ground.rest
+        return self._optimum(Program(rest.price, rest.region & model), self.case)
+
+    def _optimum(self, program: Program, case: Cases) -> FloatArray | None:
+        """(d,) by the first solver that finds one."""
+        effort = replace(self.effort, gap=min(self.effort.gap, 1e-9))
+        for prepared in Piece(program).complete(exhaustive=False):
+            solution = prepared.solve(case.with_margin(np.zeros((1, 2))), effort)
+            if solution.outcomes[0] == Outcome.FOUND:
+                return self.clipped(solution.points[0])
+        return None
+
+    def nearest(self, y: FloatArray) -> FloatArray | None:
+        """(d,) the point that meets all but the limit next to a point, in units of the price."""
+        if self.ground.is_open:
+            return self.clipped(y)
+        rest = self.ground.rest
+        case = replace(self.case, x=y[None])
+        return self._optimum(Program(rest.price, rest.region), case)
+
+
+def _root(here: float, along: FloatArray, bends: FloatArray) -> FloatArray | None:
+    """(k,) the nearest z to 0 with here + along · z + ½ Σ bends z² <= 0; None if there is none."""
+    if here <= 0.0:
+        return np.zeros_like(along)
+
+    def at(nu: float) -> tuple[FloatArray, float]:
+        z = -nu * along / (2.0 + nu * bends)
+        return z, here + float(along @ z + 0.5 * (bends * z) @ z)
+
+    end = 2.0 / -float(bends[0]) if bends[0] < 0.0 else np.inf
+    low, high = 0.0, 1.0 if np.isinf(end) else 0.5 * end
+    for _ in range(ROOTS):
+        if at(high)[1] <= 0.0:
+            break
+        low, high = high, (2.0 * high if np.isinf(end) else 0.5 * (high + end))
+    else:
+        return None
+    for _ in range(ROOTS):
+        middle = 0.5 * (low + high)
+        if middle in {low, high}:
+            break
+        low, high = (middle, high) if at(middle)[1] > 0.0 else (low, middle)
+    return at(high)[0]
+
+
+def cheapest(walk: Walk, points: Sequence[FloatArray]) -> FloatArray | None:
+    """(d,) the cheapest of some points."""
+    return min(points, key=walk.price, default=None)

@@ -20,10 +20,13 @@ from counterpoint.forms import (
     LinearRegressor,
     LinearScores,
     Link,
+    LocalPrototypes,
     LogLink,
     Prototypes,
+    UncertainScores,
     Votes,
 )
+from counterpoint.noise import NoiseLaw, ProjectedGamma, ProjectedGaussian, ProjectedLaplace
 from counterpoint.programs import Program, kinds_region
 from counterpoint.regions import (
     Affine,
@@ -31,6 +34,7 @@ from counterpoint.regions import (
     Box,
     Cone,
     LogSumExp,
+    Nearer,
     Region,
     Transitions,
 )
@@ -123,6 +127,50 @@ def prototypes(
     return Prototypes.from_arrays(points, np.char.add("class ", labels.astype(str)), matrix)
 
 
+def local(
+    rng: np.random.Generator, width: int, classes: int, metrics: int | None = None
+) -> LocalPrototypes:
+    """One to three prototypes a class, with metrics of rank 1, 3 and 5, or a few shared ones."""
+    owner = np.repeat(np.arange(classes), 1 + np.arange(classes) % 3)
+    nth = np.arange(len(owner)) - np.searchsorted(owner, owner)
+    order = rng.permutation(len(owner))
+    ranks = 1 + 2 * nth[order]  # a class far away wins where its metric does not look
+    matrices = [rng.normal(size=(rank, width)) for rank in ranks]
+    if metrics is not None:
+        matrices = [matrices[i % metrics] for i in range(len(owner))]
+    labels = np.char.add("class ", owner[order].astype(str))
+    points = 5.0 * rng.normal(size=(len(owner), width))
+    return LocalPrototypes.from_arrays(points, labels, matrices, rng.normal(size=len(owner)))
+
+
+def gaussians(rng: np.random.Generator, width: int, classes: int) -> LocalPrototypes:
+    """One Gaussian a class; scores are logarithms of densities."""
+    roots = rng.normal(size=(classes, width, width)) + 2.0 * np.eye(width)
+    means = 5.0 * rng.normal(size=(classes, width))
+    offsets = -np.linalg.slogdet(roots)[1] + rng.exponential(size=classes)
+    labels = np.array([f"class {k}" for k in range(classes)])
+    halves = roots * np.sqrt(0.5)
+    return LocalPrototypes.from_arrays(means, labels, halves, offsets, link=Link.SOFTMAX)
+
+
+def laws(rng: np.random.Generator, size: int) -> dict[str, NoiseLaw]:
+    """One of each kind, which moves scores by about a tenth of what weights of size 1 make."""
+    factor = 0.1 * rng.normal(size=(size, 2)) / np.sqrt(size)
+    return {
+        "laplace": ProjectedLaplace(0.1 / np.sqrt(size), size),
+        "gamma": ProjectedGamma(0.1 / size, size),
+        "gaussian": ProjectedGaussian(np.hstack([factor, 0.03 * np.eye(size)])),
+    }
+
+
+def uncertain(rng: np.random.Generator, width: int, kind: str) -> UncertainScores:
+    """A binary model and a law of noise, on features of another scale, and on a constant one."""
+    scores = linear_scores(rng, width, 2, Link.SOFTMAX)
+    matrix = np.vstack([np.diag(rng.uniform(0.5, 2.0, size=width)), np.zeros(width)])
+    offset = np.append(rng.normal(size=width), 1.0)
+    return UncertainScores(scores, AffineMap(matrix, offset), laws(rng, width + 1)[kind])
+
+
 def seen_through(form: Any, rng: np.random.Generator, width: int) -> Any:
     """The form for inputs that pass a random affine map first."""
     before = AffineMap(rng.normal(size=(form.width, width)), rng.normal(size=form.width))
@@ -142,6 +190,15 @@ FORMS: dict[str, Callable[[np.random.Generator, int], Any]] = {
     "nearest of four through a map": lambda rng, d: seen_through(
         prototypes(rng, d + 2, 4, (2, d + 2)), rng, d
     ),
+    "local of two classes": lambda rng, d: local(rng, d, 2),
+    "local of four in two metrics": lambda rng, d: local(rng, d, 4, 2),
+    "local of three in one metric": lambda rng, d: local(rng, d, 3, 1),
+    "local of three through a map": lambda rng, d: seen_through(local(rng, d + 2, 3), rng, d),
+    "two gaussians": lambda rng, d: gaussians(rng, d, 2),
+    "four gaussians": lambda rng, d: gaussians(rng, d, 4),
+    "uncertain by Laplace noise": lambda rng, d: uncertain(rng, d, "laplace"),
+    "uncertain by gamma noise": lambda rng, d: uncertain(rng, d, "gamma"),
+    "uncertain by normal noise": lambda rng, d: uncertain(rng, d, "gaussian"),
     "regressor": lambda rng, d: regressor(rng, d, LogLink.IDENTITY),
     "log regressor": lambda rng, d: regressor(rng, d, LogLink.EXP),
 }
@@ -285,8 +342,9 @@ def planted(
         "log-sum-exp": lambda: _log_sum_exp(rng, points),
         "at most": lambda: [AtMost(count, described.blocks)],
         "changes": lambda: _changes(rng, described, x, points),
+        "nearer": lambda: _nearer(rng, points),
     }
-    for name in CONDITIONS:
+    for name in (*CONDITIONS, "nearer"):
         if name in wanted:
             region = region & Region(tuple(makers[name]()))
     return Planted(described, Program(cost.price(described), region), x, points)
@@ -350,8 +408,24 @@ def _affine(rng: np.random.Generator, points: np.ndarray) -> list[Affine]:
 
 def _cone(rng: np.random.Generator, points: np.ndarray) -> list[Cone]:
     matrix, offset = rng.normal(size=(2, points.shape[1])), rng.normal(size=2)
-    radius = np.linalg.norm(points @ matrix.T + offset, axis=1).max()
-    return [Cone(matrix, offset, float(radius + _slack(rng, 1)[0]))]
+    slope = rng.normal(size=points.shape[1]) * (rng.random() < 0.5)
+    radius = (np.linalg.norm(points @ matrix.T + offset, axis=1) - points @ slope).max()
+    return [Cone(matrix, offset, float(radius + _slack(rng, 1)[0]), slope)]
+
+
+def _nearer(rng: np.random.Generator, points: np.ndarray) -> list[Nearer]:
+    """Up to three rivals of one prototype, with metrics of ranks of their own."""
+    d = points.shape[1]
+    scale = 10.0 ** rng.uniform(-1, 0.5)
+    matrix, offset = scale * rng.normal(size=(rng.integers(1, d + 1), d)), rng.normal()
+    offset = offset * rng.normal(size=len(matrix))
+    made = []
+    for _ in range(rng.integers(1, 4)):
+        rival = scale * rng.normal(size=(rng.integers(1, d + 1), d))
+        away = 3.0 * scale * rng.normal(size=len(rival))
+        limit = Nearer(matrix, offset, rival, away, 0.0).excess(points).max()
+        made.append(Nearer(matrix, offset, rival, away, float(limit + _slack(rng, 1)[0])))
+    return made
 
 
 def _log_sum_exp(rng: np.random.Generator, points: np.ndarray) -> list[LogSumExp]:

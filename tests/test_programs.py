@@ -14,7 +14,16 @@ from strategies import Planted, multipliers, planted, seeds
 import counterpoint as cp
 from counterpoint.costs import Price
 from counterpoint.programs import Program, kinds_region
-from counterpoint.regions import Affine, AtMost, Box, Coupling, Region, Transitions, Whole
+from counterpoint.regions import (
+    Affine,
+    AtMost,
+    Box,
+    Cone,
+    Coupling,
+    Region,
+    Transitions,
+    Whole,
+)
 
 ROUNDING = 1e-12
 """Of float64 sums of a few dozen terms, relative to the sum of their sizes."""
@@ -30,10 +39,13 @@ def size_of_terms(case: Planted, given: np.ndarray, at: np.ndarray) -> np.ndarra
     program, far = case.program, np.abs(np.vstack([case.x, case.points])).max(axis=0)
     terms = []
     for coupling in (program.affine, *program.curved):
-        size = np.abs(coupling.matrix) @ far
+        size = np.abs(coupling.normals) @ far
         for name in ("offset", "low", "high", "radius", "limit"):
             value = np.abs(np.asarray(getattr(coupling, name, 0.0), dtype=float))
-            size = size + np.where(np.isfinite(value), value, 0.0)
+            value = np.where(np.isfinite(value), value, 0.0)
+            size = size + (np.pad(value, (0, len(size) - len(value))) if value.ndim else value)
+        if isinstance(coupling, Cone):  # the multiplier of the slope is as long as the others
+            size = size + np.abs(coupling.slope) @ far
         terms.append(size + 2.0)  # the entropy of a few shares is at most 2
     linear = np.abs(given) @ np.concatenate(terms) if terms else np.zeros(len(given))
     full = np.abs(program.price.quadratic)
@@ -79,8 +91,8 @@ def test_a_cut_scales_with_its_multipliers(case: Planted, seed: int):
         factor = rng.uniform(0.0, 10.0)
         normals, offsets = coupling.cut(given)
         scaled_normals, scaled_offsets = coupling.cut(factor * given)
-        size = 1.0 + np.abs(given).sum(axis=1) * (100.0 + np.abs(coupling.matrix).sum())
-        terms = np.abs(given) @ np.abs(coupling.matrix)
+        size = 1.0 + np.abs(given).sum(axis=1) * (100.0 + np.abs(coupling.normals).sum())
+        terms = np.abs(given) @ np.abs(coupling.normals)
         assert (np.abs(scaled_normals - factor * normals) <= 1e-12 * factor * terms).all()
         assert (np.abs(scaled_offsets - factor * offsets) <= ROUNDING * factor * size).all()
 
@@ -187,6 +199,9 @@ def in_units(program: Program, unit: np.ndarray) -> Program:
                 made.append(Box(*(end * unit for end in ends)))
             case Whole():
                 made.append(replace(condition, steps=condition.steps * unit[condition.columns]))
+            case Cone():
+                matrix, slope = condition.matrix / unit, condition.slope / unit
+                made.append(replace(condition, matrix=matrix, slope=slope))
             case Coupling():
                 made.append(replace(condition, matrix=condition.matrix / unit))
             case _:

@@ -10,6 +10,8 @@ their sum is normal · y <= offset, and
 is a lower bound on every feasible cost, whoever found the multipliers and however wrong they are.
 The minimum is exact, integrality included, because price is separable over D: a sum over columns.
 (A full matrix is split into a diagonal and a convex rest; any tangent of the rest bounds it.)
+A quadratic condition that is not convex (`Nearer`) has no such inequality; what its multipliers
+prove besides is in `counterpoint.curvature`.
 A *charge*, such as −log of a probability, adds to the weighed price; its multipliers bound it from
 below by normal · y − offset, and the same sum bounds the objective. With price 0 and without
 charges the same minimum, if positive, proves that the region is empty (Farkas).
@@ -26,6 +28,7 @@ from numpy.typing import NDArray
 
 from counterpoint.cases import Cases
 from counterpoint.costs import Price
+from counterpoint.curvature import Curvature
 from counterpoint.features import Categorical, Features, Integer
 from counterpoint.regions import (
     Affine,
@@ -33,8 +36,12 @@ from counterpoint.regions import (
     Box,
     Charge,
     Condition,
+    Cone,
     Coupling,
+    Cut,
+    Nearer,
     OneOf,
+    Quadrics,
     Region,
     Transitions,
     Whole,
@@ -156,9 +163,38 @@ class Program:
         return (*self.curved, *self.charges)
 
     @cached_property
-    def size(self) -> int:
-        """The number of multipliers: one a linear row, then those of what is beyond rows."""
+    def nonconvex(self) -> tuple[Nearer, ...]:
+        """The quadratic conditions that are not convex; for their multipliers see `Curvature`."""
+        return tuple(c for c in self.region if isinstance(c, Nearer))
+
+    @cached_property
+    def quadrics(self) -> Quadrics:
+        """The same, evaluated together."""
+        return Quadrics(self.nonconvex, self.width)
+
+    @cached_property
+    def curvature(self) -> Curvature:
+        """What their multipliers prove."""
+        box = self.box
+        below = np.isfinite(box.low) | np.isfinite(box.least)
+        above = np.isfinite(box.high) | np.isfinite(box.most)
+        bounded = np.flatnonzero((below & above) | ~self.numeric)
+        return Curvature(self.price, self.quadrics, self.domain, bounded)
+
+    @cached_property
+    def convex_size(self) -> int:
+        """The number of multipliers of what is convex: linear rows first, then what is beyond."""
         return self.affine.size + sum(part.size for part in self.beyond_rows)
+
+    @property
+    def size(self) -> int:
+        """The number of multipliers; those of conditions that are not convex come last."""
+        return self.convex_size + (self.curvature.size if self.nonconvex else 0)
+
+    @cached_property
+    def has_tangents(self) -> bool:
+        """Whether a point sharpens the bound: of a full quadratic price, or by curvature."""
+        return self.price.quadratic.ndim == 2 or bool(self.nonconvex)
 
     @cached_property
     def groups(self) -> tuple[slice, ...]:
@@ -250,13 +286,21 @@ class Program:
         """(n,) the largest violation of any condition, relative to the size of its terms."""
         return self._merged.violation(y, x)
 
+    def tightened(self, margin: FloatArray) -> Region:
+        """The demands of the target closed in by a (1, 2) margin, and all linear rows."""
+        curved = [c for c in self.region if isinstance(c, Cone | Nearer) and (c.tight or c.lost)]
+        return Region((self.affine.tightened(margin), *(c.tightened(margin) for c in curved)))
+
     @cached_property
     def normals(self) -> FloatArray:
-        """(size, d) the normal that each multiplier weighs."""
-        return np.vstack([self.affine.matrix, *(part.matrix for part in self.beyond_rows)])
+        """(convex_size, d) the normal that each multiplier of what is convex weighs."""
+        return np.vstack([self.affine.matrix, *(part.normals for part in self.beyond_rows)])
 
     def cut(self, multipliers: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Normals (n, d) and offsets (n,) that the couplings and charges add up to."""
+        """Normals (n, d) and offsets (n,) that the couplings and charges add up to.
+
+        The multipliers of conditions that are not convex have no part in it.
+        """
         normal, offset = self.affine.cut(multipliers[:, : self.affine.size])
         start = self.affine.size
         for part in self.beyond_rows:
@@ -287,7 +331,16 @@ class Program:
         """
         if self._is_one_row and cases.unbounded:
             return self._one_row_bound(cases, multipliers)
-        normal, offset = self.cut(multipliers)
+        cut = self.cut(multipliers)
+        bound = self.bound_by(cases, cut, at)
+        if not self.nonconvex or self.charges:
+            return bound
+        curved = self.curvature.bound(cases, multipliers[:, self.convex_size :], cut, at)
+        return np.maximum(bound, curved)
+
+    def bound_by(self, cases: Cases, cut: Cut, at: FloatArray | None = None) -> FloatArray:
+        """`bound`, for normals (n, d) and offsets (n,) that all points of the region meet."""
+        normal, offset = cut
         if self.charges:
             normal, offset = normal / cases.weights[:, None], offset / cases.weights
         if self.price.quadratic.ndim == 2:
@@ -308,7 +361,8 @@ class Program:
 
     def moves_smoothly(self, cases: Cases) -> BoolArray:
         """(n,): whether some continuous column with an effect is free to move."""
-        smooth = (self.steps == 0) & self.numeric & self.normals.any(axis=0)
+        effect = self.normals.any(axis=0) | self.quadrics.columns
+        smooth = (self.steps == 0) & self.numeric & effect
         return np.asarray((cases.low < cases.high)[:, smooth].any(axis=1))
 
     def held(self, y: FloatArray, x: FloatArray) -> BoolArray:
@@ -348,10 +402,17 @@ class Program:
         if self.charges:  # no charge excludes anything
             charged = sum(charge.size for charge in self.charges)
             multipliers = np.array(multipliers)
-            multipliers[:, self.size - charged :] = 0.0
+            multipliers[:, self.convex_size - charged : self.convex_size] = 0.0
         normal, offset = self.cut(multipliers)
-        size = np.abs(multipliers) @ np.abs(self.normals)
-        normal = np.where(np.abs(normal) <= CANCELLED * size, 0.0, normal)
+        convex, other = multipliers[:, : self.convex_size], multipliers[:, self.convex_size :]
+        size = np.abs(convex) @ np.abs(self.normals)
+        cut = np.where(np.abs(normal) <= CANCELLED * size, 0.0, normal), offset
+        refuted = self.refutes_by(cases, cut)
+        return refuted | self.curvature.refutes(cases, other, cut) if self.nonconvex else refuted
+
+    def refutes_by(self, cases: Cases, cut: Cut) -> BoolArray:
+        """`refutes`, for normals (n, d) and offsets (n,) that all points of the region meet."""
+        normal, offset = cut
         zero = np.zeros(self.width)
         least = self.domain.least(Diagonal(zero, zero), normal, cases)
         least += np.einsum("ij,ij->i", normal, cases.x)

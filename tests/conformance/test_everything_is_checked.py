@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import pkgutil
 
 import numpy as np
@@ -25,7 +26,8 @@ def subclasses(base: type) -> set[type]:
     while waiting:
         for cls in waiting.pop().__subclasses__():
             waiting.append(cls)
-            if cls.__module__.split(".")[0] == "counterpoint":
+            own = cls.__module__.split(".")[0] == "counterpoint"
+            if own and not inspect.isabstract(cls):
                 found.add(cls)
     return found
 

@@ -10,8 +10,18 @@ import pytest
 from strategies import FORMS
 
 import counterpoint as cp
-from counterpoint.forms import LinearRegressor, LinearScores, Link, LogLink, Prototypes, Votes
-from counterpoint.regions import Affine, Region
+from counterpoint.forms import (
+    LinearRegressor,
+    LinearScores,
+    Link,
+    LocalPrototypes,
+    LogLink,
+    Prototypes,
+    UncertainScores,
+    Votes,
+)
+from counterpoint.noise import ProjectedLaplace
+from counterpoint.regions import Affine, Nearer, Region
 from counterpoint.targets import Target
 from counterpoint.testing import check_form
 
@@ -34,6 +44,13 @@ def targets(form: Any) -> list[Target]:
         made += [cp.Confidence(label, p) for label in classes for p in (0.3, 0.6)]
         if form.link is Link.SOFTMAX:
             made += [cp.Tradeoff(label, 0.1) for label in classes]
+    if isinstance(form, UncertainScores):
+        rules = ["exact", "paper"] if isinstance(form.law, ProjectedLaplace) else ["exact"]
+        for label in classes:
+            made += [cp.Robust(label, 0.9, "fixed", rule) for rule in rules]
+            made += [cp.Robust(label, 0.5, "fixed"), cp.Robust(label, 0.9, "selection")]
+    if isinstance(form, LocalPrototypes) and form.link is not Link.NONE and len(classes) == 2:
+        made += [cp.Confidence(label, p) for label in classes for p in (0.3, 0.5, 0.9)]
     return made
 
 
@@ -41,6 +58,8 @@ def permuted(form: Any) -> list[Any]:
     """The same model with its classes, or its prototypes, in another order."""
     if isinstance(form, Prototypes):
         return reordered(form)
+    if isinstance(form, LocalPrototypes):
+        return reordered_local(form)
     if not isinstance(form, LinearScores) or form.is_binary:
         return []
     order = np.roll(np.arange(len(form.classes)), 1)
@@ -66,8 +85,27 @@ def reordered(form: Prototypes) -> list[Prototypes]:
     ]
 
 
+def reordered_local(form: LocalPrototypes) -> list[LocalPrototypes]:
+    counts = len(form.offsets), len(form.classes), len(form.factors)
+    orders = [(np.roll(np.arange(n), 1), np.arange(n)[::-1]) for n in counts]
+    return [
+        replace(
+            form,
+            factors=form.factors[r],
+            metric=np.argsort(r)[form.metric[p]],
+            shifts=form.shifts[p],
+            offsets=form.offsets[p],
+            owner=np.argsort(q)[form.owner[p]],
+            classes=form.classes[q],
+        )
+        for p, q, r in zip(*orders, strict=True)
+    ]
+
+
 def swapped(form: Any) -> list[Any]:
     """A binary model with its classes swapped: the decision changes its sign."""
+    if isinstance(form, UncertainScores):
+        return [replace(form, scores=scores) for scores in swapped(form.scores)]
     if not (isinstance(form, LinearScores) and form.is_binary):
         return []
     coef, intercept = -form.matrix[1], -form.offset[1]
@@ -76,7 +114,10 @@ def swapped(form: Any) -> list[Any]:
 
 def points(form: Any, width: int) -> np.ndarray:
     """Enough of them in the region of every class, however small."""
-    return 20.0 * np.random.default_rng(1).normal(size=(20_000 if width == 1 else 3000, width))
+    if isinstance(form, UncertainScores):
+        return 3.0 * np.random.default_rng(1).normal(size=(300, width))
+    narrow = width == 1 and not isinstance(form, LocalPrototypes)
+    return 20.0 * np.random.default_rng(1).normal(size=(20_000 if narrow else 3000, width))
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -122,6 +163,14 @@ def test_the_suite_catches_a_class_that_is_taken_for_another():
     wrong = replace(form, classes=form.classes[[1, 0, 2]])
     with pytest.raises(AssertionError, match="Another order changes"):
         check_form(form, [cp.Label(form.classes[0])], same=[wrong], points=points(form, 4))
+
+
+def test_the_suite_catches_a_convex_part_that_reaches_out(monkeypatch: pytest.MonkeyPatch):
+    form = FORMS["local of two classes"](np.random.default_rng(3), 4)
+    part = Nearer.convexified
+    monkeypatch.setattr(Nearer, "convexified", lambda self, at, margin: part(self, at, -margin))
+    with pytest.raises(AssertionError, match="reaches out of it, or nearer to its edge"):
+        check_form(form, [cp.Label(form.classes[0])], points=points(form, 4))
 
 
 def test_the_suite_catches_a_region_that_is_not_where_the_prediction_is(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -68,7 +69,7 @@ class Form(ABC):
         """(n,): a bound on the rounding error of a float64 score at X, in score units."""
 
     @abstractmethod
-    def regions(self, target: Target) -> tuple[Region, ...]:
+    def regions(self, target: Target) -> Sequence[Region]:
         """Closed convex pieces whose union is where the target holds.
 
         For `Tradeoff`, which holds everywhere, one piece without bounds and with its charge.

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.errors import InvalidInput
-from counterpoint.targets import Label, OtherLabel, Target
+from counterpoint.targets import Label, OtherLabel, Robust, Target
 
 __all__ = ["EPS", "mask", "misfit", "rounding", "split"]
 
@@ -69,4 +69,10 @@ def mask(
 
 def misfit(target: Target, model: str, fitting: str) -> InvalidInput:
     """The error of a target that a form has no meaning for."""
+    if isinstance(target, Robust):
+        return InvalidInput(
+            "Robust needs a binary linear model, and the law of the noise on its weights: that of "
+            "a PrivateSVC is known, and any other is said by "
+            f"cp.UncertainClassifier(model, covariance=...). Got {model} without one."
+        )
     return InvalidInput(f"Expected a target for {model} ({fitting}); got {target!r}.")

@@ -11,6 +11,7 @@ from counterpoint.readers import (  # noqa: F401 (each registers its readers)
     classifiers,
     compose,
     encoders,
+    gaussians,
     imputers,
     meta,
     naive_bayes,
@@ -18,6 +19,7 @@ from counterpoint.readers import (  # noqa: F401 (each registers its readers)
     regressors,
     scalers,
     support_vectors,
+    uncertain,
 )
 from counterpoint.readers.columns import Columns
 from counterpoint.readers.dispatch import Reading, read, see_through, trace

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.calibration import CalibratedClassifierCV
-from sklearn.discriminant_analysis import LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import (
     LogisticRegression,
@@ -121,14 +121,6 @@ def _(_model: Any) -> Form:
         "CalibratedClassifierCV cannot be read exactly: its probabilities are an average over "
         "folds of calibrations that are not linear. Explain the classifier that was calibrated, "
         "and set its threshold with FixedThresholdClassifier."
-    )
-
-
-@on(read, QuadraticDiscriminantAnalysis)
-def _(_model: Any) -> Form:
-    raise UnsupportedModel(
-        "QuadraticDiscriminantAnalysis has quadratic decision boundaries. "
-        "Use LinearDiscriminantAnalysis."
     )
 
 

@@ -42,10 +42,10 @@ __all__ = [
 Answer = TypeVar("Answer", bound=Callable[..., Any])
 
 READABLE = (
-    "logistic regression and the other linear classifiers, linear discriminant analysis, linear "
-    "support vector machines, naive Bayes and nearest centroids where they are linear, one-vs-rest "
-    "over these, decision thresholds, linear regressors, and nearest prototypes in one metric "
-    "(learning vector quantisation, the one nearest neighbour)"
+    "logistic regression and the other linear classifiers, linear and quadratic discriminant "
+    "analysis, linear support vector machines, Gaussian naive Bayes, other naive Bayes and nearest "
+    "centroids where they are linear, one-vs-rest over linear ones, decision thresholds, linear "
+    "regressors, and nearest prototypes (learning vector quantisation, the one nearest neighbour)"
 )
 NAMED: dict[tuple[str, str], Callable[[Any], Form]] = {}
 """A package and a class in it → its reader; see `by_name`."""

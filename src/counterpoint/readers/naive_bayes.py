@@ -1,4 +1,4 @@
-"""Naive Bayes where it is linear: by its kind, or because all of its inputs are categories."""
+"""Naive Bayes: Gaussian, or linear by its kind or because all of its inputs are categories."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from counterpoint.forms import Form, Link
 from counterpoint.readers.attributes import classes_of, dense, scores_of_rows
 from counterpoint.readers.columns import NUMBERS, Columns
 from counterpoint.readers.dispatch import finish, on, read, require_fitted
+from counterpoint.readers.gaussians import gaussians, log_priors
 from counterpoint.readers.probe import by_running
 
 __all__: list[str] = []
@@ -28,15 +29,18 @@ SAME_VARIANCE = 1e-12  # relative
 @on(read, GaussianNB)
 def _(model: Any) -> Form:
     classes = classes_of(model)
-    variance = dense(model.var_)
-    if (np.ptp(variance, axis=0) > SAME_VARIANCE * variance.max(axis=0)).any():
+    variance, means = dense(model.var_), dense(model.theta_)
+    priors = log_priors(model, classes, dense(model.class_prior_))
+    for j in np.flatnonzero((variance <= 0.0).any(axis=0)):
         raise UnsupportedModel(
-            "GaussianNB with another variance in each class has quadratic decision boundaries. "
-            "Use LinearDiscriminantAnalysis, which shares the covariance between classes."
+            f"GaussianNB saw one value alone of its input {j} in some class, so its variance there "
+            "is 0. Fit it with var_smoothing above 0, or leave the input out."
         )
+    if (np.ptp(variance, axis=0) > SAME_VARIANCE * variance.max(axis=0)).any():
+        whitening = list(np.eye(len(means[0])) / np.sqrt(variance)[:, None, :])
+        return gaussians(classes, means, whitening, np.log(variance).sum(axis=1), priors)
     precision = 1.0 / variance.mean(axis=0)
-    means = dense(model.theta_)
-    offset = np.log(model.class_prior_) - 0.5 * (precision * means**2).sum(axis=1)
+    offset = priors - 0.5 * (precision * means**2).sum(axis=1)
     return scores_of_rows(precision * means, offset, classes, Link.SOFTMAX)
 
 

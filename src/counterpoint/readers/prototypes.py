@@ -5,21 +5,21 @@ Models of packages that need not be installed are known by the names of their cl
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.neighbors import KNeighborsClassifier
 
 from counterpoint.errors import UnsupportedModel
-from counterpoint.forms import Form, Prototypes
+from counterpoint.forms import Form, LocalPrototypes, Prototypes
 from counterpoint.readers.attributes import classes_of, dense
 from counterpoint.readers.dispatch import by_name, on, read
 
 __all__: list[str] = []
 
-MOST_NEIGHBORS = 1000
-"""Each training point of the target's classes is a program with a row for each other point."""
+MOST_NEIGHBORS = 100_000
+"""The time of an answer grows with the points: some 10 ms at 5000, 100 ms at so many."""
 STRAIGHT = ("euclidean", "l2", "sqeuclidean")
 """Metrics of scikit-learn in which the points equally near to two others form a hyperplane."""
 
@@ -89,27 +89,47 @@ def _(model: Any) -> Form:
 
 
 def _of_sklvq(model: Any, matrix: Any, straight: tuple[str, ...]) -> Form:
+    labels = _labels_of_sklvq(model, straight)
+    return Prototypes.from_arrays(model.prototypes_, labels, matrix)
+
+
+def _labels_of_sklvq(model: Any, straight: tuple[str, ...]) -> NDArray[Any]:
+    """(P,) the prototypes' labels, if the distance is one that is read."""
     if model.distance_type not in straight or model.force_all_finite == "allow-nan":
         raise UnsupportedModel(
             f"{type(model).__name__} with distance_type={model.distance_type!r} and "
             f"force_all_finite={model.force_all_finite!r} cannot be read exactly. "
             f"Use distance_type={straight[0]!r} and force_all_finite=True."
         )
-    labels = classes_of(model)[np.asarray(model.prototypes_labels_)]
-    return Prototypes.from_arrays(model.prototypes_, labels, matrix)
+    return np.asarray(classes_of(model)[np.asarray(model.prototypes_labels_)])
 
 
 # --- a metric for each prototype or class ---
 
 
 @by_name("counterpoint", "LGMLVQ", "LMRSLVQ")
+def _(model: Any) -> Form:
+    classes_of(model)
+    prototypes, labels = model.prototypes_, model.prototype_labels_
+    return LocalPrototypes.from_arrays(
+        prototypes, labels, model.omegas_, metric_per=model.metric_per
+    )
+
+
 @by_name("sklearn_lvq", "LgmlvqModel", "LmrslvqModel")
+def _(model: Any) -> Form:
+    classes_of(model)
+    own = len(model.omegas_) == len(model.c_w_)  # as it predicts
+    per: Literal["prototype", "class"] = "prototype" if own else "class"
+    return LocalPrototypes.from_arrays(model.w_, model.c_w_, model.omegas_, metric_per=per)
+
+
 @by_name("sklvq", "LGMLVQ")
 def _(model: Any) -> Form:
-    raise UnsupportedModel(
-        f"{type(model).__name__} has a metric for each prototype or each class, so its decision "
-        "boundaries are quadratic. Use a model with one metric for all, such as GMLVQ."
-    )
+    labels = _labels_of_sklvq(model, ("local-adaptive-squared-euclidean",))
+    shared = model.relevance_localization == "class"
+    per: Literal["prototype", "class"] = "class" if shared else "prototype"
+    return LocalPrototypes.from_arrays(model.prototypes_, labels, model.omega_, metric_per=per)
 
 
 # --- nearest neighbours ---
@@ -132,7 +152,8 @@ def _(model: Any) -> Form:
     if len(points) > MOST_NEIGHBORS:
         raise UnsupportedModel(
             f"KNeighborsClassifier keeps {len(points)} training points; up to {MOST_NEIGHBORS} "
-            "are read. Fit it on fewer, or use prototypes: NearestCentroid, GLVQ."
+            "are read. Fit it on a sample of them, or on a few prototypes of each class: GLVQ, "
+            "NearestCentroid."
         )
     in_order = model._fit_method == "brute"  # noqa: SLF001
     if not in_order and _disagrees_with_itself(points, model._y):  # noqa: SLF001

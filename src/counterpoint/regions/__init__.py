@@ -11,28 +11,50 @@ excluding; its multipliers turn it into a linear bound from below.
 Shapes: ``n`` rows, ``d`` encoded columns, ``m`` multipliers.
 """
 
-from counterpoint.regions.base import Charge, Condition, Coupling, Domain, NonConvex, Region
+from counterpoint.regions.base import (
+    Charge,
+    Condition,
+    Coupling,
+    Cut,
+    Domain,
+    NonConvex,
+    Region,
+    Supported,
+)
+from counterpoint.regions.cells import Cells
+from counterpoint.regions.chance import Chance
 from counterpoint.regions.charges import LogLoss
-from counterpoint.regions.couplings import Affine, Cone, LogSumExp, Parabola
+from counterpoint.regions.couplings import Affine, Cone, LogSumExp
 from counterpoint.regions.domains import AtMost, Box, OneOf, Transitions, Whole
+from counterpoint.regions.lead import Lead
 from counterpoint.regions.nearer import Nearer
+from counterpoint.regions.quadrics import Quadrics
+from counterpoint.regions.wavelimit import WaveLimit
+from counterpoint.regions.waves import Waves
 
 __all__ = [
     "Affine",
     "AtMost",
     "Box",
+    "Cells",
+    "Chance",
     "Charge",
     "Condition",
     "Cone",
     "Coupling",
+    "Cut",
     "Domain",
+    "Lead",
     "LogLoss",
     "LogSumExp",
     "Nearer",
     "NonConvex",
     "OneOf",
-    "Parabola",
+    "Quadrics",
     "Region",
+    "Supported",
     "Transitions",
+    "WaveLimit",
+    "Waves",
     "Whole",
 ]

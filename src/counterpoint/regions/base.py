@@ -5,12 +5,18 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import final
+from typing import TYPE_CHECKING, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["EPS", "TINY", "Charge", "Condition", "Coupling", "Cut", "Domain", "NonConvex", "Region"]
+if TYPE_CHECKING:
+    from counterpoint.regions.couplings import Affine, Cone
+
+__all__ = [
+    *("EPS", "TINY", "Charge", "Condition", "Coupling", "Cut", "Domain", "NonConvex", "Region"),
+    "Supported",
+]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]
@@ -36,8 +42,10 @@ class Domain(Condition):
 class Coupling(Condition):
     """A convex condition that ties features together."""
 
-    matrix: FloatArray
-    """(m, d) the normal that each multiplier weighs."""
+    @property
+    @abstractmethod
+    def normals(self) -> FloatArray:
+        """(m, d) the normal that each multiplier weighs."""
 
     @property
     @abstractmethod
@@ -56,8 +64,10 @@ class Coupling(Condition):
 class Charge(Condition):
     """A soft condition: every point meets it, and is charged a convex amount of at least 0."""
 
-    matrix: FloatArray
-    """(m, d) the normal that each multiplier weighs."""
+    @property
+    @abstractmethod
+    def normals(self) -> FloatArray:
+        """(m, d) the normal that each multiplier weighs."""
 
     @property
     @abstractmethod
@@ -90,6 +100,34 @@ class NonConvex(Condition):
     @abstractmethod
     def convexified(self, at: FloatArray, margin: float) -> Region:
         """A convex part that holds the (d,) point ``at``, if that meets it with the margin."""
+
+
+class Supported(Condition):
+    """A convex condition that is known by the half-spaces that hold it, without a dual of its own.
+
+    Programs are given the few half-spaces that matter: see `counterpoint.search.approach`.
+    """
+
+    @property
+    @abstractmethod
+    def is_cone(self) -> bool:
+        """Whether `models`, where there are any, are the condition itself."""
+
+    @abstractmethod
+    def excess(self, y: FloatArray) -> FloatArray:
+        """(n,) by how much points miss it, in score units; negative where they do not."""
+
+    @abstractmethod
+    def supports(self, y: FloatArray) -> tuple[FloatArray, Affine]:
+        """(n,) the excess at points, and for each a half-space that it misses by as much."""
+
+    @abstractmethod
+    def first(self) -> Affine:
+        """Half-spaces to begin with; there may be none."""
+
+    @abstractmethod
+    def models(self, y: FloatArray) -> tuple[Cone, ...]:
+        """Second-order cones that are like it near a point (1, d); none if there are no such."""
 
 
 @final

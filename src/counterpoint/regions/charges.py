@@ -35,6 +35,10 @@ class LogLoss(Charge):
     offset: FloatArray
 
     @property
+    def normals(self) -> FloatArray:
+        return self.matrix
+
+    @property
     def size(self) -> int:
         return len(self.matrix)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import final
 
@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from counterpoint.regions.base import EPS, TINY, Coupling, Cut
 
-__all__ = ["Affine", "Cone", "LogSumExp", "Parabola"]
+__all__ = ["Affine", "Cone", "LogSumExp"]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]
@@ -68,6 +68,10 @@ class Affine(Coupling):
                 object.__setattr__(self, name, np.zeros(len(self.matrix)))
 
     @property
+    def normals(self) -> FloatArray:
+        return self.matrix
+
+    @property
     def size(self) -> int:
         return len(self.matrix)
 
@@ -97,6 +101,11 @@ class Affine(Coupling):
         """(n, m) lower and upper bounds, closed in by (n, 2) margins until they meet at most."""
         shift = self.closed_in(margin)
         return self.low + shift, self.high - shift
+
+    def tightened(self, margin: FloatArray) -> Affine:
+        """The same with its bounds closed in by a (1, 2) margin."""
+        low, high = self.limits(margin)
+        return replace(self, low=low[0], high=high[0])
 
     def closed_in(self, margin: FloatArray) -> FloatArray:
         """(n, m) how much (n, 2) margins, see `Cases`, close in each row's bounds."""
@@ -154,9 +163,10 @@ class Affine(Coupling):
 @final
 @dataclass(frozen=True, eq=False)
 class Cone(Coupling):
-    """‖M y + c‖₂ <= radius: an ellipsoid or a ball.
+    """‖M y + c‖₂ <= slope · y + radius: a ball, an ellipsoid, or a cone that opens along its slope.
 
-    Any u gives the cut uᵀ(M y + c) <= ‖u‖ · radius (Cauchy–Schwarz).
+    Multipliers u (m,), and with a slope one more, t, give uᵀ(M y + c) <= t′ (slope · y + radius)
+    with t′ = max(t, ‖u‖) (Cauchy–Schwarz; what is on the right is never negative).
 
     Parameters
     ----------
@@ -165,26 +175,62 @@ class Cone(Coupling):
     offset
         (m,).
     radius
-        A positive number.
+        A number; positive if there is no slope.
+    slope
+        (d,); zeros by default.
+    tight
+        By how many score units a unit of margin lowers the radius; 0 for what is a constraint and
+        no part of a target.
+    lost
+        The same for the margin that only ties need: 1 where a tie is lost.
     """
 
     matrix: FloatArray
     offset: FloatArray
     radius: float
+    slope: FloatArray = field(default_factory=lambda: np.zeros(0))
+    tight: float = 0.0
+    lost: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not len(self.slope):
+            object.__setattr__(self, "slope", np.zeros(self.matrix.shape[1]))
+
+    @cached_property
+    def normals(self) -> FloatArray:
+        """(size, d) the normal that each multiplier weighs."""
+        return np.vstack([self.matrix, -self.slope]) if self.slope.any() else self.matrix
 
     @property
     def size(self) -> int:
-        return len(self.matrix)
+        return len(self.normals)
 
     def cut(self, multipliers: FloatArray) -> Cut:
-        length = np.linalg.norm(multipliers, axis=1)
-        return multipliers @ self.matrix, length * self.radius - multipliers @ self.offset
+        u = multipliers[:, : len(self.matrix)]
+        # The last one is t where there is a slope; else it is an entry of u, and no longer than u.
+        t = np.maximum(np.linalg.norm(u, axis=1), multipliers[:, -1] if self.slope.any() else 0.0)
+        return u @ self.matrix - t[:, None] * self.slope, t * self.radius - u @ self.offset
+
+    def closed_in(self, margin: FloatArray) -> FloatArray:
+        """(n,) by how much (n, 2) margins, see `Cases`, lower the radius."""
+        return np.asarray(margin @ np.array([self.tight, self.lost]))
+
+    def tightened(self, margin: FloatArray) -> Cone:
+        """The same with its radius lowered by a (1, 2) margin."""
+        return replace(self, radius=self.radius - float(self.closed_in(margin)[0]))
+
+    def excess(self, y: FloatArray) -> FloatArray:
+        """(n,) by how much points miss it, in score units; negative where they do not."""
+        length = np.linalg.norm(y @ self.matrix.T + self.offset, axis=1)
+        return np.asarray(length - y @ self.slope - self.radius)
 
     def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:
-        length = np.linalg.norm(y @ self.matrix.T + self.offset, axis=1)
-        terms = (np.abs(y) + np.abs(x)) @ np.abs(self.matrix.T) + np.abs(self.offset)
-        rounding = 8.0 * EPS * np.linalg.norm(terms, axis=1)
-        return np.maximum((length - rounding) / self.radius - 1.0, 0.0)
+        reach = np.abs(y) + np.abs(x)
+        terms = np.linalg.norm(reach @ np.abs(self.matrix.T) + np.abs(self.offset), axis=1)
+        limit = reach @ np.abs(self.slope) + abs(self.radius)
+        over = np.maximum(self.excess(y) - 8.0 * EPS * (terms + limit), 0.0)
+        size = terms + limit if self.slope.any() else limit
+        return np.where(over > 0.0, over / np.maximum(size, TINY), 0.0)
 
 
 @final
@@ -210,6 +256,10 @@ class LogSumExp(Coupling):
     limit: float
 
     @property
+    def normals(self) -> FloatArray:
+        return self.matrix
+
+    @property
     def size(self) -> int:
         return len(self.matrix)
 
@@ -230,47 +280,3 @@ class LogSumExp(Coupling):
         terms = (np.abs(y) + np.abs(x)) @ np.abs(self.matrix.T) + np.abs(self.offset)
         size = terms.max(axis=1) + abs(self.limit)
         return _excess(self.value(y), np.asarray(self.limit), size)
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Parabola(Coupling):
-    """‖F y + f‖² <= slope · y + constant.
-
-    Multipliers w (k,) and μ >= 0 give 2 wᵀ(F y + f) − ‖w‖²/μ <= μ (slope · y + constant), since a
-    square lies above its tangents.
-
-    Parameters
-    ----------
-    factor, offset
-        (k, d) F and (k,) f.
-    slope, constant
-        (d,) and a number.
-    """
-
-    factor: FloatArray
-    offset: FloatArray
-    slope: FloatArray
-    constant: float
-
-    @cached_property
-    def matrix(self) -> FloatArray:  # type: ignore[override]
-        """(k + 1, d) the normal that each multiplier weighs."""
-        return np.vstack([2.0 * self.factor, -self.slope])
-
-    @property
-    def size(self) -> int:
-        return len(self.factor) + 1
-
-    def cut(self, multipliers: FloatArray) -> Cut:
-        scale = np.maximum(multipliers[:, -1], 0.0)
-        weights = np.where(scale[:, None] > 0.0, multipliers[:, :-1], 0.0)
-        square = (weights * weights).sum(axis=1) / np.where(scale > 0.0, scale, 1.0)
-        offset = square + scale * self.constant - 2.0 * weights @ self.offset
-        return np.column_stack([weights, scale]) @ self.matrix, offset
-
-    def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:
-        square = ((y @ self.factor.T + self.offset) ** 2).sum(axis=1)
-        value = y @ self.slope + self.constant
-        size = square + np.abs(y) @ np.abs(self.slope) + abs(self.constant)
-        return _excess(square - 16.0 * EPS * size, value, size)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import final
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.regions.base import EPS, TINY, NonConvex, Region
-from counterpoint.regions.couplings import Parabola
+from counterpoint.regions.couplings import Cone
 
 __all__ = ["Nearer"]
 
@@ -30,6 +30,11 @@ class Nearer(NonConvex):
         (l, d) H and (l,) h: what it is farther from.
     limit
         A number.
+    tight
+        By how many score units a unit of margin lowers the limit; 0 for what is a constraint and no
+        part of a target.
+    lost
+        The same for the margin that only ties need: 1 where a tie is lost.
     """
 
     matrix: FloatArray
@@ -37,6 +42,16 @@ class Nearer(NonConvex):
     rival: FloatArray
     rival_offset: FloatArray
     limit: float
+    tight: float = 0.0
+    lost: float = 0.0
+
+    def closed_in(self, margin: FloatArray) -> FloatArray:
+        """(n,) by how much (n, 2) margins, see `Cases`, lower the limit."""
+        return np.asarray(margin @ np.array([self.tight, self.lost]))
+
+    def tightened(self, margin: FloatArray) -> Nearer:
+        """The same with its limit lowered by a (1, 2) margin."""
+        return replace(self, limit=self.limit - float(self.closed_in(margin)[0]))
 
     def excess(self, y: FloatArray) -> FloatArray:
         """(n,) by how much points miss it, as squared distances; negative where they do not."""
@@ -62,13 +77,19 @@ class Nearer(NonConvex):
     def convexified(self, at: FloatArray, margin: float) -> Region:
         """The part of it that one tangent of the rival's distance leaves; it holds ``at``.
 
-        ‖H y + h‖² lies above its tangents, so ‖F y + f‖² <= tangent + limit − margin is convex and
-        within (Artelt & Hammer, equations 38–42).
+        ‖H y + h‖² lies above its tangents, so ‖F y + f‖² <= tangent + limit − margin =: s is convex
+        and within (Artelt & Hammer, equations 38–42); it is the cone
+        ‖(2 (F y + f), s/σ − σ)‖ <= s/σ + σ, for any σ > 0.
         """
         far = self.rival @ at + self.rival_offset
         slope = 2.0 * far @ self.rival
-        constant = float(far @ far) - float(slope @ at) + self.limit - margin
-        return Region((Parabola(self.matrix, self.offset, slope, constant),))
+        square = float(far @ far)
+        here = square + self.limit - margin
+        sigma = np.sqrt(here if here > 0.0 else max(square + abs(self.limit) + margin, TINY))
+        along, constant = slope / sigma, (here - float(slope @ at)) / sigma
+        matrix = np.vstack([2.0 * self.matrix, along])
+        offset = np.append(2.0 * self.offset, constant - sigma)
+        return Region((Cone(matrix, offset, constant + sigma, along),))
 
     @cached_property
     def nearest(self) -> FloatArray:

@@ -7,18 +7,29 @@ from __future__ import annotations
 
 from counterpoint.errors import NoSolver
 from counterpoint.programs import Program
-from counterpoint.solvers.base import Effort, Outcome, Prepared, Solution, Solver
+from counterpoint.solvers.base import (
+    Effort,
+    Optimality,
+    Outcome,
+    Prepared,
+    Solution,
+    Solver,
+)
 from counterpoint.solvers.branching import Branching
+from counterpoint.solvers.ccp import Ccp
 from counterpoint.solvers.clarabel import Clarabel
 from counterpoint.solvers.daqp import Daqp
 from counterpoint.solvers.halfspace import HalfSpace
 from counterpoint.solvers.highs import Highs
 from counterpoint.solvers.logistic import Logistic
 from counterpoint.solvers.newton import Newton
+from counterpoint.solvers.quadric import Quadric
+from counterpoint.solvers.scip import Scip
 
 __all__ = [
     "SOLVERS",
     "Branching",
+    "Ccp",
     "Clarabel",
     "Daqp",
     "Effort",
@@ -26,8 +37,11 @@ __all__ = [
     "Highs",
     "Logistic",
     "Newton",
+    "Optimality",
     "Outcome",
     "Prepared",
+    "Quadric",
+    "Scip",
     "Solution",
     "Solver",
     "applicable",
@@ -43,7 +57,7 @@ def applicable(program: Program) -> tuple[Solver, ...]:
         If there is none; the message names the nearest solver and what it lacks.
     """
     found = tuple(solver for solver in SOLVERS if solver.takes(program))
-    if not any(solver.complete for solver in found):
+    if not any(solver.complete and not solver.exhaustive for solver in found):
         raise NoSolver(_lack(program))
     return found
 
@@ -62,17 +76,21 @@ def _lack(program: Program) -> str:
 
 def _relaxed_by(program: Program) -> Solver | None:
     """The solver of a relaxation inside branch and bound."""
-    direct = (s for s in SOLVERS if s.complete and not isinstance(s, Branching))
+    plain = (s for s in SOLVERS if s.complete and not s.exhaustive)
+    direct = (s for s in plain if not isinstance(s, Branching))
     return next((s for s in direct if s.takes(program)), None)
 
 
 SOLVERS: tuple[Solver, ...] = (
     HalfSpace(),
+    Quadric(),
     Logistic(),
     Newton(),
     Daqp(),
     Highs(),
     Clarabel(),
+    Ccp(Branching(_relaxed_by, nodes=200)),
     Branching(_relaxed_by),
+    Scip(),
 )
 """All solvers, in the order of preference; those for whole batches first."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 from typing import ClassVar, final
 
 import numpy as np
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from counterpoint.cases import Cases
 from counterpoint.programs import Program
 
-__all__ = ["Effort", "Outcome", "Prepared", "Solution", "Solver"]
+__all__ = ["Effort", "Optimality", "Outcome", "Prepared", "Solution", "Solver"]
 
 FloatArray = NDArray[np.float64]
 
@@ -31,6 +31,15 @@ class Outcome(IntEnum):
     """The time ran out; there may be a point."""
 
 
+class Optimality(StrEnum):
+    """Where a program is not convex: which of its optima is asked for."""
+
+    LOCAL = "local"
+    """The best that descents from several starts find."""
+    GLOBAL = "global"
+    """The best of all, by an exhaustive search wherever a local optimum is not proved to be it."""
+
+
 @final
 @dataclass(frozen=True)
 class Effort:
@@ -42,10 +51,13 @@ class Effort:
         The relative gap, (cost − bound) / cost, at which to stop.
     seconds
         Time for each row, or None.
+    optimality
+        Whether exhaustive solvers are used.
     """
 
     gap: float = 1e-9
     seconds: float | None = None
+    optimality: Optimality = Optimality.LOCAL
 
     def shared(self, parts: int) -> Effort:
         """The same, with the time shared evenly among some parts."""
@@ -120,6 +132,8 @@ class Solver(ABC):
     """Whether it settles every row; closed forms settle those that one row of a program decides."""
     batched: ClassVar[bool] = False
     """Whether it takes all rows of a batch at once, so that many cost little more than one."""
+    exhaustive: ClassVar[bool] = False
+    """Whether it excludes everything else, however long that takes; only if `Effort` asks."""
 
     @abstractmethod
     def takes(self, program: Program) -> bool:

@@ -49,7 +49,6 @@ FEASIBLE = 1e-9
 LATTICE = 1e-14
 """Relative violation of a target's row that is rounding where every column is a whole step."""
 NODES = 50_000
-"""After so many nodes a row is given up, with its best answer and its gap."""
 WIDTH = 32
 """How many open nodes are split at once."""
 
@@ -62,6 +61,8 @@ class Branching(Solver):
     ----------
     choose
         The solver for a relaxed program, or None if there is none.
+    nodes
+        After so many a row is given up, with its best answer and its gap.
     """
 
     accepts: ClassVar[frozenset[type]] = frozenset(
@@ -70,14 +71,14 @@ class Branching(Solver):
     )
     accuracy: ClassVar[float] = 1e-7
 
-    def __init__(self, choose: Callable[[Program], Solver | None]) -> None:
-        self.choose = choose
+    def __init__(self, choose: Callable[[Program], Solver | None], nodes: int = NODES) -> None:
+        self.choose, self.nodes = choose, nodes
 
     def takes(self, program: Program) -> bool:
         return program.kinds <= self.accepts and bool(program.kinds & set(INTEGRAL))
 
     def prepare(self, program: Program) -> Branchings:
-        return Branchings(program, self.choose)
+        return Branchings(program, self.choose, self.nodes)
 
 
 @final
@@ -87,6 +88,7 @@ class Branchings(Prepared):
 
     program: Program
     choose: Callable[[Program], Solver | None]
+    nodes: int
 
     @cached_property
     def relaxation(self) -> Prepared:
@@ -183,7 +185,7 @@ class Tree:
         self._visit([Node(self.case.low[0], self.case.high[0], x, frozenset(), 0.0)])
         visited, width = 1, 1
         while self._open and not self._hopeless(self._open[0][0]):
-            if visited > NODES or perf_counter() > self._end:
+            if visited > self.owner.nodes or perf_counter() > self._end:
                 self.complete = False
                 return
             children = []
@@ -277,8 +279,7 @@ class Tree:
     def _meets(self, candidate: FloatArray, tolerance: float) -> bool:
         if self.program.violation(candidate, self.case.x)[0] > FEASIBLE:
             return False
-        low, high = self.program.affine.limits(self.case.margin)
-        tightened = Affine(self.program.affine.matrix, low[0], high[0])
+        tightened = self.program.tightened(self.case.margin[:1])
         return bool(tightened.violation(candidate, self.case.x)[0] <= tolerance)
 
     def _rounded(self, points: FloatArray, cases: Cases) -> tuple[FloatArray, FloatArray]:

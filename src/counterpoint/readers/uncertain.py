@@ -1,0 +1,51 @@
+"""Linear classifiers whose weights are known up to noise."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from counterpoint.errors import UnsupportedModel
+from counterpoint.forms import AffineMap, Form, FourierScores, LinearScores, Ties, UncertainScores
+from counterpoint.readers.attributes import dense, fitted
+from counterpoint.readers.dispatch import by_name, read
+
+__all__: list[str] = []
+
+
+@by_name("counterpoint", "UncertainClassifier")
+def _(model: Any) -> Form:
+    form = read(fitted(model).estimator)
+    if not isinstance(form, LinearScores) or not form.is_binary:
+        raise UnsupportedModel(
+            "UncertainClassifier is read over binary linear classifiers; got "
+            f"{type(model.estimator).__name__} with {len(np.atleast_1d(model.classes_))} classes. "
+            "Explain it without the noise, or one class against the others."
+        )
+    d = form.width
+    lift = AffineMap(np.vstack([np.eye(d), np.zeros((1, d))]), np.append(np.zeros(d), 1.0))
+    return UncertainScores(form, lift, model.noise_)
+
+
+@by_name("counterpoint", "PrivateSVC")
+def _(model: Any) -> Form:
+    low, high = (dense(bound) for bound in fitted(model).bounds_)
+    half = 0.5 * (high - low)
+    if len(model.frequencies_):
+        frequencies, intercept = dense(model.frequencies_), float(model.intercept_scaling_)
+        parts = dense(model.coef_), model.classes_, model.noise_
+        form = FourierScores.of(frequencies, intercept, *parts)
+        return form.through(AffineMap(np.diag(1.0 / half), -(low + half) / half))
+    scaled, shift, constant = np.diag(1.0 / half), -(low + half) / half, model.intercept_scaling_
+    if constant:
+        scaled, shift = np.vstack([scaled, np.zeros_like(low)]), np.append(shift, constant)
+    weights = dense(model.coef_)
+    scores = LinearScores.binary(
+        weights @ scaled,
+        float(weights @ shift),
+        model.classes_,
+        no_probabilities="PrivateSVC has none",
+        ties=Ties.LAST,
+    )
+    return UncertainScores(scores, AffineMap(scaled, shift), model.noise_)

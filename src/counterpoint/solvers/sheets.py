@@ -1,0 +1,288 @@
+"""Columns, rows and products in SCIP: the only place that speaks its language."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+from pyscipopt import SCIP_PARAMSETTING, SCIP_RESULT, Model, Sepa, sqrt
+from pyscipopt.scip import Expr, ExprCons, Term
+
+from counterpoint.errors import SolverFailure
+
+__all__ = ["Column", "Found", "Limits", "Sheet", "Translated"]
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.intp]
+
+PARAMETERS: dict[str, Any] = {
+    "propagating/obbt/freq": -1,
+    "misc/allowstrongdualreds": False,  # nothing is cut off but what is impossible or too dear
+    "misc/allowweakdualreds": False,
+    "lp/presolving": False,  # it prints to the standard error, whatever it is told
+}
+FAINT = 1e-9
+"""What SCIP takes for 0 as a coefficient; a row gives way by as much as is left out of it."""
+DEEP = 1e-6
+"""What a semidefinite cut must cut off."""
+CUTS = 10
+"""How many of them are added at a time."""
+STOPS = ("timelimit", "bestsollimit", "memlimit", "nodelimit")
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Column:
+    """A column.
+
+    Parameters
+    ----------
+    variable
+        SCIP's own.
+    scale
+        What it is in SCIP where it is 1.
+    """
+
+    variable: Any
+    scale: float
+
+
+@final
+@dataclass(frozen=True)
+class Limits:
+    """When a search stops.
+
+    Parameters
+    ----------
+    gap
+        At this relative gap.
+    seconds
+        After this time; None for any.
+    first
+        Whether at the first point.
+    nodes
+        After so many nodes; −1 for any number.
+    """
+
+    gap: float
+    seconds: float | None = None
+    first: bool = False
+    nodes: int = -1
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Found:
+    """What a search found.
+
+    Parameters
+    ----------
+    ended
+        Whether nothing is left to search.
+    bound
+        A lower bound on the objective; infinite if no point is below the limit.
+    values
+        Of the columns that were asked for, at the best point; None without one.
+    """
+
+    ended: bool
+    bound: float
+    values: FloatArray | None
+
+
+@final
+class Sheet:
+    """A model in SCIP, written column by column and row by row.
+
+    Columns are to lie between about −1 and 1, and coefficients too.
+
+    Parameters
+    ----------
+    scale
+        What SCIP sees in the place of 1, and its square for products, as its tolerances are
+        absolute: they are 1e-6 / scale² relative to 1.
+    """
+
+    def __init__(self, scale: float) -> None:
+        self.scale, self.unit = scale, scale * scale
+        self.model = Model()
+        self.model.hideOutput()
+        for name, value in PARAMETERS.items():
+            self.model.setParam(name, value)
+        self.model.setHeuristics(SCIP_PARAMSETTING.OFF)
+        self._separator: Semidefinite | None = None
+
+    def column(self, low: float, high: float, *, price: float = 0.0, degree: int = 1) -> Column:
+        """A new column: a coordinate, or a product of two if its degree is 2."""
+        scale = self.scale**degree
+        paid = price * self.unit / scale
+        return Column(self.model.addVar(lb=low * scale, ub=high * scale, obj=paid), scale)
+
+    def whole(self, low: float, high: float, *, price: float = 0.0) -> Column:
+        """A new column of whole numbers."""
+        paid = price * self.unit
+        return Column(self.model.addVar(lb=low, ub=high, obj=paid, vtype="I"), 1.0)
+
+    def row(
+        self, terms: Iterable[tuple[Column, float]], low: float = -np.inf, high: float = np.inf
+    ) -> None:
+        """low <= Σ coefficient · column <= high, widened by what is too faint to be written."""
+        found: dict[Any, float] = {}
+        faint = 0.0
+        for column, coefficient in terms:
+            if abs(coefficient) > FAINT:
+                term = Term(column.variable)
+                more = float(coefficient) * self.unit / column.scale
+                found[term] = found.get(term, 0.0) + more
+            else:
+                faint += abs(coefficient)
+        low, high = float(low - faint) * self.unit, float(high + faint) * self.unit
+        if found:
+            sides = {"lhs": low} if np.isfinite(low) else {}
+            sides |= {"rhs": high} if np.isfinite(high) else {}
+            if sides:
+                self.model.addCons(ExprCons(Expr(found), **sides))
+        elif low > 0.0 or high < 0.0:
+            self.model.addCons(self.model.addVar(lb=0.0, ub=0.0) >= 1.0)
+
+    def product(self, a: Column, b: Column, column: Column) -> None:
+        """a · b = column, of degree 2."""
+        pair = Term(a.variable, b.variable)
+        weight = column.scale / (a.scale * b.scale)
+        self.model.addCons(Expr({pair: weight, Term(column.variable): -1.0}) == 0.0)
+
+    def square(self, a: Column, most: Column) -> None:
+        """a² <= most, of degree 2."""
+        pair = Term(a.variable, a.variable)
+        weight = most.scale / (a.scale * a.scale)
+        self.model.addCons(Expr({pair: weight, Term(most.variable): -1.0}) <= 0.0)
+
+    def cone(self, columns: Iterable[Column], most: Column) -> None:
+        """√(Σ column²) <= most, all of degree 2."""
+        squares = Expr({Term(column.variable, column.variable): 1.0 for column in columns})
+        self.model.addCons(sqrt(squares) <= most.variable)
+
+    def semidefinite(
+        self, columns: Sequence[Column], products: Sequence[Sequence[Column | None]]
+    ) -> None:
+        """The matrix of products less the products of the columns has no negative eigenvalue.
+
+        ``products[i][j]`` for j <= i is a column, or None for 0.
+        """
+        self._separator = Semidefinite(columns, products, self.unit)
+        self.model.includeSepa(
+            self._separator, "semidefinite", "eigenvector cuts", priority=100_000, freq=1
+        )
+
+    def search(self, wanted: Sequence[Column], below: float, limits: Limits) -> Found:
+        """Search for the least point below a limit, or for any of them.
+
+        Parameters
+        ----------
+        wanted
+            The columns whose values to return.
+        below
+            The limit of the objective.
+        limits
+            When to stop.
+        """
+        model = self.model
+        model.setParam("limits/gap", limits.gap)
+        model.setParam("limits/bestsol", 1 if limits.first else -1)
+        model.setParam("limits/nodes", limits.nodes)
+        if limits.seconds is not None:
+            model.setParam("limits/time", limits.seconds)
+        if np.isfinite(below):
+            model.setObjlimit(below * self.unit)
+        model.optimize()
+        status = model.getStatus()
+        if status == "userinterrupt":
+            raise KeyboardInterrupt
+        values = None
+        if model.getNSols():
+            best = model.getBestSol()
+            values = np.array([model.getSolVal(best, c.variable) / c.scale for c in wanted])
+        bound = np.inf if status == "infeasible" else float(model.getDualbound()) / self.unit
+        if self._separator is not None:  # or both would keep each other alive
+            self._separator.model = None
+        return Found(status not in STOPS, bound, values)
+
+
+@final
+class Semidefinite(Sepa):  # type: ignore[misc]
+    """Cuts (uᵀv)² <= uᵀV u, linearised at the point to be cut off.
+
+    Parameters
+    ----------
+    columns
+        The p columns v.
+    products
+        The columns V, row by row up to the diagonal; None for 0.
+    unit
+        What a row is multiplied by.
+    """
+
+    def __init__(
+        self,
+        columns: Sequence[Column],
+        products: Sequence[Sequence[Column | None]],
+        unit: float,
+    ) -> None:
+        self.columns, self.unit = list(columns), unit
+        parts = [(i, j, part) for i, row in enumerate(products) for j, part in enumerate(row)]
+        self.products = [part for *_, part in parts if part is not None]
+        kept = [(i, j) for i, j, part in parts if part is not None]
+        self.row, self.across = np.array(kept, dtype=np.intp).T
+
+    def sepaexeclp(self) -> dict[str, Any]:
+        """Cut off the solution of the current relaxation, as SCIP asks."""
+        v = self._values(self.columns)
+        matrix = np.zeros((len(v), len(v)))
+        matrix[self.row, self.across] = self._values(self.products)
+        matrix[self.across, self.row] = matrix[self.row, self.across]
+        values, vectors = np.linalg.eigh(matrix - np.outer(v, v))
+        result = SCIP_RESULT.DIDNOTFIND
+        for value, u in zip(values[:CUTS].tolist(), vectors.T, strict=False):
+            if value > -DEEP:
+                break
+            result = SCIP_RESULT.SEPARATED
+            if self._cut(u, float(u @ v)):
+                return {"result": SCIP_RESULT.CUTOFF}
+        return {"result": result}
+
+    def _values(self, columns: Sequence[Column]) -> FloatArray:
+        return np.array([self.model.getSolVal(None, c.variable) / c.scale for c in columns])
+
+    def _cut(self, u: FloatArray, at: float) -> bool:
+        """uᵀV u − 2 at uᵀv >= −at²; whether that leaves nothing."""
+        model, twice = self.model, np.where(self.row == self.across, 1.0, 2.0)
+        weights = np.append(-2.0 * at * u, twice * u[self.row] * u[self.across]).tolist()
+        row = model.createEmptyRowSepa(self, "semidefinite", lhs=-at * at * self.unit, local=False)
+        model.cacheRowExtensions(row)
+        for column, weight in zip((*self.columns, *self.products), weights, strict=True):
+            model.addVarToRow(row, column.variable, weight * self.unit / column.scale)
+        model.flushRowExtensions(row)
+        excludes = bool(model.addCut(row, forcecut=True))
+        model.releaseRow(row)
+        return excludes
+
+
+@final
+class Translated:
+    """SCIP's errors as our own; it raises bare exceptions."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is not None and "SCIP:" in str(error):
+            raise SolverFailure(f"SCIP failed: {error}") from error

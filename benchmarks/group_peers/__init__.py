@@ -1,0 +1,1 @@
+"""Other ways to explain the differences between groups, to compare with."""

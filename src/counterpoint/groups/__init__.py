@@ -1,0 +1,41 @@
+"""Explanations of the differences between groups of points, all consistent with each other.
+
+Groups are seen in a low-dimensional representation. `GroupTranslations` finds a sparse change from
+each group to each other such that changed rows of the one look like rows of the other; the way back
+is the opposite change, and ways over other groups add up. `DifferenceOfMeans` is its baseline.
+"""
+
+from __future__ import annotations
+
+from counterpoint.groups.annotated import from_anndata, to_anndata
+from counterpoint.groups.estimators import DifferenceOfMeans, GroupTranslations
+from counterpoint.groups.limits import Limits
+from counterpoint.groups.membership import Groups
+from counterpoint.groups.modules import TorchFunction
+from counterpoint.groups.networks import Network
+from counterpoint.groups.path import TranslationPath
+from counterpoint.groups.pictures import plot_curves
+from counterpoint.groups.quality import Quality
+from counterpoint.groups.reading import represent
+from counterpoint.groups.representations import Affine, FiniteDifferences, Representation
+from counterpoint.groups.translations import Translations, similarity
+
+__all__ = [
+    "Affine",
+    "DifferenceOfMeans",
+    "FiniteDifferences",
+    "GroupTranslations",
+    "Groups",
+    "Limits",
+    "Network",
+    "Quality",
+    "Representation",
+    "TorchFunction",
+    "TranslationPath",
+    "Translations",
+    "from_anndata",
+    "plot_curves",
+    "represent",
+    "similarity",
+    "to_anndata",
+]

@@ -1,0 +1,281 @@
+"""What the estimators share: reading, answering, judging."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+
+from counterpoint.errors import InvalidInput, ModelNotFitted
+from counterpoint.groups.membership import Groups
+from counterpoint.groups.metrics import Points
+from counterpoint.groups.path import Count
+from counterpoint.groups.quality import Quality
+from counterpoint.groups.reading import represent
+from counterpoint.groups.rows import Rows, read
+from counterpoint.groups.scene import Scene
+from counterpoint.groups.translations import Translations
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+__all__ = ["GroupExplainer"]
+
+IntArray = NDArray[np.intp]
+
+
+class GroupExplainer(BaseEstimator, ABC):  # type: ignore[misc]
+    """An estimator of one explanation for all pairs of groups.
+
+    How offsets are found is for those who implement it to say.
+    """
+
+    representation: Any
+    k: int | None
+    costs: ArrayLike | Mapping[Any, float] | None
+    radius: float | None
+
+    @abstractmethod
+    def _explain(self, scene: Scene) -> Translations:
+        """Find the explanation that is asked for, and keep what else there is to know."""
+
+    @abstractmethod
+    def sparse(self, k: int | None = None, count: Count | None = None) -> Translations:
+        """The best explanation of at most k features.
+
+        Parameters
+        ----------
+        k
+            How many features may change; None for the sparsest that is about as good as the best.
+        count
+            ``"each"``: changed by each pair; ``"mean"``: on average over pairs; ``"shared"``: by
+            all pairs together. None for that of the estimator.
+
+        Raises
+        ------
+        InvalidInput
+            If k is no number of features, or count is none of these.
+        ModelNotFitted
+            Before `fit`.
+        """
+
+    def fit(self, X: Any, groups: Any) -> Self:
+        """Explain the differences between groups.
+
+        Parameters
+        ----------
+        X
+            (n, d) finite numbers: an array, a sparse matrix, a data frame, or an AnnData.
+        groups
+            (n,) labels, of which None means no group; a mapping from labels to boolean masks;
+            `Groups`; or the name of a column of ``obs`` of an AnnData.
+
+        Returns
+        -------
+        Self
+            Itself, fitted.
+
+        Raises
+        ------
+        InvalidInput
+            If rows or parameters cannot be used, or there are fewer than two groups of two rows.
+        UnsupportedModel
+            If the representation has no derivatives that are known.
+        """
+        self._learn(*read(X, groups))
+        return self
+
+    def translation(self, start: Any, end: Any) -> NDArray[np.float64]:
+        """(d,) the change from one group to another, in feature units.
+
+        Parameters
+        ----------
+        start, end
+            Labels of groups.
+        """
+        return self._answer().translation(start, end)
+
+    def to_frame(self, names: Mapping[Any, Any] | None = None) -> pd.DataFrame:
+        """One line for each feature that a pair changes: ``from``, ``to``, ``feature``, ``change``.
+
+        Parameters
+        ----------
+        names
+            Other names for features, such as symbols of genes for their identifiers.
+        """
+        return self._answer().to_frame(names)
+
+    def sentences(self, most: int = 6) -> str:
+        """What to change, in words: a line for each pair, in one of the two directions.
+
+        Parameters
+        ----------
+        most
+            How many features a line names.
+        """
+        return self._answer().sentences(most)
+
+    def evaluate(self, X: Any, groups: Any, *, folds: int = 2, random_state: Any = 0) -> Quality:
+        """How good explanations are for rows that they were not fitted on.
+
+        The rows are dealt into folds, each group by itself. An estimator like this one is fitted on
+        all but one of them and judged on that one; the numbers are the means over folds.
+
+        Parameters
+        ----------
+        X, groups
+            As in `fit`; all rows that there are.
+        folds
+            How many parts there are.
+        random_state
+            How rows are dealt.
+
+        Raises
+        ------
+        InvalidInput
+            If a group has too few rows: it needs two in each fold.
+        """
+        return self.evaluate_each(X, groups, [self.k], folds=folds, random_state=random_state)[0]
+
+    def evaluate_each(
+        self,
+        X: Any,
+        groups: Any,
+        ks: Sequence[int | None],
+        *,
+        folds: int = 2,
+        random_state: Any = 0,
+    ) -> tuple[Quality, ...]:
+        """`evaluate` for several numbers of features, with one fit for each fold.
+
+        Parameters
+        ----------
+        X, groups, folds, random_state
+            As in `evaluate`.
+        ks
+            Numbers of features, as `sparse` takes them.
+        """
+        rows, members = read(X, groups)
+        members.require(len(rows))
+        parts: list[list[Quality]] = []
+        for learn, test in _dealt(members, folds, check_random_state(random_state)):
+            model = type(self)(**self.get_params(deep=False))
+            model._learn(rows.take(learn), members.take(learn))  # noqa: SLF001 (its own class)
+            there = members.take(test)
+            parts.append([model._judge(model.sparse(k), rows.take(test), there) for k in ks])  # noqa: SLF001
+        return tuple(Quality.mean_of(one) for one in zip(*parts, strict=True))
+
+    def judge(self, X: Any, groups: Any, translations: Translations | None = None) -> Quality:
+        """How good the fitted explanation is for these rows; it says if they were in the fit.
+
+        Parameters
+        ----------
+        X, groups
+            As in `fit`; groups may be fewer, but not others.
+        translations
+            Another explanation of the same groups; None for that of the fit.
+
+        Raises
+        ------
+        InvalidInput
+            If a group was not in the fit, or has no rows.
+        """
+        answer = self._answer() if translations is None else translations
+        return self._judge(answer, *self._read(X, groups))
+
+    def plot_map(self, X: Any, groups: Any, start: Any, end: Any, *, ax: Any = None) -> Figure:
+        """The rows in the representation, and where those of one group are moved to.
+
+        Parameters
+        ----------
+        X, groups
+            As in `fit`.
+        start, end
+            Labels of the groups.
+        ax
+            Matplotlib axes; None for a new figure.
+
+        Raises
+        ------
+        InvalidInput
+            If the representation has only one dimension.
+        MissingExtra
+            If matplotlib is not installed.
+        """
+        from counterpoint.groups.pictures import draw_map
+
+        answer = self._answer()
+        rows, members = self._read(X, groups)
+        values = self.scene_.parts.values(rows.matrix)
+        own = members.rows(answer.position(start))
+        moved = rows.dense(own, np.arange(len(rows.names))) + answer.translation(start, end)
+        return draw_map(values, members, self.scene_.parts.values(moved), (start, end), ax)
+
+    def _read(self, X: Any, groups: Any) -> tuple[Rows, Groups]:
+        """Rows of the same features and groups as those of the fit."""
+        rows, members = read(X, groups)
+        if len(rows.names) != self.n_features_in_:
+            raise InvalidInput(
+                f"Expected rows of {self.n_features_in_} features, as in the fit; got "
+                f"{len(rows.names)}. Pass the same columns, in the same order."
+            )
+        return rows, members.ordered(self.scene_.labels)
+
+    def _learn(self, rows: Rows, groups: Groups) -> None:
+        """Fit on rows that have been read."""
+        read_as = represent(self.representation)
+        scene = Scene.of(read_as, rows, groups, costs=self.costs, radius=self.radius)
+        self.scene_ = scene
+        self.groups_, self.n_features_in_ = scene.labels, len(scene.names)
+        self.radius_ = scene.yardstick.radius
+        self.translations_ = self._explain(scene)
+
+    def _judge(self, translations: Translations, rows: Rows, groups: Groups) -> Quality:
+        known = np.flatnonzero(groups.member >= 0)
+        rows, groups = rows.take(known), groups.take(known)
+        scene = self.scene_
+        if (groups.sizes == 0).any():
+            empty = groups.labels[int(np.flatnonzero(groups.sizes == 0)[0])]
+            raise InvalidInput(
+                f"Expected rows of every group of the fit; group {empty!r} has none. Pass some."
+            )
+        points = Points(scene.parts, scene.parts.hidden(rows.matrix), groups)
+        return scene.yardstick.judge(translations, points, rows, groups)
+
+    def _answer(self) -> Translations:
+        self._fitted()
+        answer: Translations = self.translations_
+        return answer
+
+    def _fitted(self) -> None:
+        if "scene_" not in vars(self):
+            raise ModelNotFitted(f"{type(self).__name__} has not been fitted. Call fit first.")
+
+    def __sklearn_clone__(self) -> Self:
+        """A copy that is not fitted; the representation stays as it is, fitted."""
+        return type(self)(**self.get_params(deep=False))
+
+
+def _dealt(
+    groups: Groups, folds: int, random: np.random.RandomState
+) -> Iterator[tuple[IntArray, IntArray]]:
+    """The rows to learn from and those to judge on, fold by fold."""
+    least = int(groups.sizes.min())
+    if folds < 2 or least < 2 * folds:
+        small = groups.labels[int(groups.sizes.argmin())]
+        raise InvalidInput(
+            f"Expected at least 2 folds, with 2 rows of each group in each; got {folds} folds, and "
+            f"group {small!r} has {least} rows. Leave it out, or judge on new rows with judge."
+        )
+    fold = np.full(len(groups.member), -1)
+    for i in range(len(groups)):
+        rows = random.permutation(groups.rows(i))
+        fold[rows] = np.arange(len(rows)) % folds
+    for part in range(folds):
+        yield np.flatnonzero((fold >= 0) & (fold != part)), np.flatnonzero(fold == part)

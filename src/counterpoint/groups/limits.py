@@ -1,0 +1,166 @@
+"""What a change may be, feature by feature."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from counterpoint.errors import InvalidInput
+
+__all__ = ["Limits", "prices"]
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.intp]
+
+Bound = float | tuple[float, float]
+
+
+@final
+@dataclass(frozen=True)
+class Limits:
+    """Bounds on the change of each feature between any two groups.
+
+    Parameters
+    ----------
+    times
+        The largest change in units of the range of the group means; infinite for none. The
+        difference of means is within it from 1 on.
+    bounds
+        Name or position → the largest change up or down in feature units, in place of that: a
+        number, or the two ends (low, high). Every change has its opposite, so that both are held
+        within the nearer of the two.
+    immutable
+        Names or positions of features that stay.
+    rising, falling
+        Names or positions of features that may only rise, or only fall, from each group to those
+        after it, in the order of the groups.
+    """
+
+    times: float = 1.5
+    bounds: Mapping[Hashable, Bound] = field(default_factory=dict)
+    immutable: Sequence[Hashable] = ()
+    rising: Sequence[Hashable] = ()
+    falling: Sequence[Hashable] = ()
+
+    def reach(self, means: FloatArray, names: tuple[Hashable, ...]) -> FloatArray:
+        """(d,) the largest change of each feature, in feature units.
+
+        Parameters
+        ----------
+        means
+            (l, d) of the groups.
+        names
+            d names.
+
+        Raises
+        ------
+        InvalidInput
+            If a bound does not hold zero, or there is no such feature.
+        """
+        if not self.times >= 0.0:
+            raise InvalidInput(f"Expected times of at least 0; got {self.times}. Pass 1.5, say.")
+        span = np.ptp(means, axis=0)
+        reach = np.where(span > 0.0, self.times, 0.0) * np.where(span > 0.0, span, 1.0)
+        for name, bound in self.bounds.items():
+            low, high = bound if isinstance(bound, tuple) else (-bound, bound)
+            if not low <= 0.0 <= high:
+                raise InvalidInput(
+                    f"Expected the bounds of {name!r} to hold 0, the change from a group to "
+                    f"itself; got {bound!r}. Pass the largest change, or (low, high) with low <= 0 "
+                    "<= high."
+                )
+            reach[position(name, names)] = min(-low, high)
+        for name in self.immutable:
+            reach[position(name, names)] = 0.0
+        return reach
+
+    def course(self, names: tuple[Hashable, ...]) -> IntArray:
+        """(d,) 1 for features that only rise, −1 for those that only fall, 0 for others.
+
+        Raises
+        ------
+        InvalidInput
+            If a feature is to do both, or there is no such feature.
+        """
+        course = np.zeros(len(names), dtype=np.intp)
+        course[_positions(self.rising, names)] = 1
+        falling = _positions(self.falling, names)
+        if (course[falling] != 0).any():
+            both = names[falling[np.flatnonzero(course[falling])[0]]]
+            raise InvalidInput(
+                f"Expected features to rise or to fall; {both!r} is to do both. Make it immutable "
+                "if it is to stay."
+            )
+        course[falling] = -1
+        return course
+
+
+def prices(
+    costs: ArrayLike | Mapping[Hashable, float] | None,
+    spread: FloatArray,
+    names: tuple[Hashable, ...],
+) -> FloatArray:
+    """(d,) what a change of one unit costs.
+
+    Parameters
+    ----------
+    costs
+        d costs, or name → cost; what has none costs 1 for each of its standard deviations.
+    spread
+        (d,) standard deviations.
+    names
+        d names.
+
+    Raises
+    ------
+    InvalidInput
+        If a cost is not positive, there are not d of them, or there is no such feature.
+    """
+    price = 1.0 / np.where(spread > 0.0, spread, 1.0)
+    if isinstance(costs, Mapping):
+        for name, cost in costs.items():
+            price[position(name, names)] = cost
+    elif costs is not None:
+        given = np.asarray(costs, dtype=np.float64)
+        if given.shape != (len(names),):
+            raise InvalidInput(
+                f"Expected a cost for each of {len(names)} features; got the shape {given.shape}. "
+                "Pass a flat sequence, or a mapping from names."
+            )
+        price = given.copy()
+    wrong = np.flatnonzero(~(np.isfinite(price) & (price > 0.0)))
+    if len(wrong):
+        raise InvalidInput(
+            f"Expected positive costs; got {price[wrong[0]]} for {names[wrong[0]]!r}. Make a "
+            "feature that must not change immutable."
+        )
+    return price
+
+
+def position(name: Hashable, names: tuple[Hashable, ...]) -> int:
+    """The position of a feature, by its name or by its position itself.
+
+    Raises
+    ------
+    InvalidInput
+        If there is none.
+    """
+    if name in names:
+        return names.index(name)
+    whole: Any = name
+    if isinstance(name, int | np.integer) and not isinstance(name, bool):
+        if 0 <= whole < len(names):
+            return int(whole)
+        raise InvalidInput(
+            f"Expected a position below {len(names)}; got {name!r}. Positions begin at 0."
+        )
+    shown = ", ".join(map(repr, names[:8])) + (" …" if len(names) > 8 else "")
+    raise InvalidInput(f"Expected a feature among {shown}; got {name!r}. Check its name.")
+
+
+def _positions(given: Iterable[Hashable], names: tuple[Hashable, ...]) -> IntArray:
+    return np.array([position(name, names) for name in given], dtype=np.intp)

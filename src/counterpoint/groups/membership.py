@@ -1,0 +1,242 @@
+"""Who belongs to which group."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+
+from counterpoint.errors import InvalidInput
+
+__all__ = ["Groups"]
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.intp]
+
+LEAST = 2
+"""Rows that a group needs."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """Disjoint groups of rows; rows may belong to none.
+
+    Parameters
+    ----------
+    labels
+        A label for each of l groups, in their order.
+    member
+        (n,) the position of each row's group; −1 for a row without one.
+    """
+
+    labels: tuple[Any, ...]
+    member: IntArray
+
+    @classmethod
+    def of(cls, groups: Any) -> Groups:
+        """Groups as they are given.
+
+        Parameters
+        ----------
+        groups
+            (n,) labels, of which missing ones (None, NaN) mean no group; a mapping from labels to
+            boolean masks; or `Groups`. The order is that of the sorted labels, of the categories of
+            a categorical column, or of the mapping.
+
+        Raises
+        ------
+        InvalidInput
+            If it is none of these.
+        """
+        if isinstance(groups, Groups):
+            return groups
+        if isinstance(groups, Mapping):
+            return cls.from_masks(groups)
+        import pandas as pd
+
+        if np.ndim(groups) != 1:
+            raise InvalidInput(
+                "Expected one label for each row, a mapping from labels to masks, or Groups; got "
+                f"{type(groups).__name__} of {np.ndim(groups)} dimensions. Pass a flat sequence."
+            )
+        found = pd.Categorical(groups).remove_unused_categories()
+        return cls(tuple(found.categories.tolist()), np.array(found.codes, dtype=np.intp))
+
+    @classmethod
+    def from_masks(cls, masks: Mapping[Any, ArrayLike]) -> Groups:
+        """A group for each label, of the rows where its mask is true.
+
+        Raises
+        ------
+        InvalidInput
+            If a mask is not boolean, differs in length, has no row, or two share a row.
+        """
+        given = {label: np.asarray(mask) for label, mask in masks.items()}
+        sizes = {mask.shape for mask in given.values()}
+        if len(sizes) != 1 or any(mask.dtype != bool or mask.ndim != 1 for mask in given.values()):
+            raise InvalidInput(
+                "Expected boolean masks of one length, an entry for each row; got the shapes "
+                f"{sorted(sizes)} and dtypes {sorted({str(m.dtype) for m in given.values()})}. "
+                "Compare, as in labels == 'a', to get a mask."
+            )
+        labels, stack = tuple(given), np.stack(list(given.values()))
+        shared = np.flatnonzero(stack.sum(axis=0) > 1)
+        if len(shared):
+            both = [repr(labels[i]) for i in np.flatnonzero(stack[:, shared[0]])]
+            raise InvalidInput(
+                f"Expected masks that do not overlap; {len(shared)} rows are in several, such as "
+                f"row {shared[0]} in {' and '.join(both)}. Take them out of all but one."
+            )
+        _require_rows({label: int(mask.sum()) for label, mask in given.items()}, 1)
+        return cls(labels, np.where(stack.any(axis=0), stack.argmax(axis=0), -1))
+
+    @classmethod
+    def from_polygons(
+        cls, points: ArrayLike, polygons: Mapping[Any, ArrayLike] | Sequence[ArrayLike]
+    ) -> Groups:
+        """Points of a plane by the polygon they lie in; the first one, if there are several.
+
+        Parameters
+        ----------
+        points
+            (n, 2) an embedding.
+        polygons
+            Corners (c, 2) of a polygon for each label; of a sequence, the labels are 0, 1, 2 …
+
+        Raises
+        ------
+        InvalidInput
+            If points or corners are not in a plane, or a polygon holds no point.
+        """
+        plane = _plane(points, "points")
+        named = polygons if isinstance(polygons, Mapping) else dict(enumerate(polygons))
+        member = np.full(len(plane), -1)
+        for i, corners in enumerate(named.values()):
+            inside = _inside(plane, _plane(corners, "corners of polygons"))
+            member[inside & (member < 0)] = i
+        counts = np.bincount(member[member >= 0], minlength=len(named)).tolist()
+        _require_rows(dict(zip(named, counts, strict=True)), 1)
+        return cls(tuple(named), member.astype(np.intp))
+
+    @classmethod
+    def from_clusters(cls, points: ArrayLike, clusterer: Any) -> Groups:
+        """The clusters that an estimator of scikit-learn finds; noise (−1) belongs to none.
+
+        Parameters
+        ----------
+        points
+            (n, m) an embedding, or any rows.
+        clusterer
+            Such as ``KMeans(5, random_state=0)`` or ``HDBSCAN(min_cluster_size=20)``; it is cloned.
+        """
+        from sklearn.base import clone
+
+        found = np.asarray(clone(clusterer).fit_predict(np.asarray(points, dtype=float)))
+        labels = sorted(set(found.tolist()) - {-1})
+        position = {label: i for i, label in enumerate(labels)}
+        member = np.array([position.get(label, -1) for label in found.tolist()], dtype=np.intp)
+        return cls(tuple(labels), member)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def sizes(self) -> IntArray:
+        """(l,) the number of rows of each group."""
+        return np.bincount(self.member[self.member >= 0], minlength=len(self.labels))
+
+    def rows(self, group: int) -> IntArray:
+        """The rows of the group at a position."""
+        return np.flatnonzero(self.member == group)
+
+    def thinned(self, most: int) -> IntArray:
+        """So many rows of each group at most, evenly spaced, group by group."""
+        chosen = [self.rows(i) for i in range(len(self))]
+        return np.concatenate([rows[:: max(1, -(-len(rows) // most))] for rows in chosen])
+
+    def take(self, rows: IntArray) -> Groups:
+        """Of some of the rows."""
+        return Groups(self.labels, self.member[rows])
+
+    def ordered(self, labels: tuple[Any, ...]) -> Groups:
+        """The same groups, in the order of these labels.
+
+        Raises
+        ------
+        InvalidInput
+            If there is a group that is not among them.
+        """
+        unknown = [label for label in self.labels if label not in labels]
+        if unknown:
+            raise InvalidInput(
+                f"Expected groups among {_listed(labels)}, those of the fit; got also "
+                f"{_listed(unknown)}. Leave their rows out, or fit with them."
+            )
+        position = np.array([labels.index(label) for label in self.labels] + [-1], dtype=np.intp)
+        return Groups(labels, position[self.member])
+
+    def require(self, rows: int) -> None:
+        """Hold the groups against what can be explained.
+
+        Raises
+        ------
+        InvalidInput
+            If they are not about so many rows, there are fewer than two, or one is too small.
+        """
+        if len(self.member) != rows:
+            raise InvalidInput(
+                f"Expected a group for each of {rows} rows; got {len(self.member)}. Use None for "
+                "rows without one."
+            )
+        if len(self) < 2:
+            raise InvalidInput(
+                f"Expected at least two groups; got {len(self)}. Explanations are between groups."
+            )
+        _require_rows(dict(zip(self.labels, self.sizes.tolist(), strict=True)), LEAST)
+
+    def means(self, values: Any) -> FloatArray:
+        """(l, d) the mean of the rows of each group; of dense or sparse rows."""
+        known = np.flatnonzero(self.member >= 0)
+        shape = len(self), len(self.member)
+        belongs = sparse.csr_array((np.ones(len(known)), (self.member[known], known)), shape=shape)
+        total = belongs @ values
+        dense = np.asarray(total.toarray() if sparse.issparse(total) else total, dtype=np.float64)
+        return dense / self.sizes[:, None]
+
+
+def _require_rows(sizes: Mapping[Any, int], least: int) -> None:
+    for label, size in sizes.items():
+        if size < least:
+            raise InvalidInput(
+                f"Expected at least {least} {'rows' if least > 1 else 'row'} in each group; group "
+                f"{label!r} has {size}. Leave it out, or join it with another."
+            )
+
+
+def _plane(points: ArrayLike, what: str) -> FloatArray:
+    plane = np.asarray(points, dtype=np.float64)
+    if plane.ndim != 2 or plane.shape[1] != 2 or not np.isfinite(plane).all():
+        raise InvalidInput(
+            f"Expected {what} as finite numbers of shape (n, 2); got the shape {plane.shape}. "
+            "Polygons are drawn on an embedding of two dimensions."
+        )
+    return plane
+
+
+def _inside(points: FloatArray, corners: FloatArray) -> NDArray[np.bool_]:
+    """(n,) whether a ray to the right crosses an odd number of edges."""
+    x, y = points[:, :1], points[:, 1:]
+    a, b = corners, np.roll(corners, -1, axis=0)
+    spans = (a[:, 1] > y) != (b[:, 1] > y)
+    rise = np.where(a[:, 1] == b[:, 1], 1.0, b[:, 1] - a[:, 1])
+    meets = (b[:, 0] - a[:, 0]) * (y - a[:, 1]) / rise + a[:, 0]
+    return np.asarray((spans & (x < meets)).sum(axis=1) % 2 == 1)
+
+
+def _listed(labels: Sequence[Any]) -> str:
+    return ", ".join(map(repr, labels))

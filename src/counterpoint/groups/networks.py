@@ -1,0 +1,221 @@
+"""A feed-forward network given by its weights, in NumPy alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import erf, expit
+
+from counterpoint.errors import InvalidInput
+from counterpoint.groups.representations import Affine, Representation, Stages, stages
+
+__all__ = ["ACTIVATIONS", "Network"]
+
+FloatArray = NDArray[np.float64]
+Activation = Callable[[FloatArray], tuple[FloatArray, FloatArray]]
+"""Takes inputs to values and derivatives, entry by entry."""
+
+SELU = (1.0507009873554805, 1.6732632423543772)
+"""Klambauer et al. (2017): scale and alpha."""
+
+
+def _identity(a: FloatArray) -> tuple[FloatArray, FloatArray]:
+    return a, np.ones_like(a)
+
+
+def _relu(a: FloatArray) -> tuple[FloatArray, FloatArray]:
+    return np.maximum(a, 0.0), (a > 0.0).astype(float)
+
+
+def _leaky_relu(a: FloatArray) -> tuple[FloatArray, FloatArray]:
+    slope = np.where(a > 0.0, 1.0, 0.01)
+    return a * slope, slope
+
+
+def _elu(a: FloatArray) -> tuple[FloatArray, FloatArray]:
+    tail = np.expm1(np.minimum(a, 0.0))
+    return np.maximum(a, 0.0) + tail, tail + 1.0
+
+
+def _selu(a: FloatArray) -> tuple[FloatArray, FloatArray]:
+    scale, alpha = SELU
+    tail = alpha * np.expm1(np.minimum(a, 0.0))
+    return scale * (np.maximum(a, 0.0) + tail), scale * np.where(a > 0.0, 1.0, tail + alpha)
+
+
+def _tanh(a: FloatArray) -> tuple[FloatArray, FloatArray]:
+    value = np.tanh(a)
+    return value, 1.0 - value * value
+
+
+def _sigmoid(a: FloatArray) -> tuple[FloatArray, FloatArray]:
+    value = expit(a)
+    return value, value * (1.0 - value)
+
+
+def _softplus(a: FloatArray) -> tuple[FloatArray, FloatArray]:
+    return np.logaddexp(0.0, a), expit(a)
+
+
+def _silu(a: FloatArray) -> tuple[FloatArray, FloatArray]:
+    gate = expit(a)
+    return a * gate, gate * (1.0 + a * (1.0 - gate))
+
+
+def _gelu(a: FloatArray) -> tuple[FloatArray, FloatArray]:
+    below = 0.5 * (1.0 + erf(a / np.sqrt(2.0)))
+    return a * below, below + a * np.exp(-0.5 * a * a) / np.sqrt(2.0 * np.pi)
+
+
+ACTIVATIONS: Mapping[str, Activation] = {
+    "elu": _elu,
+    "gelu": _gelu,
+    "identity": _identity,
+    "leaky_relu": _leaky_relu,
+    "logistic": _sigmoid,
+    "relu": _relu,
+    "selu": _selu,
+    "sigmoid": _sigmoid,
+    "silu": _silu,
+    "softplus": _softplus,
+    "tanh": _tanh,
+}
+"""As PyTorch and scikit-learn define them, with their default parameters."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class _Layers(Representation):
+    """Activations, each followed by an affine map."""
+
+    names: tuple[str, ...]
+    weights: tuple[FloatArray, ...]
+    biases: tuple[FloatArray, ...]
+
+    @property
+    def n_features(self) -> int:
+        return len(self.weights[0])
+
+    def vjp(self, X: FloatArray) -> tuple[FloatArray, Callable[[FloatArray], FloatArray]]:
+        slopes = []
+        for name, weight, bias in zip(self.names, self.weights, self.biases, strict=True):
+            X, slope = ACTIVATIONS[name](X)
+            slopes.append(slope)
+            X = X @ weight + bias
+
+        def pull(C: FloatArray) -> FloatArray:
+            for weight, slope in zip(self.weights[::-1], slopes[::-1], strict=True):
+                C = (C @ weight.T) * slope
+            return C
+
+        return X, pull
+
+
+@final
+class Network(Representation):
+    """A feed-forward network: affine maps, with an activation between each two.
+
+    Parameters
+    ----------
+    weights
+        A matrix (inputs, outputs) for each layer. PyTorch keeps them transposed.
+    biases
+        A vector (outputs,) for each layer.
+    activation
+        One of `ACTIVATIONS` for all layers but the last, or one for each of these.
+    output
+        The activation of the last layer.
+
+    Raises
+    ------
+    InvalidInput
+        If shapes do not fit together, weights are not finite, or an activation is not known.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from counterpoint.groups import Network
+    >>> net = Network([np.eye(3)[:, :2], np.ones((2, 1))], [np.zeros(2), np.zeros(1)], "elu")
+    >>> net.vjp(np.array([[1.0, 2.0, 3.0]]))[0]
+    array([[3.]])
+    """
+
+    def __init__(
+        self,
+        weights: Sequence[ArrayLike],
+        biases: Sequence[ArrayLike],
+        activation: str | Sequence[str] = "relu",
+        output: str = "identity",
+    ) -> None:
+        self.weights = tuple(np.array(weight, dtype=np.float64) for weight in weights)
+        self.biases = tuple(np.array(bias, dtype=np.float64) for bias in biases)
+        _check_layers(self.weights, self.biases)
+        between = len(self.weights) - 1
+        names = [activation] * between if isinstance(activation, str) else list(activation)
+        if len(names) != between:
+            raise InvalidInput(
+                f"Expected {between} activations, one after each layer but the last; got "
+                f"{len(names)}. Pass one name for all, or one for each."
+            )
+        self.activations = (*names, output)
+        for name in self.activations:
+            if name not in ACTIVATIONS:
+                raise InvalidInput(
+                    f"Expected activations among {', '.join(ACTIVATIONS)}; got {name!r}. Pass a "
+                    "torch module or a Representation of your own for others."
+                )
+
+    @property
+    def n_features(self) -> int:
+        return len(self.weights[0])
+
+    def vjp(self, X: FloatArray) -> tuple[FloatArray, Callable[[FloatArray], FloatArray]]:
+        parts = stages(self)
+        hidden, back = parts.first.vjp(X)
+        if parts.rest is None:
+            return hidden, back
+        values, pull = parts.rest.vjp(hidden)
+        return values, lambda C: back(pull(C))
+
+
+@stages.register
+def _(representation: Network) -> Stages:
+    weights, biases = list(representation.weights), list(representation.biases)
+    names = list(representation.activations)
+    if names[-1] == "identity":
+        names.pop()
+    else:
+        width = weights[-1].shape[1]
+        weights.append(np.eye(width))
+        biases.append(np.zeros(width))
+    first = Affine(weights[0], biases[0])
+    if not names:
+        return Stages(first, None)
+    return Stages(first, _Layers(tuple(names), tuple(weights[1:]), tuple(biases[1:])))
+
+
+def _check_layers(weights: tuple[FloatArray, ...], biases: tuple[FloatArray, ...]) -> None:
+    if not weights or len(weights) != len(biases):
+        raise InvalidInput(
+            f"Expected a weight matrix and a bias for each layer; got {len(weights)} and "
+            f"{len(biases)}. Pass zeros for a layer without bias."
+        )
+    shapes = [weight.shape for weight in weights]
+    for i, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
+        if weight.ndim != 2 or bias.shape != weight.shape[1:]:
+            raise InvalidInput(
+                f"Expected layer {i} to be a matrix (inputs, outputs) and a vector (outputs,); got "
+                f"the shapes {weight.shape} and {bias.shape}. Transpose weights that come from "
+                "PyTorch."
+            )
+        if i and weight.shape[0] != shapes[i - 1][1]:
+            raise InvalidInput(
+                f"Expected layer {i} to take the {shapes[i - 1][1]} outputs of the one before; it "
+                f"takes {weight.shape[0]}. Check the order of the layers, or transpose them."
+            )
+        if not (np.isfinite(weight).all() and np.isfinite(bias).all()):
+            raise InvalidInput(f"Expected finite weights; got others in layer {i}. Train it again.")

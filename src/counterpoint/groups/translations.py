@@ -1,0 +1,300 @@
+"""`Translations`: one explanation for all pairs of groups."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from counterpoint.errors import InvalidInput
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+__all__ = ["Translations", "similarity"]
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.intp]
+
+NAMED = 6
+"""Features that a sentence names."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Translations:
+    """What to change to get from each group to each other.
+
+    The change from group i to group j is the offset of j less that of i. So the way back is the
+    opposite change, and any way over a third group adds up to the same, unless changes were
+    truncated.
+
+    Parameters
+    ----------
+    groups
+        A label for each of l groups.
+    names
+        A name for each of d features.
+    columns
+        (s,) the positions of the features that any pair changes.
+    levels
+        (l, s) offsets of these, in feature units; only their differences count.
+    costs
+        (s,) what a change of one unit costs.
+    strength
+        λ of the fit that they come from; NaN of others.
+    truncate
+        How many features of the largest cost are kept for each pair, for comparison with methods
+        that do so; None to keep all. Truncated changes need not add up.
+    """
+
+    groups: tuple[Any, ...]
+    names: tuple[Hashable, ...]
+    columns: IntArray
+    levels: FloatArray
+    costs: FloatArray
+    strength: float = float("nan")
+    truncate: int | None = None
+
+    @classmethod
+    def of(
+        cls,
+        offsets: ArrayLike,
+        groups: Sequence[Any],
+        names: Sequence[Hashable] | None = None,
+        *,
+        costs: ArrayLike | None = None,
+        truncate: int | None = None,
+    ) -> Translations:
+        """Translations from offsets.
+
+        Parameters
+        ----------
+        offsets
+            (l, d) in feature units; only their differences count.
+        groups
+            l labels.
+        names
+            d names; None for x0, x1 …
+        costs
+            (d,) what a change of one unit costs; None for 1 each.
+        truncate
+            How many features are kept for each pair.
+
+        Raises
+        ------
+        InvalidInput
+            If shapes do not fit together or offsets are not finite.
+        """
+        D = np.array(offsets, dtype=np.float64)
+        if D.ndim != 2 or len(D) != len(groups) or not np.isfinite(D).all():
+            raise InvalidInput(
+                f"Expected finite offsets, a row for each of {len(groups)} groups; got the shape "
+                f"{D.shape}. Pass an array (groups, features)."
+            )
+        width = D.shape[1]
+        named = tuple(f"x{j}" for j in range(width)) if names is None else tuple(names)
+        price = np.ones(width) if costs is None else np.asarray(costs, dtype=np.float64)
+        if len(named) != width or price.shape != (width,):
+            raise InvalidInput(
+                f"Expected a name and a cost for each of {width} features; got {len(named)} and "
+                f"{price.size}. Pass as many as there are columns."
+            )
+        columns = np.flatnonzero(np.ptp(D, axis=0) > 0.0)
+        return cls(tuple(groups), named, columns, D[:, columns], price[columns], truncate=truncate)
+
+    def truncated(self, k: int) -> Translations:
+        """The same, with the k features of the largest cost kept for each pair.
+
+        For comparison with methods that do so: the changes of a pair are no longer what the others
+        add up to.
+        """
+        return replace(self, truncate=k)
+
+    @property
+    def offsets(self) -> FloatArray:
+        """(l, d) in feature units, relative to the first group."""
+        D = np.zeros((len(self.groups), len(self.names)))
+        D[:, self.columns] = self.levels - self.levels[0]
+        return D
+
+    def translation(self, start: Any, end: Any) -> FloatArray:
+        """(d,) the change from one group to another, in feature units.
+
+        Parameters
+        ----------
+        start, end
+            Labels of groups.
+
+        Raises
+        ------
+        InvalidInput
+            If there is no such group.
+        """
+        change = np.zeros(len(self.names))
+        change[self.columns] = self.between(self.position(start), self.position(end))
+        return change
+
+    def between(self, i: int, j: int) -> FloatArray:
+        """(s,) the change of ``columns`` between the groups at two positions."""
+        change = self.levels[j] - self.levels[i]
+        if self.truncate is not None:
+            cost = np.abs(change) * self.costs
+            change[np.argsort(-cost, kind="stable")[self.truncate :]] = 0.0
+        return np.asarray(change)
+
+    def position(self, label: Any) -> int:
+        """The position of a group.
+
+        Raises
+        ------
+        InvalidInput
+            If there is no such group.
+        """
+        if label not in self.groups:
+            raise InvalidInput(
+                f"Expected a group among {', '.join(map(repr, self.groups))}; got {label!r}. "
+                "Pass one of those of the fit."
+            )
+        return self.groups.index(label)
+
+    @property
+    def pairs(self) -> Iterator[tuple[int, int]]:
+        """The positions of all ordered pairs of groups."""
+        count = len(self.groups)
+        return ((i, j) for i in range(count) for j in range(count) if i != j)
+
+    @cached_property
+    def counts(self) -> IntArray:
+        """(l, l) the number of features that each pair changes."""
+        found = np.zeros((len(self.groups),) * 2, dtype=np.intp)
+        for i, j in self.pairs:
+            found[i, j] = np.count_nonzero(self.between(i, j))
+        return found
+
+    @cached_property
+    def sizes(self) -> FloatArray:
+        """(l, l) the cost of each pair's change, Σ c |δ|."""
+        found = np.zeros((len(self.groups),) * 2)
+        for i, j in self.pairs:
+            found[i, j] = np.abs(self.between(i, j)) @ self.costs
+        return found
+
+    def changes(self, start: Any, end: Any) -> dict[Hashable, float]:
+        """Name → change, of the features that change; the largest cost comes first."""
+        change = self.between(self.position(start), self.position(end))
+        order = np.argsort(-np.abs(change) * self.costs, kind="stable")
+        kept = [int(c) for c in order if change[c]]
+        return {self.names[self.columns[c]]: float(change[c]) for c in kept}
+
+    def moved(self, X: ArrayLike, start: Any, end: Any) -> FloatArray:
+        """(n, d) rows of one group as they would be in another."""
+        return np.asarray(X, dtype=np.float64) + self.translation(start, end)
+
+    def to_frame(self, names: Mapping[Hashable, Hashable] | None = None) -> pd.DataFrame:
+        """One line for each feature that a pair changes: ``from``, ``to``, ``feature``, ``change``.
+
+        Parameters
+        ----------
+        names
+            Other names for features, such as symbols of genes for their identifiers.
+        """
+        import pandas as pd
+
+        other = names or {}
+        lines = [
+            (self.groups[i], self.groups[j], other.get(name, name), change)
+            for i, j in self.pairs
+            for name, change in self.changes(self.groups[i], self.groups[j]).items()
+        ]
+        return pd.DataFrame(lines, columns=["from", "to", "feature", "change"])
+
+    def sentence(self, start: Any, end: Any, most: int = NAMED) -> str:
+        """What to change, in words.
+
+        Parameters
+        ----------
+        start, end
+            Labels of groups.
+        most
+            How many features are named.
+        """
+        changes = list(self.changes(start, end).items())
+        said = [f"{'raise' if c > 0 else 'lower'} {n} by {abs(c):.3g}" for n, c in changes[:most]]
+        if len(changes) > most:
+            said.append(f"and {len(changes) - most} more")
+        return f"from {start} to {end}: {', '.join(said) or 'nothing changes'}"
+
+    def sentences(self, most: int = NAMED) -> str:
+        """A line for each pair of groups, in one of the two directions."""
+        pairs = ((i, j) for i, j in self.pairs if i < j)
+        return "\n".join(self.sentence(self.groups[i], self.groups[j], most) for i, j in pairs)
+
+    def plot(self, start: Any, end: Any, most: int = 20, ax: Any = None) -> Figure:
+        """A bar for each feature that changes, in units of cost.
+
+        Parameters
+        ----------
+        start, end
+            Labels of groups.
+        most
+            How many features are shown.
+        ax
+            Matplotlib axes; None for a new figure.
+
+        Raises
+        ------
+        MissingExtra
+            If matplotlib is not installed.
+        """
+        from counterpoint.groups.pictures import draw_changes
+
+        return draw_changes(self, start, end, most, ax)
+
+    def __repr__(self) -> str:
+        off = ~np.eye(len(self.groups), dtype=bool)
+        counts = self.counts[off] if off.any() else np.zeros(1, dtype=int)
+        return (
+            f"<Translations: {len(self.groups)} groups, {len(self.columns)} of {len(self.names)} "
+            f"features; {counts.min()} to {counts.max()} a pair, {counts.mean():.1f} on average>"
+        )
+
+
+def similarity(sparser: Translations, denser: Translations) -> FloatArray:
+    """How much of each explanation uses features that another one uses too, by equation (10).
+
+    Parameters
+    ----------
+    sparser
+        e₁, whose changes are counted.
+    denser
+        e₂, whose features count.
+
+    Returns
+    -------
+    ndarray
+        (l, l) Σ_f |e₁f| 1[e₂f ≠ 0] / ‖e₁‖₁ of each pair; 1 where e₁ changes nothing.
+
+    Raises
+    ------
+    InvalidInput
+        If they are about other groups or features.
+    """
+    if sparser.groups != denser.groups or sparser.names != denser.names:
+        raise InvalidInput(
+            "Expected translations of the same groups and features; got others. Fit both on the "
+            "same columns and labels."
+        )
+    shared = np.ones((len(sparser.groups),) * 2)
+    for i, j in sparser.pairs:
+        one, other = np.zeros((2, len(sparser.names)))
+        one[sparser.columns] = np.abs(sparser.between(i, j))
+        other[denser.columns] = denser.between(i, j)
+        if one.any():
+            shared[i, j] = one[other != 0.0].sum() / one.sum()
+    return shared

@@ -1,0 +1,361 @@
+"""What cannot be used is said in a sentence: expected, got, do."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+from sklearn.datasets import load_iris
+from sklearn.decomposition import PCA, KernelPCA
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.manifold import TSNE
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MinMaxScaler, StandardScaler
+
+from counterpoint.errors import (
+    InvalidInput,
+    MissingExtra,
+    ModelNotFitted,
+    ReaderMismatch,
+    UnsupportedModel,
+)
+from counterpoint.groups import (
+    Affine,
+    DifferenceOfMeans,
+    FiniteDifferences,
+    Groups,
+    GroupTranslations,
+    Limits,
+    Network,
+    TorchFunction,
+    Translations,
+    from_anndata,
+    plot_curves,
+    represent,
+    similarity,
+)
+
+X, Y = load_iris(return_X_y=True)
+PLANE = PCA(2).fit(X)
+
+
+def fit(X: Any = X, groups: Any = Y, space: Any = PLANE, **options: Any) -> GroupTranslations:
+    return GroupTranslations(space, **({"strengths": 4} | options)).fit(X, groups)
+
+
+def holes() -> np.ndarray:
+    return np.where(np.arange(len(X))[:, None] == 7, [[1.0, np.nan, 2.0, 3.0]], X)
+
+
+def one_row(label: Any) -> np.ndarray:
+    groups = Y.astype(object)
+    groups[0] = label
+    return groups
+
+
+def masks(**given: Any) -> dict[str, Any]:
+    return {"a": np.asarray(Y == 0), "b": np.asarray(Y == 1)} | given
+
+
+class Liar(StandardScaler):
+    def transform(self, X: Any, copy: Any = None) -> Any:
+        return super().transform(X) + 1.0
+
+
+FITS: dict[str, tuple[Callable[[], Any], type, str]] = {
+    "one group": (lambda: fit(groups=np.zeros(150)), InvalidInput, "at least two groups; got 1"),
+    "no group": (lambda: fit(groups=[None] * 150), InvalidInput, "at least two groups; got 0"),
+    "tiny": (
+        lambda: fit(groups=one_row("odd")),
+        InvalidInput,
+        "at least 2 rows in each group; group 'odd' has 1",
+    ),
+    "too few labels": (
+        lambda: fit(groups=Y[:-1]),
+        InvalidInput,
+        "a group for each of 150 rows; got 149",
+    ),
+    "labels in a table": (
+        lambda: fit(groups=np.zeros((150, 2))),
+        InvalidInput,
+        "one label for each row",
+    ),
+    "empty mask": (
+        lambda: fit(groups=masks(c=np.zeros(150, dtype=bool))),
+        InvalidInput,
+        "group 'c' has 0",
+    ),
+    "overlap": (
+        lambda: fit(groups=masks(c=np.asarray(Y < 2))),
+        InvalidInput,
+        "100 rows are in several, such as row 0 in 'a' and 'c'",
+    ),
+    "masks of numbers": (
+        lambda: fit(groups=masks(c=np.ones(150))),
+        InvalidInput,
+        "boolean masks of one length",
+    ),
+    "a word": (
+        lambda: fit(groups="species"),
+        InvalidInput,
+        "Names of columns are for AnnData alone",
+    ),
+    "a hole": (lambda: fit(holes()), InvalidInput, "finite numbers; got nan in row 7, column 'x1'"),
+    "infinite": (
+        lambda: fit(np.where(X > 7.0, np.inf, X)),
+        InvalidInput,
+        "finite numbers; got inf",
+    ),
+    "sparse hole": (lambda: fit(sparse.csr_array(holes())), InvalidInput, "a sparse cell"),
+    "words": (
+        lambda: fit(pd.DataFrame(X).assign(d="w")),
+        InvalidInput,
+        "columns of numbers; 'd' has others",
+    ),
+    "flat": (lambda: fit(np.array(["a"] * 150)), InvalidInput, "rows of numbers"),
+    "complex": (lambda: fit(X + 1j), InvalidInput, "rows of numbers"),
+    "too few columns": (
+        lambda: fit(X[:, :3]),
+        InvalidInput,
+        "rows of 4 features, which the representation takes; got 3",
+    ),
+    "k above d": (lambda: fit(k=5), InvalidInput, "whole number of features, 1 to 4; got 5"),
+    "k of 0": (lambda: fit(k=0), InvalidInput, "1 to 4; got 0"),
+    "k of a half": (lambda: fit(k=1.5), InvalidInput, "1 to 4; got 1.5"),
+    "k is true": (lambda: fit(k=True), InvalidInput, "1 to 4; got True"),
+    "count": (lambda: fit(count="all"), InvalidInput, "'each', 'mean', 'shared'; got 'all'"),
+    "radius": (lambda: fit(radius=0.0), InvalidInput, "positive radius; got 0.0"),
+    "strengths": (lambda: fit(strengths=1), InvalidInput, "at least 2 strengths"),
+    "rising strengths": (
+        lambda: fit(strengths=[0.1, 0.2]),
+        InvalidInput,
+        "positive strengths that fall",
+    ),
+    "free": (lambda: fit(costs=[1, 0, 1, 1]), InvalidInput, "positive costs; got 0.0 for 'x1'"),
+    "few costs": (lambda: fit(costs=[1, 1]), InvalidInput, "a cost for each of 4 features"),
+    "unknown cost": (
+        lambda: fit(costs={"width": 1.0}),
+        InvalidInput,
+        "a feature among 'x0', 'x1', 'x2', 'x3'; got 'width'",
+    ),
+    "no zero": (
+        lambda: fit(limits=Limits(bounds={0: (0.5, 1.0)})),
+        InvalidInput,
+        "the bounds of 0 to hold 0",
+    ),
+    "negative bound": (
+        lambda: fit(limits=Limits(bounds={"x2": -1.0})),
+        InvalidInput,
+        "the bounds of 'x2' to hold 0",
+    ),
+    "negative times": (lambda: fit(limits=Limits(times=-1.0)), InvalidInput, "times of at least 0"),
+    "up and down": (
+        lambda: fit(limits=Limits(rising=["x0"], falling=[0])),
+        InvalidInput,
+        "'x0' is to do both",
+    ),
+    "unknown feature": (lambda: fit(limits=Limits(immutable=["age"])), InvalidInput, "got 'age'"),
+    "unknown position": (
+        lambda: fit(limits=Limits(immutable=[4])),
+        InvalidInput,
+        "a position below 4; got 4",
+    ),
+    "the class": (lambda: fit(space=PCA), UnsupportedModel, "the class PCA has no derivatives"),
+    "a function": (lambda: fit(space=lambda rows: rows), UnsupportedModel, "FiniteDifferences"),
+    "no derivatives": (
+        lambda: fit(space=KernelPCA(2).fit(X)),
+        UnsupportedModel,
+        "KernelPCA has no derivatives that are known",
+    ),
+    "no map": (lambda: fit(space=TSNE(2)), UnsupportedModel, "TSNE has no derivatives"),
+    "in a pipeline": (
+        lambda: fit(space=make_pipeline(StandardScaler(), KernelPCA(2)).fit(X)),
+        UnsupportedModel,
+        "Step 'kernelpca': KernelPCA",
+    ),
+    "empty pipeline": (
+        lambda: fit(space=make_pipeline("passthrough")),
+        UnsupportedModel,
+        "no step that does anything",
+    ),
+    "clipped": (lambda: fit(space=MinMaxScaler(clip=True).fit(X)), UnsupportedModel, "clip=True"),
+    "lsqr": (
+        lambda: fit(space=LinearDiscriminantAnalysis(solver="lsqr").fit(X, Y)),
+        UnsupportedModel,
+        "has no transform",
+    ),
+    "not fitted": (lambda: fit(space=PCA(2)), ModelNotFitted, "PCA has not been fitted"),
+    "not fitted step": (
+        lambda: fit(space=make_pipeline(StandardScaler(), PCA(2))),
+        ModelNotFitted,
+        "has not been fitted",
+    ),
+    "not what it does": (lambda: fit(space=Liar().fit(X)), ReaderMismatch, "read of Liar"),
+    "many differences": (
+        lambda: FiniteDifferences(lambda rows: rows, 65),
+        InvalidInput,
+        "1 to 64 features; got 65",
+    ),
+    "no step": (
+        lambda: FiniteDifferences(lambda rows: rows, 4, step=0.0),
+        InvalidInput,
+        "positive step",
+    ),
+    "a flat function": (
+        lambda: fit(space=FiniteDifferences(lambda rows: rows[:, 0], 4)),
+        InvalidInput,
+        "as many rows; got the shape",
+    ),
+    "a wild function": (
+        lambda: fit(space=FiniteDifferences(lambda rows: rows / 0.0, 4)),
+        InvalidInput,
+        "finite values from the representation",
+    ),
+    "no layers": (
+        lambda: Network([], []),
+        InvalidInput,
+        "a weight matrix and a bias for each layer",
+    ),
+    "flat weights": (
+        lambda: Network([np.ones(3)], [np.ones(3)]),
+        InvalidInput,
+        "layer 0 to be a matrix",
+    ),
+    "transposed": (
+        lambda: Network([np.ones((4, 3)), np.ones((2, 3))], [np.ones(3), np.ones(3)]),
+        InvalidInput,
+        "layer 1 to take the 3 outputs",
+    ),
+    "diverged": (
+        lambda: Network([np.full((4, 2), np.nan)], [np.ones(2)]),
+        InvalidInput,
+        "finite weights; got others in layer 0",
+    ),
+    "no such activation": (
+        lambda: Network([np.eye(4), np.eye(4)], [np.ones(4)] * 2, "sine"),
+        InvalidInput,
+        "got 'sine'",
+    ),
+    "activations": (
+        lambda: Network([np.eye(4)], [np.ones(4)], ["elu"]),
+        InvalidInput,
+        "Expected 0 activations",
+    ),
+    "a flat tensor": (
+        lambda: fit(space=TorchFunction(lambda rows: rows.sum(), 4)),
+        InvalidInput,
+        "a tensor of shape",
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore:divide by zero")
+@pytest.mark.parametrize("name", FITS)
+def test_what_cannot_be_fitted_is_said(name: str):
+    call, error, words = FITS[name]
+    with pytest.raises(error) as caught:
+        call()
+    message = str(caught.value)
+    assert words in message
+    assert message[-1] in ".'\"" or message.endswith(")")
+    assert "\n" not in message
+
+
+@pytest.fixture(scope="module")
+def model() -> GroupTranslations:
+    return fit()
+
+
+def changed(groups: Any) -> Any:
+    return np.where(Y == 0, 9, groups)
+
+
+LATER: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "unknown start": (lambda m: m.translation(7, 0), "a group among 0, 1, 2; got 7"),
+    "unknown end": (lambda m: m.translations_.sentence(0, "b"), "got 'b'"),
+    "unseen groups": (lambda m: m.judge(X, changed(Y)), "those of the fit; got also 9"),
+    "a group without rows": (lambda m: m.judge(X[:100], Y[:100]), "group 2 has none"),
+    "no rows": (lambda m: m.judge(X, [None] * 150), "has none"),
+    "other columns": (lambda m: m.judge(X[:, :3], Y), "rows of 4 features, as in the fit; got 3"),
+    "one fold": (lambda m: m.evaluate(X, Y, folds=1), "at least 2 folds"),
+    "many folds": (lambda m: m.evaluate(X, Y, folds=26), "group 0 has 50 rows"),
+    "k": (lambda m: m.sparse(9), "1 to 4; got 9"),
+    "k to truncate": (lambda m: m.truncated(0), "1 to 4; got 0"),
+    "the count": (lambda m: m.sparse(2, "some"), "got 'some'"),
+    "the count of a path": (lambda m: m.path_.counts("some"), "got 'some'"),
+    "a count of means": (
+        lambda m: DifferenceOfMeans(PLANE).fit(X, Y).sparse(2, "mean"),
+        "count='each'",
+    ),
+    "shapes": (lambda m: Translations.of(np.zeros(3), [0, 1]), "a row for each of 2 groups"),
+    "names": (
+        lambda m: Translations.of(np.zeros((2, 3)), [0, 1], ["a"]),
+        "a name and a cost for each of 3",
+    ),
+    "not finite": (lambda m: Translations.of(np.full((2, 3), np.nan), [0, 1]), "finite offsets"),
+    "others": (
+        lambda m: similarity(m.translations_, Translations.of(np.zeros((2, 4)), [0, 1])),
+        "of the same groups and features",
+    ),
+    "no such key": (
+        lambda m: from_anndata(type("A", (), {"uns": {}})()),
+        "uns['group_translations']",
+    ),
+    "polygons in space": (lambda m: Groups.from_polygons(X, [X[:3, :2]]), "of shape (n, 2)"),
+    "an empty polygon": (
+        lambda m: Groups.from_polygons(X[:, :2], {"far": [[90, 90], [91, 90], [90, 91]]}),
+        "group 'far' has 0",
+    ),
+    "a map of one dimension": (
+        lambda m: fit(space=PCA(1).fit(X)).plot_map(X, Y, 0, 1),
+        "at least two dimensions",
+    ),
+    "axes": (lambda m: m.path_.plot(ax="here"), "Expected 1 matplotlib axes"),
+    "curves": (lambda m: plot_curves([1, 2], {"ours": [m.judge(X, Y)]}), "2 qualities of 'ours'"),
+}
+
+
+@pytest.mark.parametrize("name", LATER)
+def test_what_cannot_be_answered_is_said(name: str, model: GroupTranslations):
+    call, words = LATER[name]
+    with pytest.raises(InvalidInput) as caught:
+        call(model)
+    assert words in str(caught.value)
+
+
+def test_before_a_fit_there_is_no_answer():
+    for one in (GroupTranslations(PLANE), DifferenceOfMeans(PLANE)):
+        for call in (one.sentences, one.to_frame, lambda one=one: one.sparse(1)):
+            with pytest.raises(ModelNotFitted, match="has not been fitted"):
+                call()
+
+
+def test_a_column_of_obs_has_to_be_there():
+    class AnnData:
+        X = X
+        obs = pd.DataFrame({"kind": Y})
+        var_names = pd.Index(list("abcd"))
+
+    with pytest.raises(InvalidInput, match="got 'cluster', and there are kind"):
+        fit(AnnData(), "cluster")
+
+
+def test_an_extra_that_is_missing_is_named(
+    model: GroupTranslations, monkeypatch: pytest.MonkeyPatch
+):
+    for missing in ("matplotlib", "matplotlib.pyplot", "torch"):
+        monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(MissingExtra, match="counterpoint\\[plots\\]"):
+        model.path_.plot()
+    with pytest.raises(MissingExtra, match="counterpoint\\[torch\\]"):
+        TorchFunction(lambda rows: rows, 4)
+
+
+def test_an_affine_map_is_read_as_it_is():
+    space = Affine(np.eye(4)[:, :2], np.zeros(2))
+    assert represent(space) is space

@@ -1,0 +1,211 @@
+"""Representations: what is read of a model is what the model does, and so are its derivatives."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from scipy import sparse
+from sklearn.datasets import load_iris
+from sklearn.decomposition import PCA, FactorAnalysis, FastICA, IncrementalPCA, TruncatedSVD
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.neighbors import NeighborhoodComponentsAnalysis
+from sklearn.neural_network import MLPRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
+from torch import nn
+
+from counterpoint.groups import (
+    Affine,
+    FiniteDifferences,
+    GroupTranslations,
+    Network,
+    Representation,
+    TorchFunction,
+    represent,
+)
+from counterpoint.groups.networks import ACTIVATIONS
+from counterpoint.groups.representations import Composed, stages
+
+X, Y = load_iris(return_X_y=True)
+TRANSFORMERS: dict[str, Any] = {
+    "StandardScaler": StandardScaler(),
+    "StandardScaler, no mean": StandardScaler(with_mean=False),
+    "StandardScaler, no scale": StandardScaler(with_std=False),
+    "RobustScaler": RobustScaler(),
+    "RobustScaler, no centre": RobustScaler(with_centering=False),
+    "MinMaxScaler": MinMaxScaler(feature_range=(-1, 3)),
+    "MaxAbsScaler": MaxAbsScaler(),
+    "PCA": PCA(2),
+    "PCA, whitened": PCA(2, whiten=True),
+    "IncrementalPCA": IncrementalPCA(2, whiten=True),
+    "TruncatedSVD": TruncatedSVD(2, random_state=0),
+    "FastICA": FastICA(2, random_state=0, whiten="unit-variance"),
+    "FactorAnalysis": FactorAnalysis(2),
+    "LDA, svd": LinearDiscriminantAnalysis(n_components=1),
+    "LDA, eigen": LinearDiscriminantAnalysis(solver="eigen", shrinkage=0.1),
+    "NCA": NeighborhoodComponentsAnalysis(2, random_state=0, max_iter=20),
+    "pipeline": make_pipeline(
+        StandardScaler(), "passthrough", PCA(3), MinMaxScaler(), LinearDiscriminantAnalysis()
+    ),
+}
+
+
+def net(seed: int = 0) -> nn.Sequential:
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 5), nn.ELU(), nn.Linear(5, 2))
+
+
+def as_network(module: nn.Sequential) -> Network:
+    layers = [step for step in module if isinstance(step, nn.Linear)]
+    weights = [layer.weight.detach().numpy().T for layer in layers]
+    return Network(weights, [layer.bias.detach().numpy() for layer in layers], ["tanh", "elu"])
+
+
+def first_two(rows: np.ndarray) -> np.ndarray:
+    return np.column_stack([rows[:, 0] * rows[:, 1], np.sin(rows[:, 2]) + rows[:, 3] ** 2])
+
+
+class Twisted(Representation):
+    """One of a user's own."""
+
+    @property
+    def n_features(self) -> int:
+        return 4
+
+    def vjp(self, X: np.ndarray) -> tuple[np.ndarray, Callable[[np.ndarray], np.ndarray]]:
+        def pull(C: np.ndarray) -> np.ndarray:
+            slopes = [X[:, 1] * C[:, 0], X[:, 0] * C[:, 0], np.cos(X[:, 2]) * C[:, 1]]
+            return np.column_stack([*slopes, 2.0 * X[:, 3] * C[:, 1]])
+
+        return first_two(X), pull
+
+
+REPRESENTATIONS: dict[str, Callable[[], Representation]] = {
+    "affine": lambda: Affine(np.arange(8.0).reshape(4, 2), np.ones(2)),
+    "composed": lambda: Composed(Affine.scaling(np.arange(1.0, 5.0), np.zeros(4)), Twisted()),
+    "network": lambda: as_network(net()),
+    "network, with an output": lambda: Network([np.eye(4)[:, :3]], [np.zeros(3)], output="tanh"),
+    "network, one layer": lambda: Network([np.eye(4)[:, :2]], [np.ones(2)]),
+    "differences": lambda: FiniteDifferences(first_two, 4),
+    "own": Twisted,
+    "torch": lambda: represent(net()),
+    "torch function": lambda: TorchFunction(nn.Sequential(*list(net())).double(), 4),
+    "torch, linear": lambda: represent(nn.Linear(4, 2)),
+    "torch, one step": lambda: represent(nn.Sequential(nn.Linear(4, 2, bias=False))),
+    "MLP": lambda: represent(
+        MLPRegressor(
+            hidden_layer_sizes=(5,), activation="tanh", max_iter=5000, tol=1e-2, random_state=0
+        ).fit(X, X[:, :2])
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TRANSFORMERS)
+@pytest.mark.parametrize("framed", [False, True])
+def test_what_is_read_is_what_the_transformer_does(name: str, framed: bool):
+    rows = pd.DataFrame(X, columns=list("abcd")) if framed else X
+    model = TRANSFORMERS[name].fit(rows, Y)
+    read = represent(model)
+    assert isinstance(read, Affine)
+    np.testing.assert_allclose(read.vjp(X)[0], model.transform(rows), rtol=1e-9, atol=1e-9)
+    assert read.n_features == 4
+
+
+@pytest.mark.parametrize("name", REPRESENTATIONS)
+def test_gradients_are_those_of_differences(name: str):
+    model = REPRESENTATIONS[name]()
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(7, model.n_features))
+    values, pull = model.vjp(rows)
+    C = rng.normal(size=values.shape)
+    slopes = pull(C)
+    assert slopes.shape == rows.shape
+    for j in range(rows.shape[1]):
+        step = np.zeros(rows.shape)
+        step[:, j] = 1e-6
+        change = (model.vjp(rows + step)[0] - model.vjp(rows - step)[0]) / 2e-6
+        np.testing.assert_allclose(slopes[:, j], (change * C).sum(axis=1), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", REPRESENTATIONS)
+def test_taken_apart_a_representation_stays_what_it_is(name: str):
+    model = REPRESENTATIONS[name]()
+    parts, rows = stages(model), np.random.default_rng(1).normal(size=(9, 4))
+    np.testing.assert_allclose(parts.values(rows), model.vjp(rows)[0], atol=1e-12)
+    np.testing.assert_allclose(parts.values(sparse.csr_array(rows)), model.vjp(rows)[0], atol=1e-12)
+    values, pull = parts.pull(parts.hidden(rows))
+    C = np.ones(values.shape)
+    back = pull(C) @ np.asarray((parts.first.matrix @ np.eye(parts.first.matrix.shape[1])).T)
+    np.testing.assert_allclose(back, model.vjp(rows)[1](C), atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_activations_are_those_of_torch(name: str):
+    a = np.linspace(-4.0, 4.0, 101) + 1e-3
+    theirs = {"logistic": "sigmoid", "identity": None}.get(name, name)
+    given = torch.tensor(a, requires_grad=True)
+    out = (
+        given
+        if theirs is None
+        else getattr(nn.functional, theirs, getattr(torch, theirs, None))(given)
+    )
+    value, slope = ACTIVATIONS[name](a)
+    np.testing.assert_allclose(value, out.detach().numpy(), atol=1e-12)
+    out.sum().backward()
+    np.testing.assert_allclose(slope, given.grad.numpy(), atol=1e-12)
+
+
+def test_a_torch_module_is_the_network_of_its_weights():
+    module = net(3)
+    rows = np.random.default_rng(0).normal(size=(5, 4))
+    np.testing.assert_allclose(
+        represent(module).vjp(rows)[0], as_network(module).vjp(rows)[0], atol=1e-12
+    )
+    assert module[0].weight.dtype == torch.float32  # the module itself is left as it was
+    assert module.training
+
+
+def test_of_a_module_and_of_its_network_the_answer_is_the_same():
+    module = net(5)
+    offsets = [
+        GroupTranslations(space, k=2, strengths=3).fit(X, Y).translations_.offsets
+        for space in (module, as_network(module))
+    ]
+    np.testing.assert_allclose(*offsets, rtol=1e-4, atol=1e-6)
+
+
+def test_what_an_encoder_needs_beside_rows_goes_into_a_function():
+    """As encoders of counts do: logarithms first, a batch, the mean of several outputs."""
+    module = net(1).double().eval()
+
+    def encode(rows: Any) -> Any:
+        return module(torch.log1p(rows.clamp(min=0.0)) * 2.0)
+
+    model = GroupTranslations(TorchFunction(encode, 4), k=2, strengths=[3.0, 1.0]).fit(X, Y)
+    assert model.translations_.counts.max() <= 2
+
+
+def test_scalers_before_a_network_are_folded_into_its_first_layer():
+    scaler = StandardScaler().fit(X)
+    read = Composed(represent(scaler), as_network(net()))
+    parts = stages(read)
+    assert parts.first.matrix.shape == (4, 6)
+    expected = as_network(net()).vjp(scaler.transform(X))[0]
+    np.testing.assert_allclose(parts.values(X), expected, atol=1e-12)
+
+
+def test_groups_do_not_import_torch_or_matplotlib():
+    code = (
+        "import sys, counterpoint.groups; "
+        "print(*(m for m in ('torch', 'matplotlib', 'anndata') if m in sys.modules))"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.split() == []

@@ -94,13 +94,13 @@ class Quadrics:
     def slope(self, y: FloatArray, weights: FloatArray) -> FloatArray:
         """(n, d) the gradient of Σ weights_j e_j."""
         shared = np.zeros((len(y), len(self.near)))
-        np.add.at(shared, (slice(None), self.near_of), weights)
+        np.add.at(shared.T, self.near_of, weights.T)
         return np.asarray(2.0 * (self.near.slope(y, shared) - self.far.slope(y, weights)))
 
     def slope_size(self, y: FloatArray, weights: FloatArray) -> FloatArray:
         """(n, d) the sums of the sizes of the terms of `slope`."""
         shared = np.zeros((len(y), len(self.near)))
-        np.add.at(shared, (slice(None), self.near_of), np.abs(weights))
+        np.add.at(shared.T, self.near_of, np.abs(weights).T)
         return np.asarray(
             2.0 * (self.near.slope_size(y, shared) + self.far.slope_size(y, np.abs(weights)))
         )

@@ -62,6 +62,7 @@ html_sidebars = {
         "first_counterfactual",
         "choosing",
         "probabilities",
+        "privacy",
         "certificates",
         "path",
         "command_line",

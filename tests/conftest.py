@@ -75,8 +75,30 @@ def ames() -> pd.DataFrame:
     return _frame("ames/ames_raw.csv")
 
 
+def _folder(name: str) -> Path:
+    path = data_dir() / name
+    if not path.exists():
+        missing = f"No {name} in {data_dir()}; set COUNTERPOINT_DATA to the folder that has it."
+        if os.environ.get("CI"):
+            pytest.fail(missing)
+        pytest.skip(missing)
+    return path
+
+
+@pytest.fixture
+def eldr() -> Path:
+    """What Plumb et al. (2020) published: data, encoders, explanations and how good they are."""
+    return _folder("eldr")
+
+
+@pytest.fixture
+def scrna() -> Path:
+    """700 blood cells × 765 genes of 10x Genomics, with cell types."""
+    return _folder("scrna")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what needs real data, so that ``-m 'not data'`` leaves it out."""
     for item in items:
-        if {"german", "heloc", "ames"} & set(getattr(item, "fixturenames", ())):
+        if {"german", "heloc", "ames", "eldr", "scrna"} & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.data)

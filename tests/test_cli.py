@@ -204,7 +204,7 @@ def test_lines_of_json(tmp_path: Path):
         assert set(line) - {"reason"} == {"row", "status", "message", "changes", "certificate"}
         assert set(line["certificate"]) == {
             *("claim", "valid", "cost", "objective", "bound", "gap"),
-            *("margin", "probability", "violation"),
+            *("margin", "probability", "guarantee", "violation"),
         }
         assert ("reason" in line) == (line["status"] == "infeasible")
     assert {"optimal", "infeasible", "invalid"} <= {line["status"] for line in lines}
@@ -383,6 +383,13 @@ WRONG: list[tuple[list[str], str]] = [
     ([*ASK, "--confidence", "0.9"], "--confidence is about one label; got 0. Say which"),
     ([*ASK, "--tradeoff", "0.1"], "--tradeoff is about one label; got 0. Say which"),
     ([*GRANTED, "--tradeoff", "0"], "Expected a finite weight above 0; got 0.0"),
+    ([*GRANTED, "--guarantee", "fixed"], "--guarantee goes with --robust."),
+    ([*GRANTED, "--robust", ".4"], "Expected a probability of at least 0.5, as likely as not"),
+    ([*GRANTED, "--robust", ".9"], "Robust needs a binary linear model, and the law of the noise"),
+    (
+        [*GRANTED, "--tradeoff", "1", "--robust", ".9"],
+        "Expected one of --tradeoff and --robust; got both.",
+    ),
     (
         [*GRANTED, "--tradeoff", "1", "--confidence", ".9"],
         "Expected one of --confidence and --tradeoff; got both.",

@@ -13,13 +13,14 @@ import importlib
 import json
 import re
 import shlex
-import subprocess
-import sys
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
+
+from counterpoint.cli import app
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -105,13 +106,8 @@ def run_console(block: Block, namespace: dict[str, object]) -> None:
 
 
 def run_counterpoint(arguments: list[str], block: Block) -> str:
-    ran = subprocess.run(
-        [sys.executable, "-m", "counterpoint", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ran.returncode == 0, f"{block.where}: counterpoint {arguments}\n{ran.stdout}{ran.stderr}"
+    ran = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert ran.exit_code == 0, f"{block.where}: counterpoint {arguments}\n{ran.output}"
     return ran.stdout
 
 

@@ -24,13 +24,19 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
     frozenset(line.split())
     for line in """\
         errors progress
-        lvq
+        noise
+        lvq privacy uncertain
         frames
         features
         encoding relations
         regions targets cases softmax
         costs constraints forms separable
+        lagrangian
+        curvature
         programs
+        evidence
+        reach
+        selection crests sweeps soundings
         solvers certificate
         search
         readers
@@ -40,7 +46,7 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         batch
         span factored
         summary explainer
-        parameters path plots tracing alternatives diversity
+        groups parameters path plots tracing alternatives diversity
         __init__
         spec
         testing
@@ -58,6 +64,7 @@ HEAVY = (
     "scipy.optimize",
     "torch",
     "matplotlib",
+    "opendp",
     "typer",
 )
 

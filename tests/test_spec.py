@@ -32,6 +32,9 @@ TARGETS = [
     cp.OtherLabel(("declined", "open")),
     cp.Confidence("approved", 0.9),
     cp.Tradeoff("approved", 0.1),
+    cp.Robust("approved", 0.9),
+    cp.Robust(1, 0.75, "fixed", "paper"),
+    cp.Robust("approved", 0.99, "selection", draws=20_000, random_state=1),
     cp.Interval(low=160_000.0),
     cp.Interval(high=np.float64(2.5)),
     cp.Interval(-1.0, 1.0),
@@ -231,7 +234,7 @@ WRONG = [
         "[target]\nlabel = 1",
         (
             "loan.toml, target: expected a kind of target: 'label', 'other_label', 'confidence', "
-            "'tradeoff' or 'interval'; got none."
+            "'tradeoff', 'robust' or 'interval'; got none."
         ),
     ),
     (

@@ -36,12 +36,22 @@ from counterpoint.features import Categorical, Continuous, Features, Integer
 from counterpoint.path import Path
 from counterpoint.results import Conflict, Counterfactual, Counterfactuals, Status
 from counterpoint.spec import Problem
-from counterpoint.targets import Confidence, Interval, Label, OtherLabel, Target, Tradeoff
+from counterpoint.targets import (
+    Confidence,
+    Guarantee,
+    Interval,
+    Label,
+    OtherLabel,
+    Robust,
+    Target,
+    Tradeoff,
+)
 from counterpoint.tracing import trace
 
 if TYPE_CHECKING:
     from counterpoint.factored import FactoredCounterfactuals
     from counterpoint.readers import LastLayer, read
+    from counterpoint.uncertain import UncertainClassifier
 
 __version__ = "0.1.0"
 
@@ -63,6 +73,7 @@ __all__ = [
     "Explainer",
     "FactoredCounterfactuals",
     "Features",
+    "Guarantee",
     "Immutable",
     "Integer",
     "Interval",
@@ -84,11 +95,13 @@ __all__ = [
     "Path",
     "Problem",
     "ReaderMismatch",
+    "Robust",
     "SolverFailure",
     "SquaredEuclidean",
     "Status",
     "Target",
     "Tradeoff",
+    "UncertainClassifier",
     "UnsupportedModel",
     "WithinObserved",
     "diversify",
@@ -109,6 +122,10 @@ def __getattr__(name: str) -> Any:
         from counterpoint import factored
 
         return factored.FactoredCounterfactuals
+    if name == "UncertainClassifier":
+        from counterpoint import uncertain
+
+        return uncertain.UncertainClassifier
     raise AttributeError(f"module 'counterpoint' has no attribute {name!r}")
 
 

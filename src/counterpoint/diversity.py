@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import count as count_up
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Literal, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +50,7 @@ def diversify(  # noqa: PLR0913 (as `explain`)
     by: str = Difference.FEATURES,
     gap: float = DEFAULT_GAP,
     time_limit: float | None = None,
+    optimality: Literal["local", "global"] = "local",
     progress: bool | None = None,
 ) -> Alternatives:
     """Several answers to each row that differ in what they change, the cheapest first.
@@ -74,7 +75,7 @@ def diversify(  # noqa: PLR0913 (as `explain`)
         How many answers to give at most.
     by
         In what they differ.
-    gap, time_limit, progress
+    gap, time_limit, optimality, progress
         As for `Explainer.explain`; the seconds are those of each search.
 
     Returns
@@ -111,7 +112,7 @@ def diversify(  # noqa: PLR0913 (as `explain`)
             "Pass cp.Explainer(model, data=...)."
         )
     _check(count, by)
-    effort = effort_of(gap, time_limit)
+    effort = effort_of(gap, time_limit, optimality)
     people = explainer._people(X)  # noqa: SLF001 (its other way to be asked)
     with track(len(people.inputs), show=progress) as advance:
         asking = _Asking(explainer, people, as_target(target), effort)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Literal, final
 
 from counterpoint.constraints import Constraint, Immutable
 from counterpoint.costs import Cost, Manhattan, mad_weights, spreads
@@ -104,6 +104,7 @@ class Explainer:
         *,
         gap: float = DEFAULT_GAP,
         time_limit: float | None = None,
+        optimality: Literal["local", "global"] = "local",
         progress: bool | None = None,
     ) -> Counterfactuals:
         """The cheapest change of each row that gives the target.
@@ -111,10 +112,10 @@ class Explainer:
         Parameters
         ----------
         X
-            A data frame, an array of shape (n, p), or one row. A missing cell counts as the value
-            that the pipeline fills in for its column, if it is one (see `summary`): cost and
-            constraints are measured from there, and unless the answer changes it, the cell stays
-            missing.
+            A data frame, an array of shape (n, p), one row, or a list of rows, each of them values
+            or name → value. A missing cell counts as the value that the pipeline fills in for its
+            column, if it is one (see `summary`): cost and constraints are measured from there, and
+            unless the answer changes it, the cell stays missing.
         target
             A `Target`; anything else is taken as the label of `Label`.
         gap
@@ -123,6 +124,11 @@ class Explainer:
         time_limit
             Seconds for each row, shared among the pieces of the target; a row that runs out of
             time keeps its best answer so far.
+        optimality
+            Where the target is not convex (prototypes with metrics of their own, Gaussians):
+            ``"local"`` for the best that descents from several starts find; ``"global"`` to have
+            SCIP exclude that there is a better one, unless that is proved already, which can take
+            long. For all other models both are the same.
         progress
             Whether to show a progress bar; None to show one on a terminal if it takes long.
 
@@ -137,8 +143,10 @@ class Explainer:
             If columns are missing, or the target does not fit the model.
         ReaderMismatch
             If the model predicts otherwise than what was read of it.
+        MissingExtra
+            If ``"global"`` needs SCIP and it is not installed.
         """
-        effort = effort_of(gap, time_limit)
+        effort = effort_of(gap, time_limit, optimality)
         return self._batch(self._people(X), as_target(target), effort).run(progress=progress)
 
     def explain_factored(
@@ -152,7 +160,7 @@ class Explainer:
     ) -> FactoredCounterfactuals:
         """`explain` for rows with very many columns: answers as x̄ and a few coefficients.
 
-        Full rows are made in blocks of 256 MiB only, to ask the model itself about the answers, and
+        Full rows are made in blocks of 64 MiB only, to ask the model itself about the answers, and
         forgotten. The cost must be quadratic and the only constraint
         `Immutable`: then answers move within the span of the model's score rows.
 
@@ -246,6 +254,7 @@ def explain(  # noqa: PLR0913 (two calls in one)
     constraints: Iterable[Constraint] = (),
     gap: float = DEFAULT_GAP,
     time_limit: float | None = None,
+    optimality: Literal["local", "global"] = "local",
     progress: bool | None = None,
 ) -> Counterfactuals:
     """`Explainer` and `Explainer.explain` in one call.
@@ -254,7 +263,7 @@ def explain(  # noqa: PLR0913 (two calls in one)
     ----------
     model, data, features, cost, constraints
         As for `Explainer`.
-    X, target, gap, time_limit, progress
+    X, target, gap, time_limit, optimality, progress
         As for `Explainer.explain`.
 
     Returns
@@ -262,7 +271,9 @@ def explain(  # noqa: PLR0913 (two calls in one)
     Counterfactuals
     """
     explainer = Explainer(model, data=data, features=features, cost=cost, constraints=constraints)
-    return explainer.explain(X, target, gap=gap, time_limit=time_limit, progress=progress)
+    return explainer.explain(
+        X, target, gap=gap, time_limit=time_limit, optimality=optimality, progress=progress
+    )
 
 
 def as_target(target: Any) -> Target:
@@ -276,15 +287,17 @@ def as_target(target: Any) -> Target:
     return Label(target)
 
 
-def effort_of(gap: float, time_limit: float | None) -> Effort:
+def effort_of(gap: float, time_limit: float | None, optimality: str = "local") -> Effort:
     """When a search may stop, in seconds for each row; what makes no sense is an `InvalidInput`."""
     if not 0 <= gap < float("inf"):
         raise InvalidInput(f"Expected a finite gap of at least 0; got {gap!r}.")
     if time_limit is not None and not time_limit > 0:
         raise InvalidInput(f"Expected a time limit above 0 seconds; got {time_limit!r}.")
-    from counterpoint.solvers import Effort
+    from counterpoint.solvers import Effort, Optimality
 
-    return Effort(gap, time_limit)
+    if optimality not in tuple(Optimality):
+        raise InvalidInput(f"Expected an optimality of 'local' or 'global'; got {optimality!r}.")
+    return Effort(gap, time_limit, Optimality(optimality))
 
 
 def _is_constant(feature: Feature) -> bool:

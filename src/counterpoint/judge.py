@@ -8,12 +8,21 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.certificate import Verdict
+from counterpoint.certificate import GUARANTEES, Verdict
 from counterpoint.errors import ReaderMismatch
-from counterpoint.forms import Form, LinearRegressor
+from counterpoint.forms import Form, LinearRegressor, UncertainForm
 from counterpoint.frames import Table
 from counterpoint.readers import Reading
-from counterpoint.targets import Confidence, Interval, Label, OtherLabel, Target, Tradeoff
+from counterpoint.targets import (
+    Confidence,
+    Guarantee,
+    Interval,
+    Label,
+    OtherLabel,
+    Robust,
+    Target,
+    Tradeoff,
+)
 
 __all__ = ["Judge", "Surprise"]
 
@@ -93,6 +102,8 @@ class Judge:
                 return self._probability(target, table) >= target.at_least
             case Tradeoff():
                 return np.zeros(len(x), dtype=bool)
+            case Robust():
+                return self._is_sure(target, x, predicted, self._certainty(target, x))
             case Label() | OtherLabel():
                 inside = _is_among(predicted, target.labels)
                 inside = ~inside if isinstance(target, OtherLabel) else inside
@@ -121,8 +132,27 @@ class Judge:
                 weighed = 0.5 * (1.0 + np.tanh(0.5 * margin))
                 allowed = DISAGREEMENT * (self.form.noise(x) + EPS)
                 return Verdict(np.abs(probability - weighed) <= allowed, margin, probability)
+            case Robust():
+                probability = self._certainty(target, x)
+                valid = self._is_sure(target, x, predicted, probability)
+                return Verdict(valid, margin, probability, _guaranteed(target, probability))
             case _:
                 return Verdict(self.meets(target, table, x, predicted), margin, unasked)
+
+    def _certainty(self, target: Robust, x: FloatArray) -> FloatArray:
+        """(n,) the probability that the true weights give the label, at points fixed beforehand."""
+        form = self.form
+        assert isinstance(form, UncertainForm)  # noqa: S101 (no other has regions of a `Robust`)
+        return form.certainty(x, target.label)
+
+    def _is_sure(
+        self, target: Robust, x: FloatArray, predicted: NDArray[Any], probability: FloatArray
+    ) -> BoolArray:
+        """(n,): whether points have the label, and the probability or what the paper asks for."""
+        met = probability >= target.probability
+        if target.rule == "paper":
+            met = self.form.margin(x, target) >= 0.0
+        return np.asarray(met & (predicted == target.label))
 
     def _probability(self, target: Confidence | Tradeoff, table: Table) -> FloatArray:
         """(n,) the model's own probability of the target's label."""
@@ -188,6 +218,14 @@ class Judge:
                 f"was read of it predicts {read[at]!r} ({int(off.sum())} of {len(x)} rows). The "
                 "model cannot be explained exactly; please report it."
             )
+
+
+def _guaranteed(target: Robust, probability: FloatArray) -> NDArray[np.int8]:
+    """(n,) what the probability says: nothing of a point where the paper's rule allows for less."""
+    enough = probability >= target.probability
+    wanted = Guarantee.SELECTION if target.selects else Guarantee.FIXED
+    none, some = GUARANTEES.index(Guarantee.NONE), GUARANTEES.index(wanted)
+    return np.where(enough, some, none).astype(np.int8)
 
 
 def _log_odds(probability: FloatArray | float) -> FloatArray:

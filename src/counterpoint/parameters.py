@@ -14,8 +14,10 @@ from counterpoint.targets import Label, Target
 __all__ = ["Parameters"]
 
 LABELS = ("label", "than")
-NUMBERS = ("weight", "at_least", "margin", "low", "high")
+NUMBERS = ("weight", "at_least", "probability", "margin", "low", "high")
 """The fields of targets, in the order in which frames show them."""
+COLUMN = {"probability": "asked"}
+"""What frames call fields by whose names they call something else."""
 SHOWN = 3
 """Targets that are named, if they differ in more than one number."""
 
@@ -58,7 +60,7 @@ class Parameters:
         for name in NUMBERS:
             numbers = [float(target.get(name, np.nan)) for target in self.made]
             if np.isfinite(numbers).any():
-                out[name] = numbers
+                out[COLUMN.get(name, name)] = numbers
         return out
 
     def __str__(self) -> str:

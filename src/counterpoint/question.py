@@ -143,8 +143,8 @@ class Question:
         predicted = self.form.predict(point)[0]
         if predicted != target.label:
             raise InvalidInput(
-                f"Expected a prototype that the model takes for {target.label!r}; it takes this one "
-                f"for {predicted!r}. Pass another, or none: then answers are looked for elsewhere."
+                f"Expected a prototype that the model takes for {target.label!r}; it takes this "
+                f"one for {predicted!r}. Pass another, or none: then it looks elsewhere."
             )
         return np.asarray(point[0])
 

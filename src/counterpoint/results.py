@@ -10,12 +10,13 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.certificate import CLAIMS, Certificate, Certificates
+from counterpoint.certificate import CLAIMS, GUARANTEES, Certificate, Certificates, Claim
 from counterpoint.constraints import Constraint
 from counterpoint.encoding import decode
 from counterpoint.errors import NoAnswer
 from counterpoint.features import Features
 from counterpoint.frames import Table
+from counterpoint.targets import Guarantee
 
 __all__ = ["STATUSES", "Conflict", "Counterfactual", "Counterfactuals", "Status"]
 
@@ -55,6 +56,28 @@ MESSAGES = {
     Status.UNPROVED: "No change was found, but none is excluded either.",
     Status.INVALID: "The row cannot be used.",
 }
+LOCALLY = "A local optimum; a better answer elsewhere is not excluded."
+"""The message of a suboptimal answer whose claim is local."""
+ANSWERED = (Status.OPTIMAL, Status.SUBOPTIMAL, Status.LIMIT)
+SURE = {
+    Guarantee.FIXED: "Its probability is that of a point fixed beforehand; this one was chosen by "
+    "looking at the weights.",
+    Guarantee.SELECTION: "It is as sure as was asked for, although it was chosen by looking at the "
+    "weights.",
+}
+"""What is said besides of an answer to a `Robust`."""
+UNSURE = {
+    Guarantee.FIXED: "No change within the constraints is as likely to hold as was asked for, with "
+    "weights as uncertain as these.",
+    Guarantee.SELECTION: "No change within the constraints can be certified, with weights as "
+    "uncertain as these, for a point that is chosen by looking at them.",
+}
+"""What is said where there is none."""
+UNFOUND = (
+    "No change was found that is as likely to hold as was asked for, with weights as uncertain as "
+    "these, but none is excluded either. A prototype may itself be less likely to hold."
+)
+"""What is said where none was found."""
 
 
 @final
@@ -73,7 +96,8 @@ class Conflict:
     minimal
         False if time ran out for some smaller set, so that the set may hold more than it need.
     attainable
-        For a `Confidence`, the highest probability that was reached within all constraints.
+        For a `Confidence` or a `Robust`, the highest probability that was reached within all
+        constraints.
     """
 
     constraints: tuple[Constraint, ...]
@@ -165,6 +189,7 @@ class Counterfactual:
         traded = c.objective != c.cost
         least = f"objective {c.objective:.6g}, at least" if traded else "at least"
         sure = "" if np.isnan(c.probability) else f", probability {c.probability:.6g}"
+        sure += "" if c.guarantee is Guarantee.NONE else " if fixed beforehand"
         tail = f"  cost {c.cost:.6g}{sure}, {least} {c.bound:.6g} ({c.claim}), gap {c.gap:.1e}"
         return "\n".join([head, *lines, tail])
 
@@ -259,12 +284,26 @@ class Counterfactuals:
             changes = {name: (factual[name], new[name]) for name in new}
         return Counterfactual(
             status,
-            self.problems.get(i, MESSAGES[status]),
+            self._message(i),
             factual,
             changes,
             self.certificates[i],
             lambda: self.explain_conflict(i),
         )
+
+    def _message(self, i: int) -> str:
+        """A sentence about one row."""
+        status, claim = STATUSES[self.codes[i]], CLAIMS[self.certificates.claim[i]]
+        local = status == Status.SUBOPTIMAL and claim == Claim.LOCAL
+        guarantee = GUARANTEES[self.certificates.guarantee[i]]
+        text = LOCALLY if local else MESSAGES[status]
+        if status is Status.INFEASIBLE:
+            text = UNSURE.get(guarantee, text)
+        elif status is Status.UNPROVED and guarantee in UNSURE:
+            text = UNFOUND
+        elif self.found[i] and status in ANSWERED and guarantee in SURE:
+            text = f"{text} {SURE[guarantee]}"
+        return self.problems.get(i, text)
 
     @staticmethod
     def _values(table: Table, names: Any) -> dict[Hashable, Any]:
@@ -304,11 +343,10 @@ class Counterfactuals:
             "margin": c.margin,
             "objective": c.objective,
             "probability": c.probability,
+            "guarantee": [str(GUARANTEES[code]) for code in c.guarantee],
             "violation": c.violation,
             "changed": self.changed.sum(axis=1),
-            "message": [
-                self.problems.get(i, MESSAGES[STATUSES[code]]) for i, code in enumerate(self.codes)
-            ],
+            "message": [self._message(i) for i in range(len(self))],
         }
         return self._frame(columns, np.arange(len(self)))
 

@@ -40,6 +40,8 @@ SINGLE = 8.0 * float(np.finfo(np.float32).eps)
 """Largest relative violation of a constraint that counts as rounding in float32 columns."""
 HAIR = 1e-14
 """A share of a row's change, or of a value, that is rounding and no change."""
+NEARBY = 1.0 + 1e-3
+"""How many times as much an answer off the edge may cost."""
 GROWTH = 8.0
 """How much more margin a row gets each time."""
 
@@ -215,7 +217,11 @@ class Settlement:
         held = self.question.plain.held(points, self.x[rows])
         low, high = np.where(held, points, -np.inf), np.where(held, points, np.inf)
         cases = self.cases.take(rows).with_margin(margin).within(low, high)
-        return self._found(rows, cases)
+        off, plain = self._found(rows, cases), self.question.plain
+        # Where a target is not convex the search may end elsewhere; that is no way off the edge.
+        astray = plain.cost(off.points, cases.x) > plain.cost(points, cases.x) * NEARBY
+        off.points[astray], off.piece[astray] = np.nan, -1
+        return off
 
     def _search(self, rows: IntArray, margin: FloatArray) -> Findings:
         cases = self.cases.take(rows) if len(rows) < len(self.x) else self.cases

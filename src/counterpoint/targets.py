@@ -5,13 +5,24 @@ from __future__ import annotations
 from abc import ABC
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import final
+from enum import StrEnum
+from typing import Any, Literal, final
 
 import numpy as np
 
 from counterpoint.errors import InvalidInput
+from counterpoint.frames import Table
 
-__all__ = ["Confidence", "Interval", "Label", "OtherLabel", "Target", "Tradeoff"]
+__all__ = [
+    "Confidence",
+    "Guarantee",
+    "Interval",
+    "Label",
+    "OtherLabel",
+    "Robust",
+    "Target",
+    "Tradeoff",
+]
 
 
 LEAST_WEIGHT = 1e-50
@@ -49,7 +60,9 @@ class Label(Target):
     @property
     def labels(self) -> tuple[Hashable, ...]:
         """The labels of the set."""
-        if isinstance(self.label, tuple | list | set | frozenset | np.ndarray):
+        if isinstance(self.label, np.ndarray):
+            return tuple(self.label.reshape(-1).tolist())
+        if isinstance(self.label, tuple | list | set | frozenset):
             return tuple(self.label)
         return (self.label,)
 
@@ -141,6 +154,120 @@ class Tradeoff(Target):
             )
 
 
+class Guarantee(StrEnum):
+    """What a probability over the weights says of an answer, which was found by looking at them."""
+
+    NONE = "none"
+    """Nothing."""
+    FIXED = "fixed"
+    """What it says of a point that was fixed before the weights were known."""
+    SELECTION = "selection"
+    """What was asked for, whoever chose the point and whatever they looked at."""
+
+
+@final
+@dataclass(frozen=True)
+class Robust(Target):
+    """The true weights decide for a label, with at least a probability.
+
+    For a binary linear model whose weights are known up to the law of their noise: a
+    `counterpoint.privacy.PrivateSVC`, or any other as an `UncertainClassifier`. What the known
+    weights predict must be the label too.
+
+    A search looks at the known weights, and so it finds points where their noise happens to flatter
+    the label. The chance constraint of the literature, ``guarantee="fixed"``, is about a point that
+    was fixed beforehand, and an optimal point keeps its promise far less often. A point with
+    ``guarantee="selection"`` is as sure as was asked for, for any one row and label, however it was
+    chosen: its score leads by what noise can do to any point that costs as much.
+
+    Parameters
+    ----------
+    label
+        A class label.
+    probability
+        At least ½ and below 1.
+    guarantee
+        ``"selection"``; ``"fixed"``; or ``"best"``, the first where it can be had, else the second.
+        Each answer's certificate says which it has.
+    rule
+        Of a point fixed beforehand: ``"exact"``, or ``"paper"`` for equation 17 of the paper, which
+        is for Laplace noise, asks for too much or too little, and has no guarantee but where the
+        exact probability, which the certificate states, suffices.
+    draws
+        How many draws of the noise make ``"selection"``, which is then certain to 99.9 %.
+    random_state
+        Their seed.
+    search
+        Where to look, if the model has random features: ``"segment"``, on the way to the prototype;
+        ``"optimal"``, everywhere; ``"best"``, both, if each keeps the guarantee. A point of a
+        segment that was chosen by looking at the weights is hardly less sure than a fixed one, and
+        an optimal one far less: so for ``"fixed"`` the best is the segment, if there is a
+        prototype.
+    prototype
+        For such a model a row that is known to be of the class: one row, of values or name → value.
+        It must come from what is public; means of the private rows give them away.
+
+    References
+    ----------
+    Mochaourab, Sinha, Greenstein & Papapetrou, Robust explanations for private support vector
+    machines, equations 14–19, which are about a fixed point. Lagoa, Li & Sznaier (2005),
+    Probabilistically constrained linear programs and risk-adjusted controller design.
+    """
+
+    label: Hashable
+    probability: float
+    guarantee: Literal["best", "selection", "fixed"] = "best"
+    rule: Literal["exact", "paper"] = "exact"
+    draws: int = 10_000
+    random_state: int = 0
+    search: Literal["best", "segment", "optimal"] = "best"
+    prototype: Any = None
+
+    def __post_init__(self) -> None:
+        _check_one(self.label)
+        object.__setattr__(self, "prototype", _row_of(self.prototype))
+        if not (_is_number(self.probability) and 0.5 <= self.probability < 1.0):
+            raise InvalidInput(
+                "Expected a probability of at least 0.5, as likely as not, and below 1, which "
+                f"nothing is; got {self.probability!r}. 90 % is 0.9."
+            )
+        for name, words in (("guarantee", GUARANTEED), ("rule", RULES), ("search", SEARCHES)):
+            if getattr(self, name) not in words:
+                listed = " or ".join(map(repr, words))
+                raise InvalidInput(f"Expected {name} {listed}; got {getattr(self, name)!r}.")
+        if self.rule == "paper" and self.guarantee == "selection":
+            raise InvalidInput(
+                "Expected rule='exact' with guarantee='selection': the paper's rule is for a point "
+                "that is fixed beforehand."
+            )
+        if self.search == "segment" and self.prototype is None:
+            raise InvalidInput(
+                "Expected a prototype with search='segment'; got none. Pass a row that is known to "
+                "be of the class, from public data and not from the rows the model was fitted on."
+            )
+        for name, least in (("draws", 1), ("random_state", 0)):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+                raise InvalidInput(
+                    f"Expected {name} to be a whole number of at least {least}; got {value!r}."
+                )
+
+    @property
+    def selects(self) -> bool:
+        """Whether the answer is to be sure however it was chosen, if that can be had."""
+        return self.guarantee != "fixed" and self.rule == "exact"
+
+    @property
+    def is_best(self) -> bool:
+        """Whether a point that is sure had it been fixed will do where no other can be had."""
+        return self.selects and self.guarantee == "best"
+
+
+GUARANTEED = ("best", "selection", "fixed")
+RULES = ("exact", "paper")
+SEARCHES = ("best", "segment", "optimal")
+
+
 @final
 @dataclass(frozen=True)
 class Interval(Target):
@@ -171,6 +298,24 @@ def _check_one(label: object) -> None:
     """A class label, and not several of them."""
     if isinstance(label, tuple | list | set | frozenset | dict | np.ndarray):
         raise InvalidInput(f"Expected one class label; got {label!r}.")
+    try:
+        hash(label)
+    except TypeError:
+        raise InvalidInput(f"Expected a class label; got a {type(label).__name__}.") from None
+
+
+def _row_of(row: Any) -> tuple[Any, ...] | None:
+    """One row as a tuple of values, or of pairs of names and values if it has names."""
+    if row is None:
+        return None
+    if isinstance(row, tuple) and row and all(isinstance(pair, tuple) for pair in row):
+        row = dict(row)
+    table = Table.read(list(row) if isinstance(row, tuple) else row)
+    if len(table) != 1:
+        raise InvalidInput(f"Expected one row as a prototype; got {len(table)}.")
+    values = tuple(table.column(name)[0] for name in table.names)
+    values = tuple(value.item() if isinstance(value, np.generic) else value for value in values)
+    return values if table.is_array else tuple(zip(table.names, values, strict=True))
 
 
 def _is_number(value: object) -> bool:

@@ -23,7 +23,7 @@ PREFIX = "cf_"
 STDOUT = Path("-")
 CERTIFICATE = (
     *("claim", "valid", "cost", "objective", "bound", "gap"),
-    *("margin", "probability", "violation"),
+    *("margin", "probability", "guarantee", "violation"),
 )
 
 

@@ -139,6 +139,7 @@ def _explain_words(out: Console, answers: cp.Counterfactuals) -> None:
         "gap": "by what share of its cost a change could be cheaper at most",
         str(cp.Claim.PROVED): "the lower bound was recomputed, whatever the solver said",
         str(cp.Claim.REPORTED): "the lower bound is the word of a branch-and-bound solver",
+        str(cp.Claim.LOCAL): "the lower bound was recomputed, and leaves a gap: a local optimum",
     }
     used = {"cost", "gap", *answers.report()["claim"]}
     out.print(f"\nAsked about each of the {answers.found.sum()} changed rows, the model agrees.\n")

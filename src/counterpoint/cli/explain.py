@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 
@@ -65,6 +65,28 @@ def explain(
             metavar="W",
             help="With --target: the best of W/2 · cost − log of the model's probability of the "
             "label; a small W buys more probability for more change.",
+            show_default=False,
+            rich_help_panel=TARGET,
+        ),
+    ] = None,
+    robust: Annotated[
+        float | None,
+        typer.Option(
+            metavar="P",
+            help="With --target, for a model with uncertain weights: the true weights are for the "
+            "label with probability P.",
+            show_default=False,
+            rich_help_panel=TARGET,
+        ),
+    ] = None,
+    guarantee: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOW",
+            help="With --robust: 'selection' for an answer that is so sure although it was chosen "
+            "by looking at the weights, 'fixed' for one that would be, had it been fixed "
+            "beforehand, or 'best', the default, for the first where it can be had, else the "
+            "second.",
             show_default=False,
             rich_help_panel=TARGET,
         ),
@@ -129,6 +151,14 @@ def explain(
             "or one for each 'piece' of the target, such as the cell of a prototype.",
         ),
     ] = "features",
+    optimality: Annotated[
+        str,
+        typer.Option(
+            metavar="local|global",
+            help="Where the target is not convex: the best answer that several descents find, or "
+            "with SCIP the best of all.",
+        ),
+    ] = "local",
     out: Annotated[
         Path | None,
         typer.Option(
@@ -165,7 +195,7 @@ def explain(
     Every answer comes with its certificate: cost, lower bound, gap, and what the bound rests on.
     """
     with sentences():
-        wish = Wish(target or (), other, confidence, margin, low, high, tradeoff)
+        wish = Wish(target or (), other, confidence, margin, low, high, tradeoff, robust, guarantee)
         if out is not None:
             check_out(out, model, rows, data, spec)
         problem = cp.Problem() if spec is None else cp.Problem.load(spec)
@@ -173,13 +203,21 @@ def explain(
         wanted = wish.target(labels_of(loaded), problem.target)
         explainer = _explainer(problem, loaded, data)
         X = read_rows(rows)
+        best = cast("Literal['local', 'global']", optimality)
         start = perf_counter()
         if alternatives is None:
-            answers = explainer.explain(X, wanted, gap=gap, time_limit=time_limit)
+            answers = explainer.explain(X, wanted, gap=gap, time_limit=time_limit, optimality=best)
             listing = Listing(X, answers, answers.summary())
         else:
             several = cp.diversify(
-                explainer, X, wanted, alternatives, by=differ, gap=gap, time_limit=time_limit
+                explainer,
+                X,
+                wanted,
+                alternatives,
+                by=differ,
+                gap=gap,
+                time_limit=time_limit,
+                optimality=best,
             )
             listing = Listing.several(X, several)
         seconds = perf_counter() - start

@@ -35,6 +35,9 @@ def show_answer(out: Console, title: str, answer: cp.Counterfactual, *, reason: 
     if answer.changes:
         out.print(_table(answer.changes))
         out.print(Text(_certificate(answer)))
+        if answer.certificate.guarantee is not cp.Guarantee.NONE:
+            for line in wrap(answer.message, out.width):
+                out.print(Text(line))
     else:
         out.print(Text(answer.message))
     if answer.status == cp.Status.INFEASIBLE and reason and answer.conflict is not None:
@@ -86,6 +89,8 @@ def _certificate(answer: cp.Counterfactual) -> str:
     cost = f"cost {c.cost:.4g}"
     if not math.isnan(c.probability):
         cost += f", probability {c.probability:.6g}"
+    if c.guarantee is not cp.Guarantee.NONE:
+        cost += " if fixed beforehand"
     if c.objective == c.cost:
         return f"{cost}; nothing costs less than {c.bound:.4g}{claim}; gap {gap}"
     return f"{cost}; traded off at {c.objective:.4g}, at best {c.bound:.4g}{claim}; gap {gap}"

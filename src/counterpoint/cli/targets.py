@@ -30,6 +30,10 @@ class Wish:
         Bounds on a predicted number.
     tradeoff
         The weight of the cost against −log of the label's probability.
+    robust
+        The probability that the true weights are to be for the label.
+    guarantee
+        What that is to mean, as for `counterpoint.Robust`.
     """
 
     labels: Sequence[str] = ()
@@ -39,6 +43,8 @@ class Wish:
     low: float | None = None
     high: float | None = None
     tradeoff: float | None = None
+    robust: float | None = None
+    guarantee: str | None = None
 
     def target(self, known: list[Any] | None, otherwise: cp.Target | None) -> cp.Target:
         """The target; ``otherwise`` is that of the policy file.
@@ -59,11 +65,18 @@ class Wish:
         labels = tuple(_label(text, known) for text in self.labels)
         if not labels:
             return otherwise or self._nothing(known)
+        return self._about(labels)
+
+    def _about(self, labels: tuple[Any, ...]) -> cp.Target:
+        """One label, or one of several."""
         if self.confidence is not None:
             return cp.Confidence(labels[0], self.confidence)
         if self.tradeoff is not None:
             return cp.Tradeoff(labels[0], self.tradeoff)
-        return cp.Label(labels if len(labels) > 1 else labels[0], margin)
+        if self.robust is not None:
+            how: Any = self.guarantee or "best"
+            return cp.Robust(labels[0], self.robust, how)
+        return cp.Label(labels if len(labels) > 1 else labels[0], self.margin or 0.0)
 
     def _refuse_contradictions(self) -> None:
         given = {
@@ -74,7 +87,11 @@ class Wish:
         ways = [name for name, is_given in given.items() if is_given]
         if len(ways) > 1:
             raise cp.InvalidInput(f"Expected one target; got {' and '.join(ways)}. Keep one.")
-        about_one = {"--confidence": self.confidence, "--tradeoff": self.tradeoff}
+        about_one = {
+            "--confidence": self.confidence,
+            "--tradeoff": self.tradeoff,
+            "--robust": self.robust,
+        }
         given_one = [name for name, value in about_one.items() if value is not None]
         if len(given_one) > 1:
             raise cp.InvalidInput(f"Expected one of {' and '.join(given_one)}; got both. Keep one.")
@@ -85,8 +102,11 @@ class Wish:
             )
         if self.margin is not None and (given_one or not self._is_label):
             raise cp.InvalidInput(
-                "--margin goes with --target or --other, without --confidence or --tradeoff."
+                "--margin goes with --target or --other, without --confidence, --tradeoff or "
+                "--robust."
             )
+        if self.guarantee is not None and self.robust is None:
+            raise cp.InvalidInput("--guarantee goes with --robust.")
 
     @property
     def _is_label(self) -> bool:

@@ -14,7 +14,15 @@ if TYPE_CHECKING:
     from counterpoint.regions.couplings import Affine, Cone
 
 __all__ = [
-    *("EPS", "TINY", "Charge", "Condition", "Coupling", "Cut", "Domain", "NonConvex", "Region"),
+    "EPS",
+    "TINY",
+    "Charge",
+    "Condition",
+    "Coupling",
+    "Cut",
+    "Domain",
+    "NonConvex",
+    "Region",
     "Supported",
 ]
 

@@ -139,7 +139,7 @@ class Approach:
             low, high = np.where(held, y, -np.inf), np.where(held, y, np.inf)
             case = self.case.within(low, high)
             settled = Approach(free, case, self.effort, self.cuts, self.end)
-            settled._run_smooth(min(worth, self.cost))  # noqa: SLF001 (one of us)
+            settled._run_smooth(min(worth, self.cost))
             self.cuts = settled.cuts
             if settled.point is not None:
                 self._offer(np.where(held, y, settled.point))

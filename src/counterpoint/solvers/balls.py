@@ -143,6 +143,16 @@ class Ball:
         return low, high
 
     @property
+    def is_limited(self) -> bool:
+        """Whether it is a ball at all."""
+        return bool(np.isfinite(self.limit))
+
+    def are_rivals(self, i: int, j: int) -> bool:
+        """Whether two coordinates are categories of one feature."""
+        a, b = self.columns[i], self.columns[j]
+        return any(g.start <= a < g.stop and g.start <= b < g.stop for g in self.program.groups)
+
+    @property
     def is_full(self) -> bool:
         """Whether the price ties columns together, so that a bound on a column is a row."""
         return self.program.price.quadratic.ndim == 2
@@ -150,7 +160,7 @@ class Ball:
     @cached_property
     def reach(self) -> FloatArray:
         """(d,) how far each column can get from x for the radius, bounds aside."""
-        if np.isinf(self.limit):
+        if not self.is_limited:
             return np.full(self.program.width, np.inf)
         length = np.abs(self.center - self.x)
         absolute = np.abs(self.basis[:, self.is_absolute]).max(axis=1, initial=0.0)

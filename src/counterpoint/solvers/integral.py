@@ -130,25 +130,21 @@ class Integral:
         return np.asarray(every[inside & every.any(axis=1)])
 
     def elsewhere(self, point: FloatArray) -> Iterator[tuple[FloatArray, FloatArray, FloatArray]]:
-        """Bounds that hold all integral parts but one, which is elsewhere; and a start."""
+        """Bounds within which another feature changes, or one integral part is elsewhere; starts."""
         program, x = self.program, self.case.x[0]
+        low, high = self.case.low[0], self.case.high[0]
+        if program.at_most is not None:
+            changed = program.at_most.changed(point[None], self.case.x)[0]
+            blocks = program.at_most.blocks
+            for old, new in product(np.flatnonzero(changed), np.flatnonzero(~changed)):
+                still = np.ones(program.width, dtype=bool)
+                for block in (*np.flatnonzero(changed), new):
+                    still[blocks[block]] = block == old
+                yield np.where(still, x, low), np.where(still, x, high), np.where(still, x, point)
         held = program.held(point[None], self.case.x)[0]
         for move in self.moves(point, STRIDES[:1]):
             target = point + move
-            low, high = self.case.low[0], self.case.high[0]
             yield np.where(held, target, low), np.where(held, target, high), target
-        if program.at_most is None:
-            return
-        changed = program.at_most.changed(point[None], self.case.x)[0]
-        blocks = program.at_most.blocks
-        for old, new in product(np.flatnonzero(changed), np.flatnonzero(~changed)):
-            integral = (program.steps > 0.0) | ~program.numeric
-            still = held & ~integral
-            still[blocks[old]], still[blocks[new]] = True, False
-            where = np.where(still, x, point)
-            fixed = still | integral
-            low = np.where(fixed, where, self.case.low[0])
-            yield low, np.where(fixed, where, self.case.high[0]), where
 
 
 def joined(moves: FloatArray, alone: FloatArray) -> FloatArray:

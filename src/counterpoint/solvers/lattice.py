@@ -123,7 +123,7 @@ class Lattice:
         if relaxed is not None:
             starts = [relaxed.point, *starts]
         for start in starts:
-            self._dive(start)
+            self._dive(start, self.case.low[0], self.case.high[0])
             if self._is_over():
                 return
         self._improve()
@@ -153,11 +153,10 @@ class Lattice:
         descent.descend(start)
         return descent.point
 
-    def _dive(self, start: FloatArray) -> None:
-        """Hold one integral part after the other, from where a descent ends."""
+    def _dive(self, start: FloatArray, low: FloatArray, high: FloatArray) -> None:
+        """Within bounds, hold one integral part after the other, from where a descent ends."""
         if not np.isfinite(start).all():
             return
-        low, high = np.array(self.case.low[0]), np.array(self.case.high[0])
         point = self._descent(start, low, high)
         for _ in range(2 * self.program.width):
             if point is None or perf_counter() > self._end:
@@ -186,17 +185,13 @@ class Lattice:
                 return
 
     def _settle_elsewhere(self) -> bool:
-        """The other columns descend with one integral part elsewhere; whether that gains."""
-        if self.point is None:
-            return False
-        gained = False
-        for low, high, start in islice(self.integral.elsewhere(self.point), ELSEWHERE):
-            if perf_counter() > self._end:
-                break
-            if (low < high).any():
-                found = self._descent(start, low, high)
-                gained |= found is not None and self._keep(self.integral.exactly(found)[None])
-        return gained
+        """Dive where another feature changes, or an integral part is held elsewhere."""
+        before = self.cost
+        if self.point is not None:
+            for low, high, start in islice(self.integral.elsewhere(self.point), ELSEWHERE):
+                if (low < high).any() and perf_counter() <= self._end:
+                    self._dive(start, low, high)
+        return self.cost < before
 
     def _settle(self) -> bool:
         """Let the other columns descend with the integral parts held; whether that gains."""

@@ -34,7 +34,7 @@ BoolArray = NDArray[np.bool_]
 
 MET = 1e-13
 """The largest relative violation of a point that meets everything."""
-STEPS = 80
+STEPS = 100
 EXACT = 4e-16
 CLOSEST = 1e-14
 """How close to the pole the root is looked for, relative to the curvatures."""
@@ -217,7 +217,10 @@ class Root:
 
     @classmethod
     def find(cls, q: FloatArray, beta: FloatArray, c: FloatArray) -> Root:
-        """Newton's method on ψ, in the logarithm of the distance from its pole, kept in a bracket.
+        """Newton's method between logarithms, of μ's distance from the pole and of c − ψ.
+
+        These are nearly proportional, near the pole and far from it. A pair whose root is found
+        stays, so that no answer depends on what else is in the batch.
 
         Parameters
         ----------
@@ -228,29 +231,30 @@ class Root:
         """
         size = np.abs(q).max(axis=2)
         size = np.where(size > 0.0, size, 1.0)
-        lowest = q.min(axis=2)
-        pole = np.maximum(-lowest, 0.0)
+        pole = np.maximum(-q.min(axis=2), 0.0)
         squares = beta * beta
         with np.errstate(all="ignore"):
             first = 2.0 * squares.sum(axis=2) / c
             near, far = np.log(CLOSEST * size), np.log(8.0 * (first + size))
-            at = np.log(np.maximum(first - pole, CLOSEST * size))
+            end, at = near, np.log(np.maximum(np.sqrt(0.5 * first * pole), first))
+            found = ~(c > 0.0)
             for _ in range(STEPS):
-                at = np.clip(at, near, far)
+                at = np.where(found, at, np.clip(at, near, far))
                 distance = np.exp(at)
-                mu = pole + distance
                 apart = distance[:, :, None] + (q + pole[:, :, None])
                 terms = squares / (apart * apart)
-                value = c - (terms * (apart + mu[:, :, None])).sum(axis=2)
-                near, far = np.where(value < 0.0, at, near), np.where(value > 0.0, at, far)
-                rise = 2.0 * mu * (terms / apart).sum(axis=2) * distance
-                newton = at - value / rise
-                inside = (newton > near) & (newton < far)
-                following = np.where(inside, newton, 0.5 * (near + far))
-                done = (np.abs(following - at) <= EXACT * np.abs(at)) | (value == 0.0)
-                if (done | ~(c > 0.0)).all():
+                mu = pole + distance
+                reach = (terms * (apart + mu[:, :, None])).sum(axis=2)
+                near, far = np.where(reach > c, at, near), np.where(reach < c, at, far)
+                fall = 2.0 * mu * (terms / apart).sum(axis=2) * distance / reach
+                newton = at + np.log(reach / c) / fall
+                middle = np.where(newton <= end, end, 0.5 * (near + far))
+                following = np.where((newton > near) & (newton < far), newton, middle)
+                still = np.abs(following - at) <= EXACT * np.abs(at)
+                found |= still | (reach == c) | ((at == end) & (reach < c))
+                if found.all():
                     break
-                at = np.where(value == 0.0, at, following)
+                at = np.where(found, at, following)
         return cls._at(q, beta, c, pole, at)
 
     @classmethod

@@ -9,7 +9,6 @@ ball grows until one is found, or until it holds all that the bounds allow.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from time import perf_counter
@@ -26,8 +25,7 @@ from counterpoint.regions import Affine, AtMost, Box, Cone, Nearer, OneOf, Trans
 from counterpoint.solvers.balls import Ball
 from counterpoint.solvers.base import Effort, Outcome, Prepared, Solution, Solver
 from counterpoint.solvers.quadric import QuadricPrograms
-from counterpoint.solvers.stationary import Equations
-from counterpoint.solvers.tangents import Tangents
+from counterpoint.solvers.vicinity import MET, Vicinity
 
 if TYPE_CHECKING:
     from counterpoint.solvers.sheets import Found
@@ -38,12 +36,10 @@ FloatArray = NDArray[np.float64]
 
 USED = 0.8
 """How much of the gap SCIP may leave; some of the rest is given away to its tolerances."""
-FINEST = 2e-7
-"""The least relative gap that SCIP is asked for."""
+FINEST, COARSEST = 2e-7, 0.5
+"""The least relative gap that SCIP is asked for, and the largest."""
 TRUSTED = 1e-7
 """What SCIP's tolerances may lift a bound by, as a share of the radius; it is given away."""
-MET = 1e-9
-"""The largest relative violation of a polished point."""
 COARSE, FINE = 4.0, 32.0
 """Scales of tolerances: of the first search of a ball, and of a second one, if need be."""
 GROWTH = 8.0
@@ -52,8 +48,6 @@ BALLS = 7
 """How many of them are searched."""
 NODES = 1
 """How many nodes are searched without a ball."""
-STEPS = 30
-STALLED = 1e-9
 
 
 @final
@@ -98,14 +92,9 @@ class ScipPrograms(Prepared):
         return QuadricPrograms(self.program)
 
     @cached_property
-    def tangents(self) -> Tangents:
-        """Convex parts, for polishing."""
-        return Tangents(self.program)
-
-    @cached_property
-    def equations(self) -> Equations:
-        """Conditions of optimality, for polishing."""
-        return Equations(self.program)
+    def vicinity(self) -> Vicinity:
+        """What makes points exact."""
+        return Vicinity(self.program)
 
     def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
         out = Solution.blank(len(cases), self.program)
@@ -123,7 +112,7 @@ class Hunt:
     def __init__(self, owner: ScipPrograms, case: Cases, effort: Effort, cutoff: float) -> None:
         self.owner, self.program, self.case = owner, owner.program, case
         self.effort = effort
-        self.gap = max(USED * effort.gap, FINEST)
+        self.gap = min(max(USED * effort.gap, FINEST), COARSEST)
         self.cost = cutoff
         self.point: FloatArray | None = None
         self.bound = 0.0
@@ -137,8 +126,9 @@ class Hunt:
             self.bound = np.inf
         elif (case.low == case.high).all():
             self._offer(case.low[0])
-            self.bound = np.inf if self.point is None else self.cost
-        elif self._meets(case.x[0]):
+            missed = self.program.violation(case.low, case.x)[0] > MET
+            self.bound = np.inf if missed else float(self.program.cost(case.low, case.x)[0])
+        elif self.owner.vicinity.meets(case.x[0], case):
             self.point, self.cost = case.x[0], 0.0
         else:
             self._search()
@@ -149,9 +139,7 @@ class Hunt:
             for k in range(BALLS):
                 if self._is_done_within(radius) or (k == 0 and self._is_nowhere()):
                     return
-                radius = (
-                    self.cost if np.isfinite(self.cost) else min(GROWTH * radius, self._furthest)
-                )
+                radius = min(GROWTH * radius, self._furthest, self.cost)
         while np.isfinite(self.cost) and not self._is_done_within(self.cost):
             pass
 
@@ -172,11 +160,9 @@ class Hunt:
         if not found.ended:
             self.outcome = Outcome.LIMIT
             return True
-        if found.values is not None or np.isfinite(self.cost):
-            return True
-        if radius >= self._furthest:
+        if found.values is None and radius >= self._furthest and np.isinf(self.cost):
             self.bound = np.inf
-        return bool(np.isinf(self.bound))
+        return found.values is not None or radius >= min(self.cost, self._furthest)
 
     def _is_nowhere(self) -> bool:
         """Whether there is no point at all; if one turns up, it is kept."""
@@ -188,9 +174,7 @@ class Hunt:
             self.bound = np.inf
         return bool(np.isinf(self.bound))
 
-    def _looked(
-        self, ball: Ball, share: float, *, first: bool, scale: float = COARSE
-    ) -> Found:
+    def _looked(self, ball: Ball, share: float, *, first: bool, scale: float = COARSE) -> Found:
         from counterpoint.solvers.sheets import Found, Limits, Translated
         from counterpoint.solvers.spatial import Spatial
 
@@ -225,54 +209,15 @@ class Hunt:
         return 2.0 * float(paid[usable][0])
 
     def _offer(self, y: FloatArray) -> bool:
-        """Keep a point, polished, if it meets the program and costs less; whether it does."""
-        polished = self._polished(y)
-        if polished is None:
+        """Keep the best point about another if it costs less; whether it does."""
+        best = self.owner.vicinity.best(y, self.case, self.effort, self.point)
+        if best is None:
             return False
-        cost = float(self.program.cost(polished[None], self.case.x)[0])
+        cost = float(self.program.cost(best[None], self.case.x)[0])
         if not cost < self.cost:
             return False
-        self.point, self.cost = polished, cost
+        self.point, self.cost = best, cost
         return True
-
-    def _polished(self, y: FloatArray) -> FloatArray | None:
-        """The local optimum about a point, with what is integral held; None if there is none."""
-        x = self.case.x
-        held = self.program.held(y[None], x)[0]
-        case = self.case.within(np.where(held, y, -np.inf), np.where(held, y, np.inf))
-        best, lowest = None, np.inf
-        for candidate in (y, *(() if held.all() else self._steps(case, y))):
-            cost = float(self.program.cost(candidate[None], x)[0])
-            if cost < lowest and self._meets(candidate):
-                best, lowest = candidate, cost
-        return best
-
-    def _steps(self, case: Cases, y: FloatArray) -> Iterator[FloatArray]:
-        """The convex-concave procedure from a point, and the stationary points near its own."""
-        everything = np.arange(len(self.program.quadrics))
-        before = np.inf
-        for _ in range(STEPS):
-            step = self.owner.tangents.step(case, y, everything, self.effort)
-            if step is None:
-                return
-            y = step.point
-            yield y
-            cost = float(self.program.cost(y[None], case.x)[0])
-            exact = None
-            if len(everything):
-                exact = self.owner.equations.near(case, y, step.weights, step.rows)
-            if exact is not None:
-                yield exact.point
-            if not cost < before * (1.0 - STALLED):
-                return
-            before = cost
-
-    def _meets(self, y: FloatArray) -> bool:
-        """Whether a point meets the program, with the margin."""
-        program, case = self.program, self.case
-        if program.violation(y[None], case.x)[0] > MET:
-            return False
-        return bool(program.tightened(case.margin).violation(y[None], case.x)[0] <= MET)
 
     def record(self, out: Solution, i: int) -> None:
         """What the search says of its person."""

@@ -127,6 +127,15 @@ def a_pair(value: Any, place: Place) -> tuple[float, float]:
     return pair[0], pair[1]
 
 
+def a_row(value: Any, place: Place) -> Any:
+    """Values in the order of the features, or by name: a table, or pairs."""
+    if isinstance(value, Mapping):
+        return {a_text(name, place): a_label(v, place / str(name)) for name, v in value.items()}
+    if isinstance(value, list | tuple) and value and all(isinstance(v, list) for v in value):
+        return tuple(some_labels(pair, place) for pair in value)
+    return some_labels(value, place)
+
+
 def a_matrix(value: Any, place: Place) -> tuple[tuple[float, ...], ...]:
     """Rows of numbers, all of one length."""
     rows: tuple[tuple[float, ...], ...] = some_rows(value, place)

@@ -1,0 +1,478 @@
+"""Random Fourier features: explanations against grids, the rules recomputed, and simulation."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from oracles import cost_of
+from scipy.optimize import minimize
+from scipy.stats import norm
+
+import counterpoint as cp
+from counterpoint.crests import Crests
+from counterpoint.forms import FourierScores
+from counterpoint.noise import NoiseLaw, ProjectedGamma, ProjectedGaussian, ProjectedLaplace
+from counterpoint.privacy import PrivateSVC
+from counterpoint.readers import read
+from counterpoint.regions import Waves
+from counterpoint.testing import check_form, check_reader
+
+NAMES = ["a", "b"]
+LABELS = np.array(["no", "yes"])
+CENTRES = {"no": np.array([-1.0, -0.6]), "yes": np.array([1.0, 0.6])}
+BOX = 4.0
+P = 0.9
+COSTS: dict[str, cp.Cost] = {
+    "manhattan": cp.Manhattan([1.0, 1.5]),
+    "squared euclidean": cp.SquaredEuclidean([1.0, 2.0]),
+    "mahalanobis": cp.Mahalanobis([[1.0, 0.4], [0.4, 1.5]]),
+}
+KINDS = ("laplace", "gamma", "gaussian")
+FEATURES = [cp.Continuous(name, (-BOX, BOX)) for name in NAMES]
+
+every_cost = pytest.mark.parametrize("cost", COSTS.values(), ids=COSTS)
+every_kind = pytest.mark.parametrize("kind", KINDS)
+every_label = pytest.mark.parametrize("label", LABELS)
+
+
+def rows(n: int, seed: int) -> tuple[pd.DataFrame, np.ndarray]:
+    random = np.random.default_rng(seed)
+    y = np.where(random.random(n) < 0.5, *LABELS)
+    X = np.stack([CENTRES[label] for label in y]) + 0.7 * random.normal(size=(n, 2))
+    return pd.DataFrame(X, columns=NAMES), y
+
+
+def fitted(kind: str = "laplace", epsilon: float = 40.0, **options: Any) -> PrivateSVC:
+    """A model of 400 rows, whose noise is seeded."""
+    X, y = rows(400, 0)
+    options = {"delta": 1e-5 if kind == "gaussian" else None, "C": 20.0, "gamma": 1.0} | options
+    model = PrivateSVC(
+        epsilon,
+        feature_map="fourier",
+        n_components=24,
+        bounds=(-BOX, BOX),
+        classes=LABELS,
+        mechanism=kind,  # type: ignore[arg-type]
+        insecure_noise_seed=1,
+        random_state=3,
+        **options,
+    )
+    return model.fit(X, y)
+
+
+def factual(model: PrivateSVC, label: str, n: int = 2) -> pd.DataFrame:
+    """Rows that do not have a label."""
+    X, _ = rows(200, 5)
+    return X[model.predict(X) != label].head(n)
+
+
+def valid(answers: cp.Counterfactuals) -> np.ndarray:
+    return answers.report()["valid"].to_numpy(dtype=bool)
+
+
+def lead(model: PrivateSVC, y: Any, label: str) -> np.ndarray:
+    sign = 1.0 if label == LABELS[1] else -1.0
+    return sign * model.decision_function(pd.DataFrame(np.asarray(y), columns=NAMES))
+
+
+def sureness(model: PrivateSVC, y: Any, label: str) -> np.ndarray:
+    """P(the true weights give the label) at fixed points, by other formulas than the code's own."""
+    phi = model.features(pd.DataFrame(np.asarray(y), columns=NAMES))
+    far = 30.0 * model.scale_ * np.linalg.norm(phi, axis=1)  # beyond, the midpoint rule repeats
+    t = np.clip(lead(model, y, label), -far, far)
+    if model.mechanism_ == "gaussian":
+        return norm.cdf(t / (model.scale_ * np.linalg.norm(phi, axis=1)))
+    # Gil-Pelaez: P(S > t) = ½ − 1/π ∫₀^∞ sin(t s) ψ(s) / s ds, by the midpoint rule
+    h = 0.08 / (model.scale_ * np.linalg.norm(phi, axis=1).max())
+    s = h * (np.arange(400) + 0.5)
+    if model.mechanism_ == "gamma":
+        square = (model.scale_ * np.linalg.norm(phi, axis=1)[:, None] * s) ** 2
+        transform = (1.0 + square) ** (-0.5 * (phi.shape[1] + 1))
+    else:
+        transform = np.ones((len(phi), len(s)))
+        for column in np.abs(phi.T):
+            transform /= 1.0 + (model.scale_ * column[:, None] * s) ** 2
+    return 0.5 + (np.sin(t[:, None] * s) * transform / s).sum(axis=1) * h / np.pi
+
+
+def paper(model: PrivateSVC, y: Any, label: str) -> np.ndarray:
+    """By how much (16b) is met."""
+    phi = model.features(pd.DataFrame(np.asarray(y), columns=NAMES))
+    asked = -np.sqrt(2.0) * np.log(2.0 * (1.0 - P)) * model.scale_ * np.linalg.norm(phi, axis=1)
+    return lead(model, y, label) - asked
+
+
+def grid(steps: int = 121) -> np.ndarray:
+    axis = np.linspace(-BOX, BOX, steps)
+    return np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
+
+
+def costs(cost: cp.Cost, before: np.ndarray, after: np.ndarray) -> np.ndarray:
+    features = cp.Features(FEATURES)
+    start = dict(zip(NAMES, before, strict=True))
+    return np.array(
+        [cost_of(cost, features, start, dict(zip(NAMES, y, strict=True))) for y in after]
+    )
+
+
+def explainer(model: PrivateSVC, cost: cp.Cost, **options: Any) -> cp.Explainer:
+    constraints = [cp.Bounds(name, -BOX, BOX) for name in NAMES]
+    constraints += options.pop("constraints", [])
+    features = options.pop("features", FEATURES)
+    return cp.Explainer(model, features=features, cost=cost, constraints=constraints, **options)
+
+
+# The form
+
+
+@pytest.mark.parametrize("intercept", [0.0, 0.7])
+@every_kind
+def test_the_model_is_read(kind: str, intercept: float):
+    model = fitted(kind, intercept_scaling=intercept)
+    X, _ = rows(300, 2)
+    check_reader(model, X)
+    form = read(model)
+    made = [k(label) for label in LABELS for k in (cp.Label, cp.OtherLabel)]
+    made += [cp.Robust(label, 0.9, "fixed") for label in LABELS]
+    made += [cp.Robust(label, 0.9, "selection") for label in LABELS]
+    if kind == "laplace":
+        made += [cp.Robust(label, 0.9, "fixed", "paper") for label in LABELS]
+    check_form(form, made)
+
+
+def test_preprocessing_is_seen_through():
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    X, _ = rows(300, 2)
+    model = make_pipeline(StandardScaler().fit(X), fitted())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # names are lost on the way
+        check_reader(model, X)
+
+
+def waves(seed: int, k: int = 6, d: int = 3) -> tuple[Waves, np.ndarray, np.ndarray]:
+    random = np.random.default_rng(seed)
+    weights = random.normal(size=2 * k + 1)
+    return Waves(random.normal(size=(k, d)), random.normal(size=k), 0.5), weights, random
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_sum_of_waves_lies_between_its_parabolas(seed: int):
+    features, weights, random = waves(seed)
+    total = features.sum(weights)
+    for _ in range(20):
+        at, step = random.normal(size=3), 4.0 * random.normal(size=(200, 3))
+        value, slope = total.value(at[None])[0], total.slope(at[None])[0]
+        there = features(at + step) @ weights
+        np.testing.assert_allclose(there, total.value(at + step), atol=1e-12)
+        straight = value + step @ slope
+        low = straight - 0.5 * np.einsum("ij,jk,ik->i", step, total.below(at), step)
+        high = straight + 0.5 * np.einsum("ij,jk,ik->i", step, total.above(at), step)
+        assert (low <= there + 1e-9).all()
+        assert (there <= high + 1e-9).all()
+        assert (there <= total.most + 1e-12).all()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_slopes_are_those_of_differences(seed: int):
+    features, weights, random = waves(seed)
+    total, y = features.sum(weights), random.normal(size=(4, 3))
+    law, h = ProjectedLaplace(0.3, 13), 1e-5
+    _, pull = law.quantile_with_gradient(P, features(y))
+    for j, step in enumerate(h * np.eye(3)):
+        rise = (total.value(y + step) - total.value(y - step)) / (2 * h)
+        np.testing.assert_allclose(total.slope(y)[:, j], rise, atol=1e-8)
+        asked = [law.quantile(P, features(y + sign * step)) for sign in (1, -1)]
+        rise = (asked[0] - asked[1]) / (2 * h)
+        np.testing.assert_allclose(features.pulled(y, pull)[:, j], rise, atol=1e-7)
+        turn = (total.slope(y[:1] + step) - total.slope(y[:1] - step))[0] / (2 * h)
+        np.testing.assert_allclose(total.hessian(y[0])[j], turn, atol=1e-7)
+
+
+@pytest.mark.parametrize("law", [ProjectedLaplace(0.3, 13), ProjectedGamma(0.2, 13)], ids=KINDS[:2])
+@pytest.mark.parametrize("p", [0.6, 0.9, 0.99])
+def test_no_features_ask_for_less_than_the_least(law: NoiseLaw, p: float):
+    features, _, random = waves(0)
+    phi = features(random.normal(size=(500, 3)) * 3)
+    assert law.quantile(p, phi).min() >= law.quantile(p, features.least)
+
+
+# Answers
+
+
+@every_cost
+@every_label
+@every_kind
+def test_answers_are_those_of_a_grid(kind: str, label: str, cost: cp.Cost):
+    model = fitted(kind)
+    X, points = factual(model, label), grid()
+    inside = lead(model, points, label) >= 0.0
+    sure = np.zeros(len(points), dtype=bool)
+    some = np.flatnonzero(inside)
+    sure[some] = sureness(model, points[some], label) >= P
+    asked = {cp.Label(label): inside, cp.Robust(label, P, "fixed", search="optimal"): sure}
+    for target, met in asked.items():
+        answers = explainer(model, cost).explain(X, target)
+        for i, before in enumerate(X.to_numpy()):
+            best = costs(cost, before, points[met]).min()
+            said = answers[i].certificate
+            assert said.holds
+            assert said.bound <= best + 1e-12, "a grid point is nearer than the bound"
+            assert said.cost <= best * (1 + 1e-9), "a grid point is cheaper"
+            assert said.claim is cp.Claim.LOCAL
+    y = answers.to_frame()[NAMES].to_numpy()
+    at = sureness(model, y, label)
+    assert (at >= P - 1e-9).all()
+    np.testing.assert_allclose(answers.report()["probability"], at, atol=1e-9)
+
+
+@every_cost
+@every_label
+@pytest.mark.parametrize(
+    ("kind", "guarantee"), [*((kind, "fixed") for kind in KINDS), ("laplace", "selection")]
+)
+def test_no_answer_is_farther_than_on_the_segment(
+    kind: str, label: str, cost: cp.Cost, guarantee: Any
+):
+    model = fitted(kind)
+    X, z = factual(model, label), CENTRES[label]
+    said = explainer(model, cost)
+    short = {"draws": 4000} if guarantee == "selection" else {}
+    on = said.explain(X, cp.Robust(label, P, guarantee, search="segment", prototype=z, **short))
+    best = said.explain(X, cp.Robust(label, P, guarantee, prototype=z, **short))
+    assert valid(on).all()
+    y = on.to_frame()[NAMES].to_numpy()
+    gone, way = y - X.to_numpy(), z - X.to_numpy()
+    share = (gone * way).sum(axis=1) / (way * way).sum(axis=1)
+    np.testing.assert_allclose(gone, share[:, None] * way, atol=1e-9)
+    if guarantee == "fixed":
+        wide = said.explain(X, cp.Robust(label, P, "fixed", search="optimal", prototype=z))
+        assert (wide.report()["cost"] <= on.report()["cost"] * (1 + 1e-9)).all()
+        np.testing.assert_array_equal(best.to_frame(), on.to_frame())
+        assert (sureness(model, y, label) >= P - 1e-9).all()
+        back = X.to_numpy() + 0.99 * gone  # the first point, not some point
+        assert (sureness(model, back, label) < P).all()
+    else:
+        least = [a.certificate.cost for a in best]
+        assert valid(best).all()
+        assert all(a.certificate.guarantee is cp.Guarantee.SELECTION for a in [*on, *best])
+        assert (sureness(model, y, label) >= P).all()
+        wide = said.explain(X, cp.Robust(label, P, "selection", search="optimal", **short))
+        for i, answer in enumerate(wide):  # the best of both asks each for a little more
+            if answer.certificate.holds:
+                assert least[i] <= answer.certificate.cost * 1.25
+
+
+@every_label
+def test_the_rule_of_the_paper_is_kept_as_it_stands(label: str):
+    model = fitted()
+    X, z = factual(model, label), CENTRES[label]
+    target = cp.Robust(label, P, "fixed", "paper", search="segment", prototype=z)
+    answers = explainer(model, COSTS["squared euclidean"]).explain(X, target)
+    y = answers.to_frame()[NAMES].to_numpy()
+    met = paper(model, y, label)
+    assert valid(answers).all()
+    assert ((met >= 0.0) & (met < 1e-9)).all()
+
+
+def test_constraints_are_kept():
+    model = fitted()
+    X = factual(model, "yes")
+    steps = [FEATURES[0], cp.Integer("b", 0.25, (-BOX, BOX))]
+    whole = X.assign(b=np.rint(4 * X["b"]) / 4)
+    for cost in COSTS.values():
+        for target in (cp.Label("yes"), cp.Robust("yes", 0.8, "fixed")):
+            held = explainer(model, cost, constraints=[cp.Immutable("b")]).explain(X, target)
+            row = cp.Linear({"a": 1, "b": 1}, high=0.9)
+            rowed = explainer(model, cost, constraints=[row]).explain(X, target)
+            near = explainer(model, cost, constraints=[cp.Bounds("a", rise=1.2)]).explain(X, target)
+            kept = explainer(model, cost, features=steps).explain(whole, target)
+            for answers, was in ((held, X), (rowed, X), (near, X), (kept, whole)):
+                for answer in answers:
+                    assert answer.certificate.violation <= 1e-8
+                y, ok = answers.to_frame()[NAMES], valid(answers)
+                assert (model.predict(y[ok]) == "yes").all()
+                if answers is held or answers is kept:
+                    assert (y["b"][ok] == was["b"][ok]).all()
+            assert valid(rowed).all()
+            assert valid(held).any()
+
+
+def test_a_row_beyond_all_crests_is_proved_infeasible():
+    model = copy.deepcopy(fitted())
+    model.coef_ = 0.01 * model.coef_
+    X = factual(model, "yes", 2)
+    for target in (cp.Robust("yes", 0.99, "fixed"), cp.Robust("yes", 0.9, "selection")):
+        answers = explainer(model, COSTS["manhattan"]).explain(X, target)
+        assert (answers.status == cp.Status.INFEASIBLE).all()
+        assert "uncertain" in answers[0].message
+
+
+def test_the_same_question_has_the_same_answer():
+    model = fitted()
+    X = factual(model, "yes", 2)
+    for options in ({}, {"guarantee": "fixed"}, {"guarantee": "selection", "prototype": [1, 0.6]}):
+        target = cp.Robust("yes", P, draws=3000, **options)  # type: ignore[arg-type]
+        made = [explainer(model, COSTS["manhattan"]).explain(X, target) for _ in range(2)]
+        pd.testing.assert_frame_equal(made[0].to_frame(), made[1].to_frame(), check_exact=True)
+
+
+def test_a_prototype_may_be_named():
+    z = CENTRES["yes"]
+    given = [z, z.tolist(), {"b": z[1], "a": z[0]}, pd.Series(z[::-1], index=["b", "a"])]
+    model = fitted()
+    X = factual(model, "yes", 1)
+    said = explainer(model, COSTS["manhattan"])
+    made = [
+        said.explain(X, cp.Robust("yes", P, "fixed", search="segment", prototype=row)).to_frame()
+        for row in given
+    ]
+    for frame in made:
+        pd.testing.assert_frame_equal(frame, made[0])
+
+
+@pytest.mark.parametrize("suffix", [".toml", ".json"])
+def test_a_prototype_is_kept_in_files(suffix: str, tmp_path: Path):
+    for row in ([1.0, 0.6], ["rent", 3], {"home": "rent", "age": 3.5}):
+        target = cp.Robust("yes", P, search="segment", prototype=row)
+        cp.Problem(target).save(tmp_path / f"loan{suffix}")
+        assert cp.Problem.load(tmp_path / f"loan{suffix}").target == target
+
+
+def test_what_makes_no_sense_is_refused():
+    model, cost = fitted(), COSTS["manhattan"]
+    X, z = factual(model, "yes", 1), CENTRES["yes"]
+    wrong: list[tuple[Callable[[], Any], str]] = [
+        (lambda: cp.Robust("yes", P, search="segment"), "Expected a prototype"),
+        (lambda: cp.Robust("yes", P, search="far", prototype=z), "Expected search"),  # type: ignore[arg-type]
+        (lambda: cp.Robust("yes", P, prototype=[[0, 0], [1, 1]]), "Expected one row"),
+        (lambda: cp.Robust("yes", 0.4), "probability of at least 0.5"),
+        (lambda: cp.Robust("yes", 1.0), "below 1"),
+    ]
+    for make, words in wrong:
+        with pytest.raises(cp.InvalidInput, match=words):
+            make()
+    asked = [
+        (cp.Robust("yes", P, prototype=CENTRES["no"]), "it takes this one"),
+        (cp.Robust("yes", P, prototype=[0.0, 0.0, 1.0]), "Expected 2 columns"),
+        (cp.Robust("yes", P, prototype={"a": 1.0}), "missing"),
+        (cp.Robust("yes", P, prototype=[np.nan, 1.0]), "prototype"),
+        (cp.Robust("yes", 0.999, "selection", draws=1000), "draws="),
+        (cp.Robust("maybe", P), "Expected a target among"),
+        (cp.Confidence("yes", P), "Expected a target for a classifier"),
+    ]
+    for target, words in asked:
+        with pytest.raises(cp.InvalidInput, match=words):
+            explainer(model, cost).explain(X, target)
+    with pytest.raises(cp.InvalidInput, match="MaxChanges"):
+        explainer(model, cost, constraints=[cp.MaxChanges(1)]).explain(X, "yes")
+    with pytest.raises(cp.InvalidInput, match="Laplace"):
+        explainer(fitted("gamma"), cost).explain(X, cp.Robust("yes", P, "fixed", "paper"))
+
+
+def test_a_prototype_that_is_not_sure_enough_is_no_answer():
+    model = fitted()
+    X, share = factual(model, "yes", 3), np.linspace(0, 1, 200)[:, None]
+    between = CENTRES["no"] + share * (CENTRES["yes"] - CENTRES["no"])
+    z = between[(sureness(model, between, "yes") > 0.7).argmax()]
+    target = cp.Robust("yes", 0.95, "fixed", search="segment", prototype=z)
+    answers = explainer(model, COSTS["manhattan"]).explain(X, target)
+    for x, answer in zip(X.to_numpy(), answers, strict=True):
+        sure = sureness(model, x + share * (z - x), "yes")
+        assert answer.certificate.holds == (sure >= target.probability).any()
+        if not answer.certificate.holds:
+            assert answer.status in {cp.Status.UNPROVED, cp.Status.INFEASIBLE}
+            assert "uncertain" in answer.message
+    assert not all(answer.certificate.holds for answer in answers)
+
+
+# Crests
+
+
+def drawn(n: int, k: int, f: int, seed: int, *, is_round: bool) -> Crests:
+    random = np.random.default_rng(seed)
+    sizes = random.exponential(size=(n, k))
+    angles = random.uniform(-9.0, 9.0, size=(n, k))
+    constants = random.normal(size=n)
+    return Crests(sizes, angles, constants, random.normal(size=(k, f)), is_round=is_round)
+
+
+def values(crests: Crests, i: int, y: np.ndarray) -> np.ndarray:
+    angle = crests.angles[i] + y @ crests.frequencies.T
+    return np.asarray((crests.sizes[i] * np.cos(angle)).sum(axis=-1) + crests.constants[i])
+
+
+@pytest.mark.parametrize("is_round", [True, False])
+@pytest.mark.parametrize("f", [1, 2, 3, 8])
+def test_nothing_in_a_ball_is_above_its_bound(f: int, is_round: bool):
+    crests = drawn(6, 10, f, f, is_round=is_round)
+    radii = np.array([0.0, 0.1, 0.5, 1.0, 2.0, 5.0, np.inf])
+    bounds = crests.in_balls(radii)
+    random = np.random.default_rng(0)
+    assert (np.diff(bounds, axis=1) >= -1e-9).all()
+    for v, radius in enumerate(radii[:-1].tolist()):
+        for i in range(len(bounds)):
+            y = random.normal(size=(4000, f))
+            length = np.linalg.norm(y, axis=1) if is_round else np.abs(y).sum(axis=1)
+            y *= radius * random.random((4000, 1)) ** (1 / f) / length[:, None]
+            seen = values(crests, i, y)
+            assert seen.max() <= bounds[i, v] + 1e-9
+            if is_round and radius:
+                start = y[seen.argmax()]
+                ball = {"type": "ineq", "fun": lambda z, r=radius: r * r - z @ z}
+                up = minimize(
+                    lambda z, i=i: -values(crests, i, z), start, constraints=[ball], method="SLSQP"
+                )
+                if up.x @ up.x <= radius**2 * (1 + 1e-9):
+                    assert -up.fun <= bounds[i, v] + 1e-6
+    assert (bounds[:, 0] <= [values(crests, i, np.zeros(f)) + 0.05 for i in range(6)]).all()
+
+
+def test_nothing_on_a_segment_is_above_its_bound():
+    crests = drawn(6, 10, 3, 0, is_round=True)
+    to = np.array([1.0, -2.0, 0.5])
+    bounds = crests.on_segment(to)
+    way = np.linspace(0, 1, 20_001)[:, None] * to
+    for i, bound in enumerate(bounds):
+        assert bound - 1e-3 <= values(crests, i, way).max() <= bound
+
+
+# What the guarantees promise
+
+
+@pytest.mark.parametrize(
+    ("kind", "cost"), list(zip(KINDS, COSTS.values(), strict=True)), ids=list(COSTS)
+)
+def test_answers_with_a_guarantee_for_selection_hold_as_often_as_promised(kind: str, cost: cp.Cost):
+    """The true weights are known here, and the noise is drawn many times."""
+    model = copy.deepcopy(fitted(kind, epsilon=60.0))
+    truth, law, p = model.coef_, model.noise_, 0.8
+    x, holds = factual(model, "yes", 1), []
+    target = cp.Robust("yes", p, "selection", prototype=CENTRES["yes"], draws=1500)
+    for mu in law.draw(25, 11):
+        model.coef_ = truth + mu
+        both = pd.concat([x, pd.DataFrame([CENTRES["yes"]], columns=NAMES)])
+        if model.predict(both).tolist() != ["no", "yes"]:
+            continue
+        answer = explainer(model, cost).explain(x, target)
+        if valid(answer)[0]:
+            model.coef_ = truth
+            holds.append(model.predict(answer.to_frame()[NAMES])[0] == "yes")
+    assert len(holds) > 15
+    assert np.mean(holds) >= p - 3 * np.sqrt(p * (1 - p) / len(holds))
+
+
+def test_isotropic_gaussian_noise_asks_for_the_same_everywhere():
+    form = read(fitted("gaussian"))
+    assert isinstance(form, FourierScores)
+    assert isinstance(form.law, ProjectedGaussian)
+    asked = form.law.quantile(P, form.waves(grid(21)))
+    np.testing.assert_allclose(asked, asked[0], rtol=1e-12)

@@ -1,0 +1,831 @@
+"""Robust explanations: rules, optima and guarantees, against other software and simulation."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Callable, Sequence
+from itertools import combinations, product
+from pathlib import Path
+from typing import Any
+
+import cvxpy
+import joblib
+import mpmath
+import numpy as np
+import pandas as pd
+import pytest
+from oracles import allows, cost_of
+from scipy.optimize import minimize
+from scipy.stats import norm
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from typer.testing import CliRunner
+
+import counterpoint as cp
+from counterpoint.cli import app
+from counterpoint.forms import UncertainScores
+from counterpoint.noise import (
+    NoiseLaw,
+    ProjectedGamma,
+    ProjectedGaussian,
+    ProjectedLaplace,
+    k_paper,
+)
+from counterpoint.privacy import PrivateSVC
+from counterpoint.question import Question
+from counterpoint.reach import Reach
+from counterpoint.readers import read
+from counterpoint.selection import Band, Pulls
+from counterpoint.testing import check_reader
+
+NAMES = list("abcd")
+D = len(NAMES)
+PROBABILITIES = (0.75, 0.9, 0.99)
+ORACLE = 2e-6
+"""The relative error of what CVXPY and SLSQP find."""
+
+
+def slow(*values: Any) -> Any:
+    return pytest.param(*values, marks=pytest.mark.slow)
+
+
+# Models whose weights and noise are known
+
+
+def fitted(coef: Sequence[float], intercept: float = 0.0) -> LogisticRegression:
+    """A logistic regression with these weights."""
+    model = LogisticRegression()
+    model.coef_, model.intercept_ = np.array([coef], dtype=float), np.array([float(intercept)])
+    model.classes_, model.n_features_in_ = np.array(["no", "yes"]), len(coef)
+    return model
+
+
+COEF, INTERCEPT = np.array([1.0, -0.7, 0.4, 0.2]), -0.3
+ROOT = 0.12 * np.random.default_rng(5).normal(size=(D + 1, D + 1))
+LAWS: dict[str, NoiseLaw] = {
+    "laplace": ProjectedLaplace(0.08, D + 1),
+    "gamma": ProjectedGamma(0.04, D + 1),
+    "gaussian": ProjectedGaussian(ROOT),
+}
+ROWS = np.random.default_rng(7).normal(size=(40, D)) - [0.5, -0.5, 0.5, 0.5]
+ROWS = ROWS[ROWS @ COEF + INTERCEPT < -0.2][:3]
+EVERY_LAW = pytest.mark.parametrize("kind", LAWS)
+
+
+def model(kind: str) -> cp.UncertainClassifier:
+    return cp.UncertainClassifier(fitted(COEF, INTERCEPT), law=LAWS[kind])
+
+
+def features(step: float | None = None) -> list[Any]:
+    kinds = [cp.Continuous(name, (-6.0, 6.0)) for name in NAMES]
+    if step is not None:
+        kinds[1], kinds[3] = (cp.Integer(name, step, (-6.0, 6.0)) for name in "bd")
+    return kinds
+
+
+COSTS: dict[str, cp.Cost] = {
+    "manhattan": cp.Manhattan([1.0, 1.3, 0.8, 2.0]),
+    "squared euclidean": cp.SquaredEuclidean([1.0, 2.0, 0.5, 1.0]),
+    "mahalanobis": cp.Mahalanobis(np.diag([1.0, 2.0, 0.5, 1.0]) + 0.2),
+}
+EVERY_COST = pytest.mark.parametrize("cost", COSTS)
+
+# Name → constraints, and the same for CVXPY, of y and x.
+CONSTRAINTS: dict[str, tuple[list[cp.Constraint], Callable[[Any, Any], list[Any]]]] = {
+    "none": ([], lambda y, x: []),
+    "immutable": ([cp.Immutable("a")], lambda y, x: [y[0] == x[0]]),
+    "bounds": (
+        [cp.Bounds("a", fall=0.3, rise=0.3), cp.Bounds("b", low=-4.0)],
+        lambda y, x: [cvxpy.abs(y[0] - x[0]) <= 0.3, y[1] >= -4.0],
+    ),
+    "monotone": (
+        [cp.Monotone("a", "decreasing"), cp.Monotone("c", "increasing")],
+        lambda y, x: [y[0] <= x[0], y[2] >= x[2]],
+    ),
+    "linear": ([cp.Linear.parse("a - b <= 0.5")], lambda y, x: [y[0] - y[1] <= 0.5]),
+    "ellipsoid": (
+        [cp.Ellipsoid({"a": 0.0, "b": 0.0}, np.eye(2), radius=3.5)],
+        lambda y, x: [cvxpy.norm(y[:2]) <= 3.5],
+    ),
+}
+EVERY_CONSTRAINT = pytest.mark.parametrize("limits", CONSTRAINTS)
+
+
+def explain(
+    kind: str,
+    target: cp.Robust,
+    cost: str = "squared euclidean",
+    constraints: Sequence[cp.Constraint] = (),
+    rows: np.ndarray = ROWS,
+    step: float | None = None,
+    **options: Any,
+) -> cp.Counterfactuals:
+    explainer = cp.Explainer(
+        model(kind), features=features(step), cost=COSTS[cost], constraints=constraints
+    )
+    return explainer.explain(rows, target, **options)
+
+
+# Oracles
+
+
+def lifted(y: np.ndarray) -> np.ndarray:
+    return np.append(y, 1.0)
+
+
+def lead(y: np.ndarray) -> float:
+    return float(y @ COEF + INTERCEPT)
+
+
+def inverted(transform: Callable[[np.ndarray], np.ndarray], t: float, size: float) -> float:
+    """P(S > t) by the midpoint rule on the formula of Gil-Pelaez (1951)."""
+    h = 2.0 * np.pi / (t + 60.0 * size)
+    s = h * (np.arange(8000) + 0.5)
+    return 0.5 - float((np.sin(t * s) / s * transform(s)).sum()) * h / np.pi
+
+
+def tail(law: NoiseLaw, phi: np.ndarray, t: float) -> float:
+    """P(φᵀμ > t), t >= 0."""
+    if isinstance(law, ProjectedGaussian):
+        return float(norm.sf(t / np.linalg.norm(law.factor.T @ phi)))
+    length = law.scale * float(np.linalg.norm(phi))
+    if isinstance(law, ProjectedGamma):
+        power = -0.5 * (law.n_features + 1)
+        return inverted(lambda s: (1.0 + (s * length) ** 2) ** power, t, length)
+    with mpmath.workdps(120):
+        apart = [1.0 + 1e-14 * k for k in range(len(phi))]  # equal ones have no such fractions
+        pairs = zip(phi, apart, strict=True)
+        weights = [mpmath.mpf(law.scale) * abs(float(v)) * mpmath.mpf(k) for v, k in pairs if v]
+        terms = []
+        for j, a in enumerate(weights):
+            others = [a * a / (a * a - b * b) for k, b in enumerate(weights) if k != j]
+            terms.append(mpmath.fprod(others) * mpmath.exp(-mpmath.mpf(t) / a) / 2)
+        return float(mpmath.fsum(terms))
+
+
+def multiple(law: NoiseLaw, p: float) -> tuple[np.ndarray, float]:
+    """A and k with quantile k ‖A φ‖, for the elliptical laws."""
+    if isinstance(law, ProjectedGaussian):
+        return law.factor.T, float(norm.ppf(p))
+    unit = np.eye(law.n_features)
+    low, high = 0.0, 100.0
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        below = tail(law, unit[0], middle * law.scale) > 1.0 - p
+        low, high = (middle, high) if below else (low, middle)
+    return law.scale * unit, low
+
+
+def priced(cost: str, change: Any) -> Any:
+    given = COSTS[cost]
+    if isinstance(given, cp.Manhattan):
+        return given.weights @ cvxpy.abs(change)
+    matrix = given.matrix if isinstance(given, cp.Mahalanobis) else np.diag(given.weights)
+    return cvxpy.quad_form(change, matrix)
+
+
+def cheapest(cost: str, x: np.ndarray, demands: Callable[[Any], list[Any]]) -> float:
+    y = cvxpy.Variable(D)
+    problem = cvxpy.Problem(cvxpy.Minimize(priced(cost, y - x)), demands(y))
+    tight = {"tol_gap_rel": 1e-9, "tol_gap_abs": 1e-9, "tol_feas": 1e-9}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # "may be inaccurate": to nine digits, or nearly
+        problem.solve(solver=cvxpy.CLARABEL, **tight)
+    return float(problem.value)
+
+
+def conic(kind: str, p: float, cost: str, limits: str, x: np.ndarray) -> float:
+    root, k = multiple(LAWS[kind], p)
+    more = CONSTRAINTS[limits][1]
+
+    def demands(y: Any) -> list[Any]:
+        phi = cvxpy.hstack([y, 1.0])
+        return [k * cvxpy.norm(root @ phi) <= COEF @ y + INTERCEPT, *more(y, x)]
+
+    return cheapest(cost, x, demands)
+
+
+def assert_sure(kind: str, p: float, answers: cp.Counterfactuals):
+    """Every answer meets its rule, and its probability is the one of an oracle."""
+    assert answers.found.any()
+    for i, y in zip(np.flatnonzero(answers.found), answers.to_frame(), strict=True):
+        exact = tail(LAWS[kind], lifted(y), lead(y))
+        assert exact <= (1.0 - p) * (1.0 + 1e-9)
+        assert answers[i].certificate.probability == pytest.approx(1.0 - exact, abs=1e-9)
+        assert answers[i].certificate.probability >= p
+
+
+# The chance constraint of a fixed point: optima
+
+
+@EVERY_COST
+@EVERY_CONSTRAINT
+@pytest.mark.parametrize("kind", ["gaussian", "gamma"])
+def test_cones_are_those_of_cvxpy(kind: str, limits: str, cost: str):
+    answers = explain(kind, cp.Robust("yes", 0.9, "fixed"), cost, CONSTRAINTS[limits][0])
+    expected = [conic(kind, 0.9, cost, limits, x) for x in ROWS]
+    assert np.array_equal(answers.found, np.isfinite(expected)), answers.report().to_string()
+    found = answers.found
+    np.testing.assert_allclose(answers.cost[found], np.array(expected)[found], rtol=ORACLE)
+    assert (answers.gap[found] <= 1e-7).all()
+    assert (answers.status[~found] == cp.Status.INFEASIBLE).all()
+    assert_sure(kind, 0.9, answers)
+
+
+def by_slsqp(p: float, cost: str, x: np.ndarray, law: NoiseLaw) -> float:
+    """Rises and falls apart, so that a Manhattan cost is smooth; from feasible starts."""
+    given = COSTS[cost]
+    matrix = given.matrix if isinstance(given, cp.Mahalanobis) else np.diag(given.weights)
+
+    def price(v: np.ndarray) -> float:
+        change = v[:D] - v[D:]
+        if isinstance(given, cp.Manhattan):
+            return float(given.weights @ (v[:D] + v[D:]))
+        return float(change @ matrix @ change) + 1e-9 * float(v @ v)
+
+    def slack(v: np.ndarray) -> float:
+        y = x + v[:D] - v[D:]
+        away = lead(y)
+        log_tail = np.log(tail(law, lifted(y), abs(away)))
+        return float(np.log(1.0 - p) - (log_tail if away > 0.0 else np.log1p(-np.exp(log_tail))))
+
+    best = np.inf
+    for scale in (3.0, 6.0):
+        start = np.concatenate([np.maximum(scale * COEF, 0.0), np.maximum(-scale * COEF, 0.0)])
+        found = minimize(
+            price,
+            start,
+            method="SLSQP",
+            bounds=[(0.0, 20.0)] * (2 * D),
+            constraints=[{"type": "ineq", "fun": slack}],
+            options={"ftol": 1e-12, "maxiter": 200, "eps": 1e-7},
+        )
+        if slack(found.x) >= -1e-7:
+            best = min(best, float(found.fun))
+    return best
+
+
+@EVERY_COST
+@pytest.mark.parametrize("p", [0.9, slow(0.75), slow(0.99)])
+def test_laplace_noise_is_solved_as_by_slsqp(p: float, cost: str):
+    answers = explain("laplace", cp.Robust("yes", p, "fixed"), cost, rows=ROWS[:1])
+    assert answers.cost[0] == pytest.approx(by_slsqp(p, cost, ROWS[0], LAWS["laplace"]), rel=1e-5)
+    assert answers.bound[0] <= answers.cost[0]
+    assert answers.gap[0] <= 1e-7
+    assert_sure("laplace", p, answers)
+
+
+@EVERY_LAW
+@pytest.mark.parametrize("cost", ["manhattan", "mahalanobis", slow("squared euclidean")])
+@pytest.mark.parametrize("guarantee", ["fixed", "selection"])
+def test_every_answer_keeps_constraints_and_rule(guarantee: str, cost: str, kind: str):
+    """With all constraints at once, whole columns, and few changes."""
+    several = [
+        *(cp.Bounds("a", fall=2.5, rise=2.5), cp.Monotone("c", "increasing")),
+        *(cp.Linear.parse("a - b <= 9"), cp.MaxChanges(3)),
+    ]
+    target, described = cp.Robust("yes", 0.75, guarantee), features(0.5)
+    rows = np.array(ROWS)
+    rows[:, [1, 3]] = np.round(2.0 * rows[:, [1, 3]]) / 2.0
+    answers = explain(kind, target, cost, several, rows, step=0.5)
+    assert_sure(kind, 0.75, answers)
+    assert (answers.gap[answers.found] <= 1e-6).all()
+    assert set(answers.report()["guarantee"]) == {guarantee}
+    frames = [
+        pd.DataFrame(part, columns=NAMES) for part in (rows[answers.found], answers.to_frame())
+    ]
+    for before, after in zip(*(frame.to_dict("records") for frame in frames), strict=True):
+        for constraint in several:
+            assert allows(constraint, cp.Features(described), before, after), constraint
+
+
+@EVERY_LAW
+@EVERY_COST
+def test_whole_columns_and_categories_are_those_of_brute_force(cost: str, kind: str):
+    described = cp.Features(
+        [
+            cp.Integer("a", 0.5, (-2.0, 2.0)),
+            cp.Integer("b", 1.0, (-3.0, 3.0)),
+            cp.Categorical("c", ("ash", "elm", "fir"), observed=("ash", "elm", "fir")),
+        ]
+    )
+    data = pd.DataFrame({"a": [0.0, 0.5, 1.0], "b": [0, 1, 2], "c": ["ash", "elm", "fir"]})
+    encode = OneHotEncoder(sparse_output=False).fit(data[["c"]])
+    before = make_column_transformer(encode, data)
+    coef = [1.0, -0.6, 0.5, -0.4, -0.1]
+    noisy = {
+        "laplace": ProjectedLaplace(0.12, 6),
+        "gamma": ProjectedGamma(0.07, 6),
+        "gaussian": ProjectedGaussian(0.2 * np.random.default_rng(1).normal(size=(6, 6))),
+    }[kind]
+    chain = make_pipeline(before, cp.UncertainClassifier(fitted(coef, -1.0), law=noisy))
+    spent = {
+        "manhattan": cp.Manhattan([1.0, 0.7, 1.5]),
+        "squared euclidean": cp.SquaredEuclidean([1.0, 0.5, 2.0]),
+        "mahalanobis": cp.Mahalanobis([[1.0, 0.2, 0.0], [0.2, 0.5, 0.0], [0.0, 0.0, 2.0]]),
+    }[cost]
+    limits = [cp.WithinObserved()]
+    explainer = cp.Explainer(chain, features=described, cost=spent, constraints=limits)
+    row = {"a": -0.5, "b": 1, "c": "elm"}
+    answer = explainer.explain(pd.DataFrame([row]), cp.Robust("yes", 0.8, "fixed"))[0]
+    best = np.inf
+    for a, b, c in product(np.arange(-2.0, 2.1, 0.5), range(-3, 4), ("ash", "elm", "fir")):
+        after = {"a": float(a), "b": b, "c": c}
+        phi = np.array([a, b, c == "ash", c == "elm", c == "fir", 1.0], dtype=float)
+        score = float(phi[:5] @ coef - 1.0)
+        price = cost_of(spent, described, row, after)
+        if score > 0.0 and price < best and tail(noisy, phi, score) <= 0.2:
+            best = price
+    assert np.isfinite(best)
+    assert answer.status == cp.Status.OPTIMAL
+    assert answer.cost == pytest.approx(best, rel=1e-9)
+
+
+def make_column_transformer(encode: Any, data: pd.DataFrame) -> Any:
+    from sklearn.compose import ColumnTransformer
+
+    parts = [("number", "passthrough", ["a", "b"]), ("word", encode, ["c"])]
+    return ColumnTransformer(parts).fit(data)
+
+
+@EVERY_COST
+def test_few_changes_are_those_of_all_subsets(cost: str):
+    answers = explain("gaussian", cp.Robust("yes", 0.9, "fixed"), cost, [cp.MaxChanges(2)])
+    root, k = multiple(LAWS["gaussian"], 0.9)
+    for i, x in enumerate(ROWS):
+        best = np.inf
+        for still in combinations(range(D), D - 2):
+
+            def demands(y: Any, x: np.ndarray = x, still: tuple[int, ...] = still) -> list[Any]:
+                phi = cvxpy.hstack([y, 1.0])
+                lead_of = COEF @ y + INTERCEPT
+                return [k * cvxpy.norm(root @ phi) <= lead_of, *(y[j] == x[j] for j in still)]
+
+            best = min(best, cheapest(cost, x, demands))
+        assert answers.cost[i] == pytest.approx(best, rel=ORACLE)
+        assert answers.gap[i] <= 1e-6
+
+
+# The paper's rule
+
+
+@EVERY_COST
+@pytest.mark.parametrize("p", [0.6, *PROBABILITIES])
+def test_the_papers_rule_is_the_papers_cone(p: float, cost: str):
+    """Equation 17: never nearer than the exact rule for p >= .75, and its claim is recomputed."""
+    law = LAWS["laplace"]
+    answers = explain("laplace", cp.Robust("yes", p, "fixed", "paper"), cost)
+    k = float(np.sqrt(2.0) * np.log(1.0 / (2.0 * (1.0 - p)))) * law.scale
+    assert k == pytest.approx(k_paper(p) * law.scale)
+    for i, x in enumerate(ROWS):
+        expected = cheapest(
+            cost,
+            x,
+            lambda y: [k * cvxpy.norm(cvxpy.hstack([y, 1.0])) <= COEF @ y + INTERCEPT],
+        )
+        if np.isinf(expected):
+            assert answers.status[i] == cp.Status.INFEASIBLE
+            continue
+        assert answers.cost[i] == pytest.approx(expected, rel=ORACLE)
+        y = answers.to_frame()[int(answers.found[:i].sum())]
+        exact = 1.0 - tail(law, lifted(y), lead(y))
+        said = answers[i].certificate
+        assert said.probability == pytest.approx(exact, abs=1e-9)
+        assert (said.guarantee is cp.Guarantee.FIXED) == (exact >= p)
+
+
+@EVERY_COST
+@pytest.mark.parametrize("p", PROBABILITIES)
+def test_the_exact_rule_is_never_farther_than_the_papers(p: float, cost: str):
+    near, far = (
+        explain("laplace", cp.Robust("yes", p, "fixed", rule), cost).cost
+        for rule in ("exact", "paper")
+    )
+    assert (near <= np.where(np.isnan(far), np.inf, far) * (1.0 + 1e-9)).all()
+
+
+# The guarantee of a point that was chosen by looking
+
+
+def question(kind: str, cost: str, constraints: Sequence[cp.Constraint] = ()) -> Question:
+    described = cp.Features(features())
+    return Question.ask(read(model(kind)), described, constraints, COSTS[cost])
+
+
+def band(kind: str, cost: str, p: float, constraints: Sequence[cp.Constraint] = ()) -> Band:
+    found = question(kind, cost, constraints).band(cp.Robust("yes", p, "selection"), ROWS)
+    assert isinstance(found, Band)
+    return found
+
+
+def dual(cost: str, pulls: np.ndarray, free: Sequence[int] = range(D)) -> np.ndarray:
+    """(N,) the most that each of (N, d) functions gains for a unit of distance."""
+    given, some = COSTS[cost], pulls[:, list(free)]
+    if isinstance(given, cp.Manhattan):
+        return (np.abs(some) / np.asarray(given.weights)[list(free)]).max(axis=1)
+    matrix = given.matrix if isinstance(given, cp.Mahalanobis) else np.diag(given.weights)
+    inverse = np.linalg.inv(np.asarray(matrix)[np.ix_(list(free), list(free))])
+    return np.sqrt(np.einsum("ij,jk,ik->i", some, inverse, some))
+
+
+@EVERY_LAW
+@EVERY_COST
+@pytest.mark.parametrize("p", [0.5, 0.9, 0.99])
+def test_noise_takes_no_more_than_the_band_at_any_distance_at_once(p: float, cost: str, kind: str):
+    """Fresh draws: with probability p and more, and not much more, at all distances together."""
+    found, law = band(kind, cost, p), LAWS[kind]
+    noise = law.draw(100_000, 99)
+    away = dual(cost, noise[:, :D])
+    distances = np.concatenate([[0.0], np.geomspace(1e-2, 1e3, 40)])
+    paid = distances if cost == "manhattan" else distances**2
+    for i, x in enumerate(ROWS):
+        needed = [found.take(np.array([i])).required(x[None], np.array([c]))[0] for c in paid]
+        taken = (noise @ lifted(x))[:, None] + away[:, None] * distances
+        kept = (taken <= needed).all(axis=1).mean()
+        spread = 4.0 * np.sqrt(p * (1.0 - p) / 8000.0)
+        assert p - 3e-3 <= kept <= p + 2.0 * spread + 1e-2
+        assert (np.diff(needed) >= 0.0).all()
+
+
+@EVERY_COST
+def test_moves_that_are_closed_to_a_row_pull_at_nothing(cost: str):
+    """Immutable columns, and those that only rise, make the band narrower; never wider."""
+    wide = band("laplace", cost, 0.9)
+    for constraints in ([cp.Immutable("a", "c")], [cp.Monotone("a", "increasing")]):
+        narrow = band("laplace", cost, 0.9, constraints)
+        at = np.full(len(ROWS), 25.0)
+        same = cost == "mahalanobis" and isinstance(constraints[0], cp.Monotone)
+        less = narrow.required(ROWS, at) - wide.required(ROWS, at)
+        assert (less == 0.0).all() if same else (less < 0.0).all()
+    pulls = np.random.default_rng(0).normal(size=(50, D))
+    asked = question("laplace", cost, [cp.Immutable("a", "c")])
+    some = Pulls(pulls, np.zeros(50))
+    told = asked.plain.cases(ROWS[:1])
+    reach = Reach(asked.plain, told).of(some.slope)[0]
+    np.testing.assert_allclose(reach, dual(cost, pulls, [1, 3]), rtol=1e-12)
+
+
+@pytest.mark.parametrize("cost", ["manhattan", "squared euclidean", "mahalanobis"])
+def test_no_move_gains_more_than_its_reach(cost: str):
+    """Numbers that only rise, whole ones, categories, and few changes at a time."""
+    words = ("ash", "elm", "fir")
+    described = cp.Features(
+        [
+            cp.Continuous("a", (-3.0, 3.0)),
+            cp.Integer("b", 0.5, (-3.0, 3.0)),
+            cp.Categorical("c", words, observed=words),
+            cp.Categorical("d", words[:2], observed=words[:2]),
+        ]
+    )
+    spent = {
+        "manhattan": cp.Manhattan([1.0, 0.7, 1.5, 0.4]),
+        "squared euclidean": cp.SquaredEuclidean([1.0, 0.5, 2.0, 0.3]),
+        "mahalanobis": cp.Mahalanobis(np.diag([1.0, 0.5, 2.0, 0.3])),
+    }[cost]
+    limits = [cp.Monotone("a", "increasing"), cp.MaxChanges(2), cp.WithinObserved()]
+    logistic = LogisticRegression()
+    logistic.coef_, logistic.intercept_ = np.ones((1, described.width)), np.zeros(1)
+    logistic.classes_, logistic.n_features_in_ = np.array([0, 1]), described.width
+    plain = Question.ask(read(logistic), described, limits, spent).plain
+    rng = np.random.default_rng(3)
+    codes = np.column_stack(
+        [rng.uniform(-3, 3, 4000), rng.integers(-6, 7, 4000) / 2, *rng.integers(0, 2, (2, 4000))]
+    )
+    x = np.repeat(described.expand(codes[:1]), 4000, axis=0)
+    y = described.expand(codes)
+    y = y[plain.violation(y, x) == 0.0]
+    x = x[: len(y)]
+    assert len(y) > 20
+    gains = rng.normal(size=(30, described.width))
+    reach = Reach(plain, plain.cases(x[:1])).of(gains)[0]
+    price = plain.cost(y, x)
+    distance = price if cost == "manhattan" else np.sqrt(price)
+    assert ((y - x) @ gains.T <= reach * distance[:, None] * (1.0 + 1e-12)).all()
+
+
+@pytest.mark.parametrize("kind", ["laplace", *(slow(kind) for kind in ("gamma", "gaussian"))])
+@EVERY_COST
+@EVERY_CONSTRAINT
+def test_a_lead_that_grows_with_the_distance_is_met_as_by_cvxpy(limits: str, cost: str, kind: str):
+    constraints, more = CONSTRAINTS[limits]
+    answers = explain(kind, cp.Robust("yes", 0.75, "selection"), cost, constraints)
+    asked = band(kind, cost, 0.75, constraints)
+    given = COSTS[cost]
+    matrix = given.matrix if isinstance(given, cp.Mahalanobis) else np.diag(given.weights)
+    root = None if cost == "manhattan" else np.linalg.cholesky(matrix).T
+    for i, x in enumerate(ROWS):
+        corners = sorted(set(zip(asked.start[i].tolist(), asked.rate[i].tolist(), strict=True)))
+
+        def demands(y: Any, x: np.ndarray = x, corners: Any = tuple(corners)) -> list[Any]:
+            if root is None:
+                far = COSTS[cost].weights @ cvxpy.abs(y - x)
+            else:
+                far = cvxpy.norm(root @ (y - x))
+            ahead = COEF @ y + INTERCEPT
+            return [*(a + b * far <= ahead for a, b in corners), *more(y, x)]
+
+        expected = cheapest(cost, x, demands)
+        if np.isinf(expected):
+            assert answers.status[i] == cp.Status.INFEASIBLE, answers[i]
+            continue
+        assert answers.cost[i] == pytest.approx(expected, rel=ORACLE)
+        assert answers.gap[i] <= 1e-7
+    found = answers.found
+    if found.any():
+        assert (answers.certificates.probability[found] >= 0.75).all()
+        assert set(answers.report()["guarantee"][found]) == {"selection"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "cost"),
+    [
+        ("laplace", "squared euclidean"),
+        ("gaussian", "manhattan"),
+        slow("laplace", "manhattan"),
+        slow("gaussian", "squared euclidean"),
+    ],
+)
+def test_what_is_promised_is_kept_where_optimal_points_break_their_word(kind: str, cost: str):
+    """The winner's curse: known weights, many releases of them, one answer to each."""
+    rng, p, times = np.random.default_rng(11), 0.9, 60
+    d = 30
+    true = rng.normal(size=d) / np.sqrt(d)
+    law: NoiseLaw = ProjectedLaplace(0.05, d + 1)
+    if kind == "gaussian":
+        law = ProjectedGaussian.isotropic(0.07, d + 1)
+    x = rng.normal(size=d)
+    x -= (true @ x + 0.8) / (true @ true) * true
+    price = cp.Manhattan() if cost == "manhattan" else cp.SquaredEuclidean()
+    kept: dict[str, list[bool]] = {"fixed": [], "selection": []}
+    for noise in law.draw(times, 5):
+        known = true + noise[:d]
+        released = cp.UncertainClassifier(fitted(known, noise[d]), law=law)
+        explainer = cp.Explainer(released, cost=price)
+        for guarantee, held in kept.items():
+            answer = explainer.explain(x[None], cp.Robust("yes", p, guarantee, draws=2000))[0]
+            if answer.found and answer.status != cp.Status.ALREADY:
+                y = np.array(list(answer.row.values()))
+                held.append(bool(true @ y >= 0.0))
+    assert min(map(len, kept.values())) > 0.9 * times
+    spread = np.sqrt(p * (1.0 - p) / times)
+    assert np.mean(kept["selection"]) >= p - 3.0 * spread
+    assert np.mean(kept["fixed"]) < p - 2.0 * spread
+
+
+# What else is asked, and by whom
+
+
+def test_the_best_guarantee_that_can_be_had():
+    """With little noise that of a chosen point; with more, that of a fixed one; then none."""
+    said = []
+    for scale in (0.02, 0.3, 3.0):
+        uncertain = cp.UncertainClassifier(
+            fitted(COEF, INTERCEPT), law=ProjectedLaplace(scale, D + 1)
+        )
+        explainer = cp.Explainer(uncertain, cost=cp.SquaredEuclidean())
+        (answer,) = explainer.explain(ROWS[:1], cp.Robust("yes", 0.95))
+        said.append((answer.status, answer.certificate.guarantee))
+        assert "%" not in str(answer)
+        if answer.found:
+            chosen = "chosen by looking at the weights" in answer.message
+            assert chosen
+    assert said == [
+        (cp.Status.OPTIMAL, cp.Guarantee.SELECTION),
+        (cp.Status.OPTIMAL, cp.Guarantee.FIXED),
+        (cp.Status.INFEASIBLE, cp.Guarantee.FIXED),
+    ]
+
+
+def test_a_fixed_guarantee_says_what_it_is():
+    (answer,) = explain("laplace", cp.Robust("yes", 0.9, "fixed"), rows=ROWS[:1])
+    assert "of a point fixed beforehand; this one was chosen by looking" in answer.message
+    assert "probability 0.9 if fixed beforehand" in str(answer)
+
+
+def test_the_same_call_gives_the_same_answer():
+    target = cp.Robust("yes", 0.8)
+    first, second = (explain("laplace", target, "manhattan") for _ in range(2))
+    assert (first.to_frame() == second.to_frame()).all()
+    other = explain("laplace", cp.Robust("yes", 0.8, random_state=1), "manhattan")
+    assert not np.array_equal(first.cost, other.cost)
+    np.testing.assert_allclose(first.cost, other.cost, rtol=0.05)
+
+
+def test_a_batch_says_what_each_row_says():
+    for guarantee in ("fixed", "selection"):
+        target = cp.Robust("yes", 0.8, guarantee)
+        together = explain("laplace", target)
+        for i in range(len(ROWS)):
+            alone = explain("laplace", target, rows=ROWS[i : i + 1])
+            np.testing.assert_allclose(alone.to_frame()[0], together.to_frame()[i], rtol=1e-12)
+
+
+@pytest.mark.parametrize("guarantee", ["fixed", "selection"])
+def test_a_row_that_is_sure_stays(guarantee: str):
+    far = ROWS[:1] + 20.0 * COEF
+    near = explain("laplace", cp.Robust("yes", 0.9, guarantee), rows=ROWS[:1]).to_frame()
+    for row, status in ((far, "already"), (near + 0.3 * COEF, "already"), (ROWS[:1], "optimal")):
+        (answer,) = explain("laplace", cp.Robust("yes", 0.9, guarantee), rows=row)
+        assert answer.status == status
+        assert answer.certificate.guarantee == guarantee
+        assert answer.certificate.probability >= 0.9
+
+
+def test_half_is_what_the_model_predicts():
+    plain = cp.explain(fitted(COEF, INTERCEPT), ROWS, "yes", cost=COSTS["manhattan"])
+    half = cp.explain(
+        model("laplace"), ROWS, cp.Robust("yes", 0.5, "fixed"), cost=COSTS["manhattan"]
+    )
+    np.testing.assert_allclose(half.cost, plain.cost, rtol=1e-12)
+    assert (half.certificates.probability >= 0.5).all()
+
+
+@pytest.mark.parametrize("guarantee", ["selection", pytest.param("fixed", marks=pytest.mark.slow)])
+def test_no_answer_and_what_would_be_one(guarantee: str):
+    limits = [cp.Bounds(name, fall=0.8, rise=0.8) for name in NAMES]
+
+    def asked(p: float) -> cp.Counterfactual:
+        target = cp.Robust("yes", p, guarantee)
+        return explain("laplace", target, "squared euclidean", limits, ROWS[2:])[0]
+
+    answer = asked(0.999)
+    assert answer.status == cp.Status.INFEASIBLE
+    assert "with weights as uncertain as these" in answer.message
+    conflict = answer.conflict
+    assert conflict is not None
+    assert conflict.attainable is not None
+    assert conflict.constraints
+    assert "ith probability = 0." in str(conflict)
+    assert asked(conflict.attainable).found
+    assert not asked(conflict.attainable + 0.001).found
+
+
+def test_time_that_runs_out_is_said():
+    answers = explain(
+        "laplace", cp.Robust("yes", 0.9, "fixed"), "manhattan", step=0.5, time_limit=1e-9
+    )
+    assert set(answers.status) <= {cp.Status.LIMIT, cp.Status.OPTIMAL, cp.Status.SUBOPTIMAL}
+
+
+# Readers
+
+
+@pytest.mark.parametrize("mechanism", ["laplace", "gamma", "gaussian"])
+@pytest.mark.parametrize("intercept", [None, 0.0, 2.0])
+def test_a_private_machine_is_read_with_its_noise(intercept: float | None, mechanism: str):
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(
+        rng.normal(size=(400, 3)) * [1.0, 10.0, 0.1] + [5.0, 0.0, 0.0], columns=list("abc")
+    )
+    y = np.where(X["a"] - 5.0 + 0.1 * X["b"] > 0.0, "yes", "no")
+    options = {"delta": 1e-5} if mechanism == "gaussian" else {}
+    private = PrivateSVC(
+        20.0,
+        C=20.0,
+        bounds=([0.0, -40.0, -0.5], [10.0, 40.0, 0.5]),
+        classes=["no", "yes"],
+        mechanism=mechanism,
+        intercept_scaling=intercept,
+        insecure_noise_seed=0,
+        **options,
+    ).fit(X, y)
+    check_reader(private, X)
+    form = read(private)
+    assert isinstance(form, UncertainScores)
+    np.testing.assert_allclose(form.lift(X.to_numpy()), private.features(X), atol=1e-12)
+    rows = X[private.predict(X) == "no"].head(3)
+    answers = cp.explain(private, rows, cp.Robust("yes", 0.9), data=X)
+    assert answers.found.all()
+    after = answers.to_frame()
+    assert (private.predict(after) == "yes").all()
+    scores = private.decision_function(after)
+    certain = 1.0 - private.noise_.tail(scores, private.features(after))
+    np.testing.assert_allclose(answers.certificates.probability, certain, rtol=1e-9)
+
+
+def test_an_uncertain_classifier_is_an_estimator_that_passes_on():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(60, D)), columns=NAMES)
+    y = np.where(X["a"] > X["b"], "yes", "no")
+    scaler = StandardScaler().fit(X)
+    logistic = LogisticRegression().fit(scaler.transform(X), y)
+    uncertain = cp.UncertainClassifier(logistic, covariance=0.01 * np.eye(D + 1))
+    chain = make_pipeline(scaler, uncertain)
+    check_reader(chain, X)
+    plain = make_pipeline(scaler, logistic)
+    assert (chain.predict(X) == plain.predict(X)).all()
+    np.testing.assert_array_equal(chain.predict_proba(X), plain.predict_proba(X))
+    np.testing.assert_array_equal(chain.decision_function(X), plain.decision_function(X))
+    assert uncertain.fit(X, y) is uncertain
+    assert uncertain.get_params()["estimator"] is logistic
+    answers = cp.explain(chain, X[y == "no"][:2], cp.Robust("yes", 0.9), data=X)
+    assert answers.found.all()
+    sure = cp.explain(chain, X[y == "no"][:2], cp.Confidence("yes", 0.9), data=X)
+    assert (sure.certificates.probability >= 0.9).all()
+    assert set(sure.report()["guarantee"]) == {"none"}
+
+
+# Bad input
+
+
+@pytest.mark.parametrize("probability", [0.0, 0.4999, 1.0, 1.5, -0.1, float("nan"), "0.9", True])
+def test_a_probability_is_at_least_a_half_and_below_one(probability: Any):
+    with pytest.raises(cp.InvalidInput, match=r"at least 0\.5, as likely as not, and below 1"):
+        cp.Robust("yes", probability)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"guarantee": "sure"}, "Expected guarantee 'best' or 'selection' or 'fixed'; got 'sure'"),
+        ({"rule": "mine"}, "Expected rule 'exact' or 'paper'; got 'mine'"),
+        ({"rule": "paper", "guarantee": "selection"}, "the paper's rule is for a point that is"),
+        ({"draws": 0}, "Expected draws to be a whole number of at least 1; got 0"),
+        ({"random_state": -1}, "Expected random_state to be a whole number of at least 0"),
+    ],
+)
+def test_what_makes_no_sense_is_said(options: Any, message: str):
+    with pytest.raises(cp.InvalidInput, match=message):
+        cp.Robust("yes", 0.9, **options)
+
+
+def test_too_few_draws_for_a_probability():
+    with pytest.raises(cp.InvalidInput, match=r"at least \d+ draws .* got draws=500"):
+        explain("laplace", cp.Robust("yes", 0.999, draws=500))
+
+
+def test_a_model_without_noise_names_the_wrapper():
+    X = ROWS
+    for plain in (fitted(COEF), LinearRegression().fit(X, [0.0, 1.0, 2.0])):
+        with pytest.raises(
+            cp.InvalidInput, match=r"PrivateSVC .*cp\.UncertainClassifier\(model, cov"
+        ):
+            cp.explain(plain, X, cp.Robust("yes", 0.9), cost=cp.Manhattan())
+
+
+def test_the_papers_rule_is_for_laplace_noise():
+    with pytest.raises(cp.InvalidInput, match="Expected Laplace noise for rule='paper'; got gamma"):
+        explain("gamma", cp.Robust("yes", 0.9, "fixed", "paper"))
+
+
+def test_an_unknown_label():
+    with pytest.raises(cp.InvalidInput, match="Expected a target among the classes"):
+        explain("laplace", cp.Robust("maybe", 0.9))
+
+
+def test_three_classes_are_not_read():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, D)), rng.integers(0, 3, size=60)
+    three = cp.UncertainClassifier(LogisticRegression().fit(X, y), covariance=np.eye(D + 1))
+    with pytest.raises(cp.UnsupportedModel, match="binary linear classifiers; got Logistic"):
+        cp.explain(three, X, cp.Robust(1, 0.9), cost=cp.Manhattan())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "Expected a covariance or a law; got neither"),
+        ({"covariance": np.eye(D + 1), "law": ProjectedLaplace(1.0, D + 1)}, "got both"),
+        ({"covariance": np.eye(D)}, rf"Expected noise on {D + 1} numbers, {D} weights and then"),
+        ({"law": "laplace"}, "Expected a law of counterpoint.noise; got 'laplace'"),
+        ({"covariance": -np.eye(D + 1)}, "Expected a positive semi-definite covariance"),
+    ],
+)
+def test_noise_that_does_not_fit_the_model(options: Any, message: str):
+    wrong = cp.UncertainClassifier(fitted(COEF), **options)
+    with pytest.raises(cp.InvalidInput, match=message):
+        cp.explain(wrong, ROWS, cp.Robust("yes", 0.9), cost=cp.Manhattan())
+
+
+def test_a_classifier_that_is_not_fitted():
+    blank = cp.UncertainClassifier(LogisticRegression(), covariance=np.eye(D + 1))
+    with pytest.raises(cp.ModelNotFitted):
+        cp.explain(blank, ROWS, cp.Robust("yes", 0.9), cost=cp.Manhattan())
+
+
+# From the command line
+
+
+def test_the_command_says_what_a_guarantee_is(tmp_path: Path):
+    rows = pd.DataFrame(ROWS, columns=NAMES)
+    logistic = LogisticRegression().fit(
+        pd.concat([rows, rows + COEF]), ["no"] * len(rows) + ["yes"] * len(rows)
+    )
+    noisy = cp.UncertainClassifier(logistic, covariance=1e-4 * np.eye(D + 1))
+    joblib.dump(noisy, tmp_path / "model.joblib")
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    at = ["explain", str(tmp_path / "model.joblib"), str(tmp_path / "rows.csv"), "--trust-pickle"]
+    asked = [*at, "--data", str(tmp_path / "rows.csv"), "--target", "yes", "--robust", "0.9"]
+    for guarantee, said in (
+        ("fixed", "of a point fixed beforehand"),
+        ("selection", "although it was chosen"),
+    ):
+        shown = CliRunner().invoke(app, [*asked, "--guarantee", guarantee])
+        assert shown.exit_code == 0, shown.output
+        assert said in " ".join(shown.output.split())
+        assert "%" not in shown.output
+        lines = CliRunner().invoke(app, [*asked, "--guarantee", guarantee, "--out", "-"])
+        for line in lines.stdout.splitlines():
+            assert json.loads(line)["certificate"]["guarantee"] == guarantee

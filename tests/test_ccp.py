@@ -96,7 +96,7 @@ def slsqp(program: Program, x: np.ndarray, start: np.ndarray) -> float:
     return float(program.cost(y, x)[0]) if program.violation(y, x)[0] <= 1e-7 else np.inf
 
 
-def several(program: Program, x: np.ndarray, count: int = 12) -> float:
+def several(program: Program, x: np.ndarray, count: int = 8) -> float:
     """The best of several local optima."""
     rng = np.random.default_rng(0)
     places = [c.nearest @ -c.offset for c in program.nonconvex[:1]]
@@ -166,7 +166,7 @@ def papers(program: Program, x: np.ndarray) -> float:
 
 @pytest.mark.parametrize("kind", PRICES)
 def test_no_answer_is_dearer_than_the_papers_or_than_local_optima(kind: str):
-    for seed in range(8):
+    for seed in range(5):
         program = local(seed, kind, 4, 3)
         x = missing(program, seed)
         ours = costs(program, x)
@@ -177,7 +177,7 @@ def test_no_answer_is_dearer_than_the_papers_or_than_local_optima(kind: str):
 @pytest.mark.parametrize("kind", PRICES)
 def test_answers_are_global_optima(kind: str):
     """As SCIP says; and what is proved is never more than that."""
-    for seed in range(4):
+    for seed in range(3):
         program = local(seed, kind, 3, 3)
         x = missing(program, seed)
         solution, cases = answer(program, x)
@@ -227,7 +227,7 @@ def _equation(rng: np.random.Generator, y: np.ndarray) -> Affine:
 def test_every_constraint_is_met_and_answers_are_local_optima(kind: str, extra: str):
     """SciPy, started at an answer or elsewhere, finds nothing that is much cheaper."""
     found = 0
-    for seed in range(4):
+    for seed in range(3):
         plain = local(seed, kind, 4, 3)
         x = missing(plain, seed)
         rng = np.random.default_rng(seed)
@@ -235,7 +235,7 @@ def test_every_constraint_is_met_and_answers_are_local_optima(kind: str, extra: 
         made: Sequence[Condition] = EXTRA[extra](rng, place)
         program = Program(plain.price, Region((*plain.region, *made)))
         solution, cases = answer(program, x)
-        best = several(program, x, 4)
+        best = several(program, x, 2)
         if not solution.found[0]:
             assert np.isinf(best)
             continue
@@ -246,7 +246,7 @@ def test_every_constraint_is_met_and_answers_are_local_optima(kind: str, extra: 
         assert cost <= slsqp(program, x, solution.points[0]) * (1.0 + 1e-5) + 1e-9
         assert cost <= best * 1.02 + 1e-9
         bound = program.bound(cases, solution.multipliers, solution.points)[0]
-        assert bound <= min(cost, best * (1.0 + 1e-6))
+        assert bound <= min(cost * (1.0 + 1e-10), best * (1.0 + 1e-6))
     assert found >= 1
 
 
@@ -259,6 +259,21 @@ def test_a_margin_keeps_answers_off_the_boundary():
         worst = program.quadrics.excess(solution.points).max()
         assert worst == pytest.approx(-0.25, rel=1e-9)
         assert program.cost(solution.points, x)[0] > costs(program, x)
+
+
+@pytest.mark.parametrize("kind", PRICES)
+def test_units_of_columns_change_no_answer(kind: str):
+    for seed in range(4):
+        program = local(seed, kind, 4, 3)
+        x = missing(program, seed)
+        unit = 2.0 ** np.random.default_rng(seed).integers(-20, 21, 4)
+        quadratic = program.price.quadratic
+        outer = unit**2 if quadratic.ndim == 1 else np.outer(unit, unit)
+        scaled = [
+            replace(c, matrix=c.matrix / unit, rival=c.rival / unit) for c in program.nonconvex
+        ]
+        other = Program(Price(program.price.absolute / unit, quadratic / outer), Region((*scaled,)))
+        assert costs(other, x * unit) == pytest.approx(costs(program, x), rel=1e-6)
 
 
 def test_a_row_that_meets_everything_stays():
@@ -350,7 +365,7 @@ def test_a_category_and_numbers_are_as_cheap_as_each_category_alone(kind: str):
                 np.full(5, -INF), np.full(5, INF),
             )  # fmt: skip
             part = Program(bent, Region((*program.nonconvex, box)))
-            alone.append(several(part, x, 6))
+            alone.append(several(part, x, 3))
         if np.isfinite(min(alone)):
             assert costs(program, x) <= min(alone) * (1.0 + 1e-5) + 1e-9
 
@@ -367,7 +382,7 @@ def test_few_changes_are_as_cheap_as_each_choice_of_columns(kind: str):
         for stay in product([False, True], repeat=4):
             if sum(stay) == 1:
                 part = Program(plain.price, plain.region & Region((held(*np.flatnonzero(stay)),)))
-                best = min(best, several(part, x, 3))
+                best = min(best, several(part, x, 2))
         solution, _ = answer(program, x)
         if np.isfinite(best):
             assert solution.outcomes[0] == Outcome.FOUND

@@ -306,6 +306,32 @@ def test_constraints_are_kept():
             assert valid(held).any()
 
 
+def test_categories_and_what_cannot_move_stay():
+    from sklearn.compose import ColumnTransformer
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import OneHotEncoder
+
+    X, y = rows(300, 0)
+    X["home"] = np.where(np.random.default_rng(1).random(len(X)) < 0.5, "own", "rent")
+    encoder = ColumnTransformer([("home", OneHotEncoder(), ["home"])], remainder="passthrough")
+    svc = PrivateSVC(
+        40.0, C=20.0, feature_map="fourier", n_components=24, insecure_noise_seed=1, random_state=3
+    ).set_params(bounds=(-BOX, BOX), classes=LABELS)
+    model = make_pipeline(encoder, svc).fit(X, y)
+    before = X[model.predict(X) != "yes"].head(3)
+    for cost in (cp.Manhattan(), cp.SquaredEuclidean()):
+        said = cp.Explainer(model, data=X, cost=cost)
+        for target in ("yes", cp.Robust("yes", 0.8, "fixed"), cp.Robust("yes", 0.8, draws=1500)):
+            answers = said.explain(before, target)
+            after = answers.to_frame()
+            assert valid(answers).all()
+            assert (after["home"] == before["home"]).all()
+            assert (model.predict(after[X.columns]) == "yes").all()
+    stuck = cp.Explainer(model, data=X, constraints=[cp.Immutable(*NAMES, "home")])
+    for target in ("yes", cp.Robust("yes", 0.8, draws=1500)):
+        assert not valid(stuck.explain(before, target)).any()
+
+
 def test_a_row_beyond_all_crests_is_proved_infeasible():
     model = copy.deepcopy(fitted())
     model.coef_ = 0.01 * model.coef_
@@ -374,6 +400,8 @@ def test_what_makes_no_sense_is_refused():
             explainer(model, cost).explain(X, target)
     with pytest.raises(cp.InvalidInput, match="MaxChanges"):
         explainer(model, cost, constraints=[cp.MaxChanges(1)]).explain(X, "yes")
+    with pytest.raises(cp.InvalidInput, match="optimality='local'"):
+        explainer(model, cost).explain(X, "yes", optimality="global")
     with pytest.raises(cp.InvalidInput, match="Laplace"):
         explainer(fitted("gamma"), cost).explain(X, cp.Robust("yes", P, "fixed", "paper"))
 

@@ -14,6 +14,7 @@ from counterpoint.regions import (
     Condition,
     Cone,
     LogSumExp,
+    Nearer,
     OneOf,
     Region,
     Transitions,
@@ -29,7 +30,9 @@ TWO_OF_THREE = AtMost(2, (slice(0, 1), slice(1, 3), slice(3, 4)))
 ROW = Affine(np.array([[1.0, 1.0]]), np.array([-1.0]), np.array([2.0]))
 EQUATION = Affine(np.array([[1.0, 1.0]]), np.array([2.0]), np.array([2.0]))
 BALL = Cone(np.eye(2), np.array([-1.0, 0.0]), 2.0)
+UPWARDS = Cone(np.eye(1, 2), np.zeros(1), -2.0, np.array([0.0, 1.0]))
 RIVALS = LogSumExp(np.array([[-1.0], [-1.0]]), np.zeros(2), 0.0)
+NEAR = Nearer(np.eye(2), np.zeros(2), 0.5 * np.eye(2), np.array([-2.0, 0.0]), 0.0)
 
 INSIDE, OUTSIDE = True, False
 CASES = [
@@ -55,6 +58,12 @@ CASES = [
     (EQUATION, [0.0, 0.0], [1.0, 0.0], OUTSIDE),
     (BALL, [0.0, 0.0], [3.0, 0.0], INSIDE),
     (BALL, [0.0, 0.0], [4.0, 0.0], OUTSIDE),
+    (UPWARDS, [0.0, 0.0], [0.5, 3.0], INSIDE),
+    (UPWARDS, [0.0, 0.0], [0.0, 2.0], INSIDE),
+    (UPWARDS, [0.0, 0.0], [0.0, 1.0], OUTSIDE),
+    (UPWARDS, [0.0, 0.0], [2.0, 3.0], OUTSIDE),
+    (NEAR, [4.0, 0.0], [1.0, 0.0], INSIDE),
+    (NEAR, [4.0, 0.0], [2.0, 0.0], OUTSIDE),
     (RIVALS, [0.0], [np.log(2.0)], INSIDE),
     (RIVALS, [0.0], [0.5], OUTSIDE),
 ]
@@ -101,6 +110,7 @@ def test_a_margin_closes_only_the_rows_of_a_target():
 def test_there_is_one_multiplier_for_each_row_of_the_matrix():
     assert ROW.size == 1
     assert BALL.size == RIVALS.size == 2
+    assert UPWARDS.size == len(UPWARDS.normals) == 2
 
 
 def test_a_lost_tie_is_outside_on_a_lattice():

@@ -5,7 +5,7 @@ prototypes of other classes (equation 9), and of these the nearest (algorithm 1)
 that is a linear program (12); with several, the convex-concave procedure of Park and Boyd from the
 prototype (38)–(42). CVXPY and Clarabel, each program made once for a model and then only filled in.
 
-The short version, and the code that made table 1, put a ½ on the linear term that does not belong
+The short version, and the paper's code, put a ½ on the linear term that does not belong
 there. Slack stood in the code's objective, but in no constraint: where a convex stand-in has no
 point, the prototype itself was returned.
 """

@@ -126,6 +126,10 @@ def __getattr__(name: str) -> Any:
         from counterpoint import uncertain
 
         return uncertain.UncertainClassifier
+    if name == "groups":
+        from importlib import import_module
+
+        return import_module("counterpoint.groups")
     raise AttributeError(f"module 'counterpoint' has no attribute {name!r}")
 
 

@@ -45,8 +45,8 @@ UPHILL = 40
 """Steps to a point at which a sum is large."""
 COVERED = 2
 """Up to how many dimensions grids are used."""
-CELLS = 32
-"""Cells of a grid from one end of a ball to the other."""
+CELLS = 48
+"""Cells of a grid from one end of its largest ball to the other."""
 POINTS = 257
 """Of a segment."""
 TINY = 1e-300
@@ -96,6 +96,8 @@ class Crests:
     def in_balls(self, radii: FloatArray) -> FloatArray:
         """(N, V) bounds on the values at the radii or nearer; they may be infinite."""
         f = self.frequencies.shape[1]
+        if not f:
+            return np.repeat(self._values(np.zeros((1, len(self.frequencies)))), len(radii), axis=1)
         if f <= COVERED:
             found = self._by_covering(radii)
         else:
@@ -114,19 +116,32 @@ class Crests:
         )
 
     def _by_covering(self, radii: FloatArray) -> FloatArray:
-        f, out = self.frequencies.shape[1], np.full((len(self.sizes), len(radii)), np.inf)
-        curved = self._steepest
-        for v in np.flatnonzero(np.isfinite(radii)).tolist():
-            h = max(2.0 * float(radii[v]) / CELLS, 1e-3 * self.unit)
-            if f and h > self.unit:
-                break
-            axis = h * (np.arange(int(np.ceil(radii[v] / h)) * 2 + 1) - np.ceil(radii[v] / h))
-            grid = np.stack(np.meshgrid(*[axis] * f, indexing="ij"), axis=-1).reshape(-1, f)
-            length = np.linalg.norm(grid, axis=1) if self.is_round else np.abs(grid).sum(axis=1)
-            reach = radii[v] + h * (np.sqrt(f) if self.is_round else f)
-            values = self._values(grid[length <= reach] @ self.frequencies.T)
-            out[:, v] = values.max(axis=1) + 0.125 * f * h * h * curved
+        """One grid for all radii between one and its half."""
+        out, f = np.full((len(self.sizes), len(radii)), np.inf), self.frequencies.shape[1]
+        left = radii[np.isfinite(radii)]
+        while len(left):
+            largest = float(left.max())
+            h = max(2.0 * largest / CELLS, 1e-3 * self.unit)
+            some = np.flatnonzero((radii >= 0.5 * largest) & (radii <= largest))
+            left = left[left < 0.5 * largest]
+            if h <= self.unit:
+                room = 0.125 * f * h * h * self._steepest
+                out[:, some] = self._covered(radii[some], h) + room[:, None]
         return out
+
+    def _covered(self, radii: FloatArray, h: float) -> FloatArray:
+        """(N, V) the largest values at the corners of all cells that balls reach."""
+        f = self.frequencies.shape[1]
+        cell = h * (np.sqrt(f) if self.is_round else f)
+        axis = h * np.arange(-np.ceil(radii.max() / h) - 1, np.ceil(radii.max() / h) + 2)
+        grid = np.stack(np.meshgrid(*[axis] * f, indexing="ij"), axis=-1).reshape(-1, f)
+        length = np.linalg.norm(grid, axis=1) if self.is_round else np.abs(grid).sum(axis=1)
+        near = length <= radii.max() + cell
+        values = self._values(grid[near] @ self.frequencies.T)
+        reached = [
+            values[:, length[near] <= radius + cell].max(axis=1) for radius in radii.tolist()
+        ]
+        return np.stack(reached, axis=1)
 
     @cached_property
     def _steepest(self) -> FloatArray:

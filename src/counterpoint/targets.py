@@ -170,9 +170,9 @@ class Guarantee(StrEnum):
 class Robust(Target):
     """The true weights decide for a label, with at least a probability.
 
-    For a binary linear model whose weights are known up to the law of their noise: a
-    `counterpoint.privacy.PrivateSVC`, or any other as an `UncertainClassifier`. What the known
-    weights predict must be the label too.
+    For a binary model whose weights are known up to the law of their noise: a
+    `counterpoint.privacy.PrivateSVC`, or any other linear one as an `UncertainClassifier`. What the
+    known weights predict must be the label too.
 
     A search looks at the known weights, and so it finds points where their noise happens to flatter
     the label. The chance constraint of the literature, ``guarantee="fixed"``, is about a point that

@@ -8,9 +8,11 @@ is the opposite change, and ways over other groups add up. `DifferenceOfMeans` i
 from __future__ import annotations
 
 from counterpoint.groups.annotated import from_anndata, to_anndata
-from counterpoint.groups.estimators import DifferenceOfMeans, GroupTranslations
+from counterpoint.groups.estimators import GroupTranslations
 from counterpoint.groups.limits import Limits
+from counterpoint.groups.means import DifferenceOfMeans
 from counterpoint.groups.membership import Groups
+from counterpoint.groups.metrics import similarity
 from counterpoint.groups.modules import TorchFunction
 from counterpoint.groups.networks import Network
 from counterpoint.groups.path import TranslationPath
@@ -18,7 +20,7 @@ from counterpoint.groups.pictures import plot_curves
 from counterpoint.groups.quality import Quality
 from counterpoint.groups.reading import represent
 from counterpoint.groups.representations import Affine, FiniteDifferences, Representation
-from counterpoint.groups.translations import Translations, similarity
+from counterpoint.groups.translations import Translations
 
 __all__ = [
     "Affine",

@@ -1,4 +1,4 @@
-"""`GroupTranslations`, and the difference of means as its baseline."""
+"""`GroupTranslations`: sparse changes between groups, consistent and exact."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, final
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from counterpoint.errors import InvalidInput
 from counterpoint.groups.explainer import GroupExplainer
@@ -18,7 +18,9 @@ from counterpoint.groups.polish import polished
 from counterpoint.groups.scene import Scene
 from counterpoint.groups.translations import Translations
 
-__all__ = ["DifferenceOfMeans", "GroupTranslations"]
+__all__ = ["GroupTranslations"]
+
+FloatArray = NDArray[np.float64]
 
 RATIO = 1e-3
 """The smallest strength, in units of the largest."""
@@ -29,6 +31,8 @@ ROUGH = 1e-4
 """Where fits with other weights end, which are only starts."""
 SOME = 20
 """Fits whose weights are set anew, at most; a quarter of them where there are many features."""
+TRIED = 3
+"""Explanations that are polished where they are truncated."""
 WIDEST = 3
 """Sets of shared features that are tried with all offsets free."""
 
@@ -66,8 +70,9 @@ class GroupTranslations(GroupExplainer):
     strengths
         How many λ, or the λ themselves, falling.
     polish
-        Whether the offsets of the explanation are moved so that more of the rows themselves, and
-        not only the means, arrive near the groups they are moved to: see `counterpoint.groups`.
+        Whether the offsets of an explanation are then moved, with its ties and within the limits,
+        so that more of the rows themselves, and not only the means, arrive near the groups they
+        are moved to: correctness and coverage, smoothed, at a price on changes.
 
     Attributes
     ----------
@@ -153,9 +158,16 @@ class GroupTranslations(GroupExplainer):
         self._fitted()
         check_k(k, self.n_features_in_)
         path, scene = self.path_, self.scene_
-        whole = (*path.penalized, *(one.translations for one in path.candidates))
-        cut = [one.truncated(k) for one in whole]
-        return max(cut, key=lambda one: sum(scene.rates(one)))
+        whole = [(one.D, answer) for one, answer in zip(path.fits, path.penalized, strict=True)]
+        whole += [(one.offsets, one.translations) for one in path.candidates]
+        cut = [answer.truncated(k) for _, answer in whole]
+        scores = [sum(scene.rates(one)) for one in cut]
+        if self.polish:
+            for at in np.argsort(scores)[::-1][:TRIED].tolist():
+                better = scene.translations(self._moved(whole[at][0]), whole[at][1].strength)
+                cut.append(better.truncated(k))
+                scores.append(sum(scene.rates(cut[-1])))
+        return cut[int(np.argmax(scores))]
 
     def _explain(self, scene: Scene) -> Translations:
         check_count(self.count)
@@ -202,16 +214,20 @@ class GroupTranslations(GroupExplainer):
         return [float(value) for value in values]
 
     def _polished(self, chosen: Candidate) -> Candidate:
-        """A candidate whose rows arrive better; itself, if it changes nothing."""
-        columns = np.flatnonzero(np.ptp(chosen.offsets, axis=0) > 0.0)
-        if not len(columns):
-            return chosen
-        scene, task = self.scene_, self.task_
-        D = np.zeros_like(chosen.offsets)
-        aim, fusion = scene.aim(task, chosen.offsets), task.fusion.of(columns)
-        D[:, columns] = polished(aim, chosen.offsets[:, columns], fusion)
-        better: Candidate = scene.candidate(D, task.value(D), chosen.translations.strength)
+        """A candidate by which more rows arrive."""
+        D = self._moved(chosen.offsets)
+        strength = chosen.translations.strength
+        better: Candidate = self.scene_.candidate(D, self.task_.value(D), strength)
         return better
+
+    def _moved(self, offsets: FloatArray) -> FloatArray:
+        """(l, d) polished offsets, in units of the standard deviations."""
+        D = np.zeros_like(offsets)
+        columns = np.flatnonzero(np.ptp(offsets, axis=0) > 0.0)
+        if len(columns):
+            aim = self.scene_.aim(self.task_, offsets)
+            D[:, columns] = polished(aim, offsets[:, columns], self.task_.fusion.of(columns))
+        return D
 
     def _shared(self, width: int) -> list[Candidate]:
         """The features that the widest candidates of at most so many share, with offsets free."""
@@ -226,58 +242,3 @@ class GroupTranslations(GroupExplainer):
             for one, strength in starts
             for freed in [refit(self.task_, one.offsets, strength, free=True)]
         ]
-
-
-@final
-class DifferenceOfMeans(GroupExplainer):
-    """The difference of the means of two groups as the change between them: a baseline.
-
-    It changes every feature. Of k features, those of the largest cost are kept for each pair, so
-    that the changes of three groups need not add up.
-
-    Parameters
-    ----------
-    representation
-        What groups are seen in; see `GroupTranslations`. It is used to judge alone.
-    k
-        How many features of each pair are kept; None for all.
-    costs, radius
-        As for `GroupTranslations`.
-
-    Attributes
-    ----------
-    translations_, groups_, radius_, scene_, n_features_in_
-        As of `GroupTranslations`.
-    """
-
-    def __init__(
-        self,
-        representation: Any,
-        *,
-        k: int | None = None,
-        costs: ArrayLike | Mapping[Any, float] | None = None,
-        radius: float | None = None,
-    ) -> None:
-        self.representation = representation
-        self.k = k
-        self.costs = costs
-        self.radius = radius
-
-    def sparse(self, k: int | None = None, count: Count | None = None) -> Translations:
-        self._fitted()
-        means = self._means(self.scene_)
-        if k is None:
-            return means
-        check_k(k, len(means.names))
-        if count not in (None, "each"):
-            raise InvalidInput(
-                f"Expected count='each' for the difference of means; got {count!r}. It keeps k "
-                "features of each pair."
-            )
-        return means.truncated(k)
-
-    def _explain(self, scene: Scene) -> Translations:
-        return self.sparse(self.k)
-
-    def _means(self, scene: Scene) -> Translations:
-        return Translations.of(scene.means, scene.labels, scene.names, costs=scene.price)

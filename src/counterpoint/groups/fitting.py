@@ -166,7 +166,8 @@ def refit(task: Task, found: FloatArray, strength: float, *, free: bool = False)
 def _curvature(task: Task) -> float:
     """A curvature that is not too large: the loss falls by no more than what it is."""
     loss, slope = task.at_zero
-    return max(0.5 * float(np.vdot(slope, slope)) / loss, 1e-12) if loss > 0.0 else 1.0
+    least = float(np.finfo(np.float64).tiny)
+    return max(0.5 * float(np.vdot(slope, slope)) / loss, least) if loss > 0.0 else 1.0
 
 
 def _scale(task: Task) -> float:

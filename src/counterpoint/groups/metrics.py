@@ -1,4 +1,4 @@
-"""Correctness and coverage, equations (3) and (4), and the radius in them."""
+"""Correctness, coverage and similarity: equations (3), (4), (10); and the radius in them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import KDTree
 
+from counterpoint.errors import InvalidInput
 from counterpoint.groups.membership import Groups
 from counterpoint.groups.representations import Stages
 from counterpoint.groups.translations import Translations
 
-__all__ = ["Points", "nearest"]
+__all__ = ["Points", "nearest", "similarity"]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]
@@ -23,6 +24,8 @@ FLAT = 12
 """Dimensions up to which a tree is worth it."""
 BLOCK = 2**22
 """Distances held at a time."""
+POINT = 1e-3
+"""Of the extent of all rows: a radius that is not smaller where rows coincide."""
 ALIKE = 0.95
 """How much of each group is to be near others of it: the paper's rule."""
 
@@ -55,18 +58,12 @@ class Points:
         return self.parts.finish(self.hidden)
 
     @cached_property
-    def turns(self) -> IntArray:
-        """(n,) the how manieth of its group each row is."""
-        turns = np.empty(len(self.hidden), dtype=np.intp)
-        for i in range(len(self.groups)):
-            rows = self.groups.rows(i)
-            turns[rows] = np.arange(len(rows))
-        return turns
-
-    @cached_property
     def radius(self) -> float:
-        """The least radius within which 95 % of each group are near another of it."""
-        found = 0.0
+        """The least radius within which 95 % of each group are near another of it.
+
+        Where rows of a group coincide, a small share of the extent of all.
+        """
+        found = POINT * float(np.ptp(self.values, axis=0).max())
         for i in range(len(self.groups)):
             own = self.values[self.groups.rows(i)]
             away = np.sort(nearest(own, own, 2)) if len(own) > 1 else np.zeros(1)
@@ -123,3 +120,38 @@ def nearest(points: FloatArray, among: FloatArray, which: int = 1) -> FloatArray
         away = squares - 2.0 * part @ among.T + np.einsum("ij,ij->i", part, part)[:, None]
         found[i : i + rows] = np.partition(away, which - 1, axis=1)[:, which - 1]
     return np.sqrt(np.maximum(found, 0.0))
+
+
+def similarity(sparser: Translations, denser: Translations) -> FloatArray:
+    """How much of each explanation uses features that another one uses too, by equation (10).
+
+    Parameters
+    ----------
+    sparser
+        e₁, whose changes are counted.
+    denser
+        e₂, whose features count.
+
+    Returns
+    -------
+    ndarray
+        (l, l) Σ_f |e₁f| 1[e₂f ≠ 0] / ‖e₁‖₁ of each pair; 1 where e₁ changes nothing.
+
+    Raises
+    ------
+    InvalidInput
+        If they are about other groups or features.
+    """
+    if sparser.groups != denser.groups or sparser.names != denser.names:
+        raise InvalidInput(
+            "Expected translations of the same groups and features; got others. Fit both on the "
+            "same columns and labels."
+        )
+    shared = np.ones((len(sparser.groups),) * 2)
+    for i, j in sparser.pairs:
+        one, other = np.zeros((2, len(sparser.names)))
+        one[sparser.columns] = np.abs(sparser.between(i, j))
+        other[denser.columns] = denser.between(i, j)
+        if one.any():
+            shared[i, j] = one[other != 0.0].sum() / one.sum()
+    return shared

@@ -8,7 +8,6 @@ leave the range of the data, is charged, so that they do not grow.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import final
@@ -31,7 +30,7 @@ SMOOTH = (0.5, 0.25, 0.12)
 """τ, one after the other, in units of the radius."""
 STEPS = 25
 """Iterations of L-BFGS at each of them."""
-PRICES = (0.05, 0.2, 0.8)
+PRICE = 0.15
 """What it costs to change as much again as the offsets do, in units of the two shares."""
 BEYOND = 2.0
 """What a unit of change costs more where it leaves the range of the data."""
@@ -148,50 +147,10 @@ class Aim:
             slope[one] += BEYOND * tilt * changed
         return float((cost * self.costs).sum()), slope * self.costs
 
-    def lowered(self, start: FloatArray, fusion: Fusion, price: float) -> FloatArray:
-        """(l, s) offsets that lower the objective, from some on, within their bounds."""
-        middle = (start.max(axis=0) + start.min(axis=0)) / 2.0
-        levels = np.empty(int(self.level.max()) + 1)
-        levels[self.level] = fusion.nearest(start - middle)
-        half = np.empty_like(levels)
-        half[self.level] = fusion.reach / 2.0
-        for smooth in SMOOTH:
-            found = minimize(
-                self.value,
-                levels,
-                args=(smooth * self.radius, price),
-                jac=True,
-                method="L-BFGS-B",
-                bounds=np.column_stack([-half, half]),
-                options={"maxiter": STEPS},
-            )
-            levels = found.x
-        return fusion.nearest(levels[self.level])
-
     def charge(self, D: FloatArray) -> float:
         """What the changes of a pair cost on average."""
         own = [self._charges(i, np.delete(D, i, axis=0) - D[i])[0] for i in range(len(D))]
         return float(np.sum(own)) / (len(D) * (len(D) - 1))
-
-    def on(self, rows: Sequence[int] | IntArray) -> Aim:
-        """The same for some of the rows."""
-        kept = np.asarray(rows)
-        return Aim(
-            Points(self.points.parts, self.points.hidden[kept], self.points.groups.take(kept)),
-            self.cells[kept],
-            self.ends,
-            self.matrix,
-            self.costs,
-            self.level,
-            self.radius,
-        )
-
-    def score(self, D: FloatArray) -> float:
-        """Correctness and coverage of offsets (l, s), without smoothing."""
-        almost = 1e-9 * self.radius
-        levels = np.empty(int(self.level.max()) + 1)
-        levels[self.level] = D
-        return -self.value(levels, almost, 0.0)[0]
 
 
 def ties(D: FloatArray) -> IntArray:
@@ -205,19 +164,30 @@ def ties(D: FloatArray) -> IntArray:
 
 
 def polished(aim: Aim, start: FloatArray, fusion: Fusion) -> FloatArray:
-    """(l, s) offsets by which more rows arrive; the start, if none are seen to.
+    """(l, s) offsets by which more rows arrive.
 
-    The price of changes is chosen by halves: offsets that were found on one half of the rows of
-    each group are judged on the other.
+    Parameters
+    ----------
+    aim
+        What is minimised.
+    start
+        (l, s) offsets to begin at, with the ties of the aim.
+    fusion
+        The bounds.
     """
-    worth = 1.0 / aim.charge(start)
-    halves = [np.flatnonzero(aim.points.turns % 2 == turn) for turn in (0, 1)]
-    scores = {0.0: float(np.mean([aim.on(half).score(start) for half in halves]))}
-    for price in PRICES:
-        tried = [
-            aim.on(test).score(aim.on(learn).lowered(start, fusion, price * worth))
-            for learn, test in (halves, halves[::-1])
-        ]
-        scores[price] = float(np.mean(tried))
-    price = max(scores, key=lambda one: scores[one])
-    return aim.lowered(start, fusion, price * worth) if price else start
+    middle = (start.max(axis=0) + start.min(axis=0)) / 2.0
+    price = PRICE / aim.charge(start)
+    levels, half = np.empty((2, int(aim.level.max()) + 1))
+    levels[aim.level] = fusion.nearest(start - middle)
+    half[aim.level] = fusion.reach / 2.0
+    for smooth in SMOOTH:
+        levels = minimize(
+            aim.value,
+            levels,
+            args=(smooth * aim.radius, price),
+            jac=True,
+            method="L-BFGS-B",
+            bounds=np.column_stack([-half, half]),
+            options={"maxiter": STEPS},
+        ).x
+    return fusion.nearest(levels[aim.level])

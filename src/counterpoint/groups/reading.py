@@ -18,7 +18,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
 from sklearn.utils.validation import check_is_fitted
 
-from counterpoint.errors import InvalidInput, ModelNotFitted, ReaderMismatch, UnsupportedModel
+from counterpoint.errors import ModelNotFitted, ReaderMismatch, UnsupportedModel
 from counterpoint.groups.networks import Network
 from counterpoint.groups.representations import Affine, Composed, Representation
 
@@ -207,19 +207,4 @@ def _check(model: Any, found: Affine) -> None:
         raise ReaderMismatch(
             f"What was read of {type(model).__name__} is not what its transform does. "
             f"Please report it; until then: {INSTEAD}"
-        )
-
-
-def width_of(representation: Representation, found: int) -> None:
-    """Hold the number of features of rows against that of a representation.
-
-    Raises
-    ------
-    InvalidInput
-        If they differ.
-    """
-    if representation.n_features != found:
-        raise InvalidInput(
-            f"Expected rows of {representation.n_features} features, which the representation "
-            f"takes; got {found}. Pass the columns that it was fitted on, in their order."
         )

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-__all__ = ["Translations", "similarity"]
+__all__ = ["Translations"]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]
@@ -263,38 +263,3 @@ class Translations:
             f"<Translations: {len(self.groups)} groups, {len(self.columns)} of {len(self.names)} "
             f"features; {counts.min()} to {counts.max()} a pair, {counts.mean():.1f} on average>"
         )
-
-
-def similarity(sparser: Translations, denser: Translations) -> FloatArray:
-    """How much of each explanation uses features that another one uses too, by equation (10).
-
-    Parameters
-    ----------
-    sparser
-        e₁, whose changes are counted.
-    denser
-        e₂, whose features count.
-
-    Returns
-    -------
-    ndarray
-        (l, l) Σ_f |e₁f| 1[e₂f ≠ 0] / ‖e₁‖₁ of each pair; 1 where e₁ changes nothing.
-
-    Raises
-    ------
-    InvalidInput
-        If they are about other groups or features.
-    """
-    if sparser.groups != denser.groups or sparser.names != denser.names:
-        raise InvalidInput(
-            "Expected translations of the same groups and features; got others. Fit both on the "
-            "same columns and labels."
-        )
-    shared = np.ones((len(sparser.groups),) * 2)
-    for i, j in sparser.pairs:
-        one, other = np.zeros((2, len(sparser.names)))
-        one[sparser.columns] = np.abs(sparser.between(i, j))
-        other[denser.columns] = denser.between(i, j)
-        if one.any():
-            shared[i, j] = one[other != 0.0].sum() / one.sum()
-    return shared

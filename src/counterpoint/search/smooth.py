@@ -18,8 +18,10 @@ from counterpoint.errors import InvalidInput
 from counterpoint.evidence import Bounding
 from counterpoint.regions import AtMost
 from counterpoint.search.frontier import Frontier, Way
+from counterpoint.search.models import Ground
 from counterpoint.search.pieces import Aim, Piece
-from counterpoint.search.walks import Ground, Walk
+from counterpoint.search.walks import Walk
+from counterpoint.solvers import Optimality
 from counterpoint.soundings import Soundings
 from counterpoint.sweeps import Sweeps
 
@@ -70,6 +72,11 @@ class Smooth(Way):
 
     def run(self) -> None:
         self.frontier.closed[:] = False
+        if self.frontier.effort.optimality is Optimality.GLOBAL:
+            raise InvalidInput(
+                "Expected optimality='local' for a model with random features: nothing here "
+                "searches all of its optima. The bound of an answer says how good one could be."
+            )
         for s, ground in enumerate(self.grounds):
             if any(isinstance(c, AtMost) for c in ground.piece.program.region):
                 raise InvalidInput(
@@ -116,7 +123,7 @@ class RowSearch:
     ) -> None:
         self.walk = Walk(ground, case, frontier.effort)
         self.aim, self.leads, self.end, self.limited = aim, leads, end, False
-        self.start = self.walk.clipped(self.walk.x)
+        self.start = self.walk.models.clipped(self.walk.x)
 
     def run(self) -> FloatArray | None:
         """(d,) the cheapest point that was found."""
@@ -130,7 +137,7 @@ class RowSearch:
         """On the way to the prototype, as far as constraints let it go there."""
         assert self.aim.prototype is not None  # noqa: S101 (see `Aim`)
         self.walk.ask(0.0 if self.leads is None else float(self.leads.segments[0]))
-        return self.walk.enter(self.start, self.walk.clipped(self.aim.prototype))
+        return self.walk.enter(self.start, self.walk.models.clipped(self.aim.prototype))
 
     def _anywhere(self, known: Sequence[FloatArray | None]) -> FloatArray | None:
         """The best of a few descents."""
@@ -164,7 +171,7 @@ class RowSearch:
         random = np.random.default_rng(SEED)
         size *= np.sqrt(len(waves.phases) / max(int(walk.free.sum()), 1))
         moves = random.normal(size=(len(STARTS), waves.width)) * size
-        return walk.clipped(self.start + np.array(STARTS)[:, None] * moves)
+        return walk.models.clipped(self.start + np.array(STARTS)[:, None] * moves)
 
     def _climbed(self, points: FloatArray) -> Iterator[FloatArray]:
         """Uphill from points, each step to the top of a parabola below, until the limit is met."""
@@ -192,7 +199,7 @@ class RowSearch:
         step = np.linalg.solve(form + ridge * np.eye(len(free)), score.slope(y[None])[0][free])
         higher = np.array(y)
         higher[free] += step
-        return walk.nearest(higher)
+        return walk.models.nearest(higher)
 
     def _within_balls(self) -> FloatArray | None:
         """The nearest point that leads by what its own distance asks for: radii from below."""

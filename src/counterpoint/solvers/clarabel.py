@@ -34,7 +34,7 @@ from counterpoint.solvers.base import Effort, Outcome, Prepared, Solution, Solve
 from counterpoint.solvers.conic import Conic, Model, Rows
 from counterpoint.solvers.duals import priced, purified
 
-__all__ = ["Clarabel"]
+__all__ = ["Clarabel", "translated"]
 
 FloatArray = NDArray[np.float64]
 
@@ -93,7 +93,7 @@ class ClarabelPrograms(Prepared):
             if (case.low > case.high).any():
                 out.outcomes[i] = Outcome.INFEASIBLE
                 continue
-            with _translated():
+            with translated():
                 self._solve_one(case, effort, out, i)
         return out
 
@@ -308,7 +308,7 @@ def _settings(effort: Effort) -> Any:
 
 
 @contextmanager
-def _translated() -> Iterator[None]:
+def translated() -> Iterator[None]:
     """Errors of the backend as our own."""
     try:
         yield

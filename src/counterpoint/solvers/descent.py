@@ -114,6 +114,11 @@ class Descent:
         return Outcome.NOTHING if self.point is None else Outcome.FOUND
 
     @property
+    def unit(self) -> FloatArray:
+        """(d,) the change of each column that costs about 1."""
+        return self.methods.tangents.unit
+
+    @property
     def is_late(self) -> bool:
         """Whether the time is up."""
         return perf_counter() > self._end
@@ -208,7 +213,9 @@ class Descent:
         """One descent; what it finds is kept if it is cheaper than what is known."""
         if not np.isfinite(start).all():
             return
-        path = Path(self, np.clip(start, self.case.low[0], self.case.high[0]))
+        start = np.clip(start, self.case.low[0], self.case.high[0])
+        self.keep(start)
+        path = Path(self, start)
         for number in range(STEPS):
             if not path.goes_on(number) or self.is_late:
                 break
@@ -217,8 +224,10 @@ class Descent:
 
     def is_familiar(self, point: FloatArray) -> bool:
         """Whether a descent that ended nearby was there already, at a lower price."""
-        price, size = self.price(point), np.abs(point - self.case.x[0]).max()
+        price = self.price(point)
+        size = (np.abs(point - self.case.x[0]) / self.unit).max()
         return any(
-            price >= reached * (1.0 - STALLED) and np.abs(point - end).max() <= FAMILIAR * size
+            price >= reached * (1.0 - STALLED)
+            and (np.abs(point - end) / self.unit).max() <= FAMILIAR * size
             for end, reached in self._ends
         )

@@ -101,7 +101,7 @@ class Held:
         program, quadrics = equations.program, equations.quadrics
         x, low, high = case.x[0], case.low[0], case.high[0]
         change = np.abs(point - x)
-        reach = STILL * change.max(initial=0.0)
+        reach = STILL * equations.unit * (change / equations.unit).max(initial=0.0)
         at_low, at_high = point - low <= reach, high - point <= reach
         still = (program.price.absolute > 0.0) & (change <= reach) & (low <= x) & (x <= high)
         start = np.where(still, x, np.where(at_low, low, np.where(at_high, high, point)))
@@ -137,7 +137,7 @@ class Held:
         for number in range(STEPS):
             change, multipliers = local.newton(step, multipliers)
             step = step + change
-            length, size = np.abs(change).max(initial=0.0), local.size(step)
+            length, size = local.length(change), local.size(step)
             if not np.isfinite(size) or (number >= FAIR and length > 0.5 * before > NEARLY * size):
                 return None
             if length <= SETTLED * size or (before <= NEARLY * size and length > 0.5 * before):
@@ -194,7 +194,7 @@ class Held:
 
     def _settles(self, y: FloatArray, pull: FloatArray) -> bool:
         """Whether nothing that is held wants to move."""
-        price, x = self.equations.program.price, self.case.x[0]
+        price, x, unit = self.equations.program.price, self.case.x[0], self.equations.unit
         slope = self.price_slope(y)
         still = (y == x) & (price.absolute > 0.0)
         idle = np.sign(pull) * np.maximum(np.abs(pull) - price.absolute, 0.0)
@@ -202,8 +202,8 @@ class Held:
         blocked = ((y >= self.case.high[0]) & (rest > 0.0)) | (
             (y <= self.case.low[0]) & (rest < 0.0)
         )
-        room = SLACK * max(np.abs(pull).max(initial=0.0), np.abs(slope).max(initial=0.0))
-        return bool((np.where(blocked, 0.0, np.abs(rest)) <= room).all())
+        room = SLACK * (np.maximum(np.abs(pull), np.abs(slope)) * unit).max(initial=0.0)
+        return bool((np.where(blocked, 0.0, np.abs(rest) * unit) <= room).all())
 
     def _spread(
         self, y: FloatArray, weights: FloatArray, sides: FloatArray, pull: FloatArray

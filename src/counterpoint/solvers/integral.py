@@ -130,7 +130,7 @@ class Integral:
         return np.asarray(every[inside & every.any(axis=1)])
 
     def elsewhere(self, point: FloatArray) -> Iterator[tuple[FloatArray, FloatArray, FloatArray]]:
-        """Bounds within which another feature changes, or one integral part is elsewhere; starts."""
+        """Bounds in which another feature changes, or one integral part is elsewhere; starts."""
         program, x = self.program, self.case.x[0]
         low, high = self.case.low[0], self.case.high[0]
         if program.at_most is not None:

@@ -81,13 +81,20 @@ class Local:
         y[self.moves] += step
         return y
 
+    def length(self, step: FloatArray) -> float:
+        """The largest entry of a step, in units of change."""
+        return float((np.abs(step) / self.held.equations.unit[self.moves]).max(initial=0.0))
+
     def size(self, step: FloatArray) -> float:
-        """The largest change from x."""
-        return float(np.abs(self.point(step) - self.held.case.x[0]).max(initial=0.0))
+        """The largest change from x after a step, in the same units."""
+        change = np.abs(self.point(step) - self.held.case.x[0])
+        return float((change / self.held.equations.unit).max(initial=0.0))
 
     def first(self) -> FloatArray:
         """(m,) the multipliers that come nearest to optimality at the start."""
-        return np.asarray(np.linalg.lstsq(self.slopes.T, -self.price_slope)[0])
+        unit = self.held.equations.unit[self.moves]
+        scaled = (self.slopes * unit).T
+        return np.asarray(np.linalg.lstsq(scaled, -self.price_slope * unit)[0])
 
     def newton(self, step: FloatArray, multipliers: FloatArray) -> tuple[FloatArray, FloatArray]:
         """The change of the columns that move, and the next multipliers."""

@@ -52,7 +52,9 @@ class Lifted:
         self.products = {pair: self._product(*pair) for pair in _pairs(used.tolist())}
         if len(used) > 1:
             rows = [[self.products.get((i, j)) for j in used[: k + 1]] for k, i in enumerate(used)]
-            sheet.semidefinite([self.v[i] for i in used], rows)
+            # Without lengths, cuts are all there is; with them, nodes are quicker than rounds.
+            thorough = bool(ball.is_quadratic.any())
+            sheet.semidefinite([self.v[i] for i in used], rows, thorough=thorough)
         if ball.is_limited:
             self._add_ball_times_ball([i for i in used.tolist() if i in self.lengths])
             self._add_price()

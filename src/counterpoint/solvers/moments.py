@@ -14,6 +14,7 @@ from counterpoint.cases import Cases
 from counterpoint.programs import Program
 from counterpoint.regions import Cone
 from counterpoint.solvers.base import Effort
+from counterpoint.solvers.clarabel import translated
 from counterpoint.solvers.tangents import sparse_columns
 
 __all__ = ["Moments", "Relaxed"]
@@ -248,18 +249,19 @@ class Moments:
         right = [np.zeros(m), np.ones(2 * p), np.zeros(q - m), self.price[self.at] * self.root]
         objective = np.zeros(q + p + 1)
         objective[-1] = -1.0
-        result = clarabel.DefaultSolver(
-            sparse_columns(np.zeros((q + p + 1,) * 2)),
-            objective,
-            sparse_columns(blocks),
-            np.concatenate(right),
-            [
-                clarabel.NonnegativeConeT(m + 2 * p),
-                *(clarabel.SecondOrderConeT(len(c.signs)) for c in cones),
-                clarabel.PSDTriangleConeT(self.k + 1),
-            ],
-            _settings(effort),
-        ).solve()
+        with translated():
+            result = clarabel.DefaultSolver(
+                sparse_columns(np.zeros((q + p + 1,) * 2)),
+                objective,
+                sparse_columns(blocks),
+                np.concatenate(right),
+                [
+                    clarabel.NonnegativeConeT(m + 2 * p),
+                    *(clarabel.SecondOrderConeT(len(c.signs)) for c in cones),
+                    clarabel.PSDTriangleConeT(self.k + 1),
+                ],
+                _settings(effort),
+            ).solve()
         empty = result.status in EMPTY
         if not empty and result.status not in SOLVED:
             return None

@@ -130,7 +130,7 @@ class Path:
     def _newton(self, step: Step, number: int) -> Stationary | None:
         """The stationary point nearby, where the same conditions were held twice."""
         search = self.search
-        change = step.point - search.case.x[0]
+        change = (step.point - search.case.x[0]) / search.unit
         moved = np.abs(change) > 1e-5 * np.abs(change).max(initial=0.0)
         held = step.weights > 1e-5 * step.weights.max(initial=0.0)
         signature = (np.sign(change) * moved).tobytes(), held.tobytes()

@@ -167,12 +167,20 @@ class Sheet:
         self.model.addCons(sqrt(squares) <= most.variable)
 
     def semidefinite(
-        self, columns: Sequence[Column], products: Sequence[Sequence[Column | None]]
+        self,
+        columns: Sequence[Column],
+        products: Sequence[Sequence[Column | None]],
+        *,
+        thorough: bool,
     ) -> None:
         """The matrix of products less the products of the columns has no negative eigenvalue.
 
-        ``products[i][j]`` for j <= i is a column, or None for 0.
+        ``products[i][j]`` for j <= i is a column, or None for 0. To be thorough is to make cuts at
+        every node for as long as they help.
         """
+        if thorough:
+            self.model.setParam("separating/maxrounds", -1)
+            self.model.setParam("separating/maxstallrounds", -1)
         self._separator = Semidefinite(columns, products, self.unit)
         self.model.includeSepa(
             self._separator, "semidefinite", "eigenvector cuts", priority=100_000, freq=1

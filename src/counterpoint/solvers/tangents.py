@@ -25,6 +25,7 @@ from counterpoint.cases import Cases
 from counterpoint.programs import Program
 from counterpoint.regions import Cone
 from counterpoint.solvers.base import Effort
+from counterpoint.solvers.clarabel import translated
 
 __all__ = ["Step", "Tangents", "sparse_columns"]
 
@@ -107,7 +108,10 @@ class Tangents:
         penalty
             What it costs to miss the conditions, relative to the price; None to forbid it.
         """
-        return _Cones(self, case, at, chosen, penalty).solve(effort)
+        if not (case.low[0] < case.high[0]).any():
+            return None
+        with translated():
+            return _Cones(self, case, at, chosen, penalty).solve(effort)
 
 
 @final
@@ -193,14 +197,14 @@ class _Cones:
             return []
         low, high = (limit[0] for limit in affine.limits(self.case.margin))
         block, here = affine.matrix[:, self.free] * self.scale, affine.matrix @ self.at
-        size = np.maximum(np.abs(block).max(axis=1, initial=0.0), TINY)
+        size = np.abs(block).max(axis=1, initial=0.0)
         equal, added = low == high, []
         for chosen, sign, limit, cone in (
             (equal, 1.0, high, clarabel.ZeroConeT),
             (np.isfinite(high) & ~equal, 1.0, high, clarabel.NonnegativeConeT),
             (np.isfinite(low) & ~equal, -1.0, low, clarabel.NonnegativeConeT),
         ):
-            index = np.flatnonzero(chosen)
+            index = np.flatnonzero(chosen & (size > 0.0))
             unit = size[index]
             right = sign * (limit - here)[index] / unit - SAFE * (cone is not clarabel.ZeroConeT)
             where = self._add(sign * block[index] / unit[:, None], right, cone)
@@ -212,7 +216,8 @@ class _Cones:
         k, a, g = self.ends[:3]
         slopes = self.slopes * self.scale
         self.widths = self._widths()
-        self.heights = np.maximum(np.abs(slopes).max(axis=1, initial=0.0), self.widths[self.square])
+        heights = np.maximum(np.abs(slopes).max(axis=1, initial=0.0), self.widths[self.square])
+        self.heights = np.where(heights > TINY, heights, 1.0)
         block = np.zeros((len(self.chosen), self.ends[-1]))
         block[:, :k] = slopes / self.heights[:, None]
         block[np.arange(len(block)), a + self.square] = self.widths[self.square] / self.heights
@@ -268,7 +273,7 @@ class _Cones:
             if isinstance(cone, Cone):
                 radius = cone.radius - float(cone.closed_in(self.case.margin)[0])
                 block = -np.vstack([cone.slope, cone.matrix])[:, self.free] * self.scale
-                size = max(float(np.abs(block).max(initial=0.0)), TINY)
+                size = float(np.abs(block).max(initial=0.0)) or 1.0
                 right = np.append(
                     cone.slope @ self.at + radius, cone.matrix @ self.at + cone.offset
                 )

@@ -190,7 +190,8 @@ def by_scip(task: Task, *, square: bool) -> float:
         model.addCons(total <= paid)
         model.setObjective(paid)
         model.setParam("limits/time", SECONDS)
-        model.setParam("limits/gap", 1e-4)
+        model.setParam("limits/gap", 1e-5)
+        model.setParam("numerics/feastol", 1e-9)
         model.optimize()
         if model.getNSols():
             best = min(best, float(model.getObjVal()))

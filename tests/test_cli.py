@@ -20,6 +20,7 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardSc
 from typer.testing import CliRunner, Result
 
 import counterpoint as cp
+import counterpoint.lvq
 from counterpoint.cli import app
 
 POLICY = """\
@@ -297,7 +298,7 @@ def test_no_rows_are_no_mistake():
 
 
 def test_time_that_runs_out():
-    run(*GRANTED, "--time-limit", "60", "--gap", "0.1")
+    run(*GRANTED, "--time-limit", "60", "--gap", "0.1", "--optimality", "global")
 
 
 # Models
@@ -402,6 +403,10 @@ WRONG: list[tuple[list[str], str]] = [
     ([*GRANTED, "--gap", "-1"], "Expected a finite gap of at least 0; got -1.0."),
     ([*GRANTED, "--time-limit", "0"], "Expected a time limit above 0 seconds; got 0.0."),
     (
+        [*GRANTED, "--optimality", "best"],
+        "Expected an optimality of 'local' or 'global'; got 'best'.",
+    ),
+    (
         ["explain", "income.skops", "rows.csv", *DATA],
         "This model predicts numbers and has no label 'granted'. Say --low, --high or both.",
     ),
@@ -450,6 +455,15 @@ def test_wrong_usage(arguments: list[str]):
     result = run(*arguments, code=2)
     assert not result.stdout
     assert "Usage: " in result.stderr
+
+
+@pytest.mark.parametrize("name", counterpoint.lvq.__all__)
+def test_estimators_of_this_package_need_no_trust(name: str, tmp_path: Path):
+    X, y = loans()
+    numbers = X[["age", "income"]]
+    model = getattr(counterpoint.lvq, name)(random_state=0).fit(numbers, y)
+    skops.io.dump(model, tmp_path / "own.skops")
+    assert "granted" in run("inspect", tmp_path / "own.skops", "--data", "train.csv").stdout
 
 
 def test_types_that_are_trusted_by_name_are_loaded():

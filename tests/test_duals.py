@@ -12,7 +12,7 @@ from counterpoint.solvers.duals import priced, purified
 from counterpoint.testing import KNOWN, Known
 
 NOISE = 1e-9
-DUAL = [known for known in KNOWN if known.multipliers is not None]
+DUAL = [known for known in KNOWN if known.multipliers is not None and not known.program.nonconvex]
 
 
 def noisy(known: Known, seed: int) -> np.ndarray:

@@ -34,7 +34,8 @@ from counterpoint.regions import (
 )
 from counterpoint.solvers import Effort, Outcome, Scip, Solution
 from counterpoint.solvers.scip import ScipPrograms
-from counterpoint.solvers.sheets import Translated
+from counterpoint.solvers.sheets import Found, Limits, Translated
+from counterpoint.solvers.spatial import Spatial
 from counterpoint.testing import KNOWN, Known, check_solver
 
 INF = np.inf
@@ -315,6 +316,21 @@ def test_what_scip_raises_is_translated():
         raise Exception("SCIP: error in LP solver!")  # noqa: TRY002 (as SCIP does)
     with pytest.raises(KeyError), Translated():
         raise KeyError("mine")
+
+
+def test_numerical_trouble_claims_nothing(monkeypatch: pytest.MonkeyPatch):
+    def stuck(self: Spatial, limits: Limits) -> Found:
+        raise Exception("SCIP: error in LP solver!")  # noqa: TRY002 (as SCIP does)
+
+    monkeypatch.setattr(Spatial, "search", stuck)
+    program, x = hard(3, 2)
+    solution = solved(program, x)
+    assert solution.outcomes[0] == Outcome.NOTHING
+    assert solution.reported[0] == 0.0
+    bounded = Box(x - 1.0, x + 1.0, np.full(3, -INF), np.full(3, INF))
+    solution = solved(Program(program.price, program.region & Region((bounded,))), x)
+    assert solution.outcomes[0] == Outcome.NOTHING
+    assert solution.reported[0] == 0.0
 
 
 class Anything:

@@ -23,6 +23,7 @@ from torch import nn
 
 from counterpoint.groups import (
     Affine,
+    Composed,
     FiniteDifferences,
     GroupTranslations,
     Network,
@@ -31,7 +32,7 @@ from counterpoint.groups import (
     represent,
 )
 from counterpoint.groups.networks import ACTIVATIONS
-from counterpoint.groups.representations import Composed, stages
+from counterpoint.groups.representations import stages
 
 X, Y = load_iris(return_X_y=True)
 TRANSFORMERS: dict[str, Any] = {

@@ -177,6 +177,26 @@ def test_multipliers_near_the_best_ones_bound_below_too(case: Planted, seed: int
         assert (bound <= reached * (1.0 + 1e-12) + 1e-13).all()
 
 
+@pytest.mark.parametrize("kind", PRICES)
+def test_huge_multipliers_prove_nothing(kind: str):
+    free = np.full(4, np.inf)
+    program = local(0, kind, 4, 3, Box(np.full(4, -9.0), np.full(4, 9.0), -free, free))
+    cases = program.cases(np.repeat(missing(program, 0), 5, axis=0))
+    sizes = np.array([1e308, 1e200, 1e99, 1e20, 1e-300])[:, None]
+    given_ = sizes * np.random.default_rng(0).uniform(-1, 1, size=(5, program.size))
+    reached = 3.0 * costs_of_anything(program, cases.x[:1])
+    for at in (None, cases.x + 1.0):
+        assert (program.bound(cases, given_, at) <= reached).all()
+    assert not program.refutes(cases, given_).any()
+
+
+def costs_of_anything(program: Program, x: np.ndarray) -> float:
+    """What some point that meets the program costs."""
+    tried = 3.0 * np.random.default_rng(1).normal(size=(2000, program.width))
+    met = tried[program.region.violation(tried, np.repeat(x, len(tried), axis=0)) == 0.0]
+    return float(program.cost(met, np.repeat(x, len(met), axis=0)).min())
+
+
 @pytest.mark.parametrize("kind", ["square", "full"])
 def test_the_bound_is_the_least_of_the_lagrangian_between_bounds(kind: str):
     """Against SciPy, wherever it is convex; a wrong point to start from costs nothing."""

@@ -25,6 +25,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import counterpoint as cp
+import counterpoint.lvq
 from counterpoint import batch
 from counterpoint.errors import InvalidInput, ModelNotFitted, UnsupportedModel
 from counterpoint.forms import LinearScores, Prototypes
@@ -878,3 +879,9 @@ def test_training_points_that_are_too_many_are_refused(monkeypatch: pytest.Monke
     monkeypatch.setattr(readers, "MOST_NEIGHBORS", 11)
     with pytest.raises(UnsupportedModel, match=r"keeps 12 training points; up to 11 are read"):
         read(neighbors(n_neighbors=1, algorithm="brute"))
+
+
+@pytest.mark.parametrize("name", counterpoint.lvq.__all__)
+def test_an_estimator_that_is_not_fitted_is_said_to_be_so(name: str):
+    with pytest.raises(cp.ModelNotFitted):
+        cp.Explainer(getattr(counterpoint.lvq, name)(), cost=cp.Manhattan())

@@ -43,6 +43,8 @@ BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.intp]
 
 ROUNDED = 4 * np.finfo(np.float64).eps
+LARGEST = 1e100
+"""Multipliers beyond prove nothing, so that nothing overflows."""
 PAIRED = 64
 """The largest number of columns whose pairs have multipliers."""
 
@@ -121,7 +123,9 @@ class Curvature:
     ) -> tuple[IntArray, Lagrangian]:
         """The rows with multipliers, and what these add up to without a price."""
         weights = np.maximum(multipliers[:, : len(self.quadrics)], 0.0)
-        rows = np.flatnonzero(weights.any(axis=1) & ~cases.empty)
+        sane = np.abs(multipliers).max(axis=1, initial=0.0) <= LARGEST
+        sane &= np.isfinite(cut[1]) & np.isfinite(cut[0]).all(axis=1)
+        rows = np.flatnonzero(weights.any(axis=1) & sane & ~cases.empty)
         part, (normal, offset) = cases.take(rows), (cut[0][rows], cut[1][rows])
         form = np.zeros((1, len(base), len(base)))
         if len(self.bounded):

@@ -171,7 +171,9 @@ class Lagrangian:
     @cached_property
     def _floor(self) -> FloatArray:
         """(n,) t with a curvature of at least t B over the columns that can move."""
-        return np.asarray(np.linalg.eigvalsh(self._bend)[:, 0] - self._noise)
+        known = np.isfinite(self._bend).all(axis=(1, 2)) & np.isfinite(self._noise)
+        lowest = np.linalg.eigvalsh(np.where(known[:, None, None], self._bend, 0.0))[:, 0]
+        return np.where(known, lowest - np.where(known, self._noise, 0.0), -np.inf)
 
     @cached_property
     def _diagonal(self) -> Diagonal:

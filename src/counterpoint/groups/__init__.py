@@ -19,11 +19,17 @@ from counterpoint.groups.path import TranslationPath
 from counterpoint.groups.pictures import plot_curves
 from counterpoint.groups.quality import Quality
 from counterpoint.groups.reading import represent
-from counterpoint.groups.representations import Affine, FiniteDifferences, Representation
+from counterpoint.groups.representations import (
+    Affine,
+    Composed,
+    FiniteDifferences,
+    Representation,
+)
 from counterpoint.groups.translations import Translations
 
 __all__ = [
     "Affine",
+    "Composed",
     "DifferenceOfMeans",
     "FiniteDifferences",
     "GroupTranslations",

@@ -84,8 +84,8 @@ class GroupTranslations(GroupExplainer):
         The labels of the groups.
     radius_
         ε.
-    scene_
-        What was seen of the rows.
+    scene_, task_
+        What was seen of the rows, and what is minimised.
     n_features_in_
         d.
 
@@ -214,11 +214,12 @@ class GroupTranslations(GroupExplainer):
         return [float(value) for value in values]
 
     def _polished(self, chosen: Candidate) -> Candidate:
-        """A candidate by which more rows arrive."""
+        """A candidate by which more rows arrive; itself, if its rows arrive already."""
         D = self._moved(chosen.offsets)
         strength = chosen.translations.strength
-        better: Candidate = self.scene_.candidate(D, self.task_.value(D), strength)
-        return better
+        moved: Candidate = self.scene_.candidate(D, self.task_.value(D), strength)
+        worth, before = (one.correctness + one.coverage for one in (moved, chosen))
+        return moved if worth > before else chosen
 
     def _moved(self, offsets: FloatArray) -> FloatArray:
         """(l, d) polished offsets, in units of the standard deviations."""

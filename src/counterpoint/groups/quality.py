@@ -41,14 +41,17 @@ class Yardstick:
         (d,) the smallest and largest values.
     scale
         (d,) the unit of each feature for distances: its standard deviation.
+    extent
+        Of the rows in the representation.
     known
-        The rows, as their bytes in the representation.
+        The rows, as their bytes there.
     """
 
     radius: float
     low: FloatArray
     high: FloatArray
     scale: FloatArray
+    extent: float
     known: frozenset[bytes]
 
     def judge(
@@ -56,7 +59,7 @@ class Yardstick:
     ) -> Quality:
         """How good translations are for rows."""
         correctness, coverage = points.rates(translations, self.radius)
-        seen = float(np.mean([key in self.known for key in keys(points.values)]))
+        seen = float(np.mean([key in self.known for key in keys(points.values, self.extent)]))
         return Quality(
             translations.groups,
             self.radius,
@@ -103,9 +106,9 @@ class Yardstick:
         return away
 
 
-def keys(values: FloatArray) -> list[bytes]:
-    """Each row as something to compare."""
-    return [row.tobytes() for row in np.round(values, 9)]
+def keys(values: FloatArray, extent: float) -> list[bytes]:
+    """Each row as something to compare, to nine digits."""
+    return [row.tobytes() for row in np.round(values / extent, 9) + 0.0]
 
 
 @final

@@ -104,12 +104,14 @@ class Scene:
         every = Points(parts, parts.hidden(rows.matrix), groups)
         _require_finite(every.values)
         spread, (low, high) = rows.spread, rows.ends
+        extent = float(np.ptp(every.values, axis=0).max()) or 1.0
         yardstick = Yardstick(
             radius=every.radius if radius is None else float(radius),
             low=low,
             high=high,
             scale=np.where(spread > 0.0, spread, 1.0),
-            known=frozenset(keys(every.values)),
+            extent=extent,
+            known=frozenset(keys(every.values, extent)),
         )
         shown = groups.thinned(max(FEWEST, SHOWN // len(groups) ** 2))
         return cls(

@@ -29,21 +29,23 @@ STRAIGHT = ("euclidean", "l2", "sqeuclidean")
 
 @by_name("counterpoint", "GLVQ", "RSLVQ")
 def _(model: Any) -> Form:
+    classes_of(model)
     return _own(model, None)
 
 
 @by_name("counterpoint", "GRLVQ")
 def _(model: Any) -> Form:
+    classes_of(model)
     return _own(model, model.relevances_)
 
 
 @by_name("counterpoint", "GMLVQ", "MRSLVQ")
 def _(model: Any) -> Form:
+    classes_of(model)
     return _own(model, model.omega_)
 
 
 def _own(model: Any, matrix: Any) -> Form:
-    classes_of(model)
     return Prototypes.from_arrays(model.prototypes_, model.prototype_labels_, matrix)
 
 

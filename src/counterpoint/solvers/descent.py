@@ -101,6 +101,7 @@ class Descent:
         self.point: FloatArray | None = None
         self.cost = np.inf
         self._optimum: Stationary | None = None
+        self._certified: Stationary | None = None
         self._ends: list[tuple[FloatArray, float]] = []
         self._end = perf_counter() + effort.seconds if effort.seconds else np.inf
 
@@ -133,8 +134,10 @@ class Descent:
                 return
 
     def _is_over(self) -> bool:
-        if self._optimum is not None and not self.floor.closes(self.cost):
-            self.floor.by_optimum(self._optimum)
+        if self._optimum is not self._certified and not self.floor.closes(self.cost):
+            self._certified = self._optimum
+            if self._optimum is not None:
+                self.floor.by_optimum(self._optimum)
         return self.floor.closes(self.cost) or self.is_late
 
     def _starts(self) -> Iterator[FloatArray]:

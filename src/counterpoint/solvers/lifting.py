@@ -22,7 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.solvers.balls import Ball
-from counterpoint.solvers.sheets import Column, Sheet
+from counterpoint.solvers.cuts import Column
+from counterpoint.solvers.sheets import Sheet
 
 __all__ = ["Lifted"]
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from counterpoint.cases import Cases
 from counterpoint.costs import Mahalanobis, Manhattan, SquaredEuclidean
-from counterpoint.errors import MissingExtra
+from counterpoint.errors import MissingExtra, SolverFailure
 from counterpoint.programs import Program
 from counterpoint.regions import Affine, AtMost, Box, Cone, Nearer, OneOf, Transitions, Whole
 from counterpoint.solvers.balls import Ball
@@ -46,6 +46,8 @@ GROWTH = 8.0
 """How much larger the next ball is, while no point is known."""
 BALLS = 7
 """How many of them are searched."""
+NUMERICAL = "error in LP solver"
+"""What SCIP says where it cannot go on with a row for numerical reasons: then it claims nothing."""
 NODES = 1
 """How many nodes are searched without a ball."""
 
@@ -160,7 +162,7 @@ class Hunt:
         if not found.ended:
             self.outcome = Outcome.LIMIT
             return True
-        if found.values is None and radius >= self._furthest and np.isinf(self.cost):
+        if np.isposinf(found.bound) and radius >= self._furthest and np.isinf(self.cost):
             self.bound = np.inf
         return found.values is not None or radius >= min(self.cost, self._furthest)
 
@@ -171,8 +173,8 @@ class Hunt:
         if found.values is not None:
             self._offer(ball.point(found.values))
         elif found.ended:
-            self.bound = np.inf
-        return bool(np.isinf(self.bound))
+            self.bound = max(self.bound, found.bound)
+        return bool(np.isposinf(self.bound))
 
     def _looked(self, ball: Ball, share: float, *, first: bool, scale: float = COARSE) -> Found:
         from counterpoint.solvers.sheets import Found, Limits, Translated
@@ -183,9 +185,14 @@ class Hunt:
             return Found(ended=False, bound=-np.inf, values=None)
         seconds = left if np.isfinite(left) else None
         nodes = -1 if np.isfinite(share) else NODES
-        with Translated():
-            spatial = Spatial(ball, share, scale)
-            return spatial.search(Limits(self.gap, seconds, first=first, nodes=nodes))
+        try:
+            with Translated():
+                spatial = Spatial(ball, share, scale)
+                return spatial.search(Limits(self.gap, seconds, first=first, nodes=nodes))
+        except SolverFailure as failure:
+            if NUMERICAL not in str(failure):
+                raise
+            return Found(ended=True, bound=-np.inf, values=None)
 
     @cached_property
     def _furthest(self) -> float:

@@ -9,15 +9,15 @@ from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
-from pyscipopt import SCIP_PARAMSETTING, SCIP_RESULT, Model, Sepa, sqrt
+from pyscipopt import SCIP_PARAMSETTING, Model, sqrt
 from pyscipopt.scip import Expr, ExprCons, Term
 
 from counterpoint.errors import SolverFailure
+from counterpoint.solvers.cuts import Column, Semidefinite
 
-__all__ = ["Column", "Found", "Limits", "Sheet", "Translated"]
+__all__ = ["Found", "Limits", "Sheet", "Translated"]
 
 FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.intp]
 
 PARAMETERS: dict[str, Any] = {
     "propagating/obbt/freq": -1,
@@ -27,28 +27,8 @@ PARAMETERS: dict[str, Any] = {
 }
 FAINT = 1e-9
 """What SCIP takes for 0 as a coefficient; a row gives way by as much as is left out of it."""
-DEEP = 1e-6
-"""What a semidefinite cut must cut off."""
-CUTS = 10
-"""How many of them are added at a time."""
-STOPS = ("timelimit", "bestsollimit", "memlimit", "nodelimit")
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Column:
-    """A column.
-
-    Parameters
-    ----------
-    variable
-        SCIP's own.
-    scale
-        What it is in SCIP where it is 1.
-    """
-
-    variable: Any
-    scale: float
+ENDS = ("optimal", "gaplimit", "infeasible")
+"""What SCIP says where nothing is left to search."""
 
 
 @final
@@ -217,66 +197,7 @@ class Sheet:
         bound = np.inf if status == "infeasible" else float(model.getDualbound()) / self.unit
         if self._separator is not None:  # or both would keep each other alive
             self._separator.model = None
-        return Found(status not in STOPS, bound, values)
-
-
-@final
-class Semidefinite(Sepa):  # type: ignore[misc]
-    """Cuts (uᵀv)² <= uᵀV u, linearised at the point to be cut off.
-
-    Parameters
-    ----------
-    columns
-        The p columns v.
-    products
-        The columns V, row by row up to the diagonal; None for 0.
-    unit
-        What a row is multiplied by.
-    """
-
-    def __init__(
-        self,
-        columns: Sequence[Column],
-        products: Sequence[Sequence[Column | None]],
-        unit: float,
-    ) -> None:
-        self.columns, self.unit = list(columns), unit
-        parts = [(i, j, part) for i, row in enumerate(products) for j, part in enumerate(row)]
-        self.products = [part for *_, part in parts if part is not None]
-        kept = [(i, j) for i, j, part in parts if part is not None]
-        self.row, self.across = np.array(kept, dtype=np.intp).T
-
-    def sepaexeclp(self) -> dict[str, Any]:
-        """Cut off the solution of the current relaxation, as SCIP asks."""
-        v = self._values(self.columns)
-        matrix = np.zeros((len(v), len(v)))
-        matrix[self.row, self.across] = self._values(self.products)
-        matrix[self.across, self.row] = matrix[self.row, self.across]
-        values, vectors = np.linalg.eigh(matrix - np.outer(v, v))
-        result = SCIP_RESULT.DIDNOTFIND
-        for value, u in zip(values[:CUTS].tolist(), vectors.T, strict=False):
-            if value > -DEEP:
-                break
-            result = SCIP_RESULT.SEPARATED
-            if self._cut(u, float(u @ v)):
-                return {"result": SCIP_RESULT.CUTOFF}
-        return {"result": result}
-
-    def _values(self, columns: Sequence[Column]) -> FloatArray:
-        return np.array([self.model.getSolVal(None, c.variable) / c.scale for c in columns])
-
-    def _cut(self, u: FloatArray, at: float) -> bool:
-        """uᵀV u − 2 at uᵀv >= −at²; whether that leaves nothing."""
-        model, twice = self.model, np.where(self.row == self.across, 1.0, 2.0)
-        weights = np.append(-2.0 * at * u, twice * u[self.row] * u[self.across]).tolist()
-        row = model.createEmptyRowSepa(self, "semidefinite", lhs=-at * at * self.unit, local=False)
-        model.cacheRowExtensions(row)
-        for column, weight in zip((*self.columns, *self.products), weights, strict=True):
-            model.addVarToRow(row, column.variable, weight * self.unit / column.scale)
-        model.flushRowExtensions(row)
-        excludes = bool(model.addCut(row, forcecut=True))
-        model.releaseRow(row)
-        return excludes
+        return Found(status in ENDS, bound, values)
 
 
 @final

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from counterpoint.regions import Cone, Nearer, Quadrics
 from counterpoint.solvers.balls import Ball
+from counterpoint.solvers.cuts import Column
 from counterpoint.solvers.lifting import Lifted
-from counterpoint.solvers.sheets import Column, Found, Limits, Sheet
+from counterpoint.solvers.sheets import Found, Limits, Sheet
 
 __all__ = ["Spatial"]
 

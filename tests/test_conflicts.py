@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression
 
 import counterpoint as cp
+from counterpoint.lvq import LGMLVQ
 
 NAMES = list("abcd")
 
@@ -113,3 +115,19 @@ def test_a_conflict_reads_as_a_sentence():
     assert text.startswith("These exclude every answer: ")
     assert "a, b, c and d are immutable" in text
     assert "may change" not in text
+
+
+def test_conflicts_of_metrics_of_their_own():
+    """A bound that excludes every answer, of a model whose boundaries bend."""
+    X, y = load_iris(return_X_y=True, as_frame=True)
+    names = list(X.columns)
+    model = LGMLVQ(random_state=0).fit(X, y)
+    held = cp.Immutable(*names[1:])
+    bounds = cp.Bounds(names[0], low=4.5, high=5.5)
+    answer = cp.explain(model, X.head(1), 2, data=X, constraints=[held, bounds])[0]
+    assert answer.status == cp.Status.INFEASIBLE
+    conflict = answer.conflict
+    assert conflict is not None
+    assert bounds in conflict.constraints
+    for told in conflict.relaxations:
+        assert told.startswith(f"with {names[0]} at ")

@@ -35,6 +35,8 @@ __all__ = ["conflict_of"]
 
 FloatArray = NDArray[np.float64]
 
+SMALL = 1e-4
+"""The price of other columns beside the one whose bound is asked about, where boundaries bend."""
 TRACE = 1e-7
 """What the price counts beside −log of a probability that is to be as high as can be."""
 TIMES = 3
@@ -196,6 +198,11 @@ class _Possible:
         return pieces, question.plain.cases(self.x), question.band(self.target, self.x)
 
     @property
+    def _bends(self) -> bool:
+        """Whether some piece of the target is not convex."""
+        return any(piece.program.nonconvex for piece in self.question.pieces(self.target).listed)
+
+    @property
     def _is_by_price(self) -> bool:
         """Whether the target depends on what points cost."""
         return isinstance(self.target, Robust) and self.target.selects
@@ -220,8 +227,12 @@ class _Possible:
     def _nearest(
         self, column: int, anchor: float, constraints: Sequence[Constraint]
     ) -> float | None:
-        """The value of a column nearest to the anchor at which some piece has a point."""
-        weights = np.zeros(self.features.width)
+        """The value of a column nearest to the anchor at which some piece has a point.
+
+        Where boundaries bend, every change needs a price: the other columns have a small one, and
+        the value is one at which there is a point, near to the nearest.
+        """
+        weights = np.full(self.features.width, SMALL if self._bends else 0.0)
         weights[column] = 1.0
         pieces, cases, _ = self._asked(constraints, weights)
         shifted = np.array(self.x)

@@ -32,7 +32,7 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         regions targets cases softmax
         costs constraints forms separable
         lagrangian
-        curvature
+        curvature duality
         programs
         evidence
         reach

@@ -163,11 +163,11 @@ class Glance:
         cut = self.cells.cuts(part, rivals, np.nan_to_num(weights, posinf=0.0))
         cases = self._repeated(len(rivals))
         at = None if self.spread is None else cases.x + self.spread.furthest(cut[0])
-        bound = self.program.bound_by(cases, cut, at)
+        bound = self.program.duality.bound(cases, cut, at)
         doubtful = np.flatnonzero(bound < reached * (1.0 - CLOSED))
         if len(doubtful) and not cases.unbounded:
             some = cut[0][doubtful], cut[1][doubtful]
-            refuted = self.program.refutes_by(self._repeated(len(doubtful)), some)
+            refuted = self.program.duality.refutes(self._repeated(len(doubtful)), some)
             bound[doubtful[refuted]] = np.inf
         return bound
 

@@ -2,19 +2,12 @@
 
 A program is minimise price(y − x) over y in the region. Its region is a *domain* D (intervals,
 whole steps, categories, the number of changes: one feature at a time) cut by *couplings* (linear
-rows, cones). For any multipliers, each coupling gives a linear inequality that its points meet;
-their sum is normal · y <= offset, and
-
-    min over D of  price(y − x) + normal · y − offset                                (weak duality)
-
-is a lower bound on every feasible cost, whoever found the multipliers and however wrong they are.
-The minimum is exact, integrality included, because price is separable over D: a sum over columns.
-(A full matrix is split into a diagonal and a convex rest; any tangent of the rest bounds it.)
-A quadratic condition that is not convex (`Nearer`) has no such inequality; what its multipliers
-prove besides is in `counterpoint.curvature`.
+rows, cones). For any multipliers, each coupling gives a linear inequality that its points meet, and
+their sum bounds every feasible cost from below, whoever found the multipliers and however wrong
+they are: see `counterpoint.duality`. A quadratic condition that is not convex (`Nearer`) has no
+such inequality; what its multipliers prove besides is in `counterpoint.curvature`.
 A *charge*, such as −log of a probability, adds to the weighed price; its multipliers bound it from
-below by normal · y − offset, and the same sum bounds the objective. With price 0 and without
-charges the same minimum, if positive, proves that the region is empty (Farkas).
+below by normal · y − offset, and the same sum bounds the objective.
 """
 
 from __future__ import annotations
@@ -29,6 +22,7 @@ from numpy.typing import NDArray
 from counterpoint.cases import Cases
 from counterpoint.costs import Price
 from counterpoint.curvature import Curvature
+from counterpoint.duality import Duality, one_row_bound
 from counterpoint.features import Categorical, Features, Integer
 from counterpoint.regions import (
     Affine,
@@ -38,7 +32,6 @@ from counterpoint.regions import (
     Condition,
     Cone,
     Coupling,
-    Cut,
     Nearer,
     OneOf,
     Quadrics,
@@ -46,19 +39,15 @@ from counterpoint.regions import (
     Transitions,
     Whole,
 )
-from counterpoint.separable import SLACK, Diagonal, SeparableDomain
+from counterpoint.separable import SLACK, SeparableDomain
 
 __all__ = ["Program", "kinds_region"]
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 
-ROUNDED = 4 * np.finfo(np.float64).eps
-"""How much of its terms a bound gives away, so that rounding does not lift it over the truth."""
 CANCELLED = 64 * np.finfo(np.float64).eps
 """What is left of a sum that cancels, relative to the size of its terms."""
-ROUNDING = 1e-12
-"""What a positive Farkas value must exceed, relative to the size of its terms."""
 
 
 def kinds_region(features: Features) -> Region:
@@ -234,6 +223,11 @@ class Program:
         """The conditions on features one by one."""
         return SeparableDomain(self.numeric, self.steps, self.groups, self.at_most)
 
+    @cached_property
+    def duality(self) -> Duality:
+        """What linear inequalities prove."""
+        return Duality(self.price, self.domain, bool(self.charges))
+
     def cases(self, x: FloatArray) -> Cases:
         """What the program knows of these people: their points and their bounds."""
         box = self.box
@@ -330,34 +324,14 @@ class Program:
             In units of the objective; infinite where the domain alone is empty.
         """
         if self._is_one_row and cases.unbounded:
-            return self._one_row_bound(cases, multipliers)
+            weight, offset = (part[:, 0] for part in self.affine.cut_weights(multipliers))
+            return one_row_bound(self.price, self.affine.matrix[0], cases.x, (weight, offset))
         cut = self.cut(multipliers)
-        bound = self.bound_by(cases, cut, at)
+        bound = self.duality.bound(cases, cut, at)
         if not self.nonconvex or self.charges:
             return bound
         curved = self.curvature.bound(cases, multipliers[:, self.convex_size :], cut, at)
         return np.maximum(bound, curved)
-
-    def bound_by(self, cases: Cases, cut: Cut, at: FloatArray | None = None) -> FloatArray:
-        """`bound`, for normals (n, d) and offsets (n,) that all points of the region meet."""
-        normal, offset = cut
-        if self.charges:
-            normal, offset = normal / cases.weights[:, None], offset / cases.weights
-        if self.price.quadratic.ndim == 2:
-            delta = (at - cases.x) if at is not None else np.zeros_like(cases.x)
-            tangent = delta @ self.price.above_floor
-            offset = offset + np.einsum("ij,ij->i", tangent, delta)
-            slope = normal + 2.0 * tangent
-        else:
-            shrink = self._shrink(normal, cases)
-            if shrink is not None:
-                normal, offset = normal * shrink[:, None], offset * shrink
-            slope = normal
-        least = self.domain.least(Diagonal(self.price.absolute, self.price.floor), slope, cases)
-        here = np.einsum("ij,ij->i", normal, cases.x)
-        size = np.einsum("ij,ij->i", np.abs(normal), np.abs(cases.x)) + np.abs(offset)
-        bound = np.maximum(least + here - offset - ROUNDED * size, 0.0)
-        return np.asarray(bound * cases.weights) if self.charges else bound
 
     def moves_smoothly(self, cases: Cases) -> BoolArray:
         """(n,): whether some continuous column with an effect is free to move."""
@@ -378,20 +352,6 @@ class Program:
         row = self.size == self.affine.size == 1
         return plain and row and self.price.quadratic.ndim == 1
 
-    def _one_row_bound(self, cases: Cases, multipliers: FloatArray) -> FloatArray:
-        """`bound` for one row without bounds: the same sum, without an (n, d) array."""
-        row, price = self.affine.matrix[0], self.price
-        weight, offset = (part[:, 0] for part in self.affine.cut_weights(multipliers))
-        flat = price.quadratic == 0
-        with np.errstate(divide="ignore", invalid="ignore"):
-            steepest = np.nan_to_num(np.abs(row[flat]) / price.absolute[flat]).max(initial=0.0)
-            curved = (row[~flat] ** 2 / (4.0 * price.quadratic[~flat])).sum()
-        shrink = (1.0 - 1e-15) / np.maximum(np.abs(weight) * steepest, 1.0 - 1e-15)
-        weight, offset = weight * shrink, offset * shrink
-        least = -weight * weight * curved
-        size = np.abs(weight) * (np.abs(cases.x) @ np.abs(row)) + np.abs(offset)
-        return np.maximum(least + weight * (cases.x @ row) - offset - ROUNDED * size, 0.0)
-
     def refutes(self, cases: Cases, multipliers: FloatArray) -> BoolArray:
         """(n,): whether the multipliers prove that no point of the region exists (Farkas).
 
@@ -407,44 +367,9 @@ class Program:
         convex, other = multipliers[:, : self.convex_size], multipliers[:, self.convex_size :]
         size = np.abs(convex) @ np.abs(self.normals)
         cut = np.where(np.abs(normal) <= CANCELLED * size, 0.0, normal), offset
-        refuted = self.refutes_by(cases, cut)
+        refuted = self.duality.refutes(cases, cut)
         return refuted | self.curvature.refutes(cases, other, cut) if self.nonconvex else refuted
-
-    def refutes_by(self, cases: Cases, cut: Cut) -> BoolArray:
-        """`refutes`, for normals (n, d) and offsets (n,) that all points of the region meet."""
-        normal, offset = cut
-        zero = np.zeros(self.width)
-        least = self.domain.least(Diagonal(zero, zero), normal, cases)
-        least += np.einsum("ij,ij->i", normal, cases.x)
-        terms = np.abs(normal) * np.maximum(np.abs(cases.x), self._reach(cases))
-        with np.errstate(invalid="ignore"):
-            size = np.abs(offset) + np.where(normal != 0, terms, 0.0).sum(axis=1)
-        return np.asarray(least - offset > ROUNDING * np.where(np.isfinite(size), size, 0.0))
 
     def empty(self, cases: Cases) -> BoolArray:
         """(n,): whether some feature has no value left at all."""
         return self.domain.is_empty(cases)
-
-    @staticmethod
-    def _reach(cases: Cases) -> FloatArray:
-        low = np.where(np.isfinite(cases.low), np.abs(cases.low), 0.0)
-        high = np.where(np.isfinite(cases.high), np.abs(cases.high), 0.0)
-        return np.maximum(low, high)
-
-    def _shrink(self, slope: FloatArray, cases: Cases) -> FloatArray | None:
-        """(n,) factors in [0, 1] that keep columns without curvature bounded; None if all 1."""
-        flat = (self.price.floor == 0.0) & self.numeric
-        if not flat.any():
-            return None
-        weight = self.price.absolute[flat]
-        slope, low, high = slope[:, flat], cases.low[:, flat], cases.high[:, flat]
-        if cases.unbounded:
-            excess = (np.abs(slope) / np.maximum(weight, 1e-300)).max(axis=1)
-        else:
-            open_slope = np.maximum(
-                np.where(np.isinf(high), -slope, 0.0), np.where(np.isinf(low), slope, 0.0)
-            )
-            excess = (open_slope / np.maximum(weight, 1e-300)).max(axis=1)
-        if not (excess > 1.0).any():
-            return None
-        return np.where(excess > 1.0, (1.0 - 1e-15) / np.maximum(excess, 1.0), 1.0)

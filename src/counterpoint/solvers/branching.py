@@ -35,6 +35,7 @@ from counterpoint.regions import (
     Whole,
 )
 from counterpoint.solvers.base import Effort, Outcome, Prepared, Solution, Solver
+from counterpoint.solvers.nodes import Node, Splits
 
 __all__ = ["Branching"]
 
@@ -44,7 +45,6 @@ BoolArray = NDArray[np.bool_]
 INTEGRAL = (Whole, OneOf, AtMost)
 DROPS = ((AtMost,), (Whole,), (AtMost, Whole), INTEGRAL)
 """What to relax, the least first; a solver of its own may take the rest."""
-CLOSE = 1e-7
 FEASIBLE = 1e-9
 LATTICE = 1e-14
 """Relative violation of a target's row that is rounding where every column is a whole step."""
@@ -118,38 +118,6 @@ class Branchings(Prepared):
 
 
 @final
-@dataclass(frozen=True, eq=False)
-class Node:
-    """The program within narrower bounds.
-
-    Parameters
-    ----------
-    low, high
-        (d,) bounds on y.
-    point
-        (d,) the answer of the relaxation; of the parent's, before the node is visited.
-    used
-        Features that count as changed.
-    bound
-        A lower bound on the cost within the node.
-    """
-
-    low: FloatArray
-    high: FloatArray
-    point: FloatArray
-    used: frozenset[int]
-    bound: float
-
-    def within(self, low: FloatArray | None, high: FloatArray | None) -> Node:
-        """A child with one bound or both replaced."""
-        return replace(
-            self,
-            low=self.low if low is None else low,
-            high=self.high if high is None else high,
-        )
-
-
-@final
 class Tree:
     """One person's search tree; several of the best open nodes are visited at once."""
 
@@ -159,6 +127,7 @@ class Tree:
         self.relaxation = owner.relaxation
         self.effort = effort
         self.case = case
+        self.splits = Splits(self.program, case.x[0])
         self.best = cutoff
         self.point: FloatArray | None = None
         self.root = np.zeros(self.program.size)
@@ -191,7 +160,7 @@ class Tree:
             children = []
             for _ in range(min(width, len(self._open))):
                 node = heappop(self._open)[2]
-                split = self._split(node)
+                split = self.splits.of(node)
                 if not split:
                     self._closed = min(self._closed, node.bound)
                 children += split
@@ -258,7 +227,7 @@ class Tree:
 
     def _round(self, points: FloatArray, cases: Cases) -> None:
         """Round to points of the region, let the other columns settle, keep the cheapest."""
-        low, high = self._rounded(points, cases)
+        low, high = self.splits.rounded(points, cases)
         usable = np.all((low <= high) & (cases.low <= low) & (high <= cases.high), axis=1)
         if not usable.any():
             return
@@ -281,98 +250,6 @@ class Tree:
             return False
         tightened = self.program.tightened(self.case.margin[:1])
         return bool(tightened.violation(candidate, self.case.x)[0] <= tolerance)
-
-    def _rounded(self, points: FloatArray, cases: Cases) -> tuple[FloatArray, FloatArray]:
-        """(n, d) bounds that fix whole columns, categories and unchanged features."""
-        program, x = self.program, cases.x
-        low, high = np.array(cases.low), np.array(cases.high)
-        whole = np.flatnonzero(program.steps)
-        if len(whole):
-            step, at = program.steps[whole], x[:, whole]
-            value = at + np.round((points[:, whole] - at) / step) * step
-            value = np.minimum(np.maximum(value, low[:, whole]), high[:, whole])
-            low[:, whole] = high[:, whole] = value
-        for group in program.groups:
-            likeliest = np.where(high[:, group] > 0.5, points[:, group], -1.0).argmax(axis=1)
-            chosen = np.eye(group.stop - group.start)[likeliest]
-            low[:, group] = high[:, group] = chosen
-        if program.at_most is not None:
-            blocks = program.at_most.blocks
-            order = np.argsort(-self._moves(points, blocks), axis=1, kind="stable")
-            for i, still in enumerate(order[:, program.at_most.count :].tolist()):
-                for b in still:
-                    low[i, blocks[b]] = high[i, blocks[b]] = x[i, blocks[b]]
-        return low, high
-
-    def _moves(self, points: FloatArray, blocks: tuple[slice, ...]) -> FloatArray:
-        """(n, blocks) how much each feature's change costs, alone."""
-        price, delta = self.program.price, points - self.case.x
-        diagonal = price.quadratic if price.quadratic.ndim == 1 else np.diag(price.quadratic)
-        paid = price.absolute * np.abs(delta) + diagonal * delta * delta
-        return np.asarray(np.add.reduceat(paid, [block.start for block in blocks], axis=1))
-
-    def _split(self, node: Node) -> list[Node]:
-        """Two halves of a node, or none if its point is integral and hence its optimum."""
-        return self._split_changes(node) or self._split_category(node) or self._split_whole(node)
-
-    def _split_changes(self, node: Node) -> list[Node]:
-        """A feature that moves: it stays, or it counts as changed (and then others must stay)."""
-        at_most = self.program.at_most
-        if at_most is None:
-            return []
-        moves = self._moves(node.point[None, :], at_most.blocks)[0]
-        if (moves > CLOSE * CLOSE * max(float(moves.sum()), 1e-300)).sum() <= at_most.count:
-            return []
-        moves[list(node.used)] = -1.0
-        feature = int(moves.argmax())
-        if moves[feature] <= 0:
-            return []
-        used = node.used | {feature}
-        others = [b for i, b in enumerate(at_most.blocks) if i not in used]
-        changes = self._held(node, others) if len(used) == at_most.count else node
-        return [self._held(node, [at_most.blocks[feature]]), replace(changes, used=used)]
-
-    def _held(self, node: Node, blocks: list[slice]) -> Node:
-        """The node with some features held where they are."""
-        x, low, high = self.case.x[0], np.array(node.low), np.array(node.high)
-        for block in blocks:
-            low[block] = np.maximum(low[block], x[block])
-            high[block] = np.minimum(high[block], x[block])
-        return node.within(low, high)
-
-    def _split_category(self, node: Node) -> list[Node]:
-        """The most undecided group: its likeliest category, or any other."""
-        split, worst = None, CLOSE
-        for group in self.program.groups:
-            undecided = 1.0 - float(node.point[group].max())
-            if undecided > worst:
-                split, worst = group, undecided
-        if split is None:
-            return []
-        column = split.start + int(node.point[split].argmax())
-        low, only = np.array(node.low), np.array(node.high)
-        low[column] = 1.0
-        only[split] = np.where(np.arange(split.start, split.stop) == column, only[split], 0.0)
-        without = np.array(node.high)
-        without[column] = 0.0
-        return [node.within(low, only), node.within(None, without)]
-
-    def _split_whole(self, node: Node) -> list[Node]:
-        """The column furthest from a whole step: below it, or above."""
-        steps, x = self.program.steps, self.case.x[0]
-        whole = steps > 0
-        if not whole.any():
-            return []
-        unit = np.where(whole, steps, 1.0)
-        counts = (node.point - x) / unit
-        off = np.where(whole, np.abs(counts - np.round(counts)), 0.0)
-        column = int(off.argmax())
-        if off[column] <= CLOSE:
-            return []
-        high, low = np.array(node.high), np.array(node.low)
-        high[column] = x[column] + np.floor(counts[column]) * unit[column]
-        low[column] = x[column] + np.ceil(counts[column]) * unit[column]
-        return [node.within(None, high), node.within(low, None)]
 
     def record(self, out: Solution, i: int) -> None:
         """What the search says of its person."""

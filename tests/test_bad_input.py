@@ -319,7 +319,8 @@ def test_a_category_has_no_sign_under_mahalanobis():
 def test_neither_cost_nor_data():
     model, _ = numeric_model()
     with pytest.raises(
-        cp.InvalidInput, match=r"Expected a cost, or data .*; got neither. Pass data="
+        cp.InvalidInput,
+        match=r"got neither a cost nor data, and the range of .* is not known. Pass",
     ):
         cp.Explainer(model)
 

@@ -376,7 +376,7 @@ WRONG: list[tuple[list[str], str]] = [
     ),
     (
         ["explain", "loan.skops", "rows.csv", "--target", "granted"],
-        "Expected to know what a change costs; got neither --data nor a cost in --spec. Give",
+        "Expected to know what a change costs; got neither a cost nor data, and the range of",
     ),
     (ASK, "Expected a target; got none. Say --target with one of granted, refused, or --other"),
     ([*ASK, "--target", "yes"], "The model has no label 'yes'; it has granted, refused."),

@@ -23,6 +23,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 from skops.io import dumps, get_untrusted_types, loads
 
+import counterpoint
 from counterpoint.errors import InvalidInput, MissingExtra, SolverFailure
 from counterpoint.noise import ProjectedGamma, ProjectedGaussian, ProjectedLaplace
 from counterpoint.privacy import PrivateSVC, secure, svc
@@ -654,3 +655,31 @@ def test_the_classes_of_the_rows_are_asked_for_with_trust_alone():
     with pytest.raises(InvalidInput, match="two classes, and got 1"):
         model(trust_data=True, classes=None).fit(X, np.full(120, "no"))
     assert model().fit(X, np.full(120, "no")).classes_.tolist() == ["no", "yes"]
+
+
+# Explained without any data
+
+
+def test_an_explanation_needs_no_data_but_the_bounds():
+    X, y = data()
+    frame = pd.DataFrame(X, columns=[*"abc"])
+    bounds = (np.array([-20.0, -15.0, -30.0]), np.array([20.0, 15.0, 10.0]))
+    fitted = model(bounds=bounds, insecure_noise_seed=0).fit(frame, y)
+    explainer = counterpoint.Explainer(fitted, constraints=[counterpoint.WithinObserved()])
+    assert [f.observed for f in explainer.features] == [(-20, 20), (-15, 15), (-30, 10)]
+    assert explainer.cost == counterpoint.Manhattan({"a": 1 / 40, "b": 1 / 30, "c": 1 / 40})
+    assert "each change divided by the feature's range" in explainer.summary()
+    answers = explainer.explain(frame, counterpoint.OtherLabel())
+    assert answers.found.any()
+    low, high = bounds
+    before, after = X[answers.found], answers.to_frame().to_numpy()[answers.found]
+    inside = (low <= before) & (before <= high)
+    assert ((low <= after) & (after <= high))[inside].all()
+
+
+def test_a_model_that_was_told_no_bounds_needs_data():
+    X, y = data()
+    fitted = model(trust_data=True, bounds=None).fit(X, y)
+    with pytest.raises(InvalidInput, match="the range of 'x0' is not known"):
+        counterpoint.Explainer(fitted)
+    assert counterpoint.Explainer(fitted, data=X).explain(X, "yes").found.all()

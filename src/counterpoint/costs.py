@@ -214,6 +214,33 @@ def spreads(data: object, features: Features | None = None) -> dict[Hashable, tu
     }
 
 
+def ranges(features: Features) -> dict[Hashable, tuple[float, str]]:
+    """Name → (largest − smallest value, "range") from what the features themselves say.
+
+    Raises
+    ------
+    InvalidInput
+        If they do not say it of every number.
+    """
+    unknown = [f.name for f in features if not isinstance(f, Categorical) and f.observed is None]
+    if unknown:
+        raise InvalidInput(
+            "Expected to know what a change costs; got neither a cost nor data, and the range of "
+            f"{unknown[0]!r} is not known. Pass data= (--data), or a cost such as cp.Manhattan() "
+            "([cost] in a policy file), which weighs all features alike."
+        )
+    return {
+        feature.name: (1.0, "none")
+        if isinstance(feature, Categorical) or feature.observed is None
+        else _range(*feature.observed)
+        for feature in features
+    }
+
+
+def _range(low: float, high: float) -> tuple[float, str]:
+    return (high - low, "range") if high > low else (1.0, "none")
+
+
 def _present(table: Table, feature: Feature) -> FloatArray:
     """The numbers of one column that are not missing."""
     encoded = encode(table.select([feature.name]), Features([feature]))

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, final
 
 from counterpoint.constraints import Constraint, Immutable
-from counterpoint.costs import Cost, Manhattan, mad_weights, spreads
+from counterpoint.costs import Cost, Manhattan, ranges, spreads
 from counterpoint.encoding import match_columns
 from counterpoint.errors import InvalidInput
 from counterpoint.features import Categorical, Continuous, Feature, Features, Integer
@@ -44,7 +44,9 @@ class Explainer:
     features
         Descriptions of columns that differ from what data and model say, or all of them.
     cost
-        What a change costs; None for `Manhattan` with `mad_weights` of the data.
+        What a change costs; None for `Manhattan` with `mad_weights` of the data, or without data
+        in units of the range of each feature, if all ranges are known (by ``features``, or from a
+        model that was told, such as a `PrivateSVC`).
     constraints
         What a person can or may change.
 
@@ -53,7 +55,8 @@ class Explainer:
     UnsupportedModel, ModelNotFitted
         If the model cannot be read exactly.
     InvalidInput
-        If cost or constraints do not fit the features, or there is neither cost nor data.
+        If cost or constraints do not fit the features, or there is neither cost nor data, and not
+        every range is known.
 
     Examples
     --------
@@ -82,13 +85,8 @@ class Explainer:
         _check_types(cost, self.constraints)
         self._has_kinds = data is not None or features is not None
         self.reading = _read(model, data, features)
-        if cost is None and data is None:
-            raise InvalidInput(
-                "Expected a cost, or data from which to take one; got neither. Pass data=, or "
-                "cost=cp.Manhattan() to weigh all features alike."
-            )
-        self._spreads = spreads(data, self.features) if cost is None else {}
-        self.cost = cost if cost is not None else Manhattan(mad_weights(data, self.features))
+        self._spreads = {} if cost is not None else _spreads(data, self.features)
+        self.cost = cost or Manhattan({name: 1.0 / s for name, (s, _) in self._spreads.items()})
         self._questions: dict[Features, Question] = {}
         self._plain = self._question(self.features)
 
@@ -200,7 +198,7 @@ class Explainer:
 
     @property
     def spreads(self) -> dict[Hashable, tuple[float, str]]:
-        """Name → spread and what it is, if the cost came from the data; else empty."""
+        """Name → spread and what it is, if no cost was passed; else empty."""
         return self._spreads
 
     def _people(self, X: object) -> People:
@@ -298,6 +296,11 @@ def effort_of(gap: float, time_limit: float | None, optimality: str = "local") -
     if optimality not in tuple(Optimality):
         raise InvalidInput(f"Expected an optimality of 'local' or 'global'; got {optimality!r}.")
     return Effort(gap, time_limit, Optimality(optimality))
+
+
+def _spreads(data: object | None, features: Features) -> dict[Hashable, tuple[float, str]]:
+    """In what units changes cost, if the user does not say: name → spread, and what it is."""
+    return ranges(features) if data is None else spreads(data, features)
 
 
 def _is_constant(feature: Feature) -> bool:

@@ -54,7 +54,9 @@ def _cost(explainer: Explainer) -> Iterator[str]:
     if not explainer.spreads:
         yield repr(explainer.cost)
         return
-    yield "Manhattan, each change divided by the feature's spread in the data; a category costs 1"
-    for name, (spread, what) in explainer.spreads.items():
+    spreads = explainer.spreads.items()
+    unit = "range" if any(what == "range" for _, (_, what) in spreads) else "spread in the data"
+    yield f"Manhattan, each change divided by the feature's {unit}; a category costs 1"
+    for name, (spread, what) in spreads:
         if what == "standard deviation":
             yield f"{name}: median absolute deviation 0, so its standard deviation, {spread:.6g}"

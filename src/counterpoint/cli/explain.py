@@ -234,11 +234,6 @@ def explain(
 
 def _explainer(problem: cp.Problem, model: Any, data: Path | None) -> cp.Explainer:
     train: pd.DataFrame | None = None if data is None else read_rows(data)
-    if train is None and problem.cost is None:
-        raise cp.InvalidInput(
-            "Expected to know what a change costs; got neither --data nor a cost in --spec. Give "
-            "--data the rows that the model was fitted on, or write a [cost] into a policy file."
-        )
     return problem.explainer(model, data=train)
 
 

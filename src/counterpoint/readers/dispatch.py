@@ -30,16 +30,19 @@ __all__ = [
     "Reading",
     "by_name",
     "finish",
+    "fitted_inputs",
     "inputs_of",
     "on",
     "read",
     "require_fitted",
+    "see_columns",
     "see_through",
     "trace",
     "trace_step",
 ]
 
 Answer = TypeVar("Answer", bound=Callable[..., Any])
+Found = TypeVar("Found")
 
 READABLE = (
     "logistic regression and the other linear classifiers, linear and quadratic discriminant "
@@ -47,8 +50,8 @@ READABLE = (
     "centroids where they are linear, one-vs-rest over linear ones, decision thresholds, linear "
     "regressors, and nearest prototypes (learning vector quantisation, the one nearest neighbour)"
 )
-NAMED: dict[tuple[str, str], Callable[[Any], Form]] = {}
-"""A package and a class in it → its reader; see `by_name`."""
+NAMED: dict[tuple[Any, str, str], Callable[[Any], Any]] = {}
+"""A question, a package and a class in it → who answers; see `by_name`."""
 INSTEAD = {
     "torch": "Pass the last layer over the features that come before it, as in "
     "counterpoint.LastLayer(module), and explain its inputs."
@@ -69,11 +72,11 @@ def read(model: Any) -> Form:
     ModelNotFitted
         If it has not been fitted.
     """
-    for base in type(model).__mro__:
-        package = base.__module__.partition(".")[0]
-        named = NAMED.get((package, base.__name__))
-        if named is not None:
-            return named(model)
+    named = _named_reader(read, model)
+    if named is not None:
+        form: Form = named(model)
+        return form
+    for package in _packages(model):
         if package in INSTEAD:
             raise UnsupportedModel(
                 f"{type(model).__name__} cannot be read as it is. {INSTEAD[package]}"
@@ -137,19 +140,33 @@ def on(question: Any, *kinds: Any) -> Callable[[Answer], Answer]:
     return register
 
 
-def by_name(package: str, *names: str) -> Callable[[Answer], Answer]:
-    """Register one function as the answer to `read` for classes of a package, by their names.
+def by_name(package: str, *names: str, question: Any = read) -> Callable[[Answer], Answer]:
+    """Register one function as the answer to a question for classes of a package, by their names.
 
     So the package is not imported here. Subclasses are read by it too; a class that is registered
-    with `read` itself comes first.
+    with the question itself comes first. Questions that ask by name are `read` and `inputs_of`.
     """
 
     def register(function: Answer) -> Answer:
         for name in names:
-            NAMED[package, name] = function
+            NAMED[question, package, name] = function
         return function
 
     return register
+
+
+def _named_reader(question: Any, model: Any) -> Callable[[Any], Any] | None:
+    """Who answers a question about this class, or the nearest class that it builds on."""
+    for package, base in zip(_packages(model), type(model).__mro__, strict=True):
+        named = NAMED.get((question, package, base.__name__))
+        if named is not None:
+            return named
+    return None
+
+
+def _packages(model: Any) -> list[str]:
+    """The packages of a model's class and of those it builds on."""
+    return [base.__module__.partition(".")[0] for base in type(model).__mro__]
 
 
 @final
@@ -165,16 +182,25 @@ class Inputs:
         Their names, if it was fitted on a frame.
     needed
         The positions that the model takes anything from.
+    ranges
+        The smallest and the largest value of each, if the model was told.
     """
 
     count: int
     names: tuple[Hashable, ...] | None = None
     needed: tuple[int, ...] | None = None
+    ranges: tuple[tuple[float, float], ...] | None = None
 
 
 @singledispatch
 def inputs_of(model: Any) -> Inputs | None:
     """The columns that a model or step was fitted on; None if it did not keep note of them."""
+    named = _named_reader(inputs_of, model)
+    return fitted_inputs(model) if named is None else named(model)
+
+
+def fitted_inputs(model: Any) -> Inputs | None:
+    """The columns by the attributes that estimators of scikit-learn have."""
     count = getattr(model, "n_features_in_", None)
     names = getattr(model, "feature_names_in_", None)
     if count is None:
@@ -240,35 +266,73 @@ def see_through(model: Any, features: Features | None, *, fixed: bool) -> Readin
     inputs = inputs_of(model)
     if inputs is None:  # a model of the user's own
         inputs = Inputs(read(model).width if features is None else len(features))
-    chosen = _choose(inputs, features)
+    form, last, chosen = _agreed(
+        lambda columns: finish(model, columns),
+        _choose(inputs, features),
+        fixed=fixed and features is not None,
+    )
+    fills, unfilled = fills_of(last)
+    return Reading(form, chosen, inputs.names is not None, last.steps, fills, unfilled)
+
+
+def see_columns(transformer: Any, inputs: Inputs) -> Columns:
+    """What a fitted transformer, with all its steps, makes of the raw columns that it takes.
+
+    Parameters
+    ----------
+    transformer
+        A fitted scikit-learn transformer, pipeline or column transformer.
+    inputs
+        What `inputs_of` says of it. Names that it never looks at are left out.
+
+    Raises
+    ------
+    UnsupportedModel
+        If a step cannot be read exactly; the message names the step.
+    ModelNotFitted
+        If a step has not been fitted.
+    """
+
+    def ask(columns: Columns) -> tuple[None, Columns]:
+        require_fitted(transformer, columns)
+        return None, trace(transformer, columns).seen()
+
+    _, last, chosen = _agreed(ask, _choose(inputs, None), fixed=False)
+    return replace(last, features=chosen)
+
+
+def _agreed(
+    ask: Callable[[Columns], tuple[Found, Columns]], features: Features, *, fixed: bool
+) -> tuple[Found, Columns, Features]:
+    """Ask about raw columns, with other categories until all encoders agree with the features."""
     barred: Mapping[int, frozenset[Hashable]] = {}
     while True:
-        columns = Columns.raw(chosen, fixed=fixed and features is not None, barred=barred)
+        columns = Columns.raw(features, fixed=fixed, barred=barred)
         try:
-            form, last = finish(model, columns)
+            found, last = ask(columns)
         except CategoriesWanted as wanted:
-            chosen, barred = wanted.features, wanted.barred
+            features, barred = wanted.features, wanted.barred
             continue
         except (InvalidInput, UnsupportedModel):
             plain = without_stand_ins(columns)
             if plain is None:
                 raise
-            chosen, barred = plain
+            features, barred = plain
             continue
         wider = with_stand_ins(last)
         if wider is None:
-            fills, unfilled = fills_of(last)
-            return Reading(form, chosen, inputs.names is not None, last.steps, fills, unfilled)
-        chosen = wider
+            return found, last, features
+        features = wider
 
 
 def _choose(inputs: Inputs, features: Features | None) -> Features:
     """The features that the model takes, in its order."""
     if features is None:
         names = inputs.names or tuple(f"x{j}" for j in range(inputs.count))
-        if inputs.names is not None and inputs.needed is not None:
-            names = tuple(names[j] for j in inputs.needed)
-        return Features(Continuous(name) for name in names)
+        ranges = inputs.ranges or (None,) * inputs.count
+        named = inputs.names is not None and inputs.needed is not None
+        taken = inputs.needed if named and inputs.needed is not None else range(inputs.count)
+        return Features(Continuous(names[j], ranges[j]) for j in taken)
     if inputs.names is None:
         if len(features) != inputs.count:
             raise InvalidInput(

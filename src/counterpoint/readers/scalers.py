@@ -128,7 +128,14 @@ def _(transformer: Any, columns: Columns) -> Columns:
     )
 
 
-@on(trace, FactorAnalysis, MiniBatchSparsePCA, SparsePCA)
+@on(trace, FactorAnalysis)
+def _(model: Any, columns: Columns) -> Columns:
+    loads = model.components_ / model.noise_variance_
+    axes = np.linalg.solve(np.eye(len(loads)) + loads @ model.components_.T, loads)
+    return columns.affine(axes, -axes @ model.mean_)
+
+
+@on(trace, MiniBatchSparsePCA, SparsePCA)
 def _(projection: Any, columns: Columns) -> Columns:
     """Affine, but their attributes do not say how: found from their values at unit vectors."""
     corners = np.vstack([np.zeros(len(columns)), np.eye(len(columns))])

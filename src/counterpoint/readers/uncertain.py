@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from counterpoint.errors import UnsupportedModel
 from counterpoint.forms import AffineMap, Form, FourierScores, LinearScores, Ties, UncertainScores
 from counterpoint.readers.attributes import dense, fitted
-from counterpoint.readers.dispatch import by_name, read
+from counterpoint.readers.dispatch import Inputs, by_name, fitted_inputs, inputs_of, read
 
 __all__: list[str] = []
 
@@ -26,6 +27,15 @@ def _(model: Any) -> Form:
     d = form.width
     lift = AffineMap(np.vstack([np.eye(d), np.zeros((1, d))]), np.append(np.zeros(d), 1.0))
     return UncertainScores(form, lift, model.noise_)
+
+
+@by_name("counterpoint", "PrivateSVC", question=inputs_of)
+def _(model: Any) -> Inputs | None:
+    inputs = fitted_inputs(model)
+    if inputs is None or model.bounds is None:
+        return inputs
+    low, high = (dense(bound).tolist() for bound in model.bounds_)
+    return replace(inputs, ranges=tuple(zip(low, high, strict=True)))
 
 
 @by_name("counterpoint", "PrivateSVC")

@@ -22,6 +22,7 @@ from typer.testing import CliRunner, Result
 import counterpoint as cp
 import counterpoint.lvq
 from counterpoint.cli import app
+from counterpoint.privacy import PrivateSVC
 
 POLICY = """\
 target = "granted"
@@ -340,6 +341,16 @@ def test_inspect_says_what_was_read():
     alone = run("inspect", "income.skops")
     assert "decides\n  a number\n" in alone.stdout
     assert alone.stderr.startswith("Note: without --data every number counts as continuous")
+
+
+def test_inspect_of_a_model_that_knows_its_ranges_needs_no_data():
+    X, y = loans()
+    model = PrivateSVC(1.0, bounds=(0.0, 1e6), classes=["granted", "refused"])
+    skops.io.dump(model.fit(X[["age", "income"]], y), "private.skops")
+    told = run("inspect", "private.skops")
+    assert not told.stderr
+    assert "income: continuous, 0 to 1e+06" in told.stdout
+    assert "each change divided by the feature's range" in told.stdout
 
 
 # Errors

@@ -10,6 +10,7 @@ import typer
 from counterpoint import __version__
 from counterpoint.cli.demo import demo
 from counterpoint.cli.explain import explain
+from counterpoint.cli.groups import groups
 from counterpoint.cli.inspect import inspect
 from counterpoint.cli.speech import EXIT_CODES
 
@@ -25,6 +26,7 @@ app = typer.Typer(
 app.command(epilog=EXIT_CODES)(demo)
 app.command(epilog=EXIT_CODES)(inspect)
 app.command(epilog=EXIT_CODES)(explain)
+app.command(epilog=EXIT_CODES)(groups)
 
 
 def _version(*, wanted: bool) -> None:

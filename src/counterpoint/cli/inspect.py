@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import typer
 
 import counterpoint as cp
@@ -25,12 +28,16 @@ def inspect(
         problem = cp.Problem() if spec is None else cp.Problem.load(spec)
         loaded = load_model(model, trust_pickle=trust_pickle, trust=trust or ())
         train = None if data is None else read_rows(data)
-        if train is None and problem.cost is None:
+        if train is None and problem.cost is None and not _knows_ranges(problem, loaded):
             note("Note: without --data every number counts as continuous, and every unit costs 1.")
-            problem = cp.Problem(
-                problem.target, cp.Manhattan(), problem.constraints, problem.features
-            )
+            problem = replace(problem, cost=cp.Manhattan())
         explainer = problem.explainer(loaded, data=train)
         labels = labels_of(loaded)
         decides = "a number" if labels is None else ", ".join(map(str, labels))
         typer.echo(f"decides\n  {decides}\n{explainer.summary()}")
+
+
+def _knows_ranges(problem: cp.Problem, model: Any) -> bool:
+    """Whether a cost can be taken from what the policy or the model says of the features."""
+    features = replace(problem, cost=cp.Manhattan()).explainer(model).features
+    return all(isinstance(f, cp.Categorical) or f.observed is not None for f in features)

@@ -88,12 +88,18 @@ def _certificate(answer: cp.Counterfactual) -> str:
     claim = "" if c.claim == cp.Claim.NONE else f" ({c.claim})"
     cost = f"cost {c.cost:.4g}"
     if not math.isnan(c.probability):
-        cost += f", probability {c.probability:.6g}"
+        cost += f", probability {_likely(c.probability)}"
     if c.guarantee is not cp.Guarantee.NONE:
         cost += " if fixed beforehand"
     if c.objective == c.cost:
         return f"{cost}; nothing costs less than {c.bound:.4g}{claim}; gap {gap}"
     return f"{cost}; traded off at {c.objective:.4g}, at best {c.bound:.4g}{claim}; gap {gap}"
+
+
+def _likely(probability: float) -> str:
+    """What rounds to 1 and is less is not called 1."""
+    text = f"{probability:.6g}"
+    return "above 0.999999" if text == "1" and probability < 1.0 else text
 
 
 def show_total(out: Console, summary: str, rows: int, seconds: float) -> None:

@@ -1,0 +1,202 @@
+"""`counterpoint groups`: what tells groups of rows apart."""
+
+from __future__ import annotations
+
+import sys
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+
+import typer
+
+import counterpoint as cp
+from counterpoint.cli.answers import STDOUT, check_out
+from counterpoint.cli.models import load_model
+from counterpoint.cli.options import Trust, TrustPickle
+from counterpoint.cli.rows import read_rows
+from counterpoint.cli.speech import note, sentences
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["groups"]
+
+WORDS = 50
+"""Values of a column of words from which on it is taken for a name of each row."""
+
+
+def groups(
+    rows: Annotated[
+        Path,
+        typer.Argument(
+            metavar="ROWS",
+            help="The rows (.csv, .parquet, .jsonl), with the group of each in one of the columns.",
+            show_default=False,
+        ),
+    ],
+    column: Annotated[
+        str,
+        typer.Option(
+            "--groups",
+            metavar="COLUMN",
+            help="The column that says which group a row is of; where it is empty, of none.",
+            show_default=False,
+        ),
+    ],
+    features: Annotated[
+        int | None,
+        typer.Option(
+            metavar="K",
+            min=1,
+            help="How many features each pair of groups may change. Without it, as few as are "
+            "about as good as any number.",
+            show_default=False,
+        ),
+    ] = None,
+    count: Annotated[
+        str,
+        typer.Option(
+            metavar="WHAT",
+            help="With --features: the features of 'each' pair, of pairs on average ('mean'), or "
+            "those that all pairs change together ('shared').",
+        ),
+    ] = "each",
+    space: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="MODEL",
+            help="What the groups are seen in: a fitted transformer of scikit-learn, in a .skops "
+            "file. Without it, principal components of all columns, standardised.",
+            show_default=False,
+        ),
+    ] = None,
+    dimensions: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Without --space: how many components.")
+    ] = 5,
+    without: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="Leave out this column, such as a name or a number of the row. Repeatable.",
+            show_default=False,
+        ),
+    ] = None,
+    immutable: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN", help="This column stays as it is. Repeatable.", show_default=False
+        ),
+    ] = None,
+    times: Annotated[
+        float,
+        typer.Option(help="The largest change, in units of the range of the groups' means."),
+    ] = 1.5,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write the changes to a .csv, .parquet or .jsonl file, a line for each feature of "
+            "each pair; - for JSON lines on standard output. Without it, sentences.",
+            show_default=False,
+        ),
+    ] = None,
+    trust_pickle: TrustPickle = False,
+    trust: Trust = None,
+) -> None:
+    """Say what tells groups of rows apart: few changes that take each to where the others are.
+
+    They are consistent: the way back is the opposite change, and ways over other groups add up.
+    How good they are is measured on rows that were set aside.
+    """
+    with sentences():
+        from counterpoint.groups import GroupTranslations, Limits
+
+        if out is not None:
+            check_out(out, rows, space)
+        frame = _kept(read_rows(rows), column, without or ())
+        if space is None:
+            seen_in = _components(frame.drop(columns=column), dimensions)
+        else:
+            seen_in = load_model(space, trust_pickle=trust_pickle, trust=trust or ())
+        model = GroupTranslations(
+            seen_in,
+            k=features,
+            count=cast("Literal['each', 'mean', 'shared']", count),
+            limits=Limits(times=times, immutable=immutable or ()),
+        )
+        model.fit(frame, column)
+        if out is None:
+            typer.echo(model.sentences())
+            typer.echo(f"\n{_quality(model, frame, column)}")
+        else:
+            _write(out, model.to_frame())
+            note(f"Wrote the changes to {'standard output' if out == STDOUT else out}.")
+            note(_quality(model, frame, column))
+
+
+def _kept(frame: pd.DataFrame, column: str, without: Any) -> pd.DataFrame:
+    """The rows without the columns that are left out."""
+    for name in (column, *without):
+        if name not in frame:
+            known = [str(one) for one in frame]
+            near = get_close_matches(name, known, n=3) or known[:12]
+            raise cp.InvalidInput(
+                f"Expected a column of the rows; got {name!r}. There are {', '.join(near)}"
+                f"{' and others' if len(near) < len(known) else ''}."
+            )
+    if column in without:
+        raise cp.InvalidInput(f"{column!r} is the column of the groups; do not leave it out.")
+    return frame.drop(columns=list(without))
+
+
+def _components(frame: pd.DataFrame, dimensions: int) -> Any:
+    """Principal components of numbers, standardised, and of words, as zeros and ones."""
+    from sklearn.compose import make_column_transformer
+    from sklearn.decomposition import PCA
+    from sklearn.impute import SimpleImputer
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+    numbers = list(frame.select_dtypes(["number", "bool"]))
+    words = [name for name in frame if name not in numbers]
+    for name in words:
+        values = frame[name].nunique()
+        if values > WORDS:
+            raise cp.InvalidInput(
+                f"Expected at most {WORDS} values in a column of words; {name!r} has {values}. "
+                f"Leave it out with --without {name}, or join some of them."
+            )
+    often = SimpleImputer(strategy="most_frequent")
+    prepare = make_column_transformer(
+        (make_pipeline(SimpleImputer(), StandardScaler()), numbers),
+        (make_pipeline(often, OneHotEncoder(sparse_output=False)), words),
+    )
+    cells = prepare.fit_transform(frame)
+    most = min(dimensions, *cells.shape)
+    return make_pipeline(prepare, PCA(most, random_state=0).fit(cells))
+
+
+def _quality(model: Any, frame: pd.DataFrame, column: str) -> str:
+    """How good the explanation is, on rows that are set aside if there are enough."""
+    if frame[column].value_counts().min() < 4:
+        note("Note: a group has fewer than four rows, so that none could be set aside.")
+        return str(model.judge(frame, column).summary())
+    return str(model.evaluate(frame, column).summary())
+
+
+def _write(out: Path, changes: pd.DataFrame) -> None:
+    """Write to a file of the kind that its name says; it is there completely or not at all."""
+    if out == STDOUT:
+        changes.to_json(sys.stdout, orient="records", lines=True)
+        return
+    part = out.with_name(f".{out.name}.part")
+    try:
+        if out.suffix == ".jsonl":
+            changes.to_json(part, orient="records", lines=True)
+        elif out.suffix == ".csv":
+            changes.to_csv(part, index=False)
+        else:
+            changes.astype({"from": str, "to": str}).to_parquet(part, index=False)
+        part.replace(out)
+    finally:
+        part.unlink(missing_ok=True)

@@ -65,6 +65,9 @@ html_sidebars = {
         "privacy",
         "certificates",
         "path",
+        "groups",
+        "single_cells",
+        "customers",
         "command_line",
         "policy_file",
     )

@@ -17,6 +17,8 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
@@ -118,16 +120,43 @@ def write_file(block: Block, namespace: dict[str, object]) -> None:
         Path(name[1]).write_text(block.text)
 
 
+def single_cells(request: pytest.FixtureRequest) -> dict[str, object]:
+    """What ``scanpy.datasets.pbmc68k_reduced()`` returns, as far as the page looks at it."""
+    kept = np.load(request.getfixturevalue("scrna") / "pbmc68k_reduced.npz")
+    types = pd.Categorical(kept["bulk_names"][kept["bulk"]])
+    obs = pd.DataFrame({"bulk_labels": types}, index=[f"cell {i}" for i in range(len(types))])
+    adata = type("AnnData", (), {})()
+    adata.X, adata.obs, adata.uns = kept["X_scaled"], obs, {}
+    adata.var_names = pd.Index(kept["genes"])
+    return {"adata": adata}
+
+
+def customers(request: pytest.FixtureRequest) -> dict[str, object]:
+    return {"german": request.getfixturevalue("german")}
+
+
+GIVEN = {"single_cells.md": single_cells, "customers.md": customers}
+"""Pages about data that do not come along, and what they begin with."""
+
 RUN = {"python": run_python, "console": run_console, "toml": write_file, "json": write_file}
 SHOWN = {"text", "{toctree}", "{eval-rst}", "{note}", "{warning}", "{tip}", "{math}"}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(p, marks=[pytest.mark.data] if p.name in GIVEN else []) for p in PAGES],
+    ids=lambda page: str(page.relative_to(ROOT)),
+)
 def test_every_block_of_a_page_runs(
-    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    page: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    request: pytest.FixtureRequest,
 ):
+    given = GIVEN[page.name](request) if page.name in GIVEN else {}
     monkeypatch.chdir(tmp_path)
-    namespace: dict[str, object] = {"__name__": "__main__"}
+    namespace: dict[str, object] = {"__name__": "__main__", **given}
     for block in blocks(page):
         assert block.language in RUN.keys() | SHOWN, (
             f"{block.where}: a block in {block.language!r}; known are {sorted(RUN.keys() | SHOWN)}"

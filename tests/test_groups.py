@@ -259,10 +259,7 @@ def test_rows_of_every_kind_get_the_same_answer(kind: str):
     model = GroupTranslations(space, k=3, strengths=8).fit(rows, groups)
     loose = 1e-3 if kind == "float32" else 1e-7
     np.testing.assert_allclose(model.translations_.offsets, plain.translations_.offsets, rtol=loose)
-    named = kind in {"pandas", "polars", "categorical", "masks", "like anndata", "anndata"}
-    assert model.translations_.names == (
-        tuple(X.columns) if named else tuple(f"x{j}" for j in range(13))
-    )
+    assert model.translations_.names == tuple(X.columns)  # which the representation knows
     quality = model.judge(rows, groups)
     assert quality.mean(quality.correctness) == pytest.approx(
         (q := plain.judge(X, y)).mean(q.correctness), abs=0.02
@@ -364,6 +361,23 @@ def test_sentences_say_what_changes():
     assert hand_made().sentence("a", "a") == "from a to a: nothing changes"
 
 
+@pytest.mark.parametrize(
+    ("size", "words"),
+    [
+        (5724.3, "5720"),
+        (0.3, "0.3"),
+        (2.0, "2"),
+        (0.01234, "0.0123"),
+        (123456.0, "123000"),
+        (1.5e9, "1.5e+09"),
+        (2e-7, "2e-07"),
+    ],
+)
+def test_sizes_are_written_as_one_writes_them(size: float, words: str):
+    one = Translations.of([[0.0], [size]], ["a", "b"], ["A"])
+    assert one.sentences() == f"from a to b: raise A by {words}"
+
+
 def test_frames_have_a_line_for_each_change():
     frame = hand_made().to_frame({"B": "beta"})
     assert list(frame.columns) == ["from", "to", "feature", "change"]
@@ -373,6 +387,20 @@ def test_frames_have_a_line_for_each_change():
     assert hand_made().sizes[0].tolist() == [0.0, 2.0, 6.0]
     assert hand_made().moved([[1.0, 1.0, 1.0]], "a", "c").tolist() == [[3.0, 0.5, 1.0]]
     assert "3 groups, 2 of 3 features" in repr(hand_made())
+
+
+@pytest.mark.parametrize("kind", [dict, pd.Series])
+def test_features_can_go_by_other_names(kind: Any):
+    other = hand_made().renamed(kind({"A": "alpha", "C": "gamma"}))
+    assert other.sentence("a", "c") == "from a to c: lower B by 0.5, raise alpha by 2"
+    assert other.names == ("alpha", "B", "gamma")
+    assert other.translation("a", "c").tolist() == hand_made().translation("a", "c").tolist()
+
+
+def test_changes_of_features_that_share_a_name_are_all_there():
+    other = hand_made().renamed({"A": "same", "B": "same"})
+    assert len(other.to_frame()) == len(hand_made().to_frame())
+    assert other.sentence("a", "c") == "from a to c: lower same (B) by 0.5, raise same (A) by 2"
 
 
 def test_truncated_changes_keep_what_costs_most():

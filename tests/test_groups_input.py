@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from scipy import sparse
 from sklearn.datasets import load_iris
 from sklearn.decomposition import PCA, KernelPCA
@@ -50,6 +51,17 @@ def fit(X: Any = X, groups: Any = Y, space: Any = PLANE, **options: Any) -> Grou
 
 def holes() -> np.ndarray:
     return np.where(np.arange(len(X))[:, None] == 7, [[1.0, np.nan, 2.0, 3.0]], X)
+
+
+def framed() -> pd.DataFrame:
+    return pd.DataFrame(X, columns=list("abcd"))
+
+
+def stand_in(names: list[str]) -> Any:
+    """What is used of an AnnData."""
+    made = type("AnnData", (), {})()
+    made.X, made.obs, made.var_names = X, pd.DataFrame({"kind": Y}), pd.Index(names)
+    return made
 
 
 def one_row(label: Any) -> np.ndarray:
@@ -103,22 +115,42 @@ FITS: dict[str, tuple[Callable[[], Any], type, str]] = {
     "a word": (
         lambda: fit(groups="species"),
         InvalidInput,
-        "Names of columns are for AnnData alone",
+        "a column of the data frame; got 'species', and there are none",
     ),
-    "a hole": (lambda: fit(holes()), InvalidInput, "finite numbers; got nan in row 7, column 'x1'"),
+    "a hole": (lambda: fit(holes()), InvalidInput, "Row 7 cannot be used: column 'x1' is missing"),
     "infinite": (
         lambda: fit(np.where(X > 7.0, np.inf, X)),
         InvalidInput,
-        "finite numbers; got inf",
+        "Row 102 cannot be used: column 'x0' is infinite",
     ),
     "sparse hole": (lambda: fit(sparse.csr_array(holes())), InvalidInput, "a sparse cell"),
     "words": (
-        lambda: fit(pd.DataFrame(X).assign(d="w")),
+        lambda: fit(pd.DataFrame(X).assign(**{"3": "w"}).drop(columns=3).rename(columns={"3": 3})),
         InvalidInput,
-        "columns of numbers; 'd' has others",
+        "Row 0 cannot be used: column 3 holds 'w'; expected a number.",
     ),
-    "flat": (lambda: fit(np.array(["a"] * 150)), InvalidInput, "rows of numbers"),
-    "complex": (lambda: fit(X + 1j), InvalidInput, "rows of numbers"),
+    "flat": (lambda: fit(np.array(["a"] * 150)), InvalidInput, "rows of 4 features"),
+    "text": (
+        lambda: fit(np.full((150, 4), "w")),
+        InvalidInput,
+        "column 'x0' holds 'w'; expected a number",
+    ),
+    "complex": (lambda: fit(X + 1j), InvalidInput, "expected a number"),
+    "labels in no column": (
+        lambda: fit(pd.DataFrame(X, columns=list("abcd")), "kind"),
+        InvalidInput,
+        "got 'kind', and there are a, b, c, d",
+    ),
+    "the same name twice": (
+        lambda: fit(stand_in(["a", "b", "c", "b"]), "kind"),
+        InvalidInput,
+        "'b' is there twice",
+    ),
+    "a column that is missing": (
+        lambda: fit(stand_in(list("abce")), "kind", space=PCA(2).fit(framed())),
+        InvalidInput,
+        "1 of 4 are missing. There is no feature 'd'",
+    ),
     "too few columns": (
         lambda: fit(X[:, :3]),
         InvalidInput,
@@ -141,7 +173,7 @@ FITS: dict[str, tuple[Callable[[], Any], type, str]] = {
     "unknown cost": (
         lambda: fit(costs={"width": 1.0}),
         InvalidInput,
-        "a feature among 'x0', 'x1', 'x2', 'x3'; got 'width'",
+        "no feature 'width'; known: 'x0', 'x1', 'x2', 'x3'.",
     ),
     "no zero": (
         lambda: fit(limits=Limits(bounds={0: (0.5, 1.0)})),
@@ -159,7 +191,26 @@ FITS: dict[str, tuple[Callable[[], Any], type, str]] = {
         InvalidInput,
         "'x0' is to do both",
     ),
-    "unknown feature": (lambda: fit(limits=Limits(immutable=["age"])), InvalidInput, "got 'age'"),
+    "unknown feature": (
+        lambda: fit(limits=Limits(immutable=["age"])),
+        InvalidInput,
+        "no feature 'age'",
+    ),
+    "a word for a list": (
+        lambda: fit(limits=Limits(rising="x1")),
+        InvalidInput,
+        "a list of names in rising; got 'x1'. Pass ['x1']",
+    ),
+    "a bound in words": (
+        lambda: fit(limits=Limits(bounds={"x1": "small"})),
+        InvalidInput,
+        "the bounds of 'x1' to hold 0",
+    ),
+    "times in words": (lambda: fit(limits=Limits(times="2")), InvalidInput, "got '2'"),
+    "limits in words": (lambda: fit(limits={"times": 2}), InvalidInput, "limits as Limits(…)"),
+    "costs in words": (lambda: fit(costs=list("abcd")), InvalidInput, "a cost for each of 4"),
+    "a cost in words": (lambda: fit(costs={"x1": "high"}), InvalidInput, "got nan for 'x1'"),
+    "radius in words": (lambda: fit(radius="near"), InvalidInput, "positive radius; got 'near'"),
     "unknown position": (
         lambda: fit(limits=Limits(immutable=[4])),
         InvalidInput,
@@ -181,13 +232,13 @@ FITS: dict[str, tuple[Callable[[], Any], type, str]] = {
     "empty pipeline": (
         lambda: fit(space=make_pipeline("passthrough")),
         UnsupportedModel,
-        "no step that does anything",
+        "no note of the columns",
     ),
     "clipped": (lambda: fit(space=MinMaxScaler(clip=True).fit(X)), UnsupportedModel, "clip=True"),
     "lsqr": (
         lambda: fit(space=LinearDiscriminantAnalysis(solver="lsqr").fit(X, Y)),
         UnsupportedModel,
-        "has no transform",
+        "transform not implemented for 'lsqr'",
     ),
     "not fitted": (lambda: fit(space=PCA(2)), ModelNotFitted, "PCA has not been fitted"),
     "not fitted step": (
@@ -215,6 +266,18 @@ FITS: dict[str, tuple[Callable[[], Any], type, str]] = {
         lambda: fit(space=FiniteDifferences(lambda rows: rows / 0.0, 4)),
         InvalidInput,
         "finite values from the representation",
+    ),
+    "not finite where rows are moved": (
+        lambda: fit(
+            space=TorchFunction(lambda rows: torch.log(rows[:, :2] - torch.tensor([4.2, 1.9])), 4)
+        ),
+        InvalidInput,
+        "also where rows are moved to within the limits",
+    ),
+    "no derivative at zero": (
+        lambda: fit(X - X.min(axis=0), space=TorchFunction(torch.sqrt, 4)),
+        InvalidInput,
+        "finite derivatives",
     ),
     "no layers": (
         lambda: Network([], []),
@@ -281,8 +344,10 @@ LATER: dict[str, tuple[Callable[[Any], Any], str]] = {
     "unseen groups": (lambda m: m.judge(X, changed(Y)), "those of the fit; got also 9"),
     "a group without rows": (lambda m: m.judge(X[:100], Y[:100]), "group 2 has none"),
     "no rows": (lambda m: m.judge(X, [None] * 150), "has none"),
-    "other columns": (lambda m: m.judge(X[:, :3], Y), "rows of 4 features, as in the fit; got 3"),
+    "other columns": (lambda m: m.judge(X[:, :3], Y), "rows of 4 features"),
+    "rows to move": (lambda m: m.translations_.moved(X[:, :3], 0, 1), "rows of 4 numbers"),
     "one fold": (lambda m: m.evaluate(X, Y, folds=1), "at least 2 folds"),
+    "half a fold": (lambda m: m.evaluate(X, Y, folds=2.5), "got 2.5"),
     "many folds": (lambda m: m.evaluate(X, Y, folds=26), "group 0 has 50 rows"),
     "k": (lambda m: m.sparse(9), "1 to 4; got 9"),
     "k to truncate": (lambda m: m.truncated(0), "1 to 4; got 0"),

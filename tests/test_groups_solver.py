@@ -16,7 +16,7 @@ from scipy.optimize import minimize
 from counterpoint.groups import Affine, FiniteDifferences, GroupTranslations, Limits, Network
 from counterpoint.groups.descent import Descent, Fused, Tied, descend
 from counterpoint.groups.fitting import Fit, at_zero, fit, refit
-from counterpoint.groups.following import best, densify, follow, patterns, reweighted
+from counterpoint.groups.following import best, follow, patterns
 from counterpoint.groups.fusion import Fusion, rising
 from counterpoint.groups.matching import Matching, Task
 from counterpoint.groups.representations import Representation, stages, times
@@ -352,19 +352,12 @@ def test_tied_offsets_are_the_nearest_with_these_ties():
             np.testing.assert_allclose(x[p == level], mean, atol=1e-15)
 
 
-def test_a_path_gets_denser_and_fits_between_fill_it():
+def test_a_path_gets_denser():
     made = linear_task(11, n=5, d=12)
     strengths = list(made.critical * np.geomspace(1.0, 1e-2, 6)[1:])
     fits = follow(made, strengths, np.zeros(made.shape), tol=1e-6, gap=1e-9)
     objectives = [one.objective for (one,) in fits]
     assert (np.diff(objectives) <= 1e-9).all()
-    more = densify(made, fits, 4, tol=1e-6, gap=1e-9)
-    told = [best(tried).strength for tried in more]
-    assert len(fits) <= len(more) <= len(fits) + 4
-    assert told == sorted(told, reverse=True)
-    sparser = list(reweighted(made, [fits[-1][0]], tol=1e-6, gap=np.inf))
-    dense = np.count_nonzero(np.ptp(fits[-1][0].D, axis=0))
-    assert all(np.count_nonzero(np.ptp(one.D, axis=0)) <= dense for one in sparser)
 
 
 def test_of_two_starts_the_better_one_is_kept():

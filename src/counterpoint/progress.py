@@ -15,7 +15,7 @@ PATIENCE = 2.0
 
 
 @contextmanager
-def track(total: int, *, show: bool | None) -> Iterator[Callable[[int], None]]:
+def track(total: int, *, show: bool | None, unit: str = "rows") -> Iterator[Callable[[int], None]]:
     """Yield a function that is told how many more rows are done.
 
     Parameters
@@ -24,11 +24,13 @@ def track(total: int, *, show: bool | None) -> Iterator[Callable[[int], None]]:
         The number of rows.
     show
         True for a bar at once, False for none, None for one on a terminal once it takes long.
+    unit
+        What is counted, if not rows.
     """
     if show is False or (show is None and not sys.stderr.isatty()):
         yield lambda _: None
         return
-    bar = _Bar(total, 0.0 if show else PATIENCE)
+    bar = _Bar(total, 0.0 if show else PATIENCE, unit)
     try:
         yield bar.advance
     finally:
@@ -39,8 +41,8 @@ def track(total: int, *, show: bool | None) -> Iterator[Callable[[int], None]]:
 class _Bar:
     """A rich progress bar that appears once it has been needed for some time."""
 
-    def __init__(self, total: int, patience: float) -> None:
-        self._total, self._done = total, 0
+    def __init__(self, total: int, patience: float, unit: str) -> None:
+        self._total, self._unit, self._done = total, unit, 0
         self._from = perf_counter() + patience
         self._shown: Any = None
 
@@ -56,7 +58,7 @@ class _Bar:
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
-        columns = (BarColumn(), MofNCompleteColumn(), "rows", TimeRemainingColumn())
+        columns = (BarColumn(), MofNCompleteColumn(), self._unit, TimeRemainingColumn())
         self._shown = Progress(*columns, console=Console(stderr=True), transient=True)
         self._task = self._shown.add_task("explaining", total=self._total)
         self._shown.start()

@@ -11,12 +11,14 @@ from numpy.typing import ArrayLike, NDArray
 from counterpoint.errors import InvalidInput
 from counterpoint.groups.explainer import GroupExplainer
 from counterpoint.groups.fitting import FEW, Fit, at_zero, refit
-from counterpoint.groups.following import best, densify, follow, patterns, reweighted
+from counterpoint.groups.following import best, follow, patterns
 from counterpoint.groups.limits import Limits
 from counterpoint.groups.path import Candidate, Count, TranslationPath, check_count, check_k
 from counterpoint.groups.polish import polished
+from counterpoint.groups.pruning import prunable, pruned
 from counterpoint.groups.scene import Scene
 from counterpoint.groups.translations import Translations
+from counterpoint.progress import track
 
 __all__ = ["GroupTranslations"]
 
@@ -27,10 +29,8 @@ RATIO = 1e-3
 TOL = 1e-6
 GAP = 1e-9
 """Where fits end: see `fit`."""
-ROUGH = 1e-4
-"""Where fits with other weights end, which are only starts."""
-SOME = 20
-"""Fits whose weights are set anew, at most; a quarter of them where there are many features."""
+SOME = 12
+"""Explanations that are pruned, at most; a quarter of them where there are many features."""
 TRIED = 3
 """Explanations that are polished where they are truncated."""
 WIDEST = 3
@@ -43,11 +43,12 @@ class GroupTranslations(GroupExplainer):
 
     Groups are seen in a low-dimensional representation r. The change from group i to group j is
     δ = D_j − D_i, so that changes are opposite on the way back and add up over other groups. The
-    offsets D have the least mean over i ≠ j of ½‖r(x̄_i + δ) − r̄_j‖² + λ Σ_f c_f |δ_f|: equation
+    offsets D have the least mean over i ≠ j of ``½‖r(x̄_i + δ) − r̄_j‖² + λ Σ_f c_f |δ_f|``: equation
     (9) of Plumb et al., with their constraint of consistency, but all pairs at once and solved
     exactly. Zeros are exact. A path of λ is followed; at each the ties of the offsets are kept, and
-    what differs is refitted without penalty. Of a linear representation each fit is a global
-    optimum with a duality gap; of others a stationary point, the better of two.
+    what differs is refitted without penalty; some are pruned, too, to change fewer features. Of a
+    linear representation each fit is a global optimum with a duality gap; of others a stationary
+    point, the better of two.
 
     Parameters
     ----------
@@ -119,7 +120,7 @@ class GroupTranslations(GroupExplainer):
         limits: Limits | None = None,
         costs: ArrayLike | Mapping[Any, float] | None = None,
         radius: float | None = None,
-        strengths: int | Sequence[float] = 40,
+        strengths: int | Sequence[float] = 20,
         polish: bool = False,
     ) -> None:
         self.representation = representation
@@ -169,32 +170,45 @@ class GroupTranslations(GroupExplainer):
                 scores.append(sum(scene.rates(cut[-1])))
         return cut[int(np.argmax(scores))]
 
-    def _explain(self, scene: Scene) -> Translations:
+    def _explain(self, scene: Scene, *, progress: bool | None) -> Translations:
         check_count(self.count)
         if self.k is not None:
             check_k(self.k, len(scene.names))
-        self.task_ = scene.task(Limits() if self.limits is None else self.limits)
+        limits = Limits() if self.limits is None else self.limits
+        if not isinstance(limits, Limits):
+            raise InvalidInput(f"Expected limits as Limits(…) or None; got {limits!r}.")
+        self.task_ = scene.task(limits)
         given = self._strengths(self.task_.critical)
-        fits = follow(self.task_, given, scene.centred(self.task_), tol=TOL, gap=GAP)
-        if np.ndim(self.strengths) == 0 and len(scene.names) <= FEW:
-            fits = densify(self.task_, fits, len(given) // 2, tol=TOL, gap=GAP)
+        means, starts = scene.centred(self.task_), 1 if self.task_.is_convex else 2
+        with track(starts * len(given), show=progress, unit="fits") as done:
+            fits = follow(self.task_, given, means, tol=TOL, gap=GAP, done=done)
         nothing = at_zero(self.task_, max(self.task_.critical, given[0]))
-        self.path_ = self._path([(nothing,), *fits])
+        self.path_ = self._path([(nothing,), *fits], progress=progress)
         return self.sparse(self.k)
 
-    def _path(self, fits: Sequence[tuple[Fit, ...]]) -> TranslationPath:
+    def _path(self, fits: Sequence[tuple[Fit, ...]], *, progress: bool | None) -> TranslationPath:
         """The path of some fits, each refitted and judged once for all that have its ties."""
         scene, task, kept = self.scene_, self.task_, [best(tried) for tried in fits]
         places: dict[bytes, int] = {}
         candidates: list[Candidate] = []
-        some = kept[:: len(kept) // (SOME if len(scene.names) <= FEW else SOME // 4) + 1]
-        sparser = reweighted(task, some, tol=ROUGH, gap=np.inf)
-        for one in (*(one for tried in fits for one in tried), *sparser):
-            pattern = patterns(one.D)
+
+        def consider(D: FloatArray, strength: float) -> None:
+            pattern = patterns(D)
             if pattern not in places:
                 places[pattern] = len(candidates)
-                ended = refit(task, one.D, one.strength)
-                candidates.append(scene.candidate(ended.D, ended.loss, one.strength))
+                ended = refit(task, D, strength)
+                candidates.append(scene.candidate(ended.D, ended.loss, strength))
+
+        for one in (one for tried in fits for one in tried):
+            consider(one.D, one.strength)
+        few = len(scene.names) <= FEW
+        chosen = list(prunable(candidates, SOME if few else SOME // 4))
+        with track(len(chosen), show=progress, unit="explanations pruned") as done:
+            for start in chosen:
+                for near in (True, False)[: 2 if few else 1]:
+                    for D in pruned(task, start.offsets, near=near):
+                        consider(D, start.translations.strength)
+                done(1)
         refitted = np.array([places[patterns(one.D)] for one in kept], dtype=np.intp)
         penalized = tuple(scene.translations(one.D, one.strength) for one in kept)
         return TranslationPath(tuple(kept), penalized, refitted, tuple(candidates))

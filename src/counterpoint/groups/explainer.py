@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -12,22 +12,23 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
 from counterpoint.errors import InvalidInput, ModelNotFitted
+from counterpoint.groups.folds import dealt
 from counterpoint.groups.membership import Groups
 from counterpoint.groups.metrics import Points
 from counterpoint.groups.path import Count
 from counterpoint.groups.quality import Quality
-from counterpoint.groups.reading import represent
+from counterpoint.groups.reading import look
+from counterpoint.groups.representations import Representation
 from counterpoint.groups.rows import Rows, read
 from counterpoint.groups.scene import Scene
 from counterpoint.groups.translations import Translations
+from counterpoint.progress import track
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
 __all__ = ["GroupExplainer"]
-
-IntArray = NDArray[np.intp]
 
 
 class GroupExplainer(BaseEstimator, ABC):  # type: ignore[misc]
@@ -42,7 +43,7 @@ class GroupExplainer(BaseEstimator, ABC):  # type: ignore[misc]
     radius: float | None
 
     @abstractmethod
-    def _explain(self, scene: Scene) -> Translations:
+    def _explain(self, scene: Scene, *, progress: bool | None) -> Translations:
         """Find the explanation that is asked for, and keep what else there is to know."""
 
     @abstractmethod
@@ -65,16 +66,19 @@ class GroupExplainer(BaseEstimator, ABC):  # type: ignore[misc]
             Before `fit`.
         """
 
-    def fit(self, X: Any, groups: Any) -> Self:
+    def fit(self, X: Any, groups: Any, *, progress: bool | None = None) -> Self:
         """Explain the differences between groups.
 
         Parameters
         ----------
         X
-            (n, d) finite numbers: an array, a sparse matrix, a data frame, or an AnnData.
+            (n, d) an array, a sparse matrix, a data frame, or an AnnData. A representation that was
+            fitted on names takes columns by name, in any order, and leaves others alone.
         groups
             (n,) labels, of which None means no group; a mapping from labels to boolean masks;
-            `Groups`; or the name of a column of ``obs`` of an AnnData.
+            `Groups`; or the name of a column of the frame, or of ``obs`` of an AnnData.
+        progress
+            Whether to show a progress bar; None to show one on a terminal if it takes long.
 
         Returns
         -------
@@ -88,7 +92,9 @@ class GroupExplainer(BaseEstimator, ABC):  # type: ignore[misc]
         UnsupportedModel
             If the representation has no derivatives that are known.
         """
-        self._learn(*read(X, groups))
+        reading = look(self.representation)
+        rows, members = read(X, groups, reading.intake)
+        self._learn(reading.representation, rows, members, progress=progress)
         return self
 
     def translation(self, start: Any, end: Any) -> NDArray[np.float64]:
@@ -121,7 +127,15 @@ class GroupExplainer(BaseEstimator, ABC):  # type: ignore[misc]
         """
         return self._answer().sentences(most)
 
-    def evaluate(self, X: Any, groups: Any, *, folds: int = 2, random_state: Any = 0) -> Quality:
+    def evaluate(
+        self,
+        X: Any,
+        groups: Any,
+        *,
+        folds: int = 2,
+        random_state: Any = 0,
+        progress: bool | None = None,
+    ) -> Quality:
         """How good explanations are for rows that they were not fitted on.
 
         The rows are dealt into folds, each group by itself. An estimator like this one is fitted on
@@ -135,13 +149,17 @@ class GroupExplainer(BaseEstimator, ABC):  # type: ignore[misc]
             How many parts there are.
         random_state
             How rows are dealt.
+        progress
+            As in `fit`; of folds.
 
         Raises
         ------
         InvalidInput
             If a group has too few rows: it needs two in each fold.
         """
-        return self.evaluate_each(X, groups, [self.k], folds=folds, random_state=random_state)[0]
+        return self.evaluate_each(
+            X, groups, [self.k], folds=folds, random_state=random_state, progress=progress
+        )[0]
 
     def evaluate_each(
         self,
@@ -151,24 +169,30 @@ class GroupExplainer(BaseEstimator, ABC):  # type: ignore[misc]
         *,
         folds: int = 2,
         random_state: Any = 0,
+        progress: bool | None = None,
     ) -> tuple[Quality, ...]:
         """`evaluate` for several numbers of features, with one fit for each fold.
 
         Parameters
         ----------
-        X, groups, folds, random_state
+        X, groups, folds, random_state, progress
             As in `evaluate`.
         ks
             Numbers of features, as `sparse` takes them.
         """
-        rows, members = read(X, groups)
+        reading = look(self.representation)
+        rows, members = read(X, groups, reading.intake)
         members.require(len(rows))
         parts: list[list[Quality]] = []
-        for learn, test in _dealt(members, folds, check_random_state(random_state)):
-            model = type(self)(**self.get_params(deep=False))
-            model._learn(rows.take(learn), members.take(learn))  # noqa: SLF001 (its own class)
-            there = members.take(test)
-            parts.append([model._judge(model.sparse(k), rows.take(test), there) for k in ks])  # noqa: SLF001
+        parts_of = list(dealt(members, folds, check_random_state(random_state)))
+        with track(folds, show=progress, unit="folds") as done:
+            for learn, test in parts_of:
+                model = type(self)(**self.get_params(deep=False))
+                own = reading.representation, rows.take(learn), members.take(learn)
+                model._learn(*own, progress=False)  # noqa: SLF001 (its own class)
+                there = members.take(test)
+                parts.append([model._judge(model.sparse(k), rows.take(test), there) for k in ks])  # noqa: SLF001
+                done(1)
         return tuple(Quality.mean_of(one) for one in zip(*parts, strict=True))
 
     def judge(self, X: Any, groups: Any, translations: Translations | None = None) -> Quality:
@@ -219,22 +243,18 @@ class GroupExplainer(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _read(self, X: Any, groups: Any) -> tuple[Rows, Groups]:
         """Rows of the same features and groups as those of the fit."""
-        rows, members = read(X, groups)
-        if len(rows.names) != self.n_features_in_:
-            raise InvalidInput(
-                f"Expected rows of {self.n_features_in_} features, as in the fit; got "
-                f"{len(rows.names)}. Pass the same columns, in the same order."
-            )
+        rows, members = read(X, groups, self.scene_.sample.intake)
         return rows, members.ordered(self.scene_.labels)
 
-    def _learn(self, rows: Rows, groups: Groups) -> None:
+    def _learn(
+        self, representation: Representation, rows: Rows, groups: Groups, *, progress: bool | None
+    ) -> None:
         """Fit on rows that have been read."""
-        read_as = represent(self.representation)
-        scene = Scene.of(read_as, rows, groups, costs=self.costs, radius=self.radius)
+        scene = Scene.of(representation, rows, groups, costs=self.costs, radius=self.radius)
         self.scene_ = scene
         self.groups_, self.n_features_in_ = scene.labels, len(scene.names)
         self.radius_ = scene.yardstick.radius
-        self.translations_ = self._explain(scene)
+        self.translations_ = self._explain(scene, progress=progress)
 
     def _judge(self, translations: Translations, rows: Rows, groups: Groups) -> Quality:
         known = np.flatnonzero(groups.member >= 0)
@@ -260,22 +280,3 @@ class GroupExplainer(BaseEstimator, ABC):  # type: ignore[misc]
     def __sklearn_clone__(self) -> Self:
         """A copy that is not fitted; the representation stays as it is, fitted."""
         return type(self)(**self.get_params(deep=False))
-
-
-def _dealt(
-    groups: Groups, folds: int, random: np.random.RandomState
-) -> Iterator[tuple[IntArray, IntArray]]:
-    """The rows to learn from and those to judge on, fold by fold."""
-    least = int(groups.sizes.min())
-    if folds < 2 or least < 2 * folds:
-        small = groups.labels[int(groups.sizes.argmin())]
-        raise InvalidInput(
-            f"Expected at least 2 folds, with 2 rows of each group in each; got {folds} folds, and "
-            f"group {small!r} has {least} rows. Leave it out, or judge on new rows with judge."
-        )
-    fold = np.full(len(groups.member), -1)
-    for i in range(len(groups)):
-        rows = random.permutation(groups.rows(i))
-        fold[rows] = np.arange(len(rows)) % folds
-    for part in range(folds):
-        yield np.flatnonzero((fold >= 0) & (fold != part)), np.flatnonzero(fold == part)

@@ -131,7 +131,14 @@ def at_zero(task: Task, strength: float) -> Fit:
     return Fit(D, strength, loss, loss, residual, _gap(task, strength, D), L, 0)
 
 
-def refit(task: Task, found: FloatArray, strength: float, *, free: bool = False) -> Fit:
+def refit(
+    task: Task,
+    found: FloatArray,
+    strength: float,
+    *,
+    free: bool = False,
+    steps: int = REFIT_STEPS,
+) -> Fit:
     """Without penalty: the offsets of least loss that have the ties of others.
 
     From these on, so that what the loss does not ask for does not change.
@@ -146,6 +153,8 @@ def refit(task: Task, found: FloatArray, strength: float, *, free: bool = False)
         λ, for the record.
     free
         Whether the offsets of features that change at all are free of ties.
+    steps
+        How many it takes at most.
     """
     work = np.flatnonzero(np.ptp(found, axis=0) > 0.0)
     part, start, D = task.of(work), found[:, work], np.zeros_like(found)
@@ -155,7 +164,7 @@ def refit(task: Task, found: FloatArray, strength: float, *, free: bool = False)
         Tied(part.fusion, distinct if free else start),
         Descent(start, np.inf, np.inf, _curvature(task), 0),
         tol=REFIT_TOL * _scale(task),
-        max_iter=REFIT_STEPS,
+        max_iter=steps,
         rounding=ROUNDING * task.at_zero[0],
     )
     D[:, work] = ended.D

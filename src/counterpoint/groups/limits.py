@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, final
 
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from counterpoint.errors import InvalidInput
+from counterpoint.features import unknown_name
 
 __all__ = ["Limits", "prices"]
 
@@ -32,7 +33,8 @@ class Limits:
     bounds
         Name or position → the largest change up or down in feature units, in place of that: a
         number, or the two ends (low, high). Every change has its opposite, so that both are held
-        within the nearer of the two.
+        within the nearer of the two. Here and below, the name of a column of categories stands for
+        all of them, and ``home=own`` for one.
     immutable
         Names or positions of features that stay.
     rising, falling
@@ -61,21 +63,20 @@ class Limits:
         InvalidInput
             If a bound does not hold zero, or there is no such feature.
         """
-        if not self.times >= 0.0:
-            raise InvalidInput(f"Expected times of at least 0; got {self.times}. Pass 1.5, say.")
+        if not _number(self.times) >= 0.0:
+            raise InvalidInput(f"Expected times of at least 0; got {self.times!r}. Pass 1.5, say.")
         span = np.ptp(means, axis=0)
         reach = np.where(span > 0.0, self.times, 0.0) * np.where(span > 0.0, span, 1.0)
         for name, bound in self.bounds.items():
-            low, high = bound if isinstance(bound, tuple) else (-bound, bound)
+            low, high = _ends(bound)
             if not low <= 0.0 <= high:
                 raise InvalidInput(
                     f"Expected the bounds of {name!r} to hold 0, the change from a group to "
                     f"itself; got {bound!r}. Pass the largest change, or (low, high) with low <= 0 "
                     "<= high."
                 )
-            reach[position(name, names)] = min(-low, high)
-        for name in self.immutable:
-            reach[position(name, names)] = 0.0
+            reach[places(name, names)] = min(-low, high)
+        reach[_listed(self.immutable, "immutable", names)] = 0.0
         return reach
 
     def course(self, names: tuple[Hashable, ...]) -> IntArray:
@@ -87,8 +88,8 @@ class Limits:
             If a feature is to do both, or there is no such feature.
         """
         course = np.zeros(len(names), dtype=np.intp)
-        course[_positions(self.rising, names)] = 1
-        falling = _positions(self.falling, names)
+        course[_listed(self.rising, "rising", names)] = 1
+        falling = _listed(self.falling, "falling", names)
         if (course[falling] != 0).any():
             both = names[falling[np.flatnonzero(course[falling])[0]]]
             raise InvalidInput(
@@ -123,15 +124,15 @@ def prices(
     price = 1.0 / np.where(spread > 0.0, spread, 1.0)
     if isinstance(costs, Mapping):
         for name, cost in costs.items():
-            price[position(name, names)] = cost
+            price[places(name, names)] = _number(cost)
     elif costs is not None:
-        given = np.asarray(costs, dtype=np.float64)
-        if given.shape != (len(names),):
+        given = np.asarray(costs)
+        if given.shape != (len(names),) or given.dtype.kind not in "biuf":
             raise InvalidInput(
-                f"Expected a cost for each of {len(names)} features; got the shape {given.shape}. "
-                "Pass a flat sequence, or a mapping from names."
+                f"Expected a cost for each of {len(names)} features; got {given.dtype} of shape "
+                f"{given.shape}. Pass a flat sequence of numbers, or a mapping from names."
             )
-        price = given.copy()
+        price = given.astype(np.float64)
     wrong = np.flatnonzero(~(np.isfinite(price) & (price > 0.0)))
     if len(wrong):
         raise InvalidInput(
@@ -141,8 +142,8 @@ def prices(
     return price
 
 
-def position(name: Hashable, names: tuple[Hashable, ...]) -> int:
-    """The position of a feature, by its name or by its position itself.
+def places(name: Hashable, names: tuple[Hashable, ...]) -> list[int]:
+    """The positions of a feature, by its name or its position; of categories there are several.
 
     Raises
     ------
@@ -150,17 +151,35 @@ def position(name: Hashable, names: tuple[Hashable, ...]) -> int:
         If there is none.
     """
     if name in names:
-        return names.index(name)
+        return [names.index(name)]
     whole: Any = name
     if isinstance(name, int | np.integer) and not isinstance(name, bool):
         if 0 <= whole < len(names):
-            return int(whole)
+            return [int(whole)]
         raise InvalidInput(
             f"Expected a position below {len(names)}; got {name!r}. Positions begin at 0."
         )
-    shown = ", ".join(map(repr, names[:8])) + (" …" if len(names) > 8 else "")
-    raise InvalidInput(f"Expected a feature among {shown}; got {name!r}. Check its name.")
+    found = [i for i, one in enumerate(names) if str(one).startswith(f"{name}=")]
+    if not found:
+        raise InvalidInput(unknown_name(name, names))
+    return found
 
 
-def _positions(given: Iterable[Hashable], names: tuple[Hashable, ...]) -> IntArray:
-    return np.array([position(name, names) for name in given], dtype=np.intp)
+def _listed(given: Sequence[Hashable], what: str, names: tuple[Hashable, ...]) -> IntArray:
+    if isinstance(given, str):
+        raise InvalidInput(f"Expected a list of names in {what}; got {given!r}. Pass [{given!r}].")
+    found = [place for name in given for place in places(name, names)]
+    return np.array(found, dtype=np.intp)
+
+
+def _ends(bound: Bound) -> tuple[float, float]:
+    """The ends of a bound; NaN for what is none."""
+    given: Any = bound
+    if isinstance(given, tuple | list) and len(given) == 2:
+        return _number(given[0]), _number(given[1])
+    return -_number(given), _number(given)
+
+
+def _number(value: Any) -> float:
+    """NaN for what is no number."""
+    return float(value) if isinstance(value, int | float | np.number) else float("nan")

@@ -50,6 +50,19 @@ class Matching:
             return self._affine(Q)[0]
         return self._half_squares(self._residual(self.rest.vjp(self._points(Q))[0]))
 
+    def values(self, Q: FloatArray) -> FloatArray:
+        """(q,) the loss at each of many Q (q, l, h)."""
+        count = self.groups
+        if self.rest is None:
+            away = Q - self.targets
+            away -= away.mean(axis=1, keepdims=True)
+            return np.asarray((away**2).sum(axis=(1, 2)) / (count - 1))
+        points = (self.base - Q)[:, :, None] + Q[:, None]
+        values = self.rest.vjp(points.reshape(-1, Q.shape[2]))[0]
+        away = values.reshape(len(Q), count, count, -1) - self.targets
+        away[:, np.arange(count), np.arange(count)] = 0.0
+        return np.asarray(0.5 * (away**2).sum(axis=(1, 2, 3)) / (count * (count - 1)))
+
     def slope(self, Q: FloatArray) -> tuple[float, FloatArray]:
         """The loss and its gradient (l, h), whose columns add up to 0."""
         if self.rest is None:
@@ -121,6 +134,11 @@ class Task:
     def value(self, D: FloatArray) -> float:
         """The loss."""
         return self.matching.value(times(D, self.matrix))
+
+    def values(self, D: FloatArray) -> FloatArray:
+        """(q,) the loss at each of many offsets (q, l, d)."""
+        flat = times(D.reshape(-1, D.shape[2]), self.matrix)
+        return self.matching.values(flat.reshape(*D.shape[:2], -1))
 
     def slope(self, D: FloatArray) -> tuple[float, FloatArray]:
         """The loss and its gradient (l, d)."""

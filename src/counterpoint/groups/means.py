@@ -64,7 +64,7 @@ class DifferenceOfMeans(GroupExplainer):
             )
         return means.truncated(k)
 
-    def _explain(self, scene: Scene) -> Translations:
+    def _explain(self, scene: Scene, *, progress: bool | None) -> Translations:
         return self.sparse(self.k)
 
     def _means(self, scene: Scene) -> Translations:

@@ -145,6 +145,14 @@ class Groups:
     def __len__(self) -> int:
         return len(self.labels)
 
+    def __repr__(self) -> str:
+        sizes = self.sizes.tolist() or [0]
+        outside = len(self.member) - sum(sizes)
+        return (
+            f"<Groups: {len(self)} groups of {min(sizes)} to {max(sizes)} rows; {outside} rows "
+            "in none>"
+        )
+
     @property
     def sizes(self) -> IntArray:
         """(l,) the number of rows of each group."""

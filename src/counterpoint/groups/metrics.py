@@ -8,22 +8,17 @@ from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial import KDTree
 
 from counterpoint.errors import InvalidInput
 from counterpoint.groups.membership import Groups
+from counterpoint.groups.neighbours import Neighbours
 from counterpoint.groups.representations import Stages
 from counterpoint.groups.translations import Translations
 
-__all__ = ["Points", "nearest", "similarity"]
+__all__ = ["Points", "similarity"]
 
 FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.intp]
 
-FLAT = 12
-"""Dimensions up to which a tree is worth it."""
-BLOCK = 2**22
-"""Distances held at a time."""
 POINT = 1e-3
 """Of the extent of all rows: a radius that is not smaller where rows coincide."""
 ALIKE = 0.95
@@ -64,9 +59,8 @@ class Points:
         Where rows of a group coincide, a small share of the extent of all.
         """
         found = POINT * float(np.ptp(self.values, axis=0).max())
-        for i in range(len(self.groups)):
-            own = self.values[self.groups.rows(i)]
-            away = np.sort(nearest(own, own, 2)) if len(own) > 1 else np.zeros(1)
+        for own in self._groups:
+            away = np.sort(own.distances(own.points, 2)) if len(own.points) > 1 else np.zeros(1)
             found = max(found, float(away[int(np.ceil(ALIKE * len(away))) - 1]))
         return found * (1.0 + 1e-9)  # the distance itself is within it, however it is computed
 
@@ -81,45 +75,28 @@ class Points:
         """
         count = len(self.groups)
         correctness, coverage = np.empty((2, count, count))
-        shift = self.parts.first.matrix[translations.columns]
-        for i in range(count):
-            rows = self.groups.rows(i)
-            for j in range(count):
-                moved = self._moved(rows, np.asarray(translations.between(i, j) @ shift))
-                there, others = self.values[self.groups.rows(j)], 2 if i == j else 1
-                correctness[i, j] = (nearest(moved, there, others) <= radius).mean()
-                coverage[i, j] = (nearest(there, moved, others) <= radius).mean()
+        matrix = self.parts.first.matrix[translations.columns]
+        for i, own in enumerate(self._groups):
+            for j, other in enumerate(self._groups):
+                shift = np.asarray(translations.between(i, j) @ matrix)
+                moved, which = self._moved(i, shift), 2 if i == j else 1
+                correctness[i, j] = other.near(moved, radius, which).mean()
+                if self.parts.rest is not None:
+                    there = Neighbours(moved) if shift.any() else own
+                    coverage[i, j] = there.near(other.points, radius, which).mean()
+        if self.parts.rest is None:  # moved rows are as near as the others are that move back
+            return correctness, correctness.T.copy()
         return correctness, coverage
 
-    def _moved(self, rows: IntArray, shift: FloatArray) -> FloatArray:
+    def _moved(self, group: int, shift: FloatArray) -> FloatArray:
+        """The rows of a group as they are seen after a shift of what the affine part gives."""
         if not shift.any():
-            return self.values[rows]
-        return self.parts.finish(self.hidden[rows] + shift)
+            return self._groups[group].points
+        return self.parts.finish(self.hidden[self.groups.rows(group)] + shift)
 
-
-def nearest(points: FloatArray, among: FloatArray, which: int = 1) -> FloatArray:
-    """(n,) the distance of each point to the nearest of others, or to the next one.
-
-    Parameters
-    ----------
-    points
-        (n, m).
-    among
-        (q, m).
-    which
-        1 for the nearest, 2 for the next; infinite if there are fewer.
-    """
-    if points.shape[1] <= FLAT:
-        return np.asarray(KDTree(among).query(points, k=[which])[0][:, 0])
-    if len(among) < which:
-        return np.full(len(points), np.inf)
-    found = np.empty(len(points))
-    squares, rows = np.einsum("ij,ij->i", among, among), max(1, BLOCK // len(among))
-    for i in range(0, len(points), rows):
-        part = points[i : i + rows]
-        away = squares - 2.0 * part @ among.T + np.einsum("ij,ij->i", part, part)[:, None]
-        found[i : i + rows] = np.partition(away, which - 1, axis=1)[:, which - 1]
-    return np.sqrt(np.maximum(found, 0.0))
+    @cached_property
+    def _groups(self) -> tuple[Neighbours, ...]:
+        return tuple(Neighbours(self.values[self.groups.rows(i)]) for i in range(len(self.groups)))
 
 
 def similarity(sparser: Translations, denser: Translations) -> FloatArray:
@@ -135,7 +112,7 @@ def similarity(sparser: Translations, denser: Translations) -> FloatArray:
     Returns
     -------
     ndarray
-        (l, l) Σ_f |e₁f| 1[e₂f ≠ 0] / ‖e₁‖₁ of each pair; 1 where e₁ changes nothing.
+        (l, l) ``Σ_f |e₁f| 1[e₂f ≠ 0] / ‖e₁‖₁`` of each pair; 1 where e₁ changes nothing.
 
     Raises
     ------

@@ -23,7 +23,8 @@ class TorchFunction(Representation):
 
     What an encoder needs beside the rows goes into the function, so that encoders of other
     packages, such as scvi-tools, need no adapter: of one that takes logarithms and returns the
-    mean first, ``lambda x: encoder(torch.log1p(x), batch)[0]``.
+    mean first, ``lambda x: encoder(torch.log1p(x.clamp(min=0)), batch)[0]``; moved rows may hold
+    negative numbers.
 
     Parameters
     ----------
@@ -73,7 +74,7 @@ class TorchFunction(Representation):
         return np.asarray(values.detach().double().numpy()), pull
 
 
-def of_module(module: Any, features: int | None) -> Representation:
+def of_module(module: Any) -> Representation:
     """A module in double precision; one that begins with nn.Linear takes rows as they are.
 
     Raises
@@ -94,9 +95,7 @@ def of_module(module: Any, features: int | None) -> Representation:
         if len(steps) == 1:
             return first
         return Composed(first, TorchFunction(nn.Sequential(*steps[1:]), weight.shape[1]))
-    if features is None:
-        raise InvalidInput(
-            f"Expected to know how many features {type(module).__name__} takes, and it does not "
-            "begin with nn.Linear. Pass TorchFunction(module.double().eval(), features)."
-        )
-    return TorchFunction(copy, features)
+    raise InvalidInput(
+        f"Expected to know how many features {type(module).__name__} takes, and it does not "
+        "begin with nn.Linear. Pass TorchFunction(module.double().eval(), features)."
+    )

@@ -173,6 +173,11 @@ class Network(Representation):
     def n_features(self) -> int:
         return len(self.weights[0])
 
+    def __repr__(self) -> str:
+        sizes = [self.n_features, *(weight.shape[1] for weight in self.weights)]
+        said = ", ".join(dict.fromkeys(self.activations))
+        return f"<Network: {' → '.join(map(str, sizes))}; {said}>"
+
     def vjp(self, X: FloatArray) -> tuple[FloatArray, Callable[[FloatArray], FloatArray]]:
         parts = stages(self)
         hidden, back = parts.first.vjp(X)

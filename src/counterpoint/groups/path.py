@@ -67,7 +67,7 @@ class TranslationPath:
         (n,) which candidate has the ties of each.
     candidates
         What may be chosen: explanations with the ties of these fits, of those from other starts,
-        and of reweighted ones, refitted without penalty. Their correctness and coverage on the rows
+        and of pruned ones, refitted without penalty. Their correctness and coverage on the rows
         of the fit are what choices are made by; they flatter what they choose.
     """
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from counterpoint.errors import InvalidInput, MissingExtra
 from counterpoint.groups.membership import Groups
+from counterpoint.groups.words import amount
 from counterpoint.plots import COLOURS, INK, PALE, SMALL
 
 if TYPE_CHECKING:
@@ -32,8 +33,6 @@ DARK = 0.55
 """The share above which they are written in white."""
 ROOM = 0.28
 """The height of a bar with its name, in inches."""
-TONES = 8
-"""Groups that have a colour of their own; others share grey."""
 BOTH = (("correctness", "-", "o"), ("coverage", "--", "s"))
 """What curves show, and how."""
 
@@ -55,7 +54,7 @@ def draw_changes(translations: Translations, start: Any, end: Any, most: int, ax
     axes.margins(x=0.22)
     for place, (_, change), at in zip(places, shown, cost, strict=True):
         axes.annotate(
-            f"{change:+.3g}".replace("-", "−"),
+            f"{'+' if change > 0.0 else '−'}{amount(abs(change))}",
             (at, place),
             (4 if at > 0.0 else -4, 0),
             textcoords="offset points",
@@ -151,9 +150,10 @@ def draw_path(path: TranslationPath, count: Count, ax: Any) -> Figure:
     counts = sorted(set(np.ceil(path.counts(count)).astype(int).tolist()) - {0})
     chosen = [path.choose(k, count) for k in counts]
     (axes,) = _axes(ax, 1, (5.6, 4.0))
-    for name, dashes, marker in BOTH:
+    for tone, (name, dashes, marker) in zip(COLOURS, BOTH, strict=False):
         rates = [getattr(one, name) for one in chosen]
-        axes.plot(counts, rates, dashes, marker=marker, color=COLOURS[0], markersize=4, label=name)
+        size = 7 if name == BOTH[0][0] else 3  # of a linear representation they are the same
+        axes.plot(counts, rates, dashes, marker=marker, color=tone, markersize=size, label=name)
     said = {"each": "features a pair, at most", "mean": "features a pair, on average"}
     _frame(axes, said.get(count, "features of all pairs together"))
     axes.set_title("on the rows of the fit", loc="left", size="medium")

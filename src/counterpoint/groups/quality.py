@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.groups.membership import Groups
-from counterpoint.groups.metrics import Points, nearest
+from counterpoint.groups.metrics import Points
+from counterpoint.groups.neighbours import Neighbours
 from counterpoint.groups.rows import Rows
 from counterpoint.groups.translations import Translations
 
@@ -95,13 +96,14 @@ class Yardstick:
         every, count = np.arange(len(rows.names)), len(groups)
         most = int(np.sqrt(WORK / max(1, len(rows.names) * count * count)))
         step = [max(1, -(-size // int(np.clip(most, FEWEST, MOST)))) for size in groups.sizes]
-        real = [rows.dense(groups.rows(i)[:: step[i]], every) / self.scale for i in range(count)]
-        usual = [float(np.median(nearest(own, own, 2))) for own in real]
+        some = [rows.dense(groups.rows(i)[:: step[i]], every) / self.scale for i in range(count)]
+        real = [Neighbours(points) for points in some]
+        usual = [float(np.median(own.distances(own.points, 2))) for own in real]
         away = np.ones((count, count))
         for i, j in translations.pairs:
             shift = np.zeros(len(rows.names))
             shift[translations.columns] = translations.between(i, j)
-            found = float(np.median(nearest(real[i] + shift / self.scale, real[j])))
+            found = float(np.median(real[j].distances(some[i] + shift / self.scale)))
             away[i, j] = found / usual[j] if usual[j] > 0.0 else np.nan
         return away
 
@@ -169,8 +171,15 @@ class Quality:
             (l, l), such as ``quality.coverage``.
         diagonal
             Whether each group and itself are a pair, as the paper counts.
+
+        Returns
+        -------
+        float
+            Of the pairs that have a number; NaN if none has.
         """
-        return float(of.mean() if diagonal else of[~np.eye(len(of), dtype=bool)].mean())
+        values = of.ravel() if diagonal else of[~np.eye(len(of), dtype=bool)]
+        known = values[~np.isnan(values)]
+        return float(known.mean()) if len(known) else float("nan")
 
     @property
     def worst(self) -> tuple[Any, Any]:
@@ -185,6 +194,8 @@ class Quality:
         i, j = self.groups.index(start), self.groups.index(end)
         rates = (self.correctness, self.coverage)
         mean, both = ([self.mean(r, diagonal=d) for r in rates] for d in (False, True))
+        away = self.mean(self.away)
+        far = "" if np.isnan(away) else f"; {away:.3g} times as far from real rows as these are"
         return (
             f"{self._about()}\n"
             f"correctness {mean[0]:.3f}, coverage {mean[1]:.3f} (radius {self.radius:.3g}; "
@@ -192,8 +203,7 @@ class Quality:
             f"worst pair: from {start} to {end}, correctness {self.correctness[i, j]:.3f}, "
             f"coverage {self.coverage[i, j]:.3f}\n"
             f"{self.mean(self.counts):.1f} features a pair, cost {self.mean(self.sizes):.3g}; "
-            f"{self.mean(self.outside):.1%} of changed values outside the range of the data; "
-            f"{self.mean(self.away):.3g} times as far from real rows as these are"
+            f"{self.mean(self.outside):.1%} of changed values outside the range of the data{far}"
         )
 
     def _about(self) -> str:

@@ -1,43 +1,65 @@
-"""Fitted models as representations."""
+"""Fitted models as representations, and the columns that they take."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import singledispatch
-from typing import Any
+from typing import Any, final
 
 import numpy as np
-from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
-from sklearn.decomposition import PCA, FactorAnalysis, FastICA, IncrementalPCA, TruncatedSVD
-from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
-from sklearn.exceptions import NotFittedError
-from sklearn.neighbors import NeighborhoodComponentsAnalysis
 from sklearn.neural_network import MLPRegressor
 from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
-from sklearn.utils.validation import check_is_fitted
 
-from counterpoint.errors import ModelNotFitted, ReaderMismatch, UnsupportedModel
+from counterpoint.errors import ReaderMismatch, UnsupportedModel
+from counterpoint.features import Categorical, Features
+from counterpoint.groups.intake import Intake
 from counterpoint.groups.networks import Network
-from counterpoint.groups.representations import Affine, Composed, Representation
+from counterpoint.groups.representations import Affine, Composed, Representation, times
+from counterpoint.readers.columns import Columns
+from counterpoint.readers.dispatch import Inputs, inputs_of, require_fitted, see_columns, trace
+from counterpoint.readers.fills import fills_of
+from counterpoint.readers.probe import run
 
-__all__ = ["represent"]
-
-FloatArray = NDArray[np.float64]
+__all__ = ["Reading", "look", "represent"]
 
 INSTEAD = (
-    "Pass linear maps of scikit-learn (scalers, PCA, TruncatedSVD, FastICA, FactorAnalysis, linear "
-    "discriminants, NCA, pipelines of these), a Network, a torch module, your own subclass of "
-    "Representation, or FiniteDifferences(function, features) for few features."
+    "Pass linear maps of scikit-learn (scalers, encoders of categories, PCA, TruncatedSVD, "
+    "FastICA, FactorAnalysis, linear discriminants, NCA, pipelines and column transformers of "
+    "these), a Network, a torch module, your own subclass of Representation, or "
+    "FiniteDifferences(function, features) for few features."
 )
+CHECKED = 4
+"""Rows that what was read is held against the transformer on."""
+SAME, SMALL = 1e-6, 1e-2
+"""How far apart they may be, relative to what values add up from; steps may be of single floats."""
+DENSE = 0.25
+"""The share of entries that are not 0 above which a matrix is kept dense."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """A representation, and the columns that it takes.
+
+    Parameters
+    ----------
+    representation
+        Over the encoded columns.
+    intake
+        The columns; None if no more is known than how many there are.
+    """
+
+    representation: Representation
+    intake: Intake | None
 
 
 @singledispatch
 def represent(model: Any) -> Representation:
     """Read a fitted model as a representation.
 
-    Linear maps of scikit-learn become one affine map, with all pipeline steps folded in. Add yours
+    Linear maps of scikit-learn become one affine map, with all pipeline steps folded in; a column
+    of categories that they encode becomes a column of zeros and ones for each category. Add yours
     with ``@represent.register(MyModel)``.
 
     Parameters
@@ -59,13 +81,7 @@ def represent(model: Any) -> Representation:
     ReaderMismatch
         If what was read is not what the model does.
     """
-    bases = type(model).__mro__
-    if any(b.__name__ == "Module" and b.__module__.startswith("torch.nn.") for b in bases):
-        from counterpoint.groups.modules import of_module
-
-        return of_module(model, None)
-    what = f"the class {model.__name__}" if isinstance(model, type) else type(model).__name__
-    raise UnsupportedModel(f"{what} has no derivatives that are known. {INSTEAD}")
+    return look(model).representation
 
 
 @represent.register
@@ -74,136 +90,110 @@ def _(model: Representation) -> Representation:
 
 
 @represent.register
-def _(model: Pipeline) -> Representation:
-    found: Representation | None = None
-    for name, step in reversed(model.steps):
-        if step is None or step == "passthrough":
-            continue
-        try:
-            read = represent(step)
-        except UnsupportedModel as error:
-            raise UnsupportedModel(f"Step {name!r}: {error}") from error
-        found = read if found is None else _follow(name, read, found)
-    if found is None:
-        raise UnsupportedModel(f"The pipeline has no step that does anything. {INSTEAD}")
-    return found
-
-
-@represent.register
 def _(model: MLPRegressor) -> Representation:
-    _require_fitted(model)
+    require_fitted(model, Columns.inputs(1))
     return Network(model.coefs_, model.intercepts_, model.activation, model.out_activation_)
 
 
-def _follow(name: str, step: Representation, rest: Representation) -> Representation:
-    """A step of a pipeline, and what comes after it."""
-    if not isinstance(step, Affine):
-        raise UnsupportedModel(f"Step {name!r} is not linear, and only the last step may be so.")
-    return step.then(rest) if isinstance(rest, Affine) else Composed(step, rest)
+def look(model: Any) -> Reading:
+    """Read a fitted model, with the columns that it takes.
+
+    Raises
+    ------
+    UnsupportedModel, ModelNotFitted, ReaderMismatch
+        As `represent`.
+    """
+    reader = _reader_of(model)
+    if reader is not None:
+        return Reading(reader(model), _intake_of(model))
+    if isinstance(model, Pipeline) and len(model.steps) > 1:
+        name, last = model.steps[-1]
+        reader = _reader_of(last)
+        if reader is not None:
+            head = look(model[:-1])
+            return replace(head, representation=_followed(head.representation, reader(last)))
+        if last is not None and not isinstance(last, str):  # words for steps that do nothing
+            _require_trace(last, f"Step {name!r}: ")
+    _require_trace(model)
+    return _traced(model)
 
 
-def _linear(*kinds: type) -> Callable[[Callable[[Any], Affine]], Callable[[Any], Affine]]:
-    """Register what reads the affine map of some transformers; it is held against them."""
+def _reader_of(model: Any) -> Callable[[Any], Representation] | None:
+    """What reads a model as a whole; None for what is read step by step."""
+    bases = type(model).__mro__
+    if any(b.__name__ == "Module" and b.__module__.startswith("torch.nn.") for b in bases):
+        from counterpoint.groups.modules import of_module
 
-    def register(read: Callable[[Any], Affine]) -> Callable[[Any], Affine]:
-        def checked(model: Any) -> Affine:
-            _require_fitted(model)
-            found = read(model)
-            _check(model, found)
-            return found
-
-        for kind in kinds:
-            represent.register(kind, checked)
-        return read
-
-    return register
+        return of_module
+    registered = represent.dispatch(type(model))
+    return None if registered is represent.dispatch(object) else registered
 
 
-@_linear(StandardScaler)
-def _standard(model: StandardScaler) -> Affine:
-    scale = np.ones(model.n_features_in_) if model.scale_ is None else 1.0 / model.scale_
-    return Affine.scaling(scale, -scale * model.mean_ if model.with_mean else 0.0 * scale)
+def _intake_of(model: Any) -> Intake | None:
+    """The columns of a model that is read as a whole, if it knows their names."""
+    inputs = inputs_of(model)
+    if inputs is None or inputs.names is None:
+        return None
+    return Intake.numbers(inputs.names, named=True)
 
 
-@_linear(RobustScaler)
-def _robust(model: RobustScaler) -> Affine:
-    scale = np.ones(model.n_features_in_) if model.scale_ is None else 1.0 / model.scale_
-    return Affine.scaling(scale, 0.0 * scale if model.center_ is None else -scale * model.center_)
+def _followed(first: Representation, rest: Representation) -> Representation:
+    if not isinstance(first, Affine):
+        raise UnsupportedModel(f"Only the last step of a pipeline may bend. {INSTEAD}")
+    return first.then(rest) if isinstance(rest, Affine) else Composed(first, rest)
 
 
-@_linear(MinMaxScaler)
-def _min_max(model: MinMaxScaler) -> Affine:
-    if model.clip:
-        raise UnsupportedModel("MinMaxScaler(clip=True) is not linear. Fit it with clip=False.")
-    return Affine.scaling(model.scale_, model.min_)
+def _require_trace(model: Any, where: str = "") -> None:
+    """Raise unless there is a reader of steps for a model."""
+    is_class = isinstance(model, type)
+    if is_class or trace.dispatch(type(model)) is trace.dispatch(object):
+        what = f"the class {model.__name__}" if is_class else type(model).__name__
+        raise UnsupportedModel(f"{where}{what} has no derivatives that are known. {INSTEAD}")
 
 
-@_linear(MaxAbsScaler)
-def _max_abs(model: MaxAbsScaler) -> Affine:
-    return Affine.scaling(1.0 / model.scale_, np.zeros(model.n_features_in_))
-
-
-@_linear(PCA, IncrementalPCA)
-def _pca(model: Any) -> Affine:
-    matrix = model.components_.T
-    if model.whiten:
-        scale = np.sqrt(model.explained_variance_)
-        matrix = matrix / np.maximum(scale, np.finfo(scale.dtype).eps)
-    return Affine(matrix, -model.mean_ @ matrix)
-
-
-@_linear(FastICA)
-def _ica(model: FastICA) -> Affine:
-    matrix = model.components_.T
-    mean = model.mean_ if model.whiten else np.zeros(len(matrix))
-    return Affine(matrix, -mean @ matrix)
-
-
-@_linear(FactorAnalysis)
-def _factors(model: FactorAnalysis) -> Affine:
-    loads = model.components_ / model.noise_variance_
-    inner = np.eye(len(loads)) + loads @ model.components_.T
-    matrix = np.linalg.solve(inner, loads).T
-    return Affine(matrix, -model.mean_ @ matrix)
-
-
-@_linear(TruncatedSVD, NeighborhoodComponentsAnalysis)
-def _components(model: Any) -> Affine:
-    return Affine(model.components_.T, np.zeros(len(model.components_)))
-
-
-@_linear(LinearDiscriminantAnalysis)
-def _discriminants(model: LinearDiscriminantAnalysis) -> Affine:
-    if model.solver == "lsqr":
+def _traced(model: Any) -> Reading:
+    """A transformer, step by step."""
+    require_fitted(model, Columns.inputs(1))
+    inputs = inputs_of(model)
+    if inputs is None:
         raise UnsupportedModel(
-            "LinearDiscriminantAnalysis(solver='lsqr') has no transform. Fit it with 'svd'."
+            f"{type(model).__name__} kept no note of the columns that it was fitted on. {INSTEAD}"
         )
-    matrix = model.scalings_[:, : model._max_components]  # noqa: SLF001 (no public name; checked)
-    centre = model.xbar_ if model.solver == "svd" else np.zeros(len(matrix))
-    return Affine(matrix, -centre @ matrix)
+    columns = see_columns(model, inputs)
+    found = _affine(columns)
+    _check(model, inputs, columns.features, found)
+    named = inputs.names is not None
+    return Reading(found, Intake(columns.features, named, *fills_of(columns)))
 
 
-def _require_fitted(model: BaseEstimator) -> None:
-    try:
-        check_is_fitted(model)
-    except NotFittedError:
-        raise ModelNotFitted(
-            f"Expected a fitted representation; {type(model).__name__} has not been fitted. "
-            "Call its fit first."
-        ) from None
+def _affine(columns: Columns) -> Affine:
+    """The columns as one map of the encoded ones."""
+    own = columns.numbers()
+    matrix = own.matrix.T.tocsr()
+    many = matrix.nnz > DENSE * matrix.shape[0] * matrix.shape[1]
+    return Affine(matrix.toarray() if many else matrix, own.offset)
 
 
-def _check(model: Any, found: Affine) -> None:
+def _check(model: Any, inputs: Inputs, features: Features, found: Affine) -> None:
     """Hold an affine map against the transformer it was read from, on a few rows."""
-    rows: Any = np.random.default_rng(0).normal(size=(4, found.n_features))
-    names = getattr(model, "feature_names_in_", None)
-    given = rows
-    if names is not None:
+    rng = np.random.default_rng(0)
+    codes = rng.normal(size=(CHECKED, len(features)))
+    cells: list[Any] = list(codes.T)
+    for j, feature in enumerate(features):
+        if isinstance(feature, Categorical):
+            at = rng.integers(len(feature.categories), size=CHECKED)
+            codes[:, j] = at
+            cells[j] = np.array(feature.categories, dtype=object)[at]
+    rows: Any = np.column_stack(cells)
+    if inputs.names is not None:
         import pandas as pd
 
-        given = pd.DataFrame(rows, columns=names)
-    told, read = np.asarray(model.transform(given)), found.vjp(rows)[0]
-    if told.shape != read.shape or not np.allclose(told, read, rtol=1e-6, atol=1e-8):
+        rows = pd.DataFrame(dict(zip(features.names, cells, strict=True)))
+    told = run(model, rows, Columns.inputs(1)).astype(np.float64)
+    points = features.expand(codes)
+    read = found.vjp(points)[0]
+    size = times(np.abs(points), abs(found.matrix)) + np.abs(found.offset) + SMALL
+    if told.shape != read.shape or (np.abs(told - read) > SAME * size).any():
         raise ReaderMismatch(
             f"What was read of {type(model).__name__} is not what its transform does. "
             f"Please report it; until then: {INSTEAD}"

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from counterpoint.encoding import encode
 from counterpoint.errors import InvalidInput
 from counterpoint.frames import Table
+from counterpoint.groups.intake import Intake, arranged
 from counterpoint.groups.membership import Groups
 from counterpoint.groups.representations import Matrix
 
@@ -20,29 +22,38 @@ __all__ = ["Rows", "read"]
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]
 
+ADDED = "Describe it with Categorical to add one."
+"""What one does about a category where features are described; here the representation knows."""
+
 
 @final
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Finite numbers (n, d), dense or sparse, and the names of their columns.
+    """Finite numbers (n, d), dense or sparse, and what their columns are.
 
     Parameters
     ----------
     matrix
-        (n, d) an array of doubles, or a sparse array in rows.
-    names
-        d names.
+        (n, d) an array of doubles, or a sparse array in rows. A column of categories is a column of
+        zeros and ones for each of them.
+    intake
+        The columns that they were made of.
     """
 
     matrix: Matrix
-    names: tuple[Hashable, ...]
+    intake: Intake
 
     def __len__(self) -> int:
         return int(self.matrix.shape[0])
 
+    @property
+    def names(self) -> tuple[Hashable, ...]:
+        """d names."""
+        return self.intake.names
+
     def take(self, rows: IntArray) -> Rows:
         """Some of the rows."""
-        return Rows(self.matrix[rows], self.names)
+        return replace(self, matrix=self.matrix[rows])
 
     def dense(self, rows: IntArray, columns: IntArray) -> FloatArray:
         """Some cells, as a dense array of doubles."""
@@ -67,76 +78,101 @@ class Rows:
         return np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64)
 
 
-def read(X: Any, groups: Any) -> tuple[Rows, Groups]:
+def read(X: Any, groups: Any, intake: Intake | None) -> tuple[Rows, Groups]:
     """Rows and their groups, as they are given.
 
     Parameters
     ----------
     X
-        (n, d) an array, a sparse matrix, a data frame of numbers, or an AnnData.
+        (n, d) an array, a sparse matrix, a data frame, or an AnnData.
     groups
-        As `Groups.of` takes them; for an AnnData also the name of a column of ``obs``.
+        As `Groups.of` takes them; of a data frame also the name of a column, of an AnnData that of
+        a column of ``obs``.
+    intake
+        What columns are taken; None for all.
 
     Raises
     ------
     InvalidInput
-        If rows are no finite numbers, or no column of an AnnData has the name.
+        If rows cannot be used, or no column has the name.
     """
     if any(b.__name__ == "AnnData" for b in type(X).__mro__):
-        names = tuple(X.var_names.tolist())
         if isinstance(groups, str):
-            if groups not in X.obs:
-                raise InvalidInput(
-                    f"Expected the groups to be a column of obs; got {groups!r}, and there are "
-                    f"{', '.join(map(str, X.obs)) or 'none'}. Pass one of them, or labels."
-                )
+            _require_column(groups, tuple(X.obs), "obs")
             groups = X.obs[groups]
-        return _finite(Rows(_matrix(X.X), names)), Groups.of(groups)
-    if isinstance(groups, str):
-        raise InvalidInput(
-            f"Expected a label for each row; got the word {groups!r}. Names of columns are for "
-            "AnnData alone."
-        )
+        return _of_matrix(X.X, tuple(X.var_names.tolist()), intake), Groups.of(groups)
     if sparse.issparse(X):
-        names = tuple(f"x{j}" for j in range(X.shape[1]))
-        return _finite(Rows(_matrix(X), names)), Groups.of(groups)
+        return _of_matrix(X, None, intake), Groups.of(groups)
     table = Table.read(X)
-    matrix = table.native if table.is_array else table.float_matrix
-    if matrix is None:
-        matrix = np.column_stack([_numbers(table, name) for name in table.names])
-    return _finite(Rows(_matrix(matrix), table.names)), Groups.of(groups)
+    if isinstance(groups, str):
+        _require_column(groups, () if table.is_array else table.names, "the data frame")
+        labels, kept = _labels(table, groups), [name for name in table.names if name != groups]
+        return _of_table(table.select(kept), intake), Groups.of(labels)
+    return _of_table(table, intake), Groups.of(groups)
 
 
-def _numbers(table: Table, name: Hashable) -> FloatArray:
-    values = table.column(name)
-    if values.dtype.kind not in "biuf":
+def _require_column(name: str, names: tuple[Hashable, ...], what: str) -> None:
+    if name not in names:
         raise InvalidInput(
-            f"Expected columns of numbers; {name!r} has others. Encode it, or leave it out."
+            f"Expected the groups to be a column of {what}; got {name!r}, and there are "
+            f"{', '.join(map(str, names)) or 'none'}. Pass one of them, or a label for each row."
         )
-    return values.astype(np.float64)
 
 
-def _matrix(X: Any) -> Matrix:
-    """A dense array of doubles, or a sparse array in rows."""
-    if sparse.issparse(X):
-        return sparse.csr_array(X)
-    dense = np.asarray(X)
-    if dense.ndim != 2 or dense.dtype.kind not in "biuf":
+def _labels(table: Table, name: str) -> Any:
+    """A column of labels, with the order of its categories if it has one."""
+    import pandas as pd
+
+    values, levels = table.column(name), table.levels(name)
+    return values if levels is None else pd.Categorical(values.tolist(), categories=list(levels))
+
+
+def _of_table(table: Table, intake: Intake | None) -> Rows:
+    """Rows of a frame or an array."""
+    if table.is_array:
+        return _encoded(_floats(table.native), arranged(intake, None, len(table.names)))
+    took = arranged(intake, table.names, len(table.names))
+    return _encoded(table.select(took.features.names), took)
+
+
+def _of_matrix(X: Any, names: tuple[Hashable, ...] | None, intake: Intake | None) -> Rows:
+    """Rows of a matrix, which may be sparse."""
+    took = arranged(intake, names, X.shape[1])
+    wanted = took.features.names
+    matrix = sparse.csr_array(X) if sparse.issparse(X) else np.asarray(X)
+    if names is not None and wanted != names:
+        place = {name: j for j, name in enumerate(names)}
+        matrix = matrix[:, [place[name] for name in wanted]]
+    if not sparse.issparse(matrix):
+        return _encoded(_floats(matrix), took)
+    if not took.features.all_numeric:
         raise InvalidInput(
-            f"Expected rows of numbers of shape (n, d); got {dense.dtype} of shape {dense.shape}. "
-            "Pass an array, a sparse matrix, or a data frame."
+            "Expected a data frame, because the representation encodes categories; got a sparse "
+            "matrix. Pass the frame that has them."
         )
-    return np.ascontiguousarray(dense, dtype=np.float64)
-
-
-def _finite(rows: Rows) -> Rows:
-    cells = rows.matrix.data if sparse.issparse(rows.matrix) else rows.matrix
-    if not np.isfinite(cells).all():
-        found = "a sparse cell"
-        if not sparse.issparse(rows.matrix):
-            i, j = (int(at) for at in np.argwhere(~np.isfinite(rows.matrix))[0])
-            found = f"{rows.matrix[i, j]} in row {i}, column {rows.names[j]!r}"
+    if not np.isfinite(matrix.data).all():
         raise InvalidInput(
-            f"Expected finite numbers; got {found}. Impute missing cells, or leave the rows out."
+            "Expected finite numbers; got a sparse cell that is none. Impute missing cells, or "
+            "leave the rows out."
         )
-    return rows
+    return Rows(matrix, took)
+
+
+def _floats(cells: NDArray[Any]) -> Table:
+    """An array as a table; numbers are doubles at once, and not column by column."""
+    numbers = cells.dtype.kind in "biuf"
+    dense = np.ascontiguousarray(cells, dtype=np.float64) if numbers else cells
+    return Table(dense, tuple(f"x{j}" for j in range(cells.shape[1])))
+
+
+def _encoded(table: Table, took: Intake) -> Rows:
+    """Rows with categories encoded, and missing cells filled in as the representation does."""
+    names = took.features.names
+    given = table.renamed(names) if table.is_array else table
+    encoded = encode(given, took.features, took.fills, took.unfilled)
+    if encoded.problems:
+        row = min(encoded.problems)
+        problem = encoded.problems[row].replace(ADDED, "Leave the row out, or fit on it as well.")
+        raise InvalidInput(f"Row {row} cannot be used: {problem}")
+    codes = took.features.expand(encoded.codes)
+    return Rows(np.ascontiguousarray(codes, dtype=np.float64), took)

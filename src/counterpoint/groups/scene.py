@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from counterpoint.errors import InvalidInput
 from counterpoint.groups.fusion import Fusion
+from counterpoint.groups.guarded import Guarded
 from counterpoint.groups.limits import Limits, prices
 from counterpoint.groups.matching import Matching, Task
 from counterpoint.groups.membership import Groups
@@ -95,14 +96,15 @@ class Scene:
                 f"takes; got {len(rows.names)}. Pass the columns that it was fitted on, in order."
             )
         groups.require(len(rows))
-        if radius is not None and not radius > 0.0:
+        if radius is not None and not (np.isreal(radius) and radius > 0.0):
             raise InvalidInput(
-                f"Expected a positive radius; got {radius}. Pass None for the paper's rule."
+                f"Expected a positive radius; got {radius!r}. Pass None for the paper's rule."
             )
         known = np.flatnonzero(groups.member >= 0)
         rows, groups, parts = rows.take(known), groups.take(known), stages(representation)
+        if parts.rest is not None:
+            parts = Stages(parts.first, Guarded(parts.rest))
         every = Points(parts, parts.hidden(rows.matrix), groups)
-        _require_finite(every.values)
         spread, (low, high) = rows.spread, rows.ends
         extent = float(np.ptp(every.values, axis=0).max()) or 1.0
         yardstick = Yardstick(
@@ -126,6 +128,9 @@ class Scene:
             Points(parts, every.hidden[shown], groups.take(shown)),
             yardstick,
         )
+
+    def __repr__(self) -> str:
+        return f"<Scene: {len(self.labels)} groups, {len(self.names)} features>"
 
     @property
     def scale(self) -> FloatArray:
@@ -188,11 +193,3 @@ class Scene:
         off = ~np.eye(len(self.labels), dtype=bool)
         correctness, coverage = self.points.rates(translations, self.yardstick.radius)
         return float(correctness[off].mean()), float(coverage[off].mean())
-
-
-def _require_finite(values: FloatArray) -> None:
-    if not np.isfinite(values).all():
-        raise InvalidInput(
-            "Expected finite values from the representation; got others. Scale the rows as those "
-            "it was fitted on."
-        )

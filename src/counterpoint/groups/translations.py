@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -11,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from counterpoint.errors import InvalidInput
+from counterpoint.groups.words import sentence
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -116,6 +118,22 @@ class Translations:
         """
         return replace(self, truncate=k)
 
+    def renamed(self, names: Mapping[Hashable, Hashable]) -> Translations:
+        """The same with other names for features; those that have none keep theirs.
+
+        Of a name that several get, the old one is said too: ``new (old)``.
+
+        Parameters
+        ----------
+        names
+            Name → other name, such as symbols of genes for their identifiers; a mapping or a
+            pandas series.
+        """
+        other = [names.get(name, name) for name in self.names]
+        shared = {name for name, count in Counter(other).items() if count > 1}
+        pairs = zip(self.names, other, strict=True)
+        return replace(self, names=tuple(f"{b} ({a})" if b in shared else b for a, b in pairs))
+
     @property
     def offsets(self) -> FloatArray:
         """(l, d) in feature units, relative to the first group."""
@@ -179,7 +197,7 @@ class Translations:
 
     @cached_property
     def sizes(self) -> FloatArray:
-        """(l, l) the cost of each pair's change, Σ c |δ|."""
+        """(l, l) the cost of each pair's change, ``Σ c |δ|``."""
         found = np.zeros((len(self.groups),) * 2)
         for i, j in self.pairs:
             found[i, j] = np.abs(self.between(i, j)) @ self.costs
@@ -193,8 +211,14 @@ class Translations:
         return {self.names[self.columns[c]]: float(change[c]) for c in kept}
 
     def moved(self, X: ArrayLike, start: Any, end: Any) -> FloatArray:
-        """(n, d) rows of one group as they would be in another."""
-        return np.asarray(X, dtype=np.float64) + self.translation(start, end)
+        """(n, d) rows of one group, as numbers, as they would be in another."""
+        rows = np.asarray(X, dtype=np.float64)
+        if rows.ndim != 2 or rows.shape[1] != len(self.names):
+            raise InvalidInput(
+                f"Expected rows of {len(self.names)} numbers; got the shape {rows.shape}. Pass the "
+                "columns of the fit, with a column for each category."
+            )
+        return rows + self.translation(start, end)
 
     def to_frame(self, names: Mapping[Hashable, Hashable] | None = None) -> pd.DataFrame:
         """One line for each feature that a pair changes: ``from``, ``to``, ``feature``, ``change``.
@@ -206,11 +230,11 @@ class Translations:
         """
         import pandas as pd
 
-        other = names or {}
+        told = self if names is None else self.renamed(names)
         lines = [
-            (self.groups[i], self.groups[j], other.get(name, name), change)
+            (self.groups[i], self.groups[j], name, change)
             for i, j in self.pairs
-            for name, change in self.changes(self.groups[i], self.groups[j]).items()
+            for name, change in told.changes(self.groups[i], self.groups[j]).items()
         ]
         return pd.DataFrame(lines, columns=["from", "to", "feature", "change"])
 
@@ -224,11 +248,7 @@ class Translations:
         most
             How many features are named.
         """
-        changes = list(self.changes(start, end).items())
-        said = [f"{'raise' if c > 0 else 'lower'} {n} by {abs(c):.3g}" for n, c in changes[:most]]
-        if len(changes) > most:
-            said.append(f"and {len(changes) - most} more")
-        return f"from {start} to {end}: {', '.join(said) or 'nothing changes'}"
+        return sentence(self.changes(start, end), start, end, most)
 
     def sentences(self, most: int = NAMED) -> str:
         """A line for each pair of groups, in one of the two directions."""

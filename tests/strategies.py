@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 import counterpoint as cp
 from counterpoint.forms import (
     AffineMap,
+    FourierScores,
     LinearRegressor,
     LinearScores,
     Link,
@@ -171,6 +172,13 @@ def uncertain(rng: np.random.Generator, width: int, kind: str) -> UncertainScore
     return UncertainScores(scores, AffineMap(matrix, offset), laws(rng, width + 1)[kind])
 
 
+def waves(rng: np.random.Generator, width: int, kind: str) -> FourierScores:
+    """Random Fourier features with weights of about the size that decides, and a constant one."""
+    frequencies, weights = rng.normal(size=(12, width)), np.append(rng.normal(size=24), 0.2)
+    law = {**laws(rng, 25), "gaussian": ProjectedGaussian.isotropic(0.05, 25)}[kind]
+    return FourierScores.of(frequencies, 0.5, weights, np.array(["no", "yes"]), law)
+
+
 def seen_through(form: Any, rng: np.random.Generator, width: int) -> Any:
     """The form for inputs that pass a random affine map first."""
     before = AffineMap(rng.normal(size=(form.width, width)), rng.normal(size=form.width))
@@ -199,6 +207,11 @@ FORMS: dict[str, Callable[[np.random.Generator, int], Any]] = {
     "uncertain by Laplace noise": lambda rng, d: uncertain(rng, d, "laplace"),
     "uncertain by gamma noise": lambda rng, d: uncertain(rng, d, "gamma"),
     "uncertain by normal noise": lambda rng, d: uncertain(rng, d, "gaussian"),
+    "waves and Laplace noise": lambda rng, d: waves(rng, d, "laplace"),
+    "waves and gamma noise": lambda rng, d: waves(rng, d, "gamma"),
+    "waves and normal noise through a map": lambda rng, d: seen_through(
+        waves(rng, d + 1, "gaussian"), rng, d
+    ),
     "regressor": lambda rng, d: regressor(rng, d, LogLink.IDENTITY),
     "log regressor": lambda rng, d: regressor(rng, d, LogLink.EXP),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -14,14 +15,17 @@ import pytest
 from oracles import cost_of
 from scipy.optimize import minimize
 from scipy.stats import norm
+from sklearn.datasets import load_breast_cancer
 
 import counterpoint as cp
 from counterpoint.crests import Crests
 from counterpoint.forms import FourierScores
 from counterpoint.noise import NoiseLaw, ProjectedGamma, ProjectedGaussian, ProjectedLaplace
 from counterpoint.privacy import PrivateSVC
+from counterpoint.question import Question
 from counterpoint.readers import read
 from counterpoint.regions import Waves
+from counterpoint.sweeps import Sweeps
 from counterpoint.testing import check_form, check_reader
 
 NAMES = ["a", "b"]
@@ -387,13 +391,13 @@ def test_what_makes_no_sense_is_refused():
         with pytest.raises(cp.InvalidInput, match=words):
             make()
     asked = [
-        (cp.Robust("yes", P, prototype=CENTRES["no"]), "it takes this one"),
+        (cp.Robust("yes", P, search="segment", prototype=CENTRES["no"]), "it takes this one"),
         (cp.Robust("yes", P, prototype=[0.0, 0.0, 1.0]), "Expected 2 columns"),
         (cp.Robust("yes", P, prototype={"a": 1.0}), "missing"),
         (cp.Robust("yes", P, prototype=[np.nan, 1.0]), "prototype"),
         (cp.Robust("yes", 0.999, "selection", draws=1000), "draws="),
         (cp.Robust("maybe", P), "Expected a target among"),
-        (cp.Confidence("yes", P), "Expected a target for a classifier"),
+        (cp.Confidence("yes", P), "Confidence needs class probabilities"),
     ]
     for target, words in asked:
         with pytest.raises(cp.InvalidInput, match=words):
@@ -420,6 +424,113 @@ def test_a_prototype_that_is_not_sure_enough_is_no_answer():
             assert answer.status in {cp.Status.UNPROVED, cp.Status.INFEASIBLE}
             assert "uncertain" in answer.message
     assert not all(answer.certificate.holds for answer in answers)
+
+
+@pytest.mark.parametrize("guarantee", ["fixed", "selection", "best"])
+def test_without_a_good_prototype_the_best_search_looks_elsewhere(guarantee: Any):
+    """On the wrong side, which noise decides, it is of no use."""
+    model, cost = fitted(), COSTS["squared euclidean"]
+    X, short = factual(model, "yes", 2), {"draws": 2000}
+    wrong = cp.Robust("yes", P, guarantee, prototype=CENTRES["no"], **short)
+    answers = explainer(model, cost).explain(X, wrong)
+    assert valid(answers).all()
+    said = "The prototype was not used: the model takes it for the other class."
+    assert all(said in answer.message for answer in answers)
+    without = cp.Robust("yes", P, guarantee, search="optimal", **short)
+    elsewhere = explainer(model, cost).explain(X, without)
+    if guarantee == "fixed":
+        np.testing.assert_array_equal(answers.to_frame(), elsewhere.to_frame())
+    assert not any(said in answer.message for answer in elsewhere)
+    stays = explainer(model, cost).explain(pd.DataFrame([CENTRES["yes"]], columns=NAMES), wrong)
+    assert stays.status[0] == cp.Status.ALREADY
+    assert said not in stays[0].message
+
+
+def test_whether_noise_puts_the_prototype_on_the_wrong_side_does_not_change_what_is_asked():
+    """What a lead has to be is fixed without a look at the weights."""
+    target = cp.Robust("yes", P, "selection", prototype=CENTRES["yes"], draws=2000)
+    asked = []
+    for sign in (1.0, -1.0):
+        model = copy.deepcopy(fitted())
+        model.coef_ = sign * model.coef_
+        limits = [cp.Bounds(name, -BOX, BOX) for name in NAMES]
+        features, cost = cp.Features(FEATURES), COSTS["manhattan"]
+        question = Question.ask(read(model), features, limits, cost)
+        leads = question.band(target, factual(fitted(), "yes").to_numpy())
+        assert isinstance(leads, Sweeps)
+        asked.append(leads.balls)
+    np.testing.assert_array_equal(*asked)
+
+
+def test_a_prototype_that_is_not_sure_enough_leaves_the_best_search_to_look_elsewhere():
+    model = fitted()
+    X, share = factual(model, "yes", 3), np.linspace(0, 1, 200)[:, None]
+    between = CENTRES["no"] + share * (CENTRES["yes"] - CENTRES["no"])
+    z = between[(sureness(model, between, "yes") > 0.7).argmax()]
+    said = explainer(model, COSTS["manhattan"])
+    segment = said.explain(X, cp.Robust("yes", 0.95, "fixed", search="segment", prototype=z))
+    best = said.explain(X, cp.Robust("yes", 0.95, "fixed", prototype=z))
+    assert not valid(segment).all()
+    assert valid(best).all()
+    assert (sureness(model, best.to_frame()[NAMES], "yes") >= 0.95 - 1e-9).all()
+    for alone, answer in zip(segment, best, strict=True):
+        elsewhere = "On the way to the prototype no point is as likely" in answer.message
+        assert elsewhere != alone.found
+        if not alone.found:
+            own = re.search(r"The prototype itself has a probability of (\S+),", alone.message)
+            assert own
+            assert float(own[1]) == pytest.approx(sureness(model, z[None], "yes")[0], abs=2e-3)
+
+
+@pytest.mark.parametrize("guarantee", ["fixed", "selection"])
+def test_a_row_without_an_answer_says_what_could_be_had(guarantee: Any):
+    """Whether that is proved or not."""
+    limits, seen = [cp.Bounds(name, rise=0.9, fall=0.9) for name in NAMES], set()
+    for epsilon in (3.0, 10.0):
+        model = fitted(epsilon=epsilon)
+        X, said = factual(model, "yes", 3), COSTS["manhattan"]
+        asked = cp.Robust("yes", 0.97, guarantee)
+        answers = explainer(model, said, constraints=limits).explain(X, asked)
+        for i, answer in enumerate(answers):
+            if answer.found or "Even without noise" in answer.message:
+                continue
+            seen.add(answer.status)
+            found = re.search(r"can be had with (\S+) times the noise", answer.message)
+            quiet = copy.deepcopy(model)
+            assert found, answer.message
+            assert "epsilon" not in answer.message  # seeded noise is not private
+            quiet.scale_ *= float(found[1])
+            again = explainer(quiet, said, constraints=limits).explain(X.iloc[[i]], asked)
+            assert valid(again).all()
+            reached = re.search(r"A probability of (0\.\d+) can be had", answer.message)
+            if reached:
+                fewer = cp.Robust("yes", float(reached[1]), guarantee)
+                again = explainer(model, said, constraints=limits).explain(X.iloc[[i]], fewer)
+                assert valid(again).all()
+    assert seen
+
+
+def test_nothing_changes_by_a_trace():
+    """Under a Manhattan cost most columns stay, exactly."""
+    X, y = load_breast_cancer(return_X_y=True)
+    high = np.ceil(120.0 * X.max(axis=0)) / 100.0
+    model = PrivateSVC(
+        200.0,
+        C=20.0,
+        feature_map="fourier",
+        gamma=0.3,
+        bounds=(np.zeros(30), high),
+        classes=LABELS,
+        insecure_noise_seed=11,
+        random_state=0,
+    ).fit(X, LABELS[y])
+    rows = X[model.predict(X) == "no"][:3]
+    weights = 1.0 / np.median(np.abs(X - np.median(X, axis=0)), axis=0)
+    target = cp.Robust("yes", P, "selection", draws=2000)
+    answers = cp.Explainer(model, cost=cp.Manhattan(weights)).explain(rows, target)
+    paid = weights * np.abs(answers.to_frame() - rows)
+    assert answers.found.all()
+    assert (paid[paid > 0.0] > 1e-4 * paid.sum(axis=1).max()).all()
 
 
 # Crests

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -81,6 +82,15 @@ def test_bounds_hold(*, near: bool):
     task, start = made("network", 4, 5, reach=0.6)
     for one in pruned(task, start, near=near):
         assert (np.ptp(one, axis=0) <= 0.6 * (1.0 + 1e-12)).all()
+
+
+@both
+def test_features_that_rise_from_group_to_group_still_do(*, near: bool):
+    task, start = made("network", 5, 4)
+    start[:, :2] = np.sort(start[:, :2], axis=0)
+    fusion = replace(task.fusion, course=np.array([1, 1, 0, 0]))
+    for one in pruned(replace(task, fusion=fusion), start, near=near):
+        assert (np.diff(one[:, :2], axis=0) >= 0.0).all()
 
 
 @both

@@ -42,6 +42,7 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         readers
         results judge
         question terms
+        outlook
         settle conflicts
         batch
         span factored

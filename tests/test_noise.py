@@ -264,6 +264,41 @@ def test_a_quantile_is_a_norm_and_its_gradient_supports_it(
 
 
 @every
+@pytest.mark.parametrize("p", [0.55, 0.9, 0.999])
+def test_a_cone_touches_the_quantile_in_value_slope_and_curvature(law: NoiseLaw, p: float):
+    for phi in (np.array([1.0, -2.0, 0.5, 0.1]), np.array([1.0, 0.0, 0.0, 3.0])):
+        root = law.touching(p, phi)
+        q, slope = law.quantile_with_gradient(p, phi)
+        square = root.T @ root
+        assert float(np.linalg.norm(root @ phi)) == pytest.approx(float(q), rel=1e-12)
+        np.testing.assert_allclose(square @ phi / q, slope, atol=1e-12)
+        bend = (square - np.outer(slope, slope)) / q
+        for towards in np.eye(4):
+            ahead, behind = (
+                law.quantile_with_gradient(p, phi + h * towards)[1] for h in (1e-5, -1e-5)
+            )
+            np.testing.assert_allclose(bend @ towards, (ahead - behind) / 2e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("phi", [*DISTINCT.values(), *LARGE.values(), np.ones(1), np.ones(500)])
+def test_a_cone_touches_the_quantile_of_many_weights(phi: np.ndarray):
+    law = ProjectedLaplace(1.3, len(phi))
+    towards = np.random.default_rng(0).normal(size=len(phi))
+    towards *= 1e-4 * np.linalg.norm(phi) / np.linalg.norm(towards)
+    for p in LEVELS[1:-1]:
+        near = np.linalg.norm(law.touching(p, phi) @ (phi + towards))
+        assert float(near) == pytest.approx(float(law.quantile(p, phi + towards)), rel=1e-9)
+
+
+@every
+def test_so_many_times_the_noise_has_so_many_times_the_quantile(law: NoiseLaw):
+    rows = np.random.default_rng(0).normal(size=(20, 4))
+    half = law.scaled(0.5)
+    assert type(half) is type(law)
+    np.testing.assert_allclose(half.quantile(0.9, rows), 0.5 * law.quantile(0.9, rows), rtol=1e-13)
+
+
+@every
 def test_tail_and_quantile_are_inverse(law: NoiseLaw):
     rows = np.random.default_rng(0).normal(size=(20, 4))
     for p in (0.02, 0.3, 0.6, 0.95, 0.9999):

@@ -415,6 +415,35 @@ def _unpacked(written: bytes) -> bytes:
 
 
 @configured
+def test_explanations_are_made_of_the_release_alone(name: str, monkeypatch: pytest.MonkeyPatch):
+    """Neither the explainer nor its answers hold what was computed from rows, nor depend on it."""
+    found: list[np.ndarray] = []
+
+    def kept(*arguments: Any) -> np.ndarray:
+        found.append(minimize_hinge(*arguments))
+        return found[-1]
+
+    monkeypatch.setattr(svc, "minimize_hinge", kept)
+    X, y = data(n=57)
+    fitted = model(name, epsilon=50.0).fit(X, y)
+    asked = np.array([[1.25, -2.5, 0.75], [-3.5, 4.25, 1.5]])
+    secrets = np.concatenate([found[0], X.ravel(), seen(fitted, X, y).ravel(), X.mean(0), X.std(0)])
+    other = loads(dumps(fitted), trusted=get_untrusted_types(data=dumps(fitted)))
+    for label in ("no", "yes"):
+        target = counterpoint.Robust(label, 0.9, draws=2000)
+        made = []
+        for published in (fitted, other):
+            explainer = counterpoint.Explainer(published, cost=counterpoint.SquaredEuclidean())
+            answers = explainer.explain(asked, target)
+            made.append(answers.report())
+            held = arrays([vars(explainer), vars(answers), answers.to_frame(), made[-1]], set())
+            numbers = np.concatenate([np.ravel(a) for a in held if a.dtype.kind == "f"])
+            public = [0.0, 0.5, 1.0, 15.0, fitted.intercept_scaling_]
+            assert not np.isin(numbers, secrets[~np.isin(np.abs(secrets), public)]).any()
+        pd.testing.assert_frame_equal(*made, check_exact=True)
+
+
+@configured
 def test_all_but_the_release_is_known_before_the_data(name: str):
     """The same numbers of rows and columns, the same public parameters, and nothing else alike."""
     one = model(name).fit(*data(0))
@@ -615,6 +644,10 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"mechanism": "none"}, "mechanism to be 'laplace' or 'gamma' or 'gaussian', and got 'none'"),
     ({"sensitivity": "loose"}, "sensitivity to be 'tight' or 'rubinstein'"),
     ({"mechanism": "gaussian"}, "delta with mechanism='gaussian', .* got delta=None"),
+    (
+        {"mechanism": "gaussian", "delta": 1e-6, "epsilon": 1e5},
+        "epsilon to be at most 10000 with mechanism='gaussian', .* got 100000.0: pass less, or",
+    ),
     ({"delta": 1e-6}, "without it otherwise, and got delta=1e-06 with mechanism='laplace'"),
     ({"mechanism": "gaussian", "delta": 1.0}, "None or a number above 0 and below 1, and got 1.0"),
     ({"feature_map": "fourier", "n_components": 7}, "n_components to be even, .* got 7: pass one"),

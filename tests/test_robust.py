@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import warnings
 from collections.abc import Callable, Sequence
 from itertools import combinations, product
@@ -24,6 +25,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from typer.testing import CliRunner
 
 import counterpoint as cp
+from counterpoint import settle
 from counterpoint.cli import app
 from counterpoint.forms import UncertainScores
 from counterpoint.noise import (
@@ -303,7 +305,11 @@ def test_every_answer_keeps_constraints_and_rule(guarantee: str, cost: str, kind
 
 @EVERY_LAW
 @EVERY_COST
-def test_whole_columns_and_categories_are_those_of_brute_force(cost: str, kind: str):
+@pytest.mark.parametrize("radius", [None, 2.0])
+def test_whole_columns_and_categories_are_those_of_brute_force(
+    cost: str, kind: str, radius: float | None
+):
+    """Also within an ellipsoid."""
     described = cp.Features(
         [
             cp.Integer("a", 0.5, (-2.0, 2.0)),
@@ -326,7 +332,9 @@ def test_whole_columns_and_categories_are_those_of_brute_force(cost: str, kind: 
         "squared euclidean": cp.SquaredEuclidean([1.0, 0.5, 2.0]),
         "mahalanobis": cp.Mahalanobis([[1.0, 0.2, 0.0], [0.2, 0.5, 0.0], [0.0, 0.0, 2.0]]),
     }[cost]
-    limits = [cp.WithinObserved()]
+    limits: list[cp.Constraint] = [cp.WithinObserved()]
+    if radius is not None:
+        limits.append(cp.Ellipsoid({"a": 0.0, "b": 0.0}, np.diag([1.0, 0.25]), radius=radius))
     explainer = cp.Explainer(chain, features=described, cost=spent, constraints=limits)
     row = {"a": -0.5, "b": 1, "c": "elm"}
     answer = explainer.explain(pd.DataFrame([row]), cp.Robust("yes", 0.8, "fixed"))[0]
@@ -334,6 +342,8 @@ def test_whole_columns_and_categories_are_those_of_brute_force(cost: str, kind: 
     for a, b, c in product(np.arange(-2.0, 2.1, 0.5), range(-3, 4), ("ash", "elm", "fir")):
         after = {"a": float(a), "b": b, "c": c}
         phi = np.array([a, b, c == "ash", c == "elm", c == "fir", 1.0], dtype=float)
+        if radius is not None and a * a + 0.25 * b * b > radius * radius:
+            continue
         score = float(phi[:5] @ coef - 1.0)
         price = cost_of(spent, described, row, after)
         if score > 0.0 and price < best and tail(noisy, phi, score) <= 0.2:
@@ -348,6 +358,110 @@ def make_column_transformer(encode: Any, data: pd.DataFrame) -> Any:
 
     parts = [("number", "passthrough", ["a", "b"]), ("word", encode, ["c"])]
     return ColumnTransformer(parts).fit(data)
+
+
+def of_many(scale: float, coef: np.ndarray, seed: int) -> cp.UncertainClassifier:
+    """A model of many columns whose weights are hardly known."""
+    law = ProjectedLaplace(scale, len(coef) + 1)
+    return cp.UncertainClassifier(fitted(coef.tolist(), 0.1 * seed), law=law)
+
+
+@pytest.mark.parametrize("p", [0.9, 0.99])
+@pytest.mark.parametrize("seed", [0, 2])
+def test_much_noise_on_many_columns_leaves_no_gap(seed: int, p: float):
+    """Under a Manhattan cost, where tangents alone leave 1e-7."""
+    rng = np.random.default_rng(seed)
+    coef = rng.normal(size=30)
+    rows = rng.normal(size=(2, 30)) - 0.3 * coef
+    for limits in ([], [cp.Bounds(name, rise=2, fall=2) for name in map(str, range(30))]):
+        answers = cp.Explainer(
+            of_many(0.45, coef, 0),
+            features=[cp.Continuous(str(j)) for j in range(30)],
+            cost=cp.Manhattan(),
+            constraints=limits,
+        ).explain(rows, cp.Robust("yes", p, "fixed"))
+        assert answers.found.all()
+        assert (answers.gap <= 1e-8).all()
+        assert (answers.certificates.claim == cp.certificate.PROVED).all()
+
+
+@pytest.mark.parametrize("cost", [cp.Manhattan(), cp.SquaredEuclidean()])
+def test_a_little_more_than_can_be_had_is_proved_to_be_too_much(cost: cp.Cost):
+    """Of Laplace noise on many columns, whose cones are only like it where they touch it."""
+    names = [str(j) for j in range(30)]
+    for seed in range(2):
+        rng = np.random.default_rng(seed)
+        coef = rng.normal(size=30)
+        explainer = cp.Explainer(
+            of_many(1.0, coef, 0),
+            features=[cp.Continuous(name) for name in names],
+            cost=cost,
+            constraints=[cp.Bounds(name, rise=1.5, fall=1.5) for name in names],
+        )
+        row = rng.normal(size=(1, 30)) - 0.1 * coef
+        low, high = np.log(2.0), 14.0  # of −log (1 − p)
+        for _ in range(9):
+            middle = 0.5 * (low + high)
+            target = cp.Robust("yes", 1.0 - np.exp(-middle), "fixed")
+            answer = explainer.explain(row, target)[0]
+            assert answer.status in {cp.Status.OPTIMAL, cp.Status.INFEASIBLE}, answer
+            low, high = (middle, high) if answer.found else (low, middle)
+        assert np.log(2.0) < low < high < 14.0
+
+
+def test_cones_and_whole_columns_together():
+    """An ellipsoid around seven columns, of which five are whole, with a category."""
+    words, numbers = ("ash", "elm", "fir"), [f"i{j}" for j in range(7)]
+    described = [cp.Continuous(name) for name in numbers[:2]]
+    described += [cp.Integer(name) for name in numbers[2:]]
+    described += [cp.Categorical("k", words, observed=words)]
+    data = pd.DataFrame({name: [0.0, 1.0, 2.0] for name in numbers} | {"k": words})
+    encode = OneHotEncoder(sparse_output=False).fit(data[["k"]])
+    from sklearn.compose import ColumnTransformer
+
+    parts = [("number", "passthrough", numbers), ("word", encode, ["k"])]
+    before = ColumnTransformer(parts).fit(data)
+    for seed in (1, 2):
+        rng = np.random.default_rng(seed)
+        coef, root = rng.normal(size=10), rng.normal(size=(7, 7))
+        limits = [cp.Ellipsoid(dict.fromkeys(numbers, 0.0), root @ root.T / 7 + np.eye(7), 8.0)]
+        for cost in (cp.Manhattan(), cp.SquaredEuclidean()):
+            chain = make_pipeline(before, of_many(0.25, coef, -seed))
+            explainer = cp.Explainer(chain, features=described, cost=cost, constraints=limits)
+            row = pd.DataFrame([dict.fromkeys(numbers, 0.0) | {"k": words[coef[-3:].argmin()]}])
+            for guarantee in ("fixed", "selection"):
+                answer = explainer.explain(row, cp.Robust("yes", 0.9, guarantee))[0]
+                assert answer.status in {cp.Status.OPTIMAL, cp.Status.INFEASIBLE}, answer
+                if answer.found:
+                    assert answer.certificate.gap <= 1e-6
+                    assert answer.certificate.violation <= 1e-8
+
+
+def test_a_hair_of_a_change_beside_whole_columns_is_found():
+    """Where only a continuous column has to move, and by next to nothing, there is an answer."""
+    explainer = cp.Explainer(model("gamma"), features=features(1.0), cost=COSTS["manhattan"])
+    row = np.array([[0.0, 2.0, 0.0, 1.0]])
+    low, high = 0.0, 6.0
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        row[0, 0] = middle
+        sure = tail(LAWS["gamma"], lifted(row[0]), max(lead(row[0]), 0.0)) <= 0.25
+        low, high = (low, middle) if sure else (middle, high)
+    for short in (1e-3, 1e-5, 1e-7):
+        row[0, 0] = low - short
+        answer = explainer.explain(row, cp.Robust("yes", 0.75, "fixed"))[0]
+        assert answer.status == cp.Status.OPTIMAL, answer
+        assert answer.cost <= short * (1.0 + 1e-6) + 1e-9
+
+
+@EVERY_COST
+def test_noise_that_grows_faster_than_any_lead_is_proved_to_exclude_all(cost: str):
+    """Also where an ellipsoid leaves the relaxation to an interior point."""
+    noisy = cp.UncertainClassifier(fitted(COEF, INTERCEPT), law=ProjectedLaplace(0.9, D + 1))
+    limits = [cp.Ellipsoid({"a": 0.0, "b": 0.0}, np.eye(2), radius=5.0)]
+    explainer = cp.Explainer(noisy, features=features(), cost=COSTS[cost], constraints=limits)
+    answers = explainer.explain(ROWS, cp.Robust("yes", 0.99, "selection"))
+    assert (answers.status == cp.Status.INFEASIBLE).all()
 
 
 @EVERY_COST
@@ -660,6 +774,110 @@ def test_no_answer_and_what_would_be_one(guarantee: str):
     assert "ith probability = 0." in str(conflict)
     assert asked(conflict.attainable).found
     assert not asked(conflict.attainable + 0.001).found
+
+
+def told(message: str) -> tuple[float | None, float]:
+    """The probability and the share of the noise that a message says can be had."""
+    reached = re.search(r"A probability of (0\.\d+) can be had", message)
+    share = re.search(r"can be had with (0\.\d+) times the noise", message)
+    assert share, message
+    assert reached or "Not even a probability of 0.5 was reached" in message
+    return float(reached[1]) if reached else None, float(share[1])
+
+
+@pytest.mark.parametrize("guarantee", ["fixed", "selection"])
+@pytest.mark.parametrize("scale", [0.25, 0.6])
+@EVERY_COST
+def test_a_row_without_an_answer_says_what_could_be_had(cost: str, scale: float, guarantee: str):
+    limits = [cp.Bounds(name, fall=1.5, rise=1.5) for name in NAMES]
+
+    def asked(p: float, scale: float) -> cp.Counterfactuals:
+        law = ProjectedLaplace(scale, D + 1)
+        noisy = cp.UncertainClassifier(fitted(COEF, INTERCEPT), law=law)
+        explainer = cp.Explainer(noisy, features=features(), cost=COSTS[cost], constraints=limits)
+        return explainer.explain(ROWS[:1], cp.Robust("yes", p, guarantee))
+
+    answers = asked(0.999, scale)
+    assert answers.status[0] == cp.Status.INFEASIBLE
+    reached, share = told(answers[0].message)
+    assert answers.report()["message"][0] == answers[0].message
+    assert "epsilon" not in answers[0].message
+    assert asked(0.999, share * scale).found[0]
+    assert not asked(0.999, min(1.1 * share, 1.0) * scale).found[0]
+    if reached is None:
+        assert not asked(0.5, scale).found[0]
+    else:
+        assert asked(reached, scale).found[0]
+        assert not asked(1.0 - 0.9 * (1.0 - reached), scale).found[0]
+
+
+def test_a_row_that_no_noise_keeps_from_its_label_says_so():
+    limits = [cp.Immutable(*NAMES)]
+    for guarantee in ("fixed", "selection"):
+        answer = explain("laplace", cp.Robust("yes", 0.9, guarantee), constraints=limits)[0]
+        assert "Even without noise no change was found that gives the label." in answer.message
+
+
+def test_what_could_be_had_of_a_private_machine_is_said_in_epsilon():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1.0, 1.0, size=(300, 3))
+    y = X[:, 0] > 0.2 * X[:, 1]
+    options = {"C": 20.0, "bounds": (-1, 1), "classes": [False, True], "insecure_noise_seed": 0}
+    limits = [cp.WithinObserved()]
+    for mechanism, delta in (("laplace", None), ("gaussian", 1e-6)):
+        released = PrivateSVC(2.0, mechanism=mechanism, delta=delta, **options).fit(X, y)
+        row = np.zeros((1, 3))
+        target = cp.Robust(not released.predict(row)[0], 0.9999, "fixed")
+        for private in (False, True):
+            released.private_, released.epsilon_spent_ = private, 2.0 if private else np.inf
+            explainer = cp.Explainer(released, cost=cp.Manhattan(), constraints=limits)
+            message = explainer.explain(row, target)[0].message
+            _, share = told(message)
+            epsilon = re.search(r"times the noise \(epsilon = (\S+)\)", message)
+            assert (epsilon is not None) == (private and mechanism == "laplace"), message
+            if epsilon:
+                assert 2.0 / share <= float(epsilon[1]) <= 2.0 / share * 1.01
+
+
+def test_a_report_looks_closely_at_the_first_rows_alone(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("counterpoint.results.REMARKS", 1)
+    limits = [cp.Bounds(name, fall=0.1, rise=0.1) for name in NAMES]
+    answers = explain("laplace", cp.Robust("yes", 0.999, "fixed"), constraints=limits)
+    messages = answers.report()["message"].tolist()
+    assert [len(message) > len(messages[1]) for message in messages] == [True, False, False]
+    assert answers[1].message.startswith(messages[1])
+    assert len(answers[1].message) > len(messages[1])
+
+
+def test_a_row_that_lacks_only_a_lead_is_searched_once(monkeypatch: pytest.MonkeyPatch):
+    """It is sure as a fixed point, and yet has no guarantee for a chosen one."""
+    target = cp.Robust("yes", 0.9, "selection")
+    near = explain("laplace", cp.Robust("yes", 0.9, "fixed"), rows=ROWS[:1]).to_frame()
+    searches: list[Any] = []
+    rise = settle.rise
+    monkeypatch.setattr(settle, "rise", lambda *a: (searches.append(a), rise(*a))[1])
+    (answer,) = explain("laplace", target, rows=near + 1e-6 * COEF)
+    assert answer.status == cp.Status.OPTIMAL
+    assert len(searches) == 1
+
+
+def test_no_probability_below_one_is_called_one():
+    near, far = ROWS[:1], ROWS[:1] + 1000.0 * COEF
+    for p, rows in ((1.0 - 1e-9, near), (0.9, far)):
+        answer = explain("laplace", cp.Robust("yes", p, "fixed"), rows=rows)[0]
+        assert "probability above 0.999999 if fixed beforehand" in str(answer)
+    message = explain("laplace", cp.Robust("yes", 1.0 - 1e-12, "fixed"), rows=near)[0].message
+    assert "; 0.999999999999 can be had with" in message
+
+
+@pytest.mark.parametrize("guarantee", ["fixed", "selection"])
+def test_a_number_that_is_too_large_costs_its_own_row_alone(guarantee: str):
+    rows = np.array(ROWS)
+    rows[0, 1], rows[1, 2] = 1e300, -1e99
+    answers = explain("laplace", cp.Robust("yes", 0.8, guarantee), rows=rows)
+    assert answers.status[0] == cp.Status.INVALID
+    assert "'b' holds 1e+300, which is too large to say what noise" in answers[0].message
+    assert answers.status[2] == cp.Status.OPTIMAL
 
 
 def test_time_that_runs_out_is_said():

@@ -175,6 +175,10 @@ def gathered(table: Table, choices: Sequence[Choice], gap: float) -> Counterfact
         answers, position = parts[i]
         return answers.explain_conflict(position)
 
+    def remark(i: int) -> str:
+        answers, position = parts[i]
+        return answers.remark(position)
+
     return Counterfactuals(
         table,
         first.features,
@@ -186,6 +190,7 @@ def gathered(table: Table, choices: Sequence[Choice], gap: float) -> Counterfact
         np.array([a.closed_form[k] for a, k in parts], dtype=bool),
         problems,
         conflict,
+        remark,
     )
 
 

@@ -14,6 +14,7 @@ from counterpoint.conflicts import conflict_of
 from counterpoint.encoding import PRESENT, Encoded, decode, encode
 from counterpoint.frames import Table
 from counterpoint.judge import Judge, Surprise
+from counterpoint.outlook import outlook_of, said_of_prototype
 from counterpoint.progress import track
 from counterpoint.question import Question
 from counterpoint.results import STATUSES, Conflict, Counterfactuals, Status
@@ -33,6 +34,8 @@ CELLS = 1 << 18
 """Cells of a chunk: small enough for the cache, large enough that Python does not count."""
 PROOFS = 1 << 25
 """Multipliers that are kept at once, one for each row, piece and demand: 256 MiB of them."""
+LARGEST = 1e100
+"""The largest number that a `Robust` is asked about."""
 FEW = 16
 """Rows between two steps of the progress bar where each may need a solver."""
 NOTHING = Terms()
@@ -100,17 +103,29 @@ class Batch:
         reading = judge.reading
         encoded = encode(self.inputs, question.features, reading.fills, reading.unfilled)
         self.before, self.missing = encoded.codes, encoded.missing != PRESENT
-        self.problems = encoded.problems | self._not_filled(encoded)
+        self.problems = self._too_large() | encoded.problems | self._not_filled(encoded)
         n = len(self.inputs)
         self.after = np.array(self.before)
         self.codes = np.full(n, STATUSES.index(Status.INVALID), dtype=np.int8)
         self.certificates = Certificates.blank(n)
         self.closed = np.zeros(n, dtype=bool)
+        self._remarks: dict[int, str] = {}
 
     @property
     def _depends_on_row(self) -> bool:
         """Whether "anything else" is meant: anything but what each row gets now."""
         return isinstance(self.target, OtherLabel) and not self.target.labels
+
+    def _too_large(self) -> dict[int, str]:
+        """The rows at which nothing can be said of noise: squares of numbers would overflow."""
+        if not isinstance(self.target, Robust):
+            return {}
+        rows, columns = np.nonzero(np.abs(self.before) > LARGEST)
+        return {
+            i: f"column {self.question.features.names[j]!r} holds {self.before[i, j]:g}, which is "
+            "too large to say what noise on the weights does there. Check its unit."
+            for i, j in zip(rows.tolist(), columns.tolist(), strict=True)
+        }
 
     def _not_filled(self, encoded: Encoded) -> dict[int, str]:
         """The rows whose missing cells the model does not take as the values they count as.
@@ -167,6 +182,7 @@ class Batch:
             self.closed,
             self.problems,
             self._conflict,
+            self._remark,
         )
 
     def _chunk(self, rows: slice | IntArray, advance: Callable[[int], None]) -> None:
@@ -286,6 +302,23 @@ class Batch:
         row = np.array([i], dtype=np.intp)
         *_, (target, _) = self._by_target(self.judge.predict(self.inputs.take(row)), row)
         return conflict_of(self.question, target, self.question.features.expand(self.before[row]))
+
+    def _remark(self, i: int) -> str:
+        """What else is to be said of a row that was to be sure."""
+        target = self.target
+        settled = STATUSES[self.codes[i]] in (Status.ALREADY, Status.INVALID)
+        if not isinstance(target, Robust) or settled:
+            return ""
+        if i not in self._remarks:
+            x = self.question.features.expand(self.before[i : i + 1])
+            after = self.question.features.expand(self.after[i : i + 1])
+            answered = bool(self.certificates.valid[i])
+            # Where the best guarantee was asked for, what is left of it is that of a fixed point.
+            left = replace(target, guarantee="fixed") if target.is_best else target
+            parts = ["" if answered else str(outlook_of(self.question, left, x))]
+            parts.append(said_of_prototype(self.question, left, x, after if answered else None))
+            self._remarks[i] = " ".join(filter(None, parts))
+        return self._remarks[i]
 
 
 def _at_once(pieces: Pieces) -> int:

@@ -24,6 +24,7 @@ from counterpoint.constraints import (
 )
 from counterpoint.costs import Price
 from counterpoint.features import Categorical, Features
+from counterpoint.outlook import surest
 from counterpoint.question import Question
 from counterpoint.results import Conflict
 from counterpoint.search import Pieces, rise, search
@@ -40,7 +41,7 @@ SMALL = 1e-4
 TRACE = 1e-7
 """What the price counts beside −log of a probability that is to be as high as can be."""
 TIMES = 3
-HALVINGS = 14
+HALVINGS = 12
 """How often the distance to a probability that can be had is halved."""
 SECONDS = 1.0
 """Time for one set of constraints in a piece; a set that takes longer counts as one with an
@@ -74,10 +75,7 @@ def conflict_of(question: Question, target: Target, x: FloatArray) -> Conflict:
     needed = [a for c in question.constraints for a in _atoms(c, question.features)]
     needed.sort(key=_rank)
     possible = _Possible(question, target, x)
-    for atom in tuple(needed):
-        fewer = [other for other in needed if other is not atom]
-        if not possible.answer(fewer):
-            needed = fewer
+    needed = _without(needed, needed, possible)
     relaxations = [possible.relaxation(atom, needed) for atom in needed]
     attainable = None
     if isinstance(target, Confidence):
@@ -88,7 +86,7 @@ def conflict_of(question: Question, target: Target, x: FloatArray) -> Conflict:
                 "there is an answer"
             )
     if isinstance(target, Robust):
-        attainable = _surest(question, target, x)
+        attainable = surest(question, target, x, HALVINGS)
         if attainable is not None:
             relaxations.append(
                 f"with probability = {_rounded_down(attainable)} instead of "
@@ -96,6 +94,25 @@ def conflict_of(question: Question, target: Target, x: FloatArray) -> Conflict:
             )
     told = tuple(text for text in relaxations if text)
     return Conflict(_joined(needed), told, possible.sure, attainable)
+
+
+def _without(
+    superfluous: Sequence[Constraint], needed: list[Constraint], possible: _Possible
+) -> list[Constraint]:
+    """What is left of constraints that exclude every answer if some go that need not stay.
+
+    The same as if they went one after the other; but many that can go, go at once.
+    """
+    gone = set(map(id, superfluous))
+    fewer = [atom for atom in needed if id(atom) not in gone]
+    if not superfluous or not possible.answer(fewer):
+        return fewer
+    if len(superfluous) == 1:
+        return needed
+    half = len(superfluous) // 2
+    for part in (superfluous[:half], superfluous[half:]):
+        needed = _without(part, needed, possible)
+    return needed
 
 
 def _highest_probability(question: Question, target: Confidence, x: FloatArray) -> float | None:
@@ -115,24 +132,6 @@ def _highest_probability(question: Question, target: Confidence, x: FloatArray) 
         charged = float(sum(charge.amount(y)[0] for charge in program.charges))
         best = max(best or 0.0, float(np.exp(-charged)))
         weight = TRACE * max(charged, TRACE) / np.maximum(program.cost(y, x), TRACE)
-    return best
-
-
-def _surest(question: Question, target: Robust, x: FloatArray) -> float | None:
-    """The highest probability that can be had within the constraints, by bisection."""
-    low, high, best = np.log(2.0), -np.log1p(-target.probability), None
-    cases = question.plain.cases(x)
-    for k in range(HALVINGS):
-        middle = 0.5 * (low + high) if k else low
-        asked = replace(target, probability=float(-np.expm1(-middle)))
-        pieces = Pieces.of(question.plain, question.form.regions(asked))
-        point, _ = _any_point(pieces, cases, gap=1.0, band=question.band(asked, x))
-        if point is not None:
-            low, best = middle, asked.probability
-        elif k:
-            high = middle
-        else:
-            break
     return best
 
 

@@ -282,11 +282,16 @@ def part_of(whole: Counterfactuals, first: int, table: Table) -> Counterfactuals
         whole.closed_form[rows],
         {i - first: said for i, said in whole.problems.items() if first <= i < end},
         partial(_conflict, whole.explain_conflict, first),
+        partial(_remark, whole.remark, first),
     )
 
 
 def _conflict(explain: Callable[[int], Conflict | None], first: int, i: int) -> Conflict | None:
     return explain(first + i)
+
+
+def _remark(remark: Callable[[int], str], first: int, i: int) -> str:
+    return remark(first + i)
 
 
 def _free(name: str, taken: Sequence[Hashable]) -> str:

@@ -78,7 +78,7 @@ class Question:
     def pieces(self, target: Target) -> Pieces:
         """The programs whose union is the target; cached for each target."""
         make = lambda: Pieces.of(  # noqa: E731
-            self.plain, self.form.regions(target), self._aim(target)
+            self.plain, self.form.regions(target), self.aim(target)
         )
         return _remembered(self._pieces, _key(target), make)
 
@@ -106,13 +106,14 @@ class Question:
     def _decided(self) -> dict[Target, Pieces]:
         return {}
 
-    def _aim(self, target: Target) -> Aim:
+    def aim(self, target: Target) -> Aim:
         """Where a target says to look.
 
         Raises
         ------
         InvalidInput
-            If it says so of a model without random features, or its prototype is of no use.
+            If it says so of a model without random features, or only of the way to a prototype
+            that the model takes for another class.
         """
         if not isinstance(target, Robust):
             return Aim()
@@ -123,13 +124,27 @@ class Question:
                     "optimal; they are for a model with random features. Leave them out."
                 )
             return Aim()
-        prototype = self._prototype(target)
+        prototype = self.prototype(target)
+        if target.prototype is not None and not self.leads_to(target):
+            if target.search == "segment":
+                raise InvalidInput(
+                    f"Expected a prototype that the model takes for {target.label!r}; it takes "
+                    "this one for the other class. Pass another, or search='best', which looks "
+                    "elsewhere as well."
+                )
+            prototype = None
         wide = target.search == "best" and (target.selects or prototype is None)
         anywhere = target.search == "optimal" or wide
         on_segment = prototype is not None and target.search != "optimal"
-        return Aim(prototype, on_segment, anywhere)
+        otherwise = target.search == "best" and not anywhere
+        return Aim(prototype, on_segment, anywhere, otherwise)
 
-    def _prototype(self, target: Robust) -> FloatArray | None:
+    def leads_to(self, target: Robust) -> bool:
+        """Whether the known weights take the prototype of a target for its label."""
+        prototype = self.prototype(target)
+        return prototype is not None and self.form.predict(prototype[None])[0] == target.label
+
+    def prototype(self, target: Robust) -> FloatArray | None:
         """(d,) that of a target."""
         if target.prototype is None:
             return None
@@ -139,25 +154,24 @@ class Question:
         encoded = encode(table, self.features)
         if encoded.problems:
             raise InvalidInput(f"In prototype=: {encoded.problems[0]}")
-        point = self.features.expand(encoded.codes)
-        predicted = self.form.predict(point)[0]
-        if predicted != target.label:
-            raise InvalidInput(
-                f"Expected a prototype that the model takes for {target.label!r}; it takes this "
-                f"one for {predicted!r}. Pass another, or none: then it looks elsewhere."
-            )
-        return np.asarray(point[0])
+        return np.asarray(self.features.expand(encoded.codes)[0])
 
     def _sweeps(self, form: FourierScores, target: Robust, x: FloatArray) -> Leads:
-        """What noise can do where answers are looked for."""
-        key, aim = (target.draws, target.random_state), self._aim(target)
+        """What noise can do where answers are looked for.
+
+        Where that is must not depend on the known weights: so a segment counts even if they take
+        its end for another class, and no answer is looked for on it.
+        """
+        key = target.draws, target.random_state
         if key not in self._heights:
             self._heights[key] = Heights.drawn(form.waves, form.law, *key)
         cases, ends = self.plain.cases(x), None
-        if aim.on_segment and aim.prototype is not None:
-            ends = np.clip(aim.prototype, cases.low, cases.high)
+        prototype = None if target.search == "optimal" else self.prototype(target)
+        if prototype is not None:
+            ends = np.clip(prototype, cases.low, cases.high)
+        in_balls = target.search != "segment"
         return self._heights[key].sweeps(
-            target.probability, self.plain.price, cases, ends, in_balls=aim.anywhere
+            target.probability, self.plain.price, cases, ends, in_balls=in_balls
         )
 
     @cached_property

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from typing import Any, final
 
 import numpy as np
@@ -75,9 +76,18 @@ UNSURE = {
 """What is said where there is none."""
 UNFOUND = (
     "No change was found that is as likely to hold as was asked for, with weights as uncertain as "
-    "these, but none is excluded either. A prototype may itself be less likely to hold."
+    "these, but none is excluded either."
 )
 """What is said where none was found."""
+
+
+REMARKS = 20
+"""Of so many rows without an answer a report says what could be had instead."""
+
+
+def _nothing(_: int) -> str:
+    """Nothing is to be said."""
+    return ""
 
 
 @final
@@ -129,8 +139,6 @@ class Counterfactual:
     ----------
     status
         What became of the row.
-    message
-        The same in a sentence.
     factual
         Name → value, as it came in.
     changes
@@ -139,14 +147,24 @@ class Counterfactual:
         What the answer is worth.
     explain_conflict
         Computes the reason of an infeasible row.
+    tell
+        Makes the message.
     """
 
     status: Status
-    message: str
     factual: dict[Hashable, Any]
     changes: dict[Hashable, tuple[Any, Any]]
     certificate: Certificate
-    explain_conflict: Callable[[], Conflict | None]
+    explain_conflict: Callable[[], Conflict | None] = field(repr=False)
+    tell: Callable[[], str] = field(repr=False)
+
+    @cached_property
+    def message(self) -> str:
+        """What became of the row, in a sentence or two.
+
+        For a `Robust` without an answer, it says what could be had; that takes a few searches.
+        """
+        return self.tell()
 
     @property
     def found(self) -> bool:
@@ -188,7 +206,7 @@ class Counterfactual:
         lines = [f"  {name}: {old!r} → {new!r}" for name, (old, new) in self.changes.items()]
         traded = c.objective != c.cost
         least = f"objective {c.objective:.6g}, at least" if traded else "at least"
-        sure = "" if np.isnan(c.probability) else f", probability {c.probability:.6g}"
+        sure = "" if np.isnan(c.probability) else f", probability {_likely(c.probability)}"
         sure += "" if c.guarantee is Guarantee.NONE else " if fixed beforehand"
         tail = f"  cost {c.cost:.6g}{sure}, {least} {c.bound:.6g} ({c.claim}), gap {c.gap:.1e}"
         return "\n".join([head, *lines, tail])
@@ -221,6 +239,8 @@ class Counterfactuals:
         Row → sentence, for rows that cannot be used.
     explain_conflict
         Row → why it is infeasible.
+    remark
+        Row → what else is to be said of it; empty for nothing.
     """
 
     table: Table
@@ -233,6 +253,7 @@ class Counterfactuals:
     closed_form: BoolArray
     problems: dict[int, str]
     explain_conflict: Callable[[int], Conflict | None]
+    remark: Callable[[int], str] = _nothing
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -284,15 +305,15 @@ class Counterfactuals:
             changes = {name: (factual[name], new[name]) for name in new}
         return Counterfactual(
             status,
-            self._message(i),
             factual,
             changes,
             self.certificates[i],
             lambda: self.explain_conflict(i),
+            lambda: self._message(i),
         )
 
-    def _message(self, i: int) -> str:
-        """A sentence about one row."""
+    def _message(self, i: int, *, briefly: bool = False) -> str:
+        """A sentence about one row, or two; briefly without those that take a search."""
         status, claim = STATUSES[self.codes[i]], CLAIMS[self.certificates.claim[i]]
         local = status == Status.SUBOPTIMAL and claim == Claim.LOCAL
         guarantee = GUARANTEES[self.certificates.guarantee[i]]
@@ -303,7 +324,16 @@ class Counterfactuals:
             text = UNFOUND
         elif self.found[i] and status in ANSWERED and guarantee in SURE:
             text = f"{text} {SURE[guarantee]}"
-        return self.problems.get(i, text)
+        more = "" if briefly or i in self.problems else self.remark(i)
+        return self.problems.get(i, f"{text} {more}" if more else text)
+
+    def _messages(self) -> list[str]:
+        """Those of all rows; of rows without an answer only the first are looked at closely."""
+        out, left = [], REMARKS
+        for i, found in enumerate(self.found.tolist()):
+            out.append(self._message(i, briefly=not found and left <= 0))
+            left -= not found
+        return out
 
     @staticmethod
     def _values(table: Table, names: Any) -> dict[Hashable, Any]:
@@ -346,7 +376,7 @@ class Counterfactuals:
             "guarantee": [str(GUARANTEES[code]) for code in c.guarantee],
             "violation": c.violation,
             "changed": self.changed.sum(axis=1),
-            "message": [self._message(i) for i in range(len(self))],
+            "message": self._messages(),
         }
         return self._frame(columns, np.arange(len(self)))
 
@@ -387,6 +417,12 @@ class Counterfactuals:
 
     def __repr__(self) -> str:
         return f"<Counterfactuals: {self.summary().splitlines()[0]}>"
+
+
+def _likely(probability: float) -> str:
+    """Six digits; what rounds to 1 is not called 1, for nothing is certain."""
+    text = f"{probability:.6g}"
+    return "above 0.999999" if text == "1" else text
 
 
 def _plain(value: Any) -> Any:

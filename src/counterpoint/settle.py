@@ -275,7 +275,11 @@ class Settlement:
         """What was foreseen of the factual rows with what the model predicts."""
         self.foreseen = False
         self.judge.check(self.x, factual)
-        if self.judge.meets(self.target, self.table, self.x, factual).any():
+        met = self.judge.meets(self.target, self.table, self.x, factual)
+        if self.band is not None and met.any():
+            ahead = self.judge.form.margin(self.x, self.target)
+            met &= ahead >= self.band.required(self.x, np.zeros(len(self.x)))
+        if met.any():
             raise Surprise
 
     def _representable(self, codes: FloatArray, which: IntArray | slice) -> FloatArray:

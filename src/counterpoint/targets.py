@@ -201,8 +201,8 @@ class Robust(Target):
         Where to look, if the model has random features: ``"segment"``, on the way to the prototype;
         ``"optimal"``, everywhere; ``"best"``, both, if each keeps the guarantee. A point of a
         segment that was chosen by looking at the weights is hardly less sure than a fixed one, and
-        an optimal one far less: so for ``"fixed"`` the best is the segment, if there is a
-        prototype.
+        an optimal one far less: so for ``"fixed"`` the best is the segment, if it has a point that
+        will do. Where the prototype is of no use, the best looks elsewhere, and says so.
     prototype
         For such a model a row that is known to be of the class: one row, of values or name → value.
         It must come from what is public; means of the private rows give them away.

@@ -12,7 +12,7 @@ from conformance import test_constraints, test_forms, test_solvers
 from strategies import COSTS, FORMS
 
 import counterpoint as cp
-from counterpoint.forms import Form, FourierScores
+from counterpoint.forms import Form
 from counterpoint.solvers import Solver
 from counterpoint.targets import Target
 
@@ -37,7 +37,7 @@ def checked() -> dict[type, set[type]]:
     forms = [make(rng, 3) for make in FORMS.values()]
     plain = cp.Features([cp.Continuous("a")])
     return {
-        Form: {type(form) for form in forms} | {FourierScores},  # whose suite is test_fourier.py
+        Form: {type(form) for form in forms},
         cp.Cost: {type(make(rng, plain)) for make in COSTS.values()},
         cp.Constraint: {type(c) for c in test_constraints.CONSTRAINTS},
         Solver: {type(s) for s in test_solvers.BY_NAME.values()},

@@ -11,12 +11,14 @@ from strategies import FORMS
 
 import counterpoint as cp
 from counterpoint.forms import (
+    FourierScores,
     LinearRegressor,
     LinearScores,
     Link,
     LocalPrototypes,
     LogLink,
     Prototypes,
+    UncertainForm,
     UncertainScores,
     Votes,
 )
@@ -44,7 +46,7 @@ def targets(form: Any) -> list[Target]:
         made += [cp.Confidence(label, p) for label in classes for p in (0.3, 0.6)]
         if form.link is Link.SOFTMAX:
             made += [cp.Tradeoff(label, 0.1) for label in classes]
-    if isinstance(form, UncertainScores):
+    if isinstance(form, UncertainForm):
         rules = ["exact", "paper"] if isinstance(form.law, ProjectedLaplace) else ["exact"]
         for label in classes:
             made += [cp.Robust(label, 0.9, "fixed", rule) for rule in rules]
@@ -104,6 +106,8 @@ def reordered_local(form: LocalPrototypes) -> list[LocalPrototypes]:
 
 def swapped(form: Any) -> list[Any]:
     """A binary model with its classes swapped: the decision changes its sign."""
+    if isinstance(form, FourierScores):
+        return [replace(form, weights=-form.weights, classes=form.classes[::-1])]
     if isinstance(form, UncertainScores):
         return [replace(form, scores=scores) for scores in swapped(form.scores)]
     if not (isinstance(form, LinearScores) and form.is_binary):
@@ -114,7 +118,7 @@ def swapped(form: Any) -> list[Any]:
 
 def points(form: Any, width: int) -> np.ndarray:
     """Enough of them in the region of every class, however small."""
-    if isinstance(form, UncertainScores):
+    if isinstance(form, UncertainForm):
         return 3.0 * np.random.default_rng(1).normal(size=(300, width))
     narrow = width == 1 and not isinstance(form, LocalPrototypes)
     return 20.0 * np.random.default_rng(1).normal(size=(20_000 if narrow else 3000, width))

@@ -97,9 +97,9 @@ def _certificate(answer: cp.Counterfactual) -> str:
 
 
 def _likely(probability: float) -> str:
-    """What rounds to 1 and is less is not called 1."""
+    """Six digits; what rounds to 1 is not called 1, for nothing is certain."""
     text = f"{probability:.6g}"
-    return "above 0.999999" if text == "1" and probability < 1.0 else text
+    return "above 0.999999" if text == "1" else text
 
 
 def show_total(out: Console, summary: str, rows: int, seconds: float) -> None:

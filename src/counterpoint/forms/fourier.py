@@ -9,12 +9,13 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+from counterpoint.errors import InvalidInput
 from counterpoint.forms.base import AffineMap
 from counterpoint.forms.scores import mask, split
 from counterpoint.forms.uncertain import ROUNDED, UncertainForm, law_demanded
 from counterpoint.noise import NoiseLaw
 from counterpoint.regions import Region, WaveLimit, Waves
-from counterpoint.targets import Robust, Target
+from counterpoint.targets import Confidence, Robust, Target, Tradeoff
 
 __all__ = ["FourierScores"]
 
@@ -36,12 +37,15 @@ class FourierScores(UncertainForm):
         (2,) labels.
     law
         That of the noise of the weights; of spherical noise, or independent and alike.
+    released
+        The ε of a release whose noise is in proportion to 1/ε; None for other noise.
     """
 
     waves: Waves
     weights: FloatArray
     classes: NDArray[Any]
     law: NoiseLaw
+    released: float | None = None
 
     @classmethod
     def of(
@@ -51,10 +55,11 @@ class FourierScores(UncertainForm):
         weights: FloatArray,
         classes: NDArray[Any],
         law: NoiseLaw,
+        released: float | None = None,
     ) -> FourierScores:
         """The form for (K, d) frequencies without phases, and a constant feature, or 0."""
         waves = Waves(frequencies, np.zeros(len(frequencies)), intercept)
-        return cls(waves, weights, classes, law)
+        return cls(waves, weights, classes, law, released)
 
     @property
     def width(self) -> int:
@@ -73,6 +78,13 @@ class FourierScores(UncertainForm):
 
     def through(self, before: AffineMap) -> FourierScores:
         return replace(self, waves=self.waves.through(before.matrix, before.offset))
+
+    @property
+    def epsilon(self) -> float | None:
+        return self.released
+
+    def with_noise(self, share: float) -> FourierScores:
+        return replace(self, law=self.law.scaled(share))
 
     def lead(self, X: FloatArray, label: Hashable) -> FloatArray:
         return self.sign(label) * self.score(X)
@@ -110,6 +122,11 @@ class FourierScores(UncertainForm):
 
     def _wanted(self, target: Target) -> tuple[bool, float]:
         """Whether it is the second class, and the margin."""
+        if isinstance(target, Confidence | Tradeoff):
+            raise InvalidInput(
+                f"{type(target).__name__} needs class probabilities: a support vector machine has "
+                "none. Use Label with a margin in score units, or Robust."
+            )
         wanted, asked = split(target, self.classes, "Label, OtherLabel or Robust")
         return bool(wanted[1]), asked
 

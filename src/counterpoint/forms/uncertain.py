@@ -33,6 +33,15 @@ ROUNDED = 16 * np.finfo(np.float64).eps
 class UncertainForm(Form):
     """A binary model whose weights are known up to the law of their noise."""
 
+    @property
+    @abstractmethod
+    def epsilon(self) -> float | None:
+        """What the noise falls with in proportion, if it was added for privacy; None else."""
+
+    @abstractmethod
+    def with_noise(self, share: float) -> UncertainForm:
+        """The same with so many times the noise."""
+
     @abstractmethod
     def lead(self, X: FloatArray, label: Hashable) -> FloatArray:
         """(n,) by how much the known weights are for a label, in score units."""
@@ -55,11 +64,14 @@ class UncertainScores(UncertainForm):
         The features φ(x), F of them.
     law
         That of the noise of their weights (F,).
+    released
+        The ε of a release whose noise is in proportion to 1/ε; None for other noise.
     """
 
     scores: LinearScores
     lift: AffineMap
     law: NoiseLaw
+    released: float | None = None
 
     @property
     def width(self) -> int:
@@ -79,6 +91,13 @@ class UncertainScores(UncertainForm):
     def through(self, before: AffineMap) -> UncertainScores:
         lift = AffineMap(*before.followed_by(self.lift.matrix, self.lift.offset))
         return replace(self, scores=self.scores.through(before), lift=lift)
+
+    @property
+    def epsilon(self) -> float | None:
+        return self.released
+
+    def with_noise(self, share: float) -> UncertainScores:
+        return replace(self, law=self.law.scaled(share))
 
     def margin(self, X: FloatArray, target: Target) -> FloatArray:
         if not isinstance(target, Robust):

@@ -30,7 +30,7 @@ SMOOTH = (0.5, 0.25, 0.12)
 """τ, one after the other, in units of the radius."""
 STEPS = 25
 """Iterations of L-BFGS at each of them."""
-PRICE = 0.15
+PRICE = 0.2
 """What it costs to change as much again as the offsets do, in units of the two shares."""
 BEYOND = 2.0
 """What a unit of change costs more where it leaves the range of the data."""

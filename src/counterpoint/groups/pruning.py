@@ -35,21 +35,20 @@ FALL = 0.93
 @final
 @dataclass(frozen=True, eq=False)
 class _Merge:
-    """Two levels of a feature that become one.
+    """Levels of a feature that become one.
 
     Parameters
     ----------
     feature
         Its position.
-    low, high
-        The groups at each of the two.
+    groups
+        Those at these levels.
     level
         What they share then.
     """
 
     feature: int
-    low: IntArray
-    high: IntArray
+    groups: IntArray
     level: float
 
 
@@ -62,7 +61,7 @@ def prunable(candidates: Sequence[Candidate], most: int) -> list[Candidate]:
     """Some explanations to be pruned, from those of few features a pair to those of many."""
     count = len(candidates[0].translations.groups)
     wide = WORK // (count * count * (count - 1))
-    able = [one for one in candidates if len(one.translations.columns) <= wide]
+    able = [one for one in candidates if 1 < len(one.translations.columns) <= wide]
     able.sort(key=lambda one: (count_of(one.translations, "each"), one.loss))
     places = np.linspace(0, len(able) - 1, min(most, len(able))).round().astype(int)
     return [able[i] for i in places]
@@ -97,30 +96,38 @@ def pruned(task: Task, start: FloatArray, *, near: bool) -> Iterator[FloatArray]
 
 def _merged(task: Task, D: FloatArray, crowded: NDArray[np.bool_], *, near: bool) -> FloatArray:
     """Offsets after the merge that relieves crowded pairs for the least loss."""
-    merges, gains = _relieving(list(_merges(D, near=near)), crowded)
+    merges, gains = _relieving(list(_merges(task, D, near=near)), D, crowded)
     if not merges:  # only levels with another one between them are of crowded pairs
-        merges, gains = _relieving(list(_merges(D, near=False)), crowded)
+        merges, gains = _relieving(list(_merges(task, D, near=False)), D, crowded)
     tried = np.repeat(D[None], len(merges), axis=0)
     for one, merge in zip(tried, merges, strict=True):
-        one[merge.low, merge.feature] = one[merge.high, merge.feature] = merge.level
+        one[merge.groups, merge.feature] = merge.level
     rise = task.values(tried) - task.value(D)
     worth = np.where(rise > 0.0, rise / gains, rise * gains)
     return np.asarray(tried[int(np.argmin(worth))])
 
 
-def _merges(D: FloatArray, *, near: bool) -> Iterator[_Merge]:
-    """Pairs of levels of each feature: all of them, or those next to each other."""
-    for feature, column in enumerate(D.T):
-        levels = [np.flatnonzero(column == level) for level in np.unique(column)]
+def _merges(task: Task, D: FloatArray, *, near: bool) -> Iterator[_Merge]:
+    """Pairs of levels of each feature: all of them, or those next to each other.
+
+    Where offsets are in the order of the groups, with all levels between them.
+    """
+    for feature, (column, course) in enumerate(zip(D.T, task.fusion.course, strict=True)):
+        levels = np.unique(column)
         for low, high in pairwise(levels) if near else combinations(levels, 2):
-            both = np.concatenate([low, high])
-            yield _Merge(feature, low, high, float(column[both].mean()))
+            between = (low <= column) & (column <= high)
+            both = np.flatnonzero(between if course else (column == low) | (column == high))
+            yield _Merge(feature, both, float(column[both].mean()))
 
 
 def _relieving(
-    merges: Sequence[_Merge], crowded: NDArray[np.bool_]
+    merges: Sequence[_Merge], D: FloatArray, crowded: NDArray[np.bool_]
 ) -> tuple[list[_Merge], FloatArray]:
     """The merges that take a feature from crowded pairs, and from how many."""
-    gains = np.array([crowded[np.ix_(one.low, one.high)].sum() for one in merges], dtype=np.float64)
+    gains = np.zeros(len(merges))
+    for place, one in enumerate(merges):
+        column = D[one.groups, one.feature]
+        apart = column[:, None] != column
+        gains[place] = (crowded[np.ix_(one.groups, one.groups)] & apart).sum() / 2.0
     kept = np.flatnonzero(gains).tolist()
     return [merges[i] for i in kept], gains[kept]

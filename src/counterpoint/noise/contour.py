@@ -110,6 +110,20 @@ class Contour:
         density = (terms * self.z).imag.sum(axis=1)[:, None]
         return 2.0 * power * np.sqrt(squares) * np.concatenate(pulls, axis=1) / density
 
+    def bend(self, squares: FloatArray, t: FloatArray, slopes: FloatArray) -> FloatArray:
+        """(F, F) the second derivatives by b of the quantile t of one law, with its slopes (1, F).
+
+        Along the surface on which the tail stays as it is, the logarithm of the integrand has the
+        slopes u_j = ∂ log M / ∂b_j − z ∂t / ∂b_j.
+        """
+        terms, z = self._terms(t)[0], self.z[0][:, None]
+        b = np.sqrt(squares)
+        factor = 1.0 - squares * (z * z)
+        pull = 2.0 * b * (z * z) / factor - z * slopes
+        own = 2.0 * (z * z) * (1.0 + squares * (z * z)) / (factor * factor)
+        outer = ((pull * terms[:, None]).T @ pull).imag + np.diag((terms @ own).imag)
+        return np.asarray(outer / (terms @ self.z[0]).imag)
+
     def _terms(self, t: FloatArray) -> ComplexArray:
         return self.weight * np.exp(-(self.z - self.crossing[:, None]) * t[:, None])
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, ClassVar, final
 
@@ -46,6 +46,12 @@ class ProjectedGamma(NoiseLaw):
 
     def root(self, p: float) -> FloatArray:
         return self.scale * _gamma_quantile(upper(p), self._power) * np.eye(self.n_features)
+
+    def touching(self, p: float, phi: FloatArray) -> FloatArray:
+        return self.root(p)
+
+    def scaled(self, factor: float) -> ProjectedGamma:
+        return replace(self, scale=factor * self.scale)
 
     def draw(self, size: int, random_state: int | np.random.Generator | None = None) -> FloatArray:
         random = np.random.default_rng(random_state)

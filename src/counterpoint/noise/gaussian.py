@@ -83,6 +83,12 @@ class ProjectedGaussian(NoiseLaw):
     def root(self, p: float) -> FloatArray:
         return normal_quantile(upper(p)) * self.factor.T
 
+    def touching(self, p: float, phi: FloatArray) -> FloatArray:
+        return self.root(p)
+
+    def scaled(self, factor: float) -> ProjectedGaussian:
+        return ProjectedGaussian(factor * self.factor)
+
     def draw(self, size: int, random_state: int | np.random.Generator | None = None) -> FloatArray:
         random = np.random.default_rng(random_state)
         return random.normal(size=(size, self.factor.shape[1])) @ self.factor.T

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.noise.constants import k_safe, normal_quantile
+from counterpoint.noise.constants import k_safe, normal_quantile, upper
 from counterpoint.noise.contour import blocks, log_tails, upper_quantiles
 from counterpoint.noise.law import NoiseLaw, check_scale
 
@@ -50,6 +50,20 @@ class ProjectedLaplace(NoiseLaw):
 
     def root(self, p: float) -> FloatArray:
         return self.scale * k_safe(p) * np.eye(self.n_features)
+
+    def touching(self, p: float, phi: FloatArray) -> FloatArray:
+        if p == 0.5 or not phi.any():
+            return self.root(p)
+        squares, q = self._squares(phi[None]), upper(p)
+        t, contour = upper_quantiles(squares, q, _guesses(squares, q))
+        slopes = contour.slopes(squares, t)
+        square = t * contour.bend(squares, t, slopes) + slopes.T @ slopes  # half that of t²
+        sizes, towards = np.linalg.eigh(square)
+        root = np.sqrt(np.maximum(sizes, 0.0))[:, None] * towards.T
+        return np.asarray(self.scale * root * np.where(phi < 0.0, -1.0, 1.0))
+
+    def scaled(self, factor: float) -> ProjectedLaplace:
+        return replace(self, scale=factor * self.scale)
 
     def draw(self, size: int, random_state: int | np.random.Generator | None = None) -> FloatArray:
         random = np.random.default_rng(random_state)

@@ -140,6 +140,30 @@ class NoiseLaw(ABC):
         """
 
     @abstractmethod
+    def touching(self, p: float, phi: FloatArray) -> FloatArray:
+        """(r, F) A such that ‖A φ‖₂ is the quantile at one φ (F,), and also in its derivatives.
+
+        The first and the second ones; if the law is elliptical, it is the quantile everywhere.
+
+        Parameters
+        ----------
+        p
+            At least ½ and below 1.
+        phi
+            (F,).
+        """
+
+    @abstractmethod
+    def scaled(self, factor: float) -> NoiseLaw:
+        """The law of so many times the noise.
+
+        Parameters
+        ----------
+        factor
+            Above 0.
+        """
+
+    @abstractmethod
     def draw(self, size: int, random_state: int | np.random.Generator | None = None) -> FloatArray:
         """(size, F) independent μ, from a generator that is no secret: for simulations.
 

@@ -39,6 +39,8 @@ def _or_none(admits: Callable[[Any], bool], words: str) -> tuple[Callable[[Any],
     return lambda value: value is None or admits(value), f"None or {words}"
 
 
+CALIBRATED = 1e4
+"""Up to this ε the map of OpenDP from normal noise to (ε, δ) does not overflow."""
 ABOVE = (_positive, "a finite number above 0")
 RULES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "epsilon": ABOVE,
@@ -83,6 +85,12 @@ def check(owner: str, values: Mapping[str, Any]) -> None:
             f"{owner} expects delta with mechanism='gaussian', and without it otherwise, and got "
             f"delta={values['delta']!r} with mechanism={values['mechanism']!r}: pass both, or "
             "neither."
+        )
+    if values["mechanism"] == "gaussian" and values["epsilon"] > CALIBRATED:
+        raise InvalidInput(
+            f"{owner} expects epsilon to be at most {CALIBRATED:g} with mechanism='gaussian', for "
+            f"which OpenDP finds the noise, and got {values['epsilon']!r}: pass less, or another "
+            "mechanism. So large an epsilon protects nobody."
         )
 
 

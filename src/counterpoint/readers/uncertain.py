@@ -42,9 +42,12 @@ def _(model: Any) -> Inputs | None:
 def _(model: Any) -> Form:
     low, high = (dense(bound) for bound in fitted(model).bounds_)
     half = 0.5 * (high - low)
+    # Normal noise falls more slowly than 1/ε; without privacy there is no ε.
+    in_proportion = model.private_ and model.mechanism_ != "gaussian"
+    released = float(model.epsilon_spent_) if in_proportion else None
     if len(model.frequencies_):
         frequencies, intercept = dense(model.frequencies_), float(model.intercept_scaling_)
-        parts = dense(model.coef_), model.classes_, model.noise_
+        parts = dense(model.coef_), model.classes_, model.noise_, released
         form = FourierScores.of(frequencies, intercept, *parts)
         return form.through(AffineMap(np.diag(1.0 / half), -(low + half) / half))
     scaled, shift, constant = np.diag(1.0 / half), -(low + half) / half, model.intercept_scaling_
@@ -58,4 +61,4 @@ def _(model: Any) -> Form:
         no_probabilities="PrivateSVC has none",
         ties=Ties.LAST,
     )
-    return UncertainScores(scores, AffineMap(scaled, shift), model.noise_)
+    return UncertainScores(scores, AffineMap(scaled, shift), model.noise_, released)

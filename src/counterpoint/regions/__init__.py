@@ -26,6 +26,7 @@ from counterpoint.regions.chance import Chance
 from counterpoint.regions.charges import LogLoss
 from counterpoint.regions.couplings import Affine, Cone, LogSumExp
 from counterpoint.regions.domains import AtMost, Box, OneOf, Transitions, Whole
+from counterpoint.regions.faceted import Faceted
 from counterpoint.regions.lead import Lead
 from counterpoint.regions.nearer import Nearer
 from counterpoint.regions.quadrics import Quadrics
@@ -44,6 +45,7 @@ __all__ = [
     "Coupling",
     "Cut",
     "Domain",
+    "Faceted",
     "Lead",
     "LogLoss",
     "LogSumExp",

@@ -27,6 +27,7 @@ __all__ = [
 ]
 
 FloatArray = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.intp]
 
 Cut = tuple[FloatArray, FloatArray]
@@ -130,12 +131,40 @@ class Supported(Condition):
         """(n,) the excess at points, and for each a half-space that it misses by as much."""
 
     @abstractmethod
+    def around(self, y: FloatArray, free: BoolArray, lost: float) -> FloatArray:
+        """(k, d) points near one (1, d), whose half-spaces miss little there.
+
+        Those supports at the points, which differ in columns that are free (d,) alone, cut off
+        about ``lost`` less at y than its own; between them they have all the slopes that the
+        condition has nearby. None if the condition is not curved.
+        """
+
+    @abstractmethod
     def first(self) -> Affine:
         """Half-spaces to begin with; there may be none."""
 
     @abstractmethod
-    def models(self, y: FloatArray) -> tuple[Cone, ...]:
-        """Second-order cones that are like it near a point (1, d); none if there are no such."""
+    def place(self, y: FloatArray) -> FloatArray:
+        """(k,) where a point (1, d) is, in the coordinates in which it is curved."""
+
+    @abstractmethod
+    def models(self, place: FloatArray) -> tuple[Cone, ...]:
+        """Second-order cones that are like it near a place (k,); none if there are no such."""
+
+    @abstractmethod
+    def turned(self, place: FloatArray, ray: FloatArray) -> tuple[FloatArray, Affine] | None:
+        """The place with a half-space that is nearest to what multipliers of a model combine.
+
+        Where models at a place have no point, multipliers say why; the half-space is one of the
+        condition itself, and models there are more like it. None if the model is the condition.
+
+        Parameters
+        ----------
+        place
+            (k,) that of the model.
+        ray
+            (m,) the multipliers of its cone.
+        """
 
 
 @final

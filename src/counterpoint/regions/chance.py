@@ -15,6 +15,10 @@ from counterpoint.regions.couplings import Affine, Cone
 __all__ = ["Chance"]
 
 FloatArray = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
+
+FLAT = 1e-9
+"""Curvatures below this share of the largest count as none."""
 
 
 @final
@@ -61,33 +65,45 @@ class Chance(Supported):
         none = np.full(len(y), -np.inf)
         return quantile - self._ahead(y), Affine(rows, none, high, np.ones(len(y)))
 
+    def around(self, y: FloatArray, free: BoolArray, lost: float) -> FloatArray:
+        root = self.law.touching(self.probability, self._features(y)[0])
+        seen, across = root @ self._features(y)[0], root @ self.matrix[:, free]
+        length = max(float(np.linalg.norm(seen)), TINY)
+        along = seen @ across / length
+        bends, towards = np.linalg.eigh((across.T @ across - np.outer(along, along)) / length)
+        kept = bends > FLAT * max(float(bends[-1]), TINY) if len(bends) else bends > 0.0
+        moves = np.zeros((int(kept.sum()), y.shape[1]))
+        moves[:, free] = (np.sqrt(2.0 * lost / bends[kept]) * towards[:, kept]).T
+        return np.concatenate([y + moves, y - moves])
+
     def first(self) -> Affine:
         return Affine(np.zeros((0, len(self.slope))), np.zeros(0), np.zeros(0))
 
-    def models(self, y: FloatArray) -> tuple[Cone, ...]:
-        """A second-order cone with the same value and slope at a point (1, d).
+    def place(self, y: FloatArray) -> FloatArray:
+        """φ."""
+        return np.asarray(self._features(y)[0])
 
-        With ‖A φ‖ about q(φ), see `NoiseLaw.root`, that is κ ‖A φ‖ + r · φ <= slope · y + constant;
-        where the law is elliptical, it is the condition itself.
+    def turned(self, place: FloatArray, ray: FloatArray) -> tuple[FloatArray, Affine] | None:
+        """With ‖A φ‖ for q, multipliers u combine to u · A φ, which supports ‖A φ‖ at A⁻¹ u."""
+        root = self.law.touching(self.probability, place)
+        u = ray[: len(root)]
+        size = float(np.abs(u).max(initial=0.0))
+        if self.is_cone or not 0.0 < size < np.inf:
+            return None
+        phi = np.asarray(np.linalg.lstsq(root, u / size)[0], dtype=np.float64)
+        _, gradient = self.law.quantile_with_gradient(self.probability, phi)
+        row = (gradient @ self.matrix - self.slope)[None]
+        high = np.array([self.constant - float(gradient @ self.offset)])
+        return phi, Affine(row, np.full(1, -np.inf), high, np.ones(1))
+
+    def models(self, place: FloatArray) -> tuple[Cone, ...]:
+        """A second-order cone with the same value, slope and curvature at φ.
+
+        Where the law is elliptical, it is the condition itself.
         """
-        root = self.law.root(self.probability)
-        if self.is_cone:
-            own = root @ self.matrix, root @ self.offset, self.constant, self.slope
-            return (Cone(*own, tight=1.0),)
-        phi = self._features(y)
-        quantile, gradient = self.law.quantile_with_gradient(self.probability, phi[0])
-        seen = phi[0] @ root.T
-        length = max(float(np.linalg.norm(seen)), TINY)
-        scale = float(quantile) / length
-        rest = gradient - scale / length * (seen @ root)
-        cone = Cone(
-            scale * root @ self.matrix,
-            scale * root @ self.offset,
-            self.constant - float(rest @ self.offset),
-            self.slope - rest @ self.matrix,
-            tight=1.0,
-        )
-        return (cone,)
+        root = self.law.touching(self.probability, place)
+        own = root @ self.matrix, root @ self.offset, self.constant, self.slope
+        return (Cone(*own, tight=1.0),)
 
     def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:
         reach = np.abs(y) + np.abs(x)

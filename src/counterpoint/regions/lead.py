@@ -15,6 +15,7 @@ from counterpoint.regions.couplings import Affine, Cone
 __all__ = ["Lead"]
 
 FloatArray = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
 
 
 @final
@@ -68,6 +69,9 @@ class Lead(Supported):
         cut = Affine(pull - self.slope, none, high, np.ones(len(y)))
         return needed.max(axis=1) - self._ahead(y), cut
 
+    def around(self, y: FloatArray, free: BoolArray, lost: float) -> FloatArray:
+        return np.zeros((0, y.shape[1]))
+
     def first(self) -> Affine:
         """The lead at the least distance at which it can be enough, or a contradiction."""
         row, none = self.slope[None, :], np.array([-np.inf])
@@ -75,7 +79,13 @@ class Lead(Supported):
             return Affine(np.zeros_like(row), none, -np.ones(1))
         return Affine(-row, none, np.array([self.constant - self.least]), np.ones(1))
 
-    def models(self, y: FloatArray) -> tuple[Cone, ...]:
+    def place(self, y: FloatArray) -> FloatArray:
+        return np.asarray(y[0])
+
+    def turned(self, place: FloatArray, ray: FloatArray) -> None:
+        return None
+
+    def models(self, place: FloatArray) -> tuple[Cone, ...]:
         """The condition itself, if its norm is Euclidean; else none."""
         if self.absolute.any():
             return ()

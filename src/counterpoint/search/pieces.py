@@ -18,7 +18,9 @@ from counterpoint.regions import (
     AtMost,
     Cells,
     Condition,
+    Cone,
     Domain,
+    Faceted,
     OneOf,
     Region,
     Supported,
@@ -77,6 +79,12 @@ class Piece:
         return self._with([cuts] if cuts.size else [])
 
     @cached_property
+    def faceted(self) -> Piece:
+        """The piece with its cones, too, known by half-spaces that hold them."""
+        region = (Faceted(c) if isinstance(c, Cone) else c for c in self.program.region)
+        return replace(self, program=Program(self.program.price, Region(tuple(region))))
+
+    @cached_property
     def free(self) -> Piece:
         """The piece without whole steps, and without categories unless only they have a price."""
         dropped = (
@@ -84,9 +92,10 @@ class Piece:
         )
         return Piece(self.program.relaxed(*dropped))
 
-    def modelled(self, y: FloatArray) -> Piece | None:
-        """The piece with second-order cones in their place, which are like them near (1, d)."""
-        cones = [condition.models(y) for condition in self.supported]
+    def modelled(self, places: Sequence[FloatArray]) -> Piece | None:
+        """The piece with second-order cones in their stead, which are like them near places."""
+        each = zip(self.supported, places, strict=True)
+        cones = [condition.models(place) for condition, place in each]
         return self._with([c for some in cones for c in some]) if all(cones) else None
 
     def _with(self, instead: Sequence[Condition]) -> Piece:
@@ -156,11 +165,14 @@ class Aim:
         Whether to look on the segment that leads there.
     anywhere
         Whether to look everywhere else.
+    otherwise
+        Whether to do so at least where the segment has no point.
     """
 
     prototype: FloatArray | None = None
     on_segment: bool = False
     anywhere: bool = True
+    otherwise: bool = False
 
 
 EVERYWHERE = Aim()

@@ -124,11 +124,12 @@ class RowSearch:
         self.walk = Walk(ground, case, frontier.effort)
         self.aim, self.leads, self.end, self.limited = aim, leads, end, False
         self.start = self.walk.models.clipped(self.walk.x)
+        self.any_will_do = frontier.effort.gap >= 1.0
 
     def run(self) -> FloatArray | None:
         """(d,) the cheapest point that was found."""
         found = [self._on_segment()] if self.aim.on_segment else []
-        if self.aim.anywhere:
+        if self.aim.anywhere or (self.aim.otherwise and found[0] is None):
             found.append(self._anywhere(found) if self.leads is None else self._within_balls())
         points = [point for point in found if point is not None]
         return min(points, key=self.walk.price, default=None)
@@ -154,7 +155,9 @@ class RowSearch:
             if perf_counter() > self.end:
                 self.limited = True
                 return best
-        return best if best is None else self.walk.descend(best)
+        if best is None or self.any_will_do:
+            return best
+        return self.walk.tidied(self.walk.descend(best))
 
     def _entries(self) -> Iterator[FloatArray]:
         """Where the ways to the ends of climbs enter."""

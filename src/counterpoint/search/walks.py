@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.cases import Cases
+from counterpoint.costs import Manhattan
 from counterpoint.search.models import Ground, Models
 from counterpoint.solvers import Effort
 
@@ -38,6 +39,10 @@ CORRECTIONS = 4
 SETTLED = 1e-11
 """A step that gains no more than this share of the cost is the last."""
 ROOTS = 100
+TRACE = 1e-4
+"""Changes with such a share of the price are traces of a search."""
+ROUNDED = 1e-6
+"""What a point may cost more without them, and how far it may be moved for rounding: shares."""
 
 
 @final
@@ -181,7 +186,25 @@ class Walk:
             break
         return self._shortened(y, value, slope, cost)
 
-    def _nudged(self, y: FloatArray, missed: float, slope: FloatArray) -> FloatArray:
+    def tidied(self, y: FloatArray) -> FloatArray:
+        """(d,) a point whose traces of changes are gone, under an absolute price; else the same."""
+        price, gone = self.ground.rest.price, np.abs(y - self.x)
+        paid = price.absolute * gone
+        traces = (paid > 0.0) & (paid <= TRACE * paid.sum())
+        if price.kind is not Manhattan or not traces.any():
+            return y
+        found = np.where(traces, self.x, y)
+        missed = self.excess(found)
+        if missed > 0.0:
+            slope = self.limit.excess_with_slope(found[None])[1][0]
+            found = self._nudged(found, missed, slope, TRACE)
+        dearer = self.price(found) > self.price(y) * (1.0 + ROUNDED)
+        kept = dearer or self.excess(found) > 0.0 or not self.is_possible(found[None])[0]
+        return y if kept else found
+
+    def _nudged(
+        self, y: FloatArray, missed: float, slope: FloatArray, most: float = ROUNDED
+    ) -> FloatArray:
         """A little further in, where hardly anything is missed."""
         moving = self.free & (y != self.x) & (y > self.low) & (y < self.high)
         inwards = np.where(moving, slope, 0.0)
@@ -189,7 +212,7 @@ class Walk:
         if not square:
             return y
         step = 1.5 * missed / square * inwards
-        room = 1e-6 * float(np.abs(y - self.x).max())
+        room = most * float(np.abs(y - self.x).max())
         if not self.ground.is_open or np.abs(step).max() > room:
             return y
         return self.models.clipped(y - step)

@@ -31,8 +31,7 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         encoding relations
         regions targets cases softmax
         costs constraints forms separable
-        lagrangian
-        curvature duality
+        duality
         programs
         evidence
         reach

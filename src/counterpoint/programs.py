@@ -4,8 +4,8 @@ A program is minimise price(y − x) over y in the region. Its region is a *doma
 whole steps, categories, the number of changes: one feature at a time) cut by *couplings* (linear
 rows, cones). For any multipliers, each coupling gives a linear inequality that its points meet, and
 their sum bounds every feasible cost from below, whoever found the multipliers and however wrong
-they are: see `counterpoint.duality`. A quadratic condition that is not convex (`Nearer`) has no
-such inequality; what its multipliers prove besides is in `counterpoint.curvature`.
+they are: see `counterpoint.duality.weak`. A quadratic condition that is not convex (`Nearer`) has
+no such inequality; what its multipliers prove besides is in `counterpoint.duality.curvature`.
 A *charge*, such as −log of a probability, adds to the weighed price; its multipliers bound it from
 below by normal · y − offset, and the same sum bounds the objective.
 """
@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 
 from counterpoint.cases import Cases
 from counterpoint.costs import Price
-from counterpoint.curvature import Curvature
-from counterpoint.duality import Duality, one_row_bound
+from counterpoint.duality import Curvature, Duality, one_row_bound
 from counterpoint.features import Categorical, Features, Integer
 from counterpoint.regions import (
     Affine,

@@ -1,7 +1,7 @@
 """The best bound that curvature gives (Shor's relaxation), by semidefinite programming.
 
 Over multipliers λ >= 0 of the quadratic conditions, μ of the linear rows and of bounds, and for an
-absolute price ratios |r_ij| <= 1 of pairs of columns (see `counterpoint.curvature`),
+absolute price ratios |r_ij| <= 1 of pairs of columns (see `counterpoint.duality.curvature`),
 
     maximise γ  subject to  [[P(r) + Σ λ_j Q_j, b/2], [bᵀ/2, c − γ]]  positive semidefinite
 

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from counterpoint.cases import Cases
 from counterpoint.costs import Price
-from counterpoint.lagrangian import Lagrangian
+from counterpoint.duality.lagrangian import Lagrangian
 from counterpoint.regions import Cut, Quadrics
 from counterpoint.separable import SeparableDomain
 

@@ -34,8 +34,7 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         duality
         programs
         evidence
-        reach
-        selection crests sweeps soundings
+        suprema
         solvers certificate
         search
         readers

@@ -37,9 +37,9 @@ from counterpoint.noise import (
 )
 from counterpoint.privacy import PrivateSVC
 from counterpoint.question import Question
-from counterpoint.reach import Reach
 from counterpoint.readers import read
-from counterpoint.selection import Band, Pulls
+from counterpoint.suprema.dual_norms import Reach
+from counterpoint.suprema.linear import Band, Pulls
 from counterpoint.testing import check_reader
 
 NAMES = list("abcd")

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from counterpoint.cases import Cases
 from counterpoint.evidence import CLOSED, Bounding, Evidence
 from counterpoint.programs import Program
-from counterpoint.soundings import Soundings
+from counterpoint.suprema import Soundings
 from counterpoint.targets import Guarantee
 
 __all__ = [

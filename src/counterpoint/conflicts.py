@@ -28,8 +28,8 @@ from counterpoint.outlook import surest
 from counterpoint.question import Question
 from counterpoint.results import Conflict
 from counterpoint.search import Pieces, rise, search
-from counterpoint.selection import Leads
 from counterpoint.solvers import Effort
+from counterpoint.suprema import Leads
 from counterpoint.targets import Confidence, Robust, Target, Tradeoff
 
 __all__ = ["conflict_of"]

@@ -19,8 +19,7 @@ from counterpoint.forms import Form, FourierScores, UncertainScores
 from counterpoint.frames import Table
 from counterpoint.programs import Program, kinds_region
 from counterpoint.search import Aim, Pieces
-from counterpoint.selection import Leads, Pulls
-from counterpoint.sweeps import Heights
+from counterpoint.suprema import Heights, Leads, Pulls
 from counterpoint.targets import Label, OtherLabel, Robust, Target, Tradeoff
 
 __all__ = ["Question"]

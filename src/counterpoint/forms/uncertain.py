@@ -112,7 +112,7 @@ class UncertainScores(UncertainForm):
         """Closed convex pieces whose union is where the target holds.
 
         What an answer to a `Robust` that ``selects`` has to lead by depends on the row: see
-        `counterpoint.selection`.
+        `counterpoint.suprema.linear`.
         """
         if not isinstance(target, Robust):
             return self.scores.regions(target)

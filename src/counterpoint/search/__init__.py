@@ -17,9 +17,8 @@ from counterpoint.search.listed import Listed
 from counterpoint.search.outer import Outer
 from counterpoint.search.pieces import Aim, Piece, Pieces
 from counterpoint.search.smooth import Smooth
-from counterpoint.selection import Band, Leads
 from counterpoint.solvers import Effort
-from counterpoint.sweeps import Sweeps
+from counterpoint.suprema import Band, Leads, Sweeps
 
 __all__ = ["Aim", "Findings", "Piece", "Pieces", "rise", "search"]
 

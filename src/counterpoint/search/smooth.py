@@ -22,8 +22,7 @@ from counterpoint.search.models import Ground
 from counterpoint.search.pieces import Aim, Piece
 from counterpoint.search.walks import Walk
 from counterpoint.solvers import Optimality
-from counterpoint.soundings import Soundings
-from counterpoint.sweeps import Sweeps
+from counterpoint.suprema import Soundings, Sweeps
 
 __all__ = ["Smooth"]
 

@@ -28,7 +28,7 @@ from counterpoint.cases import Cases
 from counterpoint.costs import Price
 from counterpoint.evidence import Bounding
 from counterpoint.regions import WaveLimit
-from counterpoint.sweeps import Sweeps
+from counterpoint.suprema.fourier import Sweeps
 
 __all__ = ["Soundings"]
 

@@ -29,8 +29,8 @@ from counterpoint.costs import Manhattan
 from counterpoint.errors import InvalidInput
 from counterpoint.noise import NoiseLaw
 from counterpoint.programs import Program
-from counterpoint.reach import Reach
 from counterpoint.regions import Lead, Region
+from counterpoint.suprema.dual_norms import Reach
 
 __all__ = ["CONFIDENCE", "PILOT", "Band", "Leads", "Pulls", "rank_of"]
 

@@ -9,9 +9,9 @@ of the set is pushed by more than T, and T was fixed without a look at w̃. Sets
 - the segment from the row to a prototype.
 
 For each draw of μ the largest push over a set is **bounded from above** (see
-`counterpoint.crests`), not searched for, so that the probability is kept, and T is larger than it
-would have to be: for balls in which angles change by 2 by some hundredths, and in large ones by up
-to a half.
+`counterpoint.suprema.wave_sums`), not searched for, so that the probability is kept, and T is
+larger than it would have to be: for balls in which angles change by 2 by some hundredths, and in
+large ones by up to a half.
 
 All T are made of one number: in units of how a first part of the draws spreads, it is so large that
 a share of the other part is below every T at once that is at least p, but with a chance of one in a
@@ -28,11 +28,11 @@ from numpy.typing import NDArray
 
 from counterpoint.cases import Cases
 from counterpoint.costs import Manhattan, Price
-from counterpoint.crests import Crests
 from counterpoint.errors import InvalidInput
 from counterpoint.noise import NoiseLaw
 from counterpoint.regions import Waves
-from counterpoint.selection import CONFIDENCE, PILOT, Leads, rank_of
+from counterpoint.suprema.linear import CONFIDENCE, PILOT, Leads, rank_of
+from counterpoint.suprema.wave_sums import Crests
 
 __all__ = ["Heights", "Sweeps"]
 

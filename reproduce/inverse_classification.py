@@ -10,10 +10,10 @@ import argparse
 from pathlib import Path
 from time import perf_counter
 
+from common.figures import save
+from common.report import Section, page
 from inverse import curves, fifty, logistic, paths, public, table_1
-from inverse.figures import save
 from inverse.methods import SEARCHES
-from inverse.report import Section, page
 from inverse.sets import FULL, QUICK, Set, Sizes, binary_sets, pairs_of_digits, softmax_sets
 
 PAGE = Path(__file__).with_suffix(".md")

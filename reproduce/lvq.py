@@ -10,8 +10,8 @@ import argparse
 from pathlib import Path
 from time import perf_counter
 
-from inverse.figures import save
-from inverse.report import Section, page
+from common.figures import save
+from common.report import Section, page
 from lvq import lifted, pictures, proofs, table_1, table_2, worth
 from lvq.compare import KEPT, compare
 from lvq.sets import FULL, MODELS, QUICK, Sizes, ames, data_sets

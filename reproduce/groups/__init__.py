@@ -4,4 +4,4 @@ Numbers of equations, tables and figures are those of Plumb, Terhorst, Sankarara
 *Explaining groups of points in low-dimensional representations*.
 """
 
-import inverse  # noqa: F401 (one thread, and the folder of the benchmarks on the path)
+import common  # noqa: F401 (one thread, and the folder of the benchmarks on the path)

@@ -2,15 +2,7 @@
 
 Numbers of figures, tables, theorems and appendices are those of Carreira-Perpiñán and Hada,
 *Inverse classification with logistic and softmax classifiers: efficient optimization*. The peers
-live beside the benchmarks; importing those limits linear algebra to one thread.
+live beside the benchmarks.
 """
 
-import sys
-from pathlib import Path
-
-import matplotlib as mpl
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
-mpl.use("Agg")
-
-import _common  # noqa: F401 (one thread)
+import common  # noqa: F401 (one thread, and the folder of the benchmarks on the path)

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from common.figures import panels, plain
+from common.report import Claim, Section, number
 from inverse_peers import (
     Backtracking,
     Constant,
@@ -19,9 +21,8 @@ from inverse_peers import (
 from matplotlib.figure import Figure
 
 from inverse import paper
-from inverse.figures import FLOOR, legend, line, panels, plain
+from inverse.figures import FLOOR, legend, line
 from inverse.methods import OURS, PEERS, SEARCHES, Method, methods_for, our_record
-from inverse.report import Claim, Section, number
 from inverse.sets import Set
 
 CURVES = """

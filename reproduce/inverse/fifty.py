@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from common.figures import panels, plain
+from common.report import Claim, Section, number, spread
 
-from inverse.figures import dots, legend, panels, plain
+from inverse.figures import dots, legend
 from inverse.methods import (
     BATCH,
     OURS,
@@ -19,7 +21,6 @@ from inverse.methods import (
     by_us,
     methods_for,
 )
-from inverse.report import Claim, Section, number, spread
 from inverse.sets import Set
 
 PERFORMANCE = """

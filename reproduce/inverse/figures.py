@@ -1,22 +1,15 @@
-"""What the figures have in common: colours, axes, and files that are small."""
+"""What the figures have in common: colours, markers, and one legend."""
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
-from pathlib import Path
 
-import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.axis import Axis
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
-from PIL import Image
 
 from inverse.methods import BATCH, OURS
 
-FOLDER = Path(__file__).resolve().parents[1] / "figures"
 COLOURS = {
     "Newton": "#0072b2",
     "BFGS": "#8c8c8c",
@@ -41,49 +34,8 @@ MARKERS = {
     "Wolfe": "^",
     "constant": "s",
 }
-PALETTE = 48
-"""Colours of a file, chosen from those of the figure."""
 FLOOR = 1e-16
 """Where differences of E are drawn that double precision cannot tell from 0."""
-
-plt.rcParams.update(
-    {
-        "font.size": 9,
-        "axes.titlesize": 10,
-        "axes.grid": True,
-        "grid.color": "#e4e4e4",
-        "grid.linewidth": 0.6,
-        "axes.axisbelow": True,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "axes.edgecolor": "#8c8c8c",
-        "xtick.color": "#444444",
-        "ytick.color": "#444444",
-        "legend.frameon": False,
-        "lines.linewidth": 1.5,
-    }
-)
-
-
-def panels(
-    rows: int, columns: int, height: float = 2.5, *, alike: bool = True
-) -> tuple[Figure, np.ndarray]:
-    """A figure of rows × columns panels; those of a row have the same scale if they are alike."""
-    return plt.subplots(
-        rows,
-        columns,
-        figsize=(2.45 * columns + 0.6, height * rows + 0.5),
-        squeeze=False,
-        sharey="row" if alike else False,
-        layout="constrained",
-    )
-
-
-def plain(axis: Axis, ticks: tuple[int, ...] = (1, 2, 5)) -> None:
-    """Numbers instead of powers of ten on a logarithmic axis."""
-    axis.set_major_locator(LogLocator(subs=ticks, numticks=8))
-    axis.set_major_formatter(StrMethodFormatter("{x:g}"))
-    axis.set_minor_formatter(NullFormatter())
 
 
 def legend(figure: Figure, axes: np.ndarray) -> None:
@@ -132,14 +84,3 @@ def line(ax: Axes, name: str, x: Sequence[float], y: Sequence[float]) -> None:
         label=name,
         zorder=3 if name in {OURS, "Newton"} else 2,
     )
-
-
-def save(figure: Figure, name: str, *, dpi: int = 100, colours: int = PALETTE) -> str:
-    """Write a figure with few colours; the line of Markdown that shows it."""
-    FOLDER.mkdir(exist_ok=True)
-    buffer = io.BytesIO()
-    figure.savefig(buffer, dpi=dpi, format="png")
-    plt.close(figure)
-    picture = Image.open(buffer).convert("RGB").quantize(colours, dither=Image.Dither.NONE)
-    picture.save(FOLDER / f"{name}.png", optimize=True)
-    return f"![{name.replace('_', ' ')}]({FOLDER.name}/{name}.png)"

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from common.report import Claim, Section, number, spread
 from logistic_tasks import TwoClasses
 from scipy import sparse
 
 from inverse.methods import measured
-from inverse.report import Claim, Section, number, spread
 from inverse.sets import Set, Sizes
 
 ROWS = 2_000

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from common.figures import panels
+from common.report import Claim, Section, number
 from inverse_peers import Problem, newton, newton_path
 
 from counterpoint.softmax import minimise
 from inverse import paper
-from inverse.figures import panels
 from inverse.methods import OURS, measured
-from inverse.report import Claim, Section, number
 from inverse.sets import Set
 
 LARGEST, SMALLEST = 1e2, 1e-4

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from common.report import Claim, Section, number
 from sklearn.linear_model import LogisticRegression
 
 import counterpoint as cp
 from inverse.fifty import Fifty
 from inverse.methods import OURS, measured, sources
-from inverse.report import Claim, Section, number
 from inverse.sets import Set
 
 WIDEST = 10_000

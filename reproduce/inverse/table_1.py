@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from common.report import Section
+
 from inverse import paper
-from inverse.report import Section
 from inverse.sets import Set
 
 TEXT = """

@@ -4,4 +4,4 @@ Numbers of equations, tables and algorithms are those of Artelt and Hammer, *Eff
 of counterfactual explanations of LVQ models*, in the long version.
 """
 
-import inverse  # noqa: F401 (one thread, and the folder of the benchmarks on the path)
+import common  # noqa: F401 (one thread, and the folder of the benchmarks on the path)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from inverse.report import Claim, Section, number
+from common.report import Claim, Section, number
 from sklearn.pipeline import Pipeline, make_pipeline
 
 import counterpoint as cp

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from inverse.figures import panels
-from inverse.report import Section, number
+from common.figures import panels
+from common.report import Section, number
 from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure

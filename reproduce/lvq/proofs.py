@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from time import perf_counter
 
 import numpy as np
-from inverse.report import Claim, Section, number
+from common.report import Claim, Section, number
 
 import counterpoint as cp
 from lvq.compare import BETTER, OURS, Cell, explainer

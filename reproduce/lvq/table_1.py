@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from inverse.report import Claim, Section
+from common.report import Claim, Section
 
 from lvq import paper
 from lvq.compare import AS_DERIVED, AS_PRINTED, BETTER, CMA, OURS, PEERS, SIMPLEX, Cell

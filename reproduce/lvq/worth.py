@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from inverse.report import Claim, Section, number
+from common.report import Claim, Section, number
 
 import counterpoint as cp
 from lvq import paper

@@ -4,4 +4,4 @@ Numbers of equations, figures and algorithms are those of Mochaourab, Sinha, Gre
 Papapetrou, *Robust explanations for private support vector machines*.
 """
 
-import inverse  # noqa: F401 (one thread, and the folder of the benchmarks on the path)
+import common  # noqa: F401 (one thread, and the folder of the benchmarks on the path)

@@ -508,6 +508,7 @@ def test_the_papers_rule_is_the_papers_cone(p: float, cost: str):
         said = answers[i].certificate
         assert said.probability == pytest.approx(exact, abs=1e-9)
         assert (said.guarantee is cp.Guarantee.FIXED) == (exact >= p)
+        assert ("asks for too little" in str(answers[i])) == (exact < p)
 
 
 @EVERY_COST

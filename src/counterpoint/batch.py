@@ -14,7 +14,7 @@ from counterpoint.conflicts import conflict_of
 from counterpoint.encoding import PRESENT, Encoded, decode, encode
 from counterpoint.frames import Table
 from counterpoint.judge import Judge, Surprise
-from counterpoint.outlook import outlook_of, said_of_prototype
+from counterpoint.outlook import outlook_of, said_of_prototype, said_of_rule
 from counterpoint.progress import track
 from counterpoint.question import Question
 from counterpoint.results import STATUSES, Conflict, Counterfactuals, Status
@@ -315,7 +315,11 @@ class Batch:
             answered = bool(self.certificates.valid[i])
             # Where the best guarantee was asked for, what is left of it is that of a fixed point.
             left = replace(target, guarantee="fixed") if target.is_best else target
-            parts = ["" if answered else str(outlook_of(self.question, left, x))]
+            parts = [
+                said_of_rule(target, self.certificates[i].probability)
+                if answered
+                else str(outlook_of(self.question, left, x))
+            ]
             parts.append(said_of_prototype(self.question, left, x, after if answered else None))
             self._remarks[i] = " ".join(filter(None, parts))
         return self._remarks[i]

@@ -18,7 +18,7 @@ from counterpoint.search import Pieces, rise, search
 from counterpoint.solvers import Effort
 from counterpoint.targets import Label, Robust
 
-__all__ = ["Outlook", "outlook_of", "said_of_prototype", "surest"]
+__all__ = ["Outlook", "outlook_of", "said_of_prototype", "said_of_rule", "surest"]
 
 FloatArray = NDArray[np.float64]
 
@@ -103,6 +103,16 @@ def outlook_of(question: Question, target: Robust, x: FloatArray) -> Outlook:
     if share is not None and form.epsilon is not None:
         epsilon = float(_rounded(form.epsilon / share, 3, ROUND_CEILING))
     return Outlook(target.probability, probability, share, epsilon, decided=True)
+
+
+def said_of_rule(target: Robust, probability: float) -> str:
+    """What is to be said of the rule of a target, for an answer with an exact probability."""
+    if probability >= target.probability:
+        return ""
+    return (
+        f"Even a point fixed beforehand would only have a probability of {_told(probability)} here: "
+        "the paper's rule asks for too little."
+    )
 
 
 def said_of_prototype(

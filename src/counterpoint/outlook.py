@@ -110,7 +110,7 @@ def said_of_rule(target: Robust, probability: float) -> str:
     if probability >= target.probability:
         return ""
     return (
-        f"Even a point fixed beforehand would only have a probability of {_told(probability)} here: "
+        f"A point fixed beforehand would only have a probability of {_told(probability)} here: "
         "the paper's rule asks for too little."
     )
 

@@ -46,7 +46,7 @@ class Outlook:
     Parameters
     ----------
     asked
-        The probability that was asked for.
+        What was asked for.
     probability
         The highest that was reached; None if not even ½ was.
     share
@@ -58,7 +58,7 @@ class Outlook:
         Whether there is a change at all that makes the known weights decide so.
     """
 
-    asked: float
+    asked: Robust
     probability: float | None
     share: float | None
     epsilon: float | None
@@ -71,14 +71,21 @@ class Outlook:
         if self.probability is None:
             told.append("Not even a probability of 0.5 was reached")
         else:
-            told.append(f"A probability of {_told(self.probability)} can be had")
+            told.append(f"A probability of {_told(self.probability)} can be had{self._meaning}")
         if self.share is not None:
             more = "" if self.epsilon is None else f" (epsilon = {self.epsilon:g})"
             told.append(
-                f"{float(self.asked)!r} can be had with {self.share:g} times the noise{more}, were "
+                f"{float(self.asked.probability)!r} can be had with {self.share:g} times the noise{more}, were "
                 "the known weights the same"
             )
         return f"{'; '.join(told)}."
+
+    @property
+    def _meaning(self) -> str:
+        """What such a probability says of an answer."""
+        if self.asked.selects:  # whoever asks for it now has looked at the weights
+            return " (a promise only if it was settled on beforehand)"
+        return " by the paper's rule" if self.asked.rule == "paper" else " for a fixed point"
 
 
 def outlook_of(question: Question, target: Robust, x: FloatArray) -> Outlook:
@@ -96,13 +103,13 @@ def outlook_of(question: Question, target: Robust, x: FloatArray) -> Outlook:
     slow = isinstance(form, FourierScores) and target.search != "segment"
     finely, roughly = (FEW, FEW) if slow else (PROBABILITIES, SHARES)
     if _point(question, Label(target.label), x) is None:
-        return Outlook(target.probability, None, None, None, decided=False)
+        return Outlook(target, None, None, None, decided=False)
     probability = surest(question, target, x, finely)
     share = _quietest(question, form, target, x, roughly)
     epsilon = None
     if share is not None and form.epsilon is not None:
         epsilon = float(_rounded(form.epsilon / share, 3, ROUND_CEILING))
-    return Outlook(target.probability, probability, share, epsilon, decided=True)
+    return Outlook(target, probability, share, epsilon, decided=True)
 
 
 def said_of_rule(target: Robust, probability: float) -> str:

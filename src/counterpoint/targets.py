@@ -162,7 +162,7 @@ class Guarantee(StrEnum):
     FIXED = "fixed"
     """What it says of a point that was fixed before the weights were known."""
     SELECTION = "selection"
-    """What was asked for, whoever chose the point and whatever they looked at."""
+    """Not itself, but what was asked for, whoever chose the point and whatever they looked at."""
 
 
 @final
@@ -177,8 +177,13 @@ class Robust(Target):
     A search looks at the known weights, and so it finds points where their noise happens to flatter
     the label. The chance constraint of the literature, ``guarantee="fixed"``, is about a point that
     was fixed beforehand, and an optimal point keeps its promise far less often. A point with
-    ``guarantee="selection"`` is as sure as was asked for, for any one row and label, however it was
-    chosen: its score leads by what noise can do to any point that costs as much.
+    ``guarantee="selection"`` is as sure as was asked for, however it was chosen: its score leads by
+    what noise can do to any point that costs as much.
+
+    That is for a question that does not depend on the known weights: one row, label, probability,
+    cost and constraints. Where the label was chosen by looking at them, a wrong answer is given
+    with a probability of at most 2 (1 − p); it is still 1 − p if the model is linear, the label is
+    the one that they do not give to the row, and each column may both rise and fall, or neither.
 
     Parameters
     ----------
@@ -194,7 +199,8 @@ class Robust(Target):
         is for Laplace noise, asks for too much or too little, and has no guarantee but where the
         exact probability, which the certificate states, suffices.
     draws
-        How many draws of the noise make ``"selection"``, which is then certain to 99.9 %.
+        How many draws of the noise make ``"selection"``, which is then certain to 99.9 %; with
+        random features, a tenth of them.
     random_state
         Their seed.
     search

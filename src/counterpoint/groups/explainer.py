@@ -139,7 +139,8 @@ class GroupExplainer(BaseEstimator, ABC):  # type: ignore[misc]
         """How good explanations are for rows that they were not fitted on.
 
         The rows are dealt into folds, each group by itself. An estimator like this one is fitted on
-        all but one of them and judged on that one; the numbers are the means over folds.
+        all but one of them and judged on that one; the numbers are the means over folds. The
+        representation stays as it is, and so do the groups, whatever rows they were found by.
 
         Parameters
         ----------
@@ -190,8 +191,9 @@ class GroupExplainer(BaseEstimator, ABC):  # type: ignore[misc]
                 model = type(self)(**self.get_params(deep=False))
                 own = reading.representation, rows.take(learn), members.take(learn)
                 model._learn(*own, progress=False)  # noqa: SLF001 (its own class)
-                there = members.take(test)
-                parts.append([model._judge(model.sparse(k), rows.take(test), there) for k in ks])  # noqa: SLF001
+                answers = [model.translations_ if k == self.k else model.sparse(k) for k in ks]
+                there = rows.take(test), members.take(test)
+                parts.append([model._judge(answer, *there) for answer in answers])  # noqa: SLF001
                 done(1)
         return tuple(Quality.mean_of(one) for one in zip(*parts, strict=True))
 
@@ -208,9 +210,15 @@ class GroupExplainer(BaseEstimator, ABC):  # type: ignore[misc]
         Raises
         ------
         InvalidInput
-            If a group was not in the fit, or has no rows.
+            If a group was not in the fit, or has no rows, or the other explanation is about other
+            groups or features.
+        ModelNotFitted
+            Before `fit`.
         """
-        answer = self._answer() if translations is None else translations
+        answer = self._answer()
+        if translations is not None:
+            translations.require_about(answer)
+            answer = translations
         return self._judge(answer, *self._read(X, groups))
 
     def plot_map(self, X: Any, groups: Any, start: Any, end: Any, *, ax: Any = None) -> Figure:

@@ -8,6 +8,7 @@ from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from counterpoint.groups.fusion import Fusion
 from counterpoint.groups.representations import Matrix, Representation, times
@@ -16,6 +17,9 @@ __all__ = ["Matching", "Task"]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]
+
+MOVED = 2**15
+"""Means of groups, moved, that are mapped at a time where there are very many."""
 
 
 @final
@@ -135,10 +139,24 @@ class Task:
         """The loss."""
         return self.matching.value(times(D, self.matrix))
 
-    def values(self, D: FloatArray) -> FloatArray:
-        """(q,) the loss at each of many offsets (q, l, d)."""
-        flat = times(D.reshape(-1, D.shape[2]), self.matrix)
-        return self.matching.values(flat.reshape(*D.shape[:2], -1))
+    def exchanged(self, D: FloatArray, features: IntArray, columns: FloatArray) -> FloatArray:
+        """(q,) the loss of offsets of which one column is another.
+
+        Parameters
+        ----------
+        D
+            (l, d) the offsets.
+        features, columns
+            (q,) which column, and (q, l) what it is then.
+        """
+        Q, change, losses = times(D, self.matrix), columns - D[:, features].T, []
+        step = max(1, MOVED // len(D) ** 2)
+        for i in range(0, len(features), step):
+            part = slice(i, i + step)
+            rows = self.matrix[features[part]]
+            dense = np.asarray(rows.toarray() if sparse.issparse(rows) else rows)
+            losses.append(self.matching.values(Q + change[part, :, None] * dense[:, None]))
+        return np.concatenate(losses)
 
     def slope(self, D: FloatArray) -> tuple[float, FloatArray]:
         """The loss and its gradient (l, d)."""
@@ -168,15 +186,16 @@ class Task:
         """Of a convex task: the objective less a lower bound on it, by Fenchel's duality.
 
         The bound takes the gradient U of the loss as the dual point, or the multiple of it which
-        no feature without a bound exceeds; it holds for any U.
+        no feature exceeds, or none without a bound on its change; it holds for any U.
         """
         loss, slope = self.matching.slope(times(D, self.matrix))
         objective = loss + strength * self.fusion.value(D)
         pull = -times(slope, self.matrix.T)
-        critical = self.fusion.critical(pull)
-        shrunk = min(1.0, strength / critical) if critical > 0.0 else 1.0
+        free = np.flatnonzero(np.isinf(self.fusion.reach))
+        worth = self.fusion.critical(pull), self.fusion.of(free).critical(pull[:, free])
+        shrunk = {min(1.0, strength / one) * (1.0 - 1e-15) for one in worth if one > 0.0}
         bounds = [
             -self.matching.conjugate(share * slope) - self.fusion.conjugate(share * pull, strength)
-            for share in (1.0, shrunk * (1.0 - 1e-15))
+            for share in {1.0} | shrunk
         ]
         return objective - max(bounds)

@@ -8,9 +8,6 @@ features of such pairs for the least loss, until no pair changes more than k.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import combinations, pairwise
-from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,28 +25,10 @@ STEPS = 30
 """Of descent after two levels have become one; what is kept is refitted later."""
 WORK = 80_000
 """Means of groups, moved, that one merge is chosen by, at most."""
+WIDE = 800
+"""Features of an explanation that is pruned, at most: it takes as many merges."""
 FALL = 0.93
 """How much of a large k the next one is."""
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class _Merge:
-    """Levels of a feature that become one.
-
-    Parameters
-    ----------
-    feature
-        Its position.
-    groups
-        Those at these levels.
-    level
-        What they share then.
-    """
-
-    feature: int
-    groups: IntArray
-    level: float
 
 
 def pair_counts(D: FloatArray) -> IntArray:
@@ -60,7 +39,7 @@ def pair_counts(D: FloatArray) -> IntArray:
 def prunable(candidates: Sequence[Candidate], most: int) -> list[Candidate]:
     """Some explanations to be pruned, from those of few features a pair to those of many."""
     count = len(candidates[0].translations.groups)
-    wide = WORK // (count * count * (count - 1))
+    wide = min(WIDE, WORK // (count * count * (count - 1)))
     able = [one for one in candidates if 1 < len(one.translations.columns) <= wide]
     able.sort(key=lambda one: (count_of(one.translations, "each"), one.loss))
     places = np.linspace(0, len(able) - 1, min(most, len(able))).round().astype(int)
@@ -96,38 +75,48 @@ def pruned(task: Task, start: FloatArray, *, near: bool) -> Iterator[FloatArray]
 
 def _merged(task: Task, D: FloatArray, crowded: NDArray[np.bool_], *, near: bool) -> FloatArray:
     """Offsets after the merge that relieves crowded pairs for the least loss."""
-    merges, gains = _relieving(list(_merges(task, D, near=near)), D, crowded)
-    if not merges:  # only levels with another one between them are of crowded pairs
-        merges, gains = _relieving(list(_merges(task, D, near=False)), D, crowded)
-    tried = np.repeat(D[None], len(merges), axis=0)
-    for one, merge in zip(tried, merges, strict=True):
-        one[merge.groups, merge.feature] = merge.level
-    rise = task.values(tried) - task.value(D)
-    worth = np.where(rise > 0.0, rise / gains, rise * gains)
-    return np.asarray(tried[int(np.argmin(worth))])
-
-
-def _merges(task: Task, D: FloatArray, *, near: bool) -> Iterator[_Merge]:
-    """Pairs of levels of each feature: all of them, or those next to each other.
-
-    Where offsets are in the order of the groups, with all levels between them.
-    """
-    for feature, (column, course) in enumerate(zip(D.T, task.fusion.course, strict=True)):
-        levels = np.unique(column)
-        for low, high in pairwise(levels) if near else combinations(levels, 2):
-            between = (low <= column) & (column <= high)
-            both = np.flatnonzero(between if course else (column == low) | (column == high))
-            yield _Merge(feature, both, float(column[both].mean()))
+    features, columns, gains = _relieving(task, D, crowded, near=near)
+    if not len(features):  # only levels with another one between them are of crowded pairs
+        features, columns, gains = _relieving(task, D, crowded, near=False)
+    rise = task.exchanged(D, features, columns) - task.value(D)
+    least = int(np.argmin(np.where(rise > 0.0, rise / gains, rise * gains)))
+    merged = D.copy()
+    merged[:, features[least]] = columns[least]
+    return merged
 
 
 def _relieving(
-    merges: Sequence[_Merge], D: FloatArray, crowded: NDArray[np.bool_]
-) -> tuple[list[_Merge], FloatArray]:
-    """The merges that take a feature from crowded pairs, and from how many."""
-    gains = np.zeros(len(merges))
-    for place, one in enumerate(merges):
-        column = D[one.groups, one.feature]
-        apart = column[:, None] != column
-        gains[place] = (crowded[np.ix_(one.groups, one.groups)] & apart).sum() / 2.0
-    kept = np.flatnonzero(gains).tolist()
-    return [merges[i] for i in kept], gains[kept]
+    task: Task, D: FloatArray, crowded: NDArray[np.bool_], *, near: bool
+) -> tuple[IntArray, FloatArray, FloatArray]:
+    """The merges of two levels that take a feature from crowded pairs.
+
+    Returns
+    -------
+    tuple
+        (q,) the feature of each merge; (q, l) its offsets after it; and (q,) from how many crowded
+        pairs it is taken.
+    """
+    features, low, high = _levels(D, near=near)
+    column, course = D[:, features].T, task.fusion.course[features, None]
+    between = (low <= column) & (column <= high)  # in the order of the groups, these go along
+    both = np.where(course != 0, between, (column == low) | (column == high))
+    level = (column * both).sum(axis=1) / both.sum(axis=1)
+    apart = both[:, None] & both[:, :, None] & (column[:, None] != column[:, :, None])
+    gains = (apart & crowded).sum(axis=(1, 2)) / 2.0
+    kept = np.flatnonzero(gains)
+    return features[kept], np.where(both, level[:, None], column)[kept], gains[kept]
+
+
+def _levels(D: FloatArray, *, near: bool) -> tuple[IntArray, FloatArray, FloatArray]:
+    """Two levels of a feature (q,), (q, 1), (q, 1): all of them, or those next to each other."""
+    ascending = np.sort(D, axis=0)
+    new = np.concatenate([np.ones((1, D.shape[1]), dtype=bool), ascending[1:] > ascending[:-1]])
+    if near:
+        first, second = np.arange(len(D) - 1), np.arange(1, len(D))
+        apart = new[second]
+    else:
+        first, second = np.triu_indices(len(D), 1)
+        apart = new[first] & new[second]
+    features, at = np.nonzero(apart.T)
+    low, high = ascending[first[at], features], ascending[second[at], features]
+    return features, low[:, None], high[:, None]

@@ -65,9 +65,12 @@ class Rows:
         """(d,) the standard deviation of each column."""
         if not sparse.issparse(self.matrix):
             return np.asarray(self.matrix.std(axis=0), dtype=np.float64)
-        mean = np.asarray(self.matrix.mean(axis=0), dtype=np.float64)
-        squares = np.asarray(self.matrix.power(2).mean(axis=0), dtype=np.float64)
-        return np.sqrt(np.maximum(squares - mean * mean, 0.0))
+        rows, width = self.matrix.shape
+        place, cells = self.matrix.indices, self.matrix.data.astype(np.float64)
+        mean = np.bincount(place, cells, width) / rows
+        zeros = rows - np.bincount(place, minlength=width)
+        squares = np.bincount(place, (cells - mean[place]) ** 2, width)
+        return np.sqrt((squares + zeros * mean**2) / rows)
 
     @property
     def ends(self) -> tuple[FloatArray, FloatArray]:
@@ -155,6 +158,9 @@ def _of_matrix(X: Any, names: tuple[Hashable, ...] | None, intake: Intake | None
             "Expected finite numbers; got a sparse cell that is none. Impute missing cells, or "
             "leave the rows out."
         )
+    if not matrix.has_canonical_format:
+        matrix = matrix.copy()
+        matrix.sum_duplicates()
     return Rows(matrix, took)
 
 

@@ -181,6 +181,27 @@ class Translations:
             )
         return self.groups.index(label)
 
+    def require_about(self, other: Translations) -> None:
+        """Hold the groups and features against those of other translations.
+
+        Names of features may differ, and labels may be the text of the others.
+
+        Raises
+        ------
+        InvalidInput
+            If there are others.
+        """
+        if [*map(str, self.groups)] != [*map(str, other.groups)]:
+            raise InvalidInput(
+                f"Expected translations of the groups {', '.join(map(repr, other.groups))}, in "
+                f"this order; got {', '.join(map(repr, self.groups))}. Fit both on the same labels."
+            )
+        if len(self.names) != len(other.names):
+            raise InvalidInput(
+                f"Expected translations of {len(other.names)} features; got {len(self.names)}. "
+                "Fit both on the same columns."
+            )
+
     @property
     def pairs(self) -> Iterator[tuple[int, int]]:
         """The positions of all ordered pairs of groups."""

@@ -55,25 +55,9 @@ sphinx_gallery_conf = {
 html_theme = "pydata_sphinx_theme"
 html_title = "counterpoint"
 html_show_sourcelink = False
-html_sidebars = {
-    page: []
-    for page in (
-        "index",
-        "first_counterfactual",
-        "choosing",
-        "probabilities",
-        "privacy",
-        "certificates",
-        "path",
-        "groups",
-        "single_cells",
-        "customers",
-        "command_line",
-        "policy_file",
-    )
-}
+html_sidebars = {"index": [], "**": ["pages.html"]}
 html_theme_options = {
-    "header_links_before_dropdown": 7,
+    "navbar_center": [],
     "navigation_with_keys": False,
     "secondary_sidebar_items": ["page-toc"],
     "footer_start": ["copyright"],

@@ -183,6 +183,14 @@ def test_the_api_page_lists_every_public_name():
     assert sorted(listed) == [name for name in public if not name.startswith("_")]
 
 
+@pytest.mark.parametrize("package", ["groups", "lvq", "privacy"])
+def test_the_api_page_lists_the_classes_of_a_package(package: str):
+    listed = re.findall(rf"^   {package}\.(\w+)$", (DOCS / "api.md").read_text(), re.MULTILINE)
+    module = importlib.import_module(f"counterpoint.{package}")
+    classes = {name for name in module.__all__ if isinstance(getattr(module, name), type)}
+    assert classes <= set(listed) <= set(module.__all__)
+
+
 def test_pages_are_markdown():
     """Blocks in reStructuredText would not be run, so there are no such pages."""
     rst = [p for p in pages(".rst") if p.name != "sg_execution_times.rst"]

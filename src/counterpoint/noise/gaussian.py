@@ -20,7 +20,7 @@ FloatArray = NDArray[np.float64]
 @final
 @dataclass(frozen=True, eq=False)
 class ProjectedGaussian(NoiseLaw):
-    """Normal noise of covariance `factor` `factor`ᵀ: φᵀμ is normal, of deviation ‖factorᵀ φ‖₂.
+    """Normal noise of covariance A Aᵀ, A the `factor`: φᵀμ is normal, of deviation ‖Aᵀ φ‖₂.
 
     Noise that was added for privacy, or the sampling error of coefficients whose covariance is
     known.

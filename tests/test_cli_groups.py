@@ -114,7 +114,7 @@ def test_groups_too_small_to_set_rows_aside_are_judged_as_they_are(folder: Path)
 WRONG: dict[str, tuple[list[str], str]] = {
     "no such column": (
         ["rows.csv", "--groups", "kinds"],
-        "got 'kinds'. There are kind and others.",
+        "got 'kinds'. Did you mean 'kind'?",
     ),
     "left out as well": (["rows.csv", "--groups", "kind", "--without", "kind"], "do not leave it"),
     "names": (["mixed.csv", "--groups", "kind"], "Leave it out with --without name"),

@@ -23,6 +23,8 @@ __all__ = ["groups"]
 
 WORDS = 50
 """Values of a column of words from which on it is taken for a name of each row."""
+MOST = 12
+"""Columns that a message lists."""
 
 
 def groups(
@@ -139,11 +141,14 @@ def _kept(frame: pd.DataFrame, column: str, without: Any) -> pd.DataFrame:
     for name in (column, *without):
         if name not in frame:
             known = [str(one) for one in frame]
-            near = get_close_matches(name, known, n=3) or known[:12]
-            raise cp.InvalidInput(
-                f"Expected a column of the rows; got {name!r}. There are {', '.join(near)}"
-                f"{' and others' if len(near) < len(known) else ''}."
+            near = get_close_matches(name, known, n=3)
+            more = f" and {len(known) - MOST} more" if len(known) > MOST else ""
+            hint = (
+                f"Did you mean {' or '.join(map(repr, near))}?"
+                if near
+                else f"There are {', '.join(known[:MOST])}{more}."
             )
+            raise cp.InvalidInput(f"Expected a column of the rows; got {name!r}. {hint}")
     if column in without:
         raise cp.InvalidInput(f"{column!r} is the column of the groups; do not leave it out.")
     return frame.drop(columns=list(without))

@@ -426,6 +426,20 @@ def test_a_prototype_that_is_not_sure_enough_is_no_answer():
     assert not all(answer.certificate.holds for answer in answers)
 
 
+def test_an_answer_that_is_nearer_than_the_segment_says_nothing_of_that():
+    """On the way to the prototype there are points as sure; they are only farther away."""
+    model, cost = fitted(epsilon=100.0), COSTS["manhattan"]
+    X, seen = factual(model, "yes", 2), 0
+    asked = {"prototype": CENTRES["yes"], "draws": 2000}
+    on_the_way = explainer(model, cost).explain(X, cp.Robust("yes", P, search="segment", **asked))
+    answers = explainer(model, cost).explain(X, cp.Robust("yes", P, **asked))
+    for answer, segment in zip(answers, on_the_way, strict=True):
+        if segment.certificate.guarantee == answer.certificate.guarantee == cp.Guarantee.SELECTION:
+            seen += segment.found
+            assert "On the way" not in answer.message
+    assert seen
+
+
 @pytest.mark.parametrize("guarantee", ["fixed", "selection", "best"])
 def test_without_a_good_prototype_the_best_search_looks_elsewhere(guarantee: Any):
     """On the wrong side, which noise decides, it is of no use."""

@@ -35,6 +35,7 @@ from counterpoint.noise import (
     ProjectedLaplace,
     k_paper,
 )
+from counterpoint.outlook import Outlook
 from counterpoint.privacy import PrivateSVC
 from counterpoint.question import Question
 from counterpoint.readers import read
@@ -564,6 +565,26 @@ def test_noise_takes_no_more_than_the_band_at_any_distance_at_once(p: float, cos
         assert (np.diff(needed) >= 0.0).all()
 
 
+@EVERY_LAW
+@EVERY_COST
+@pytest.mark.parametrize("p", [0.5, 0.9, 0.99])
+def test_the_label_that_known_weights_do_not_give_is_as_sure(p: float, cost: str, kind: str):
+    """Noise says which label is asked for, and then takes too much of its lead: not more often."""
+    found, law = band(kind, cost, p), LAWS[kind]
+    noise = law.draw(40_000, 99)
+    distances = np.concatenate([[0.0], np.geomspace(1e-2, 1e3, 30)])
+    paid = distances if cost == "manhattan" else distances**2
+    away = dual(cost, noise[:, :D])[:, None] * distances
+    for i, x in enumerate(ROWS[:3]):
+        needed = [found.take(np.array([i])).required(x[None], np.array([c]))[0] for c in paid]
+        near = noise @ lifted(x)
+        missed = {s: (s * near[:, None] + away > needed).any(axis=1) for s in (1.0, -1.0)}
+        for true in np.array([-2.0, -0.5, 0.0, 0.5, 2.0]) * near.std():
+            asks = near < -true  # whether known weights give the first label, though not by much
+            wrong = np.where(asks, missed[1.0], missed[-1.0]).mean()
+            assert wrong <= 1.0 - p + 6e-3
+
+
 @EVERY_COST
 def test_moves_that_are_closed_to_a_row_pull_at_nothing(cost: str):
     """Immutable columns, and those that only rise, make the band narrower; never wider."""
@@ -801,6 +822,8 @@ def test_a_row_without_an_answer_says_what_could_be_had(cost: str, scale: float,
     answers = asked(0.999, scale)
     assert answers.status[0] == cp.Status.INFEASIBLE
     reached, share = told(answers[0].message)
+    what = {"fixed": "for a fixed point", "selection": "only if it was settled on beforehand"}
+    assert (what[guarantee] in answers[0].message) == (reached is not None)
     assert answers.report()["message"][0] == answers[0].message
     assert "epsilon" not in answers[0].message
     assert asked(0.999, share * scale).found[0]
@@ -860,6 +883,16 @@ def test_a_row_that_lacks_only_a_lead_is_searched_once(monkeypatch: pytest.Monke
     (answer,) = explain("laplace", target, rows=near + 1e-6 * COEF)
     assert answer.status == cp.Status.OPTIMAL
     assert len(searches) == 1
+
+
+def test_what_could_be_had_says_what_it_is_a_probability_of():
+    for asked, said in (
+        (cp.Robust("yes", 0.9, "fixed"), " for a fixed point"),
+        (cp.Robust("yes", 0.9, "fixed", "paper"), " by the paper's rule"),
+        (cp.Robust("yes", 0.9, "selection"), " (a promise only if it was settled on beforehand)"),
+    ):
+        told = str(Outlook(asked, 0.75, None, None, decided=True))
+        assert told == f"A probability of 0.750 can be had{said}."
 
 
 def test_no_probability_below_one_is_called_one():

@@ -21,7 +21,7 @@ from counterpoint.results import STATUSES, Conflict, Counterfactuals, Status
 from counterpoint.search import Pieces
 from counterpoint.settle import Asked, Settled, Settlement
 from counterpoint.solvers import Effort
-from counterpoint.targets import Confidence, OtherLabel, Robust, Target, Tradeoff
+from counterpoint.targets import Confidence, Guarantee, OtherLabel, Robust, Target, Tradeoff
 from counterpoint.terms import Terms
 
 __all__ = ["Batch", "People"]
@@ -313,8 +313,9 @@ class Batch:
             x = self.question.features.expand(self.before[i : i + 1])
             after = self.question.features.expand(self.after[i : i + 1])
             answered = bool(self.certificates.valid[i])
-            # Where the best guarantee was asked for, what is left of it is that of a fixed point.
-            left = replace(target, guarantee="fixed") if target.is_best else target
+            # Where the best guarantee was asked for, and not had, that of a fixed point is left.
+            had = answered and self.certificates[i].guarantee is Guarantee.SELECTION
+            left = replace(target, guarantee="fixed") if target.is_best and not had else target
             parts = [
                 said_of_rule(target, self.certificates[i].probability)
                 if answered

@@ -74,8 +74,9 @@ class Outlook:
             told.append(f"A probability of {_told(self.probability)} can be had{self._meaning}")
         if self.share is not None:
             more = "" if self.epsilon is None else f" (epsilon = {self.epsilon:g})"
+            wanted = float(self.asked.probability)
             told.append(
-                f"{float(self.asked.probability)!r} can be had with {self.share:g} times the noise{more}, were "
+                f"{wanted!r} can be had with {self.share:g} times the noise{more}, were "
                 "the known weights the same"
             )
         return f"{'; '.join(told)}."

@@ -182,8 +182,8 @@ class Robust(Target):
 
     That is for a question that does not depend on the known weights: one row, label, probability,
     cost and constraints. Where the label was chosen by looking at them, a wrong answer is given
-    with a probability of at most 2 (1 − p); it is still 1 − p if the model is linear, the label is
-    the one that they do not give to the row, and each column may both rise and fall, or neither.
+    with a probability of at most 2 (1 − p). It is still 1 − p if the label is the one that they do
+    not give to the row, the model is linear, and what may move are numbers that may rise and fall.
 
     Parameters
     ----------

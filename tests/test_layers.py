@@ -38,6 +38,8 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         solvers certificate
         search
         readers
+        status
+        answer
         results judge
         question terms
         outlook

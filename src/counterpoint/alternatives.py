@@ -10,9 +10,11 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+from counterpoint.answer import Conflict, Counterfactual
 from counterpoint.certificate import COLUMNS, Certificates
 from counterpoint.frames import Table
-from counterpoint.results import STATUSES, Conflict, Counterfactual, Counterfactuals, Status
+from counterpoint.results import Counterfactuals
+from counterpoint.status import STATUSES, Status
 
 __all__ = ["Alternatives", "Choice", "gathered"]
 

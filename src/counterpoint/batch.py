@@ -9,6 +9,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+from counterpoint.answer import Conflict
 from counterpoint.certificate import PROVED, Certificates, Verdict, certify
 from counterpoint.conflicts import conflict_of
 from counterpoint.encoding import PRESENT, Encoded, decode, encode
@@ -17,10 +18,11 @@ from counterpoint.judge import Judge, Surprise
 from counterpoint.outlook import outlook_of, said_of_prototype, said_of_rule
 from counterpoint.progress import track
 from counterpoint.question import Question
-from counterpoint.results import STATUSES, Conflict, Counterfactuals, Status
+from counterpoint.results import Counterfactuals
 from counterpoint.search import Pieces
 from counterpoint.settle import Asked, Settled, Settlement
 from counterpoint.solvers import Effort
+from counterpoint.status import STATUSES, Status
 from counterpoint.targets import Confidence, Guarantee, OtherLabel, Robust, Target, Tradeoff
 from counterpoint.terms import Terms
 

@@ -10,6 +10,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
+from counterpoint.answer import Conflict
 from counterpoint.cases import Cases
 from counterpoint.certificate import lower_bounds
 from counterpoint.constraints import (
@@ -26,7 +27,6 @@ from counterpoint.costs import Price
 from counterpoint.features import Categorical, Features
 from counterpoint.outlook import surest
 from counterpoint.question import Question
-from counterpoint.results import Conflict
 from counterpoint.search import Pieces, rise, search
 from counterpoint.solvers import Effort
 from counterpoint.suprema import Leads

@@ -17,7 +17,8 @@ from counterpoint.alternatives import Alternatives, Choice, gathered
 from counterpoint.errors import InvalidInput
 from counterpoint.explainer import DEFAULT_GAP, Explainer, as_target, effort_of
 from counterpoint.progress import track
-from counterpoint.results import Counterfactuals, Status
+from counterpoint.results import Counterfactuals
+from counterpoint.status import Status
 from counterpoint.targets import OtherLabel, Target
 from counterpoint.terms import Terms
 

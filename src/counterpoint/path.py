@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+from counterpoint.answer import Conflict
 from counterpoint.certificate import COLUMNS
 from counterpoint.costs import Cost, Manhattan, Price
 from counterpoint.encoding import decode
 from counterpoint.features import Features
 from counterpoint.frames import Table
 from counterpoint.parameters import Parameters
-from counterpoint.results import Conflict, Counterfactuals, Status
+from counterpoint.results import Counterfactuals
+from counterpoint.status import Status
 from counterpoint.targets import Target
 
 if TYPE_CHECKING:

@@ -1,85 +1,25 @@
-"""Answers: columns for a batch, an object for a row that is asked for."""
+"""`Counterfactuals`: the answers to a batch, in columns."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
-from dataclasses import dataclass, field
-from enum import StrEnum
-from functools import cached_property
+from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.certificate import CLAIMS, GUARANTEES, Certificate, Certificates, Claim
-from counterpoint.constraints import Constraint
+from counterpoint.answer import Conflict, Counterfactual
+from counterpoint.certificate import CLAIMS, GUARANTEES, Certificates
 from counterpoint.encoding import decode
-from counterpoint.errors import NoAnswer
 from counterpoint.features import Features
 from counterpoint.frames import Table
-from counterpoint.targets import Guarantee
+from counterpoint.status import STATUSES, said_of
 
-__all__ = ["STATUSES", "Conflict", "Counterfactual", "Counterfactuals", "Status"]
+__all__ = ["Counterfactuals"]
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
-
-
-class Status(StrEnum):
-    """What became of a row."""
-
-    OPTIMAL = "optimal"
-    """A valid answer whose gap is at most the gap that was asked for."""
-    ALREADY = "already"
-    """The row meets the target as it is: nothing has to change, and the answer is the row.
-
-    Constraints are about changes: the row may break one (its certificate says by how much)."""
-    SUBOPTIMAL = "suboptimal"
-    """A valid answer whose gap is larger than asked for."""
-    LIMIT = "limit"
-    """Time, or the number of nodes, ran out; the best answer so far, if any, with its gap."""
-    INFEASIBLE = "infeasible"
-    """No answer exists: proved, or reported by a branch and bound (see the claim)."""
-    UNPROVED = "unproved"
-    """No answer was found, and no proof that none exists."""
-    INVALID = "invalid"
-    """The row cannot be used; the message says why."""
-
-
-STATUSES = tuple(Status)
-
-MESSAGES = {
-    Status.OPTIMAL: "No better answer exists, to within the gap asked for.",
-    Status.ALREADY: "The model already gives the target; nothing has to change.",
-    Status.SUBOPTIMAL: "An answer; a better one is not excluded.",
-    Status.LIMIT: "The search was cut short; an answer, if there is one, is the best so far.",
-    Status.INFEASIBLE: "No change within the constraints gives the target.",
-    Status.UNPROVED: "No change was found, but none is excluded either.",
-    Status.INVALID: "The row cannot be used.",
-}
-LOCALLY = "A local optimum; a better answer elsewhere is not excluded."
-"""The message of a suboptimal answer whose claim is local."""
-ANSWERED = (Status.OPTIMAL, Status.SUBOPTIMAL, Status.LIMIT)
-SURE = {
-    Guarantee.FIXED: "Its probability is that of a point fixed beforehand; this one was chosen by "
-    "looking at the weights.",
-    Guarantee.SELECTION: "It is as sure as was asked for, although it was chosen by looking at the "
-    "weights.",
-}
-"""What is said besides of an answer to a `Robust`."""
-UNSURE = {
-    Guarantee.FIXED: "No change within the constraints is as likely to hold as was asked for, with "
-    "weights as uncertain as these.",
-    Guarantee.SELECTION: "No change within the constraints can be certified, with weights as "
-    "uncertain as these, for a point that is chosen by looking at them.",
-}
-"""What is said where there is none."""
-UNFOUND = (
-    "No change was found that is as likely to hold as was asked for, with weights as uncertain as "
-    "these, but none is excluded either."
-)
-"""What is said where none was found."""
-
 
 REMARKS = 20
 """Of so many rows without an answer a report says what could be had instead."""
@@ -88,128 +28,6 @@ REMARKS = 20
 def _nothing(_: int) -> str:
     """Nothing is to be said."""
     return ""
-
-
-@final
-@dataclass(frozen=True)
-class Conflict:
-    """Why a row has no answer.
-
-    Parameters
-    ----------
-    constraints
-        A minimal set of constraints that together with the target exclude every answer: without
-        any one of them (for `Immutable` and `WithinObserved`, for any one feature) there is an
-        answer. Empty if the target alone is impossible.
-    relaxations
-        For each bound in the set, what it alone would have to become for an answer to exist.
-    minimal
-        False if time ran out for some smaller set, so that the set may hold more than it need.
-    attainable
-        For a `Confidence` or a `Robust`, the highest probability that was reached within all
-        constraints.
-    """
-
-    constraints: tuple[Constraint, ...]
-    relaxations: tuple[str, ...]
-    minimal: bool = True
-    attainable: float | None = None
-
-    def __str__(self) -> str:
-        if not self.constraints:
-            return self._relaxed("No point at all gives the target, even without constraints.")
-        head = "These exclude every answer"
-        if not self.minimal:
-            head += " (time ran out before it was known whether fewer do)"
-        text = f"{head}: {'; '.join(map(str, self.constraints))}."
-        return self._relaxed(text)
-
-    def _relaxed(self, text: str) -> str:
-        """The text, and what would help."""
-        told = "; ".join(self.relaxations)
-        return f"{text} {told[0].upper()}{told[1:]}." if told else text
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Counterfactual:
-    """One row's answer.
-
-    Parameters
-    ----------
-    status
-        What became of the row.
-    factual
-        Name → value, as it came in.
-    changes
-        Name → (from, to) of the features that change.
-    certificate
-        What the answer is worth.
-    explain_conflict
-        Computes the reason of an infeasible row.
-    tell
-        Makes the message.
-    """
-
-    status: Status
-    factual: dict[Hashable, Any]
-    changes: dict[Hashable, tuple[Any, Any]]
-    certificate: Certificate
-    explain_conflict: Callable[[], Conflict | None] = field(repr=False)
-    tell: Callable[[], str] = field(repr=False)
-
-    @cached_property
-    def message(self) -> str:
-        """What became of the row, in a sentence or two.
-
-        For a `Robust` without an answer, it says what could be had; that takes a few searches.
-        """
-        return self.tell()
-
-    @property
-    def found(self) -> bool:
-        """Whether there is an answer."""
-        return self.certificate.valid
-
-    @property
-    def cost(self) -> float:
-        """Of the answer, in cost units; NaN without one."""
-        return self.certificate.cost
-
-    @property
-    def row(self) -> dict[Hashable, Any]:
-        """Name → value of the answer.
-
-        Raises
-        ------
-        NoAnswer
-            If there is none.
-        """
-        self.raise_for_status()
-        return {**self.factual, **{name: pair[1] for name, pair in self.changes.items()}}
-
-    @property
-    def conflict(self) -> Conflict | None:
-        """Why there is no answer: a minimal set of conflicting constraints; None with one."""
-        return self.explain_conflict()
-
-    def raise_for_status(self) -> None:
-        """Raise `NoAnswer`, with the reason, unless there is an answer."""
-        if not self.found:
-            raise NoAnswer(f"{self.status}: {self.message}")
-
-    def __str__(self) -> str:
-        head = f"{self.status}: {self.message}"
-        if not self.found:
-            return head
-        c = self.certificate
-        lines = [f"  {name}: {old!r} → {new!r}" for name, (old, new) in self.changes.items()]
-        traded = c.objective != c.cost
-        least = f"objective {c.objective:.6g}, at least" if traded else "at least"
-        sure = "" if np.isnan(c.probability) else f", probability {_likely(c.probability)}"
-        sure += "" if c.guarantee is Guarantee.NONE else " if fixed beforehand"
-        tail = f"  cost {c.cost:.6g}{sure}, {least} {c.bound:.6g} ({c.claim}), gap {c.gap:.1e}"
-        return "\n".join([head, *lines, tail])
 
 
 @final
@@ -314,16 +132,9 @@ class Counterfactuals:
 
     def _message(self, i: int, *, briefly: bool = False) -> str:
         """A sentence about one row, or two; briefly without those that take a search."""
-        status, claim = STATUSES[self.codes[i]], CLAIMS[self.certificates.claim[i]]
-        local = status == Status.SUBOPTIMAL and claim == Claim.LOCAL
-        guarantee = GUARANTEES[self.certificates.guarantee[i]]
-        text = LOCALLY if local else MESSAGES[status]
-        if status is Status.INFEASIBLE:
-            text = UNSURE.get(guarantee, text)
-        elif status is Status.UNPROVED and guarantee in UNSURE:
-            text = UNFOUND
-        elif self.found[i] and status in ANSWERED and guarantee in SURE:
-            text = f"{text} {SURE[guarantee]}"
+        certificates, status = self.certificates, STATUSES[self.codes[i]]
+        claim, guarantee = CLAIMS[certificates.claim[i]], GUARANTEES[certificates.guarantee[i]]
+        text = said_of(status, claim, guarantee, found=bool(self.found[i]))
         more = "" if briefly or i in self.problems else self.remark(i)
         return self.problems.get(i, f"{text} {more}" if more else text)
 
@@ -417,12 +228,6 @@ class Counterfactuals:
 
     def __repr__(self) -> str:
         return f"<Counterfactuals: {self.summary().splitlines()[0]}>"
-
-
-def _likely(probability: float) -> str:
-    """Six digits; what rounds to 1 is not called 1, for nothing is certain."""
-    text = f"{probability:.6g}"
-    return "above 0.999999" if text == "1" else text
 
 
 def _plain(value: Any) -> Any:

@@ -18,9 +18,9 @@ from counterpoint.encoding import decode, recode
 from counterpoint.frames import Table
 from counterpoint.judge import Judge, Surprise
 from counterpoint.question import Question
-from counterpoint.results import STATUSES, Status
 from counterpoint.search import Findings, rise, search
 from counterpoint.solvers import Effort
+from counterpoint.status import STATUSES, Status
 from counterpoint.targets import Confidence, Guarantee, Robust, Target, Tradeoff
 from counterpoint.terms import Terms
 

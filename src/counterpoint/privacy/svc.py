@@ -87,7 +87,7 @@ class PrivateSVC(PrivateClassifier):
     sensitivity_
         How far the weights can move with one row: in ‖·‖₁ for Laplace noise, else in ‖·‖₂.
     norm_bound_, entry_bound_
-        κ and Φ: at least ‖φ(x)‖₂ and every |φ_j(x)|, for x within the bounds.
+        κ and Φ: at least ‖φ(x)‖₂ and every abs(φ_j(x)), for x within the bounds.
     bounds_
         (2, d) low and high, in feature units.
     frequencies_

@@ -32,7 +32,9 @@ from counterpoint.groups import (
     similarity,
     to_anndata,
 )
+from counterpoint.groups.folds import dealt
 from counterpoint.groups.path import Count, count_of
+from counterpoint.groups.rows import read
 
 COUNTS: tuple[Count, ...] = get_args(Count)
 
@@ -270,12 +272,32 @@ def test_an_explanation_is_kept_with_an_anndata():
     model, X, y = fitted("linear", k=3)
     adata = AnnData(X.to_numpy(), pd.DataFrame({"kind": y}), list(X.columns))
     to_anndata(model.translations_, adata)
-    read = from_anndata(adata)
-    assert read.groups == model.groups_
-    assert read.offsets.tobytes() == model.translations_.offsets.tobytes()
-    assert read.changes("red", "rose") == model.translations_.changes("red", "rose")
+    kept = from_anndata(adata)
+    assert kept.groups == model.groups_
+    assert kept.offsets.tobytes() == model.translations_.offsets.tobytes()
+    assert kept.changes("red", "rose") == model.translations_.changes("red", "rose")
     to_anndata(model.translations_.truncated(1), adata, key="other")
     assert from_anndata(adata, "other").truncate == 1
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_standard_deviations_of_sparse_rows_are_those_of_dense_ones(kind: Any):
+    rng = np.random.default_rng(0)
+    cells = np.zeros((200, 4), dtype=kind)
+    cells[:, 0] = 5.0 + 1e-3 * rng.normal(size=200)  # small beside their mean
+    cells[:, 1] = 7.1
+    cells[:90, 2] = rng.normal(size=90)
+    rows, _ = read(sparse.csr_matrix(cells), np.zeros(200), None)
+    np.testing.assert_allclose(rows.spread, cells.std(axis=0, dtype=float), rtol=1e-9, atol=1e-12)
+
+
+def test_cells_that_a_sparse_matrix_has_twice_are_added_up():
+    place = (np.array([0, 0, 1, 2]), np.array([1, 1, 0, 1]))
+    given = sparse.coo_array((np.array([1.0, 2.0, 4.0, -1.0]), place), (3, 2))
+    twice = sparse.csr_array((given.data, place[1], np.array([0, 2, 3, 4])), shape=(3, 2))
+    rows, _ = read(twice, np.zeros(3), None)
+    np.testing.assert_allclose(rows.spread, given.toarray().std(axis=0))
+    assert twice.nnz == 4  # what was passed is as it was
 
 
 def test_sparse_rows_are_never_dense():
@@ -521,6 +543,21 @@ def test_evaluation_is_on_rows_that_were_not_fitted(case: tuple[GroupTranslation
     assert other.correctness.tobytes() != held.correctness.tobytes()
     both = model.evaluate_each(X, y, [1, 5])
     assert [one.counts.max() <= k for one, k in zip(both, (1, 5), strict=True)] == [True, True]
+
+
+@pytest.mark.parametrize("kind", [GroupTranslations, DifferenceOfMeans])
+def test_evaluation_is_a_fit_on_some_folds_and_a_judgement_on_the_other(kind: Any):
+    """Radius, scales, limits, strengths and choices are all those of the rows of the fit."""
+    X, y = wine()
+    space, by_hand = plane(X), []
+    folds = dealt(Groups.of(y), 2, np.random.RandomState(3))
+    for learn, test in folds:
+        model = kind(space, k=3).fit(X.iloc[learn], y.iloc[learn])
+        by_hand.append(model.judge(X.iloc[test], y.iloc[test]))
+    found = kind(space, k=3).evaluate(X, y, random_state=3)
+    for name in ("correctness", "coverage", "sizes", "outside", "away", "radius", "seen"):
+        mean = np.mean([getattr(one, name) for one in by_hand], axis=0)
+        np.testing.assert_array_equal(getattr(found, name), mean)
 
 
 def test_the_difference_of_means_is_what_it_says():

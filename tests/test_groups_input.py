@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -247,6 +248,17 @@ FITS: dict[str, tuple[Callable[[], Any], type, str]] = {
         "has not been fitted",
     ),
     "not what it does": (lambda: fit(space=Liar().fit(X)), ReaderMismatch, "read of Liar"),
+    "an offset of others": (
+        lambda: Affine(np.eye(4)[:, :3], np.zeros(2)),
+        InvalidInput,
+        "the shapes (4, 3) and (2,)",
+    ),
+    "a flat map": (lambda: Affine(np.ones(4), np.zeros(1)), InvalidInput, "the shapes (4,)"),
+    "a map that is not finite": (
+        lambda: Affine(sparse.csr_array([[np.nan], [1.0]]), np.zeros(1)),
+        InvalidInput,
+        "finite numbers in an affine map",
+    ),
     "many differences": (
         lambda: FiniteDifferences(lambda rows: rows, 65),
         InvalidInput,
@@ -367,6 +379,14 @@ LATER: dict[str, tuple[Callable[[Any], Any], str]] = {
         lambda m: similarity(m.translations_, Translations.of(np.zeros((2, 4)), [0, 1])),
         "of the same groups and features",
     ),
+    "judged groups": (
+        lambda m: m.judge(X, Y, Translations.of(np.zeros((3, 4)), [2, 1, 0])),
+        "groups 0, 1, 2, in this order; got 2, 1, 0",
+    ),
+    "judged features": (
+        lambda m: m.judge(X, Y, Translations.of(np.zeros((3, 5)), [0, 1, 2])),
+        "of 4 features; got 5",
+    ),
     "no such key": (
         lambda m: from_anndata(type("A", (), {"uns": {}})()),
         "uns['group_translations']",
@@ -395,7 +415,14 @@ def test_what_cannot_be_answered_is_said(name: str, model: GroupTranslations):
 
 def test_before_a_fit_there_is_no_answer():
     for one in (GroupTranslations(PLANE), DifferenceOfMeans(PLANE)):
-        for call in (one.sentences, one.to_frame, lambda one=one: one.sparse(1)):
+        other = Translations.of(np.zeros((3, 4)), [0, 1, 2])
+        calls = (
+            one.sentences,
+            one.to_frame,
+            partial(one.sparse, 1),
+            partial(one.judge, X, Y, other),
+        )
+        for call in calls:
             with pytest.raises(ModelNotFitted, match="has not been fitted"):
                 call()
 
@@ -424,3 +451,14 @@ def test_an_extra_that_is_missing_is_named(
 def test_an_affine_map_is_read_as_it_is():
     space = Affine(np.eye(4)[:, :2], np.zeros(2))
     assert represent(space) is space
+
+
+@pytest.mark.parametrize("kind", [list, np.float32, sparse.csr_matrix])
+def test_an_affine_map_may_be_given_as_anything_like_an_array(kind: Any):
+    matrix = np.random.default_rng(0).normal(size=(4, 2))
+    offset = sparse.csr_matrix(X).mean(axis=0) @ matrix  # (1, 2)
+    found = fit(space=Affine(kind(matrix), offset), k=2).translations_
+    assert (
+        found.columns.tolist()
+        == fit(space=Affine(matrix, offset), k=2).translations_.columns.tolist()
+    )

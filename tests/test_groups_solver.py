@@ -13,7 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from counterpoint.groups import Affine, FiniteDifferences, GroupTranslations, Limits, Network
+from counterpoint.groups import (
+    Affine,
+    FiniteDifferences,
+    GroupTranslations,
+    Limits,
+    Network,
+    fitting,
+)
 from counterpoint.groups.descent import Descent, Fused, Tied, descend
 from counterpoint.groups.fitting import Fit, at_zero, fit, refit
 from counterpoint.groups.following import best, follow, patterns
@@ -213,6 +220,20 @@ def test_the_gap_bounds_how_far_any_offsets_are_from_the_optimum(seed: int, reac
         assert made.gap(D, strength) >= objective - least - 1e-9
 
 
+def test_the_gap_is_proved_where_some_changes_have_a_bound_and_others_none():
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1, 2], 30)
+    X = rng.normal(size=(90, 8))
+    X[y == 1, :4] += 3.0
+    X[y == 2, 2:6] -= 3.0
+    space = Affine(rng.normal(size=(8, 3)), np.zeros(3))
+    for free in (["x1"], ["x1", "x2"]):
+        limits = Limits(times=0.5, bounds=dict.fromkeys(free, np.inf))
+        path = GroupTranslations(space, limits=limits).fit(X, y).path_
+        assert path.gap.max() <= 1e-8
+        assert max(one.iterations for one in path.fits) < 1000
+
+
 def test_the_largest_strength_is_where_something_begins_to_change():
     for seed in range(4):
         made = linear_task(seed)
@@ -323,6 +344,17 @@ def test_a_working_set_finds_what_all_features_find(reach: float):
     assert found.objective == pytest.approx(whole.objective, rel=1e-8)
     assert found.gap <= 1e-8
     assert 0 < np.count_nonzero(np.ptp(found.D, axis=0)) < 100
+
+
+def test_a_large_working_set_that_grows_no_more_is_worked_on_until_that_is_proved(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(fitting, "LARGE", 5)
+    monkeypatch.setattr(fitting, "SHORT", 1)
+    made = linear_task(5, n=5, d=300, m=4, reach=0.5)
+    found = fit(made, 0.02 * made.critical, np.zeros(made.shape), tol=1e-6, gap=1e-9)
+    assert np.count_nonzero(np.ptp(found.D, axis=0)) > 5
+    assert found.gap <= 1e-9
 
 
 # --- refits and paths ---

@@ -24,7 +24,7 @@ ROUNDS = 60
 """How often the working set is formed."""
 LARGE = 640
 SHORT = 40
-"""Steps on a working set of more features than that, before it is formed anew."""
+"""Steps on a working set of more features than that, before it is formed anew, while it grows."""
 LONG, ENOUGH = 20_000, 150
 """Steps at most; and of a task of many features that is not convex, which has many ends."""
 ROUNDING = 1e-14
@@ -96,12 +96,13 @@ def fit(task: Task, strength: float, start: FloatArray, *, tol: float, gap: floa
     most = LONG if task.is_convex or task.shape[1] <= FEW else ENOUGH
     for _ in range(ROUNDS):
         work = _working(task, strength, D, reach)
+        joining = len(work) > np.count_nonzero(np.ptp(D, axis=0))
         found = descend(
             task.of(work),
             Fused(task.fusion.of(work), strength),
             Descent(D[:, work], np.inf, np.inf, L, 0),
             tol=reach,
-            max_iter=SHORT if len(work) > LARGE else most - steps,
+            max_iter=SHORT if len(work) > LARGE and joining else most - steps,
             rounding=ROUNDING * task.at_zero[0],
         )
         D = np.zeros_like(D)

@@ -64,8 +64,19 @@ class Points:
             found = max(found, float(away[int(np.ceil(ALIKE * len(away))) - 1]))
         return found * (1.0 + 1e-9)  # the distance itself is within it, however it is computed
 
-    def rates(self, translations: Translations, radius: float) -> tuple[FloatArray, FloatArray]:
+    def rates(
+        self, translations: Translations, radius: float, *, diagonal: bool = True
+    ) -> tuple[FloatArray, FloatArray]:
         """Correctness and coverage of each pair.
+
+        Parameters
+        ----------
+        translations
+            The explanation.
+        radius
+            ε.
+        diagonal
+            Whether each group and itself are a pair; NaN there if not.
 
         Returns
         -------
@@ -74,10 +85,12 @@ class Points:
             (l, l) coverage: the share of rows of j that are near a row of i, moved to j.
         """
         count = len(self.groups)
-        correctness, coverage = np.empty((2, count, count))
+        correctness, coverage = np.full((2, count, count), np.nan)
         matrix = self.parts.first.matrix[translations.columns]
         for i, own in enumerate(self._groups):
             for j, other in enumerate(self._groups):
+                if i == j and not diagonal:
+                    continue
                 shift = np.asarray(translations.between(i, j) @ matrix)
                 moved, which = self._moved(i, shift), 2 if i == j else 1
                 correctness[i, j] = other.near(moved, radius, which).mean()

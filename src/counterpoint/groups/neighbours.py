@@ -61,8 +61,10 @@ class Neighbours:
         for i in range(0, len(others), rows):
             part = others[i : i + rows]
             squares = self._squares - 2.0 * part @ self.points.T
-            squares += np.einsum("ij,ij->i", part, part)[:, None]
-            away[i : i + rows] = np.partition(squares, which - 1, axis=1)[:, which - 1]
+            if which > 1:
+                squares.partition(which - 1, axis=1)
+                squares = squares[:, which - 1 :]
+            away[i : i + rows] = squares.min(axis=1) + np.einsum("ij,ij->i", part, part)
         return np.sqrt(np.maximum(away, 0.0))
 
     @cached_property

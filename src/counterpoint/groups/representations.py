@@ -71,10 +71,33 @@ class Affine(Representation):
         (d, m) M, dense or sparse.
     offset
         (m,) c.
+
+    Raises
+    ------
+    InvalidInput
+        If their shapes do not fit together, or they are not finite.
     """
 
     matrix: Matrix
     offset: FloatArray
+
+    def __post_init__(self) -> None:
+        is_sparse = sparse.issparse(self.matrix)
+        matrix: Matrix = self.matrix if is_sparse else np.asarray(self.matrix, dtype=np.float64)
+        offset = np.asarray(self.offset, dtype=np.float64).ravel()
+        if matrix.ndim != 2 or offset.shape != matrix.shape[1:]:
+            raise InvalidInput(
+                "Expected a matrix (features, dimensions) and an offset (dimensions,); got the "
+                f"shapes {matrix.shape} and {offset.shape}. Transpose components_ of scikit-learn."
+            )
+        entries = matrix.tocoo().data if is_sparse else matrix
+        if not (np.isfinite(entries).all() and np.isfinite(offset).all()):
+            raise InvalidInput(
+                "Expected finite numbers in an affine map; got others. Leave out features without "
+                "a weight, or give them 0."
+            )
+        object.__setattr__(self, "matrix", matrix)
+        object.__setattr__(self, "offset", offset)
 
     @property
     def n_features(self) -> int:

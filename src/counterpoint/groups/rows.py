@@ -158,10 +158,16 @@ def _of_matrix(X: Any, names: tuple[Hashable, ...] | None, intake: Intake | None
             "Expected finite numbers; got a sparse cell that is none. Impute missing cells, or "
             "leave the rows out."
         )
-    if not matrix.has_canonical_format:
-        matrix = matrix.copy()
-        matrix.sum_duplicates()
-    return Rows(matrix, took)
+    return Rows(_summed(matrix), took)
+
+
+def _summed(matrix: Matrix) -> Matrix:
+    """A sparse array that has no cell twice; a copy if there are such."""
+    if matrix.has_canonical_format:
+        return matrix
+    found = matrix.copy()
+    found.sum_duplicates()
+    return found
 
 
 def _floats(cells: NDArray[Any]) -> Table:

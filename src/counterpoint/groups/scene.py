@@ -191,5 +191,6 @@ class Scene:
     def rates(self, translations: Translations) -> tuple[float, float]:
         """Correctness and coverage, the means over pairs, on the rows of the fit."""
         off = ~np.eye(len(self.labels), dtype=bool)
-        correctness, coverage = self.points.rates(translations, self.yardstick.radius)
+        radius = self.yardstick.radius
+        correctness, coverage = self.points.rates(translations, radius, diagonal=False)
         return float(correctness[off].mean()), float(coverage[off].mean())

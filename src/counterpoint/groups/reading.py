@@ -17,9 +17,10 @@ from counterpoint.groups.intake import Intake
 from counterpoint.groups.networks import Network
 from counterpoint.groups.representations import Affine, Composed, Representation, times
 from counterpoint.readers.columns import Columns
-from counterpoint.readers.dispatch import Inputs, inputs_of, require_fitted, see_columns, trace
+from counterpoint.readers.dispatch import Inputs, inputs_of, require_fitted, trace
 from counterpoint.readers.fills import fills_of
 from counterpoint.readers.probe import run
+from counterpoint.readers.seeing import see_columns
 
 __all__ = ["Reading", "look", "represent"]
 

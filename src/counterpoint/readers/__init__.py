@@ -22,8 +22,9 @@ from counterpoint.readers import (  # noqa: F401 (each registers its readers)
     uncertain,
 )
 from counterpoint.readers.columns import Columns
-from counterpoint.readers.dispatch import Reading, read, see_through, trace
+from counterpoint.readers.dispatch import read, trace
 from counterpoint.readers.probe import by_running
+from counterpoint.readers.seeing import Reading, see_through
 from counterpoint.readers.torch_classifier import LastLayer
 
 __all__ = ["Columns", "LastLayer", "Reading", "by_running", "read", "see_through", "trace"]

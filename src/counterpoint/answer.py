@@ -7,13 +7,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, final
 
-import numpy as np
-
 from counterpoint.certificate import Certificate
 from counterpoint.constraints import Constraint
 from counterpoint.errors import NoAnswer
 from counterpoint.status import Status
-from counterpoint.targets import Guarantee
 
 __all__ = ["Conflict", "Counterfactual"]
 
@@ -134,13 +131,5 @@ class Counterfactual:
         lines = [f"  {name}: {old!r} → {new!r}" for name, (old, new) in self.changes.items()]
         traded = c.objective != c.cost
         least = f"objective {c.objective:.6g}, at least" if traded else "at least"
-        sure = "" if np.isnan(c.probability) else f", probability {_likely(c.probability)}"
-        sure += "" if c.guarantee is Guarantee.NONE else " if fixed beforehand"
-        tail = f"  cost {c.cost:.6g}{sure}, {least} {c.bound:.6g} ({c.claim}), gap {c.gap:.1e}"
+        tail = f"  cost {c.cost:.6g}{c.likely}, {least} {c.bound:.6g} ({c.claim}), gap {c.gap:.1e}"
         return "\n".join([head, *lines, tail])
-
-
-def _likely(probability: float) -> str:
-    """Six digits; what rounds to 1 is not called 1, for nothing is certain."""
-    text = f"{probability:.6g}"
-    return "above 0.999999" if text == "1" else text

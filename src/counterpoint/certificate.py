@@ -112,6 +112,16 @@ class Certificate:
         """Whether the answer is valid and meets its constraints."""
         return self.valid and self.violation <= self.resolution
 
+    @property
+    def likely(self) -> str:
+        """The probability, as it goes on in a line of text; empty if there is none."""
+        if np.isnan(self.probability):
+            return ""
+        text = f"{self.probability:.6g}"
+        shown = "above 0.999999" if text == "1" else text  # for nothing is certain
+        fixed = "" if self.guarantee is Guarantee.NONE else " if fixed beforehand"
+        return f", probability {shown}{fixed}"
+
 
 @final
 @dataclass(frozen=True, eq=False)

@@ -12,15 +12,14 @@ from typing import IO, TYPE_CHECKING, Any, final
 import numpy as np
 
 import counterpoint as cp
-from counterpoint.cli.rows import FORMATS, need_parquet
+from counterpoint.cli.files import STDOUT, completely
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["STDOUT", "Listing", "check_out", "write_answers"]
+__all__ = ["Listing", "write_answers"]
 
 PREFIX = "cf_"
-STDOUT = Path("-")
 CERTIFICATE = (
     *("claim", "valid", "cost", "objective", "bound", "gap"),
     *("margin", "probability", "guarantee", "violation"),
@@ -78,31 +77,13 @@ class Listing:
         return int(self.places["row"].max(initial=-1)) + 1 if self.places else len(self.answers)
 
 
-def check_out(out: Path, *inputs: Path | None) -> None:
-    """Raise, before any work, if the answers could not be written there."""
-    if out == STDOUT:
-        return
-    if out.suffix not in FORMATS:
-        raise cp.InvalidInput(
-            f"Expected --out to end in {', '.join(FORMATS[:-1])} or {FORMATS[-1]}, or to be - for "
-            f"JSON lines on standard output; got {out.name}."
-        )
-    if not out.parent.is_dir():
-        raise cp.InvalidInput(f"There is no folder {str(out.parent)!r} for --out; make it first.")
-    if any(given is not None and given.resolve() == out.resolve() for given in inputs):
-        raise cp.InvalidInput(f"--out {out} would overwrite an input; choose another name.")
-    if out.suffix == ".parquet":
-        need_parquet(out)
-
-
 def write_answers(out: Path, stdout: IO[str], listing: Listing, *, reasons: bool) -> None:
     """Write to a file of the kind that its name says; it is there completely or not at all."""
     if out == STDOUT:
         for line in _lines(listing, reasons=reasons):
             stdout.write(line)
         return
-    part = out.with_name(f".{out.name}.part")
-    try:
+    with completely(out) as part:
         if out.suffix == ".jsonl":
             with part.open("w", encoding="utf-8") as file:
                 file.writelines(_lines(listing, reasons=reasons))
@@ -110,9 +91,6 @@ def write_answers(out: Path, stdout: IO[str], listing: Listing, *, reasons: bool
             _table(listing, reasons=reasons).to_csv(part, index=False)
         else:
             _table(listing, reasons=reasons).to_parquet(part, index=False)
-        part.replace(out)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def _table(listing: Listing, *, reasons: bool) -> pd.DataFrame:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 import typer
 
 import counterpoint as cp
-from counterpoint.cli.answers import STDOUT, Listing, check_out, write_answers
+from counterpoint.cli.answers import Listing, write_answers
+from counterpoint.cli.files import STDOUT, check_out
 from counterpoint.cli.models import labels_of, load_model
 from counterpoint.cli.options import Data, Model, Spec, Trust, TrustPickle
 from counterpoint.cli.rows import read_rows

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 import typer
 
 import counterpoint as cp
-from counterpoint.cli.answers import STDOUT, check_out
+from counterpoint.cli.files import STDOUT, check_out, completely
 from counterpoint.cli.models import load_model
 from counterpoint.cli.options import Trust, TrustPickle
 from counterpoint.cli.rows import read_rows
@@ -194,14 +194,10 @@ def _write(out: Path, changes: pd.DataFrame) -> None:
     if out == STDOUT:
         changes.to_json(sys.stdout, orient="records", lines=True)
         return
-    part = out.with_name(f".{out.name}.part")
-    try:
+    with completely(out) as part:
         if out.suffix == ".jsonl":
             changes.to_json(part, orient="records", lines=True)
         elif out.suffix == ".csv":
             changes.to_csv(part, index=False)
         else:
             changes.astype({"from": str, "to": str}).to_parquet(part, index=False)
-        part.replace(out)
-    finally:
-        part.unlink(missing_ok=True)

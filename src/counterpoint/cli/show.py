@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Hashable
 from textwrap import wrap
@@ -86,20 +85,10 @@ def _certificate(answer: cp.Counterfactual) -> str:
     c = answer.certificate
     gap = "0" if c.gap < NOTHING else f"{c.gap:.1e}"
     claim = "" if c.claim == cp.Claim.NONE else f" ({c.claim})"
-    cost = f"cost {c.cost:.4g}"
-    if not math.isnan(c.probability):
-        cost += f", probability {_likely(c.probability)}"
-    if c.guarantee is not cp.Guarantee.NONE:
-        cost += " if fixed beforehand"
+    cost = f"cost {c.cost:.4g}{c.likely}"
     if c.objective == c.cost:
         return f"{cost}; nothing costs less than {c.bound:.4g}{claim}; gap {gap}"
     return f"{cost}; traded off at {c.objective:.4g}, at best {c.bound:.4g}{claim}; gap {gap}"
-
-
-def _likely(probability: float) -> str:
-    """Six digits; what rounds to 1 is not called 1, for nothing is certain."""
-    text = f"{probability:.6g}"
-    return "above 0.999999" if text == "1" else text
 
 
 def show_total(out: Console, summary: str, rows: int, seconds: float) -> None:

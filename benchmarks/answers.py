@@ -74,7 +74,10 @@ def breast_cancer() -> Iterator[tuple[str, cp.Counterfactuals]]:
     asked = {
         "free": [],
         "policy": [cp.Immutable("mean area"), cp.Monotone("mean texture", "increasing")],
-        "bounds": [cp.Bounds("worst radius", low=10.0, high=25.0), cp.Bounds("mean radius", fall=2)],
+        "bounds": [
+            cp.Bounds("worst radius", low=10.0, high=25.0),
+            cp.Bounds("mean radius", fall=2),
+        ],
         "linear": [cp.Linear({"mean radius": 1, "worst radius": -1}, high=0)],
         "few": [cp.MaxChanges(3)],
         "few, linear": [
@@ -301,7 +304,7 @@ def differences(old: list[Record], new: list[Record]) -> Iterator[str]:
                 yield f"{record['id']}: {key} {record[key]} -> {other[key]}"
         for key in ("cost", "objective"):
             before, after = record[key], other[key]
-            if before is None or after is None or before == after or before != before:
+            if before is None or after is None or before == after or np.isnan(before):
                 continue
             if not abs(after - before) <= COST * max(abs(before), abs(after)):
                 yield f"{record['id']}: {key} {before!r} -> {after!r}"

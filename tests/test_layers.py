@@ -24,6 +24,7 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
     frozenset(line.split())
     for line in """\
         errors progress
+        estimator_rules
         noise
         lvq privacy uncertain
         frames

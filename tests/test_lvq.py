@@ -24,8 +24,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from counterpoint.errors import InvalidInput
 from counterpoint.lvq import GLVQ, GMLVQ, GRLVQ, LGMLVQ, LMRSLVQ, MRSLVQ, RSLVQ
-from counterpoint.lvq.rows import Rows
-from counterpoint.lvq.starts import Start, centres
+from counterpoint.lvq.starts import Rows, Start, centres
 from counterpoint.lvq.training import Problem, train
 
 RELATIVE = (GLVQ, GRLVQ, GMLVQ, LGMLVQ)
@@ -455,17 +454,25 @@ BAD: list[tuple[type, dict[str, Any], str]] = [
     (GLVQ, {"prototypes_per_class": [1, 2]}, "each of 3 classes, and it has 2: pass them in"),
     (GLVQ, {"prototypes_per_class": {0: 1, 2: 1}}, "nothing of class 1: add it"),
     (GLVQ, {"transfer": "relu"}, "transfer to be 'identity' or 'sigmoid', and got 'relu'"),
-    (GRLVQ, {"steepness": 0}, "GRLVQ expects steepness to be a number above 0, and got 0: pass"),
+    (
+        GRLVQ,
+        {"steepness": 0},
+        "GRLVQ expects steepness to be a finite number above 0, and got 0: pass",
+    ),
     (GRLVQ, {"steepness": np.nan}, "got nan"),
     (GMLVQ, {"rank": 0}, "rank to be None or a whole number of at least 1, and got 0"),
     (GMLVQ, {"rank": 5}, "rank to be at most the number of features, 4, and got 5: lower it"),
-    (GMLVQ, {"regularization": -1}, "regularization to be a number of at least 0, and got -1"),
+    (
+        GMLVQ,
+        {"regularization": -1},
+        "regularization to be a finite number of at least 0, and got -1",
+    ),
     (GMLVQ, {"regularization": True}, "got True"),
     (LGMLVQ, {"metric_per": "row"}, "metric_per to be 'prototype' or 'class', and got 'row'"),
-    (RSLVQ, {"spread": 0.0}, "spread to be None or a number above 0, and got 0.0"),
-    (MRSLVQ, {"anchor": -0.1}, "anchor to be a number of at least 0, and got -0.1"),
+    (RSLVQ, {"spread": 0.0}, "spread to be None or a finite number above 0, and got 0.0"),
+    (MRSLVQ, {"anchor": -0.1}, "anchor to be a finite number of at least 0, and got -0.1"),
     (LMRSLVQ, {"max_iter": 1.5}, "max_iter to be a whole number of at least 1, and got 1.5"),
-    (LMRSLVQ, {"tol": "low"}, "tol to be a number of at least 0, and got 'low'"),
+    (LMRSLVQ, {"tol": "low"}, "tol to be a finite number of at least 0, and got 'low'"),
 ]
 
 

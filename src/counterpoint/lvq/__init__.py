@@ -26,12 +26,6 @@ Features should be on comparable scales, as after ``StandardScaler``.
 
 from __future__ import annotations
 
-from counterpoint.lvq.glvq import GLVQ
-from counterpoint.lvq.gmlvq import GMLVQ
-from counterpoint.lvq.grlvq import GRLVQ
-from counterpoint.lvq.lgmlvq import LGMLVQ
-from counterpoint.lvq.lmrslvq import LMRSLVQ
-from counterpoint.lvq.mrslvq import MRSLVQ
-from counterpoint.lvq.rslvq import RSLVQ
+from counterpoint.lvq.estimators import GLVQ, GMLVQ, GRLVQ, LGMLVQ, LMRSLVQ, MRSLVQ, RSLVQ
 
 __all__ = ["GLVQ", "GMLVQ", "GRLVQ", "LGMLVQ", "LMRSLVQ", "MRSLVQ", "RSLVQ"]

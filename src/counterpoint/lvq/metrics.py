@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, final
+from typing import ClassVar, Literal, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,17 @@ Back = Callable[[FloatArray], FloatArray]
 
 class Metric(ABC):
     """How distances are measured; Ω itself is passed in."""
+
+    attribute: ClassVar[str]
+    """The fitted attribute that keeps Ω; empty if nothing is learned."""
+
+    @abstractmethod
+    def kept(self, omega: FloatArray, order: IntArray) -> FloatArray:
+        """What the attribute holds, for prototypes (P,) in some order."""
+
+    @abstractmethod
+    def omega(self, kept: FloatArray) -> FloatArray:
+        """Ω, of what the attribute holds."""
 
     @abstractmethod
     def start(self, start: Start) -> FloatArray:
@@ -56,6 +67,14 @@ class Metric(ABC):
 class Identity(Metric):
     """The Euclidean distance: Ω is the identity, and nothing is learned."""
 
+    attribute: ClassVar[str] = ""
+
+    def kept(self, omega: FloatArray, order: IntArray) -> FloatArray:
+        return omega
+
+    def omega(self, kept: FloatArray) -> FloatArray:
+        return kept
+
     def start(self, start: Start) -> FloatArray:
         return np.empty(0)
 
@@ -78,6 +97,14 @@ class Identity(Metric):
 @dataclass(frozen=True)
 class Diagonal(Metric):
     """A weight for each feature: Ω is diagonal, and (d,) holds its diagonal."""
+
+    attribute: ClassVar[str] = "relevances_"
+
+    def kept(self, omega: FloatArray, order: IntArray) -> FloatArray:
+        return omega**2
+
+    def omega(self, kept: FloatArray) -> FloatArray:
+        return np.sqrt(kept)
 
     def start(self, start: Start) -> FloatArray:
         return np.ones(start.prototypes.shape[1])
@@ -113,7 +140,14 @@ class Matrix(Metric):
         k, the number of its rows; None for d.
     """
 
+    attribute: ClassVar[str] = "omega_"
     rank: int | None = None
+
+    def kept(self, omega: FloatArray, order: IntArray) -> FloatArray:
+        return omega
+
+    def omega(self, kept: FloatArray) -> FloatArray:
+        return kept
 
     def start(self, start: Start) -> FloatArray:
         return start.directions(self.rank or start.prototypes.shape[1])
@@ -149,6 +183,7 @@ class Matrices(Metric):
         k, the number of rows of each; None for d.
     """
 
+    attribute: ClassVar[str] = "omegas_"
     which: IntArray
     rank: int | None = None
 
@@ -169,11 +204,14 @@ class Matrices(Metric):
         """
         return cls(owner if what == "class" else np.arange(len(owner)), rank)
 
-    def arranged(self, omega: FloatArray, order: IntArray) -> FloatArray:
-        """Ω in the order in which the prototypes (P,), in some order, first need each."""
+    def kept(self, omega: FloatArray, order: IntArray) -> FloatArray:
+        # In the order in which the prototypes first need each.
         needed = self.which[order]
         _, first = np.unique(needed, return_index=True)
         return np.asarray(omega[needed[np.sort(first)]])
+
+    def omega(self, kept: FloatArray) -> FloatArray:
+        return kept
 
     @cached_property
     def owned(self) -> list[IntArray]:

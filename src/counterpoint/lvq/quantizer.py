@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,11 +16,11 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from counterpoint.errors import InvalidInput
+from counterpoint.estimator_rules import check
 from counterpoint.lvq.metrics import Metric
-from counterpoint.lvq.parameters import Rule, check, counts_of
-from counterpoint.lvq.rows import Rows
-from counterpoint.lvq.starts import Start
-from counterpoint.lvq.training import Plan, Problem, Trained, train
+from counterpoint.lvq.parameters import RULES, check_rank, counts_of
+from counterpoint.lvq.starts import Rows, Start
+from counterpoint.lvq.training import Cost, Plan, Problem, Trained, train
 
 __all__ = ["VectorQuantizer"]
 
@@ -34,10 +34,10 @@ class VectorQuantizer(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc
     Which metric, and what training minimises, is for those who implement it to say.
     """
 
-    rules: ClassVar[Mapping[str, Rule]]
-    """What the parameters may be."""
-
     prototypes_per_class: int | Mapping[Any, int] | Sequence[int]
+    regularization: float = 0.0
+    anchor: float = 0.0
+    rank: int | None = None
     max_iter: int
     tol: float
     random_state: int | np.random.RandomState | None
@@ -47,16 +47,8 @@ class VectorQuantizer(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc
         """The metric, for prototypes (P,) that belong to these classes."""
 
     @abstractmethod
-    def _plan(self, start: Start) -> Plan:
-        """What is trained, from this start."""
-
-    @abstractmethod
-    def _omega(self) -> FloatArray:
-        """Ω, from the fitted attributes."""
-
-    @abstractmethod
-    def _keep(self, trained: Trained, problem: Problem) -> None:
-        """Set the fitted attributes of the metric and the cost."""
+    def _cost(self, start: Start, metric: Metric) -> Cost:
+        """What training minimises, from this start."""
 
     def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
         """Learn prototypes and metric.
@@ -82,7 +74,7 @@ class VectorQuantizer(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc
             If a parameter is none that can be, a weight is negative, there is only one class, or a
             class has fewer distinct rows than it is to have prototypes.
         """
-        check(type(self).__name__, self.get_params(deep=False), self.rules)
+        check(type(self).__name__, self.get_params(deep=False), RULES)
         X, y = validate_data(self, X, y, dtype=np.float64, order="C")
         check_classification_targets(y)
         weight = _weights(sample_weight, len(X))
@@ -126,11 +118,18 @@ class VectorQuantizer(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc
         nearest = np.minimum.reduceat(distances, starts, axis=1)
         return nearest[:, 0] - nearest[:, 1] if len(starts) == 2 else -nearest
 
+    def _plan(self, start: Start) -> Plan:
+        """What is trained, from this start."""
+        check_rank(self.rank, start.prototypes.shape[1])
+        metric = self._metric(start.owner)
+        return Plan(metric, self._cost(start, metric), self.regularization, self.anchor)
+
     def _distances(self, X: Any) -> FloatArray:
         """(n, P) the squared distances to the prototypes."""
         rows = self._rows(X)
-        owner = np.searchsorted(self.classes_, self.prototype_labels_)
-        return self._metric(owner).distances(rows, self.prototypes_, self._omega())[0]
+        metric = self._metric(np.searchsorted(self.classes_, self.prototype_labels_))
+        kept = getattr(self, metric.attribute) if metric.attribute else np.empty(0)
+        return metric.distances(rows, self.prototypes_, metric.omega(kept))[0]
 
     def _rows(self, X: Any) -> FloatArray:
         """(n, d) rows as those of the fit."""
@@ -160,7 +159,9 @@ class VectorQuantizer(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc
         self.prototypes_ = (trained.prototypes * rows.scale + rows.centre)[start.order]
         self.prototype_labels_ = self.classes_[rows.classes[start.owner[start.order]]]
         self.loss_, self.n_iter_ = trained.loss, trained.iterations
-        self._keep(trained, problem)
+        metric = problem.plan.metric
+        if metric.attribute:
+            setattr(self, metric.attribute, metric.kept(trained.omega, start.order))
         if not trained.converged:
             warnings.warn(
                 f"{type(self).__name__} stopped after max_iter={self.max_iter} iterations before "

@@ -2,62 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from numbers import Integral, Real
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.errors import InvalidInput
+from counterpoint.estimator_rules import Rule, flag, number, one_of, or_none, whole
+from counterpoint.estimator_rules import check as check_each
 from counterpoint.privacy.maps import UnitBox
 
 __all__ = ["box_of", "check"]
 
 
-def _number(value: Any, low: float, *, above: bool) -> bool:
-    if isinstance(value, bool | np.bool_) or not isinstance(value, Real):
-        return False
-    number = float(value)
-    return bool(np.isfinite(number)) and (number > low if above else number >= low)
-
-
-def _whole(value: Any, low: int) -> bool:
-    whole = isinstance(value, Integral) and not isinstance(value, bool)
-    return whole and int(value) >= low
-
-
-def _positive(value: Any) -> bool:
-    return _number(value, 0.0, above=True)
-
-
-def _one_of(*words: str) -> tuple[Callable[[Any], bool], str]:
-    return lambda value: isinstance(value, str) and value in words, " or ".join(map(repr, words))
-
-
-def _or_none(admits: Callable[[Any], bool], words: str) -> tuple[Callable[[Any], bool], str]:
-    return lambda value: value is None or admits(value), f"None or {words}"
-
-
 CALIBRATED = 1e4
 """Up to this ε the map of OpenDP from normal noise to (ε, δ) does not overflow."""
-ABOVE = (_positive, "a finite number above 0")
-RULES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
-    "epsilon": ABOVE,
-    "C": ABOVE,
-    "feature_map": _one_of("linear", "fourier"),
-    "mechanism": _one_of("laplace", "gamma", "gaussian"),
-    "sensitivity": _one_of("tight", "rubinstein"),
-    "delta": _or_none(lambda v: _positive(v) and v < 1.0, "a number above 0 and below 1"),
-    "n_components": (lambda v: _whole(v, 1), "a whole number of at least 1"),
-    "gamma": _or_none(*ABOVE),
-    "intercept_scaling": _or_none(
-        lambda v: _number(v, 0.0, above=False), "a finite number of at least 0"
-    ),
-    "tol": ABOVE,
-    "max_iter": (lambda v: _whole(v, 1), "a whole number of at least 1"),
-    "trust_data": (lambda v: isinstance(v, bool | np.bool_), "True or False"),
-    "insecure_noise_seed": _or_none(lambda v: _whole(v, 0), "a whole number of at least 0"),
+RULES: Mapping[str, Rule] = {
+    "epsilon": number(0.0, above=True),
+    "C": number(0.0, above=True),
+    "feature_map": one_of("linear", "fourier"),
+    "mechanism": one_of("laplace", "gamma", "gaussian"),
+    "sensitivity": one_of("tight", "rubinstein"),
+    "delta": or_none(number(0.0, above=True, below=1.0)),
+    "n_components": whole(1),
+    "gamma": or_none(number(0.0, above=True)),
+    "intercept_scaling": or_none(number(0.0)),
+    "tol": number(0.0, above=True),
+    "max_iter": whole(1),
+    "trust_data": flag(),
+    "insecure_noise_seed": or_none(whole(0)),
 }
 
 
@@ -69,12 +43,7 @@ def check(owner: str, values: Mapping[str, Any]) -> None:
     InvalidInput
         If one of them breaks its rule, or two of them contradict each other.
     """
-    for name, (admits, words) in RULES.items():
-        if not admits(values[name]):
-            raise InvalidInput(
-                f"{owner} expects {name} to be {words}, and got {values[name]!r}: pass another "
-                "value."
-            )
+    check_each(owner, values, RULES)
     if values["feature_map"] == "fourier" and values["n_components"] % 2:
         raise InvalidInput(
             f"{owner} expects n_components to be even, for pairs of cosine and sine, and got "

@@ -27,7 +27,7 @@ BROKEN = (
 """What reading a damaged or foreign file raises, in skops and in pickle."""
 LVQ = ("GLVQ", "GMLVQ", "GRLVQ", "LGMLVQ", "LMRSLVQ", "MRSLVQ", "RSLVQ")
 OWN = (
-    *(f"counterpoint.lvq.{name.lower()}.{name}" for name in LVQ),
+    *(f"counterpoint.lvq.estimators.{name}" for name in LVQ),
     "counterpoint.privacy.svc.PrivateSVC",
 )
 """The estimators of this package, which run nothing that a file brings along."""

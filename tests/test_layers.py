@@ -23,7 +23,7 @@ SOURCE = Path(__file__).parents[1] / "src" / PACKAGE
 LAYERS: tuple[frozenset[str], ...] = tuple(
     frozenset(line.split())
     for line in """\
-        errors progress
+        caches errors progress
         estimator_rules
         noise
         lvq privacy uncertain
@@ -41,10 +41,11 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         readers
         status
         answer
-        results judge
+        judge
         question terms
         outlook
         settle conflicts
+        results
         batch
         span factored
         summary explainer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from counterpoint.alternatives import Alternatives
-from counterpoint.answer import Conflict, Counterfactual
+from counterpoint.answer import Conflict
 from counterpoint.certificate import Certificate, Claim
 from counterpoint.constraints import (
     Bounds,
@@ -35,7 +35,7 @@ from counterpoint.errors import (
 from counterpoint.explainer import Explainer, explain
 from counterpoint.features import Categorical, Continuous, Features, Integer
 from counterpoint.path import Path
-from counterpoint.results import Counterfactuals
+from counterpoint.results import Counterfactual, Counterfactuals
 from counterpoint.spec import Problem
 from counterpoint.status import Status
 from counterpoint.targets import (

@@ -10,10 +10,9 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.answer import Conflict, Counterfactual
 from counterpoint.certificate import COLUMNS, Certificates
 from counterpoint.frames import Table
-from counterpoint.results import Counterfactuals
+from counterpoint.results import Counterfactual, Counterfactuals
 from counterpoint.status import STATUSES, Status
 
 __all__ = ["Alternatives", "Choice", "gathered"]
@@ -171,19 +170,9 @@ def gathered(table: Table, choices: Sequence[Choice], gap: float) -> Counterfact
     optimal, suboptimal = STATUSES.index(Status.OPTIMAL), STATUSES.index(Status.SUBOPTIMAL)
     codes[(codes == optimal) & (certificates.gap > gap)] = suboptimal
     problems = {i: a.problems[k] for i, (a, k) in enumerate(parts) if k in a.problems}
-    first = choices[0].answers
-
-    def conflict(i: int) -> Conflict | None:
-        answers, position = parts[i]
-        return answers.explain_conflict(position)
-
-    def remark(i: int) -> str:
-        answers, position = parts[i]
-        return answers.remark(position)
-
+    targets = np.array([a.targets[k] for a, k in parts], dtype=object)
     return Counterfactuals(
         table,
-        first.features,
         np.array([a.before[k] for a, k in parts]),
         np.array([a.after[k] for a, k in parts]),
         np.array([a.missing[k] for a, k in parts]),
@@ -191,8 +180,8 @@ def gathered(table: Table, choices: Sequence[Choice], gap: float) -> Counterfact
         replace(certificates, resolution=resolution) if resolution else certificates,
         np.array([a.closed_form[k] for a, k in parts], dtype=bool),
         problems,
-        conflict,
-        remark,
+        choices[0].answers.question,
+        targets,
     )
 
 

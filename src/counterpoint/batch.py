@@ -9,13 +9,10 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.answer import Conflict
 from counterpoint.certificate import PROVED, Certificates, Verdict, certify
-from counterpoint.conflicts import conflict_of
 from counterpoint.encoding import PRESENT, Encoded, decode, encode
 from counterpoint.frames import Table
 from counterpoint.judge import Judge, Surprise
-from counterpoint.outlook import outlook_of, said_of_prototype, said_of_rule
 from counterpoint.progress import track
 from counterpoint.question import Question
 from counterpoint.results import Counterfactuals
@@ -23,7 +20,7 @@ from counterpoint.search import Pieces
 from counterpoint.settle import Asked, Settled, Settlement
 from counterpoint.solvers import Effort
 from counterpoint.status import STATUSES, Status
-from counterpoint.targets import Confidence, Guarantee, OtherLabel, Robust, Target, Tradeoff
+from counterpoint.targets import Confidence, OtherLabel, Robust, Target, Tradeoff
 from counterpoint.terms import Terms
 
 __all__ = ["Batch", "People"]
@@ -111,7 +108,7 @@ class Batch:
         self.codes = np.full(n, STATUSES.index(Status.INVALID), dtype=np.int8)
         self.certificates = Certificates.blank(n)
         self.closed = np.zeros(n, dtype=bool)
-        self._remarks: dict[int, str] = {}
+        self.targets = np.full(n, target, dtype=object)
 
     @property
     def _depends_on_row(self) -> bool:
@@ -175,7 +172,6 @@ class Batch:
                 self._chunk(chunk if len(rows) == chunk.stop - chunk.start else rows, advance)
         return Counterfactuals(
             self.table,
-            self.question.features,
             self.before,
             self.after,
             self.missing,
@@ -183,8 +179,8 @@ class Batch:
             self.certificates,
             self.closed,
             self.problems,
-            self._conflict,
-            self._remark,
+            self.question,
+            self.targets,
         )
 
     def _chunk(self, rows: slice | IntArray, advance: Callable[[int], None]) -> None:
@@ -221,6 +217,7 @@ class Batch:
         """The rows that have the target already, and the search for the others."""
         x = self.question.features.expand(before)
         for k, (target, part) in enumerate(self._by_target(predicted, index)):
+            self.targets[index[part]] = target
             tell = (lambda _: None) if k and isinstance(target, Robust) else advance
             inside = table.take(part) if len(part) < len(x) else table
             met = self.judge.meets(target, inside, x[part], predicted[part])
@@ -296,36 +293,6 @@ class Batch:
         self.codes[here] = settled.codes
         self.certificates.put(here, settled.certificates)
         self.closed[here] = settled.closed
-
-    def _conflict(self, i: int) -> Conflict | None:
-        """Why a row is infeasible."""
-        if STATUSES[self.codes[i]] is not Status.INFEASIBLE:
-            return None
-        row = np.array([i], dtype=np.intp)
-        *_, (target, _) = self._by_target(self.judge.predict(self.inputs.take(row)), row)
-        return conflict_of(self.question, target, self.question.features.expand(self.before[row]))
-
-    def _remark(self, i: int) -> str:
-        """What else is to be said of a row that was to be sure."""
-        target = self.target
-        settled = STATUSES[self.codes[i]] in (Status.ALREADY, Status.INVALID)
-        if not isinstance(target, Robust) or settled:
-            return ""
-        if i not in self._remarks:
-            x = self.question.features.expand(self.before[i : i + 1])
-            after = self.question.features.expand(self.after[i : i + 1])
-            answered = bool(self.certificates.valid[i])
-            # Where the best guarantee was asked for, and not had, that of a fixed point is left.
-            had = answered and self.certificates[i].guarantee is Guarantee.SELECTION
-            left = replace(target, guarantee="fixed") if target.is_best and not had else target
-            parts = [
-                said_of_rule(target, self.certificates[i].probability)
-                if answered
-                else str(outlook_of(self.question, left, x))
-            ]
-            parts.append(said_of_prototype(self.question, left, x, after if answered else None))
-            self._remarks[i] = " ".join(filter(None, parts))
-        return self._remarks[i]
 
 
 def _at_once(pieces: Pieces) -> int:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal, final
 
+from counterpoint.caches import Memo
 from counterpoint.constraints import Constraint, Immutable
 from counterpoint.costs import Cost, Manhattan, ranges, spreads
 from counterpoint.encoding import match_columns
@@ -87,8 +88,16 @@ class Explainer:
         self.reading = _read(model, data, features)
         self._spreads = {} if cost is not None else _spreads(data, self.features)
         self.cost = cost or Manhattan({name: 1.0 / s for name, (s, _) in self._spreads.items()})
-        self._questions: dict[Features, Question] = {}
-        self._plain = self._question(self.features)
+        self._questions: Memo[Features, Question] = Memo()
+        _ = self._plain  # cost and constraints are checked here
+
+    def __getstate__(self) -> dict[str, Any]:
+        caches = {"_questions", "_plain"}  # prepared programs and engines are made anew
+        return {name: value for name, value in vars(self).items() if name not in caches}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._questions = Memo()
 
     @property
     def features(self) -> Features:
@@ -221,13 +230,16 @@ class Explainer:
         """What does not depend on the target, made once for each set of kinds."""
         from counterpoint.question import Question
 
-        if features not in self._questions:
-            implied = (Immutable(*self.constant),) if self.constant else ()
-            constraints = (*self.constraints, *implied)
-            self._questions[features] = Question.ask(
-                self.reading.form, features, constraints, self.cost
-            )
-        return self._questions[features]
+        implied = (Immutable(*self.constant),) if self.constant else ()
+        constraints = (*self.constraints, *implied)
+        return self._questions.get(
+            features, partial(Question.ask, self.reading.form, features, constraints, self.cost)
+        )
+
+    @cached_property
+    def _plain(self) -> Question:
+        """The question for the kinds that data and features say."""
+        return self._question(self.features)
 
     def _question_for(self, table: Table) -> Question:
         """The question for a table; without data or features, whole dtypes are steps of 1."""

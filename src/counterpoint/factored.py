@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from counterpoint.answer import Counterfactual
 from counterpoint.batch import Batch, People
 from counterpoint.constraints import Constraint, Immutable
 from counterpoint.costs import SquaredEuclidean
@@ -28,7 +27,7 @@ from counterpoint.frames import Table
 from counterpoint.judge import Judge
 from counterpoint.question import Question
 from counterpoint.readers import Reading
-from counterpoint.results import Counterfactuals
+from counterpoint.results import Counterfactual, Counterfactuals
 from counterpoint.solvers import Effort
 from counterpoint.span import FAINT, InSpan, Span, blocks, dense, moved
 from counterpoint.targets import Target

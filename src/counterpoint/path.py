@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.answer import Conflict
-from counterpoint.certificate import COLUMNS
 from counterpoint.costs import Cost, Manhattan, Price
 from counterpoint.encoding import decode
 from counterpoint.features import Features
@@ -24,7 +22,7 @@ from counterpoint.targets import Target
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Path", "part_of"]
+__all__ = ["Path"]
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
@@ -64,8 +62,9 @@ class Path:
     def __getitem__(self, i: int) -> Path:
         i = range(len(self))[i]
         came = self.answers[0].table
-        table = replace(came.take(slice(i, i + 1)), labels=came.labels)
-        return replace(self, answers=tuple(part_of(a, i, table) for a in self.answers))
+        row = slice(i, i + 1)
+        table = replace(came.take(row), labels=came.labels)
+        return replace(self, answers=tuple(a.part(row, table) for a in self.answers))
 
     @property
     def features(self) -> Features:
@@ -267,33 +266,6 @@ class Path:
 
     def __repr__(self) -> str:
         return f"<Path: {self.summary().splitlines()[0]}>"
-
-
-def part_of(whole: Counterfactuals, first: int, table: Table) -> Counterfactuals:
-    """The answers from a position on, as many as the rows of a table."""
-    end = first + len(table)
-    rows, c = slice(first, end), whole.certificates
-    return Counterfactuals(
-        table,
-        whole.features,
-        whole.before[rows],
-        whole.after[rows],
-        whole.missing[rows],
-        whole.codes[rows],
-        replace(c, **{name: getattr(c, name)[rows] for name in COLUMNS}),
-        whole.closed_form[rows],
-        {i - first: said for i, said in whole.problems.items() if first <= i < end},
-        partial(_conflict, whole.explain_conflict, first),
-        partial(_remark, whole.remark, first),
-    )
-
-
-def _conflict(explain: Callable[[int], Conflict | None], first: int, i: int) -> Conflict | None:
-    return explain(first + i)
-
-
-def _remark(remark: Callable[[int], str], first: int, i: int) -> str:
-    return remark(first + i)
 
 
 def _free(name: str, taken: Sequence[Hashable]) -> str:

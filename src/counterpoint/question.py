@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from counterpoint.caches import Memo, fields_only
 from counterpoint.constraints import Constraint
 from counterpoint.costs import Cost, Price
 from counterpoint.encoding import encode, match_columns
@@ -26,9 +27,6 @@ __all__ = ["Question"]
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
-
-REMEMBERED = 64
-"""How many targets are kept prepared."""
 
 
 @final
@@ -70,16 +68,18 @@ class Question:
             region = region & constraint.region(self.features)
         return Program(self.price, region)
 
+    __getstate__ = fields_only
+
     @cached_property
-    def _pieces(self) -> dict[Target, Pieces]:
-        return {}
+    def _pieces(self) -> Memo[Target, Pieces]:
+        return Memo()
 
     def pieces(self, target: Target) -> Pieces:
         """The programs whose union is the target; cached for each target."""
         make = lambda: Pieces.of(  # noqa: E731
             self.plain, self.form.regions(target), self.aim(target)
         )
-        return _remembered(self._pieces, _key(target), make)
+        return self._pieces.get(_key(target), make)
 
     def on_lattice(self, x: FloatArray) -> BoolArray:
         """(n,): whether all whole columns of (n, d) people hold multiples of their steps."""
@@ -94,7 +94,7 @@ class Question:
         if not (self._is_discrete and pieces.has_ties):
             return pieces
         units = np.where(self.plain.numeric, self.plain.steps, 1.0)
-        return _remembered(self._decided, _key(target), lambda: pieces.decided(units))
+        return self._decided.get(_key(target), partial(pieces.decided, units))
 
     @cached_property
     def _is_discrete(self) -> bool:
@@ -102,8 +102,8 @@ class Question:
         return bool(self.plain.steps.any() or self.plain.groups)
 
     @cached_property
-    def _decided(self) -> dict[Target, Pieces]:
-        return {}
+    def _decided(self) -> Memo[Target, Pieces]:
+        return Memo()
 
     def aim(self, target: Target) -> Aim:
         """Where a target says to look.
@@ -162,20 +162,17 @@ class Question:
         its end for another class, and no answer is looked for on it.
         """
         key = target.draws, target.random_state
-        if key not in self._heights:
-            self._heights[key] = Heights.drawn(form.waves, form.law, *key)
+        heights = self._heights.get(key, partial(Heights.drawn, form.waves, form.law, *key))
         cases, ends = self.plain.cases(x), None
         prototype = None if target.search == "optimal" else self.prototype(target)
         if prototype is not None:
             ends = np.clip(prototype, cases.low, cases.high)
         in_balls = target.search != "segment"
-        return self._heights[key].sweeps(
-            target.probability, self.plain.price, cases, ends, in_balls=in_balls
-        )
+        return heights.sweeps(target.probability, self.plain.price, cases, ends, in_balls=in_balls)
 
     @cached_property
-    def _heights(self) -> dict[tuple[int, int], Heights]:
-        return {}
+    def _heights(self) -> Memo[tuple[int, int], Heights]:
+        return Memo()
 
     def band(self, target: Target, x: FloatArray) -> Leads | None:
         """How much a lead depends on the distance from (n, d) people; None if it does not."""
@@ -186,29 +183,19 @@ class Question:
             return self._sweeps(form, target, x)
         assert isinstance(form, UncertainScores)  # noqa: S101 (no other has regions of it)
         key = target.draws, target.random_state
-        if key not in self._pulls:
-            lift = form.lift
-            self._pulls[key] = Pulls.drawn(form.law, lift.matrix, lift.offset, *key)
+        lift = form.lift
+        pulls = self._pulls.get(key, partial(Pulls.drawn, form.law, lift.matrix, lift.offset, *key))
         lead, cases = form.leading(target.label), self.plain.cases(x)
-        return self._pulls[key].band(target.probability, self.plain, cases, lead)
+        return pulls.band(target.probability, self.plain, cases, lead)
 
     @cached_property
-    def _pulls(self) -> dict[tuple[int, int], Pulls]:
-        return {}
+    def _pulls(self) -> Memo[tuple[int, int], Pulls]:
+        return Memo()
 
     def asked(self, target: Target) -> Program:
         """The cost over the actionable region, with what the target charges but not its demands."""
         charged = (p.program for p in self.pieces(target).listed if p.program.charges)
         return next(charged, self.plain)
-
-
-def _remembered(kept: dict[Target, Pieces], key: Target, make: Callable[[], Pieces]) -> Pieces:
-    """What was made for a key; the oldest goes where there are too many."""
-    if key not in kept:
-        if len(kept) >= REMEMBERED:
-            kept.pop(next(iter(kept)))
-        kept[key] = make()
-    return kept[key]
 
 
 def _key(target: Target) -> Target:

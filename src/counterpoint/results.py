@@ -1,22 +1,28 @@
-"""`Counterfactuals`: the answers to a batch, in columns."""
+"""`Counterfactuals`: the answers to a batch, in columns; `Counterfactual`: one row's answer."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
-from dataclasses import dataclass
-from typing import Any, final
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.answer import Conflict, Counterfactual
-from counterpoint.certificate import CLAIMS, GUARANTEES, Certificates
+from counterpoint.answer import Conflict
+from counterpoint.certificate import CLAIMS, COLUMNS, GUARANTEES, Certificate, Certificates
 from counterpoint.encoding import decode
+from counterpoint.errors import NoAnswer
 from counterpoint.features import Features
 from counterpoint.frames import Table
-from counterpoint.status import STATUSES, said_of
+from counterpoint.status import STATUSES, Status, said_of
+from counterpoint.targets import Robust, Target
 
-__all__ = ["Counterfactuals"]
+if TYPE_CHECKING:
+    from counterpoint.question import Question
+
+__all__ = ["Asked", "Counterfactual", "Counterfactuals"]
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
@@ -25,9 +31,118 @@ REMARKS = 20
 """Of so many rows without an answer a report says what could be had instead."""
 
 
-def _nothing(_: int) -> str:
-    """Nothing is to be said."""
-    return ""
+@final
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """What was asked for one row, from which its conflict and more can be told later.
+
+    Parameters
+    ----------
+    question, target
+        What was asked, and wanted.
+    before, after
+        (1, p) codes of the factual row and of the answer.
+    """
+
+    question: Question
+    target: Target
+    before: FloatArray
+    after: FloatArray
+
+    @property
+    def x(self) -> FloatArray:
+        """(1, d) the encoded row."""
+        return self.question.features.expand(self.before)
+
+    @property
+    def y(self) -> FloatArray:
+        """(1, d) the encoded answer."""
+        return self.question.features.expand(self.after)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Counterfactual:
+    """One row's answer.
+
+    Parameters
+    ----------
+    status
+        What became of the row.
+    factual
+        Name → value, as it came in.
+    changes
+        Name → (from, to) of the features that change.
+    certificate
+        What the answer is worth.
+    asked
+        What was asked for the row.
+    said
+        The message, but for what takes a search.
+    """
+
+    status: Status
+    factual: dict[Hashable, Any]
+    changes: dict[Hashable, tuple[Any, Any]]
+    certificate: Certificate
+    asked: Asked = field(repr=False)
+    said: str = field(repr=False)
+
+    @cached_property
+    def message(self) -> str:
+        """What became of the row, in a sentence or two.
+
+        For a `Robust` without an answer, it says what could be had; that takes a few searches.
+        """
+        remark = remark_on(self.asked, self.status, self.certificate)
+        return f"{self.said} {remark}" if remark else self.said
+
+    @property
+    def found(self) -> bool:
+        """Whether there is an answer."""
+        return self.certificate.valid
+
+    @property
+    def cost(self) -> float:
+        """Of the answer, in cost units; NaN without one."""
+        return self.certificate.cost
+
+    @property
+    def row(self) -> dict[Hashable, Any]:
+        """Name → value of the answer.
+
+        Raises
+        ------
+        NoAnswer
+            If there is none.
+        """
+        self.raise_for_status()
+        return {**self.factual, **{name: pair[1] for name, pair in self.changes.items()}}
+
+    @cached_property
+    def conflict(self) -> Conflict | None:
+        """Why there is no answer: a minimal set of conflicting constraints; None with one."""
+        if self.status is not Status.INFEASIBLE:
+            return None
+        from counterpoint.conflicts import conflict_of
+
+        return conflict_of(self.asked.question, self.asked.target, self.asked.x)
+
+    def raise_for_status(self) -> None:
+        """Raise `NoAnswer`, with the reason, unless there is an answer."""
+        if not self.found:
+            raise NoAnswer(f"{self.status}: {self.message}")
+
+    def __str__(self) -> str:
+        head = f"{self.status}: {self.message}"
+        if not self.found:
+            return head
+        c = self.certificate
+        lines = [f"  {name}: {old!r} → {new!r}" for name, (old, new) in self.changes.items()]
+        traded = c.objective != c.cost
+        least = f"objective {c.objective:.6g}, at least" if traded else "at least"
+        tail = f"  cost {c.cost:.6g}{c.likely}, {least} {c.bound:.6g} ({c.claim}), gap {c.gap:.1e}"
+        return "\n".join([head, *lines, tail])
 
 
 @final
@@ -41,8 +156,6 @@ class Counterfactuals:
     ----------
     table
         The rows as they came in.
-    features
-        The kinds of the model's columns.
     before, after
         (n, p) codes of the factual rows and of the answers; a missing cell has that of its fill.
     missing
@@ -55,14 +168,13 @@ class Counterfactuals:
         (n,): whether a row was settled without a solver.
     problems
         Row → sentence, for rows that cannot be used.
-    explain_conflict
-        Row → why it is infeasible.
-    remark
-        Row → what else is to be said of it; empty for nothing.
+    question
+        What was asked of all rows.
+    targets
+        (n,) what was wanted of each.
     """
 
     table: Table
-    features: Features
     before: FloatArray
     after: FloatArray
     missing: BoolArray
@@ -70,14 +182,19 @@ class Counterfactuals:
     certificates: Certificates
     closed_form: BoolArray
     problems: dict[int, str]
-    explain_conflict: Callable[[int], Conflict | None]
-    remark: Callable[[int], str] = _nothing
+    question: Question
+    targets: NDArray[np.object_]
 
     def __len__(self) -> int:
         return len(self.codes)
 
     def __iter__(self) -> Iterator[Counterfactual]:
         return (self[i] for i in range(len(self)))
+
+    @property
+    def features(self) -> Features:
+        """The kinds of the model's columns."""
+        return self.question.features
 
     @property
     def status(self) -> NDArray[Any]:
@@ -126,23 +243,58 @@ class Counterfactuals:
             factual,
             changes,
             self.certificates[i],
-            lambda: self.explain_conflict(i),
-            lambda: self._message(i),
+            self._asked(i),
+            self._said(i),
         )
 
-    def _message(self, i: int, *, briefly: bool = False) -> str:
-        """A sentence about one row, or two; briefly without those that take a search."""
-        certificates, status = self.certificates, STATUSES[self.codes[i]]
-        claim, guarantee = CLAIMS[certificates.claim[i]], GUARANTEES[certificates.guarantee[i]]
-        text = said_of(status, claim, guarantee, found=bool(self.found[i]))
-        more = "" if briefly or i in self.problems else self.remark(i)
-        return self.problems.get(i, f"{text} {more}" if more else text)
+    def part(self, rows: slice, table: Table) -> Counterfactuals:
+        """Some answers that follow one another, to the rows of a table."""
+        first, end, _ = rows.indices(len(self))
+        certificates = {name: getattr(self.certificates, name)[rows] for name in COLUMNS}
+        return Counterfactuals(
+            table,
+            self.before[rows],
+            self.after[rows],
+            self.missing[rows],
+            self.codes[rows],
+            replace(self.certificates, **certificates),
+            self.closed_form[rows],
+            {i - first: said for i, said in self.problems.items() if first <= i < end},
+            self.question,
+            self.targets[rows],
+        )
+
+    def _asked(self, i: int) -> Asked:
+        row = slice(i, i + 1)
+        return Asked(self.question, self.targets[i], self.before[row], self.after[row])
+
+    def _said(self, i: int) -> str:
+        """A sentence about one row."""
+        if i in self.problems:
+            return self.problems[i]
+        c, status = self.certificates, STATUSES[self.codes[i]]
+        claim, guarantee = CLAIMS[c.claim[i]], GUARANTEES[c.guarantee[i]]
+        return said_of(status, claim, guarantee, found=bool(self.found[i]))
+
+    def _message(self, i: int) -> str:
+        """A sentence about one row, or two; the second may take a search."""
+        remark = self._remarks.get(i)
+        if remark is None:
+            status = STATUSES[self.codes[i]]
+            remark = remark_on(self._asked(i), status, self.certificates[i])
+            self._remarks[i] = remark
+        return f"{self._said(i)} {remark}" if remark else self._said(i)
+
+    @cached_property
+    def _remarks(self) -> dict[int, str]:
+        """Row → what else is to be said of it, once that was asked for."""
+        return {}
 
     def _messages(self) -> list[str]:
         """Those of all rows; of rows without an answer only the first are looked at closely."""
         out, left = [], REMARKS
         for i, found in enumerate(self.found.tolist()):
-            out.append(self._message(i, briefly=not found and left <= 0))
+            out.append(self._message(i) if found or left > 0 else self._said(i))
             left -= not found
         return out
 
@@ -228,6 +380,21 @@ class Counterfactuals:
 
     def __repr__(self) -> str:
         return f"<Counterfactuals: {self.summary().splitlines()[0]}>"
+
+
+def remark_on(asked: Asked, status: Status, certificate: Certificate) -> str:
+    """What else is to be said of a row that was to be sure; empty for nothing."""
+    if not isinstance(asked.target, Robust) or status in (Status.ALREADY, Status.INVALID):
+        return ""
+    from counterpoint.outlook import outlook_of, said_of_prototype, said_of_rule
+
+    question, target, x = asked.question, asked.target, asked.x
+    if certificate.valid:
+        first = said_of_rule(target, certificate.probability)
+    else:
+        first = str(outlook_of(question, target, x))
+    second = said_of_prototype(question, target, x, asked.y if certificate.valid else None)
+    return " ".join(filter(None, (first, second)))
 
 
 def _plain(value: Any) -> Any:

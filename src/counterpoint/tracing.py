@@ -10,7 +10,7 @@ import numpy as np
 
 from counterpoint.errors import InvalidInput
 from counterpoint.explainer import DEFAULT_GAP, Explainer, as_target, effort_of
-from counterpoint.path import Path, part_of
+from counterpoint.path import Path
 from counterpoint.progress import track
 from counterpoint.results import Counterfactuals
 from counterpoint.targets import Label, OtherLabel, Target, Tradeoff
@@ -117,7 +117,8 @@ class _Asking:
         for start in range(0, len(weights), several):
             some = np.asarray(weights[start : start + several], dtype=np.float64)
             whole = self._answers(self.people.weighed(some), target)
-            yield from (part_of(whole, k * size, table) for k in range(len(some)))
+            for k in range(len(some)):
+                yield whole.part(slice(k * size, (k + 1) * size), table)
 
     def _answers(self, people: People, target: Target) -> Counterfactuals:
         batch = self.explainer._batch(people, target, self.effort)  # noqa: SLF001 (as in `trace`)

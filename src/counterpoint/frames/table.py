@@ -10,6 +10,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+from counterpoint.caches import fields_only
 from counterpoint.frames.cells import Cells, scatter_array, scatter_series
 from counterpoint.frames.intake import frame_or_array, wrapped
 
@@ -53,6 +54,8 @@ class Table:
             return data
         table = cls(*frame_or_array(data))
         return table if table.all_floats or not table.is_pandas else table._dense()
+
+    __getstate__ = fields_only
 
     def _dense(self) -> Table:
         """The same pandas frame with its sparse columns dense: cells can be written into them."""

@@ -18,6 +18,7 @@ import daqp
 import numpy as np
 from numpy.typing import NDArray
 
+from counterpoint.caches import Memo
 from counterpoint.cases import Cases
 from counterpoint.costs import Mahalanobis, Price, SquaredEuclidean
 from counterpoint.errors import SolverFailure
@@ -36,8 +37,6 @@ IntArray = NDArray[np.int32]
 EQUAL, BINARY = 5, 16
 OUTCOMES = {1: Outcome.FOUND, 2: Outcome.FOUND, -1: Outcome.INFEASIBLE, -7: Outcome.LIMIT}
 CROSSED = 1e-12
-REMEMBERED = 64
-"""How many sets of free columns are kept ready."""
 WITHIN = 1e-9
 """How far, relatively, DAQP's branch and bound may stop from the optimum."""
 TOLERANCES = {"primal_tol": 1e-10, "dual_tol": 1e-12, "iter_limit": 100_000}
@@ -209,18 +208,17 @@ class DaqpPrograms(Prepared):
 
     def _restricted(self, free: bytes) -> tuple[FloatArray, FloatArray]:
         """Hessian and rows over the free columns; people often share what is fixed."""
-        if free not in self._restrictions:
-            if len(self._restrictions) >= REMEMBERED:
-                self._restrictions.clear()
+
+        def made() -> tuple[FloatArray, FloatArray]:
             mask = np.frombuffer(free, dtype=bool)
             hessian, matrix, _ = self._scaled
-            parts = hessian[np.ix_(mask, mask)], np.ascontiguousarray(matrix[:, mask])
-            self._restrictions[free] = parts
-        return self._restrictions[free]
+            return hessian[np.ix_(mask, mask)], np.ascontiguousarray(matrix[:, mask])
+
+        return self._restrictions.get(free, made)
 
     @cached_property
-    def _restrictions(self) -> dict[bytes, tuple[FloatArray, FloatArray]]:
-        return {}
+    def _restrictions(self) -> Memo[bytes, tuple[FloatArray, FloatArray]]:
+        return Memo()
 
     @cached_property
     def _refuter(self) -> Prepared:

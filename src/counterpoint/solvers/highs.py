@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar, final
 
 import highspy
 import numpy as np
 from numpy.typing import NDArray
 
+from counterpoint.caches import Pool
 from counterpoint.cases import Cases
 from counterpoint.costs import Manhattan
 from counterpoint.errors import SolverFailure
@@ -74,12 +75,12 @@ class HighsPrograms(Prepared):
         return Layout(self.program)
 
     @cached_property
-    def _linear(self) -> Engine:
-        return Engine(self._layout, integral=False)
+    def _linear(self) -> Pool[Engine]:
+        return Pool(partial(Engine, self._layout, integral=False))
 
     @cached_property
-    def _integral(self) -> Engine:
-        return Engine(self._layout, integral=True)
+    def _integral(self) -> Pool[Engine]:
+        return Pool(partial(Engine, self._layout, integral=True))
 
     def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
         layout = self._layout
@@ -93,7 +94,8 @@ class HighsPrograms(Prepared):
                 for i in rows.tolist():
                     self._branch_and_bound(data, effort, answers, i)
             else:
-                self._share(data, answers, rows)
+                with self._linear.lease() as engine:
+                    self._share(engine, data, answers, rows)
         self._sign_rays(answers, cases)
         reported = np.maximum(layout.cost_of(answers.objective, cases), 0.0)
         if cutoff is not None and layout.switches:  # their caps leave out what costs more
@@ -105,16 +107,16 @@ class HighsPrograms(Prepared):
             np.where(np.isfinite(reported), reported, 0.0),
         )
 
-    def _share(self, data: Data, answers: _Answers, rows: IntArray) -> None:
+    def _share(self, engine: Engine, data: Data, answers: _Answers, rows: IntArray) -> None:
         """One person after another; each optimal basis settles whoever else it is optimal for."""
         patience = Patience()
         while len(rows):
             i, rows = int(rows[0]), rows[1:]
-            self._simplex(data, answers, i)
+            _simplex(engine, data, answers, i)
             if patience.ended or not len(rows) or answers.outcomes[i] != Outcome.FOUND:
                 continue
             basis = Basis.strict(
-                self._layout.matrix, data.cost[i], self._linear.statuses(), answers.duals[i]
+                self._layout.matrix, data.cost[i], engine.statuses(), answers.duals[i]
             )
             if basis is None:
                 continue
@@ -124,16 +126,6 @@ class HighsPrograms(Prepared):
             answers.outcomes[rows[fits]] = Outcome.FOUND
             patience.note(int(fits.sum()))
             rows = rows[~fits]
-
-    def _simplex(self, data: Data, answers: _Answers, i: int) -> None:
-        engine = self._linear
-        status = engine.run(data, i)
-        if status == STATUS.kOptimal:
-            answers.values[i], answers.duals[i] = engine.solution()
-            answers.outcomes[i] = Outcome.FOUND
-        elif status == STATUS.kInfeasible:
-            answers.outcomes[i] = Outcome.INFEASIBLE
-            answers.duals[i] = engine.dual_ray()
 
     def _sign_rays(self, answers: _Answers, cases: Cases) -> None:
         """HiGHS does not say in which sense a ray refutes its row; the program does."""
@@ -145,19 +137,20 @@ class HighsPrograms(Prepared):
         answers.duals[rows[wrong]] *= -1.0
 
     def _branch_and_bound(self, data: Data, effort: Effort, answers: _Answers, i: int) -> None:
-        engine = self._integral
-        status = engine.run(data, i, gap=0.1 * effort.gap, seconds=effort.seconds)
+        with self._integral.lease() as engine:
+            status = engine.run(data, i, gap=0.1 * effort.gap, seconds=effort.seconds)
+            bound, values = engine.dual_bound(), engine.incumbent()
         if status == STATUS.kInfeasible:
             answers.outcomes[i] = Outcome.INFEASIBLE
-            if self._linear.run(data, i) == STATUS.kInfeasible:
-                answers.duals[i] = self._linear.dual_ray()
+            with self._linear.lease() as linear:
+                if linear.run(data, i) == STATUS.kInfeasible:
+                    answers.duals[i] = linear.dual_ray()
             return
         limited = status == STATUS.kTimeLimit
         if not limited and status != STATUS.kOptimal:
             return
         answers.outcomes[i] = Outcome.LIMIT if limited else Outcome.NOTHING
-        answers.objective[i] = engine.dual_bound()
-        values = engine.incumbent()
+        answers.objective[i] = bound
         settled = None if values is None else self._settled(data, i, values)
         if settled is not None:
             answers.values[i] = settled
@@ -170,9 +163,20 @@ class HighsPrograms(Prepared):
         if whole.all():
             return values
         low, high = np.where(whole, values, data.low[i]), np.where(whole, values, data.high[i])
-        if self._linear.run(data.within(i, low, high), 0) != STATUS.kOptimal:
-            return None
-        return np.where(whole, values, self._linear.solution()[0])
+        with self._linear.lease() as engine:
+            if engine.run(data.within(i, low, high), 0) != STATUS.kOptimal:
+                return None
+            return np.where(whole, values, engine.solution()[0])
+
+
+def _simplex(engine: Engine, data: Data, answers: _Answers, i: int) -> None:
+    status = engine.run(data, i)
+    if status == STATUS.kOptimal:
+        answers.values[i], answers.duals[i] = engine.solution()
+        answers.outcomes[i] = Outcome.FOUND
+    elif status == STATUS.kInfeasible:
+        answers.outcomes[i] = Outcome.INFEASIBLE
+        answers.duals[i] = engine.dual_ray()
 
 
 @final

@@ -14,13 +14,14 @@ its square, Σ w² δ², and its points are no optima.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import ClassVar, final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from counterpoint.caches import Memo
 from counterpoint.cases import Cases
 from counterpoint.costs import Mahalanobis, Manhattan, SquaredEuclidean
 from counterpoint.programs import Program
@@ -69,7 +70,10 @@ class QuadricPrograms(Prepared):
     """A program's quadratic conditions, along their axes for each set of columns that can move."""
 
     program: Program
-    _axes: dict[bytes, Axes] = field(default_factory=dict)
+
+    @cached_property
+    def _axes(self) -> Memo[bytes, Axes]:
+        return Memo()
 
     def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
         out = Solution.blank(len(cases), self.program)
@@ -97,10 +101,7 @@ class QuadricPrograms(Prepared):
         return out
 
     def _axes_of(self, mask: BoolArray) -> Axes:
-        key = mask.tobytes()
-        if key not in self._axes:
-            self._axes[key] = Axes(self.program, mask)
-        return self._axes[key]
+        return self._axes.get(mask.tobytes(), partial(Axes, self.program, mask))
 
     def _meets(self, points: FloatArray, cases: Cases) -> BoolArray:
         """(n,): which points meet the whole program, with the margin."""

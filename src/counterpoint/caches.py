@@ -1,0 +1,80 @@
+"""What is kept from one call for the next: shared by threads, and left behind by pickles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
+from dataclasses import fields
+from threading import Lock
+from typing import Any, Generic, TypeVar, final
+
+__all__ = ["Memo", "Pool", "fields_only"]
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+REMEMBERED = 64
+"""How many values a `Memo` holds: more than the targets that one program asks about in turn."""
+
+
+@final
+class Memo(Generic[K, V]):
+    """Values by key, of which the oldest goes where there are too many.
+
+    Two threads may make the same value at once; both get the one that was first.
+
+    Parameters
+    ----------
+    size
+        How many values are held.
+    """
+
+    def __init__(self, size: int = REMEMBERED) -> None:
+        self.size = size
+        self._held: dict[K, V] = {}
+        self._lock = Lock()
+
+    def get(self, key: K, make: Callable[[], V]) -> V:
+        """The value of a key, made now if it is not held."""
+        with self._lock:
+            if key in self._held:
+                return self._held[key]
+        made = make()  # may take long, and may ask for other keys: nobody waits for it
+        with self._lock:
+            value = self._held.setdefault(key, made)
+            if len(self._held) > self.size:
+                del self._held[next(iter(self._held))]
+        return value
+
+
+@final
+class Pool(Generic[V]):
+    """Things with a state, such as engines of solvers, each lent to one borrower at a time.
+
+    As many are made as are out at once. What is lent may have been used for anything before, so a
+    borrower must not let its answer depend on that.
+
+    Parameters
+    ----------
+    make
+        Makes a new one.
+    """
+
+    def __init__(self, make: Callable[[], V]) -> None:
+        self._make = make
+        self._idle: list[V] = []
+
+    @contextmanager
+    def lease(self) -> Iterator[V]:
+        """One that nobody else has until the end of the block; it is dropped after an error."""
+        try:
+            one = self._idle.pop()  # atomic: no other thread gets the same
+        except IndexError:
+            one = self._make()
+        yield one
+        self._idle.append(one)
+
+
+def fields_only(self: Any) -> dict[str, Any]:
+    """The ``__getstate__`` of a dataclass whose cached properties are made again when needed."""
+    return {field.name: getattr(self, field.name) for field in fields(self)}

@@ -71,7 +71,7 @@ def measure(name: str, case: tuple[Any, Any, Any], rows: Any, target: Any, repea
     seconds = interleaved({"ours": answer, "predict": lambda: model.predict(rows)}, repeats)
     answers = held[0]
     work = float(np.mean(answers.status != "already"))
-    proved = float(np.mean(answers.certificates.claim[answers.found] == 2))
+    proved = float(np.mean((answers.certificates.claim == cp.Claim.PROVED)[answers.found]))
     speed = len(rows) / seconds["ours"]
     multiple = seconds["ours"] / seconds["predict"]
     cells = (

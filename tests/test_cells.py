@@ -21,7 +21,6 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import counterpoint as cp
 from counterpoint.cases import Cases
-from counterpoint.certificate import PROVED
 from counterpoint.costs import Price
 from counterpoint.evidence import CellEvidence, Glance, RowOfCells, Spread, spared
 from counterpoint.forms import Prototypes
@@ -401,7 +400,7 @@ def test_no_nearer_point_gets_the_label(many: Any, cost: str):
     price = costs(10)[cost]
     answers = cp.Explainer(model, data=data, cost=price).explain(rows, 5)
     assert set(answers.status) <= {cp.Status.OPTIMAL, cp.Status.ALREADY}
-    assert (answers.certificates.claim == PROVED).all()
+    assert (answers.certificates.claim == cp.Claim.PROVED).all()
     assert (answers.gap <= RELATIVE).all()
     assert (model.predict(answers.to_frame()) == 5).all()
     rng = np.random.default_rng(0)

@@ -23,7 +23,7 @@ SOURCE = Path(__file__).parents[1] / "src" / PACKAGE
 LAYERS: tuple[frozenset[str], ...] = tuple(
     frozenset(line.split())
     for line in """\
-        caches errors progress
+        caches errors members progress
         estimator_rules
         noise
         lvq privacy uncertain

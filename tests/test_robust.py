@@ -383,7 +383,7 @@ def test_much_noise_on_many_columns_leaves_no_gap(seed: int, p: float):
         ).explain(rows, cp.Robust("yes", p, "fixed"))
         assert answers.found.all()
         assert (answers.gap <= 1e-8).all()
-        assert (answers.certificates.claim == cp.certificate.PROVED).all()
+        assert (answers.certificates.claim == cp.Claim.PROVED).all()
 
 
 @pytest.mark.parametrize("cost", [cp.Manhattan(), cp.SquaredEuclidean()])

@@ -15,7 +15,6 @@ from inverse.sets import Set
 
 WIDEST = 10_000
 """The largest D that is shown; a column is a feature with a name and a kind."""
-PROVED = 2
 TEXT = """
 The same problems as `cp.Explainer(model, cost=cp.SquaredEuclidean()).explain(rows,
 cp.Tradeoff(label, weight))`, one call for each label and weight. It reads the model, asks its
@@ -37,8 +36,8 @@ def section(every: Sequence[Fifty]) -> Section:
         theirs = np.array([s.energy for s in fifty.solved["Newton"]])
         apart.append(float(np.abs(energies / theirs - 1.0).max()))
         gaps.append(max(float(a.gap.max()) for a in answers))
-        claims = np.concatenate([a.certificates.claim for a in answers])
-        proved.append(float(np.mean(claims == PROVED)))
+        claims = np.concatenate([a.certificates.claim == cp.Claim.PROVED for a in answers])
+        proved.append(float(np.mean(claims)))
         rows.append(
             (
                 one.title,

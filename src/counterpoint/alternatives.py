@@ -10,10 +10,11 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.certificate import COLUMNS, Certificates
+from counterpoint.certificate import COLUMNS, Certificates, Claim
 from counterpoint.frames import Table
+from counterpoint.members import EnumColumn
 from counterpoint.results import Counterfactual, Counterfactuals
-from counterpoint.status import STATUSES, Status
+from counterpoint.status import Status
 
 __all__ = ["Alternatives", "Choice", "gathered"]
 
@@ -33,24 +34,26 @@ class Choice:
     position
         Where in it.
     bound, claim
-        What is known of the least objective among all that the row may still choose, and the
-        position in ``CLAIMS`` of what that rests on.
+        What is known of the least objective among all that the row may still choose, and what
+        that rests on.
     """
 
     answers: Counterfactuals
     position: int
     bound: float
-    claim: int
+    claim: Claim
 
     @classmethod
     def of(cls, answers: Counterfactuals, position: int) -> Choice:
         """An answer with its own bound."""
         c = answers.certificates
-        return cls(answers, position, float(c.bound[position]), int(c.claim[position]))
+        return cls(answers, position, float(c.bound[position]), c.claim[position])
 
-    def bounded(self, bound: float, claim: int) -> Choice:
-        """The same answer with a lower bound."""
-        return replace(self, bound=bound, claim=claim)
+    def bounded(self, bound: float, claim: Claim) -> Choice:
+        """The same answer with a lower bound, which settles none that is not optimal by its own."""
+        return replace(
+            self, bound=bound, claim=claim if self.status is Status.OPTIMAL else self.claim
+        )
 
     @property
     def found(self) -> bool:
@@ -60,7 +63,7 @@ class Choice:
     @property
     def status(self) -> Status:
         """What became of the row."""
-        return STATUSES[self.answers.codes[self.position]]
+        return self.answers.statuses[self.position]
 
     @property
     def objective(self) -> float:
@@ -161,14 +164,17 @@ def gathered(table: Table, choices: Sequence[Choice], gap: float) -> Counterfact
     """
     parts = [(c.answers, c.position) for c in choices]
     certificates = Certificates.blank(len(choices))
-    for name in COLUMNS:
-        getattr(certificates, name)[:] = [getattr(a.certificates, name)[k] for a, k in parts]
-    certificates.bound[:] = [choice.bound for choice in choices]
-    certificates.claim[:] = [choice.claim for choice in choices]
+    status = EnumColumn.full(len(choices), Status.INVALID)
+    for i, choice in enumerate(choices):
+        for name in COLUMNS:
+            getattr(certificates, name)[i] = getattr(choice.answers.certificates, name)[
+                choice.position
+            ]
+        certificates.bound[i], certificates.claim[i] = choice.bound, choice.claim
+        status[i] = choice.status
+    reopened = (status == Status.OPTIMAL) & (certificates.gap > gap)
+    status[reopened], certificates.claim[reopened] = Status.SUBOPTIMAL, Claim.NONE
     resolution = max((a.certificates.resolution for a, _ in parts), default=0.0)
-    codes = np.array([a.codes[k] for a, k in parts], dtype=np.int8)
-    optimal, suboptimal = STATUSES.index(Status.OPTIMAL), STATUSES.index(Status.SUBOPTIMAL)
-    codes[(codes == optimal) & (certificates.gap > gap)] = suboptimal
     problems = {i: a.problems[k] for i, (a, k) in enumerate(parts) if k in a.problems}
     targets = np.array([a.targets[k] for a, k in parts], dtype=object)
     return Counterfactuals(
@@ -176,7 +182,7 @@ def gathered(table: Table, choices: Sequence[Choice], gap: float) -> Counterfact
         np.array([a.before[k] for a, k in parts]),
         np.array([a.after[k] for a, k in parts]),
         np.array([a.missing[k] for a, k in parts]),
-        codes,
+        status,
         replace(certificates, resolution=resolution) if resolution else certificates,
         np.array([a.closed_form[k] for a, k in parts], dtype=bool),
         problems,

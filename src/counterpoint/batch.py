@@ -9,17 +9,18 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.certificate import PROVED, Certificates, Verdict, certify
+from counterpoint.certificate import Certificates, Claim, Verdict, certify
 from counterpoint.encoding import PRESENT, Encoded, decode, encode
 from counterpoint.frames import Table
 from counterpoint.judge import Judge, Surprise
+from counterpoint.members import EnumColumn
 from counterpoint.progress import track
 from counterpoint.question import Question
 from counterpoint.results import Counterfactuals
 from counterpoint.search import Pieces
 from counterpoint.settle import Asked, Settled, Settlement
 from counterpoint.solvers import Effort
-from counterpoint.status import STATUSES, Status
+from counterpoint.status import Status
 from counterpoint.targets import Confidence, OtherLabel, Robust, Target, Tradeoff
 from counterpoint.terms import Terms
 
@@ -105,7 +106,7 @@ class Batch:
         self.problems = self._too_large() | encoded.problems | self._not_filled(encoded)
         n = len(self.inputs)
         self.after = np.array(self.before)
-        self.codes = np.full(n, STATUSES.index(Status.INVALID), dtype=np.int8)
+        self.status = EnumColumn.full(n, Status.INVALID)
         self.certificates = Certificates.blank(n)
         self.closed = np.zeros(n, dtype=bool)
         self.targets = np.full(n, target, dtype=object)
@@ -175,7 +176,7 @@ class Batch:
             self.before,
             self.after,
             self.missing,
-            self.codes,
+            self.status,
             self.certificates,
             self.closed,
             self.problems,
@@ -267,11 +268,11 @@ class Batch:
             yield replace(self.target, than=value), np.flatnonzero(predicted == label)
 
     def _put_already(self, rows: IntArray, x: FloatArray, verdict: Verdict) -> None:
-        known = np.zeros(len(rows)), np.full(len(rows), PROVED)
+        known = np.zeros(len(rows)), EnumColumn.full(len(rows), Claim.PROVED)
         plain = self.question.plain
         already = certify(plain, x, plain.cases(x), known, verdict)
         self.certificates.put(rows, already)
-        self.codes[rows] = STATUSES.index(Status.ALREADY)
+        self.status[rows] = Status.ALREADY
         self.closed[rows] = True
 
     def _ask(self, asked: Asked, advance: Callable[[int], None]) -> None:
@@ -290,7 +291,7 @@ class Batch:
     def _put(self, rows: IntArray, settled: Settled) -> None:
         here = slice(rows[0], rows[-1] + 1) if rows[-1] - rows[0] + 1 == len(rows) else rows
         self.after[here] = settled.after
-        self.codes[here] = settled.codes
+        self.status[here] = settled.status
         self.certificates.put(here, settled.certificates)
         self.closed[here] = settled.closed
 

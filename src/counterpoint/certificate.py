@@ -7,7 +7,7 @@ violation from the program's formulas; the bound from weak duality, whatever the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import final
 
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from counterpoint.cases import Cases
 from counterpoint.evidence import CLOSED, Bounding, Evidence
+from counterpoint.members import EnumColumn
 from counterpoint.programs import Program
 from counterpoint.suprema import Soundings
 from counterpoint.targets import Guarantee
@@ -39,7 +40,13 @@ VIOLATION = 1e-8
 
 
 class Claim(StrEnum):
-    """What the bound rests on."""
+    """What the bound rests on that settles a row: that closes the gap, or excludes every answer.
+
+    A row that is ``optimal``, ``already`` or ``infeasible`` is ``proved`` or ``reported``; one that
+    is ``suboptimal`` is ``local`` or ``none``; all others are ``none``. The bound of a row that is
+    not settled, be it ``limit`` with an answer, holds as far as the search got; its gap says how
+    far.
+    """
 
     PROVED = "proved"
     """Weak duality, recomputed from multipliers."""
@@ -48,17 +55,14 @@ class Claim(StrEnum):
     LOCAL = "local"
     """Weak duality, but it leaves a gap: the answer is a local optimum of what is not convex."""
     NONE = "none"
-    """Nothing but that a cost is not negative."""
+    """Nothing: the row is not settled."""
 
 
-CLAIMS = (Claim.NONE, Claim.LOCAL, Claim.REPORTED, Claim.PROVED)
-GUARANTEES = (Guarantee.NONE, Guarantee.FIXED, Guarantee.SELECTION)
 COLUMNS = (
     *("valid", "margin", "violation", "cost", "bound", "claim"),
     *("objective", "probability", "guarantee"),
 )
 """The columns of `Certificates`."""
-NONE, LOCAL, REPORTED, PROVED = (np.int8(CLAIMS.index(claim)) for claim in CLAIMS)
 
 
 @final
@@ -81,7 +85,7 @@ class Certificate:
     gap
         (objective − bound) / objective; 0 for an objective of 0.
     claim
-        What the bound rests on.
+        What the bound rests on that settles the row.
     objective
         What was minimised: the cost; for a `Tradeoff`, weight / 2 · cost − log p.
     probability
@@ -126,38 +130,31 @@ class Certificate:
 @final
 @dataclass(frozen=True, eq=False)
 class Certificates:
-    """The certificates of a batch, in columns of shape (n,).
-
-    Claims are positions in ``CLAIMS``, guarantees in ``GUARANTEES``.
-    """
+    """The certificates of a batch, in columns of shape (n,)."""
 
     valid: BoolArray
     margin: FloatArray
     violation: FloatArray
     cost: FloatArray
     bound: FloatArray
-    claim: NDArray[np.int8]
+    claim: EnumColumn[Claim]
     objective: FloatArray
     probability: FloatArray
+    guarantee: EnumColumn[Guarantee]
     resolution: float = VIOLATION
-    guarantee: NDArray[np.int8] = field(default_factory=lambda: np.zeros(0, dtype=np.int8))
-
-    def __post_init__(self) -> None:
-        _fill(self, len(self.valid))
 
     @classmethod
     def blank(cls, n: int) -> Certificates:
         """For n rows without an answer."""
         margin, violation, cost, objective, probability = np.full((5, n), np.nan)
-        none, valid = np.zeros(n, dtype=np.int8), np.zeros(n, dtype=bool)
-        return cls(valid, margin, violation, cost, np.zeros(n), none, objective, probability)
+        claim, guarantee = EnumColumn.full(n, Claim.NONE), EnumColumn.full(n, Guarantee.NONE)
+        valid, bound = np.zeros(n, dtype=bool), np.zeros(n)
+        return cls(valid, margin, violation, cost, bound, claim, objective, probability, guarantee)
 
     @property
     def gap(self) -> FloatArray:
         """(n,) relative gaps."""
-        with np.errstate(invalid="ignore", divide="ignore"):
-            gap = np.maximum(self.objective - self.bound, 0.0) / self.objective
-        return np.where(self.objective == 0.0, 0.0, gap)
+        return _gap(self.objective, self.bound)
 
     @property
     def holds(self) -> BoolArray:
@@ -175,8 +172,8 @@ class Certificates:
             self.claim,
             np.where(rows, np.nan, self.objective),
             np.where(rows, np.nan, self.probability),
-            self.resolution,
             self.guarantee,
+            self.resolution,
         )
 
     def put(self, rows: NDArray[np.intp] | slice, other: Certificates) -> None:
@@ -192,24 +189,25 @@ class Certificates:
             float(self.cost[i]),
             float(self.bound[i]),
             float(self.gap[i]),
-            CLAIMS[self.claim[i]],
+            self.claim[i],
             float(self.objective[i]),
             float(self.probability[i]),
             self.resolution,
-            GUARANTEES[self.guarantee[i]],
+            self.guarantee[i],
         )
 
 
-def _fill(said: Certificates | Verdict, n: int) -> None:
-    """No guarantee for n rows, if none was given."""
-    if len(said.guarantee) != n:
-        object.__setattr__(said, "guarantee", np.zeros(n, dtype=np.int8))
+def _gap(objective: FloatArray, bound: FloatArray) -> FloatArray:
+    """(n,) (objective − bound) / objective; 0 for an objective of 0."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        gap = np.maximum(objective - bound, 0.0) / objective
+    return np.where(objective == 0.0, 0.0, gap)
 
 
 def lower_bounds(
     pieces: Sequence[Bounding], reached: FloatArray, gap: float = CLOSED
-) -> tuple[FloatArray, NDArray[np.int8]]:
-    """Lower bounds over a union of programs, and the claim that each rests on.
+) -> tuple[FloatArray, EnumColumn[Claim]]:
+    """Lower bounds over a union of programs, and what each that settles its row rests on.
 
     The bound of a union is the least bound of its pieces; a piece that its multipliers refute is
     out. An infinite bound means that every piece is refuted: the row is infeasible.
@@ -227,7 +225,7 @@ def lower_bounds(
     Returns
     -------
     tuple of ndarray
-        (n,) bounds in units of the objective, (n,) claims as positions in ``CLAIMS``.
+        (n,) bounds in units of the objective, (n,) claims.
     """
     proved, best = np.full((2, len(reached)), np.inf)
     local = np.zeros(len(reached), dtype=bool)
@@ -236,9 +234,13 @@ def lower_bounds(
         proved, best = np.minimum(proved, bound), np.minimum(best, told)
         curved = isinstance(piece, Evidence) and piece.program.nonconvex
         if curved or isinstance(piece, Soundings):
-            local |= (bound < reached * (1.0 - gap)) & (told <= bound) & np.isfinite(reached)
-    rests = np.where(best > proved * (1.0 + 1e-12), REPORTED, np.where(proved > 0, PROVED, NONE))
-    return best, np.where(local, LOCAL, rests).astype(np.int8)
+            local |= (_gap(reached, bound) > gap) & (told <= bound) & np.isfinite(reached)
+    settled = np.isposinf(best) | (_gap(reached, best) <= gap)
+    claim = EnumColumn.full(len(reached), Claim.NONE)
+    claim[settled] = Claim.PROVED
+    claim[settled & (best > proved * (1.0 + 1e-12))] = Claim.REPORTED
+    claim[local] = Claim.LOCAL
+    return best, claim
 
 
 @final
@@ -255,22 +257,23 @@ class Verdict:
     probability
         (n,) its probability of the target's label; NaN if the target is not about one.
     guarantee
-        (n,) what that says of points that were chosen by looking at the model, as positions in
-        ``GUARANTEES``.
+        (n,) what that says of points that were chosen by looking at the model.
     """
 
     valid: BoolArray
     margin: FloatArray
     probability: FloatArray
-    guarantee: NDArray[np.int8] = field(default_factory=lambda: np.zeros(0, dtype=np.int8))
+    guarantee: EnumColumn[Guarantee]
 
-    def __post_init__(self) -> None:
-        _fill(self, len(self.valid))
+    @classmethod
+    def plain(cls, valid: BoolArray, margin: FloatArray, probability: FloatArray) -> Verdict:
+        """Without a guarantee."""
+        return cls(valid, margin, probability, EnumColumn.full(len(valid), Guarantee.NONE))
 
     @classmethod
     def none(cls, n: int) -> Verdict:
         """Of n rows without a point."""
-        return cls(np.zeros(n, dtype=bool), *np.full((2, n), np.nan))
+        return cls.plain(np.zeros(n, dtype=bool), *np.full((2, n), np.nan))
 
     def put(self, rows: NDArray[np.intp], other: Verdict) -> None:
         """Write what the model says of some rows."""
@@ -290,7 +293,7 @@ def certify(
     program: Program,
     points: FloatArray,
     cases: Cases,
-    known: tuple[FloatArray, NDArray[np.int8]],
+    known: tuple[FloatArray, EnumColumn[Claim]],
     verdict: Verdict,
 ) -> Certificates:
     """Certificates of points.
@@ -318,8 +321,8 @@ def certify(
         program.violation(points, cases.x),
         cost,
         np.minimum(bound, objective),
-        np.where((objective == 0.0) & (claim == NONE), PROVED, claim),
+        claim,
         objective,
         verdict.probability,
-        guarantee=verdict.guarantee,
+        verdict.guarantee,
     )

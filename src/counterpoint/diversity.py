@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import count as count_up
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.alternatives import Alternatives, Choice, gathered
+from counterpoint.certificate import Claim
 from counterpoint.errors import InvalidInput
 from counterpoint.explainer import DEFAULT_GAP, Explainer, as_target, effort_of
 from counterpoint.progress import track
@@ -240,6 +241,12 @@ class _Line(ABC):
         """Choose what can be chosen; the features to hold in the searches to come, if any."""
 
 
+def _least(known: Sequence[tuple[float, Claim]]) -> tuple[float, Claim]:
+    """The least of some bounds; it is proved if all of them are, for each could be the least."""
+    proved = all(claim is Claim.PROVED for _, claim in known)
+    return min(bound for bound, _ in known), Claim.PROVED if proved else Claim.REPORTED
+
+
 @final
 class _Tree(_Line):
     """By features: whatever is left to choose holds all that some open node holds."""
@@ -248,14 +255,14 @@ class _Tree(_Line):
         self.open: list[tuple[float, int, frozenset[int], Choice]] = []
         self.order = count_up()
         self.seen = {frozenset[int]()}
-        self.lost = (np.inf, first.claim)
+        self.lost = (np.inf, Claim.PROVED)
         super().__init__(first, count)
 
     def learn(self, held: frozenset[int], found: Choice) -> None:
         if found.found:
             heapq.heappush(self.open, (found.objective, next(self.order), held, found))
         else:  # nothing found, which is no proof unless the bound is infinite
-            self.lost = min(self.lost, (found.bound, found.claim))
+            self.lost = _least([self.lost, (found.bound, found.claim)])
 
     def wanted(self) -> list[frozenset[int]]:
         while self.open and len(self.chosen) < self.count:
@@ -264,7 +271,7 @@ class _Tree(_Line):
             covered = next(earlier, None)
             if covered is None:
                 nodes = ((node.bound, node.claim) for *_, node in self.open)
-                self.chosen.append(best.bounded(*min([self.lost, *nodes])))
+                self.chosen.append(best.bounded(*_least([self.lost, *nodes])))
             else:
                 new = self._opened(covered)
                 if new:

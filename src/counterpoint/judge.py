@@ -8,10 +8,11 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.certificate import GUARANTEES, Verdict
+from counterpoint.certificate import Verdict
 from counterpoint.errors import ReaderMismatch
 from counterpoint.forms import Form, LinearRegressor, UncertainForm
 from counterpoint.frames import Table
+from counterpoint.members import EnumColumn
 from counterpoint.readers import Reading
 from counterpoint.targets import (
     Confidence,
@@ -126,18 +127,18 @@ class Judge:
                 probability = self._probability(target, table)
                 valid = probability >= target.at_least
                 short = np.minimum(margin, _log_odds(probability) - _log_odds(target.at_least))
-                return Verdict(valid, np.where(valid, margin, short), probability)
+                return Verdict.plain(valid, np.where(valid, margin, short), probability)
             case Tradeoff():
                 probability = self._probability(target, table)
                 weighed = 0.5 * (1.0 + np.tanh(0.5 * margin))
                 allowed = DISAGREEMENT * (self.form.noise(x) + EPS)
-                return Verdict(np.abs(probability - weighed) <= allowed, margin, probability)
+                return Verdict.plain(np.abs(probability - weighed) <= allowed, margin, probability)
             case Robust():
                 probability = self._certainty(target, x)
                 valid = self._is_sure(target, x, predicted, probability)
                 return Verdict(valid, margin, probability, _guaranteed(target, probability))
             case _:
-                return Verdict(self.meets(target, table, x, predicted), margin, unasked)
+                return Verdict.plain(self.meets(target, table, x, predicted), margin, unasked)
 
     def _certainty(self, target: Robust, x: FloatArray) -> FloatArray:
         """(n,) the probability that the true weights give the label, at points fixed beforehand."""
@@ -220,12 +221,12 @@ class Judge:
             )
 
 
-def _guaranteed(target: Robust, probability: FloatArray) -> NDArray[np.int8]:
+def _guaranteed(target: Robust, probability: FloatArray) -> EnumColumn[Guarantee]:
     """(n,) what the probability says: nothing of a point where the paper's rule allows for less."""
-    enough = probability >= target.probability
+    said = EnumColumn.full(len(probability), Guarantee.NONE)
     wanted = Guarantee.SELECTION if target.selects else Guarantee.FIXED
-    none, some = GUARANTEES.index(Guarantee.NONE), GUARANTEES.index(wanted)
-    return np.where(enough, some, none).astype(np.int8)
+    said[probability >= target.probability] = wanted
+    return said
 
 
 def _log_odds(probability: FloatArray | float) -> FloatArray:

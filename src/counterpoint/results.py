@@ -11,12 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.answer import Conflict
-from counterpoint.certificate import CLAIMS, COLUMNS, GUARANTEES, Certificate, Certificates
+from counterpoint.certificate import COLUMNS, Certificate, Certificates, Claim
 from counterpoint.encoding import decode
 from counterpoint.errors import NoAnswer
 from counterpoint.features import Features
 from counterpoint.frames import Table
-from counterpoint.status import STATUSES, Status, said_of
+from counterpoint.members import EnumColumn
+from counterpoint.status import Status, said_of
 from counterpoint.targets import Robust, Target
 
 if TYPE_CHECKING:
@@ -141,7 +142,8 @@ class Counterfactual:
         lines = [f"  {name}: {old!r} → {new!r}" for name, (old, new) in self.changes.items()]
         traded = c.objective != c.cost
         least = f"objective {c.objective:.6g}, at least" if traded else "at least"
-        tail = f"  cost {c.cost:.6g}{c.likely}, {least} {c.bound:.6g} ({c.claim}), gap {c.gap:.1e}"
+        claim = "" if c.claim is Claim.NONE else f" ({c.claim})"
+        tail = f"  cost {c.cost:.6g}{c.likely}, {least} {c.bound:.6g}{claim}, gap {c.gap:.1e}"
         return "\n".join([head, *lines, tail])
 
 
@@ -160,8 +162,8 @@ class Counterfactuals:
         (n, p) codes of the factual rows and of the answers; a missing cell has that of its fill.
     missing
         (n, p): which cells came in missing.
-    codes
-        (n,) positions in ``STATUSES``.
+    statuses
+        (n,) what became of each row.
     certificates
         What the answers are worth.
     closed_form
@@ -178,7 +180,7 @@ class Counterfactuals:
     before: FloatArray
     after: FloatArray
     missing: BoolArray
-    codes: NDArray[np.int8]
+    statuses: EnumColumn[Status]
     certificates: Certificates
     closed_form: BoolArray
     problems: dict[int, str]
@@ -186,7 +188,7 @@ class Counterfactuals:
     targets: NDArray[np.object_]
 
     def __len__(self) -> int:
-        return len(self.codes)
+        return len(self.statuses)
 
     def __iter__(self) -> Iterator[Counterfactual]:
         return (self[i] for i in range(len(self)))
@@ -199,7 +201,7 @@ class Counterfactuals:
     @property
     def status(self) -> NDArray[Any]:
         """(n,) `Status` of each row."""
-        return np.array(STATUSES, dtype=object)[self.codes]
+        return np.asarray(self.statuses)
 
     @property
     def found(self) -> BoolArray:
@@ -228,7 +230,7 @@ class Counterfactuals:
 
     def __getitem__(self, i: int) -> Counterfactual:
         i = range(len(self))[i]
-        status = STATUSES[self.codes[i]]
+        status = self.statuses[i]
         names = self.features.names
         changed = np.flatnonzero(self.changed[i]).tolist()
         rows = np.array([i], dtype=np.intp)
@@ -256,7 +258,7 @@ class Counterfactuals:
             self.before[rows],
             self.after[rows],
             self.missing[rows],
-            self.codes[rows],
+            self.statuses[rows],
             replace(self.certificates, **certificates),
             self.closed_form[rows],
             {i - first: said for i, said in self.problems.items() if first <= i < end},
@@ -272,16 +274,14 @@ class Counterfactuals:
         """A sentence about one row."""
         if i in self.problems:
             return self.problems[i]
-        c, status = self.certificates, STATUSES[self.codes[i]]
-        claim, guarantee = CLAIMS[c.claim[i]], GUARANTEES[c.guarantee[i]]
-        return said_of(status, claim, guarantee, found=bool(self.found[i]))
+        c = self.certificates
+        return said_of(self.statuses[i], c.claim[i], c.guarantee[i], found=bool(self.found[i]))
 
     def _message(self, i: int) -> str:
         """A sentence about one row, or two; the second may take a search."""
         remark = self._remarks.get(i)
         if remark is None:
-            status = STATUSES[self.codes[i]]
-            remark = remark_on(self._asked(i), status, self.certificates[i])
+            remark = remark_on(self._asked(i), self.statuses[i], self.certificates[i])
             self._remarks[i] = remark
         return f"{self._said(i)} {remark}" if remark else self._said(i)
 
@@ -327,8 +327,8 @@ class Counterfactuals:
         c = self.certificates
         columns = {
             **beside,
-            "status": [str(STATUSES[code]) for code in self.codes],
-            "claim": [str(CLAIMS[claim]) for claim in c.claim],
+            "status": [str(status) for status in self.statuses],
+            "claim": [str(claim) for claim in c.claim],
             "valid": c.valid,
             "cost": c.cost,
             "bound": c.bound,
@@ -336,7 +336,7 @@ class Counterfactuals:
             "margin": c.margin,
             "objective": c.objective,
             "probability": c.probability,
-            "guarantee": [str(GUARANTEES[code]) for code in c.guarantee],
+            "guarantee": [str(guarantee) for guarantee in c.guarantee],
             "violation": c.violation,
             "changed": self.changed.sum(axis=1),
             "message": self._messages(),
@@ -362,7 +362,7 @@ class Counterfactuals:
     def summary(self) -> str:
         """How many rows have which status, what the answers cost, and which features change."""
         n = len(self)
-        counts = {s: int((self.codes == k).sum()) for k, s in enumerate(STATUSES)}
+        counts = {s: int((self.statuses == s).sum()) for s in Status}
         shown = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
         lines = [f"{n} rows: {shown or 'none'}"]
         moved = self.changed.any(axis=1)

@@ -13,14 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.cases import Cases
-from counterpoint.certificate import GUARANTEES, Certificates, Verdict, certify, lower_bounds
+from counterpoint.certificate import Certificates, Claim, Verdict, certify, lower_bounds
 from counterpoint.encoding import decode, recode
 from counterpoint.frames import Table
 from counterpoint.judge import Judge, Surprise
+from counterpoint.members import EnumColumn
 from counterpoint.question import Question
 from counterpoint.search import Findings, rise, search
 from counterpoint.solvers import Effort
-from counterpoint.status import STATUSES, Status
+from counterpoint.status import Status
 from counterpoint.targets import Confidence, Guarantee, Robust, Target, Tradeoff
 from counterpoint.terms import Terms
 
@@ -55,8 +56,8 @@ class Settled:
     ----------
     after
         (n, p) codes of the answers; the factual codes where there is none.
-    codes
-        (n,) positions in ``STATUSES``.
+    status
+        (n,) what became of each.
     certificates
         What the answers are worth.
     closed
@@ -64,7 +65,7 @@ class Settled:
     """
 
     after: FloatArray
-    codes: NDArray[np.int8]
+    status: EnumColumn[Status]
     certificates: Certificates
     closed: BoolArray
 
@@ -176,7 +177,7 @@ class Settlement:
             again = self._search(lost, np.zeros(len(lost)))
             findings.points[lost], findings.piece[lost] = again.points, again.piece
 
-    def _known(self, findings: Findings, cost: FloatArray) -> tuple[FloatArray, NDArray[np.int8]]:
+    def _known(self, findings: Findings, cost: FloatArray) -> tuple[FloatArray, EnumColumn[Claim]]:
         """Bounds and claims from what the first search left behind."""
         return lower_bounds(findings.evidence, cost, self.effort.gap)
 
@@ -323,13 +324,12 @@ class Settlement:
         certificates = certificates.withheld(~answered, known[0])
         if isinstance(self.target, Robust):
             wanted = Guarantee.FIXED if self.band is None else Guarantee.SELECTION
-            certificates.guarantee[~answered] = GUARANTEES.index(wanted)
+            certificates.guarantee[~answered] = wanted
         optimal = answered & (certificates.gap <= self.effort.gap)
-        impossible = np.isposinf(known[0])
-        ranked = (Status.OPTIMAL, Status.LIMIT, Status.SUBOPTIMAL, Status.INFEASIBLE)
-        codes = np.select(
-            [optimal, findings.limited, answered, impossible],
-            [STATUSES.index(status) for status in ranked],
-            STATUSES.index(Status.UNPROVED),
-        )
-        return Settled(after, codes.astype(np.int8), certificates, findings.closed)
+        status = EnumColumn.full(len(y), Status.UNPROVED)
+        status[np.isposinf(known[0])] = Status.INFEASIBLE
+        status[answered] = Status.SUBOPTIMAL
+        status[findings.limited] = Status.LIMIT
+        status[optimal] = Status.OPTIMAL
+        certificates.claim[(status == Status.LIMIT) | (status == Status.UNPROVED)] = Claim.NONE
+        return Settled(after, status, certificates, findings.closed)

@@ -7,7 +7,7 @@ from enum import StrEnum
 from counterpoint.certificate import Claim
 from counterpoint.targets import Guarantee
 
-__all__ = ["STATUSES", "SURE", "Status", "said_of"]
+__all__ = ["SURE", "Status", "said_of"]
 
 
 class Status(StrEnum):
@@ -30,8 +30,6 @@ class Status(StrEnum):
     INVALID = "invalid"
     """The row cannot be used; the message says why."""
 
-
-STATUSES = tuple(Status)
 
 MESSAGES = {
     Status.OPTIMAL: "No better answer exists, to within the gap asked for.",

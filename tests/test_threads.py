@@ -9,6 +9,8 @@ import os
 import subprocess
 import sys
 import threading
+import time
+import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -21,6 +23,7 @@ import pytest
 
 import counterpoint as cp
 from counterpoint.caches import Memo, Pool
+from counterpoint.readers.dispatch import quiet
 
 THREADS = 8
 BUSY = 8
@@ -249,6 +252,25 @@ def test_a_memo_forgets_the_oldest_and_gives_all_threads_the_same():
     memo.get(100, lambda: (100, object()))
     assert _kept(memo)[-1] == 100
     assert len(_kept(memo)) == 3
+
+
+def test_warnings_are_off_for_one_thread_after_the_other():
+    before, entered = list(warnings.filters), threading.Event()
+
+    def first() -> None:
+        with quiet():
+            entered.set()
+            time.sleep(0.05)
+
+    def second() -> None:
+        entered.wait()
+        with quiet():
+            time.sleep(0.1)
+
+    with ThreadPoolExecutor(2) as threads:
+        for done in [threads.submit(first), threads.submit(second)]:
+            done.result()
+    assert list(warnings.filters) == before
 
 
 def _kept(memo: Memo[int, Any]) -> list[int]:

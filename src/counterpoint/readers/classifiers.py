@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from contextlib import suppress
 from typing import Any
 
@@ -29,7 +28,7 @@ from counterpoint.readers.attributes import (
     linear_scores,
     scores_of_rows,
 )
-from counterpoint.readers.dispatch import on, read
+from counterpoint.readers.dispatch import on, quiet, read
 
 __all__ = ["ONE_VS_REST"]
 
@@ -85,8 +84,7 @@ with suppress(ImportError):  # leaves scikit-learn with version 1.10
 @on(read, RidgeClassifier, RidgeClassifierCV)
 def _(model: Any) -> Form:
     form = linear_scores(model, Link.NONE, f"{type(model).__name__} has none")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # fitted on names, asked with an array
+    with quiet():  # fitted on names, asked with an array
         answer = model.predict(np.zeros((1, form.width)))
     if np.ndim(answer) != 1:
         raise UnsupportedModel(

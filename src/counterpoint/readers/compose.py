@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -20,6 +19,7 @@ from counterpoint.readers.dispatch import (
     finish,
     inputs_of,
     on,
+    quiet,
     read,
     require_fitted,
     trace,
@@ -168,8 +168,7 @@ def _(union: Any) -> Inputs | None:
 def _used(transformer: Any) -> list[tuple[str, Any, list[int]]]:
     """The (name, step, input positions) of a fitted column transformer, in output order."""
     names = getattr(transformer, "feature_names_in_", None)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # some versions warn when the remainder's columns are read
+    with quiet():  # some versions warn when the remainder's columns are read
         located = [
             (name, step, locate(spec, names, transformer.n_features_in_))
             for name, step, spec in transformer.transformers_

@@ -8,9 +8,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+import warnings
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import singledispatch
+from threading import RLock
 from typing import Any, TypeVar, final
 
 from sklearn.base import BaseEstimator
@@ -29,6 +32,7 @@ __all__ = [
     "fitted_inputs",
     "inputs_of",
     "on",
+    "quiet",
     "read",
     "require_fitted",
     "trace",
@@ -36,6 +40,10 @@ __all__ = [
 ]
 
 Answer = TypeVar("Answer", bound=Callable[..., Any])
+
+QUIET = RLock()
+"""Held while warnings are off, which they are for all threads: if a second one began before the
+first had ended, they would stay off."""
 
 READABLE = (
     "logistic regression and the other linear classifiers, linear and quadratic discriminant "
@@ -50,6 +58,14 @@ INSTEAD = {
     "counterpoint.LastLayer(module), and explain its inputs."
 }
 """What to do with a model that builds on a package, by the package's name."""
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """No warnings while a model is asked, for example with an array if it was fitted on names."""
+    with QUIET, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
 
 
 @singledispatch

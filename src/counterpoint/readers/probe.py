@@ -8,7 +8,6 @@ feature, or if its output is a sum of parts of one feature each on every combina
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -21,6 +20,7 @@ from scipy import sparse
 
 from counterpoint.errors import UnsupportedModel
 from counterpoint.readers.columns import NUMBERS, Columns, Lookup
+from counterpoint.readers.dispatch import quiet
 
 __all__ = ["by_running", "run"]
 
@@ -39,8 +39,7 @@ def run(step: Any, rows: Any, columns: Columns, method: str = "transform") -> ND
         If the step does not take the rows; its own error is the cause.
     """
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with quiet():
             out = getattr(step, method)(rows)
     except (ValueError, TypeError, KeyError, IndexError, NotImplementedError) as error:
         raise columns.refusal(

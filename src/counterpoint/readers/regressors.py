@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from contextlib import suppress
 from typing import Any
 
@@ -34,7 +33,7 @@ from sklearn.svm import SVR, LinearSVR, NuSVR
 from counterpoint.errors import UnsupportedModel
 from counterpoint.forms import Form, LinearRegressor, LogLink
 from counterpoint.readers.attributes import dense, fitted
-from counterpoint.readers.dispatch import on, read
+from counterpoint.readers.dispatch import on, quiet, read
 
 __all__: list[str] = []
 
@@ -47,8 +46,7 @@ def _linear(model: Any, link: LogLink = LogLink.IDENTITY) -> LinearRegressor:
 
 
 def _refuse_outputs(model: Any, width: int) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # fitted on names, asked with an array
+    with quiet():  # fitted on names, asked with an array
         shape = np.shape(model.predict(np.zeros((1, width))))
     if shape != (1,):
         raise UnsupportedModel(
@@ -111,8 +109,7 @@ def _(model: Any) -> Form:
 def _(model: Any) -> Form:
     coef = dense(fitted(model).coef_)  # (outputs, inputs), of centred inputs
     _refuse_outputs(model, coef.shape[-1])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with quiet():
         intercept = model.predict(np.zeros((1, coef.shape[-1])))
     return LinearRegressor(coef.ravel(), float(intercept[0]))
 

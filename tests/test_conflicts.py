@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from sklearn.compose import ColumnTransformer
 from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
 
 import counterpoint as cp
 from counterpoint.lvq import LGMLVQ
@@ -131,3 +138,287 @@ def test_conflicts_of_metrics_of_their_own():
     assert bounds in conflict.constraints
     for told in conflict.relaxations:
         assert told.startswith(f"with {names[0]} at ")
+
+
+# Whole numbers and a category, few enough to try them all: nothing here asks the library.
+
+FAR = 40
+"""No answer of these models is farther from the row in a feature, if there is one."""
+DATA = pd.DataFrame(
+    {"a": [-2, 0, 2, 3] * 3, "b": [-3, 0, 1, 4] * 3, "k": list("uvwuvwuvwuvw"), "y": [0, 1] * 6}
+)
+FEATURES = [cp.Integer("a"), cp.Integer("b")]
+
+
+def whole_model(a: int, b: int, k: tuple[int, int, int], offset: int) -> Any:
+    """Decides for 1 where a linear score is positive, which is never 0."""
+    encode = ColumnTransformer([("k", OneHotEncoder(), ["k"])], remainder="passthrough")
+    model = make_pipeline(encode, LogisticRegression()).fit(DATA[["a", "b", "k"]], DATA["y"])
+    model[-1].coef_ = np.array([[*k, a, b]], dtype=float)
+    model[-1].intercept_ = np.array([offset + 0.5])
+    return model
+
+
+def everything() -> pd.DataFrame:
+    """All points that are near enough."""
+    near = np.arange(-FAR, FAR + 1)
+    a, b, k = np.meshgrid(near, near, list("uvw"), indexing="ij")
+    return pd.DataFrame({"a": a.ravel(), "b": b.ravel(), "k": k.ravel()})
+
+
+POINTS = everything()
+
+
+def meets(constraint: cp.Constraint, row: pd.Series) -> Any:
+    """Which of the points meet a constraint."""
+    match constraint:
+        case cp.Bounds(name, low, high, fall, rise):
+            y, x = POINTS[name], row[name]
+            return (y >= max(low, x - fall)) & (y <= min(high, x + rise))
+        case cp.Immutable():
+            return (POINTS[list(constraint.features)] == row[list(constraint.features)]).all(axis=1)
+        case cp.Monotone(name, direction):
+            change = POINTS[name] - row[name]
+            return change >= 0 if direction == "increasing" else change <= 0
+        case cp.MaxChanges(count):
+            return (row != POINTS).sum(axis=1) <= count
+        case cp.Linear(coefficients, low, high):
+            total = sum(POINTS[name] * c for name, c in coefficients.items())
+            return (total >= low) & (total <= high)
+        case cp.WithinObserved():
+            names = [n for n in constraint.features or ("a", "b") if n != "k"]
+            inside = [POINTS[n].between(DATA[n].min(), DATA[n].max()) for n in names]
+            return np.logical_and.reduce(inside) if inside else np.ones(len(POINTS), dtype=bool)
+    raise AssertionError(constraint)
+
+
+def has_answer(model: Any, row: pd.Series, constraints: Iterable[cp.Constraint]) -> bool:
+    """Whether any point gives class 1 within constraints."""
+    weights = dict(zip("uvwab", model[-1].coef_[0].tolist(), strict=True))
+    score = POINTS["a"] * weights["a"] + POINTS["b"] * weights["b"] + POINTS["k"].map(weights)
+    inside = score + model[-1].intercept_[0] > 0.0
+    for constraint in constraints:
+        inside &= meets(constraint, row)
+    return bool(inside.any())
+
+
+@st.composite
+def bounds(draw: st.DrawFn) -> cp.Bounds:
+    """A bound on a or b, perhaps one that the row breaks."""
+    low, high = sorted(draw(st.tuples(st.integers(-6, 6), st.integers(-6, 6))))
+    sides = {
+        "low": float(low),
+        "high": float(high),
+        "fall": float(draw(st.integers(0, 4))),
+        "rise": float(draw(st.integers(0, 4))),
+    }
+    kept = draw(st.lists(st.sampled_from(sorted(sides)), min_size=1, max_size=3, unique=True))
+    return cp.Bounds(draw(st.sampled_from("ab")), **{side: sides[side] for side in kept})
+
+
+LIMITS = st.one_of(
+    bounds(),
+    bounds(),
+    st.builds(cp.Immutable, st.sampled_from("abk")),
+    st.just(cp.Immutable("b", "k")),
+    st.builds(cp.Monotone, st.sampled_from("ab"), st.sampled_from(["increasing", "decreasing"])),
+    st.builds(cp.MaxChanges, st.integers(1, 2)),
+    st.builds(
+        cp.Linear,
+        st.sampled_from([{"a": 1.0, "b": 1.0}, {"a": 1.0, "b": -1.0}]),
+        high=st.integers(-4, 4).map(float),
+    ),
+    st.just(cp.WithinObserved()),
+    st.just(cp.WithinObserved("a")),
+)
+WEIGHT = st.sampled_from([-3, -2, -1, 1, 2, 3])
+
+
+def fewer(constraints: list[cp.Constraint]) -> Iterable[list[cp.Constraint]]:
+    """The sets with one constraint less; of several features, with one feature less."""
+    for i, constraint in enumerate(constraints):
+        rest = constraints[:i] + constraints[i + 1 :]
+        if isinstance(constraint, cp.Immutable | cp.WithinObserved):
+            for name in constraint.features:
+                names = [other for other in constraint.features if other != name]
+                yield [*rest, type(constraint)(*names)] if names else rest
+        else:
+            yield rest
+
+
+def instead(
+    constraints: list[cp.Constraint], relaxation: cp.Relaxation, share: float = 1.0
+) -> list[cp.Constraint]:
+    """The constraints with a relaxation applied, or with a share of it."""
+    old, new = relaxation.old, relaxation.new
+    if isinstance(old, cp.MaxChanges):
+        assert isinstance(new, cp.MaxChanges)
+        assert new.count > old.count
+        new = replace(old, count=old.count + int(share * (new.count - old.count)))
+    elif isinstance(old, cp.Bounds):
+        assert isinstance(new, cp.Bounds)
+        sides = ("low", "high", "fall", "rise")
+        moved = [side for side in sides if getattr(new, side) != getattr(old, side)]
+        assert moved
+        assert set(moved) in (
+            {"low"},
+            {"high"},
+            {"fall"},
+            {"rise"},
+            {"low", "fall"},
+            {"high", "rise"},
+        )
+        for side in moved:
+            way = getattr(new, side) - getattr(old, side)
+            assert way < 0 if side == "low" else way > 0
+            new = replace(new, **{side: getattr(old, side) + share * way})
+    at = next(i for i, constraint in enumerate(constraints) if constraint is old)
+    return [*constraints[:at], new, *constraints[at + 1 :]]
+
+
+@settings(max_examples=20)
+@given(
+    st.builds(whole_model, WEIGHT, WEIGHT, st.tuples(WEIGHT, WEIGHT, WEIGHT), st.integers(-9, -1)),
+    st.tuples(st.integers(-4, 4), st.integers(-4, 4), st.sampled_from("uvw")),
+    st.lists(LIMITS, min_size=2, max_size=6),
+)
+def test_conflicts_are_true(
+    model: Any, values: tuple[int, int, str], constraints: list[cp.Constraint]
+):
+    """All points tried: a minimal conflict, and relaxations that do, the least ones just so."""
+    row = pd.Series(dict(zip("abk", values, strict=True)), dtype=object)
+    frame = pd.DataFrame([row]).astype({"a": int, "b": int, "k": str})
+    assume(not has_answer(model, row, constraints))
+    assume(model.predict(frame)[0] == 0)
+
+    def answer(asked: list[cp.Constraint]) -> cp.Counterfactual:
+        data = DATA[["a", "b", "k"]]
+        return cp.explain(model, frame, 1, data=data, features=FEATURES, constraints=asked)[0]
+
+    found = answer(constraints)
+    assert found.status == cp.Status.INFEASIBLE
+    conflict = found.conflict
+    assert conflict is not None
+    assert conflict.minimal
+    named = list(conflict.constraints)
+    assert not has_answer(model, row, named)
+    for rest in fewer(named):
+        assert has_answer(model, row, rest)
+    for relaxation in conflict.relaxed:
+        assert has_answer(model, row, instead(constraints, relaxation))
+        assert answer(instead(constraints, relaxation)).found
+        assert relaxation.least
+        assert not has_answer(model, row, instead(constraints, relaxation, 0.5))
+    told = {id(relaxation.old) for relaxation in conflict.relaxed}
+    for i, constraint in enumerate(constraints):  # no relaxation that would do is missed
+        if any(constraint is one for one in named) and isinstance(constraint, cp.Bounds):
+            others = constraints[:i] + constraints[i + 1 :]
+            down = replace(constraint, low=-np.inf, fall=np.inf)
+            up = replace(constraint, high=np.inf, rise=np.inf)
+            either = any(has_answer(model, row, [*others, side]) for side in (down, up))
+            assert (id(constraint) in told) == either
+
+
+def test_a_bound_that_the_row_breaks_gives_towards_the_row():
+    """Only b can change, so a must be allowed to stay where it is."""
+    model, data, row = problem(0)
+    row = row.assign(a=0.0, b=0.0, c=0.0, d=-5.0)
+    assert not model.predict(row)[0]
+    constraints = [cp.MaxChanges(1), cp.Bounds("a", low=2.0, high=3.0)]
+    answers = cp.explain(model, row, True, data=data, constraints=constraints)
+    conflict = answers[0].conflict
+    assert conflict is not None
+    assert "with a at most 0 instead of 2 there is an answer" in conflict.relaxations
+    for relaxation in conflict.relaxed:
+        relaxed = instead(constraints, relaxation)
+        assert cp.explain(model, row, True, data=data, constraints=relaxed)[0].found
+
+
+def test_a_bound_between_the_row_and_its_limit():
+    """The row breaks the bound, and an answer needs only part of the way back."""
+    model, data, row = problem(0)
+    row = row.assign(a=0.0, b=0.0, c=0.0, d=-1.0)
+    held, below = cp.Immutable("b", "c", "d"), -model.decision_function(row)[0]
+    needed = below / model.coef_[0, 0]  # a must be at least that, where the row is classified 1
+    assert needed > 0
+    row = row.assign(d=-0.5)
+    constraints = [held, cp.Bounds("a", low=-9.0, high=-1.0)]
+    there = -model.decision_function(row.assign(a=0.0))[0] / model.coef_[0, 0]
+    row = row.assign(a=there - 1e-3)
+    conflict = cp.explain(model, row, True, data=data, constraints=constraints)[0].conflict
+    assert conflict is not None
+    (relaxation,) = conflict.relaxed
+    assert isinstance(relaxation.new, cp.Bounds)
+    assert relaxation.new.high == pytest.approx(there, rel=1e-4)
+    assert relaxation.least
+
+
+def test_a_relaxation_is_tried_with_all_constraints():
+    """Each of two bounds on a excludes every answer: neither alone can give."""
+    model, data, row = problem(1)
+    at = float(row["a"].iloc[0])
+    held = [cp.Immutable("b", "c", "d")]
+    twice = [cp.Bounds("a", fall=0.1, rise=0.1), cp.Bounds("a", low=at - 0.2, high=at + 0.2)]
+    assert infeasible(model, data, row, [*held, twice[0]])
+    assert infeasible(model, data, row, [*held, twice[1]])
+    answers = cp.explain(model, row, True, data=data, constraints=[*held, *twice])
+    conflict = answers[0].conflict
+    assert conflict is not None
+    assert len(set(conflict.constraints) & set(twice)) == 1
+    assert not conflict.relaxed
+
+
+def test_the_limit_that_is_told_is_the_one_that_holds():
+    """Of a lowest value and a largest fall, the narrower one; and the same upwards."""
+    model, data, row = problem(0)
+    held, at = cp.Immutable("b", "c", "d"), 1.0
+    row = row.assign(a=at)
+    while model.predict(row)[0]:
+        row["d"] -= 1.0
+    rises = model.coef_[0, 0] > 0.0
+    for near, far in ((0.25, 3.0), (3.0, 0.25)):
+        sides = {"high": at + near, "rise": far} if rises else {"low": at - near, "fall": far}
+        bound = cp.Bounds("a", **sides)
+        answer = cp.explain(model, row, True, data=data, constraints=[held, bound])[0]
+        assert answer.status == cp.Status.INFEASIBLE
+        (told,) = answer.conflict.relaxations
+        assert f" instead of {at + 0.25 if rises else at - 0.25:g} " in told
+
+
+def test_what_the_data_showed_may_conflict_by_itself():
+    """`WithinObserved` without names stands for every feature; those that count are named."""
+    model, data, row = problem(0)
+    row = row.assign(d=-50.0)
+    answers = cp.explain(
+        model, row, True, data=data, constraints=[cp.Immutable("d"), cp.WithinObserved()]
+    )
+    conflict = answers[0].conflict
+    assert conflict is not None
+    assert conflict.minimal
+    observed = [c for c in conflict.constraints if isinstance(c, cp.WithinObserved)]
+    assert observed
+    assert infeasible(model, data, row, conflict.constraints)
+    for rest in fewer(list(conflict.constraints)):
+        assert not infeasible(model, data, row, rest)
+
+
+def test_the_highest_probability_can_be_had():
+    """What is named is reached with everything kept; halfway to what was asked for is not."""
+    model, data, row = problem(2)
+    constraints = [cp.Bounds(name, fall=0.3, rise=0.3) for name in NAMES]
+    wanted = cp.Confidence(True, 0.999)
+    answer = cp.explain(model, row, wanted, data=data, constraints=constraints)[0]
+    assert answer.status == cp.Status.INFEASIBLE
+    conflict = answer.conflict
+    assert conflict is not None
+    (relaxation,) = [r for r in conflict.relaxed if r.old == wanted]
+    assert relaxation.least
+    easier = relaxation.new
+    assert isinstance(easier, cp.Confidence)
+    assert cp.explain(model, row, easier, data=data, constraints=constraints)[0].found
+    most = easier.at_least + 1e-4
+    z = model.decision_function(row)[0] + 0.3 * np.abs(model.coef_).sum()
+    assert easier.at_least == pytest.approx(1.0 / (1.0 + np.exp(-z)), rel=1e-4)
+    harder = replace(wanted, at_least=most)
+    refused = cp.explain(model, row, harder, data=data, constraints=constraints)[0]
+    assert refused.status == cp.Status.INFEASIBLE

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from counterpoint.alternatives import Alternatives
-from counterpoint.answer import Conflict
+from counterpoint.answer import Conflict, Relaxation
 from counterpoint.certificate import Certificate, Claim
 from counterpoint.constraints import (
     Bounds,
@@ -97,6 +97,7 @@ __all__ = [
     "Path",
     "Problem",
     "ReaderMismatch",
+    "Relaxation",
     "Robust",
     "SolverFailure",
     "SquaredEuclidean",

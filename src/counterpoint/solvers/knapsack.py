@@ -77,7 +77,7 @@ class Knapsack:
             return self._fill(start, short, cases, room, price)
         gain = self._category_gains(start, cases)
         weights = 2.0 * self.program.price.absolute[[g.start for g in self.program.groups]]
-        with np.errstate(divide="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore"):
             group_price = np.where(gain > 0, weights / gain, np.inf)
         price = np.concatenate([np.broadcast_to(self._unit_price, room.shape), group_price], axis=1)
         return self._fill(start, short, cases, np.concatenate([room, gain], axis=1), price)

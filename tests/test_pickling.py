@@ -139,7 +139,7 @@ def said(thing: Any) -> list[Any]:
             return [thing.summary(), *said(thing.explain(flowers()[0].head(ROWS), 1))]
         case cp.Counterfactuals():
             c = thing.certificates
-            numbers = (thing.before, thing.after, thing.codes, c.cost, c.bound, c.margin)
+            numbers = (thing.before, thing.after, c.cost, c.bound, c.margin)
             told = [array.tobytes() for array in numbers]
             told += [table(thing.to_frame()), table(thing.report()), table(thing.changes())]
             return [*told, *(line for i in (0, 1) for line in said(thing[i]))]

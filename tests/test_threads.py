@@ -129,7 +129,8 @@ def asked(name: str, target: Any, rows: slice, explainer: cp.Explainer) -> str:
     answers = explainer.explain(X, target)
     c = answers.certificates
     columns = (c.valid, c.cost, c.bound, c.margin, c.objective, c.probability, c.violation)
-    parts = [column.tobytes() for column in (answers.codes, answers.after, *columns)]
+    parts = [column.tobytes() for column in (answers.after, *columns)]
+    parts.append(" ".join(map(str, answers.status)).encode())
     if name == "stuck":
         parts.append(str(answers[0].conflict).encode())
     parts.append(answers[len(answers) - 1].message.encode())

@@ -143,6 +143,31 @@ def test_rising_rows_are_isotonic_regressions(seed: int, rows: int, n: int):
         assert (np.diff(one) >= 0.0).all()
 
 
+@pytest.mark.parametrize("fall", [1e-15, 1e-14, 1e-13])
+def test_rows_never_fall_by_what_rounding_hides_among_many(fall: float):
+    """Levels of later rows lie higher, where a fall by a hair is lost: it is pooled still."""
+    steps = np.array([0.0, 1.0, 1.0 - fall, 1.0 - 2.0 * fall, 1.0 - fall, 2.0])
+    T = np.tile(steps, (3000, 1))
+    found = rising(T)
+    assert (np.diff(found, axis=1) >= 0.0).all()
+    np.testing.assert_allclose(found[:, 1:5], steps[1:5].mean(), rtol=1e-15)
+    np.testing.assert_array_equal(found[:, [0, 5]], T[:, [0, 5]])
+
+
+@given(st.integers(0, 10_000), st.sampled_from([0.5, 2.0, np.inf]))
+def test_the_nearest_columns_keep_the_order_and_the_bounds(seed: int, reach: float):
+    """Isotonic regressions, clipped, where a column has a course; the column clipped, where not."""
+    from sklearn.isotonic import isotonic_regression
+
+    rng = np.random.default_rng(seed)
+    n, course = int(rng.integers(2, 8)), np.append(rng.choice([FREE, RISES, FALLS], 4), RISES)
+    V = rng.normal(size=(n, 5))
+    found = fusion(n, np.ones(5), reach, course).nearest(V)
+    for way, v, one in zip(course, V.T, found.T, strict=True):
+        fitted = v if way == FREE else isotonic_regression(v, increasing=way == RISES)
+        np.testing.assert_allclose(one, np.clip(fitted, -reach / 2.0, reach / 2.0), atol=1e-12)
+
+
 @given(st.integers(0, 10_000), st.sampled_from([1e-14, 1e-9, 1e-3, 1.0, 1e3]))
 def test_ties_are_exact_whatever_the_weight(seed: int, weight: float):
     rng = np.random.default_rng(seed)

@@ -18,6 +18,7 @@ from sklearn.decomposition import (
     FactorAnalysis,
     FastICA,
     IncrementalPCA,
+    MiniBatchSparsePCA,
     SparsePCA,
     TruncatedSVD,
 )
@@ -446,6 +447,32 @@ def test_the_steps_are_told():
 
 
 # --- refusals ---
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", [SparsePCA, MiniBatchSparsePCA])
+def test_a_sparse_pca_is_read_with_its_offset(kind):
+    """Its values at 0 are not 0 where the data are not centred, and count by themselves."""
+    data = X[NUMBERS].to_numpy() / [1e4, 10, 1] + [3.0, -5.0, 7.0]
+    projection = kind(2, alpha=0.01, random_state=0).fit(data)
+    assert np.abs(projection.transform(np.zeros((1, 3)))).min() > 0.1
+    model = Pipeline([("step", projection), ("model", LogisticRegression())]).fit(data, Y)
+    scores_agree(model, np.random.default_rng(1).normal(size=(20, 3)))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_sparse_pca_that_is_not_affine_is_refused():
+    class Bent(SparsePCA):
+        """A little more than affine, and not at 0 nor at unit vectors."""
+
+        def transform(self, rows):
+            return super().transform(rows) + 1e-6 * (rows * np.roll(rows, 1, axis=1))[:, :2]
+
+    model = fit(Bent(2, alpha=0.01, random_state=0), data=X[NUMBERS].to_numpy() / [1e4, 10, 1])
+    with pytest.raises(
+        UnsupportedModel, match=r"cannot be read exactly: it is not affine\. Use PCA"
+    ):
+        see_through(model, None, fixed=False)
 
 
 class Unknown(TransformerMixin, BaseEstimator):

@@ -329,7 +329,8 @@ class Settlement:
         status = EnumColumn.full(len(y), Status.UNPROVED)
         status[np.isposinf(known[0])] = Status.INFEASIBLE
         status[answered] = Status.SUBOPTIMAL
-        status[findings.limited] = Status.LIMIT
+        if self.effort.seconds is not None:  # a branch and bound may have run out of nodes
+            status[findings.limited] = Status.LIMIT
         status[optimal] = Status.OPTIMAL
         certificates.claim[(status == Status.LIMIT) | (status == Status.UNPROVED)] = Claim.NONE
         return Settled(after, status, certificates, findings.closed)

@@ -22,7 +22,7 @@ class Status(StrEnum):
     SUBOPTIMAL = "suboptimal"
     """A valid answer whose gap is larger than asked for."""
     LIMIT = "limit"
-    """Time, or the number of nodes, ran out; the best answer so far, if any, with its gap."""
+    """The time limit ran out; the best answer so far, if any, with its gap."""
     INFEASIBLE = "infeasible"
     """No answer exists: proved, or reported by a branch and bound (see the claim)."""
     UNPROVED = "unproved"
@@ -35,7 +35,7 @@ MESSAGES = {
     Status.OPTIMAL: "No better answer exists, to within the gap asked for.",
     Status.ALREADY: "The model already gives the target; nothing has to change.",
     Status.SUBOPTIMAL: "An answer; a better one is not excluded.",
-    Status.LIMIT: "The search was cut short; an answer, if there is one, is the best so far.",
+    Status.LIMIT: "The time limit ran out; an answer, if there is one, is the best so far.",
     Status.INFEASIBLE: "No change within the constraints gives the target.",
     Status.UNPROVED: "No change was found, but none is excluded either.",
     Status.INVALID: "The row cannot be used.",

@@ -74,11 +74,11 @@ def _lack(program: Program) -> str:
     )
 
 
-def _relaxed_by(program: Program) -> Solver | None:
-    """The solver of a relaxation inside branch and bound."""
+def _relaxed_by(program: Program) -> tuple[Solver, ...]:
+    """The solvers of a relaxation inside branch and bound."""
     plain = (s for s in SOLVERS if s.complete and not s.exhaustive)
     direct = (s for s in plain if not isinstance(s, Branching))
-    return next((s for s in direct if s.takes(program)), None)
+    return tuple(s for s in direct if s.takes(program))
 
 
 SOLVERS: tuple[Solver, ...] = (

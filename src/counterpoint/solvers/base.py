@@ -28,7 +28,7 @@ class Outcome(IntEnum):
     INFEASIBLE = 2
     """The solver holds the row to be infeasible; the multipliers should prove it."""
     LIMIT = 3
-    """The time ran out; there may be a point."""
+    """The time ran out, or the nodes of a branch and bound; there may be a point."""
 
 
 class Optimality(StrEnum):
@@ -96,6 +96,11 @@ class Solution:
             np.full(n, Outcome.NOTHING, dtype=np.int8),
             np.zeros(n),
         )
+
+    def put(self, i: int, other: Solution) -> None:
+        """Replace what is proposed for one row by what another solution proposes for its first."""
+        self.points[i], self.multipliers[i] = other.points[0], other.multipliers[0]
+        self.outcomes[i], self.reported[i] = other.outcomes[0], other.reported[0]
 
     @property
     def found(self) -> NDArray[np.bool_]:

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.cases import Cases
-from counterpoint.costs import Mahalanobis, Manhattan, SquaredEuclidean
+from counterpoint.costs import Mahalanobis, Manhattan, Price, SquaredEuclidean
 from counterpoint.errors import NoSolver
 from counterpoint.programs import Program
 from counterpoint.regions import (
@@ -49,6 +49,8 @@ FEASIBLE = 1e-9
 LATTICE = 1e-14
 """Relative violation of a target's row that is rounding where every column is a whole step."""
 NODES = 50_000
+DOUBTED = 200
+"""How many nodes one counts for that tolerances leave undecided: about as much time."""
 WIDTH = 32
 """How many open nodes are split at once."""
 
@@ -60,7 +62,7 @@ class Branching(Solver):
     Parameters
     ----------
     choose
-        The solver for a relaxed program, or None if there is none.
+        The solvers for a relaxed program, in the order in which to try them.
     nodes
         After so many a row is given up, with its best answer and its gap.
     """
@@ -71,7 +73,7 @@ class Branching(Solver):
     )
     accuracy: ClassVar[float] = 1e-7
 
-    def __init__(self, choose: Callable[[Program], Solver | None], nodes: int = NODES) -> None:
+    def __init__(self, choose: Callable[[Program], tuple[Solver, ...]], nodes: int = NODES) -> None:
         self.choose, self.nodes = choose, nodes
 
     def takes(self, program: Program) -> bool:
@@ -87,7 +89,7 @@ class Branchings(Prepared):
     """A program and the prepared solver of its relaxation."""
 
     program: Program
-    choose: Callable[[Program], Solver | None]
+    choose: Callable[[Program], tuple[Solver, ...]]
     nodes: int
 
     @cached_property
@@ -95,17 +97,25 @@ class Branchings(Prepared):
         """The solver of the program without as few of its integral conditions as need be."""
         for dropped in DROPS:
             relaxed = self.program.relaxed(*dropped)
-            solver = self.choose(relaxed)
-            if solver is not None:
+            for solver in self.choose(relaxed):
                 return solver.prepare(relaxed)
         raise NoSolver("Branch and bound found no solver for its relaxation.")
 
     @cached_property
-    def convex(self) -> Prepared:
-        """The solver of the program without any integral condition: its multipliers can refute."""
+    def convex(self) -> tuple[Prepared, ...]:
+        """Solvers of the program without any integral condition: their multipliers can refute."""
         relaxed = self.program.relaxed(*INTEGRAL)
-        solver = self.choose(relaxed)
-        return self.relaxation if solver is None else solver.prepare(relaxed)
+        return tuple(solver.prepare(relaxed) for solver in self.choose(relaxed))
+
+    @cached_property
+    def linear(self) -> tuple[Prepared, ...]:
+        """Solvers of the same region at a linear price, which find points where others give up."""
+        price, d = self.program.price, self.program.width
+        squares = price.quadratic if price.quadratic.ndim == 1 else np.diag(price.quadratic)
+        plain = Program(
+            Price(price.absolute + np.sqrt(squares), np.zeros(d)), self.program.region
+        )
+        return tuple(solver.prepare(plain) for solver in self.choose(plain))
 
     def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
         out = Solution.blank(len(cases), self.program)
@@ -131,7 +141,8 @@ class Tree:
         self.best = cutoff
         self.point: FloatArray | None = None
         self.root = np.zeros(self.program.size)
-        self.complete = True
+        self.complete, self.cut_short = True, False
+        self.visited = 0
         self._open: list[tuple[float, int, Node]] = []
         self._order = count()
         self._closed = np.inf
@@ -152,22 +163,43 @@ class Tree:
         """Search until nothing open can be cheaper, or time or nodes run out."""
         x = self.case.x[0]
         self._visit([Node(self.case.low[0], self.case.high[0], x, frozenset(), 0.0)])
-        visited, width = 1, 1
+        self.visited += 1
+        width = 1
         while self._open and not self._hopeless(self._open[0][0]):
-            if visited > self.owner.nodes or perf_counter() > self._end:
-                self.complete = False
+            if self.visited > self.owner.nodes or self._is_late:
+                self.complete, self.cut_short = False, True
                 return
             children = []
             for _ in range(min(width, len(self._open))):
                 node = heappop(self._open)[2]
                 split = self.splits.of(node)
+                if not split:  # its point is no answer, or more would have been made of it
+                    split = self.splits.of(node, 0.0)
+                    self.visited += DOUBTED
                 if not split:
                     self._closed = min(self._closed, node.bound)
                 children += split
             if children:
                 self._visit(children)
-            visited += len(children)
+            self.visited += len(children)
             width = min(2 * width, WIDTH)
+        if np.isinf(self.best) and not self.finds_nothing:
+            self._find_any()
+
+    def _find_any(self) -> None:
+        """Some point, where relaxations that failed hid all of them."""
+        for solver in self.owner.linear:
+            solution = solver.solve(self.case, self._share())
+            if solution.found[0] and self._meets(solution.points, FEASIBLE):
+                self.point = solution.points[0]
+                self.best = float(self.program.objective(solution.points, self.case)[0])
+                self._round(solution.points, self.case)
+                return
+
+    @property
+    def _is_late(self) -> bool:
+        """Whether the time has run out."""
+        return perf_counter() > self._end
 
     def _hopeless(self, bound: float) -> bool:
         return np.isfinite(self.best) and bound >= self.best * (1.0 - 0.1 * self.effort.gap)
@@ -202,23 +234,31 @@ class Tree:
         """Relaxations, the program's own multipliers, and which cases they refute.
 
         A relaxation that keeps categories may call a node infeasible that its multipliers cannot
-        refute; such a node gets the convex relaxation instead, and may be split further.
+        refute, and a solver may give up; such a node goes to one solver of the convex relaxation
+        after another, until one finds a point or a refutation, and may be split further.
         """
         solution = self.relaxation.solve(cases, self._share())
         multipliers = self.program.own_multipliers(solution.multipliers)
-        claimed = solution.outcomes == Outcome.INFEASIBLE
-        refuted = np.array(claimed)
-        refuted[claimed] = self.program.refutes(cases.take(claimed), multipliers[claimed])
-        doubtful = np.flatnonzero(claimed & ~refuted)
-        if len(doubtful) and self.owner.convex is not self.relaxation:
+        refuted = self._refuted(cases, solution, multipliers)
+        doubtful = np.flatnonzero(~solution.found & ~refuted)
+        self.visited += DOUBTED * len(doubtful)
+        for solver in self.owner.convex:
+            if not len(doubtful) or self._is_late:
+                break
             part = cases.take(doubtful)
-            second = self.owner.convex.solve(part, self._share())
+            second = solver.solve(part, self._share())
             multipliers[doubtful] = self.program.own_multipliers(second.multipliers)
             solution.points[doubtful] = second.points
             solution.reported[doubtful] = second.reported
-            claims = second.outcomes == Outcome.INFEASIBLE
-            refuted[doubtful] = claims & self.program.refutes(part, multipliers[doubtful])
+            refuted[doubtful] = self._refuted(part, second, multipliers[doubtful])
+            doubtful = doubtful[~second.found & ~refuted[doubtful]]
         return solution, multipliers, refuted
+
+    def _refuted(self, cases: Cases, solution: Solution, multipliers: FloatArray) -> BoolArray:
+        """Which cases a solver holds to be infeasible, and its multipliers refute."""
+        refuted = solution.outcomes == Outcome.INFEASIBLE
+        refuted[refuted] = self.program.refutes(cases.take(refuted), multipliers[refuted])
+        return np.asarray(refuted)
 
     def _cases(self, nodes: list[Node]) -> Cases:
         n = len(nodes)
@@ -257,10 +297,12 @@ class Tree:
         if self.point is not None:
             out.points[i] = self.point
             out.reported[i] = min(self.bound, self.best)
-            out.outcomes[i] = Outcome.FOUND if self.complete else Outcome.LIMIT
+            out.outcomes[i] = Outcome.FOUND
         elif self.finds_nothing:
             out.outcomes[i] = Outcome.INFEASIBLE
             out.reported[i] = np.inf
         else:
             out.reported[i] = self.bound if np.isfinite(self.bound) else 0.0
-            out.outcomes[i] = Outcome.NOTHING if self.complete else Outcome.LIMIT
+            out.outcomes[i] = Outcome.NOTHING
+        if self.cut_short:
+            out.outcomes[i] = Outcome.LIMIT

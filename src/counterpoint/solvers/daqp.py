@@ -114,7 +114,9 @@ class DaqpPrograms(Prepared):
                 self._solve_in_span(cases, answers)
             else:
                 self._solve_bounded(cases, effort, answers)
-        return self._solution(cases, answers)
+            solution = self._solution(cases, answers)
+            self._doubted(cases, effort, solution)
+        return solution
 
     def _solution(self, cases: Cases, answers: _Answers) -> Solution:
         points = cases.x + answers.change * self._unit
@@ -123,15 +125,32 @@ class DaqpPrograms(Prepared):
         for group in self.program.groups:
             points[:, group] = np.round(points[:, group])
         duals = answers.duals / self._scaled[2]
-        multipliers = duals[:, : self.program.size]
-        blocked = np.flatnonzero(answers.outcomes == Outcome.INFEASIBLE)
-        if len(blocked):
-            refutation = self._refuter.solve(cases.take(blocked), Effort())
-            multipliers[blocked] = self.program.own_multipliers(refutation.multipliers)
         reported = np.zeros(len(cases))
         found = np.flatnonzero(answers.branched & (answers.outcomes == Outcome.FOUND))
         reported[found] = self.program.cost(points[found], cases.x[found]) * (1.0 - WITHIN)
+        multipliers = duals[:, : self.program.size]
         return Solution(points, multipliers, answers.outcomes, reported)
+
+    def _doubted(self, cases: Cases, effort: Effort, solution: Solution) -> None:
+        """Rows that DAQP holds to be infeasible: refuted, or solved in units of a feasible point.
+
+        Where its tolerances are below the rounding of large changes it finds nothing; a feasible
+        point of the linear relaxation says how large they are, and is kept if all else fails.
+        """
+        rows = np.flatnonzero(solution.outcomes == Outcome.INFEASIBLE)
+        if not len(rows):
+            return
+        part = cases.take(rows)
+        linear = self._refuter.solve(part, Effort())
+        solution.multipliers[rows] = self.program.own_multipliers(linear.multipliers)
+        change = np.abs((linear.points - part.x) / self._unit).max(axis=1)
+        for i in np.flatnonzero(linear.found & (change > 0.0)).tolist():
+            case, answers = part.take(slice(i, i + 1)), _Answers(1, self.program)
+            self._solve_bounded(case, effort, answers, change[i : i + 1])
+            other = self._solution(case, answers)
+            if not other.found[0] and not self.program.groups:
+                other.points[0], other.outcomes[0] = linear.points[i], Outcome.FOUND
+            solution.put(int(rows[i]), other)
 
     def _row_bounds(self, cases: Cases) -> tuple[FloatArray, FloatArray]:
         """(n, rows) bounds on the rows' scaled changes."""
@@ -169,8 +188,18 @@ class DaqpPrograms(Prepared):
         answers.change[:] = (steps @ directions.T) * scale[:, None]
         answers.duals *= scale[:, None]
 
-    def _solve_bounded(self, cases: Cases, effort: Effort, answers: _Answers) -> None:
-        """Columns that cannot move are put in as numbers; DAQP gets the others."""
+    def _solve_bounded(
+        self, cases: Cases, effort: Effort, answers: _Answers, size: FloatArray | None = None
+    ) -> None:
+        """Columns that cannot move are put in as numbers; DAQP gets the others.
+
+        Parameters
+        ----------
+        cases, effort, answers
+            What is asked, and where what is found goes.
+        size
+            (n,) about how large the scaled changes are, if that is known.
+        """
         low = (cases.low - cases.x) / self._unit
         high = (cases.high - cases.x) / self._unit
         crossed = (low - high > CROSSED * np.abs(cases.x / self._unit)).any(axis=1)
@@ -181,16 +210,16 @@ class DaqpPrograms(Prepared):
         row_low, row_high = (limit - shift for limit in self._row_bounds(cases))
         hot = ~self.program.numeric
         answers.branched[:] = (free & hot).any(axis=1)
-        plain = ~answers.branched & ~change.any(axis=1)
-        scale = np.where(plain, shortfall(row_low, row_high), 1.0)[:, None]
-        lower, upper = np.hstack([low, row_low]) / scale, np.hstack([high, row_high]) / scale
+        lower, upper = np.hstack([low, row_low]), np.hstack([high, row_high])
+        scale = (shortfall(lower, upper) if size is None else size)[:, None]
+        lower, upper = lower / scale, upper / scale
         sense = np.where(lower == upper, EQUAL, 0).astype(np.int32)
         sense[:, : len(hot)][:, hot] = BINARY
         limit = {} if effort.seconds is None else {"time_limit": effort.seconds}
         for i in np.flatnonzero(~crossed).tolist():
             hessian, matrix = self._restricted(free[i].tobytes())
             kept = np.concatenate([free[i], np.ones(len(matrix), dtype=bool)])
-            linear = self._scaled[0][free[i]] @ change[i]
+            linear = self._scaled[0][free[i]] @ (change[i] / scale[i])
             y, _, flag, info = daqp.solve(
                 hessian,
                 linear,
@@ -202,8 +231,8 @@ class DaqpPrograms(Prepared):
                 **limit,
             )
             answers.put(i, flag, info["lam"][len(hessian) :])
-            change[i, free[i]] = y
-        answers.change[:] = change * scale
+            change[i, free[i]] = y * scale[i]
+        answers.change[:] = change
         answers.duals *= scale
 
     def _restricted(self, free: bytes) -> tuple[FloatArray, FloatArray]:

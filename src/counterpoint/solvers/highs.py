@@ -24,7 +24,7 @@ from counterpoint.errors import SolverFailure
 from counterpoint.programs import Program
 from counterpoint.regions import Affine, AtMost, Box, OneOf, Transitions, Whole
 from counterpoint.solvers.base import Effort, Outcome, Prepared, Solution, Solver
-from counterpoint.solvers.layout import Data, Layout
+from counterpoint.solvers.layout import Data, Layout, balanced_units
 from counterpoint.solvers.sharing import Basis, Patience
 
 __all__ = ["Highs"]
@@ -66,13 +66,23 @@ class Highs(Solver):
 @final
 @dataclass(frozen=True, eq=False)
 class HighsPrograms(Prepared):
-    """A program in HiGHS, and its linear relaxation."""
+    """A program in HiGHS, and its linear relaxation.
+
+    Parameters
+    ----------
+    program
+        The program.
+    units
+        Those of the numeric columns; None for units of cost, and others for rows for which these
+        do not do.
+    """
 
     program: Program
+    units: FloatArray | None = None
 
     @cached_property
     def _layout(self) -> Layout:
-        return Layout(self.program)
+        return Layout(self.program, self.units)
 
     @cached_property
     def _linear(self) -> Pool[Engine]:
@@ -83,6 +93,28 @@ class HighsPrograms(Prepared):
         return Pool(partial(Engine, self._layout, integral=True))
 
     def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
+        solution = self._solved(cases, effort, cutoff)
+        if self.units is None:
+            for i in self._doubtful(cases, solution).tolist():
+                case = cases.take(slice(i, i + 1))
+                other = HighsPrograms(self.program, balanced_units(self.program, case))
+                below = None if cutoff is None else cutoff[i : i + 1]
+                solution.put(i, other._solved(case, effort, below))
+        return solution
+
+    def _doubtful(self, cases: Cases, solution: Solution) -> IntArray:
+        """The rows whose points miss the program, and those with neither point nor refutation."""
+        found, missed = solution.found, solution.outcomes == Outcome.NOTHING
+        if found.any():
+            points, x = solution.points[found], cases.x[found]
+            missed[found] = self.program.violation(points, x) > FEASIBILITY
+        blocked = np.flatnonzero(solution.outcomes == Outcome.INFEASIBLE)
+        if len(blocked) and not self._layout.integer.any():
+            part = cases.take(blocked)
+            missed[blocked] = ~self.program.refutes(part, solution.multipliers[blocked])
+        return np.flatnonzero(missed)
+
+    def _solved(self, cases: Cases, effort: Effort, cutoff: FloatArray | None) -> Solution:
         layout = self._layout
         data = layout.data(cases, cutoff)
         answers = _Answers(len(cases), layout)

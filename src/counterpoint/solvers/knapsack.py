@@ -62,9 +62,7 @@ class Knapsack:
     def _unit_price(self) -> FloatArray:
         """(numeric items,) cost for each unit of score; infinite for columns without effect."""
         weight = self.program.price.absolute[self._numbers]
-        effect = np.abs(self.demand[self._numbers])
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return np.where(effect > 0, weight / effect, np.inf)
+        return _per_unit(weight, np.abs(self.demand[self._numbers]))
 
     def meet(self, start: FloatArray, short: FloatArray, cases: Cases) -> Step:
         """Meet the demand at the least cost from the start points."""
@@ -77,9 +75,8 @@ class Knapsack:
             return self._fill(start, short, cases, room, price)
         gain = self._category_gains(start, cases)
         weights = 2.0 * self.program.price.absolute[[g.start for g in self.program.groups]]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            group_price = np.where(gain > 0, weights / gain, np.inf)
-        price = np.concatenate([np.broadcast_to(self._unit_price, room.shape), group_price], axis=1)
+        prices = np.broadcast_to(self._unit_price, room.shape), _per_unit(weights, gain)
+        price = np.concatenate(prices, axis=1)
         return self._fill(start, short, cases, np.concatenate([room, gain], axis=1), price)
 
     def _best_alone(self, start: FloatArray, short: FloatArray, cases: Cases) -> Step | None:
@@ -202,3 +199,9 @@ class Knapsack:
             points[row, group] = 0.0
             points[row, group.start + best] = 1.0
         return points
+
+
+def _per_unit(weight: FloatArray, gain: FloatArray) -> FloatArray:
+    """Cost for each unit of score; infinite where there is nothing to gain, even for nothing."""
+    price = np.full(np.broadcast_shapes(weight.shape, gain.shape), np.inf)
+    return np.divide(weight, gain, out=price, where=gain > 0)

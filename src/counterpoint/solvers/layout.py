@@ -12,12 +12,14 @@ from numpy.typing import NDArray
 from counterpoint.cases import Cases
 from counterpoint.programs import Program
 
-__all__ = ["Data", "Layout", "shortfall"]
+__all__ = ["Data", "Layout", "balanced_units", "shortfall"]
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 
 CROSSED = 1e-9
+BALANCINGS = 8
+"""Passes of geometric equilibration; more change the units by less than a factor of 2."""
 
 
 @final
@@ -65,9 +67,16 @@ class Layout:
     columns as they are; and, for a bound on the number of changes, a 0–1 switch for each feature.
     Rows: those of the program, divided by their largest entry; one sum for each group; for the
     switches, ``rise + fall <= cap · switch``, ``new category <= switch``, and their sum.
+
+    Parameters
+    ----------
+    program
+        The program.
+    units
+        (numeric columns,) other units of those that have no whole steps, in feature units.
     """
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, units: FloatArray | None = None) -> None:
         self.program = program
         self.numbers = np.flatnonzero(program.numeric)
         self.hot = np.flatnonzero(~program.numeric)
@@ -76,7 +85,8 @@ class Layout:
         self.hot_at, self.switch_at = 2 * p, 2 * p + len(self.hot)
         steps = program.steps[self.numbers]
         weights = program.price.absolute[self.numbers]
-        self.unit = np.where(steps > 0, steps, 1.0 / np.where(weights > 0, weights, 1.0))
+        free = 1.0 / np.where(weights > 0, weights, 1.0) if units is None else units
+        self.unit = np.where(steps > 0, steps, free)
         self.price = weights * self.unit
         self.normal = float(np.median(self.price[self.price > 0])) if self.price.any() else 1.0
         block = self._program_rows()
@@ -197,6 +207,41 @@ class Layout:
         """(n,) objectives in cost units: categories that stay enter them with their weight."""
         here = cases.x[:, self.hot] > 0.5
         return objective * self.normal + here @ (2.0 * self.program.price.absolute[self.hot])
+
+
+def balanced_units(program: Program, case: Cases) -> FloatArray:
+    """(numeric columns,) units in which one row's demands and its columns are of about one size.
+
+    Geometric equilibration of the linear rows and what they miss by. Units of cost, which are the
+    usual ones, can differ by so much that a solver takes the entries of some columns for nothing.
+
+    Parameters
+    ----------
+    program
+        The program.
+    case
+        One row.
+    """
+    numeric = program.numeric
+    low, high = (limit[0] for limit in program.affine.limits(case.margin))
+    here = program.affine.matrix @ case.x[0]
+    missed = np.maximum(np.maximum(low - here, here - high), 0.0)
+    table = np.abs(np.column_stack([program.affine.matrix, missed]))
+    kept = np.append(~numeric, True)
+    kept[:-1] |= program.steps > 0
+    units = np.append(np.where(program.steps > 0, program.steps, 1.0), 1.0)
+    for _ in range(BALANCINGS):
+        rows = _middle(table * units, axis=1)
+        units = np.where(kept, units, 1.0 / _middle(table / rows[:, None], axis=0))
+    width = np.where(case.high[0] > case.low[0], case.high[0] - case.low[0], np.inf)
+    return np.minimum(units[:-1], width)[numeric]
+
+
+def _middle(sizes: FloatArray, axis: int) -> FloatArray:
+    """The geometric mean of the largest and the least entry above 0; 1 where there is none."""
+    least = np.where(sizes > 0, sizes, np.inf).min(axis=axis, initial=np.inf)
+    most = sizes.max(axis=axis, initial=0.0)
+    return np.where(most > 0, np.sqrt(np.where(most > 0, least, 1.0)) * np.sqrt(most), 1.0)
 
 
 def shortfall(row_low: FloatArray, row_high: FloatArray) -> FloatArray:

@@ -67,17 +67,29 @@ class Splits:
     program: Program
     x: FloatArray
 
-    def of(self, node: Node) -> list[Node]:
-        """Two halves of a node, or none if its point is integral and hence its optimum."""
-        return self._split_changes(node) or self._split_category(node) or self._split_whole(node)
+    def of(self, node: Node, close: float = CLOSE) -> list[Node]:
+        """Two halves of a node, or none if its point is integral and hence its optimum.
 
-    def _split_changes(self, node: Node) -> list[Node]:
+        Parameters
+        ----------
+        node
+            The node.
+        close
+            How far from a whole step, a category or no change a point may be and count as on it.
+        """
+        return (
+            self._split_changes(node, close)
+            or self._split_category(node, close)
+            or self._split_whole(node, close)
+        )
+
+    def _split_changes(self, node: Node, close: float) -> list[Node]:
         """A feature that moves: it stays, or it counts as changed (and then others must stay)."""
         at_most = self.program.at_most
         if at_most is None:
             return []
         moves = self._moves(node.point[None, :], at_most.blocks)[0]
-        if (moves > CLOSE * CLOSE * max(float(moves.sum()), 1e-300)).sum() <= at_most.count:
+        if (moves > close * close * max(float(moves.sum()), 1e-300)).sum() <= at_most.count:
             return []
         moves[list(node.used)] = -1.0
         feature = int(moves.argmax())
@@ -96,11 +108,11 @@ class Splits:
             high[block] = np.minimum(high[block], x[block])
         return node.within(low, high)
 
-    def _split_category(self, node: Node) -> list[Node]:
+    def _split_category(self, node: Node, close: float) -> list[Node]:
         """The most undecided group: its likeliest category, or any other."""
-        split, worst = None, CLOSE
+        split, worst = None, close
         for group in self.program.groups:
-            undecided = 1.0 - float(node.point[group].max())
+            undecided = self._undecided(node, group)
             if undecided > worst:
                 split, worst = group, undecided
         if split is None:
@@ -113,7 +125,13 @@ class Splits:
         without[column] = 0.0
         return [node.within(low, only), node.within(None, without)]
 
-    def _split_whole(self, node: Node) -> list[Node]:
+    @staticmethod
+    def _undecided(node: Node, group: slice) -> float:
+        """What a group has besides its likeliest category, of those that the node permits."""
+        shares = np.where(node.high[group] > 0.0, node.point[group], 0.0)
+        return float(shares.sum() - shares.max())
+
+    def _split_whole(self, node: Node, close: float) -> list[Node]:
         """The column furthest from a whole step: below it, or above."""
         steps, x = self.program.steps, self.x
         whole = steps > 0
@@ -123,7 +141,7 @@ class Splits:
         counts = (node.point - x) / unit
         off = np.where(whole, np.abs(counts - np.round(counts)), 0.0)
         column = int(off.argmax())
-        if off[column] <= CLOSE:
+        if off[column] <= close:
             return []
         high, low = np.array(node.high), np.array(node.low)
         high[column] = x[column] + np.floor(counts[column]) * unit[column]

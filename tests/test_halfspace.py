@@ -1,0 +1,286 @@
+"""Closed forms for one row: what they take they settle at its optimum; where they round, too."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import brentq, linprog
+from strategies import seeds
+
+from counterpoint.cases import Cases
+from counterpoint.costs import Price
+from counterpoint.programs import Program
+from counterpoint.regions import Affine, Box, Condition, OneOf, Region, Transitions, Whole
+from counterpoint.search import Pieces, search
+from counterpoint.solvers import Effort, HalfSpace, Outcome
+from counterpoint.solvers.knapsack import Knapsack
+
+ROWS = 24
+CLOSE = 1e-9
+"""Relative; SciPy's simplex leaves as much, and a root by `brentq` less."""
+
+
+def demand(rng: np.random.Generator, d: int) -> Affine:
+    """One row a·y >= b or a·y <= b, some of its entries 0."""
+    row = rng.normal(size=(1, d)) * np.where(
+        rng.random(d) < 0.2, 0.0, 10.0 ** rng.uniform(-3, 3, d)
+    )
+    if not row.any():
+        row[0, 0] = 1.0
+    return (
+        Affine(row, [rng.normal()], [np.inf])
+        if rng.random() < 0.5
+        else Affine(row, [-np.inf], [rng.normal()])
+    )
+
+
+def boxed(rng: np.random.Generator, program: Program, x: np.ndarray, share: float) -> Cases:
+    """Rows with bounds of their own on a share of the sides; some rows lie outside of them."""
+    low = np.where(rng.random(x.shape) < share, x - rng.exponential(size=x.shape) + 0.1, -np.inf)
+    high = np.where(rng.random(x.shape) < share, x + rng.exponential(size=x.shape) - 0.1, np.inf)
+    cases = program.cases(x)
+    return replace(cases, low=np.minimum(low, high), high=np.maximum(low, high))
+
+
+def linear_optimum(program: Program, cases: Cases, i: int) -> float:
+    """The least weighted Manhattan cost of one row by SciPy's linear programming; inf for none."""
+    weights, d, row = program.price.absolute, program.width, program.affine
+    x, low, high = cases.x[i], cases.low[i], cases.high[i]
+    size = np.abs(row.matrix).max()
+    both = np.hstack([row.matrix, -row.matrix]) / size
+    here = row.matrix @ x
+    above = np.isfinite(row.high)
+    A, b = (both, (row.high - here) / size) if above.all() else (-both, (here - row.low) / size)
+    apart = np.hstack([np.eye(d), -np.eye(d)])
+    bounds = [(row, limit) for row, limit in zip(apart, high - x, strict=True) if limit < np.inf]
+    bounds += [(-row, limit) for row, limit in zip(apart, x - low, strict=True) if limit < np.inf]
+    A = np.vstack([A, *(row for row, _ in bounds)])
+    b = np.append(b, [limit for _, limit in bounds])
+    found = linprog(np.tile(weights, 2), A, b, bounds=(0, None), method="highs-ds")
+    return float(found.fun) if found.status == 0 else np.inf
+
+
+def root_optimum(program: Program, cases: Cases, i: int) -> float:
+    """The least weighted squared Euclidean cost of one row: the root of its dual by `brentq`."""
+    row = program.affine
+    sign = 1.0 if np.isfinite(row.low).all() else -1.0
+    a = sign * row.matrix[0]
+    b = float(sign * (row.low if sign > 0 else row.high)[0])
+    x, q, low, high = cases.x[i], program.price.quadratic, cases.low[i], cases.high[i]
+    at = lambda log: np.clip(x + np.exp(log) * a / (2.0 * q), low, high)  # noqa: E731
+    missed = lambda log: float(at(log) @ a - b)  # noqa: E731
+    cost = lambda y: float(((y - x) ** 2 * q).sum())  # noqa: E731
+    if np.clip(x, low, high) @ a >= b:
+        return cost(np.clip(x, low, high))
+    if missed(60.0) < 0.0:
+        return np.inf
+    return cost(at(brentq(missed, -80.0, 60.0, xtol=1e-14, rtol=1e-14)))
+
+
+def check_settled(program: Program, cases: Cases, optima: np.ndarray) -> None:
+    """Each row has a point at the optimum, and multipliers that prove it; or it is refuted."""
+    solution = HalfSpace().prepare(program).solve(cases, Effort())
+    possible = np.isfinite(optima)
+    assert (solution.outcomes == np.where(possible, Outcome.FOUND, Outcome.INFEASIBLE)).all()
+    assert (solution.found == possible).all()
+    part = cases.take(possible)
+    cost = program.cost(solution.points[possible], part.x)
+    np.testing.assert_allclose(cost, optima[possible], rtol=CLOSE, atol=1e-12)
+    bound = program.bound(part, solution.multipliers[possible], solution.points[possible])
+    np.testing.assert_allclose(bound, cost, rtol=1e-9, atol=1e-12)
+    assert (program.violation(solution.points[possible], part.x) <= 1e-12).all()
+    inside = (part.low <= solution.points[possible]) & (solution.points[possible] <= part.high)
+    assert inside.all()
+
+
+@given(seeds, st.integers(1, 6), st.sampled_from([0.0, 0.3, 0.9]))
+@settings(max_examples=30)
+def test_one_row_at_a_linear_price_is_settled_at_its_optimum(seed: int, d: int, share: float):
+    rng = np.random.default_rng(seed)
+    price = Price(10.0 ** rng.uniform(-2, 2, d), np.zeros(d))
+    program = Program(price, Region((demand(rng, d),)))
+    cases = boxed(rng, program, rng.normal(size=(ROWS, d)), share)
+    check_settled(
+        program, cases, np.array([linear_optimum(program, cases, i) for i in range(ROWS)])
+    )
+
+
+@given(seeds, st.integers(1, 6), st.sampled_from([0.0, 0.3, 0.9]))
+@settings(max_examples=30)
+def test_one_row_at_a_diagonal_quadratic_price_is_settled_at_its_optimum(
+    seed: int, d: int, share: float
+):
+    rng = np.random.default_rng(seed)
+    price = Price(np.zeros(d), 10.0 ** rng.uniform(-2, 2, d))
+    program = Program(price, Region((demand(rng, d),)))
+    cases = boxed(rng, program, rng.normal(size=(ROWS, d)), share)
+    check_settled(program, cases, np.array([root_optimum(program, cases, i) for i in range(ROWS)]))
+
+
+@given(seeds, st.integers(1, 6))
+@settings(max_examples=15)
+def test_one_row_at_a_full_quadratic_price_is_settled_at_its_optimum(seed: int, d: int):
+    rng = np.random.default_rng(seed)
+    root = rng.normal(size=(d, d + 2))
+    quadratic, row = root @ root.T, demand(rng, d)
+    program = Program(Price(np.zeros(d), quadratic), Region((row,)))
+    x = rng.normal(size=(ROWS, d))
+    sign = 1.0 if np.isfinite(row.low).all() else -1.0
+    limit = float((row.low if sign > 0 else row.high)[0])
+    short = np.maximum(sign * (limit - x @ row.matrix[0]), 0.0)
+    # |L⁻¹a| is the size of the row in the price's own norm.
+    along = np.linalg.lstsq(root, row.matrix[0], rcond=None)[0]
+    check_settled(program, program.cases(x), short**2 / (along @ along))
+
+
+@pytest.mark.parametrize("square", [False, True], ids=["linear price", "quadratic price"])
+def test_closed_forms_alone_settle_a_whole_batch(square: bool):
+    """With one row and nothing integral no other solver is asked, whatever the bounds."""
+    rng = np.random.default_rng(5)
+    for _ in range(10):
+        d = int(rng.integers(1, 6))
+        weights, none = rng.uniform(0.5, 2.0, d), np.zeros(d)
+        row, box = demand(rng, d), Box.unbounded(d)
+        box.high[:] = rng.uniform(0.0, 3.0, d)
+        price = Price(none, weights) if square else Price(weights, none)
+        actionable = Program(price, Region((box,)))
+        cases = actionable.cases(rng.normal(size=(ROWS, d)))
+        findings = search(Pieces.of(actionable, [Region((row,))]), cases, Effort())
+        assert findings.closed.all()
+
+
+# Whole steps and categories: greedy, then the cheapest single item that covers the rest
+
+
+class Items:
+    """A mixed program's items of one row, from scratch: (price, room, grain or None) each."""
+
+    def __init__(self, program: Program, a: np.ndarray, cases: Cases, i: int) -> None:
+        x, low, high = cases.x[i], cases.low[i], cases.high[i]
+        self.items: list[tuple[float, float, float | None]] = []
+        for j in np.flatnonzero(program.numeric):
+            step, effect = float(program.steps[j]), abs(float(a[j]))
+            room = float(high[j] - x[j] if a[j] > 0 else x[j] - low[j])
+            if step:
+                room = int(np.floor(room / step + 1e-9)) * step if room < np.inf else np.inf
+            if effect:
+                price = float(program.price.absolute[j]) / effect
+                self.items.append((price, room * effect, step * effect))
+        for group in program.groups:
+            here = float(x[group] @ a[group])
+            gain = max(float(a[k]) for k in range(group.start, group.stop) if high[k] > 0.5) - here
+            if gain > 0:
+                price = 2.0 * float(program.price.absolute[group.start]) / gain
+                self.items.append((price, gain, None))
+
+    def greedy(self, short: float) -> float:
+        """The cost: items in the order of price while they do not cover, then the best finish."""
+        self.items.sort(key=lambda item: item[0])
+        paid = 0.0
+        left = list(self.items)
+        while left and left[0][1] < short:
+            price, room, _ = left.pop(0)
+            paid, short = paid + price * room, short - room
+        finishes = [self._finish(item, short) for item in left]
+        return paid + min(finishes, default=np.inf)
+
+    @staticmethod
+    def _finish(item: tuple[float, float, float | None], short: float) -> float:
+        price, room, grain = item
+        needed = short
+        if grain is None:
+            needed = room
+        elif grain:
+            needed = np.ceil(short / grain) * grain
+        covers = short * (1.0 - 1e-12) <= needed <= room * (1.0 + 1e-12)
+        return price * needed if covers else np.inf
+
+
+def mixed(rng: np.random.Generator) -> tuple[Program, Cases]:
+    """Continuous and whole columns and categories, one row a·y >= b that x misses."""
+    numbers, groups = int(rng.integers(0, 4)), int(rng.integers(0, 3))
+    numbers += not numbers + groups
+    steps = np.where(rng.random(numbers) < 0.6, rng.choice([0.25, 1.0, 2.0], numbers), 0.0)
+    whole = np.flatnonzero(steps)
+    blocks, at = [], numbers
+    for _ in range(groups):
+        blocks.append(slice(at, at + int(rng.integers(2, 5))))
+        at = blocks[-1].stop
+    conditions: list[Condition] = [OneOf(block) for block in blocks]
+    if len(whole):
+        conditions.append(Whole(whole.astype(np.intp), steps[whole]))
+    for block in blocks:
+        allowed = rng.random((block.stop - block.start,) * 2) < 0.7
+        conditions.append(Transitions(block, allowed | np.eye(len(allowed), dtype=bool)))
+    box = Box.unbounded(at)
+    box.low[:numbers] = np.where(rng.random(numbers) < 0.6, -6.0, -np.inf)
+    box.high[:numbers] = np.where(rng.random(numbers) < 0.6, 6.0, np.inf)
+    absolute = rng.uniform(0.2, 3.0, at)
+    for block in blocks:
+        absolute[block] = 0.0 if rng.random() < 0.2 else absolute[block.start]
+    row = Affine(rng.normal(size=(1, at)), [2.0], [np.inf])
+    program = Program(Price(absolute, np.zeros(at)), Region((*conditions, box, row)))
+    x = np.zeros((ROWS, at))
+    x[:, :numbers] = np.where(steps > 0, rng.integers(-2, 3, (ROWS, numbers)) * steps, 0.0)
+    x[:, :numbers] += np.where(steps > 0, 0.0, rng.uniform(-3, 3, (ROWS, numbers)))
+    for block in blocks:
+        x[np.arange(ROWS), rng.integers(block.start, block.stop, ROWS)] = 1.0
+    return program, program.cases(x)
+
+
+@given(seeds)
+@settings(max_examples=60)
+def test_a_knapsack_with_whole_items_costs_what_greedy_filling_costs(seed: int):
+    """Items in the order of price, and the cheapest one that covers what is left."""
+    program, cases = mixed(np.random.default_rng(seed))
+    a, b = program.affine.matrix[0], float(program.affine.low[0])
+    short = b - cases.x @ a
+    rows = np.flatnonzero(short > 0.0)
+    part = cases.take(rows)
+    step = Knapsack(program, a).meet(part.x, short[rows], part)
+    for k, i in enumerate(rows.tolist()):
+        items = Items(program, a, cases, i)
+        expected = items.greedy(float(short[i]))
+        if sum(room for _, room, _ in items.items) < short[i] * (1.0 - 1e-12):
+            assert np.isnan(step.points[k]).all()
+        elif np.isfinite(expected):
+            reached = program.cost(step.points[[k]], cases.x[[i]])[0]
+            assert reached == pytest.approx(expected, rel=1e-9, abs=1e-12)
+            assert program.violation(step.points[[k]], cases.x[[i]])[0] <= 1e-12
+
+
+@given(seeds)
+@settings(max_examples=60)
+def test_a_knapsack_with_one_kind_of_whole_item_is_settled_at_its_optimum(seed: int):
+    """One whole column: the least number of steps; one category: its cheapest change."""
+    rng = np.random.default_rng(seed)
+    step, a = float(rng.choice([0.25, 1.0, 3.0])), float(rng.normal())
+    program = Program(
+        Price(np.ones(1), np.zeros(1)),
+        Region(
+            (Whole(np.zeros(1, dtype=np.intp), np.array([step])), Affine([[a]], [1.0], [np.inf]))
+        ),
+    )
+    x = rng.integers(-4, 5, (ROWS, 1)) * step
+    solution = HalfSpace().prepare(program).solve(program.cases(x), Effort())
+    assert (solution.outcomes == Outcome.FOUND).all()
+    for i in range(ROWS):
+        counts = np.arange(-2000, 2001) * step
+        meets = (x[i, 0] + counts) * a >= 1.0 - 1e-12
+        if meets.any():
+            least = np.abs(counts[meets]).min()
+            assert abs(solution.points[i, 0] - x[i, 0]) == pytest.approx(least)
+
+
+def test_a_free_category_without_effect_is_no_item():
+    """Nothing paid for nothing gained is no price: no division of 0 by 0, which would warn."""
+    absolute = np.array([1.0, 0.0, 0.0])
+    row = Affine(np.array([[1.0, 2.0, 2.0]]), [5.0], [np.inf])
+    program = Program(Price(absolute, np.zeros(3)), Region((OneOf(slice(1, 3)), row)))
+    cases = program.cases(np.array([[0.0, 1.0, 0.0]]))
+    solution = HalfSpace().prepare(program).solve(cases, Effort())
+    np.testing.assert_array_equal(solution.points, [[3.0, 1.0, 0.0]])

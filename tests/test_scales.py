@@ -1,0 +1,87 @@
+"""Mixed problems whose columns, costs and coefficients differ by up to 1e16: answers, no limits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.compose import ColumnTransformer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
+
+import counterpoint as cp
+
+LETTERS = list("abcd")
+SPAN = 8.0
+"""Powers of ten between 1 and the scale of a column."""
+
+
+def problem(seed: int, kind: str) -> tuple[cp.Explainer, pd.DataFrame, int]:
+    """A model of up to four classes over continuous, whole and categorical columns, and one row.
+
+    Without bounds there is always an answer: the first column, which is continuous, has one weight
+    for the target and none for the other classes.
+    """
+    rng = np.random.default_rng(seed)
+    p, n, classes = int(rng.integers(2, 7)), 60, int(rng.integers(2, 5))
+    kinds = ["c", *rng.choice(list("cik"), p - 1)]
+    names, scale = [f"f{j}" for j in range(p)], 10.0 ** rng.uniform(-SPAN, SPAN, p)
+    data: dict[str, Any] = {}
+    features: list[Any] = []
+    for name, letter, size in zip(names, kinds, scale, strict=True):
+        if letter == "k":
+            data[name] = rng.permutation(np.resize(LETTERS, n))
+            features.append(cp.Categorical(name, LETTERS))
+        elif letter == "i":
+            data[name] = rng.integers(-6, 7, n) * size
+            features.append(cp.Integer(name, size))
+        else:
+            data[name] = rng.normal(size=n) * 3.0 * size
+            features.append(cp.Continuous(name))
+    X = pd.DataFrame(data)
+    words = [name for name, letter in zip(names, kinds, strict=True) if letter == "k"]
+    numbers = [name for name in names if name not in words]
+    encoder = OneHotEncoder(categories=[LETTERS] * len(words))
+    columns = ColumnTransformer([("words", encoder, words), ("numbers", "passthrough", numbers)])
+    model = make_pipeline(columns, LogisticRegression(max_iter=1)).fit(X, np.arange(n) % classes)
+    hot, last = 4 * len(words), model[-1]
+    sizes = dict(zip(names, scale, strict=True))
+    per = np.append(np.ones(hot), [1.0 / sizes[name] for name in numbers])
+    last.coef_ = rng.normal(size=last.coef_.shape) * per
+    last.intercept_ = rng.normal(size=last.intercept_.shape)
+    row = X.iloc[[0]]
+    target = int((model.predict(row)[0] + 1) % classes)
+    if classes > 2:
+        last.coef_[:, hot] = 0.0
+        last.coef_[target, hot] = 1.0 / sizes[numbers[0]]
+    weights = 10.0 ** rng.uniform(-SPAN, SPAN, p)
+    each = dict(zip(names, weights.tolist(), strict=True))
+    if kind == "mahalanobis":
+        root = rng.normal(size=(p, p + 2)) * np.sqrt(weights)[:, None]
+        at = np.array([letter == "k" for letter in kinds])
+        matrix = root @ root.T
+        matrix[(at[:, None] | at) & ~np.eye(p, dtype=bool)] = 0.0
+        cost: cp.Cost = cp.Mahalanobis(matrix)
+    else:
+        cost = cp.Manhattan(each) if kind == "manhattan" else cp.SquaredEuclidean(each)
+    limits = [cp.MaxChanges(int(rng.integers(1, p + 1)))] if rng.random() < 0.5 else []
+    return cp.Explainer(model, features=features, cost=cost, constraints=limits), row, target
+
+
+@pytest.mark.parametrize("kind", ["manhattan", "squared euclidean", "mahalanobis"])
+@pytest.mark.parametrize("seed", [14, 16, 17, 21, 26])
+def test_there_is_an_answer_and_no_limit_without_a_time_limit(seed: int, kind: str):
+    explainer, row, target = problem(seed, kind)
+    answers = explainer.explain(row, target)
+    assert answers.status[0] in (cp.Status.OPTIMAL, cp.Status.SUBOPTIMAL)
+    assert answers.valid[0]
+
+
+def test_a_branch_and_bound_that_runs_out_of_nodes_is_no_limit():
+    """Its answer is suboptimal: `limit` is for a time limit that has run out."""
+    explainer, row, target = problem(21, "squared euclidean")
+    assert explainer.explain(row, target).status[0] is cp.Status.SUBOPTIMAL
+    assert explainer.explain(row, target, time_limit=1e-6).status[0] is cp.Status.LIMIT

@@ -112,9 +112,7 @@ class Branchings(Prepared):
         """Solvers of the same region at a linear price, which find points where others give up."""
         price, d = self.program.price, self.program.width
         squares = price.quadratic if price.quadratic.ndim == 1 else np.diag(price.quadratic)
-        plain = Program(
-            Price(price.absolute + np.sqrt(squares), np.zeros(d)), self.program.region
-        )
+        plain = Program(Price(price.absolute + np.sqrt(squares), np.zeros(d)), self.program.region)
         return tuple(solver.prepare(plain) for solver in self.choose(plain))
 
     def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:

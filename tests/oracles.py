@@ -9,7 +9,7 @@ steps, categories, a bound on the number of changes), or tried point by point (a
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations, product
 from typing import Any
@@ -273,27 +273,69 @@ class Question:
         return replace(self, pieces=raised)
 
 
-def optimum(question: Question) -> float:
-    """The least cost, or what is minimised instead, of an answer; infinite if there is none."""
+@dataclass(frozen=True)
+class Optimum:
+    """What an oracle knows of the least cost, or of what is minimised instead.
+
+    Parameters
+    ----------
+    low
+        Nothing costs less: a dual bound, but for `ROUNDING`; from SCIP, also but for `SCIP_OFF`.
+    high
+        What a point costs that keeps every demand; infinite if there is no point.
+    """
+
+    low: float
+    high: float
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is a point."""
+        return bool(np.isfinite(self.high))
+
+
+NOTHING = Optimum(np.inf, np.inf)
+ROUNDING = 1e-12
+"""By what share a cost is off that is summed in float64, and a point on a curved boundary."""
+SCIP_OFF = 1e-7
+"""By what share of 1 + cost SCIP can be too low: demands are kept up to `TOL`."""
+
+
+def optimum(question: Question) -> Optimum:
+    """The least cost, or what is minimised instead, of an answer."""
     solve = cvxpy_optimum if question.is_continuous else scip_optimum
-    return min((solve(question, piece) for piece in question.pieces), default=np.inf)
+    return least(solve(question, piece) for piece in question.pieces)
 
 
-def cvxpy_optimum(q: Question, piece: Piece) -> float:
+def least(found: Iterable[Optimum]) -> Optimum:
+    """The optimum over a union."""
+    every = list(found)
+    return Optimum(
+        min((one.low for one in every), default=np.inf),
+        min((one.high for one in every), default=np.inf),
+    )
+
+
+def cvxpy_optimum(q: Question, piece: Piece) -> Optimum:
     """Continuous columns, in CVXPY; a bound on the number of changes by trying every subset."""
     names = list(q.features.names)
     counts = [c.count for c in q.constraints if isinstance(c, cp.MaxChanges)]
     free = min([len(names), *counts])
-    return min(_cvxpy(q, piece, set(chosen)) for chosen in combinations(names, free))
+    return least(
+        _cvxpy(q, piece, set(chosen), q.row) or scip_optimum(q, piece)
+        for chosen in combinations(names, free)
+    )
 
 
-def _cvxpy(q: Question, piece: Piece, free: set[Hashable]) -> float:
-    names = list(q.features.names)
-    x = np.array([number(q.row[n]) for n in names])
+def _cvxpy(q: Question, piece: Piece, free: set[Hashable], start: Row) -> Optimum | None:
+    """The best change of the free continuous columns of a start; None if Clarabel cannot say."""
+    names = [f.name for f in q.features if isinstance(f, cp.Continuous)]
+    x = np.array([number(start[n]) for n in names])
     change = cvxpy.Variable(len(names))
-    y = {n: x[j] + change[j] for j, n in enumerate(names)}
+    y: dict[Hashable, Any] = {n: x[j] + change[j] for j, n in enumerate(names)}
+    y |= {n: start[n] for n in q.features.names if n not in y}
     demands = [change[j] == 0 for j, n in enumerate(names) if n not in free]
-    here = q.model(q.row)
+    here = q.model(start)
     slopes = np.stack([q.model.slopes[n] for n in names], axis=1)
     for demand in piece:
         if demand.softmax is None:
@@ -307,23 +349,138 @@ def _cvxpy(q: Question, piece: Piece, free: set[Hashable]) -> float:
             demands.append(cvxpy.log_sum_exp(rows @ change + at) <= -demand.least)
     for constraint in q.constraints:
         demands += list(_cvxpy_constraint(constraint, q, y))
-    objective = _cvxpy_objective(q, change, slopes, here)
-    problem = cvxpy.Problem(cvxpy.Minimize(objective), _plain(demands))
-    if isinstance(q.cost, cp.Manhattan) and problem.is_qp():
-        problem.solve(solver="HIGHS")
-    else:
-        options = dict.fromkeys(("tol_gap_rel", "tol_gap_abs", "tol_feas"), 1e-11)
-        try:
+    demands = _plain(demands)
+    price, loss = _price(q, names, start), _cvxpy_loss(q, change, slopes, here)
+    problem = cvxpy.Problem(cvxpy.Minimize(price.cvxpy(change) + loss), demands)
+    options = dict.fromkeys(("tol_gap_rel", "tol_gap_abs", "tol_feas"), 1e-11)
+    try:
+        if price.is_absolute and problem.is_qp():
+            problem.solve(solver="HIGHS")
+        else:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # "may be inaccurate" is seen in the status
+                warnings.simplefilter("ignore")  # how inaccurate it is, the bracket says
                 problem.solve(solver="CLARABEL", **options)
-        except cvxpy.SolverError:
-            return scip_optimum(q, piece)
+    except cvxpy.SolverError:
+        return None
     if problem.status == "infeasible":
-        return np.inf
-    if problem.status != "optimal":
-        return scip_optimum(q, piece)
-    return max(float(problem.value), 0.0)
+        return NOTHING
+    if problem.status not in ("optimal", "optimal_inaccurate"):
+        return None
+    return bracketed(price, loss, demands, change)
+
+
+@dataclass(frozen=True)
+class Price:
+    """``fixed + curvature(δ + shift)`` or ``fixed + absolute · |δ|`` of a change δ."""
+
+    fixed: float
+    absolute: np.ndarray | None
+    matrix: np.ndarray | None
+    slope: np.ndarray
+
+    @property
+    def is_absolute(self) -> bool:
+        return self.matrix is None
+
+    def cvxpy(self, change: Any) -> Any:
+        if self.matrix is None:
+            return self.fixed + self.absolute @ cvxpy.abs(change)
+        root = np.linalg.cholesky(self.matrix).T
+        return self.fixed + self.slope @ change + cvxpy.sum_squares(root @ change)
+
+    def __call__(self, change: np.ndarray) -> float:
+        if self.matrix is None:
+            return float(self.fixed + self.absolute @ np.abs(change))
+        return float(self.fixed + self.slope @ change + change @ self.matrix @ change)
+
+
+def _price(q: Question, names: list[Hashable], start: Row) -> Price:
+    """What changes of continuous columns cost, beyond those of the start."""
+    factor = 1.0 if q.charge is None else 0.5 * q.charge.weight
+    fixed = factor * cost_of(q.cost, q.features, q.row, start)
+    every = list(q.features.names)
+    at = [every.index(n) for n in names]
+    if isinstance(q.cost, cp.Manhattan):
+        return Price(fixed, factor * weights_of(q.cost, every)[at], None, np.zeros(len(at)))
+    is_full = isinstance(q.cost, cp.Mahalanobis)
+    matrix = np.asarray(q.cost.matrix, float) if is_full else np.diag(weights_of(q.cost, every))
+    gone = [
+        0.0 if isinstance(f, cp.Categorical) else number(start[f.name]) - number(q.row[f.name])
+        for f in q.features
+    ]
+    slope = 2.0 * factor * (matrix @ gone)[at]
+    return Price(fixed, None, factor * matrix[np.ix_(at, at)], slope)
+
+
+def _cvxpy_loss(q: Question, change: Any, slopes: np.ndarray, here: np.ndarray) -> Any:
+    """What is added to the cost."""
+    if q.charge is None:
+        return cvxpy.Constant(0.0)
+    k = q.charge.label
+    return cvxpy.log_sum_exp((slopes - slopes[k]) @ change + here - here[k])
+
+
+def bracketed(price: Price, loss: Any, demands: Sequence[Any], change: Any) -> Optimum:
+    """What a solver's point and multipliers prove, however good they are, in floats.
+
+    The Lagrangian ``L = price + loss + Σ λ g`` lies above its tangents. From below by its slope at
+    the point s: a quadratic price leaves ``L − sᵀ Q⁻¹ s / 4``, the square of what the point is off;
+    an absolute one loses ``(|s_j| − w_j)₊ |δ_j|``, where ``w_j |δ_j|`` is at most the optimum.
+    """
+    at, fall = change.value, np.zeros(change.size)
+    total, sloped = float(loss.value), _gradient(loss, change)[0]
+    for demand in demands:
+        worth = np.atleast_1d(demand.dual_value).astype(float)
+        if not isinstance(demand, cvxpy.constraints.Zero | cvxpy.constraints.Equality):
+            worth = np.maximum(worth, 0.0)
+        total += float(worth @ np.atleast_1d(demand.expr.value))
+        sloped = sloped + worth @ _gradient(demand.expr, change)
+    high = _kept(price, loss, demands, change, at)
+    if price.matrix is None:
+        over = np.maximum(np.abs(sloped) - price.absolute, 0.0)
+        reach = np.where(over > 0, (high - price.fixed) / price.absolute, 0.0)
+        low = price.fixed + total - sloped @ at - over @ reach
+    else:
+        fall = sloped + price.slope + 2.0 * price.matrix @ at
+        low = price(at) + total - fall @ np.linalg.solve(price.matrix, fall) / 4.0
+    return Optimum(float(low) - ROUNDING * (1.0 + abs(low)), high)
+
+
+def _gradient(expression: Any, change: Any) -> np.ndarray:
+    """(m, n) of m values, at the point that the variable has."""
+    found = expression.grad.get(change) if expression.variables() else None
+    if found is None:
+        return np.zeros((expression.size, change.size))
+    return np.asarray(found.todense() if hasattr(found, "todense") else found).T.reshape(
+        -1, change.size
+    )
+
+
+def _kept(price: Price, loss: Any, demands: Sequence[Any], change: Any, start: np.ndarray) -> float:
+    """What a point costs that keeps the demands: Newton steps onto those that a point breaks."""
+    at = np.array(start)
+    for _ in range(20):
+        change.value = at
+        rows, short = [], []
+        for demand in demands:
+            equal = isinstance(demand, cvxpy.constraints.Zero | cvxpy.constraints.Equality)
+            values = np.atleast_1d(demand.expr.value)
+            gradient = _gradient(demand.expr, change)
+            near = np.ones(len(values), bool) if equal else values > -NEAR * (1 + np.abs(at).max())
+            rows.append(gradient[near])
+            short.append(values[near] if equal else np.maximum(values[near], 0.0))
+        off = np.concatenate([*short, np.zeros(0)])
+        if np.abs(off).max(initial=0.0) <= KEPT * (1.0 + np.abs(at).max(initial=0.0)):
+            value = price(at) + float(loss.value)
+            return value + ROUNDING * (1.0 + abs(value))
+        at = at - np.linalg.lstsq(np.vstack(rows), off)[0]
+    return np.inf
+
+
+NEAR = 1e-7
+"""Demands that are kept by less are held while others are repaired; in their own units."""
+KEPT = 1e-14
+"""What a demand is broken by if it is broken by rounding, as a share of the point's size."""
 
 
 def _plain(demands: list[Any]) -> list[Any]:
@@ -334,39 +491,25 @@ def _plain(demands: list[Any]) -> list[Any]:
     ]
 
 
-def _cvxpy_objective(q: Question, change: Any, slopes: np.ndarray, here: np.ndarray) -> Any:
-    cost = _cvxpy_cost(q, change)
-    if q.charge is None:
-        return cost
-    k = q.charge.label
-    loss = cvxpy.log_sum_exp((slopes - slopes[k]) @ change + here - here[k])
-    return 0.5 * q.charge.weight * cost + loss
-
-
-def _cvxpy_cost(q: Question, change: Any) -> Any:
-    if isinstance(q.cost, cp.Mahalanobis):
-        root = np.linalg.cholesky(np.asarray(q.cost.matrix, dtype=float)).T
-        return cvxpy.sum_squares(root @ change)
-    weights = weights_of(q.cost, list(q.features.names))
-    if isinstance(q.cost, cp.Manhattan):
-        return weights @ cvxpy.abs(change)
-    return cvxpy.sum_squares(cvxpy.multiply(np.sqrt(weights), change))
-
-
 def _cvxpy_constraint(  # noqa: C901 (one case each)
     constraint: cp.Constraint, q: Question, y: Mapping[Hashable, Any]
 ) -> Iterator[Any]:
     match constraint:
         case cp.Immutable(features=names):
-            yield from (y[n] == number(q.row[n]) for n in names)
+            yield from (y[n] == q.row[n] for n in names)
         case cp.Bounds() | cp.Monotone() | cp.WithinObserved():
             for name, low, high in intervals(constraint, q.features, q.row):
+                if not isinstance(q.features[name], cp.Continuous):
+                    continue  # SCIP has chosen it among those that are permitted
                 if np.isfinite(low):
                     yield y[name] >= low
                 if np.isfinite(high):
                     yield y[name] <= high
         case cp.Linear(coefficients=coefficients, low=low, high=high):
-            total = sum(c * y[n] for n, c in coefficients.items())
+            fixed = [
+                number(v) if isinstance(v := y[n], str | int | float) else v for n in coefficients
+            ]
+            total = sum(c * v for c, v in zip(coefficients.values(), fixed, strict=True))
             if np.isfinite(low):
                 yield total >= low
             if np.isfinite(high):
@@ -549,6 +692,30 @@ class _Scip:
         self.model.addCons(pyscipopt.quicksum(parts) <= 1.0)
         return 0.5 * charge.weight * cost + loss
 
+    def polished(self, piece: Piece) -> Optimum | None:
+        """The optimum where the discrete columns, and those that stay, are what SCIP found."""
+        q, row, moves = self.q, dict(self.q.row), {}
+        for f in q.features:
+            if f.name in self.chosen:
+                row[f.name] = max(
+                    self.chosen[f.name], key=lambda c: self._at(self.chosen[f.name][c])
+                )
+            elif isinstance(f, cp.Integer):
+                row[f.name] = number(row[f.name]) + f.step * round(self._at(self.steps[f.name]))
+            else:
+                moves[f.name] = abs(self._at(self.steps[f.name]))
+        if not moves:
+            cost = cost_of(q.cost, q.features, q.row, row)
+            value = cost if q.charge is None else q.charge(cost, q.model(row))
+            return Optimum(value, value)
+        spent = sum(row[n] != q.row[n] for n in row)
+        counts = [c.count - spent for c in q.constraints if isinstance(c, cp.MaxChanges)]
+        most = sorted(moves, key=moves.__getitem__, reverse=True)
+        return _cvxpy(q, piece, set(most[: max(min([len(moves), *counts]), 0)]), row)
+
+    def _at(self, variable: Any) -> float:
+        return float(self.model.getVal(variable))
+
     def _size(self, change: Any) -> Any:
         size = self.model.addVar()
         self.model.addCons(size >= change)
@@ -566,8 +733,8 @@ def _dot(numbers: Any, expressions: Any) -> Any:
     return pyscipopt.quicksum(a * b for a, b in zip(numbers, expressions, strict=True))
 
 
-def scip_optimum(q: Question, piece: Piece) -> float:
-    """Any columns, in SCIP."""
+def scip_optimum(q: Question, piece: Piece) -> Optimum:
+    """Any columns, in SCIP; where it ends, CVXPY says what the continuous columns cost there."""
     problem = _Scip(q)
     for constraint in q.constraints:
         problem.constrain(constraint)
@@ -575,13 +742,16 @@ def scip_optimum(q: Question, piece: Piece) -> float:
         problem.demand(demand)
     problem.objective()
     if problem.is_empty:
-        return np.inf
+        return NOTHING
     problem.model.optimize()
     status = problem.model.getStatus()
     if status in ("infeasible", "inforunbd"):
-        return np.inf
+        return NOTHING
     assert status in ("optimal", "gaplimit"), status
-    return max(float(problem.model.getObjVal()), 0.0)
+    value, off = max(float(problem.model.getObjVal()), 0.0), SCIP_OFF
+    low, found = value - off * (1.0 + value), problem.polished(piece)
+    high = found.high if found is not None and found.exists else value + off * (1.0 + value)
+    return Optimum(min(low, high), high)
 
 
 # Brute force

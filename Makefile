@@ -15,7 +15,7 @@ endif
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test slow coverage check format bench docs clean
+.PHONY: help demo test machines slow coverage check format bench docs clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,6 +25,9 @@ demo: $(VENV)/.has-core ## explain a model's decisions on real data (installs th
 
 test: $(VENV)/.has-test ## run the tests
 	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
+
+machines: $(VENV)/.has-test ## run the delicate tests with the arithmetic of other processors
+	$(BIN)/python tests/machines.py -n $(JOBS) $(ARGS)
 
 slow: $(VENV)/.has-test ## run the tests that take long
 	$(BIN)/python -m pytest -n $(JOBS) -m slow $(ARGS)

@@ -11,6 +11,7 @@ os.environ.setdefault("MPLBACKEND", "Agg")  # pictures are drawn, and shown to n
 
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
@@ -97,8 +98,44 @@ def scrna() -> Path:
     return _folder("scrna")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs real data, so that ``-m 'not data'`` leaves it out."""
+ORACLES = {"brackets", "cvxpy", "mpmath", "oracles", "pyscipopt"}
+"""Modules and packages that numbers are compared with."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """``--few N``."""
+    parser.addoption("--few", type=int, help="run each test with at most so many of its parameters")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark what needs real data, and what is compared with an oracle; keep a few parameters."""
     for item in items:
         if {"german", "heloc", "ames", "eldr", "scrna"} & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.data)
+        if uses_an_oracle(item.module):
+            item.add_marker(pytest.mark.delicate)
+    few = config.getoption("few")
+    if few:
+        same: dict[str, list[pytest.Item]] = {}
+        for item in items:
+            same.setdefault(item.nodeid.partition("[")[0], []).append(item)
+        kept = {id(some[k]) for some in same.values() for k in spread(len(some), few)}
+        config.hook.pytest_deselected(items=[item for item in items if id(item) not in kept])
+        items[:] = [item for item in items if id(item) in kept]
+
+
+@cache
+def uses_an_oracle(module: ModuleType) -> bool:
+    """Whether a test module imports one, or something from one."""
+    names = (
+        value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
+        for value in vars(module).values()
+    )
+    return bool(ORACLES & {name.partition(".")[0] for name in names if isinstance(name, str)})
+
+
+def spread(count: int, few: int) -> set[int]:
+    """Positions of the first, the last and those between."""
+    if count <= few:
+        return set(range(count))
+    return {round(k * (count - 1) / max(few - 1, 1)) for k in range(few)}

@@ -10,8 +10,6 @@ from oracles import Additive, Demand, Optimum, Question, optimum
 
 import counterpoint as cp
 
-pytestmark = pytest.mark.delicate
-
 SHARE = 1e-9
 """How narrow a bracket is, as a share of 1 + optimum, where columns are continuous."""
 

@@ -3,8 +3,9 @@
 
 PYTHON ?= python3
 VENV := .venv
+CONSTRAINTS := constraints.txt
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c $(CONSTRAINTS)
 JOBS ?= auto
 
 ifndef COUNTERPOINT_DATA
@@ -15,16 +16,22 @@ endif
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test machines slow coverage check format bench docs clean
+.PHONY: help demo test test-pandas2 machines slow coverage check format bench docs clean
 
 help: ## list these targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.has-core ## explain a model's decisions on real data (installs the package alone)
 	@$(BIN)/counterpoint demo
 
 test: $(VENV)/.has-test ## run the tests
 	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
+
+test-pandas2: ## run the tests on data frames, groups and anndata with pandas 2, in an environment of its own
+	@grep -v '^pandas==' constraints.txt | cat - constraints-pandas2.txt > .venv-pandas2.txt
+	@$(MAKE) --no-print-directory VENV=.venv-pandas2 CONSTRAINTS=.venv-pandas2.txt .venv-pandas2/.has-pandas2
+	.venv-pandas2/bin/python -m pytest -n $(JOBS) tests/test_encoding.py tests/test_features.py \
+	  tests/test_frames.py tests/test_groups.py tests/test_missing.py tests/test_results.py $(ARGS)
 
 machines: $(VENV)/.has-test ## run the delicate tests with the arithmetic of other processors
 	$(BIN)/python tests/machines.py -n $(JOBS) $(ARGS)
@@ -64,7 +71,7 @@ docs: $(VENV)/.has-docs ## build the site into docs/_build/html; a warning is an
 	@echo "docs/_build/html/index.html"
 
 clean: ## remove everything that was built, the environment too
-	rm -rf $(VENV) build dist docs/_build docs/auto_examples docs/api/generated \
+	rm -rf $(VENV) .venv-pandas2 .venv-pandas2.txt build dist docs/_build docs/auto_examples docs/api/generated \
 	  docs/sg_execution_times.rst .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .coverage.*
 	find src tests benchmarks docs reproduce -name __pycache__ -type d -prune -exec rm -rf {} +
 

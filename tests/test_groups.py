@@ -226,7 +226,9 @@ def made_of(kind: str, X: pd.DataFrame, y: pd.Series) -> tuple[Any, Any]:
     """The same rows and groups in other clothes."""
     values, names = X.to_numpy(), list(X.columns)
     if kind == "anndata":
-        anndata = pytest.importorskip("anndata")
+        anndata = pytest.importorskip(
+            "anndata", reason="anndata needs pandas 2: make test-pandas2 runs this"
+        )
         obs = pd.DataFrame({"kind": y.to_numpy()}, index=[f"r{i}" for i in range(len(y))])
         return anndata.AnnData(values, obs=obs, var=pd.DataFrame(index=names)), "kind"
     return {

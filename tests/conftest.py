@@ -31,6 +31,7 @@ settings.register_profile(
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],  # a busy machine is no fault of the test
 )
+settings.register_profile("machines", parent=settings.get_profile("ci"), max_examples=5)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 

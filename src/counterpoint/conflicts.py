@@ -58,6 +58,8 @@ LEADING = 2.0
 """By how many rounding errors of a score a relaxation must lead to an answer."""
 CLOSE = 1e-4
 """How closely a bound that the row itself breaks is found, relative to how far it moves."""
+CLOSELY = 1e-6
+"""The relative gap of a search that tries a relaxation: that of an explanation."""
 NEARLY = 0.99
 """A share of a relaxation that must not suffice, if the relaxation is the least."""
 WIDER = (0.0, 1e-6, 1e-4)
@@ -222,14 +224,18 @@ class _Possible:
 
     def surely(self, constraints: Sequence[Constraint]) -> bool:
         """Whether there is an answer that leads by enough to be confirmed, if it can."""
-        question, pieces = self._pieces(constraints, None)
+        question, pieces = self._pieces(constraints, self.question.price)
         cases = question.plain.cases(self.x)
         loose = self.is_by_price or not pieces.moves_smoothly(cases)[0]
         margin = np.stack([0.0 * self.margin if loose else self.margin, self.margin], axis=1)
-        effort = Effort(1.0, SHARE * SECONDS)
+        effort = Effort(CLOSELY, SHARE * SECONDS)
         band, cases = question.band(self.target, self.x), cases.with_margin(margin)
         found = search(pieces, cases, effort) if band is None else rise(pieces, cases, effort, band)
-        return bool(found.piece[0] >= 0)
+        return bool(found.piece[0] >= 0) and self._is_met(question, found.points)
+
+    def _is_met(self, question: Question, y: FloatArray) -> bool:
+        """Whether a point (1, d) meets the constraints as closely as an answer has to."""
+        return bool(question.plain.violation(y, self.x)[0] <= VIOLATION)
 
     def point(
         self, constraints: Sequence[Constraint], price: Price | None = None
@@ -250,7 +256,7 @@ class _Possible:
             findings = (
                 search(pieces, cases, effort) if band is None else rise(pieces, cases, effort, band)
             )
-            if findings.piece[0] >= 0:
+            if findings.piece[0] >= 0 and self._is_met(question, findings.points):
                 return findings.points[0], False
             if _refutes(findings, with_margin=bool(margin.any())):
                 self._learn(constraints, pieces, findings)

@@ -11,9 +11,11 @@ import pytest
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import RandomForestClassifier
-from sklearn.linear_model import LinearRegression, LogisticRegression
-from sklearn.pipeline import make_pipeline
+from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
+from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.svm import SVC
 
 import counterpoint as cp
 
@@ -484,3 +486,37 @@ def test_a_constant_column_keeps_its_value():
     model = LogisticRegression().fit(data, LABELS)
     answers = cp.explain(model, data, "yes", data=data)
     assert (answers.to_frame()["flat"] == 1.0).all()
+
+
+COEFFICIENTS: dict[str, tuple[Any, str]] = {
+    "coefficients": (LogisticRegression(), "coef_"),
+    "an intercept": (LogisticRegression(), "intercept_"),
+    "a regressor": (Ridge(), "coef_"),
+    "votes": (SVC(kernel="linear"), "intercept_"),
+    "a scaler": (make_pipeline(StandardScaler(), LogisticRegression()), "mean_"),
+}
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf])
+@pytest.mark.parametrize("what", COEFFICIENTS)
+def test_coefficients_that_are_not_finite_are_refused_at_once(what: str, number: float):
+    """They decide nothing: every row would end without an answer and without a reason."""
+    made, name = COEFFICIENTS[what]
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    model = clone(made).fit(X, np.arange(60) % 3)
+    part = model[0] if isinstance(model, Pipeline) else model
+    broken = np.array(getattr(part, name), dtype=float)
+    broken.flat[0] = number
+    setattr(part, name, broken)
+    with pytest.raises(cp.InvalidInput, match=r"Expected finite coefficients.*Fit it again"):
+        cp.Explainer(model, data=X)
+
+
+@pytest.mark.parametrize("labels", [[0.0, 1.0, np.nan], ["a", "b", np.nan]])
+@pytest.mark.parametrize("made", [LogisticRegression(), GaussianNB()], ids=repr)
+def test_classes_that_are_nan_are_refused(made: Any, labels: list[Any]):
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    model = clone(made).fit(X, np.arange(60) % 3)
+    model.classes_ = np.array(labels, dtype=object if isinstance(labels[0], str) else float)
+    with pytest.raises(cp.UnsupportedModel, match=r"has NaN among its classes.*labels without NaN"):
+        cp.Explainer(model, data=X)

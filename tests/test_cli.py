@@ -13,7 +13,10 @@ import pandas as pd
 import pytest
 import skops.io
 from sklearn.compose import ColumnTransformer
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
@@ -22,6 +25,7 @@ from typer.testing import CliRunner, Result
 import counterpoint as cp
 import counterpoint.lvq
 from counterpoint.cli import app
+from counterpoint.cli.show import plain
 from counterpoint.privacy import PrivateSVC
 
 POLICY = """\
@@ -164,7 +168,7 @@ def answers_in_python() -> pd.DataFrame:
     rows, train = pd.read_csv("rows.csv"), pd.read_csv("train.csv")
     model = skops.io.load("loan.skops")
     answers = cp.explain(model, rows, "granted", data=train)
-    report = answers.report()
+    report = answers.report(row=np.arange(len(rows)))
     report["changes"] = [
         "; ".join(f"{name}: {old} -> {new}" for name, (old, new) in answer.changes.items())
         for answer in answers
@@ -309,6 +313,67 @@ def test_a_pickle_is_loaded_only_if_it_is_trusted():
     asked = ["explain", "loan.pkl", "rows.csv", "--data", "train.csv", "--target", "granted"]
     assert "can run any program" in run(*asked, code=2).stderr
     run(*asked, "--trust-pickle")
+
+
+@pytest.mark.parametrize("search", [False, True])
+def test_imputers_and_searches_need_no_trust(tmp_path: Path, search: bool):
+    X, y = loans()
+    model = make_pipeline(SimpleImputer(), LogisticRegression(max_iter=1000))
+    if search:
+        model = GridSearchCV(model, {"logisticregression__C": [0.1, 1.0]}, cv=2)
+    skops.io.dump(model.fit(X[["age", "income"]], y), tmp_path / "m.skops")
+    run("explain", tmp_path / "m.skops", "rows.csv", *DATA, "--target", "granted")
+
+
+@pytest.mark.parametrize("prepared", [False, True])
+def test_a_model_that_nobody_reads_is_refused_before_trust_is_asked_for(
+    tmp_path: Path, prepared: bool
+):
+    X, y = loans()
+    forest = RandomForestClassifier(2, random_state=0)
+    model = make_pipeline(StandardScaler(), forest) if prepared else forest
+    skops.io.dump(model.fit(X[["age", "income"]], y), tmp_path / "forest.skops")
+    said = run("inspect", tmp_path / "forest.skops", code=4).stderr
+    assert said.startswith("Error: RandomForestClassifier cannot be read exactly.")
+    assert "--trust" not in said
+
+
+def test_a_model_that_is_not_fitted_predicts_nothing():
+    said = run("explain", "unfitted.skops", "rows.csv", "--target", "granted", code=4).stderr
+    assert "LogisticRegression has not been fitted" in said
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="a folder in which nobody can write")
+def test_a_place_that_cannot_be_written_is_called_by_its_own_name():
+    said = run(*GRANTED, "--out", "/proc/answers.csv", code=2).stderr
+    assert said.startswith("Error: /proc/answers.csv cannot be written: ")
+    assert ".part" not in said
+
+
+def test_rows_without_an_answer_are_still_known_by_their_place(tmp_path: Path):
+    """All columns that the model does not take are kept, and every row has its position."""
+    run(*ASK, "--spec", "loan.toml", "--out", tmp_path / "a.csv", code=3)
+    table = pd.read_csv(tmp_path / "a.csv")
+    assert table["cf_row"].tolist() == list(range(6))
+    assert table["customer"].tolist() == list("abcdef")
+    lost = table["cf_status"] == "infeasible"
+    assert lost.any()
+    assert table.loc[lost, "income"].isna().all()
+
+
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [
+        (0.0, "0"),
+        (0.01234, "0.0123"),
+        (1.0, "1.00"),
+        (25.64, "25.6"),
+        (142.3, "142"),
+        (4e5, "400000"),
+    ],
+)
+def test_numbers_are_plain(number: float, said: str):
+    assert plain(number) == said
 
 
 def test_a_model_of_another_version_is_noted_in_a_sentence(

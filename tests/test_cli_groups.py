@@ -141,3 +141,13 @@ def test_what_cannot_be_done_is_one_sentence(folder: Path, name: str):
     assert ran.stderr.startswith("Error: ")
     assert words in ran.stderr
     assert ran.stderr.count("\n") == 1
+
+
+def test_few_rows_are_said_to_tell_little(folder: Path):
+    """Ten rows with nothing between them are no proof that nothing is between the groups."""
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame(rng.normal(size=(10, 3)), columns=list("abc")).assign(kind=list("xy") * 5)
+    rows.to_csv(folder / "ten.csv", index=False)
+    result = run(folder, "ten.csv", "--groups", "kind")
+    assert "Note: group x has 5 rows. With fewer than 20" in result.stderr
+    assert "Note: group" not in run(folder, "rows.csv", "--groups", "kind").stderr

@@ -94,11 +94,14 @@ def write_answers(out: Path, stdout: IO[str], listing: Listing, *, reasons: bool
 
 
 def _table(listing: Listing, *, reasons: bool) -> pd.DataFrame:
-    """The counterfactual rows with the report beside them; no features where there is no answer."""
+    """The counterfactual rows with the report beside them, first of all the row's position.
+
+    A row without an answer has no features, but all other columns of the file.
+    """
     import pandas as pd
 
     X, answers = listing.X, listing.answers
-    report = answers.report(**listing.places)
+    report = answers.report(**(listing.places or {"row": np.arange(len(X))}))
     report["changes"] = _sentences(X, answers)
     if reasons:
         report["reason"] = [_text(reason) for reason in _reasons(answers)]

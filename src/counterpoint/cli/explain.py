@@ -15,7 +15,7 @@ from counterpoint.cli.files import STDOUT, check_out
 from counterpoint.cli.models import labels_of, load_model
 from counterpoint.cli.options import Data, Model, Spec, Trust, TrustPickle
 from counterpoint.cli.rows import read_rows
-from counterpoint.cli.show import console, show_answer, show_total
+from counterpoint.cli.show import console, plain, show_answer, show_total
 from counterpoint.cli.speech import Exit, note, sentences
 from counterpoint.cli.targets import Wish
 
@@ -201,8 +201,8 @@ def explain(
             check_out(out, model, rows, data, spec)
         problem = cp.Problem() if spec is None else cp.Problem.load(spec)
         loaded = load_model(model, trust_pickle=trust_pickle, trust=trust or ())
+        explainer = _explainer(problem, loaded, data)  # says so if the model is none, or not fitted
         wanted = wish.target(labels_of(loaded), problem.target)
-        explainer = _explainer(problem, loaded, data)
         X = read_rows(rows)
         best = cast("Literal['local', 'global']", optimality)
         start = perf_counter()
@@ -228,7 +228,7 @@ def explain(
             write_answers(out, sys.stdout, listing, reasons=reasons)
             to = "standard output" if out == STDOUT else out
             lines = f"{len(listing.X)} {'rows' if alternatives is None else 'answers'}"
-            note(f"Wrote {lines} to {to} ({seconds:.3g} s).\n{listing.summary}")
+            note(f"Wrote {lines} to {to} ({plain(seconds)} s).\n{listing.summary}")
     if not listing.answers.found.all():
         raise typer.Exit(Exit.UNANSWERED)
 

@@ -36,7 +36,11 @@ def completely(out: Path) -> Iterator[Path]:
     """A place to write to, which becomes the file if all goes well, and is gone if not."""
     part = out.with_name(f".{out.name}.part")
     try:
-        yield part
-        part.replace(out)
-    finally:
-        part.unlink(missing_ok=True)
+        try:
+            yield part
+            part.replace(out)
+        finally:
+            part.unlink(missing_ok=True)
+    except OSError as error:  # the user knows of no other file than the one asked for
+        said = error.strerror or str(error)
+        raise cp.InvalidInput(f"{out} cannot be written: {said}. Choose another place.") from error

@@ -23,6 +23,8 @@ __all__ = ["groups"]
 
 WORDS = 50
 """Values of a column of words from which on it is taken for a name of each row."""
+FEW = 20
+"""Rows of a group below which shares of them say little: 3 of 10 wrong are no news of 1 in 10."""
 MOST = 12
 """Columns that a message lists."""
 
@@ -183,7 +185,14 @@ def _components(frame: pd.DataFrame, dimensions: int) -> Any:
 
 def _quality(model: Any, frame: pd.DataFrame, column: str) -> str:
     """How good the explanation is, on rows that are set aside if there are enough."""
-    if frame[column].value_counts().min() < 4:
+    sizes = frame[column].value_counts()
+    if sizes.min() < FEW:
+        note(
+            f"Note: group {sizes.idxmin()} has {sizes.min()} rows. With fewer than {FEW}, that "
+            "nothing changes means no more than that nothing can be told, and shares such as "
+            "correctness can be good by chance."
+        )
+    if sizes.min() < 4:
         note("Note: a group has fewer than four rows, so that none could be set aside.")
         return str(model.judge(frame, column).summary())
     return str(model.evaluate(frame, column).summary())

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
+from zipfile import BadZipFile, ZipFile
 
 import counterpoint as cp
 
@@ -31,6 +32,12 @@ OWN = (
     "counterpoint.privacy.svc.PrivateSVC",
 )
 """The estimators of this package, which run nothing that a file brings along."""
+SAFE = (
+    "numpy.dtype",
+    "sklearn.metrics._scorer._PassthroughScorer",
+    *(f"sklearn.model_selection._split.{name}" for name in ("KFold", "StratifiedKFold")),
+)
+"""What else imputers and searches hold: descriptions of numbers, of scores and of folds."""
 
 
 def load_model(path: Path, *, trust_pickle: bool = False, trust: Sequence[str] = ()) -> Any:
@@ -40,6 +47,8 @@ def load_model(path: Path, *, trust_pickle: bool = False, trust: Sequence[str] =
     ------
     InvalidInput
         If the file is of another kind, damaged, or holds what is not trusted.
+    UnsupportedModel
+        If it holds what is not trusted in a model that could not be explained anyway.
     """
     if path.suffix == ".skops":
         return _load_skops(path, trust)
@@ -63,16 +72,38 @@ def _load_skops(path: Path, trust: Sequence[str]) -> Any:
     path.open("rb").close()
     try:
         found = io.get_untrusted_types(file=path)
-        unknown = [t for t in found if t not in trust and t not in OWN]
+        unknown = [t for t in found if t not in (*trust, *OWN, *SAFE)]
         if not unknown:
             return io.load(path, trusted=found)
     except BROKEN as error:
         raise cp.InvalidInput(f"{path.name} is no skops file that can be read: {error}.") from error
+    _refuse_unreadable(path)
     options = " ".join(f"--trust {name}" for name in unknown)
     raise cp.InvalidInput(
         f"{path.name} holds types that could run code of their own: {', '.join(unknown)}. If you "
         f"know what they do, add {options}."
     )
+
+
+def _refuse_unreadable(path: Path) -> None:
+    """Raise if the model is of a class of scikit-learn that nobody reads: trust would not help."""
+    from importlib import import_module
+
+    from counterpoint.readers import require_reader
+
+    for module, name in _last_step(json.loads(ZipFile(path).read("schema.json"))):
+        if module.partition(".")[0] == "sklearn":
+            require_reader(getattr(import_module(module), name))
+
+
+def _last_step(node: Any) -> Iterator[tuple[str, str]]:
+    """Module and class of what a file holds; of a pipeline, of its last step."""
+    module, name = node["__module__"], node["__class__"]
+    if name != "Pipeline":
+        yield module, name
+        return
+    steps = node["content"]["content"]["steps"]["content"]
+    yield from _last_step(steps[-1]["content"][-1])
 
 
 def _load_pickle(path: Path) -> Any:

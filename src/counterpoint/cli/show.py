@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Hashable
 from textwrap import wrap
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-__all__ = ["console", "show_answer", "show_total", "value"]
+__all__ = ["console", "plain", "show_answer", "show_total", "value"]
 
 NOTHING = 1e-9
 """A relative gap that is rounding."""
@@ -98,8 +99,14 @@ def show_total(out: Console, summary: str, rows: int, seconds: float) -> None:
     for sentence in summary.splitlines():
         for line in wrap(sentence, out.width, subsequent_indent="  "):
             out.print(Text(line))
-    out.print(Text(f"time: {seconds:.3g} s{_each(rows, seconds)}"))
+    out.print(Text(f"time: {plain(seconds)} s{_each(rows, seconds)}"))
 
 
 def _each(rows: int, seconds: float) -> str:
-    return f", {1e3 * seconds / rows:.2g} ms a row" if rows else ""
+    return f", {plain(1e3 * seconds / rows)} ms a row" if rows else ""
+
+
+def plain(number: float) -> str:
+    """A number with three digits that count, and never with an exponent."""
+    digits = max(0, 2 - math.floor(math.log10(number))) if number > 0.0 else 0
+    return f"{round(number, digits):.{digits}f}"

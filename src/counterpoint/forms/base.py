@@ -10,10 +10,11 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+from counterpoint.errors import InvalidInput
 from counterpoint.regions import Region
 from counterpoint.targets import Target
 
-__all__ = ["AffineMap", "Form"]
+__all__ = ["AffineMap", "Form", "require_finite"]
 
 FloatArray = NDArray[np.float64]
 
@@ -84,3 +85,12 @@ class Form(ABC):
     @abstractmethod
     def through(self, before: AffineMap) -> Form:
         """The same model for inputs that pass ``before`` first."""
+
+
+def require_finite(*coefficients: FloatArray | float) -> None:
+    """Raise `InvalidInput` if there is NaN or infinity among the coefficients of a model."""
+    if not all(np.isfinite(part).all() for part in coefficients):
+        raise InvalidInput(
+            "Expected finite coefficients, also after the preprocessing; the model has NaN or "
+            "infinity among them. Fit it again, on finite data."
+        )

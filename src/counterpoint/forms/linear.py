@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.errors import InvalidInput
-from counterpoint.forms.base import AffineMap, Form
+from counterpoint.forms.base import AffineMap, Form, require_finite
 from counterpoint.forms.scores import EPS, mask, misfit, rounding, split
 from counterpoint.regions import Affine, LogLoss, LogSumExp, Region
 from counterpoint.targets import Confidence, Interval, Target, Tradeoff
@@ -81,6 +81,9 @@ class LinearScores(Form):
     no_probabilities: str = "the model has no probabilities"
     threshold: float = 0.0
     ties: Ties = Ties.FIRST
+
+    def __post_init__(self) -> None:
+        require_finite(self.matrix, self.offset, self.threshold)
 
     @classmethod
     def binary(
@@ -217,6 +220,9 @@ class LinearRegressor(Form):
     intercept: float
     link: LogLink = LogLink.IDENTITY
 
+    def __post_init__(self) -> None:
+        require_finite(self.coef, self.intercept)
+
     @property
     def width(self) -> int:
         return len(self.coef)
@@ -280,6 +286,9 @@ class Votes(Form):
     matrix: FloatArray
     offset: FloatArray
     classes: NDArray[Any]
+
+    def __post_init__(self) -> None:
+        require_finite(self.matrix, self.offset)
 
     @property
     def width(self) -> int:

@@ -22,9 +22,18 @@ from counterpoint.readers import (  # noqa: F401 (each registers its readers)
     uncertain,
 )
 from counterpoint.readers.columns import Columns
-from counterpoint.readers.dispatch import read, trace
+from counterpoint.readers.dispatch import read, require_reader, trace
 from counterpoint.readers.probe import by_running
 from counterpoint.readers.seeing import Reading, see_through
 from counterpoint.readers.torch_classifier import LastLayer
 
-__all__ = ["Columns", "LastLayer", "Reading", "by_running", "read", "see_through", "trace"]
+__all__ = [
+    "Columns",
+    "LastLayer",
+    "Reading",
+    "by_running",
+    "read",
+    "require_reader",
+    "see_through",
+    "trace",
+]

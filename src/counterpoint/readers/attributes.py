@@ -37,7 +37,7 @@ def classes_of(model: Any) -> NDArray[Any]:
     Raises
     ------
     UnsupportedModel
-        If it has several outputs, or knows one class only.
+        If it has several outputs, knows one class only, or has NaN among its classes.
     """
     classes = fitted(model).classes_
     if isinstance(classes, list) or np.ndim(classes) != 1:
@@ -49,6 +49,11 @@ def classes_of(model: Any) -> NDArray[Any]:
         raise UnsupportedModel(
             f"{type(model).__name__} knows only the class {classes.tolist()[0]!r}, so nothing "
             "changes its decision. Fit it on data with two classes or more."
+        )
+    if any(label != label for label in classes.tolist()):  # noqa: PLR0124 (so is NaN)
+        raise UnsupportedModel(
+            f"{type(model).__name__} has NaN among its classes, which no prediction is equal to. "
+            "Fit it on labels without NaN."
         )
     return np.asarray(classes)
 

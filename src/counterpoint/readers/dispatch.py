@@ -81,19 +81,29 @@ def read(model: Any) -> Form:
     ModelNotFitted
         If it has not been fitted.
     """
-    named = _named_reader(read, model)
+    named = _named_reader(read, type(model))
     if named is not None:
         form: Form = named(model)
         return form
-    for package in _packages(model):
+    raise _refusal(type(model))
+
+
+def _refusal(kind: type) -> UnsupportedModel:
+    """The error of a class of models for which there is no reader."""
+    for package in _packages(kind):
         if package in INSTEAD:
-            raise UnsupportedModel(
-                f"{type(model).__name__} cannot be read as it is. {INSTEAD[package]}"
-            )
-    raise UnsupportedModel(
-        f"{type(model).__name__} cannot be read exactly. Counterpoint reads {READABLE}; "
+            return UnsupportedModel(f"{kind.__name__} cannot be read as it is. {INSTEAD[package]}")
+    return UnsupportedModel(
+        f"{kind.__name__} cannot be read exactly. Counterpoint reads {READABLE}; "
         "add a reader for your own model with @counterpoint.readers.read.register(YourModel)."
     )
+
+
+def require_reader(kind: type) -> None:
+    """Raise `UnsupportedModel` if there is no reader for a class of models."""
+    asked = any(ask.dispatch(kind) is not ask.dispatch(object) for ask in (read, finish))
+    if not asked and _named_reader(read, kind) is None:
+        raise _refusal(kind)
 
 
 @singledispatch
@@ -164,18 +174,18 @@ def by_name(package: str, *names: str, question: Any = read) -> Callable[[Answer
     return register
 
 
-def _named_reader(question: Any, model: Any) -> Callable[[Any], Any] | None:
+def _named_reader(question: Any, kind: type) -> Callable[[Any], Any] | None:
     """Who answers a question about this class, or the nearest class that it builds on."""
-    for package, base in zip(_packages(model), type(model).__mro__, strict=True):
+    for package, base in zip(_packages(kind), kind.__mro__, strict=True):
         named = NAMED.get((question, package, base.__name__))
         if named is not None:
             return named
     return None
 
 
-def _packages(model: Any) -> list[str]:
-    """The packages of a model's class and of those it builds on."""
-    return [base.__module__.partition(".")[0] for base in type(model).__mro__]
+def _packages(kind: type) -> list[str]:
+    """The packages of a class and of those it builds on."""
+    return [base.__module__.partition(".")[0] for base in kind.__mro__]
 
 
 @final
@@ -204,7 +214,7 @@ class Inputs:
 @singledispatch
 def inputs_of(model: Any) -> Inputs | None:
     """The columns that a model or step was fitted on; None if it did not keep note of them."""
-    named = _named_reader(inputs_of, model)
+    named = _named_reader(inputs_of, type(model))
     return fitted_inputs(model) if named is None else named(model)
 
 

@@ -209,20 +209,31 @@ def wanted(target: Any, classes: Sequence[Any]) -> list[int]:
 
 
 def vote_pieces(target: Any, classes: Sequence[Any]) -> list[Piece]:
-    """The same for pairwise votes: every outcome of the pairs that elects a wanted class."""
+    """The same for pairwise votes: pairs that, so decided, elect a wanted class without the others.
+
+    A margin is asked of these only: how another pair votes, and by how little, changes nothing.
+    """
     k = len(classes)
     pairs = list(combinations(range(k), 2))
-    inside, found = wanted(target, classes), []
-    for signs in product((1.0, -1.0), repeat=len(pairs)):
-        votes = [0] * k
-        for sign, (i, j) in zip(signs, pairs, strict=True):
-            votes[i if sign > 0 else j] += 1
-        if votes.index(max(votes)) in inside:
-            eye = np.eye(len(pairs))
-            found.append(
-                tuple(Demand(s * e, target.margin) for s, e in zip(signs, eye, strict=True))
-            )
-    return found
+    inside, eye, enough = wanted(target, classes), np.eye(len(pairs)), []
+    some = product((0.0, 1.0, -1.0), repeat=len(pairs))
+    for signs in map(np.array, sorted(some, key=np.count_nonzero)):
+        if any((signs[fewer != 0] == fewer[fewer != 0]).all() for fewer in enough):
+            continue
+        open_ = [(s,) if s else (1.0, -1.0) for s in signs]
+        if all(_elected(every, pairs, k) in inside for every in product(*open_)):
+            enough.append(signs)
+    return [
+        tuple(Demand(s * e, target.margin) for s, e in zip(signs, eye, strict=True) if s)
+        for signs in enough
+    ]
+
+
+def _elected(signs: Sequence[float], pairs: list[tuple[int, int]], k: int) -> int:
+    votes = [0] * k
+    for sign, (i, j) in zip(signs, pairs, strict=True):
+        votes[i if sign > 0 else j] += 1
+    return votes.index(max(votes))
 
 
 def interval_pieces(low: float, high: float) -> list[Piece]:

@@ -29,7 +29,7 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         lvq privacy uncertain
         frames
         features
-        encoding relations
+        encoding relations rounding
         regions targets cases softmax
         costs constraints forms separable
         duality

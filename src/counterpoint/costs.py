@@ -73,7 +73,7 @@ class Price:
         """(d,) a diagonal D with D <= quadratic (as matrices), as large as one scaling allows.
 
         What is left, quadratic − D, is convex, so its tangents bound it from below while D keeps
-        every column's minimum finite.
+        every column's minimum finite. The eigenvalue is lowered by what it may be off by.
         """
         if self.quadratic.ndim == 1:
             return self.quadratic
@@ -82,7 +82,8 @@ class Price:
         if not used.any():
             return np.zeros(len(scale))
         unit = self.quadratic[np.ix_(used, used)] / np.outer(scale[used], scale[used])
-        smallest = max(float(np.linalg.eigvalsh(unit)[0]), 0.0)
+        noise = 4.0 * len(unit) * float(np.finfo(np.float64).eps) * float(np.linalg.norm(unit))
+        smallest = max(float(np.linalg.eigvalsh(unit)[0]) - noise, 0.0)
         floor = np.zeros(len(scale))
         floor[used] = 0.99 * smallest * scale[used] ** 2
         return floor

@@ -15,6 +15,7 @@ from counterpoint.cases import Cases
 from counterpoint.costs import Price
 from counterpoint.programs import Program
 from counterpoint.regions import Cells
+from counterpoint.rounding import UNIT, Sizes
 
 __all__ = [
     "Bounding",
@@ -161,12 +162,13 @@ class Glance:
         """`bounds` of some cells by other rivals and weights."""
         rivals = np.clip(rivals, 0, len(self.cells.rivals) - 1)
         cut = self.cells.cuts(part, rivals, np.nan_to_num(weights, posinf=0.0))
+        sizes = Sizes(cut.weights, cut.normals, cut.roundings)
         cases = self._repeated(len(rivals))
-        at = None if self.spread is None else cases.x + self.spread.furthest(cut[0])
-        bound = self.program.duality.bound(cases, cut, at)
+        at = None if self.spread is None else cases.x + self.spread.furthest(cut.normal)
+        bound = self.program.duality.bound(cases, cut, sizes, at)
         doubtful = np.flatnonzero(bound < reached * (1.0 - CLOSED))
         if len(doubtful) and not cases.unbounded:
-            some = cut[0][doubtful], cut[1][doubtful]
+            some = cut.take(doubtful)
             refuted = self.program.duality.refutes(self._repeated(len(doubtful)), some)
             bound[doubtful[refuted]] = np.inf
         return bound
@@ -184,7 +186,7 @@ def least_moves(program: Program, x: FloatArray) -> FloatArray:
     A column of a category stands for a change to it.
     """
     price, steps = program.price, program.steps
-    moves = price.absolute * steps + price.floor * steps * steps
+    moves = (price.absolute * steps + price.floor * steps * steps) * (1.0 - 8.0 * UNIT)
     return np.where(program.numeric | (x > 0.5), moves, 2.0 * price.absolute)
 
 

@@ -31,6 +31,7 @@ from counterpoint.regions import (
     Condition,
     Cone,
     Coupling,
+    Cut,
     Nearer,
     OneOf,
     Quadrics,
@@ -38,15 +39,13 @@ from counterpoint.regions import (
     Transitions,
     Whole,
 )
+from counterpoint.rounding import UNIT, Sizes, gamma
 from counterpoint.separable import SLACK, SeparableDomain
 
 __all__ = ["Program", "kinds_region"]
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
-
-CANCELLED = 64 * np.finfo(np.float64).eps
-"""What is left of a sum that cancels, relative to the size of its terms."""
 
 
 def kinds_region(features: Features) -> Region:
@@ -289,18 +288,45 @@ class Program:
         """(convex_size, d) the normal that each multiplier of what is convex weighs."""
         return np.vstack([self.affine.matrix, *(part.normals for part in self.beyond_rows)])
 
-    def cut(self, multipliers: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Normals (n, d) and offsets (n,) that the couplings and charges add up to.
+    @cached_property
+    def _sizes(self) -> FloatArray:
+        """(convex_size, d) the sizes of the numbers in `normals`."""
+        return np.abs(self.normals)
+
+    @cached_property
+    def _units(self) -> tuple[FloatArray, FloatArray]:
+        """(convex_size,) r and (d,) c, with no number of `normals` larger than r_i c_j."""
+        sizes = self._sizes
+        column = sizes.max(axis=0, initial=0.0)
+        some = column > 0.0
+        height = (sizes[:, some] / column[some]).max(axis=1, initial=0.0)
+        unit = np.zeros(self.width)
+        rows = height > 0.0
+        unit[some] = (sizes[np.ix_(rows, some)] / height[rows, None]).max(axis=0, initial=0.0)
+        return height, unit * (1.0 + 8.0 * UNIT)
+
+    def cut(self, multipliers: FloatArray) -> Cut:
+        """What the couplings and charges add up to.
 
         The multipliers of conditions that are not convex have no part in it.
         """
-        normal, offset = self.affine.cut(multipliers[:, : self.affine.size])
-        start = self.affine.size
+        cut = self.affine.cut(multipliers[:, : self.affine.size])
+        if not self.beyond_rows:
+            return cut
+        cuts, start = [cut], self.affine.size
         for part in self.beyond_rows:
-            more, constant = part.cut(multipliers[:, start : start + part.size])
-            normal, offset = normal + more, offset + constant
+            cuts.append(part.cut(multipliers[:, start : start + part.size]))
             start += part.size
-        return normal, offset
+        offsets = np.stack([cut.offset for cut in cuts])
+        doubt = gamma(len(cuts)) * np.abs(offsets).sum(axis=0)
+        return Cut(
+            np.asarray(sum(cut.normal for cut in cuts)),
+            offsets.sum(axis=0),
+            np.hstack([cut.weights for cut in cuts]),
+            self._sizes,
+            max(cut.roundings for cut in cuts) + len(cuts) - 1,
+            np.asarray(doubt + sum(cut.doubt for cut in cuts)),
+        )
 
     def bound(
         self, cases: Cases, multipliers: FloatArray, at: FloatArray | None = None
@@ -323,10 +349,13 @@ class Program:
             In units of the objective; infinite where the domain alone is empty.
         """
         if self._is_one_row and cases.unbounded:
-            weight, offset = (part[:, 0] for part in self.affine.cut_weights(multipliers))
+            weighed = self.affine.cut_weights(multipliers)
+            weight, offset = weighed[0][:, 0], weighed[1][:, 0]
             return one_row_bound(self.price, self.affine.matrix[0], cases.x, (weight, offset))
         cut = self.cut(multipliers)
-        bound = self.duality.bound(cases, cut, at)
+        height, unit = self._units
+        sizes = Sizes((cut.weights @ height)[:, None], unit[None], cut.roundings)
+        bound = self.duality.bound(cases, cut, sizes, at)
         if not self.nonconvex or self.charges:
             return bound
         curved = self.curvature.bound(cases, multipliers[:, self.convex_size :], cut, at)
@@ -354,18 +383,15 @@ class Program:
     def refutes(self, cases: Cases, multipliers: FloatArray) -> BoolArray:
         """(n,): whether the multipliers prove that no point of the region exists (Farkas).
 
-        Entries of the normal that are no more than what rounding leaves of a sum that cancels count
-        as 0. On a column without bounds that is a proof for all points but those some 1e12 times as
-        far away as the factual one.
+        On a column without bounds, an entry of the normal that is no more than what rounding leaves
+        of a sum that cancels counts as 0. That is a proof for all points but those some 1e12 times
+        as far away as the factual one. All other rounding is allowed for.
         """
         if self.charges:  # no charge excludes anything
             charged = sum(charge.size for charge in self.charges)
             multipliers = np.array(multipliers)
             multipliers[:, self.convex_size - charged : self.convex_size] = 0.0
-        normal, offset = self.cut(multipliers)
-        convex, other = multipliers[:, : self.convex_size], multipliers[:, self.convex_size :]
-        size = np.abs(convex) @ np.abs(self.normals)
-        cut = np.where(np.abs(normal) <= CANCELLED * size, 0.0, normal), offset
+        cut, other = self.cut(multipliers), multipliers[:, self.convex_size :]
         refuted = self.duality.refutes(cases, cut)
         return refuted | self.curvature.refutes(cases, other, cut) if self.nonconvex else refuted
 

@@ -9,21 +9,35 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.cases import Cases
 from counterpoint.regions import AtMost
+from counterpoint.rounding import AFTER, LIBRARY, SMALLEST, UNIT, Sizes, depth, dots, gamma, total
 
-__all__ = ["SLACK", "Diagonal", "Groups", "SeparableDomain"]
+__all__ = ["SLACK", "Diagonal", "Groups", "Least", "SeparableDomain"]
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 
 SLACK = 1e-9
 """How far, in steps, a whole number may lie outside its interval because of rounding."""
+
+
+class Least(NamedTuple):
+    """The least of each column's function.
+
+    Parameters
+    ----------
+    value, reach
+        (n, d) what it is, and |δ| there.
+    """
+
+    value: FloatArray
+    reach: FloatArray
 
 
 @final
@@ -34,7 +48,7 @@ class Diagonal:
     Parameters
     ----------
     absolute, curvature
-        (d,) non-negative.
+        (d,) non-negative; no column has both.
     """
 
     absolute: FloatArray
@@ -44,13 +58,16 @@ class Diagonal:
         """The function of some of the columns."""
         return Diagonal(self.absolute[columns], self.curvature[columns])
 
-    def least(self, slope: FloatArray) -> FloatArray:
+    def least(self, slope: FloatArray) -> Least:
         """(n, d) the least of each column's function plus slope · δ, over all δ."""
-        excess = np.maximum(np.abs(slope) - self.absolute, 0.0)
         if self.curvature.all():
-            return -(excess * excess) / (4.0 * self.curvature)
+            reach = np.abs(slope) / (2.0 * self.curvature)
+            return Least(-(reach * reach * self.curvature), reach)
+        excess = np.maximum(np.abs(slope) - self.absolute, 0.0)
         with np.errstate(divide="ignore", invalid="ignore"):
-            return np.where(excess > 0, -(excess * excess) / (4.0 * self.curvature), 0.0)
+            reach = np.where(excess > 0.0, excess / (2.0 * self.curvature), 0.0)
+            value = np.where(np.isinf(reach), -np.inf, -(reach * reach * self.curvature))
+        return Least(value, reach)
 
     def best(self, slope: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray:
         """(n, d) the δ between low and high at which it is least; infinite where unbounded."""
@@ -100,6 +117,14 @@ class Groups:
             allowed &= demanded | np.repeat(free, self._sizes, axis=1)
         return allowed
 
+    def size(self, price: Diagonal, sizes: Sizes) -> FloatArray:
+        """(n,) the sum of the sizes of the terms of `least`, at most."""
+        tall = sizes.heights if sizes.units is None else sizes.units
+        tallest = self.reduce(np.maximum, tall[:, self.columns]).sum(axis=1)
+        height = tallest if sizes.units is None else sizes.heights @ tallest
+        dearest = self.reduce(np.maximum, price.absolute[None, self.columns]).sum()
+        return np.asarray(2.0 * (height + dearest))
+
     def least(
         self, price: Diagonal, slope: FloatArray, cases: Cases
     ) -> tuple[FloatArray, BoolArray]:
@@ -136,7 +161,68 @@ class SeparableDomain:
 
     def least(self, price: Diagonal, slope: FloatArray, cases: Cases) -> FloatArray:
         """(n,) min over y of price(δ) + slope·δ with δ = y − x; infinite where there is no y."""
-        numeric = self._numeric_least(price, slope, cases)
+        return self._combined(self._columns(price, slope, cases).value, price, slope, cases)
+
+    def lower(
+        self, price: Diagonal, slope: FloatArray, cases: Cases, sizes: Sizes
+    ) -> tuple[FloatArray, FloatArray]:
+        """(n,) `least`, and (n,) by how much it may be too high, for all rounding.
+
+        Parameters
+        ----------
+        price, slope, cases
+            As for `least`.
+        sizes
+            Of the terms of the slopes; none is smaller than its slope.
+        """
+        columns = self._columns(price, slope, cases)
+        value = self._combined(columns.value, price, slope, cases)
+        mask: BoolArray | slice = slice(None) if self.numeric.all() else self.numeric
+        own, part = sizes.of(mask), price.of(mask)
+        reach = columns.reach
+        if not cases.unbounded and not part.curvature.all():
+            reach = self._either(part, slope[:, mask], reach, own, cases)
+        if self.steps.any():
+            reach = reach + self.steps[mask]
+        size, bend = own.along(reach), np.zeros(len(slope))
+        if part.absolute.any():
+            size += dots(reach, part.absolute)
+        if part.curvature.any():
+            size += dots(reach * reach, part.curvature)
+            bend = own.over(2.0 * part.curvature)
+        if self.groups:
+            size += self._groups.size(price, sizes)
+        slopes = gamma(sizes.count + AFTER)
+        roundings = sizes.count + depth(slope.shape[1]) + AFTER + LIBRARY
+        return value, gamma(roundings) * size + slopes * slopes * bend + SMALLEST
+
+    def _either(
+        self,
+        price: Diagonal,
+        slope: FloatArray,
+        reach: FloatArray,
+        sizes: Sizes,
+        cases: Cases,
+    ) -> FloatArray:
+        """(n, numeric columns) |δ|, the larger one where rounding has decided between two.
+
+        A column without curvature is least at the end of its interval, or as near to 0 as it gets.
+        """
+        size = np.abs(slope)
+        off = gamma(sizes.count) * sizes.each + AFTER * UNIT * size
+        doubtful = (np.abs(size - price.absolute) <= off) & (off > 0.0) & (price.curvature == 0.0)
+        if not doubtful.any():
+            return reach
+        x, low, high = (v[:, self.numeric] for v in (cases.x, cases.low, cases.high))
+        down, up = np.abs(low - x), np.abs(high - x)
+        either = off >= size + price.absolute
+        far = np.where(either, np.maximum(down, up), np.where(slope > 0.0, down, up))
+        return np.where(doubtful, np.maximum(reach, far), reach)
+
+    def _combined(
+        self, numeric: FloatArray, price: Diagonal, slope: FloatArray, cases: Cases
+    ) -> FloatArray:
+        """(n,) the least sum, of the least of each numeric column."""
         if not self.groups and self.at_most is None:
             return _total(numeric)
         gains = np.zeros(cases.x.shape)
@@ -155,13 +241,14 @@ class SeparableDomain:
         zero = np.zeros(cases.x.shape[1])
         return np.isposinf(self.least(Diagonal(zero, zero), np.zeros_like(cases.x), cases))
 
-    def _numeric_least(self, price: Diagonal, slope: FloatArray, cases: Cases) -> FloatArray:
+    def _columns(self, price: Diagonal, slope: FloatArray, cases: Cases) -> Least:
         """(n, numeric columns) the least of each column's function of one variable."""
         mask: BoolArray | slice = slice(None) if self.numeric.all() else self.numeric
         price, steps, slope = price.of(mask), self.steps[mask], slope[:, mask]
         if cases.unbounded and not steps.any():
             return price.least(slope)
-        low, high = cases.low[:, mask] - cases.x[:, mask], cases.high[:, mask] - cases.x[:, mask]
+        x = cases.x[:, mask]
+        low, high = cases.low[:, mask] - x, cases.high[:, mask] - x
         if steps.any():
             whole = steps > 0
             low, high = np.array(low), np.array(high)
@@ -176,7 +263,7 @@ class SeparableDomain:
                 near = np.clip(rounding(best / unit) * unit, low, high)
                 candidate = price.value(near, slope)
                 value = np.where(whole, np.minimum(value, candidate), value)
-        return np.where(low > high, np.inf, value)
+        return Least(np.where(low > high, np.inf, value), np.abs(best))
 
     @cached_property
     def _groups(self) -> Groups:
@@ -191,14 +278,14 @@ class SeparableDomain:
         free = np.sort(np.where(must, 0.0, np.minimum(gain, 0.0)), axis=1)
         rank = np.arange(free.shape[1])
         chosen = np.where(rank < left[:, None], free, 0.0)
-        total = _total(np.hstack([chosen, np.where(must, gain, 0.0)]))
-        return np.where(left < 0, np.inf, total)
+        least = _total(np.hstack([chosen, np.where(must, gain, 0.0)]))
+        return np.where(left < 0, np.inf, least)
 
 
 def _total(values: FloatArray) -> FloatArray:
     """(n,) the sums of rows; +inf, a column without any value, outweighs −inf."""
     with np.errstate(invalid="ignore"):
-        total = values.sum(axis=1)
-    if np.isnan(total).any():
-        total = np.where(np.isposinf(values).any(axis=1), np.inf, total)
-    return np.asarray(total)
+        summed = total(values)
+    if np.isnan(summed).any():
+        summed = np.where(np.isposinf(values).any(axis=1), np.inf, summed)
+    return np.asarray(summed)

@@ -34,6 +34,7 @@ from counterpoint.cases import Cases
 from counterpoint.costs import Price
 from counterpoint.duality.lagrangian import Lagrangian
 from counterpoint.regions import Cut, Quadrics
+from counterpoint.rounding import UNIT, gamma
 from counterpoint.separable import SeparableDomain
 
 __all__ = ["Curvature"]
@@ -42,7 +43,6 @@ FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.intp]
 
-ROUNDED = 4 * np.finfo(np.float64).eps
 LARGEST = 1e100
 """Multipliers beyond prove nothing, so that nothing overflows."""
 PAIRED = 64
@@ -86,7 +86,7 @@ class Curvature:
             to −1 … 1. The λ, the τ and what made the cut are in units of the price; of its square,
             if it is absolute.
         cut
-            Normals (n, d) and offsets (n,) of an inequality that all points of the region meet.
+            Inequalities that all points of the region meet.
         at
             (n, d) points about which to look for the least, and at which an absolute price has the
             slopes s; None for x itself.
@@ -104,7 +104,7 @@ class Curvature:
         if at is not None:
             sloping = self._sloping(plain, start, ratios)
             square = np.maximum(square, plain.priced(self.form * sloping).least(start))
-        out[rows] = np.sqrt(np.maximum(square, 0.0)) * (1.0 - ROUNDED)
+        out[rows] = np.sqrt(np.maximum(square, 0.0)) * (1.0 - 8.0 * UNIT)
         return out
 
     def refutes(self, cases: Cases, multipliers: FloatArray, cut: Cut) -> BoolArray:
@@ -124,21 +124,25 @@ class Curvature:
         """The rows with multipliers, and what these add up to without a price."""
         weights = np.maximum(multipliers[:, : len(self.quadrics)], 0.0)
         sane = np.abs(multipliers).max(axis=1, initial=0.0) <= LARGEST
-        sane &= np.isfinite(cut[1]) & np.isfinite(cut[0]).all(axis=1)
+        sane &= np.isfinite(cut.offset) & np.isfinite(cut.normal).all(axis=1)
         rows = np.flatnonzero(weights.any(axis=1) & sane & ~cases.empty)
-        part, (normal, offset) = cases.take(rows), (cut[0][rows], cut[1][rows])
+        part, cut = cases.take(rows), cut.take(rows)
+        terms = cut.weights @ cut.normals
         form = np.zeros((1, len(base), len(base)))
         if len(self.bounded):
-            form, slope, value = self._within(part, multipliers[rows])
-            normal, offset = normal + slope, offset - value
-        return rows, Lagrangian(
-            self.quadrics, self.domain, part, weights[rows], normal, offset, form, base
-        )
+            form, more = self._within(part, multipliers[rows])
+            terms = terms + more.weights
+            cut = cut._replace(
+                normal=cut.normal + more.normal,
+                offset=cut.offset + more.offset,
+                roundings=cut.roundings + more.roundings,
+                doubt=cut.doubt + more.doubt,
+            )
+        cut = cut._replace(weights=terms, normals=np.eye(len(base)))
+        return rows, Lagrangian(self.quadrics, self.domain, part, weights[rows], cut, form, base)
 
-    def _within(
-        self, cases: Cases, multipliers: FloatArray
-    ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """(n, d, d), (n, d) and (n,) A, b, c with Σ τ (y − low)(y − high) = δᵀA δ + b · y + c."""
+    def _within(self, cases: Cases, multipliers: FloatArray) -> tuple[FloatArray, Cut]:
+        """(n, d, d) A, and b and c, with Σ τ (y − low)(y − high) = δᵀA δ + b · y − c."""
         first, d = len(self.quadrics), len(self.price.absolute)
         given = multipliers[:, first : first + len(self.bounded)]
         one_hot = ~self.domain.numeric[self.bounded]
@@ -150,7 +154,10 @@ class Curvature:
         form[:, np.arange(d), np.arange(d)] = tau
         slope = tau * ((cases.x - low) + (cases.x - high))
         here = tau * (cases.x - low) * (cases.x - high)
-        return form, slope, np.asarray((here - slope * cases.x).sum(axis=1))
+        terms = np.abs(tau) * (np.abs(cases.x - low) + np.abs(cases.x - high))
+        size = (np.abs(here) + terms * np.abs(cases.x)).sum(axis=1)
+        offset = np.asarray((slope * cases.x - here).sum(axis=1))
+        return form, Cut(slope, offset, terms, np.eye(d), 6, gamma(d + 6) * size)
 
     @cached_property
     def is_absolute(self) -> bool:

@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.cases import Cases
-from counterpoint.regions import Quadrics
+from counterpoint.regions import Cut, Quadrics
+from counterpoint.rounding import LIBRARY, SMALLEST, UNIT, Sizes, gamma
 from counterpoint.separable import Diagonal, SeparableDomain
 
 __all__ = ["Lagrangian"]
@@ -27,15 +28,13 @@ __all__ = ["Lagrangian"]
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 
-EPS = np.finfo(np.float64).eps
-ROUNDED = 16 * EPS
-"""How much of its terms a bound gives away, so that rounding does not lift it over the truth."""
-CANCELLED = 64 * EPS
+CANCELLED = 128 * UNIT
 """What is left of a sum that cancels, relative to the size of its terms."""
 TURNS = 5
 """Steps of Newton's method between the bounds at most."""
 POSITIVE = 1e-12
-"""What a positive least must exceed, relative to the size of its terms."""
+"""What a positive least must exceed besides what rounding may add to it, relative to the size of
+its terms."""
 AFAR = 1e3
 """Where no curvature is left, positive means up to so many times as far away as the row itself."""
 
@@ -53,8 +52,8 @@ class Lagrangian:
         The people, n of them, each with a point in their bounds.
     weights
         (n, J) the λ, none of them negative.
-    normal, offset
-        (n, d) and (n,).
+    cut
+        Normal and offset; its weights (n, d) are the sizes of the terms of each entry.
     price
         (n, d, d) or (1, d, d).
     base
@@ -65,8 +64,7 @@ class Lagrangian:
     domain: SeparableDomain
     cases: Cases
     weights: FloatArray
-    normal: FloatArray
-    offset: FloatArray
+    cut: Cut
     price: FloatArray
     base: FloatArray
 
@@ -82,10 +80,10 @@ class Lagrangian:
     def slope(self, y: FloatArray) -> FloatArray:
         """(n, d) ∇L."""
         paid = np.einsum("ij,ijk->ik", y - self.cases.x, self._prices)
-        return np.asarray(2.0 * paid + self.quadrics.slope(y, self.weights) + self.normal)
+        return np.asarray(2.0 * paid + self.quadrics.slope(y, self.weights) + self.cut.normal)
 
     def least(self, start: FloatArray) -> FloatArray:
-        """(n,) a lower bound on L over the domain; −inf where L is not convex.
+        """(n,) a lower bound on L over the domain; −inf where L is not convex, or there is none.
 
         Parameters
         ----------
@@ -99,32 +97,45 @@ class Lagrangian:
         z = self._lowest(start)
         value, size = self._value(z)
         slope, delta = self.slope(z), z - self.cases.x
-        tilted = slope - 2.0 * floor[:, None] * self.base * delta
-        below = self.domain.least(self._diagonal, tilted / floor[:, None], self.cases) * floor
-        here = (floor[:, None] * self.base * delta - slope) * delta
-        size = size + np.abs(here).sum(axis=1)
-        lost = ROUNDED * size + self._astray(z, slope, floor)
-        return np.where(convex, value + below + here.sum(axis=1) - lost, -np.inf)
+        slope_size = self._slope_size(z)
+        bent = 2.0 * floor[:, None] * self.base * np.abs(delta)
+        tilted = (slope - 2.0 * floor[:, None] * self.base * delta) / floor[:, None]
+        sizes = Sizes((slope_size + bent) / floor[:, None], None, self._roundings)
+        below, lost = self.domain.lower(self._diagonal, tilted, self.cases, sizes)
+        here = ((floor[:, None] * self.base * delta - slope) * delta).sum(axis=1)
+        size = size + ((bent + slope_size) * np.abs(delta)).sum(axis=1) + np.abs(below) * floor
+        lost = self.cut.doubt + lost * floor * (1.0 + 4.0 * UNIT)
+        lost += gamma(self._roundings) * size + SMALLEST
+        with np.errstate(invalid="ignore"):
+            bound = value + below * floor + here - lost
+        return np.where(convex & np.isfinite(bound), bound, -np.inf)
 
     def is_positive(self, start: FloatArray) -> BoolArray:
         """(n,): whether L is convex, and positive throughout the domain.
 
-        Entries of its slope that are no more than what rounding leaves of a sum that cancels count
-        as 0, and so does such a curvature; see `POSITIVE` and `AFAR`.
+        On columns without a bound, entries of its slope that are no more than what rounding leaves
+        of a sum that cancels count as 0, and so does such a curvature; see `POSITIVE` and `AFAR`.
         """
         z = self._lowest(start)
         value, size = self._value(z)
         slope, delta = self.slope(z), z - self.cases.x
-        slope = np.where(np.abs(slope) <= CANCELLED * self._slope_size(z), 0.0, slope)
+        slope_size = self._slope_size(z)
+        open_ = np.isinf(self.cases.low) | np.isinf(self.cases.high)
+        cancelled = max(CANCELLED, gamma(self._roundings))
+        faint = open_ & (np.abs(slope) <= cancelled * slope_size)
+        slope = np.where(faint, 0.0, slope)
         none = np.zeros(len(self.base))
-        below = self.domain.least(Diagonal(none, none), slope, self.cases)
+        sizes = Sizes(np.where(faint, 0.0, slope_size), None, self._roundings)
+        below, lost = self.domain.lower(Diagonal(none, none), slope, self.cases, sizes)
         below -= np.einsum("ij,ij->i", slope, delta)
+        along = size + (slope_size * np.abs(delta)).sum(axis=1) + np.abs(value)
+        lost += self.cut.doubt + gamma(self._roundings + 2) * along
         with np.errstate(invalid="ignore"):
             width = self.cases.high - self.cases.low
         reach = np.where(np.isfinite(width), width, AFAR * (np.abs(z) + np.abs(self.cases.x)))
         curved = np.where(self._floor > 0.0, 0.0, 2.0 * self._noise)
         size = POSITIVE * (size + np.abs(slope * delta).sum(axis=1))
-        positive = value + below > size + curved * ((reach * reach) @ self.base)
+        positive = value + below > lost + size + curved * ((reach * reach) @ self.base)
         return np.asarray(positive & (self._floor >= -2.0 * self._noise))
 
     @cached_property
@@ -166,7 +177,8 @@ class Lagrangian:
         """(n,) by how much rounding may move an eigenvalue of the curvature."""
         sizes = np.abs(self.price) + self.quadrics.size(self.weights)
         sizes = sizes * self._scale[:, :, None] * self._scale[:, None, :]
-        return np.asarray(4.0 * len(self.base) * EPS * np.sqrt((sizes**2).sum(axis=(1, 2))))
+        share = gamma(self._roundings + 8 * len(self.base))
+        return np.asarray(share * np.sqrt((sizes**2).sum(axis=(1, 2))))
 
     @cached_property
     def _floor(self) -> FloatArray:
@@ -174,6 +186,11 @@ class Lagrangian:
         known = np.isfinite(self._bend).all(axis=(1, 2)) & np.isfinite(self._noise)
         lowest = np.linalg.eigvalsh(np.where(known[:, None, None], self._bend, 0.0))[:, 0]
         return np.where(known, lowest - np.where(known, self._noise, 0.0), -np.inf)
+
+    @property
+    def _roundings(self) -> int:
+        """How many roundings its value and its slope are worth."""
+        return self.cut.roundings + self.quadrics.depth + 2 * len(self.base) + LIBRARY
 
     @cached_property
     def _diagonal(self) -> Diagonal:
@@ -185,20 +202,18 @@ class Lagrangian:
         """(n,) L at points, and the sum of the sizes of its terms."""
         delta = y - self.cases.x
         value, size = self.quadrics.total(y, self.weights)
-        for terms in (
-            np.einsum("ij,ijk->ik", delta, self._prices) * delta,
-            self.normal * y,
-            -self.offset[:, None],
-        ):
-            value = value + terms.sum(axis=1)
-            size = size + np.abs(terms).sum(axis=1)
+        paid = np.einsum("ij,ijk->ik", delta, self._prices)
+        value += (paid * delta + self.cut.normal * y).sum(axis=1) - self.cut.offset
+        far = np.abs(delta)
+        dear = np.einsum("ij,ijk->ik", far, np.abs(self._prices))
+        size += (dear * far + self.cut.weights * np.abs(y)).sum(axis=1) + np.abs(self.cut.offset)
         return value, size
 
     def _slope_size(self, y: FloatArray) -> FloatArray:
         """(n, d) the sums of the sizes of the terms of the slope."""
         paid = np.einsum("ij,ijk->ik", np.abs(y - self.cases.x), np.abs(self._prices))
         size = self.quadrics.slope_size(y, self.weights)
-        return np.asarray(2.0 * paid + size + np.abs(self.normal))
+        return np.asarray(2.0 * paid + size + self.cut.weights)
 
     def _lowest(self, y: FloatArray) -> FloatArray:
         """(n, d) about where L is least between the bounds, if it is convex."""
@@ -225,10 +240,3 @@ class Lagrangian:
         except np.linalg.LinAlgError:
             return np.zeros_like(slope)
         return np.asarray(-0.5 * np.nan_to_num(step) * self._scale)
-
-    def _astray(self, z: FloatArray, slope: FloatArray, floor: FloatArray) -> FloatArray:
-        """(n,) what rounding of the slope may lift the bound by, for the least is away from z."""
-        noise = 4.0 * EPS * self._slope_size(z)
-        curve = floor[:, None] * self.base
-        away = np.abs(self.inside(z - slope / (2.0 * curve)) - z) + self.domain.steps
-        return np.asarray((noise * (away + noise / (4.0 * curve))).sum(axis=1))

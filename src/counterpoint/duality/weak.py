@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from counterpoint.cases import Cases
 from counterpoint.costs import Price
 from counterpoint.regions import Cut
+from counterpoint.rounding import AFTER, SMALLEST, UNIT, Sizes, depth, dots, gamma
 from counterpoint.separable import Diagonal, SeparableDomain
 
 __all__ = ["Duality", "one_row_bound"]
@@ -27,12 +28,14 @@ __all__ = ["Duality", "one_row_bound"]
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 
-ROUNDED = 4 * np.finfo(np.float64).eps
-"""How much of its terms a bound gives away, so that rounding does not lift it over the truth."""
+CANCELLED = 128 * UNIT
+"""What is left of a sum that cancels, relative to the size of its terms."""
 ROUNDING = 1e-12
-"""What a positive Farkas value must exceed, relative to the size of its terms."""
-SHY = 1.0 - 1e-15
-"""A slope is shrunk to a little less than what a column without curvature bears."""
+"""What a positive Farkas value must exceed besides what rounding may add to it, relative to the
+size of its terms: the farther away are the points for which it proves nothing."""
+SHY = 1.0 - 16.0 * UNIT
+"""A slope is shrunk to a little less than what a column without curvature bears: by more than the
+roundings of the slope, of the shrinking and of all comparisons."""
 
 
 @final
@@ -54,61 +57,113 @@ class Duality:
     domain: SeparableDomain
     weighed: bool
 
-    def bound(self, cases: Cases, cut: Cut, at: FloatArray | None = None) -> FloatArray:
-        """(n,) what all points cost at least that meet normals (n, d) and offsets (n,).
+    def bound(
+        self, cases: Cases, cut: Cut, sizes: Sizes, at: FloatArray | None = None
+    ) -> FloatArray:
+        """(n,) what all points cost at least that meet what was cut, rounding included.
 
-        A full quadratic price is bounded by its tangent ``at`` (n, d) points; None for x itself.
+        Parameters
+        ----------
+        cases
+            The people.
+        cut
+            Normals and offsets, of the exact rows up to rounding.
+        sizes
+            Of the terms of the normals.
+        at
+            (n, d) points at which a full quadratic price is bounded by its tangent; None for x.
         """
-        normal, offset = cut
+        with np.errstate(over="ignore", invalid="ignore"):
+            bound = self._bound(cases, cut, sizes, at)
+        unsure = np.flatnonzero(~np.isfinite(bound))
+        if len(unsure):  # numbers beyond all bounds prove nothing; a domain without a point does
+            bound[unsure] = np.where(self.domain.is_empty(cases.take(unsure)), np.inf, 0.0)
+        return bound
+
+    def _bound(self, cases: Cases, cut: Cut, sizes: Sizes, at: FloatArray | None) -> FloatArray:
+        """(n,) `bound`; not finite where there is none."""
+        normal, offset, doubt = cut.normal, cut.offset, cut.doubt
         if self.weighed:
-            normal, offset = normal / cases.weights[:, None], offset / cases.weights
+            share = 1.0 / cases.weights
+            normal, offset, doubt = normal * share[:, None], offset * share, doubt * share
+            sizes = sizes.scaled(share)
+        slope, slopes, d = normal, sizes, normal.shape[1]
         if self.price.quadratic.ndim == 2:
             delta = (at - cases.x) if at is not None else np.zeros_like(cases.x)
             tangent = delta @ self.price.above_floor
             offset = offset + np.einsum("ij,ij->i", tangent, delta)
             slope = normal + 2.0 * tangent
+            # A matrix without a negative eigenvalue has no entry larger than these products.
+            units = np.sqrt(np.diag(self.price.quadratic))
+            reach = np.abs(delta) @ units
+            doubt = doubt + gamma(2 * d + 8) * reach * reach
+            slopes = sizes.beside(Sizes(2.0 * reach[:, None], units[None], d + 4))
         else:
-            shrink = self._shrink(normal, cases)
+            shrink = self._shrink(normal, sizes, cases)
             if shrink is not None:
-                normal, offset = normal * shrink[:, None], offset * shrink
-            slope = normal
-        least = self.domain.least(Diagonal(self.price.absolute, self.price.floor), slope, cases)
-        here = np.einsum("ij,ij->i", normal, cases.x)
-        size = np.einsum("ij,ij->i", np.abs(normal), np.abs(cases.x)) + np.abs(offset)
-        bound = np.maximum(least + here - offset - ROUNDED * size, 0.0)
-        return np.asarray(bound * cases.weights) if self.weighed else bound
+                slope = normal = normal * shrink[:, None]
+                offset, doubt = offset * shrink, doubt * shrink
+                slopes = sizes = sizes.scaled(shrink)
+        price = Diagonal(self.price.absolute, self.price.floor)
+        least, lost = self.domain.lower(price, slope, cases, slopes)
+        size = sizes.along(np.abs(cases.x)) + np.abs(offset) + np.abs(least)
+        lost = lost + doubt + gamma(sizes.count + depth(d) + AFTER + 8) * size + SMALLEST
+        bound = np.maximum(least + dots(normal, cases.x) - offset - lost, 0.0)
+        return np.asarray(bound * (cases.weights * (1.0 - 4.0 * UNIT))) if self.weighed else bound
 
     def refutes(self, cases: Cases, cut: Cut) -> BoolArray:
-        """(n,): whether no point of the domain meets normals (n, d) and offsets (n,)."""
-        normal, offset = cut
-        zero = np.zeros(normal.shape[1])
-        least = self.domain.least(Diagonal(zero, zero), normal, cases)
-        least += np.einsum("ij,ij->i", normal, cases.x)
-        terms = np.abs(normal) * np.maximum(np.abs(cases.x), _largest(cases))
-        with np.errstate(invalid="ignore"):
-            size = np.abs(offset) + np.where(normal != 0, terms, 0.0).sum(axis=1)
-        return np.asarray(least - offset > ROUNDING * np.where(np.isfinite(size), size, 0.0))
+        """(n,): whether no point of the domain meets what was cut.
 
-    def _shrink(self, slope: FloatArray, cases: Cases) -> FloatArray | None:
-        """(n,) factors in [0, 1] that keep columns without curvature bounded; None if all 1."""
+        On a column without a bound, an entry of the normal that is no more than what rounding
+        leaves of a sum that cancels counts as 0.
+        """
+        zero = np.zeros(cut.normal.shape[1])
+        terms = cut.weights @ cut.normals
+        open_ = np.isinf(cases.low) | np.isinf(cases.high)
+        faint = open_ & (np.abs(cut.normal) <= np.maximum(CANCELLED, gamma(cut.roundings)) * terms)
+        normal = np.where(faint, 0.0, cut.normal)
+        sizes = Sizes(np.where(faint, 0.0, terms), None, cut.roundings)
+        price = Diagonal(zero, zero)
+        with np.errstate(over="ignore", invalid="ignore"):
+            least, lost = self.domain.lower(price, normal, cases, sizes)
+            size = np.abs(cut.offset) + dots(
+                np.abs(normal), np.maximum(np.abs(cases.x), _largest(cases))
+            )
+            here = dots(terms, np.abs(cases.x)) + np.abs(cut.offset) + np.abs(least)
+            lost = lost + cut.doubt + gamma(cut.roundings + depth(len(zero)) + 8) * here
+            value = least + dots(normal, cases.x) - cut.offset
+            refuted = np.asarray(value > lost + ROUNDING * size)
+        empty = np.flatnonzero(np.isposinf(least))
+        if len(empty):
+            refuted[empty] = self.domain.is_empty(cases.take(empty))
+        return refuted
+
+    def _shrink(self, slope: FloatArray, sizes: Sizes, cases: Cases) -> FloatArray | None:
+        """(n,) factors in [0, 1] that keep columns without curvature bounded; None if all 1.
+
+        They do so for the exact slopes.
+        """
         flat = (self.price.floor == 0.0) & self.domain.numeric
         if not flat.any():
             return None
-        weight = self.price.absolute[flat]
-        slope, low, high = slope[:, flat], cases.low[:, flat], cases.high[:, flat]
+        share = 1.0 / np.maximum(self.price.absolute[flat], 1e-300)
+        slope, open_ = slope[:, flat], np.ones(len(share), dtype=bool)
         if cases.unbounded:
-            excess = (np.abs(slope) / np.maximum(weight, 1e-300)).max(axis=1)
+            excess = (np.abs(slope) * share).max(axis=1)
         else:
-            open_slope = np.maximum(
-                np.where(np.isinf(high), -slope, 0.0), np.where(np.isinf(low), slope, 0.0)
-            )
-            excess = (open_slope / np.maximum(weight, 1e-300)).max(axis=1)
-        if not (excess > 1.0).any():
+            below, above = np.isinf(cases.low[:, flat]), np.isinf(cases.high[:, flat])
+            open_slope = np.maximum(np.where(above, -slope, 0.0), np.where(below, slope, 0.0))
+            excess = (open_slope * share).max(axis=1)
+            open_ = np.asarray((below | above).any(axis=0))
+        excess += gamma(sizes.count) * sizes.of(flat).highest(np.where(open_, share, 0.0))
+        if not (excess > SHY).any():
             return None
-        return np.where(excess > 1.0, SHY / np.maximum(excess, 1.0), 1.0)
+        return np.where(excess > SHY, SHY / np.maximum(excess, SHY), 1.0)
 
 
-def one_row_bound(price: Price, row: FloatArray, x: FloatArray, weighed: Cut) -> FloatArray:
+def one_row_bound(
+    price: Price, row: FloatArray, x: FloatArray, weighed: tuple[FloatArray, FloatArray]
+) -> FloatArray:
     """(n,) `Duality.bound` for one row (d,) and columns without bounds, without an (n, d) array.
 
     Parameters
@@ -129,9 +184,12 @@ def one_row_bound(price: Price, row: FloatArray, x: FloatArray, weighed: Cut) ->
         curved = (row[~flat] ** 2 / (4.0 * price.quadratic[~flat])).sum()
     shrink = SHY / np.maximum(np.abs(weight) * steepest, SHY)
     weight, offset = weight * shrink, offset * shrink
-    least = -weight * weight * curved
-    size = np.abs(weight) * (np.abs(x) @ np.abs(row)) + np.abs(offset)
-    return np.maximum(least + weight * (x @ row) - offset - ROUNDED * size, 0.0)
+    least = weight * weight * curved
+    with np.errstate(over="ignore", invalid="ignore"):
+        size = np.abs(weight) * dots(np.abs(x), np.abs(row)) + np.abs(offset) + least
+        lost = gamma(depth(len(row)) + 12) * size + SMALLEST
+        bound = np.maximum(weight * dots(x, row) - least - offset - lost, 0.0)
+    return np.where(np.isfinite(bound), bound, 0.0)
 
 
 def _largest(cases: Cases) -> FloatArray:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, final
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,10 +31,41 @@ FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.intp]
 
-Cut = tuple[FloatArray, FloatArray]
-
 TINY = np.finfo(np.float64).tiny
 EPS = np.finfo(np.float64).eps
+
+
+class Cut(NamedTuple):
+    """Inequalities normal · y <= offset, and how large the terms are of which they were summed.
+
+    Parameters
+    ----------
+    normal, offset
+        (n, d) and (n,).
+    weights, normals
+        (n, m) and (m, d), not negative: the sizes of the terms of the normals add up to at most
+        ``weights @ normals``.
+    roundings
+        How many of them each entry of a normal is worth, see `counterpoint.rounding`.
+    doubt
+        (n,) by how much the offsets may be off.
+    """
+
+    normal: FloatArray
+    offset: FloatArray
+    weights: FloatArray
+    normals: FloatArray
+    roundings: int
+    doubt: FloatArray
+
+    def take(self, rows: IntArray) -> Cut:
+        """Some of them."""
+        return self._replace(
+            normal=self.normal[rows],
+            offset=self.offset[rows],
+            weights=self.weights[rows],
+            doubt=self.doubt[rows],
+        )
 
 
 class Condition(ABC):
@@ -56,6 +88,11 @@ class Coupling(Condition):
     def normals(self) -> FloatArray:
         """(m, d) the normal that each multiplier weighs."""
 
+    @cached_property
+    def sizes(self) -> FloatArray:
+        """(m, d) the sizes of the numbers in `normals`."""
+        return np.abs(self.normals)
+
     @property
     @abstractmethod
     def size(self) -> int:
@@ -77,6 +114,11 @@ class Charge(Condition):
     @abstractmethod
     def normals(self) -> FloatArray:
         """(m, d) the normal that each multiplier weighs."""
+
+    @cached_property
+    def sizes(self) -> FloatArray:
+        """(m, d) the sizes of the numbers in `normals`."""
+        return np.abs(self.normals)
 
     @property
     @abstractmethod

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from counterpoint.regions.base import EPS, Cut, Region
 from counterpoint.regions.couplings import Affine
+from counterpoint.rounding import gamma
 
 __all__ = ["Cells"]
 
@@ -116,11 +117,19 @@ class Cells(Sequence[Region]):
         normal = self.matrix[j]
         normal -= self.matrix[i]
         normal *= weights[:, None]
-        return normal, weights * (self.offset[i] - self.offset[j] - self.lead)
+        limit = self.offset[i] - self.offset[j] - self.lead
+        size = weights * (np.abs(self.offset[i]) + np.abs(self.offset[j]) + abs(self.lead))
+        return Cut(normal, weights * limit, weights[:, None], self._reach, 2, gamma(4) * size)
 
     def scores(self, y: FloatArray) -> FloatArray:
         """(P,) the scores of one point."""
         return np.asarray(self.matrix @ y + self.offset)
+
+    @cached_property
+    def _reach(self) -> FloatArray:
+        """(1, d) how far apart two scores are at most in each column."""
+        reach = self.matrix.max(axis=0) - self.matrix.min(axis=0)
+        return np.asarray(reach * (1.0 + gamma(1)))[None]
 
     @cached_property
     def _lengths(self) -> FloatArray:

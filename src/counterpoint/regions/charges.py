@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.regions.base import Charge, Cut
+from counterpoint.rounding import LIBRARY, gamma
 
 __all__ = ["LogLoss"]
 
@@ -54,16 +55,21 @@ class LogLoss(Charge):
 
     def cut(self, multipliers: FloatArray) -> Cut:
         v, entropy = self.shares(multipliers)
-        return v @ self.matrix, -(v @ self.offset) - entropy
+        m, rest = self.size, 1.0 - v.sum(axis=1)
+        # −r log r of what is left, r, which is off by some γ: by no more than 3 γ (1 + |log r|).
+        left = 4.0 - 3.0 * np.log(np.maximum(rest, gamma(m + 2)))
+        doubt = gamma(m + LIBRARY + 8) * (entropy + left + v @ np.abs(self.offset))
+        return Cut(v @ self.matrix, -(v @ self.offset) - entropy, v, self.sizes, m + 1, doubt)
 
     @staticmethod
     def shares(multipliers: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """(n, m) v >= 0 with Σ v <= 1, and (n,) the entropy of v and 1 − Σ v."""
+        """(n, m) v >= 0 with Σ v <= 1, exactly, and (n,) the entropy of v and 1 − Σ v."""
         v = np.maximum(np.nan_to_num(multipliers), 0.0)
-        total = v.sum(axis=1)
+        total = v.sum(axis=1) * (1.0 + gamma(v.shape[1] + 4))
         v = v / np.maximum(total, 1.0)[:, None]
-        rest = np.maximum(1.0 - np.minimum(total, 1.0), 0.0)
+        total = np.minimum(v.sum(axis=1), 1.0)
+        rest = 1.0 - total
         with np.errstate(divide="ignore", invalid="ignore"):
             terms = np.where(v > 0.0, v * np.log(v), 0.0).sum(axis=1)
-            last = np.where(rest > 0.0, rest * np.log1p(-np.minimum(total, 1.0)), 0.0)
+            last = np.where(rest > 0.0, rest * np.log1p(-total), 0.0)
         return v, -terms - last

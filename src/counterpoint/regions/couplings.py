@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from counterpoint.regions.base import EPS, TINY, Coupling, Cut
+from counterpoint.rounding import LIBRARY, gamma
 
 __all__ = ["Affine", "Cone", "LogSumExp"]
 
@@ -87,7 +88,11 @@ class Affine(Coupling):
 
     def cut(self, multipliers: FloatArray) -> Cut:
         weights, offsets = self.cut_weights(multipliers)
-        return weights @ self.matrix, np.asarray(offsets.sum(axis=1))
+        offset = np.asarray(offsets.sum(axis=1))
+        size = np.abs(offsets).sum(axis=1)
+        # A row, and its bound, may be a difference of two rows, which was rounded once itself.
+        normal, count = weights @ self.matrix, self.size + 1
+        return Cut(normal, offset, np.abs(weights), self.sizes, count, gamma(count + 2) * size)
 
     def cut_weights(self, multipliers: FloatArray) -> tuple[FloatArray, FloatArray]:
         """(n, m) weights of the rows, and what each adds to the offset; 0 for a missing side."""
@@ -206,10 +211,17 @@ class Cone(Coupling):
         return len(self.normals)
 
     def cut(self, multipliers: FloatArray) -> Cut:
-        u = multipliers[:, : len(self.matrix)]
+        u, m = multipliers[:, : len(self.matrix)], len(self.matrix)
+        # No shorter than u is, whatever its length was rounded to.
+        length = np.linalg.norm(u, axis=1) * (1.0 + gamma(m + 4))
         # The last one is t where there is a slope; else it is an entry of u, and no longer than u.
-        t = np.maximum(np.linalg.norm(u, axis=1), multipliers[:, -1] if self.slope.any() else 0.0)
-        return u @ self.matrix - t[:, None] * self.slope, t * self.radius - u @ self.offset
+        sloping = bool(self.slope.any())
+        t = np.maximum(length, multipliers[:, -1] if sloping else 0.0)
+        offset, weights = t * self.radius - u @ self.offset, np.abs(u)
+        size = np.abs(t * self.radius) + weights @ np.abs(self.offset)
+        weights = np.column_stack([weights, t]) if sloping else weights
+        normal = u @ self.matrix - t[:, None] * self.slope
+        return Cut(normal, offset, weights, self.sizes, m + 2, gamma(m + 4) * size)
 
     def closed_in(self, margin: FloatArray) -> FloatArray:
         """(n,) by how much (n, 2) margins, see `Cases`, lower the radius."""
@@ -264,11 +276,15 @@ class LogSumExp(Coupling):
         return len(self.matrix)
 
     def cut(self, multipliers: FloatArray) -> Cut:
-        v = np.maximum(multipliers, 0.0)
+        v, m = np.maximum(multipliers, 0.0), self.size
         total = v.sum(axis=1, keepdims=True)
         share = v / np.maximum(total, TINY)
         entropy = -(share * np.log(np.maximum(share, TINY))).sum(axis=1)
-        return v @ self.matrix, total[:, 0] * (self.limit - entropy) - v @ self.offset
+        offset = total[:, 0] * (self.limit - entropy) - v @ self.offset
+        # A logarithm is off by what its argument is off by, relative: hence the 1.
+        size = total[:, 0] * (abs(self.limit) + entropy + 1.0) + v @ np.abs(self.offset)
+        doubt = gamma(3 * m + LIBRARY + 8) * size
+        return Cut(v @ self.matrix, offset, v, self.sizes, m + 1, doubt)
 
     def value(self, y: FloatArray) -> FloatArray:
         """(n,): log Σ exp(M y + c)."""

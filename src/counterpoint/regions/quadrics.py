@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from counterpoint.regions.base import EPS, TINY
 from counterpoint.regions.nearer import Nearer
+from counterpoint.rounding import gamma
 
 __all__ = ["Quadrics"]
 
@@ -47,6 +48,11 @@ class Quadrics:
     def columns(self) -> NDArray[np.bool_]:
         """(d,) the columns that have an effect on any of them."""
         return np.asarray(self.near.columns | self.far.columns)
+
+    @property
+    def depth(self) -> int:
+        """How many roundings a weighed sum of excesses is worth, or of slopes, or curvatures."""
+        return 2 * (self.near.depth + self.far.depth) + 2 * len(self) + 8
 
     @cached_property
     def forms(self) -> FloatArray:
@@ -144,6 +150,11 @@ class _Squares:
     def __len__(self) -> int:
         return len(self._matrix)
 
+    @property
+    def depth(self) -> int:
+        """How many roundings a value is worth."""
+        return sum(self._matrix.shape[1:]) + 2
+
     def matrix(self, g: int) -> FloatArray:
         """(rows, d) A_g."""
         return np.asarray(self._matrix[g])
@@ -164,7 +175,9 @@ class _Squares:
 
     def cancelled(self, y: FloatArray) -> FloatArray:
         """(n, G) what A_g y + a_g may lose where its terms cancel, as it enters the square."""
-        return 2.0 * np.einsum("igk,igk->ig", np.abs(self._seen(y)), self._terms(y))
+        terms = self._terms(y)
+        lost = 2.0 * np.abs(self._seen(y)) + gamma(self.depth) * terms
+        return np.einsum("igk,igk->ig", lost, terms)
 
     def slopes(self, y: FloatArray) -> FloatArray:
         """(n, G, d) half of the gradients."""

@@ -102,7 +102,7 @@ def _nearest(
     rounding = ROUNDED * (size @ np.abs(normals))
     held = np.zeros(program.width, dtype=bool)
     for _ in range(REPAIRS):
-        normal = program.cut(multipliers[None, :])[0][0]
+        normal = program.cut(multipliers[None, :]).normal[0]
         escaping = (normal < -most - rounding) & np.isinf(case.high[0])
         escaping |= (normal > most + rounding) & np.isinf(case.low[0])
         if not escaping.any():

@@ -91,7 +91,7 @@ def _check_cuts(
     constraint: Constraint, coupling: Coupling, y: FloatArray, random_state: int
 ) -> None:
     rng = np.random.default_rng(random_state)
-    normals, offsets = coupling.cut(rng.normal(size=(50, coupling.size)))
+    normals, offsets = coupling.cut(rng.normal(size=(50, coupling.size)))[:2]
     size = np.abs(y) @ np.abs(normals.T) + np.abs(offsets)
     over = y @ normals.T - offsets > 1e-9 * size
     assert not over.any(), f"A cut of {constraint!r} removes a point of its region."

@@ -237,10 +237,11 @@ def lower_bounds(
             local |= (_gap(reached, bound) > gap) & (told <= bound) & np.isfinite(reached)
     settled = np.isposinf(best) | (_gap(reached, best) <= gap)
     claim = EnumColumn.full(len(reached), Claim.NONE)
+    reported = settled & (best > proved * (1.0 + 1e-12))
     claim[settled] = Claim.PROVED
-    claim[settled & (best > proved * (1.0 + 1e-12))] = Claim.REPORTED
+    claim[reported] = Claim.REPORTED
     claim[local] = Claim.LOCAL
-    return best, claim
+    return np.where(settled & ~reported, proved, best), claim
 
 
 @final

@@ -95,6 +95,13 @@ class Sizes:
         """(n, d) the sizes."""
         return self.heights if self.units is None else np.asarray(self.heights @ self.units)
 
+    @property
+    def most(self) -> FloatArray:
+        """(d,) at least the largest size in each column."""
+        if self.units is None:
+            return np.asarray(self.heights.max(axis=0, initial=0.0))
+        return np.asarray(self.heights.max(axis=0, initial=0.0) @ self.units)
+
     def along(self, lengths: FloatArray) -> FloatArray:
         """(n, d) lengths, not negative → (n,) the sums of the sizes times the lengths."""
         if self.units is None:
@@ -111,11 +118,10 @@ class Sizes:
 
     def over(self, bends: FloatArray) -> FloatArray:
         """(n,) at least the sums of the squares of the sizes, over (d,) bends >= 0."""
+        share = 1.0 / np.where(bends > 0.0, bends, np.inf)
         if self.units is None:
-            with np.errstate(divide="ignore", over="ignore"):
-                return np.asarray(np.where(bends > 0.0, self.heights**2 / bends, 0.0).sum(axis=1))
-        with np.errstate(divide="ignore", over="ignore"):
-            squares = np.where(bends > 0.0, self.units * self.units / bends, 0.0).sum(axis=1)
+            return np.asarray((self.heights * self.heights) @ share)
+        squares = (self.units * self.units) @ share
         return np.asarray(len(self.units) * (self.heights * self.heights) @ squares)
 
     def scaled(self, factor: FloatArray) -> Sizes:

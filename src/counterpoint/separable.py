@@ -56,13 +56,36 @@ class Diagonal:
 
     def of(self, columns: BoolArray | slice) -> Diagonal:
         """The function of some of the columns."""
+        if isinstance(columns, slice) and columns == slice(None):
+            return self
         return Diagonal(self.absolute[columns], self.curvature[columns])
+
+    @cached_property
+    def is_absolute(self) -> bool:
+        """Whether some column has an absolute function."""
+        return bool(self.absolute.any())
+
+    @cached_property
+    def is_curved(self) -> bool:
+        """Whether some column has curvature."""
+        return bool(self.curvature.any())
+
+    @cached_property
+    def is_curved_throughout(self) -> bool:
+        """Whether all columns have curvature."""
+        return bool(self.curvature.all())
 
     def least(self, slope: FloatArray) -> Least:
         """(n, d) the least of each column's function plus slope · δ, over all δ."""
-        if self.curvature.all():
-            reach = np.abs(slope) / (2.0 * self.curvature)
-            return Least(-(reach * reach * self.curvature), reach)
+        if self.is_curved_throughout:
+            reach = np.abs(slope)
+            reach *= 0.5 / self.curvature
+            value = reach * reach
+            value *= -self.curvature
+            return Least(value, reach)
+        if not self.is_curved:
+            reach = np.where(np.abs(slope) > self.absolute, np.inf, 0.0)
+            return Least(-reach, reach)
         excess = np.maximum(np.abs(slope) - self.absolute, 0.0)
         with np.errstate(divide="ignore", invalid="ignore"):
             reach = np.where(excess > 0.0, excess / (2.0 * self.curvature), 0.0)
@@ -71,20 +94,32 @@ class Diagonal:
 
     def best(self, slope: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray:
         """(n, d) the δ between low and high at which it is least; infinite where unbounded."""
-        pull = -np.sign(slope) * np.maximum(np.abs(slope) - self.absolute, 0.0)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            free = np.where(pull == 0.0, 0.0, pull / (2.0 * self.curvature))
+        if self.is_curved_throughout:
+            free = slope * (-0.5 / self.curvature)
+        elif not self.is_curved:
+            pulled = np.abs(slope) > self.absolute
+            free = np.where(pulled, np.copysign(np.inf, -slope), 0.0)
+        else:
+            pull = -np.sign(slope) * np.maximum(np.abs(slope) - self.absolute, 0.0)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                free = np.where(pull == 0.0, 0.0, pull / (2.0 * self.curvature))
         return np.minimum(np.maximum(free, low), high)
 
     def value(self, delta: FloatArray, slope: FloatArray) -> FloatArray:
         """(n, d) each column's function plus slope · δ."""
         with np.errstate(invalid="ignore"):
-            value = self.absolute * np.abs(delta) + self.curvature * delta * delta + slope * delta
+            value = slope * delta
+            if self.is_absolute:
+                value += self.absolute * np.abs(delta)
+            if self.is_curved:
+                value += self.curvature * delta * delta
+        if self.is_curved_throughout:
+            return value
         runaway = np.isinf(delta) & (self.curvature == 0)
         if runaway.any():
             downhill = slope * np.sign(delta) < -self.absolute
             value = np.where(runaway, np.where(downhill, -np.inf, np.inf), value)
-        return np.where(delta == 0.0, 0.0, value)
+        return value
 
 
 @final
@@ -180,21 +215,21 @@ class SeparableDomain:
         mask: BoolArray | slice = slice(None) if self.numeric.all() else self.numeric
         own, part = sizes.of(mask), price.of(mask)
         reach = columns.reach
-        if not cases.unbounded and not part.curvature.all():
+        if not cases.unbounded and not part.is_curved_throughout:
             reach = self._either(part, slope[:, mask], reach, own, cases)
         if self.steps.any():
             reach = reach + self.steps[mask]
         size, bend = own.along(reach), np.zeros(len(slope))
-        if part.absolute.any():
+        if part.is_absolute:
             size += dots(reach, part.absolute)
-        if part.curvature.any():
+        if part.is_curved:
             size += dots(reach * reach, part.curvature)
-            bend = own.over(2.0 * part.curvature)
+            slopes = gamma(sizes.count + AFTER)
+            bend = slopes * slopes * own.over(2.0 * part.curvature)
         if self.groups:
             size += self._groups.size(price, sizes)
-        slopes = gamma(sizes.count + AFTER)
         roundings = sizes.count + depth(slope.shape[1]) + AFTER + LIBRARY
-        return value, gamma(roundings) * size + slopes * slopes * bend + SMALLEST
+        return value, gamma(roundings) * size + bend + SMALLEST
 
     def _either(
         self,
@@ -208,9 +243,13 @@ class SeparableDomain:
 
         A column without curvature is least at the end of its interval, or as near to 0 as it gets.
         """
-        size = np.abs(slope)
-        off = gamma(sizes.count) * sizes.each + AFTER * UNIT * size
-        doubtful = (np.abs(size - price.absolute) <= off) & (off > 0.0) & (price.curvature == 0.0)
+        size, share = np.abs(slope), gamma(sizes.count)
+        apart = np.abs(size - price.absolute)
+        # At most: |slope| is no more than its size, and most slopes are far from what decides.
+        if not (apart <= (share + (AFTER + 1) * UNIT) * sizes.most).any():
+            return reach
+        off = share * sizes.each + AFTER * UNIT * size
+        doubtful = (apart <= off) & (off > 0.0) & (price.curvature == 0.0)
         if not doubtful.any():
             return reach
         x, low, high = (v[:, self.numeric] for v in (cases.x, cases.low, cases.high))

@@ -12,6 +12,7 @@ it.) With price 0 the same minimum, if positive, proves that the region is empty
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import final
 
 import numpy as np
@@ -104,12 +105,21 @@ class Duality:
                 slope = normal = normal * shrink[:, None]
                 offset, doubt = offset * shrink, doubt * shrink
                 slopes = sizes = sizes.scaled(shrink)
-        price = Diagonal(self.price.absolute, self.price.floor)
-        least, lost = self.domain.lower(price, slope, cases, slopes)
+        least, lost = self.domain.lower(self._diagonal, slope, cases, slopes)
         size = sizes.along(np.abs(cases.x)) + np.abs(offset) + np.abs(least)
         lost = lost + doubt + gamma(sizes.count + depth(d) + AFTER + 8) * size + SMALLEST
         bound = np.maximum(least + dots(normal, cases.x) - offset - lost, 0.0)
         return np.asarray(bound * (cases.weights * (1.0 - 4.0 * UNIT))) if self.weighed else bound
+
+    @cached_property
+    def _diagonal(self) -> Diagonal:
+        """The price, or what a diagonal leaves of it."""
+        return Diagonal(self.price.absolute, self.price.floor)
+
+    @cached_property
+    def _flat(self) -> BoolArray:
+        """(d,) the numeric columns without curvature."""
+        return (self.price.floor == 0.0) & self.domain.numeric
 
     def refutes(self, cases: Cases, cut: Cut) -> BoolArray:
         """(n,): whether no point of the domain meets what was cut.
@@ -143,7 +153,7 @@ class Duality:
 
         They do so for the exact slopes.
         """
-        flat = (self.price.floor == 0.0) & self.domain.numeric
+        flat = self._flat
         if not flat.any():
             return None
         share = 1.0 / np.maximum(self.price.absolute[flat], 1e-300)

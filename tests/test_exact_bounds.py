@@ -288,13 +288,18 @@ def test_no_bound_of_a_hundred_thousand_exceeds_the_optimum(family: str):
 
 
 def check(family: str, seeds: range) -> None:
-    """No bound is too high, and with the multipliers of a solver none is too low to be of use."""
+    """No bound is too high; and with the multipliers of a solver they are as good as the optimum.
+
+    Where almost all cancels, rounding leaves more of a gap: at x of 1e3, with 1e-4 to go, say.
+    """
+    gaps: list[float] = []
     for seed in seeds:
         problem = FAMILIES[family](np.random.default_rng(seed))
-        over, gaps = excesses(problem, seed)
+        over, left = excesses(problem, seed)
         assert not over
         if not problem.program.steps.any() and not problem.program.groups:
-            assert max(gaps, default=0.0) <= CLOSED
+            gaps += left
+    assert np.quantile(gaps or [0.0], 0.9) <= 1e-3 * CLOSED
 
 
 def model_of(rng: np.random.Generator, d: int, classes: int) -> LogisticRegression:

@@ -217,8 +217,7 @@ class _Possible:
                 return False
             cuts = [cut for needed, cut in proofs if needed <= ids]
             some = piece.program.cases(np.repeat(self.x, len(cuts), axis=0))
-            normal, offset = (np.concatenate(part) for part in zip(*cuts, strict=True))
-            if not piece.program.duality.refutes(some, (normal, offset)).any():
+            if not piece.program.duality.refutes(some, Cut.stacked(cuts)).any():
                 return False
         return True
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, final
@@ -57,6 +57,19 @@ class Cut(NamedTuple):
     normals: FloatArray
     roundings: int
     doubt: FloatArray
+
+    @classmethod
+    def stacked(cls, cuts: Sequence[Cut]) -> Cut:
+        """All inequalities of some, one after the other."""
+        terms = np.concatenate([cut.weights @ cut.normals for cut in cuts])
+        return cls(
+            np.concatenate([cut.normal for cut in cuts]),
+            np.concatenate([cut.offset for cut in cuts]),
+            np.eye(len(terms)),
+            terms,
+            max(cut.roundings for cut in cuts),
+            np.concatenate([cut.doubt for cut in cuts]),
+        )
 
     def take(self, rows: IntArray) -> Cut:
         """Some of them."""

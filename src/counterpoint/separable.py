@@ -27,6 +27,7 @@ SLACK = 1e-9
 """How far, in steps, a whole number may lie outside its interval because of rounding."""
 
 
+@final
 class Least(NamedTuple):
     """The least of each column's function.
 

@@ -35,6 +35,7 @@ TINY = np.finfo(np.float64).tiny
 EPS = np.finfo(np.float64).eps
 
 
+@final
 class Cut(NamedTuple):
     """Inequalities normal · y <= offset, and how large the terms are of which they were summed.
 

@@ -76,6 +76,7 @@ def main() -> None:
             explainer = cp.Explainer(
                 model,
                 data=frame,
+                extrapolate=True,
                 features=heloc_integers(frame),
                 cost=cost,
                 constraints=constraints,

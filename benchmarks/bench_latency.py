@@ -53,11 +53,11 @@ def closed_forms(count: int) -> list[Case]:
     nameless = LogisticRegression(max_iter=1000, tol=1e-8).fit(frame.to_numpy(), labels)
     cases = []
     for name, cost in (("L1", cp.Manhattan()), ("L2", cp.SquaredEuclidean())):
-        explainer = cp.Explainer(model, data=frame, cost=cost)
+        explainer = cp.Explainer(model, data=frame, extrapolate=True, cost=cost)
         rows = single_rows(frame, count)
         arrays = [row.to_numpy() for row in rows]
         target = cp.OtherLabel()
-        plain = cp.Explainer(nameless, data=frame.to_numpy(), cost=cost)
+        plain = cp.Explainer(nameless, data=frame.to_numpy(), extrapolate=True, cost=cost)
         cases.append(Case(f"closed form, {name}, frame", explainer, rows, target, 1e-3))
         cases.append(Case(f"closed form, {name}, array", plain, arrays, target, 1e-3))
         named = cp.Explainer(model, data=frame, cost=cost, constraints=[cp.WithinObserved()])
@@ -71,7 +71,7 @@ def small_programs(count: int) -> list[Case]:
     for label, load in (("iris, 3 classes", load_iris), ("digits, 10 classes", load_digits)):
         frame, _, model = standard(load)
         for kind, cost in (("LP", cp.Manhattan()), ("QP", cp.SquaredEuclidean())):
-            explainer = cp.Explainer(model, data=frame, cost=cost)
+            explainer = cp.Explainer(model, data=frame, extrapolate=True, cost=cost)
             target = model.classes_[1].item()
             rows = single_rows(frame[model.predict(frame) != target], count)
             cases.append(Case(f"{kind}, {label}", explainer, rows, target, 2e-3))
@@ -95,7 +95,7 @@ def mixed(count: int) -> list[Case]:
     return [
         Case(
             f"German credit, {kind}, {name}",
-            cp.Explainer(model, data=frame, cost=cost, constraints=constraints),
+            cp.Explainer(model, data=frame, extrapolate=True, cost=cost, constraints=constraints),
             rows,
             1,
             20e-3,

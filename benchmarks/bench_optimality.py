@@ -253,6 +253,7 @@ def judge(question: Question, tally: Tally) -> None:
     explainer = cp.Explainer(
         question.model,
         data=question.frame,
+        extrapolate=True,
         features=question.features,
         cost=question.cost,
         constraints=question.constraints,
@@ -265,13 +266,13 @@ def judge(question: Question, tally: Tally) -> None:
     scores = Scores.ask(question.model, question.frame, explainer.features)
     spread = question.frame.std(numeric_only=True)
     now = question.model.predict(question.rows).tolist()
-    returned = answers.to_frame()
+    returned = answers.to_frame()[answers.found].astype(question.rows.dtypes)
     before = [now[i] for i in np.flatnonzero(answers.found)]
     confirmed = _confirmed(question, target, returned, before)
     after = iter(zip(_rows(returned), confirmed, strict=True))
     for i, x in enumerate(_rows(question.rows)):
         statement = Statement(explainer, scores, x, spread)
-        y = next(after) if answers.found[i] else None  # the frame holds the rows that have one
+        y = next(after) if answers.found[i] else None  # only rows that have one
         where = f"{question.family}, {question.name}, row {i}"
         _judge_row(statement, (answers, i, y), (target, classes, now[i]), tally, where)
 

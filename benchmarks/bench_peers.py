@@ -206,7 +206,7 @@ def run_ours(setting: Setting, name: str, cost: cp.Cost) -> dict[str, Any]:
 
 def run_batch(setting: Setting, name: str, cost: cp.Cost, rows: list[Any]) -> dict[str, Any]:
     """The time a row when all rows come at once."""
-    explainer = cp.Explainer(setting.model, data=setting.train, cost=cost)
+    explainer = cp.Explainer(setting.model, data=setting.train, extrapolate=True, cost=cost)
     result: dict[str, Any] = {"tool": name, "rows": rows, "wall": [], "cpu": []}
     for _ in range(9):
         wall, cpu = perf_counter(), process_time()
@@ -222,7 +222,9 @@ def explainer_for(setting: Setting, i: int, cost: cp.Cost) -> cp.Explainer:
     if setting.free is not None:
         frozen = [n for j, n in enumerate(setting.rows) if j not in setting.free[i]]
         constraints = [cp.Immutable(*frozen), cp.WithinObserved()]
-    return cp.Explainer(setting.model, data=setting.train, cost=cost, constraints=constraints)
+    return cp.Explainer(
+        setting.model, data=setting.train, extrapolate=True, cost=cost, constraints=constraints
+    )
 
 
 def line(setting: Setting, result: dict[str, Any], best: dict[str, list[float]]) -> tuple[Any, ...]:

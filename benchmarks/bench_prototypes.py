@@ -103,7 +103,7 @@ def neighbours(points: Points, count: int, target: Any, rows: int) -> tuple[list
     model = KNeighborsClassifier(1, algorithm="brute").fit(points.X[kept], points.y[kept])
     lines, goals = [], []
     for name, cost in COSTS.items():
-        explainer = cp.Explainer(model, data=points.X[kept], cost=cost)
+        explainer = cp.Explainer(model, data=points.X[kept], extrapolate=True, cost=cost)
         found: list[Any] = []
 
         def ask(x: np.ndarray, explainer: Any = explainer, found: list[Any] = found) -> None:
@@ -215,7 +215,7 @@ def settings(count: int) -> list[Setting]:
                         program,
                         model,
                         cells(model, target),
-                        cp.Explainer(model, data=X, cost=cost),
+                        cp.Explainer(model, data=X, extrapolate=True, cost=cost),
                         target,
                         rows,
                     )
@@ -309,7 +309,7 @@ def batches(*, quick: bool) -> list[Any]:
                 for kind, cost in COSTS.items():
                     price = cost or cp.Manhattan(cp.mad_weights(frame))
                     explainer = cp.Explainer(
-                        fitted, data=frame, cost=price, constraints=constraints
+                        fitted, data=frame, extrapolate=True, cost=price, constraints=constraints
                     )
                     explainer.explain(rows.head(100), cp.OtherLabel())
                     held: list[Any] = []

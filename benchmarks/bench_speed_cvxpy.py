@@ -143,7 +143,9 @@ def settings(count: int) -> list[Setting]:
                 ]
                 piece = Piece.of(model, k, frame, boxed=boxed)
                 constraints = box if boxed else []
-                explainer = cp.Explainer(model, data=frame, cost=cost, constraints=constraints)
+                explainer = cp.Explainer(
+                    model, data=frame, extrapolate=True, cost=cost, constraints=constraints
+                )
                 name = f"{kind}, {source}, {'bounds' if boxed else 'no bounds'}"
                 out.append(Setting(name, kind, piece, explainer, k, rows))
     return out

@@ -39,7 +39,7 @@ def memory_of(count: int) -> float:
     """Peak bytes beyond the input, during one call and the making of its frame."""
     frame, _, model = standard(load_breast_cancer)
     rows = population(frame, count)
-    explainer = cp.Explainer(model, data=frame, cost=cp.Manhattan())
+    explainer = cp.Explainer(model, data=frame, extrapolate=True, cost=cp.Manhattan())
     explainer.explain(rows.head(1000), cp.OtherLabel()).to_frame()
     tracemalloc.start()
     explainer.explain(rows, cp.OtherLabel()).to_frame()
@@ -60,7 +60,7 @@ def memory_goal(peaks: list[float], sizes: tuple[int, ...]) -> Goal:
 def measure(name: str, case: tuple[Any, Any, Any], rows: Any, target: Any, repeats: int) -> Any:
     """One line of the table: answers and frame, against predict in the same run."""
     data, model, (cost, constraints) = case
-    explainer = cp.Explainer(model, data=data, cost=cost, constraints=constraints)
+    explainer = cp.Explainer(model, data=data, extrapolate=True, cost=cost, constraints=constraints)
     explainer.explain(rows[:1000], target)
     held: list[Any] = []
 

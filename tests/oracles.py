@@ -103,15 +103,22 @@ def excess(  # noqa: PLR0911 (one case each)
         case cp.MaxChanges(count=count):
             return float(sum(before[n] != after[n] for n in features.names) - count)
         case cp.WithinObserved(features=names):
-            return max(_outside(features[n], after[n]) for n in names or features.names)
+            chosen = names or features.names
+            return max(_outside(features[n], before[n], after[n]) for n in chosen)
     raise AssertionError(f"No definition of {constraint!r} here; write it.")
 
 
-def _outside(feature: Any, value: Any) -> float:
+def _outside(feature: Any, old: Any, new: Any) -> float:
     if isinstance(feature, cp.Categorical):
-        return float(value not in feature.observed)
+        return float(new not in (*feature.observed, old))
+    low, high = _range(feature, old)
+    return max(low - number(new), number(new) - high)
+
+
+def _range(feature: Any, at: Any) -> tuple[float, float]:
+    """What `WithinObserved` leaves to a number: a row outside may stay or come nearer."""
     low, high = feature.observed
-    return max(low - number(value), number(value) - high)
+    return min(low, number(at)), max(high, number(at))
 
 
 # Models, by probing
@@ -551,7 +558,7 @@ def intervals(
         case cp.WithinObserved(features=names):
             for name in names or features.names:
                 if not isinstance(features[name], cp.Categorical):
-                    yield name, *features[name].observed
+                    yield name, *_range(features[name], row[name])
 
 
 class _Scip:
@@ -605,7 +612,7 @@ class _Scip:
         row = self.q.row
         if isinstance(constraint, cp.WithinObserved):
             return name not in (constraint.features or self.q.features.names) or (
-                category in self.q.features[name].observed
+                category in (*self.q.features[name].observed, row[name])
             )
         names = getattr(constraint, "features", (getattr(constraint, "feature", None),))
         if isinstance(constraint, cp.Immutable | cp.Bounds | cp.Monotone) and name in names:

@@ -83,7 +83,7 @@ def test_a_bad_row_is_invalid_and_costs_no_other_row(column: str, value: Any, me
     others = [0, 1, 3, 4]
     np.testing.assert_array_equal(answers.cost[others], expected.cost[others])
     np.testing.assert_array_equal(answers.after[others], expected.after[others])
-    assert answers.to_frame().index.tolist() == others
+    assert answers.to_frame()["income"].notna().tolist() == [i in others for i in range(5)]
     with pytest.raises(cp.NoAnswer, match="invalid"):
         answers[2].raise_for_status()
 
@@ -101,7 +101,7 @@ def test_all_rows_bad_is_no_error():
     rows = ROWS.assign(income=np.nan)
     answers = explain(rows)
     assert set(answers.status.tolist()) == {cp.Status.INVALID}
-    assert len(answers.to_frame()) == 0
+    assert answers.to_frame()[list(DATA)].isna().all(axis=None)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])

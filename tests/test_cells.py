@@ -398,7 +398,7 @@ def many() -> tuple[Any, np.ndarray, np.ndarray]:
 def test_no_nearer_point_gets_the_label(many: Any, cost: str):
     model, data, rows = many
     price = costs(10)[cost]
-    answers = cp.Explainer(model, data=data, cost=price).explain(rows, 5)
+    answers = cp.Explainer(model, data=data, extrapolate=True, cost=price).explain(rows, 5)
     assert set(answers.status) <= {cp.Status.OPTIMAL, cp.Status.ALREADY}
     assert (answers.certificates.claim == cp.Claim.PROVED).all()
     assert (answers.gap <= RELATIVE).all()
@@ -406,7 +406,7 @@ def test_no_nearer_point_gets_the_label(many: Any, cost: str):
     rng = np.random.default_rng(0)
     way = rng.normal(size=(2_000, 10))
     for i in np.flatnonzero(answers.cost > 0.0):
-        away = cp.Explainer(model, data=data, cost=price)._plain.price(way)
+        away = cp.Explainer(model, data=data, extrapolate=True, cost=price)._plain.price(way)
         root = 1.0 if cost == "manhattan" else 0.5
         length = rng.random(len(way)) ** 0.1 * (answers.cost[i] * (1.0 - 1e-6)) ** root
         ball = rows[i] + way * (length / away**root)[:, None]
@@ -415,7 +415,7 @@ def test_no_nearer_point_gets_the_label(many: Any, cost: str):
 
 def test_nothing_as_large_as_all_rows_is_ever_held(many: Any):
     model, data, rows = many
-    explainer = cp.Explainer(model, data=data)
+    explainer = cp.Explainer(model, data=data, extrapolate=True)
     explainer.explain(rows[:1], 5)
     tracemalloc.start()
     explainer.explain(rows, 5)
@@ -426,7 +426,7 @@ def test_nothing_as_large_as_all_rows_is_ever_held(many: Any):
 
 def test_a_row_is_answered_as_it_is_alone(many: Any):
     model, data, rows = many
-    explainer = cp.Explainer(model, data=data)
+    explainer = cp.Explainer(model, data=data, extrapolate=True)
     together = explainer.explain(rows, cp.OtherLabel()).to_frame()
     alone = [explainer.explain(row, cp.OtherLabel()).to_frame()[0] for row in rows]
     np.testing.assert_array_equal(together, np.stack(alone))
@@ -434,7 +434,7 @@ def test_a_row_is_answered_as_it_is_alone(many: Any):
 
 def test_time_runs_out_with_valid_answers(many: Any):
     model, data, rows = many
-    explainer = cp.Explainer(model, data=data)
+    explainer = cp.Explainer(model, data=data, extrapolate=True)
     short = explainer.explain(rows, 5, time_limit=1e-9)
     known = {cp.Status.LIMIT, cp.Status.ALREADY, cp.Status.OPTIMAL}
     assert set(short.status) <= known
@@ -449,7 +449,7 @@ def test_what_is_out_of_reach_is_proved_and_explained():
     model, data, rows = nearest(X[10:], y[10:]), X[10:], X[:10]
     held = [cp.Immutable(*(f"x{j}" for j in range(2, 10)))]
     tight = [cp.Bounds(f"x{j}", fall=0.01, rise=0.01) for j in range(2)]
-    explainer = cp.Explainer(model, data=data, constraints=[*held, *tight])
+    explainer = cp.Explainer(model, data=data, extrapolate=True, constraints=[*held, *tight])
     answers = explainer.explain(rows, 7)
     assert set(answers.status) <= {cp.Status.INFEASIBLE, cp.Status.ALREADY}
     at = int(np.flatnonzero(answers.status == cp.Status.INFEASIBLE)[0])
@@ -458,9 +458,10 @@ def test_what_is_out_of_reach_is_proved_and_explained():
     assert conflict is not None
     named = list(conflict.constraints)
     assert named
-    assert (cp.explain(model, rows[[at]], 7, data=data, constraints=named).status == "infeasible")[
-        0
-    ]
+    assert (
+        cp.explain(model, rows[[at]], 7, data=data, extrapolate=True, constraints=named).status
+        == "infeasible"
+    )[0]
 
 
 def test_one_cell_alone(celled):

@@ -52,7 +52,9 @@ def policy(seed: int) -> list[cp.Constraint]:
 
 def status(model: Any, data: pd.DataFrame, row: pd.DataFrame, constraints: Any) -> cp.Status:
     cost = cp.Manhattan()
-    return cp.explain(model, row, True, data=data, cost=cost, constraints=constraints).status[0]
+    return cp.explain(
+        model, row, True, data=data, extrapolate=True, cost=cost, constraints=constraints
+    ).status[0]
 
 
 def infeasible(*args: Any) -> bool:
@@ -69,7 +71,9 @@ def test_a_conflict_is_a_minimal_conflict(seed: int):
     if not infeasible(model, data, row, constraints):
         constraints.append(cp.Bounds("d", high=float(row["d"].iloc[0]) - 5.0))
     assert infeasible(model, data, row, constraints)
-    answers = cp.explain(model, row, True, data=data, cost=cp.Manhattan(), constraints=constraints)
+    answers = cp.explain(
+        model, row, True, data=data, extrapolate=True, cost=cp.Manhattan(), constraints=constraints
+    )
     conflict = answers[0].conflict
     assert conflict is not None
     named = list(conflict.constraints)
@@ -93,7 +97,13 @@ def test_a_relaxation_is_the_threshold(seed: int):
     others = [cp.Immutable("b", "c", "d")]
     bound = cp.Bounds("a", high=at + 1e-3)
     answers = cp.explain(
-        model, row, True, data=data, cost=cp.Manhattan(), constraints=[bound, *others]
+        model,
+        row,
+        True,
+        data=data,
+        extrapolate=True,
+        cost=cp.Manhattan(),
+        constraints=[bound, *others],
     )
     conflict = answers[0].conflict
     assert conflict is not None
@@ -110,14 +120,14 @@ def test_a_relaxation_is_the_threshold(seed: int):
 
 def test_rows_with_an_answer_have_no_conflict():
     model, data, row = problem(0)
-    answers = cp.explain(model, row, True, data=data)
+    answers = cp.explain(model, row, True, data=data, extrapolate=True)
     assert answers[0].conflict is None
 
 
 def test_a_conflict_reads_as_a_sentence():
     model, data, row = problem(0)
     constraints = [cp.Immutable("a", "b", "c", "d"), cp.MaxChanges(2)]
-    answers = cp.explain(model, row, True, data=data, constraints=constraints)
+    answers = cp.explain(model, row, True, data=data, extrapolate=True, constraints=constraints)
     text = str(answers[0].conflict)
     assert text.startswith("These exclude every answer: ")
     assert "a, b, c and d are immutable" in text
@@ -131,7 +141,9 @@ def test_conflicts_of_metrics_of_their_own():
     model = LGMLVQ(random_state=0).fit(X, y)
     held = cp.Immutable(*names[1:])
     bounds = cp.Bounds(names[0], low=4.5, high=5.5)
-    answer = cp.explain(model, X.head(1), 2, data=X, constraints=[held, bounds])[0]
+    answer = cp.explain(model, X.head(1), 2, data=X, extrapolate=True, constraints=[held, bounds])[
+        0
+    ]
     assert answer.status == cp.Status.INFEASIBLE
     conflict = answer.conflict
     assert conflict is not None

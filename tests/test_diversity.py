@@ -61,7 +61,9 @@ def least(model: Any, data: pd.DataFrame, row: pd.DataFrame, target: Any, **aske
     costs = {}
     for free in map(frozenset, sets):
         held = [cp.Immutable(*(set(names) - free))] if len(free) < len(names) else []
-        answer = cp.explain(model, row, target, data=data, constraints=held, **asked)[0]
+        answer = cp.explain(
+            model, row, target, data=data, extrapolate=True, constraints=held, **asked
+        )[0]
         costs[free] = answer.cost if answer.found else np.inf
     return costs
 
@@ -78,7 +80,7 @@ def test_each_answer_is_the_cheapest_that_covers_no_earlier_one(name: str) -> No
     make, fit, cost = PROBLEMS[name]
     data = make()
     model = fit(data)
-    explainer = cp.Explainer(model, data=data, cost=cost)
+    explainer = cp.Explainer(model, data=data, extrapolate=True, cost=cost)
     rows = data.iloc[:4]
     for label in model.classes_:
         several = cp.diversify(explainer, rows, label, 4)
@@ -107,7 +109,7 @@ def test_disjoint_answers_are_each_the_cheapest_that_touches_nothing_touched(nam
     make, fit, cost = PROBLEMS[name]
     data = make()
     model = fit(data)
-    explainer = cp.Explainer(model, data=data, cost=cost)
+    explainer = cp.Explainer(model, data=data, extrapolate=True, cost=cost)
     rows = data.iloc[:4]
     for label in model.classes_:
         several = cp.diversify(explainer, rows, label, 4, by="disjoint")
@@ -130,7 +132,7 @@ def test_disjoint_answers_are_each_the_cheapest_that_touches_nothing_touched(nam
 def test_one_answer_for_each_prototype(target: cp.Target) -> None:
     data = numbers()
     model = glvq(data)
-    explainer = cp.Explainer(model, data=data, cost=cp.SquaredEuclidean())
+    explainer = cp.Explainer(model, data=data, extrapolate=True, cost=cp.SquaredEuclidean())
     rows = data.iloc[:5]
     several = cp.diversify(explainer, rows, target, 6, by="piece")
     points, owner = model.prototypes_, model.prototype_labels_
@@ -158,7 +160,9 @@ def cell(x: Any, points: Any, i: int, rivals: Any) -> float:
 def test_answers_are_valid_and_come_in_order() -> None:
     data = mixed()
     model = credit(data)
-    explainer = cp.Explainer(model, data=data, constraints=[cp.Monotone("age", "increasing")])
+    explainer = cp.Explainer(
+        model, data=data, extrapolate=True, constraints=[cp.Monotone("age", "increasing")]
+    )
     several = cp.diversify(explainer, data, "yes", 3)
     frame, report = several.to_frame(), several.report()
     assert list(frame.columns) == list(data.columns)
@@ -178,7 +182,7 @@ def test_answers_are_valid_and_come_in_order() -> None:
 
 def test_the_first_answer_is_that_of_explain() -> None:
     data = numbers()
-    explainer = cp.Explainer(glvq(data), data=data)
+    explainer = cp.Explainer(glvq(data), data=data, extrapolate=True)
     one = explainer.explain(data, "a")
     for by in ("features", "disjoint", "piece"):
         several = cp.diversify(explainer, data, "a", 2, by=by)
@@ -187,7 +191,9 @@ def test_the_first_answer_is_that_of_explain() -> None:
 
 def test_rows_without_an_answer_say_why() -> None:
     data = numbers()
-    explainer = cp.Explainer(glvq(data), data=data, constraints=[cp.Immutable(*"wxyz")])
+    explainer = cp.Explainer(
+        glvq(data), data=data, extrapolate=True, constraints=[cp.Immutable(*"wxyz")]
+    )
     rows = data.iloc[:6].astype(object)
     rows.iloc[5, 2] = "much"
     several = cp.diversify(explainer, rows, "a", 3)
@@ -205,12 +211,12 @@ def test_polars_and_arrays_come_back_as_they_came() -> None:
     data = numbers()
     model = glvq(data)
     frame = pl.from_pandas(data)
-    several = cp.diversify(cp.Explainer(model, data=frame), frame[:3], "c", 2)
+    several = cp.diversify(cp.Explainer(model, data=frame, extrapolate=True), frame[:3], "c", 2)
     assert isinstance(several.to_frame(), pl.DataFrame)
     assert isinstance(several.report(), pl.DataFrame)
     values = data.to_numpy()
     unnamed = GLVQ(random_state=0).fit(values, model.predict(data))
-    explainer = cp.Explainer(unnamed, data=values)
+    explainer = cp.Explainer(unnamed, data=values, extrapolate=True)
     assert isinstance(cp.diversify(explainer, values[:3], "c", 2).to_frame(), np.ndarray)
 
 
@@ -226,6 +232,10 @@ def test_polars_and_arrays_come_back_as_they_came() -> None:
 )
 def test_what_makes_no_sense_is_said(given: dict[str, Any], said: str) -> None:
     data = numbers()
-    asked = {"explainer": cp.Explainer(glvq(data), data=data), "X": data, "target": "a"} | given
+    asked = {
+        "explainer": cp.Explainer(glvq(data), data=data, extrapolate=True),
+        "X": data,
+        "target": "a",
+    } | given
     with pytest.raises(cp.InvalidInput, match=said):
         cp.diversify(**asked)

@@ -148,7 +148,7 @@ def test_a_category_that_has_to_change_changes(cost: cp.Cost | None):
     label = (frame["z"] + frame["flag"] - frame["other"] > 0).astype(int)
     model = LogisticRegression().fit(frame, label)
     policy = [cp.Bounds("flag", low=1), cp.Bounds("other", high=0)]
-    explainer = cp.Explainer(model, data=frame, cost=cost, constraints=policy)
+    explainer = cp.Explainer(model, data=frame, extrapolate=True, cost=cost, constraints=policy)
     answers = explainer.explain(frame, cp.OtherLabel())
     assert set(answers.status) == {"optimal"}
     assert (answers.to_frame()["flag"] == 1).all()

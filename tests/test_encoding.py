@@ -103,6 +103,18 @@ def test_floats_that_do_not_change_are_the_same_bits(matrix: np.ndarray, seed: i
     np.testing.assert_array_equal(answer[moved], encoded.codes[moved] + 1)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float16", "Float32"])
+def test_numbers_are_recoded_as_their_dtype_holds_them(dtype: str):
+    frame = pd.DataFrame({"a": [1.0, 2.0], "b": [3, 4], "c": ["x", "y"]}).astype({"a": dtype})
+    before = encode(Table.read(frame), MIXED).codes
+    after = before + np.array([[0.1, 1.0, 0.0], [0.0, 0.0, 0.0]])
+    returned = decode(Table.read(frame), MIXED, slice(None), before, after)
+    codes = recode(returned, MIXED, after)
+    held = np.array([1.1], dtype=dtype.lower())[0]
+    assert codes[0, 0] == float(held) != 1.1
+    np.testing.assert_array_equal(codes, [[float(held), 4.0, 0.0], [2.0, 4.0, 1.0]])
+
+
 def test_polars_floats_keep_null_and_nan_apart():
     frame = pl.DataFrame({"a": [1.0, None, float("nan")], "b": [None, 1.0, 2.0]})
     features = cp.Features([cp.Continuous("a"), cp.Continuous("b")])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +24,7 @@ from oracles import (
     pieces,
     vote_pieces,
 )
-from sklearn.compose import ColumnTransformer
+from sklearn.compose import ColumnTransformer, make_column_transformer
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.linear_model import (
     LinearRegression,
@@ -182,7 +183,12 @@ def test_every_answer_is_valid_proved_and_as_cheap_as_the_oracles(
     constraints = draw.draw(make.constraints(features))
     target = draw.draw(targets(given.classes, probabilities=classifier == "logistic"))
     explainer = cp.Explainer(
-        given.model, data=given.data, features=features, cost=cost, constraints=constraints
+        given.model,
+        data=given.data,
+        extrapolate=True,
+        features=features,
+        cost=cost,
+        constraints=constraints,
     )
     rows = given.data.iloc[rng.choice(len(given.data), 2, replace=False)]
     answers = explainer.explain(rows, target)
@@ -226,7 +232,12 @@ def test_what_is_impossible_by_far_is_proved_impossible(kind: str, cost: str, se
     if optimum(question(given, target, price, near, record).stricter(-0.01)).exists:
         pytest.skip("the target is within reach")
     explainer = cp.Explainer(
-        given.model, data=given.data, features=given.features, cost=price, constraints=near
+        given.model,
+        data=given.data,
+        extrapolate=True,
+        features=given.features,
+        cost=price,
+        constraints=near,
     )
     assert explainer.explain(row, target).status[0] == cp.Status.INFEASIBLE
 
@@ -269,7 +280,7 @@ def zoo_problem(name: str) -> tuple[Problem, Any]:
 def test_every_class_is_a_target(name: str, cost: str):
     given, demands = zoo_problem(name)
     price = make.COSTS[cost](np.random.default_rng(0), given.features)
-    explainer = cp.Explainer(given.model, data=given.data, cost=price)
+    explainer = cp.Explainer(given.model, data=given.data, extrapolate=True, cost=price)
     rows = given.data.iloc[::41]
     for label in given.classes:
         for target in (cp.Label(label), cp.OtherLabel(label, 0.1)):
@@ -284,7 +295,7 @@ def test_every_class_is_a_target(name: str, cost: str):
 
 def test_a_label_set_is_as_near_as_its_nearest_member():
     given, _ = zoo_problem("logistic")
-    explainer = cp.Explainer(given.model, data=given.data)
+    explainer = cp.Explainer(given.model, data=given.data, extrapolate=True)
     rows = given.data[:20]
     each = [explainer.explain(rows, label).cost for label in (4, 6)]
     together = explainer.explain(rows, cp.Label({4, 6}))
@@ -294,7 +305,7 @@ def test_a_label_set_is_as_near_as_its_nearest_member():
 
 def test_anything_else_is_the_nearest_other_class():
     given, _ = zoo_problem("logistic")
-    explainer = cp.Explainer(given.model, data=given.data)
+    explainer = cp.Explainer(given.model, data=given.data, extrapolate=True)
     rows = given.data[::10]
     now = given.model.predict(rows)
     answers = explainer.explain(rows, cp.OtherLabel())
@@ -310,7 +321,9 @@ def test_anything_else_is_the_nearest_other_class():
 @pytest.mark.parametrize("at_least", [0.2, 0.5, 0.9])
 def test_confidence_is_what_predict_proba_says(name: str, at_least: float):
     given, _ = zoo_problem(name)
-    explainer = cp.Explainer(given.model, data=given.data, cost=cp.SquaredEuclidean())
+    explainer = cp.Explainer(
+        given.model, data=given.data, extrapolate=True, cost=cp.SquaredEuclidean()
+    )
     rows = given.data.iloc[::29]
     for column, label in enumerate(given.classes):
         target = cp.Confidence(label, at_least)
@@ -335,7 +348,9 @@ def test_an_interval_is_what_predict_gives(regressor: Any, ends: tuple[float, fl
     model = regressor().fit(data, value)
     low, high = ends
     cost = cp.Manhattan({"a": 2.0})
-    answers = cp.explain(model, data[::17], cp.Interval(low, high), data=data, cost=cost)
+    answers = cp.explain(
+        model, data[::17], cp.Interval(low, high), data=data, extrapolate=True, cost=cost
+    )
     assert answers.found.all()
     reached = model.predict(answers.to_frame())
     assert ((reached >= low) & (reached <= high)).all()
@@ -354,7 +369,7 @@ def test_an_interval_is_what_predict_gives(regressor: Any, ends: tuple[float, fl
 @pytest.mark.parametrize("name", ["logistic", "binary logistic", "linear svc", "votes"])
 def test_a_margin_is_kept_in_score_units(name: str):
     given, _ = zoo_problem(name)
-    explainer = cp.Explainer(given.model, data=given.data)
+    explainer = cp.Explainer(given.model, data=given.data, extrapolate=True)
     rows = given.data[::9]
     plain = explainer.explain(rows, given.classes[-1])
     wide = explainer.explain(rows, cp.Label(given.classes[-1], margin=0.7))
@@ -417,7 +432,12 @@ def test_an_answer_stands_alone_and_in_any_batch(kind: str, cost: str):
 def test_an_answer_does_not_depend_on_the_batch(mixed: Problem, cost: str):
     price = make.COSTS[cost](np.random.default_rng(1), mixed.features)
     ask = cp.Explainer(
-        mixed.model, data=mixed.data, features=mixed.features, cost=price, constraints=POLICY
+        mixed.model,
+        data=mixed.data,
+        extrapolate=True,
+        features=mixed.features,
+        cost=price,
+        constraints=POLICY,
     )
     rows = mixed.data[:12]
     whole = ask.explain(rows, "class 2")
@@ -465,12 +485,21 @@ def test_the_unit_of_a_feature_changes_nothing(unit: float, cost: Any):
     constraints = [cp.Bounds("b", fall=1.0, rise=1.0), cp.Linear({"a": 1.0, "c": 1.0}, high=3.0)]
     in_units = [constraints[0], cp.Linear({"a": 1.0 / unit, "c": 1.0}, high=3.0)]
     for label in (3, 4, 5):
-        plain = cp.explain(model, data[::7], label, data=data, cost=cost(), constraints=constraints)
+        plain = cp.explain(
+            model,
+            data[::7],
+            label,
+            data=data,
+            extrapolate=True,
+            cost=cost(),
+            constraints=constraints,
+        )
         scaled = cp.explain(
             same_model,
             other[::7],
             label,
             data=other,
+            extrapolate=True,
             cost=cost({"a": weight}),
             constraints=in_units,
         )
@@ -563,7 +592,7 @@ def test_index_columns_and_dtypes_come_back(people: Any, cost: str):
     model = named(frame, labels)
     features = cp.Features.from_data(frame)
     price = make.COSTS[cost](np.random.default_rng(2), features)
-    answers = cp.explain(model, frame[:25], True, data=frame, cost=price)
+    answers = cp.explain(model, frame[:25], True, data=frame, extrapolate=True, cost=price)
     back = answers.to_frame()
     assert answers.found.all()
     assert back.index.equals(frame[:25].index)
@@ -577,7 +606,9 @@ def test_each_dtype_comes_back_when_its_column_changes(people: Any):
     model = named(frame, labels)
     for name in frame:
         others = [other for other in frame if other != name]
-        answers = cp.explain(model, frame, True, data=frame, constraints=[cp.Immutable(*others)])
+        answers = cp.explain(
+            model, frame, True, data=frame, extrapolate=True, constraints=[cp.Immutable(*others)]
+        )
         back = answers.to_frame()
         kept = frame.loc[back.index]
         assert (back[name] != kept[name]).any(), f"no row changes {name}; the test shows nothing"
@@ -589,7 +620,9 @@ def test_cells_that_do_not_change_are_the_very_values(people: Any):
     frame, labels = people
     frame = frame.assign(float64=frame["float64"] * (1.0 + 1e-16) + 0.1)  # no round numbers
     model = named(frame, labels)
-    answers = cp.explain(model, frame, True, data=frame, constraints=[cp.MaxChanges(2)])
+    answers = cp.explain(
+        model, frame, True, data=frame, extrapolate=True, constraints=[cp.MaxChanges(2)]
+    )
     back, kept = answers.to_frame(), frame.loc[answers.to_frame().index]
     changed = pd.DataFrame(answers.changed[answers.found], index=back.index, columns=list(frame))
     for name in frame:
@@ -602,9 +635,9 @@ def test_cells_that_do_not_change_are_the_very_values(people: Any):
 def test_reordered_and_extra_columns(people: Any):
     frame, labels = people
     model = named(frame, labels)
-    plain = cp.explain(model, frame[:20], True, data=frame)
+    plain = cp.explain(model, frame[:20], True, data=frame, extrapolate=True)
     mixed_up = frame[:20][list(frame)[::-1]].assign(note="kept as it is", number=7)
-    answers = cp.explain(model, mixed_up, True, data=frame)
+    answers = cp.explain(model, mixed_up, True, data=frame, extrapolate=True)
     back = answers.to_frame()
     assert list(back) == list(mixed_up)
     assert (back["note"] == "kept as it is").all()
@@ -619,11 +652,11 @@ def test_polars_in_polars_out(people: Any):
     model = LogisticRegression().fit(plain, labels)
     rows = pl.from_pandas(plain)
     model_of_polars = LogisticRegression().fit(rows, labels)
-    answers = cp.explain(model_of_polars, rows[:10], True, data=rows)
+    answers = cp.explain(model_of_polars, rows[:10], True, data=rows, extrapolate=True)
     back = answers.to_frame()
     assert isinstance(back, pl.DataFrame)
     assert back.schema == rows.schema
-    expected = cp.explain(model, plain[:10], True, data=plain)
+    expected = cp.explain(model, plain[:10], True, data=plain, extrapolate=True)
     np.testing.assert_array_equal(answers.cost, expected.cost)
     assert isinstance(answers.report(), pl.DataFrame)
 
@@ -634,7 +667,7 @@ def test_arrays_in_arrays_out(dtype: Any):
     rows = (4.0 * rng.normal(size=(60, 3))).astype(dtype)
     labels = rows.astype(float) @ [1.0, -2.0, 0.5] > 0.3
     model = LogisticRegression().fit(rows, labels)
-    answers = cp.explain(model, rows[:20], True, data=rows)
+    answers = cp.explain(model, rows[:20], True, data=rows, extrapolate=True)
     back = answers.to_frame()
     assert isinstance(back, np.ndarray)
     assert back.dtype == dtype
@@ -645,7 +678,7 @@ def test_arrays_in_arrays_out(dtype: Any):
 def test_one_row_may_be_a_series_a_mapping_or_a_vector():
     data, labels = blobs(2)
     model = LogisticRegression().fit(data, labels)
-    explainer = cp.Explainer(model, data=data)
+    explainer = cp.Explainer(model, data=data, extrapolate=True)
     expected = explainer.explain(data[:1], 4).cost
     for row in (data.iloc[0], data.iloc[0].to_dict(), data.iloc[0].to_numpy()):
         np.testing.assert_allclose(explainer.explain(row, 4).cost, expected, rtol=BLAS)
@@ -655,14 +688,14 @@ def test_data_gives_features_weights_and_constants():
     data, labels = blobs(2)
     data = data.assign(a=1.5)
     model = LogisticRegression().fit(data, labels)
-    explainer = cp.Explainer(model, data=data)
+    explainer = cp.Explainer(model, data=data, extrapolate=True)
     assert explainer.constant == ("a",)
     answers = explainer.explain(data, 3)
     assert (answers.to_frame()["a"] == 1.5).all()
     weights = cp.mad_weights(data)
     away = np.median(np.abs(data["b"] - data["b"].median()))
     assert weights["b"] == pytest.approx(1.0 / away)
-    given = cp.explain(model, data, 3, data=data, cost=cp.Manhattan(weights))
+    given = cp.explain(model, data, 3, data=data, extrapolate=True, cost=cp.Manhattan(weights))
     np.testing.assert_array_equal(answers.cost, given.cost)
 
 
@@ -685,3 +718,170 @@ def test_a_wanted_gap_is_kept(mixed: Problem):
     loose = cp.explain(mixed.model, mixed.data[:20], "class 0", **options, gap=0.3)
     assert (loose.gap <= 0.3).all()
     assert (loose.cost * (1 - 0.3) <= best * (1 + RELATIVE)).all()
+
+
+# What data= implies: numbers stay within their ranges, categories among those that occur
+
+
+def shown(seed: int = 0) -> tuple[Any, pd.DataFrame]:
+    """A model of numbers and categories, some of which no row has, and its rows."""
+    rng = np.random.default_rng(seed)
+    data = pd.DataFrame(
+        {
+            "age": rng.integers(18, 90, 300),
+            "debt": rng.normal(size=300).round(3),
+            "job": pd.Categorical(
+                rng.choice(["clerk", "nurse"], 300), categories=["clerk", "nurse", "astronaut"]
+            ),
+        }
+    )
+    encoder = OneHotEncoder(categories=[["clerk", "nurse", "astronaut"]])
+    before = make_column_transformer((encoder, ["job"]), remainder=StandardScaler())
+    score = data["age"] / 20 - data["debt"] + (data["job"] == "nurse")
+    model = make_pipeline(before, LogisticRegression()).fit(data, score > 4.5)
+    model[-1].coef_[0, 2] = 40.0  # no row says anything of it
+    return model, data
+
+
+AS_FRAMES: dict[str, Callable[[pd.DataFrame], Any]] = {
+    "pandas": lambda data: data,
+    "text": lambda data: data.astype({"job": str, "age": "int16"}),
+    "nullable": lambda data: data.astype({"age": "Int64", "debt": "Float64", "job": "string"}),
+    "arrow-backed": lambda data: data.astype(
+        {"age": "int64[pyarrow]", "debt": "double[pyarrow]", "job": "string[pyarrow]"}
+    ),
+    "float32": lambda data: data.astype({"debt": "float32"}),
+}
+
+
+@pytest.mark.parametrize("kind", AS_FRAMES)
+@pytest.mark.parametrize("target", [True, False])
+def test_answers_stay_within_the_data_by_default(kind: str, target: bool):
+    model, data = shown()
+    rows = AS_FRAMES[kind](data)
+    for constraints in ([], cp.Immutable("age", "job")):
+        asked = {"data": rows, "constraints": constraints}
+        answers = cp.explain(model, rows, target, **asked)
+        free = cp.explain(model, rows, target, extrapolate=True, **asked)
+        after = answers.to_frame()
+        assert after.index.equals(rows.index)
+        assert (after.dtypes == rows.dtypes).all() or not answers.found.all()
+        back = after[answers.found]
+        for name in ("age", "debt"):
+            assert back[name].between(rows[name].min(), rows[name].max()).all()
+        assert set(back["job"]) <= {"clerk", "nurse"}
+        assert (model.predict(back.astype({"age": int, "debt": float})) == target).all()
+        assert free.found.all()
+        away = free.to_frame()
+        assert set(away["job"]) <= {"clerk", "nurse"}
+        both = answers.found
+        assert (free.cost[both] <= answers.cost[both] * (1 + 1e-9)).all()
+    assert not away["debt"].between(rows["debt"].min(), rows["debt"].max()).all()
+    assert not both.all()
+
+
+def test_the_default_is_what_the_constraint_says():
+    """Brute force by the same demand said in bounds, from which nothing is lifted."""
+    model, data = shown(1)
+    answers = cp.explain(model, data, True, data=data)
+    said = [cp.Bounds(n, low=data[n].min(), high=data[n].max()) for n in ("age", "debt")]
+    same = cp.explain(model, data, True, data=data, constraints=said, extrapolate=True)
+    asked = cp.explain(model, data, True, data=data, constraints=[cp.WithinObserved()])
+    for other in (same, asked):
+        np.testing.assert_array_equal(answers.found, other.found)
+        np.testing.assert_allclose(answers.cost, other.cost, rtol=1e-9)
+
+
+def test_a_row_outside_the_range_may_stay_or_come_nearer():
+    model, data = shown()
+    row = data.iloc[[0]].assign(age=110, debt=-9.0)
+    held = cp.explain(model, row, False, data=data, constraints=[cp.Immutable("debt", "job")])
+    assert not held.found.any()  # the age alone does not reach it within the range
+    answer = cp.explain(model, row, False, data=data)[0]
+    assert answer.found
+    assert answer.row["age"] <= 110
+    assert -9.0 <= answer.row["debt"] <= data["debt"].max()
+    nearer = cp.explain(model, row, True, data=data)
+    assert nearer.status[0] == cp.Status.ALREADY
+    odd = data.iloc[[0]].assign(
+        job=pd.Categorical(["astronaut"], categories=data["job"].cat.categories)
+    )
+    stays = cp.explain(model, odd, True, data=data, constraints=[cp.Immutable("job")])
+    assert stays.status[0] == cp.Status.ALREADY  # its own category is no problem
+
+
+@pytest.mark.parametrize("bounds", [{"high": 120}, {"low": 5}, {"low": 5, "high": 120}])
+def test_bounds_beyond_the_data_are_meant_on_their_side(bounds: dict[str, float]):
+    model, data = shown()
+    frozen = cp.Immutable("debt", "job")
+    limits = {"low": data["age"].min(), "high": data["age"].max()} | bounds
+    said = cp.Bounds("age", **bounds)
+    for target in (True, False):
+        answers = cp.explain(model, data, target, data=data, constraints=[said, frozen])
+        expected = cp.explain(
+            model,
+            data,
+            target,
+            data=data,
+            constraints=[cp.Bounds("age", **limits), frozen],
+            extrapolate=True,
+        )
+        np.testing.assert_array_equal(answers.found, expected.found)
+        np.testing.assert_array_equal(answers.cost, expected.cost)
+
+
+def test_features_say_otherwise():
+    model, data = shown()
+    job = cp.Categorical("job", ("clerk", "nurse", "astronaut"))
+    cost = cp.Manhattan({"job": 1e-3})
+    free = cp.explain(model, data[:40], True, data=data, features=job, cost=cost)
+    chosen = set(free.to_frame()["job"][free.changed[:, 2]])
+    assert "astronaut" in chosen
+    ages = cp.Integer("age", observed=(0, 200))
+    frozen = cp.Immutable("debt", "job")
+    wide = cp.explain(model, data, True, data=data, features=[ages], constraints=frozen)
+    assert (
+        wide.found.sum() > cp.explain(model, data, True, data=data, constraints=frozen).found.sum()
+    )
+    assert wide.to_frame()["age"].max() > data["age"].max()
+
+
+def test_a_default_range_is_named_in_conflicts_as_what_it_is():
+    model, data = shown()
+    frozen = cp.Immutable("debt", "job")
+    answers = cp.explain(model, data, True, data=data, constraints=frozen)
+    conflict = answers[int(np.flatnonzero(answers.status == cp.Status.INFEASIBLE)[0])].conflict
+    assert conflict is not None
+    assert cp.WithinObserved("age") in conflict.constraints
+    assert "age stays within what the data showed (pass extrapolate=True to lift it)" in str(
+        conflict
+    )
+    asked = [frozen, cp.WithinObserved("age")]
+    again = cp.explain(model, data, True, data=data, constraints=asked)
+    found = again[int(np.flatnonzero(again.status == cp.Status.INFEASIBLE)[0])].conflict
+    assert "extrapolate" not in str(found)
+
+
+def test_the_summary_says_what_the_data_imply():
+    model, data = shown()
+    lifted = "numbers stay within the ranges above (pass extrapolate=True to lift it)"
+    known = "job: only categories that occur in the data"
+    said = cp.Explainer(model, data=data).summary()
+    assert lifted in said
+    assert known in said
+    free = cp.Explainer(model, data=data, extrapolate=True).summary()
+    assert lifted not in free
+    assert known in free
+    bound = cp.Explainer(model, data=data, constraints=cp.Bounds("age", high=120)).summary()
+    assert "within the ranges above, but where a bound says otherwise" in bound
+
+
+def test_factored_answers_need_extrapolation():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 5))
+    model = LogisticRegression().fit(X, X[:, 0] > 0)
+    asked = {"data": X, "cost": cp.SquaredEuclidean()}
+    with pytest.raises(cp.InvalidInput, match="pass extrapolate=True to lift it"):
+        cp.Explainer(model, **asked).explain_factored(X, True)
+    answers = cp.Explainer(model, extrapolate=True, **asked).explain_factored(X, True)
+    assert answers.found.all()

@@ -125,3 +125,97 @@ def test_decode_undoes_encode():
     moved = decode(table, features, slice(None), before, after)
     np.testing.assert_array_equal(encode(moved, features).codes, after)
     assert moved.native["c"].tolist() == ["y", "x", "y"]
+
+
+MANY = pd.DataFrame(
+    {
+        **{dtype: pd.array([1, 0, 1], dtype=dtype) for dtype in DTYPES},
+        "bool": [True, False, True],
+        "boolean": pd.array([True, False, None], dtype="boolean"),
+        "text": ["x", "y", "x"],
+        "object": pd.Series(["x", "y", "x"], dtype=object),
+        "category": pd.Categorical(["x", "y", "x"], categories=["z", "x", "y"], ordered=True),
+        "arrow": pd.array([1, 2, 3], dtype="int8[pyarrow]"),
+        "arrow text": pd.array(["x", "y", "x"], dtype="string[pyarrow]"),
+    }
+)
+NULLABLE = {"int64": "Int64", "int32": "Int32", "int16": "Int16", "int8": "Int8", "uint8": "UInt8"}
+NULLABLE |= {"bool": "boolean"}
+HOLE = np.array([False, True, False])
+
+
+@pytest.mark.parametrize(
+    "index", [[0, 1, 2], list("pqr"), [7, 7, 7]], ids=["plain", "text", "same"]
+)
+def test_emptied_rows_of_pandas_are_missing_and_nothing_else_changes(index: Any):
+    """Only whole numbers and booleans of NumPy change their dtype, to the nullable twin."""
+    frame = MANY.set_axis(index)
+    table = Table.read(frame)
+    assert table.emptied(list(frame), np.zeros(3, dtype=bool)).native is frame
+    names = [name for name in frame if name != "Int64"]
+    back = table.emptied(names, HOLE).native
+    assert back.index.equals(frame.index)
+    assert list(back) == list(frame)
+    wanted = frame.dtypes.astype(str).replace(NULLABLE)
+    assert back.dtypes.astype(str).tolist() == wanted.tolist()
+    assert back[names].iloc[1].isna().all()
+    expected = frame.astype(NULLABLE)
+    pd.testing.assert_frame_equal(back.iloc[[0, 2]], expected.iloc[[0, 2]])
+    assert back["Int64"].tolist() == [1, 0, 1]
+
+
+def test_emptied_rows_of_polars_and_arrow_are_null_in_the_same_dtypes():
+    frame = pl.DataFrame(
+        {
+            "int": pl.Series([1, 2, 3], dtype=pl.Int8),
+            "flag": [True, False, True],
+            "enum": pl.Series(["x", "y", "x"], dtype=pl.Enum(["x", "y"])),
+            "category": pl.Series(["x", "y", "x"], dtype=pl.Categorical),
+            "float": pl.Series([1.0, 2.0, 3.0], dtype=pl.Float32),
+            "text": ["x", "y", "x"],
+        }
+    )
+    back = Table.read(frame).emptied(frame.columns, HOLE).native
+    assert back.schema == frame.schema
+    assert back.rows() == [frame.row(0), (None,) * 6, frame.row(2)]
+    arrow = frame.drop("enum").to_arrow()
+    back = Table.read(arrow).emptied(arrow.column_names, HOLE).native
+    assert back.schema == arrow.schema
+    assert back.to_pylist() == [
+        row if i != 1 else dict.fromkeys(row) for i, row in enumerate(arrow.to_pylist())
+    ]
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "int64", "uint8", "bool", "<U3", "object"])
+def test_emptied_rows_of_an_array(dtype: str):
+    array = np.array([[1, 0], [0, 1], [1, 1]]).astype(dtype)
+    back = Table.read(array).emptied(("x0", "x1"), HOLE).native
+    text = array.dtype.kind in "UO"
+    wide = np.dtype(object if text else np.float64)
+    assert back.dtype == (array.dtype if array.dtype.kind == "f" else wide)
+    assert pd.isna(back[1]).all()
+    assert (back[[0, 2]] == array[[0, 2]]).all()
+    assert array.tolist() == np.array([[1, 0], [0, 1], [1, 1]]).astype(dtype).tolist()
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pd.Series(["x", "y", "x"], dtype=pd.CategoricalDtype(["y", "x"], ordered=True)),
+        pd.Series(["x", "y", "x"], dtype="category"),
+        pl.Series(["x", "y", "x"], dtype=pl.Enum(["y", "x"])),
+        pl.Series(["x", "y", "x"], dtype=pl.Categorical),
+        pa.chunked_array([["x", "y", "x"]]).dictionary_encode(),
+    ],
+    ids=["ordered", "pandas", "enum", "polars", "arrow"],
+)
+def test_a_new_category_becomes_a_level(column: Any):
+    make = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "pyarrow": pa.table}
+    frame = make[type(column).__module__.split(".")[0]]({"f": column})
+    cells = {"f": (np.array([2]), np.array(["new"], dtype=object))}
+    table = Table.read(frame)
+    changed = table.with_cells(slice(None), cells)
+    assert changed.column("f").tolist() == ["x", "y", "new"]
+    assert set(changed.levels("f") or ()) >= {"x", "y", "new"}
+    assert changed.is_ordered("f") == table.is_ordered("f")
+    assert type(changed.native) is type(frame)

@@ -364,7 +364,7 @@ COSTS = (cp.Manhattan(), cp.SquaredEuclidean(), cp.Mahalanobis(np.array([[2.0, 0
 def test_answers_are_the_cheapest_points_that_the_model_gives_the_label(cost: cp.Cost, label: int):
     """By the model's own word on a grid about each row."""
     rows = MOONS[LOCAL.predict(MOONS) != label][:6]
-    explainer = cp.Explainer(LOCAL, data=MOONS, cost=cost)
+    explainer = cp.Explainer(LOCAL, data=MOONS, extrapolate=True, cost=cost)
     answers = explainer.explain(rows, label, optimality="global")
     assert (answers.status == cp.Status.OPTIMAL).all()
     side = np.linspace(-1.5, 1.5, 301)
@@ -383,7 +383,7 @@ def test_answers_are_the_cheapest_points_that_the_model_gives_the_label(cost: cp
 def test_global_is_never_dearer_and_its_bound_never_lower():
     X, y = load_iris(return_X_y=True)
     model = QuadraticDiscriminantAnalysis().fit(X, y)
-    explainer = cp.Explainer(model, data=X)
+    explainer = cp.Explainer(model, data=X, extrapolate=True)
     for label in (0, 1, 2):
         rows = X[model.predict(X) != label][::25]
         near, best = (
@@ -400,7 +400,7 @@ def test_global_is_never_dearer_and_its_bound_never_lower():
 
 def test_convex_models_give_the_same_answers_for_both_words():
     model = LogisticRegression().fit(MOONS, SIDES)
-    explainer = cp.Explainer(model, data=MOONS)
+    explainer = cp.Explainer(model, data=MOONS, extrapolate=True)
     rows = MOONS[model.predict(MOONS) == 0][:5]
     local, best = (explainer.explain(rows, 1, optimality=o) for o in ("local", "global"))
     assert (local.to_frame() == best.to_frame()).all()
@@ -412,7 +412,7 @@ def test_time_that_runs_out_is_said_with_the_gap_that_is_left(monkeypatch: pytes
     X = random.normal(size=(300, 8))
     y = (X[:, :4].prod(axis=1) > 0).astype(int) + (X[:, 4] > 1.0)
     model = LGMLVQ(prototypes_per_class=3, regularization=0.0, random_state=0).fit(X, y)
-    explainer = cp.Explainer(model, data=X, cost=cp.Manhattan())
+    explainer = cp.Explainer(model, data=X, extrapolate=True, cost=cp.Manhattan())
     rows = 1.5 * X[model.predict(X) != 2][:6]
     local, full = (explainer.explain(rows, 2, optimality=o) for o in ("local", "global"))
     clock = itertools.count(0.0, 1e6)
@@ -430,12 +430,12 @@ def test_time_that_runs_out_is_said_with_the_gap_that_is_left(monkeypatch: pytes
 
 @pytest.mark.parametrize("word", ["best", "", None, 1, "GLOBAL"])
 def test_another_word_is_refused(word: object):
-    explainer = cp.Explainer(LOCAL, data=MOONS)
+    explainer = cp.Explainer(LOCAL, data=MOONS, extrapolate=True)
     sentence = rf"Expected an optimality of 'local' or 'global'; got {word!r}\."
     with pytest.raises(cp.InvalidInput, match=sentence):
         explainer.explain(MOONS[:1], 1, optimality=word)
     with pytest.raises(cp.InvalidInput, match=sentence):
-        cp.explain(LOCAL, MOONS[:1], 1, data=MOONS, optimality=word)
+        cp.explain(LOCAL, MOONS[:1], 1, data=MOONS, extrapolate=True, optimality=word)
 
 
 # Without SCIP
@@ -445,13 +445,13 @@ def test_without_scip_the_extra_is_named(monkeypatch: pytest.MonkeyPatch):
     for name in [name for name in sys.modules if name.split(".")[0] == "pyscipopt"]:
         monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.setitem(sys.modules, "pyscipopt", None)
-    explainer = cp.Explainer(LOCAL, data=MOONS)
+    explainer = cp.Explainer(LOCAL, data=MOONS, extrapolate=True)
     row = MOONS[LOCAL.predict(MOONS) == 0][:1]
     assert explainer.explain(row, 1).found.all()
     sentence = r"pip install 'counterpoint\[global\]'\. Without it, ask for optimality='local'\."
     with pytest.raises(cp.MissingExtra, match=sentence):
         explainer.explain(row, 1, optimality="global")
-    convex = cp.Explainer(LogisticRegression().fit(MOONS, SIDES), data=MOONS)
+    convex = cp.Explainer(LogisticRegression().fit(MOONS, SIDES), data=MOONS, extrapolate=True)
     assert convex.explain(row, 1, optimality="global").found.all()
 
 
@@ -464,9 +464,9 @@ from sklearn.datasets import make_moons
 X, y = make_moons(60, random_state=0)
 model = LGMLVQ(random_state=0).fit(X, y)
 row = X[model.predict(X) == 0][:1]
-assert cp.explain(model, row, 1, data=X).found.all()
+assert cp.explain(model, row, 1, data=X, extrapolate=True).found.all()
 assert "pyscipopt" not in sys.modules
-assert cp.explain(model, row, 1, data=X, optimality="global").found.all()
+assert cp.explain(model, row, 1, data=X, extrapolate=True, optimality="global").found.all()
 assert "pyscipopt" in sys.modules
 """
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

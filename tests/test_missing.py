@@ -129,7 +129,7 @@ def test_no_answer_chooses_what_stands_for_missing_cells():
     )
     explainer = cp.Explainer(model, data=data, cost=cp.Manhattan({"home": 1e-3}))
     answers = explainer.explain(data, "yes")  # "none" would be by far the cheapest
-    homes = answers.to_frame()["home"]
+    homes = answers.to_frame()["home"][answers.found]
     assert "none" not in set(homes)
     assert (homes.isna() == data.loc[homes.index, "home"].isna()).all()
     observed = cp.Explainer(model, data=data, constraints=[cp.WithinObserved()])
@@ -305,9 +305,9 @@ def test_nullable_numbers(dtype: str):
     data, labels = people()
     rows = data[["debt", "income"]].astype({"debt": dtype})
     model = make_pipeline(SimpleImputer(), LogisticRegression()).fit(rows, labels)
-    answers = cp.Explainer(model, data=rows, constraints=[cp.Immutable("income")]).explain(
-        rows, "yes"
-    )
+    answers = cp.Explainer(
+        model, data=rows, extrapolate=True, constraints=[cp.Immutable("income")]
+    ).explain(rows, "yes")
     assert answers.found.all()
     after = answers.to_frame()
     assert (model.predict(after) == "yes").all()

@@ -80,13 +80,17 @@ def explainer_of(kind: str, cost: str, constraints: Any = ()) -> tuple[cp.Explai
     data = numbers() if kind == "numbers" else mixed()
     model = softmax(data) if kind == "numbers" else binary(data)
     price = make.COSTS[cost](np.random.default_rng(7), cp.Features.from_data(data))
-    return cp.Explainer(model, data=data, cost=price, constraints=constraints), data
+    return cp.Explainer(
+        model, data=data, extrapolate=True, cost=price, constraints=constraints
+    ), data
 
 
 @pytest.fixture(scope="module")
 def plain() -> tuple[cp.Explainer, pd.DataFrame]:
     data = numbers()
-    return cp.Explainer(softmax(data), data=data, cost=cp.SquaredEuclidean()), data
+    return cp.Explainer(
+        softmax(data), data=data, extrapolate=True, cost=cp.SquaredEuclidean()
+    ), data
 
 
 everywhere = pytest.mark.parametrize("kind", ["numbers", "mixed"])
@@ -297,7 +301,9 @@ def test_a_row_without_an_answer_says_why(plain: Any):
     _, data = plain
     rows = data[:3].assign(w=[0.0, 5.0, 0.0])
     limits = [cp.Linear({"w": 1.0}, high=3.0), cp.Immutable("w")]
-    ask = cp.Explainer(softmax(data), data=data, cost=cp.SquaredEuclidean(), constraints=limits)
+    ask = cp.Explainer(
+        softmax(data), data=data, extrapolate=True, cost=cp.SquaredEuclidean(), constraints=limits
+    )
     path = cp.trace(ask, rows, [*tradeoffs(), *INVERTED])
     assert path.found[[0, 2]].all()
     assert (path.status[1] == cp.Status.INFEASIBLE).all()
@@ -319,7 +325,7 @@ def test_missing_cells_stay_missing_where_nothing_changes():
     data.iloc[:5, 1] = np.nan
     labels = softmax(numbers()).predict(numbers())
     model = make_pipeline(SimpleImputer(), LogisticRegression()).fit(data, labels)
-    ask = cp.Explainer(model, data=data)
+    ask = cp.Explainer(model, data=data, extrapolate=True)
     path = cp.trace(ask, data[:3], tradeoffs(weights=[1e6, 1e-3]))
     assert path.found.all()
     assert (path.changes[:, 0] == 0.0).all()
@@ -357,7 +363,7 @@ def test_the_frame_has_one_line_for_each_answer(plain: Any):
 @pytest.mark.parametrize("broken", [False, True])
 def test_frames_come_back_in_their_library(broken: bool):
     data = mixed().reset_index(drop=True)
-    ask = cp.Explainer(binary(data), data=data)
+    ask = cp.Explainer(binary(data), data=data, extrapolate=True)
     rows = data[:4].copy()
     if broken:
         rows.loc[2, "income"] = np.nan
@@ -374,7 +380,7 @@ def test_frames_come_back_in_their_library(broken: bool):
     two = polars[:4][["income", "age"]]
     if broken:
         two = two.with_columns(income=pl.Series([1.0, 2.0, None, 3.0]))
-    ask = cp.Explainer(model, data=polars[["income", "age"]])
+    ask = cp.Explainer(model, data=polars[["income", "age"]], extrapolate=True)
     path = cp.trace(ask, two, tradeoffs())
     cells = path.to_frame()
     assert isinstance(cells, pl.DataFrame)
@@ -389,7 +395,7 @@ def test_arrow_and_arrays(plain: Any):
     ask, data = plain
     arrow = pa.Table.from_pandas(data[:3], preserve_index=False)
     expected = cp.trace(ask, data[:3], tradeoffs())
-    named = cp.Explainer(softmax(data), data=data, cost=cp.SquaredEuclidean())
+    named = cp.Explainer(softmax(data), data=data, extrapolate=True, cost=cp.SquaredEuclidean())
     cells = cp.trace(named, data[:3].to_numpy(), tradeoffs()).to_frame()
     assert isinstance(cells, pd.DataFrame)
     assert cells.index.equals(pd.RangeIndex(36))
@@ -400,7 +406,9 @@ def test_arrow_and_arrays(plain: Any):
     assert cells["x"].isna().tolist() == np.repeat([False, True, False], 12).tolist()
 
     model = LogisticRegression().fit(pl.from_pandas(data), softmax(data).predict(data))
-    cells = cp.trace(cp.Explainer(model, data=data), arrow, tradeoffs()).to_frame()
+    cells = cp.trace(
+        cp.Explainer(model, data=data, extrapolate=True), arrow, tradeoffs()
+    ).to_frame()
     assert isinstance(cells, pa.Table)
     assert cells.column_names[-4:] == list("wxyz")
     assert len(cells) == 36
@@ -408,7 +416,7 @@ def test_arrow_and_arrays(plain: Any):
 
 def test_an_index_may_repeat_itself():
     data = mixed()
-    ask = cp.Explainer(binary(data), data=data)
+    ask = cp.Explainer(binary(data), data=data, extrapolate=True)
     rows = data[:4].set_axis(["one", "two", "one", "one"])
     targets = [*tradeoffs(weights=WEIGHTS[::4]), *INVERTED]
     path = cp.trace(ask, rows, targets)
@@ -425,7 +433,7 @@ def test_frames_without_names_go_by_position(plain: Any):
     _, data = plain
     rows = data.to_numpy()
     model = LogisticRegression().fit(rows, softmax(data).predict(data))
-    ask = cp.Explainer(model, data=rows, cost=cp.SquaredEuclidean())
+    ask = cp.Explainer(model, data=rows, extrapolate=True, cost=cp.SquaredEuclidean())
     cells = cp.trace(ask, pd.DataFrame(rows[:2]), tradeoffs()).to_frame()
     assert list(cells)[-4:] == [0, 1, 2, 3]
 
@@ -434,7 +442,7 @@ def test_a_feature_keeps_its_name(plain: Any):
     _, data = plain
     same = data.set_axis(["row", "weight", "weight_", "cost"], axis=1)
     model = LogisticRegression().fit(same, softmax(data).predict(data))
-    path = cp.trace(cp.Explainer(model, data=same), same[:2], tradeoffs())
+    path = cp.trace(cp.Explainer(model, data=same, extrapolate=True), same[:2], tradeoffs())
     cells = path.to_frame()
     assert list(cells)[:3] == ["row_", "label", "weight__"]
     np.testing.assert_array_equal(cells["cost_"], path.cost.ravel())
@@ -474,7 +482,7 @@ def test_intervals_of_a_regressor():
     data = numbers()
     model = LinearRegression().fit(data, data.to_numpy() @ [1.0, 2.0, -1.0, 0.5])
     targets = [cp.Interval(low=v) for v in (1.0, 2.0, 3.0)]
-    path = cp.trace(cp.Explainer(model, data=data), data[:5], targets)
+    path = cp.trace(cp.Explainer(model, data=data, extrapolate=True), data[:5], targets)
     assert path.found.all()
     assert np.isnan(path.probability).all()
     assert (np.diff(path.cost) >= 0.0).all()

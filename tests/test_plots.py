@@ -40,7 +40,9 @@ def cancer(cost: cp.Cost | None = None) -> cp.Path:
     X, y = load_breast_cancer(return_X_y=True, as_frame=True)
     model = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, y)
     weights = (1.0 / X.var()).to_dict()
-    explainer = cp.Explainer(model, data=X, cost=cost or cp.SquaredEuclidean(weights))
+    explainer = cp.Explainer(
+        model, data=X, extrapolate=True, cost=cost or cp.SquaredEuclidean(weights)
+    )
     return cp.trace(explainer, X[:2], tradeoffs(1))
 
 
@@ -62,7 +64,7 @@ def credit(german: pd.DataFrame) -> cp.Path:
     )
     model = make_pipeline(before, LogisticRegression()).fit(X, german["GoodCustomer"])
     policy = [cp.Immutable("Age"), cp.WithinObserved()]
-    explainer = cp.Explainer(model, data=X, constraints=policy)
+    explainer = cp.Explainer(model, data=X, extrapolate=True, constraints=policy)
     refused = X[model.predict(X) == -1]
     return cp.trace(explainer, refused[:1], tradeoffs(1, np.geomspace(3.0, 1e-3, 20)))
 
@@ -131,7 +133,9 @@ def test_the_weights_are_marked_at_decades():
 def test_few_weights_are_all_marked():
     X, y = load_breast_cancer(return_X_y=True, as_frame=True)
     model = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, y)
-    path = cp.trace(cp.Explainer(model, data=X), X[:1], tradeoffs(1, [0.05, 3.0, 0.4]))
+    path = cp.trace(
+        cp.Explainer(model, data=X, extrapolate=True), X[:1], tradeoffs(1, [0.05, 3.0, 0.4])
+    )
     left = path.plot().axes[0]
     dots = next(line for line in left.lines if line.get_linestyle() == "None")
     np.testing.assert_array_equal(dots.get_xdata(), np.sort(path.cost[0]))
@@ -142,7 +146,7 @@ def test_decades_that_no_answer_is_near_stay_out():
     X, y = load_breast_cancer(return_X_y=True, as_frame=True)
     model = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, y)
     weights = [*np.geomspace(30.0, 2.0, 15), *np.geomspace(0.5, 0.1, 15)]
-    path = cp.trace(cp.Explainer(model, data=X), X[:1], tradeoffs(1, weights))
+    path = cp.trace(cp.Explainer(model, data=X, extrapolate=True), X[:1], tradeoffs(1, weights))
     left = path.plot().axes[0]
     dots = next(line for line in left.lines if line.get_linestyle() == "None")
     assert len(dots.get_xdata()) == 2
@@ -220,7 +224,7 @@ def test_whole_numbers_and_categories_move_in_steps(german: pd.DataFrame):
 def test_other_targets(targets: Any, name: str):
     X, y = load_breast_cancer(return_X_y=True, as_frame=True)
     model = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, y)
-    path = cp.trace(cp.Explainer(model, data=X), X[:1], targets)
+    path = cp.trace(cp.Explainer(model, data=X, extrapolate=True), X[:1], targets)
     figure = path.plot()
     x, values = lines(figure.axes[0])[0]
     np.testing.assert_allclose(x, path.cost[0])
@@ -237,7 +241,7 @@ def test_intervals_end_where_they_are_dearest(bound: str, name: str):
     model = LinearRegression().fit(X, X.to_numpy() @ [1.0, 2.0, -1.0])
     sign = 1.0 if bound == "low" else -1.0
     targets = [cp.Interval(**{bound: sign * v}) for v in (8.0, 5.0, 6.0)]
-    path = cp.trace(cp.Explainer(model, data=X), X[:1], targets)
+    path = cp.trace(cp.Explainer(model, data=X, extrapolate=True), X[:1], targets)
     left, _ = path.plot().axes
     x, y = lines(left)[0]
     assert (np.diff(x) > 0.0).all()
@@ -258,14 +262,18 @@ def test_answers_that_are_missing_are_left_out():
 def test_nothing_changes():
     X = pd.DataFrame(np.random.default_rng(0).normal(size=(50, 2)), columns=list("ab"))
     model = LogisticRegression().fit(X, X["a"] > 0)
-    path = cp.trace(cp.Explainer(model, data=X), X[:1], [cp.Tradeoff(True, w) for w in (1e6, 1e5)])
+    path = cp.trace(
+        cp.Explainer(model, data=X, extrapolate=True),
+        X[:1],
+        [cp.Tradeoff(True, w) for w in (1e6, 1e5)],
+    )
     assert words(path.plot().axes[1]) == ["nothing changes"]
 
 
 def test_names_are_no_mathematics():
     X = pd.DataFrame(np.random.default_rng(0).normal(size=(50, 2)), columns=["$a_$b", "x^2 $\\$"])
     model = LogisticRegression().fit(X, np.where(X.sum(axis=1) > 0, "$\\yes$", "no"))
-    path = cp.trace(cp.Explainer(model, data=X), X[:1], tradeoffs("$\\yes$"))
+    path = cp.trace(cp.Explainer(model, data=X, extrapolate=True), X[:1], tradeoffs("$\\yes$"))
     figure = path.plot()
     assert figure.axes[0].get_ylabel() == "probability of $\\yes$"
     assert_legible(figure)
@@ -304,7 +312,7 @@ def test_axes_are_wanted(ax: Any):
 def test_one_number_must_vary():
     X, y = load_breast_cancer(return_X_y=True, as_frame=True)
     model = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, y)
-    explainer = cp.Explainer(model, data=X)
+    explainer = cp.Explainer(model, data=X, extrapolate=True)
     for targets in ([0, 1], [cp.Tradeoff(0, 1.0), cp.Tradeoff(1, 1.0)]):
         path = cp.trace(explainer, X[:1], targets)
         with pytest.raises(cp.InvalidInput, match=r"Expected targets that differ in one number"):

@@ -216,7 +216,7 @@ def test_every_answer_is_valid_proved_and_as_cheap_as_the_oracles(draw, kinds: s
     kind = draw.draw(st.sampled_from([cp.Label, cp.OtherLabel]))
     target = kind(f"class {rng.integers(classes)}", draw.draw(st.sampled_from([0.0, 0.1])))
     explainer = cp.Explainer(
-        model, data=data, features=features, cost=cost, constraints=constraints
+        model, data=data, extrapolate=True, features=features, cost=cost, constraints=constraints
     )
     rows = data.iloc[rng.choice(len(data), 2, replace=False)]
     answers = explainer.explain(rows, target)
@@ -250,7 +250,9 @@ def test_every_class_is_a_target(name: str, limits: str, cost: str):
     model = fitted(OWN[name](per_class=2), data, labels)
     features, rows = cp.Features.from_data(data), data.iloc[[3, 90]]
     price = make.COSTS[cost](np.random.default_rng(0), features)
-    explainer = cp.Explainer(model, data=data, cost=price, constraints=CONSTRAINTS[limits])
+    explainer = cp.Explainer(
+        model, data=data, extrapolate=True, cost=price, constraints=CONSTRAINTS[limits]
+    )
     solved = 0
     for label in model.classes_.tolist():
         target = cp.Label(label)
@@ -345,7 +347,7 @@ def test_discrete_answers_are_the_best_of_all_rows(model: Any, limits: int, cost
     fit = whole_pipeline(model, data, labels)
     price = make.COSTS[cost](np.random.default_rng(limits), features)
     explainer = cp.Explainer(
-        fit, data=data, features=features, cost=price, constraints=LIMITS[limits]
+        fit, data=data, extrapolate=True, features=features, cost=price, constraints=LIMITS[limits]
     )
     rows = data.iloc[[1, 20]]
     best = [tried(fit, features, price, LIMITS[limits], row) for row in rows.to_dict("records")]
@@ -408,7 +410,9 @@ def mixed() -> tuple[pd.DataFrame, np.ndarray]:
 def test_answers_are_raw_rows_of_the_kind_that_came(kind: Any, cost: cp.Cost | None):
     data, labels = mixed()
     model = fitted(GMLVQ(per_class=3), data, labels)
-    explainer = cp.Explainer(model, data=data, cost=cost, constraints=[cp.Bounds("age", fall=0)])
+    explainer = cp.Explainer(
+        model, data=data, extrapolate=True, cost=cost, constraints=[cp.Bounds("age", fall=0)]
+    )
     rows = data.iloc[:30]
     for label in model.classes_.tolist():
         answers = explainer.explain(rows if kind is pd.DataFrame else pl.from_pandas(rows), label)
@@ -430,7 +434,7 @@ def test_arrays_through_scalers_and_projections(model: Any, before: Any, dtype: 
     fit = make_pipeline(*before, model).fit(X, y[::2])
     check_reader(fit, X, features=cp.Features(cp.Continuous(f"x{j}") for j in range(4)))
     for cost in (None, cp.SquaredEuclidean()):
-        explainer = cp.Explainer(fit, data=X, cost=cost)
+        explainer = cp.Explainer(fit, data=X, extrapolate=True, cost=cost)
         for label in range(3):
             answers = explainer.explain(X[::9].astype(dtype), label)
             after = answers.to_frame()
@@ -447,7 +451,7 @@ def test_missing_cells_of_a_model_that_can_only_predict(words: bool):
     data, labels = blobs()
     labels = np.char.add("class ", labels.astype(str)) if words else labels
     model = make_pipeline(SimpleImputer(), StandardScaler(), GLVQ()).fit(data, labels)
-    explainer = cp.Explainer(model, data=data)
+    explainer = cp.Explainer(model, data=data, extrapolate=True)
     holes, filled = data.iloc[:8].copy(), data.iloc[:8].copy()
     holes.iloc[0, 1], filled.iloc[0, 1] = np.nan, data["b"].mean()
     for label in model.classes_.tolist():
@@ -460,9 +464,12 @@ def test_far_from_the_origin_nothing_is_lost():
     data, labels = blobs()
     X = data.to_numpy() + 1e4
     model = GLVQ(per_class=3).fit(X, labels)
-    explainer = cp.Explainer(model, data=X, cost=cp.SquaredEuclidean())
+    explainer = cp.Explainer(model, data=X, extrapolate=True, cost=cp.SquaredEuclidean())
     near = cp.Explainer(
-        GLVQ(per_class=3).fit(X - 1e4, labels), data=X - 1e4, cost=cp.SquaredEuclidean()
+        GLVQ(per_class=3).fit(X - 1e4, labels),
+        data=X,
+        extrapolate=True - 1e4,
+        cost=cp.SquaredEuclidean(),
     )
     for label in model.classes_.tolist():
         answers = explainer.explain(X, label)
@@ -477,7 +484,7 @@ def test_far_from_the_origin_nothing_is_lost():
 def test_a_margin_is_one_of_squared_distances():
     data, labels = blobs()
     model = GMLVQ(per_class=2).fit(data.to_numpy(), labels)
-    answers = cp.Explainer(model, data=data.to_numpy()).explain(
+    answers = cp.Explainer(model, data=data.to_numpy(), extrapolate=True).explain(
         data.to_numpy(), cp.Label(4, margin=0.2)
     )
     away = model.distances(answers.to_frame())
@@ -570,7 +577,9 @@ def test_what_constraints_exclude_is_proved_with_a_conflict():
     near = [cp.Bounds(name, fall=0.1, rise=0.1) for name in data]
     for cost in sorted(make.COSTS):
         price = make.COSTS[cost](np.random.default_rng(0), cp.Features.from_data(data))
-        answers = cp.Explainer(model, data=data, cost=price, constraints=near).explain(row, other)
+        answers = cp.Explainer(
+            model, data=data, extrapolate=True, cost=price, constraints=near
+        ).explain(row, other)
         assert answers.status[0] == cp.Status.INFEASIBLE
         assert answers[0].conflict.constraints
         assert "These exclude every answer: " in str(answers[0].conflict)
@@ -668,7 +677,7 @@ def test_anything_else_is_the_nearest_other_class():
     data, labels = blobs()
     X = data.to_numpy()
     model = GMLVQ(per_class=2).fit(X, labels)
-    explainer = cp.Explainer(model, data=X)
+    explainer = cp.Explainer(model, data=X, extrapolate=True)
     each = np.stack([explainer.explain(X, label).cost for label in model.classes_.tolist()])
     each[np.searchsorted(model.classes_, model.predict(X)), np.arange(len(X))] = np.inf
     np.testing.assert_allclose(
@@ -687,19 +696,19 @@ def test_ten_thousand_rows_are_optimal(load: Any, width: int, cost: cp.Cost):
     rng = np.random.default_rng(0)
     model = GLVQ(per_class=3).fit(Z, y)
     rows = Z[rng.integers(len(Z), size=10_000)] + 0.1 * rng.normal(size=(10_000, width))
-    answers = cp.Explainer(model, data=Z, cost=cost).explain(rows, 1)
+    answers = cp.Explainer(model, data=Z, extrapolate=True, cost=cost).explain(rows, 1)
     assert set(answers.status) == {cp.Status.OPTIMAL, cp.Status.ALREADY}
     assert (model.predict(answers.to_frame()) == 1).all()
     assert answers.report()["gap"].max() <= RELATIVE
     some = slice(0, 10_000, 997)
-    few = cp.Explainer(model, data=Z, cost=cost).explain(rows[some], 1)
+    few = cp.Explainer(model, data=Z, extrapolate=True, cost=cost).explain(rows[some], 1)
     np.testing.assert_allclose(few.cost, answers.cost[some], rtol=1e-9)
 
 
 def test_many_prototypes_take_fewer_rows_at_once(monkeypatch: pytest.MonkeyPatch):
     X, y = load_iris(return_X_y=True)
     model = KNeighborsClassifier(1, algorithm="brute").fit(X[::5], y[::5])
-    explainer = cp.Explainer(model, data=X)
+    explainer = cp.Explainer(model, data=X, extrapolate=True)
     before = explainer.explain(X, 2)
     monkeypatch.setattr(batch, "PROOFS", 40 * 10 * 20)
     after = explainer.explain(X, 2)
@@ -805,7 +814,9 @@ def test_models_of_other_packages_are_known_by_their_names(kind: type):
     check_reader(model, data.to_numpy())
     mine = type("Mine", (kind,), {"__module__": "mine"})(per_class=2)  # of the user, over theirs
     check_reader(make_pipeline(StandardScaler(), mine).fit(data, words), data)
-    assert cp.explain(model, data.to_numpy()[:5], "maybe", data=data.to_numpy()).found.all()
+    assert cp.explain(
+        model, data.to_numpy()[:5], "maybe", data=data.to_numpy(), extrapolate=True
+    ).found.all()
 
 
 def test_a_reader_for_the_class_itself_comes_first():

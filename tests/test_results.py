@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
+from sklearn.compose import make_column_transformer
 from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
 
 import counterpoint as cp
 
@@ -35,10 +41,13 @@ def test_there_is_one_answer_for_each_row_in_its_order(answers: cp.Counterfactua
         answers[12]
 
 
-def test_the_frame_has_the_rows_with_an_answer(answers: cp.Counterfactuals):
+def test_the_frame_has_a_row_for_each_row_and_no_values_without_an_answer(
+    answers: cp.Counterfactuals,
+):
     back = answers.to_frame()
-    assert back.index.tolist() == DATA.index[:12][answers.found].tolist()
-    assert MODEL.predict(back).all()
+    assert back.index.equals(DATA.index[:12])
+    assert MODEL.predict(back[answers.found]).all()
+    assert back[~answers.found].isna().all(axis=None)
 
 
 def test_the_report_has_a_line_for_each_row(answers: cp.Counterfactuals):
@@ -56,9 +65,8 @@ def test_changes_lists_exactly_the_changed_cells(answers: cp.Counterfactuals):
     back = answers.to_frame()
     assert len(changes) == answers.changed.sum() > 0
     for row, feature, old, new in changes.itertuples(index=False):
-        label = DATA.index[row]
-        assert old == DATA.loc[label, feature]
-        assert new == back.loc[label, feature] != old
+        assert old == DATA.loc[row, feature]
+        assert new == back.loc[row, feature] != old
 
 
 def test_a_row_agrees_with_the_columns(answers: cp.Counterfactuals):
@@ -101,3 +109,67 @@ def test_the_rows_that_came_in_are_left_alone():
     model = LogisticRegression().fit(DATA.to_numpy(), DATA["a"] > 0)
     cp.explain(model, array, True, data=DATA.to_numpy()).to_frame()[:] = 0.0
     np.testing.assert_array_equal(array, DATA.to_numpy()[:5])
+
+
+WHOLE = pd.DataFrame(
+    {
+        "n": RNG.integers(0, 30, 80),
+        "z": RNG.normal(size=80),
+        "home": RNG.choice(["own", "rent"], 80),
+    },
+    index=[f"row {i}" for i in range(80)],
+)
+
+
+def mixed() -> tuple[Any, pd.DataFrame]:
+    """A model of whole numbers, floats and text, and rows that it refuses."""
+    before = make_column_transformer((OneHotEncoder(), ["home"]), remainder="passthrough")
+    score = WHOLE["n"] + 3 * WHOLE["z"] + 20 * (WHOLE["home"] == "own")
+    model = make_pipeline(before, LogisticRegression(max_iter=5000)).fit(WHOLE, score > 30)
+    return model, WHOLE[~model.predict(WHOLE)][:12]
+
+
+def test_changes_of_whole_columns_are_ints_and_rows_go_by_their_labels():
+    model, rows = mixed()
+    cost = cp.Manhattan({"n": 1.0, "z": 2.9, "home": 14.0})
+    answers = cp.explain(model, rows, True, data=WHOLE, cost=cost)
+    changes = answers.changes()
+    back = answers.to_frame()
+    assert {type(value) for value in changes.loc[changes["feature"] == "n", "to"]} == {int}
+    assert {type(value) for value in changes.loc[changes["feature"] == "z", "to"]} == {float}
+    assert set(changes["feature"]) == {"n", "z", "home"}
+    for label, name, old, new in changes.itertuples(index=False):
+        assert (old, new) == (rows.loc[label, name], back.loc[label, name])
+    assert back["n"].dtype == rows["n"].dtype
+
+
+def test_polars_has_changes_of_columns_of_many_kinds_as_text():
+    """Its columns hold one type each; a number is written as Python writes it."""
+    model, rows = mixed()
+    cost = cp.Manhattan({"n": 1.0, "z": 2.9, "home": 14.0})
+    expected = cp.explain(model, rows, True, data=WHOLE, cost=cost).changes()
+    answers = cp.explain(model, pl.from_pandas(rows), True, data=WHOLE, cost=cost)
+    changes = answers.changes()
+    assert changes["to"].to_list() == expected["to"].map(str).tolist()
+    assert changes["row"].to_list() == [rows.index.get_loc(label) for label in expected["row"]]
+    numbers = cp.explain(
+        model, pl.from_pandas(rows), True, data=WHOLE, cost=cost, constraints=cp.Immutable("home")
+    )
+    assert numbers.changes()["to"].dtype == pl.Float64
+
+
+def test_rows_without_an_answer_are_missing_in_place():
+    """The model's columns are; others keep their values, and whole numbers stay whole."""
+    model, rows = mixed()
+    rows = rows.assign(id=range(12), n=rows["n"].astype("int16"))
+    rows.iloc[4, rows.columns.get_loc("z")] = np.inf
+    answers = cp.explain(model, rows, True, data=WHOLE)
+    assert answers.found.tolist() == [i != 4 for i in range(12)]
+    back = answers.to_frame()
+    assert back.index.equals(rows.index)
+    assert back.dtypes.astype(str).tolist() == [
+        "Int16" if name == "n" else str(dtype) for name, dtype in rows.dtypes.items()
+    ]
+    assert back.iloc[4][["n", "z", "home"]].isna().all()
+    assert back["id"].tolist() == list(range(12))
+    assert model.predict(back[answers.found].astype({"n": int})).all()

@@ -219,7 +219,7 @@ def test_at_the_end_of_a_pipeline_it_is_explained_in_raw_columns():
     model = make_pipeline(StandardScaler(), cp.LastLayer(nn.Linear(WIDTH, 3).double()))
     model.fit(frame, np.zeros(len(frame)))
     check_reader(model, frame)
-    answers = cp.explain(model, frame[:20], 1, data=frame)
+    answers = cp.explain(model, frame[:20], 1, data=frame, extrapolate=True)
     assert (model.predict(answers.to_frame()) == 1).all()
 
 
@@ -256,12 +256,12 @@ def test_every_class_is_reached_by_torchs_own_word(outputs: int, kind: str, cost
         model = cp.LastLayer(made(name, outputs), labels(outputs), names)
         exact = cp.LastLayer(made(name, outputs, torch.float64), labels(outputs), names)
         for label in labels(outputs):
-            answers = cp.explain(model, X, label, data=X, cost=COSTS[cost])
+            answers = cp.explain(model, X, label, data=X, extrapolate=True, cost=COSTS[cost])
             assert answers.found.all()
             assert (model.predict(answers.to_frame()) == label).all()
             allowed = rounding(model, answers, rows(40))
             assert (answers.cost - answers.bound <= allowed).all()
-            best = cp.explain(exact, X, label, data=X, cost=COSTS[cost]).cost
+            best = cp.explain(exact, X, label, data=X, extrapolate=True, cost=COSTS[cost]).cost
             assert (np.abs(answers.cost - best) <= allowed).all()
 
 
@@ -274,7 +274,9 @@ def test_a_probability_is_reached_by_torchs_own_word(outputs: int, kind: str):
         for column, label in enumerate(labels(outputs)):
             for least in (0.3, 0.9, 0.999):
                 target = cp.Confidence(label, least)
-                answers = cp.explain(model, X, target, data=X, cost=cp.SquaredEuclidean())
+                answers = cp.explain(
+                    model, X, target, data=X, extrapolate=True, cost=cp.SquaredEuclidean()
+                )
                 assert answers.found.all()
                 shares = model.predict_proba(answers.to_frame())[:, column]
                 assert (shares >= least).all()
@@ -312,13 +314,17 @@ def test_constraints_whole_numbers_and_conflicts():
     torch.manual_seed(1)
     frame = pd.DataFrame(rows(30), columns=NAMES).assign(b=np.arange(30) % 5)
     model = cp.LastLayer(nn.Linear(WIDTH, 1), classes=[False, True], names=NAMES)
-    answers = cp.explain(model, frame, True, data=frame, constraints=[cp.Immutable("a")])
+    answers = cp.explain(
+        model, frame, True, data=frame, extrapolate=True, constraints=[cp.Immutable("a")]
+    )
     after = answers.to_frame()
     assert answers.found.all()
     assert model.predict(after).all()
     assert (after["a"] == frame["a"]).all()
     assert after["b"].dtype == frame["b"].dtype
-    fixed = cp.explain(model, frame, True, data=frame, constraints=[cp.Immutable(*NAMES)])
+    fixed = cp.explain(
+        model, frame, True, data=frame, extrapolate=True, constraints=[cp.Immutable(*NAMES)]
+    )
     assert (fixed.found == model.predict(frame)).all()
 
 
@@ -538,7 +544,7 @@ def test_torch_is_imported_only_to_wrap_a_module():
 
     X = np.arange(8.0)[:, None]
     model = LogisticRegression().fit(X, X[:, 0] > 3)
-    assert cp.explain(model, X[:1], True, data=X).found.all()
+    assert cp.explain(model, X[:1], True, data=X, extrapolate=True).found.all()
     assert cp.LastLayer.__name__ == "LastLayer"
     assert "torch" not in sys.modules
     """

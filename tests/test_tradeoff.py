@@ -156,7 +156,9 @@ def assert_all_best(
 ) -> cp.Counterfactuals:
     """Every row; one that cannot meet its constraints at all is said to be infeasible."""
     options = {"features": given.features, "cost": cost, "constraints": constraints}
-    answers = cp.Explainer(given.model, data=given.data, **options).explain(rows, target)
+    answers = cp.Explainer(given.model, data=given.data, extrapolate=True, **options).explain(
+        rows, target
+    )
     after = dict(
         zip(np.flatnonzero(answers.found), answers.to_frame().to_dict("records"), strict=True)
     )
@@ -289,7 +291,9 @@ def test_columns_of_zeros_and_ones_are_weighed():
     for label in given.classes:
         for cost in (cp.Manhattan(), cp.SquaredEuclidean({"a": 3.0})):
             target = cp.Tradeoff(label, 0.3)
-            explainer = cp.Explainer(model, data=data, features=features, cost=cost)
+            explainer = cp.Explainer(
+                model, data=data, extrapolate=True, features=features, cost=cost
+            )
             answers = explainer.explain(rows, target)
             assert_weighed(model, target, answers)
             for i, row in enumerate(rows.to_dict("records")):
@@ -361,7 +365,7 @@ def test_every_whole_row_was_thought_of(kind: str, cost: str, constraints: list[
     if kind == "mixed":
         constraints = [*constraints, cp.Immutable("a")]
     options = {"features": given.features, "cost": price, "constraints": constraints}
-    explainer = cp.Explainer(given.model, data=given.data, **options)
+    explainer = cp.Explainer(given.model, data=given.data, extrapolate=True, **options)
     for k, label in enumerate(given.classes):
         target = cp.Tradeoff(label, 0.05)
         answers = explainer.explain(given.data.iloc[[11 * k]], target)
@@ -631,7 +635,7 @@ def assert_no_error(weight: float, cost: str, held: str):
 def test_a_heavier_cost_buys_less_probability(cost: str):
     given = zoo_problem("logistic")
     price = make.COSTS[cost](np.random.default_rng(0), given.features)
-    explainer = cp.Explainer(given.model, data=given.data, cost=price)
+    explainer = cp.Explainer(given.model, data=given.data, extrapolate=True, cost=price)
     rows = given.data.iloc[::41]
     weights = 10.0 ** np.arange(-4.0, 3.0)
     for label in given.classes:
@@ -656,9 +660,21 @@ def test_only_weight_times_cost_counts(cost: str, factor: float):
     )
     rows = given.data.iloc[::31]
     for label in given.classes:
-        one = cp.explain(given.model, rows, cp.Tradeoff(label, 0.3), cost=price, data=given.data)
+        one = cp.explain(
+            given.model,
+            rows,
+            cp.Tradeoff(label, 0.3),
+            cost=price,
+            data=given.data,
+            extrapolate=True,
+        )
         other = cp.explain(
-            given.model, rows, cp.Tradeoff(label, 0.3 / factor), cost=scaled, data=given.data
+            given.model,
+            rows,
+            cp.Tradeoff(label, 0.3 / factor),
+            cost=scaled,
+            data=given.data,
+            extrapolate=True,
         )
         np.testing.assert_allclose(
             other.certificates.objective, one.certificates.objective, rtol=1e-8
@@ -676,7 +692,7 @@ def test_an_answer_does_not_depend_on_the_batch(kind: str, cost: str):
     given = problem(rng, PLAIN[kind], LogisticRegression(), 3)
     price = make.COSTS[cost](rng, given.features)
     options = {"features": given.features, "cost": price}
-    explainer = cp.Explainer(given.model, data=given.data, **options)
+    explainer = cp.Explainer(given.model, data=given.data, extrapolate=True, **options)
     target, rows = cp.Tradeoff("class 1", 0.2), given.data[: 24 if kind == "continuous" else 5]
     whole = explainer.explain(rows, target)
     assert (whole.status == cp.Status.OPTIMAL).all()
@@ -698,7 +714,7 @@ def test_no_row_has_a_tradeoff_already():
     """Not even one that the model is sure of, and for which any change costs a fortune."""
     given = zoo_problem("logistic")
     for cost in (cp.Manhattan(), cp.SquaredEuclidean()):
-        explainer = cp.Explainer(given.model, data=given.data, cost=cost)
+        explainer = cp.Explainer(given.model, data=given.data, extrapolate=True, cost=cost)
         for label in given.classes:
             mine = given.data[given.model.predict(given.data) == label][::3]
             for weight in (1e-2, 1e6):
@@ -716,10 +732,10 @@ def test_float32_rows_and_models(weight: float, cost: str):
     wide = data.astype(np.float64)
     for label in (3, 4, 5):
         target = cp.Tradeoff(label, weight)
-        answers = cp.explain(model, data[::23], target, data=data, cost=price)
+        answers = cp.explain(model, data[::23], target, data=data, extrapolate=True, cost=price)
         assert (answers.status == cp.Status.OPTIMAL).all()
         assert (answers.to_frame().dtypes == np.float32).all()
-        same = cp.explain(model, wide[::23], target, data=wide, cost=price)
+        same = cp.explain(model, wide[::23], target, data=wide, extrapolate=True, cost=price)
         np.testing.assert_allclose(
             answers.certificates.objective, same.certificates.objective, rtol=1e-5
         )
@@ -728,7 +744,9 @@ def test_float32_rows_and_models(weight: float, cost: str):
 def test_the_report_has_what_was_weighed():
     given = zoo_problem("logistic")
     target, rows = cp.Tradeoff(4, 0.1), given.data[:5]
-    answers = cp.explain(given.model, rows, target, data=given.data, cost=cp.SquaredEuclidean())
+    answers = cp.explain(
+        given.model, rows, target, data=given.data, extrapolate=True, cost=cp.SquaredEuclidean()
+    )
     report = answers.report()
     assert {"status", "claim", "valid", "cost", "bound", "gap", "margin"} <= set(report.columns)
     assert (report["status"] == "optimal").all()
@@ -742,7 +760,7 @@ def test_the_report_has_what_was_weighed():
     np.testing.assert_allclose(report["gap"], gap, atol=1e-15)
     np.testing.assert_allclose(report["margin"], np.log(said / (1 - said)), rtol=1e-9)
     bad = rows.assign(a=np.nan)
-    nothing = cp.explain(given.model, bad, target, data=given.data).report()
+    nothing = cp.explain(given.model, bad, target, data=given.data, extrapolate=True).report()
     assert (nothing["status"] == "invalid").all()
     assert nothing[["objective", "probability"]].isna().all(axis=None)
 
@@ -758,7 +776,12 @@ def test_a_tighter_problem_is_never_better(seed: int):
     for count in range(len(chain) + 1):
         options = {"features": given.features, "cost": cost, "constraints": chain[:count]}
         answers = cp.explain(
-            given.model, row, cp.Tradeoff("class 2", 0.1), data=given.data, **options
+            given.model,
+            row,
+            cp.Tradeoff("class 2", 0.1),
+            data=given.data,
+            extrapolate=True,
+            **options,
         )
         assert answers.status[0] == cp.Status.OPTIMAL
         assert answers[0].certificate.objective >= last * (1 - 2 * RELATIVE)
@@ -776,7 +799,7 @@ SURE = [1e-6, 0.01, 0.35, 0.9, 0.999, 1 - 1e-6]
 def test_a_confidence_is_met_and_no_more(at_least: float, cost: str):
     given = zoo_problem(("logistic", "discriminant", "gaussian bayes")[SURE.index(at_least) % 3])
     price = make.COSTS[cost](np.random.default_rng(0), given.features)
-    explainer = cp.Explainer(given.model, data=given.data, cost=price)
+    explainer = cp.Explainer(given.model, data=given.data, extrapolate=True, cost=price)
     rows = given.data.iloc[5::73]
     for column, label in enumerate(given.classes):
         target = cp.Confidence(label, at_least)
@@ -810,7 +833,7 @@ def test_a_confidence_is_met_and_no_more(at_least: float, cost: str):
 def test_near_certainty_is_met_as_nearly_as_floats_tell(left: float, cost: str):
     given = zoo_problem("logistic")
     price = make.COSTS[cost](np.random.default_rng(0), given.features)
-    explainer = cp.Explainer(given.model, data=given.data, cost=price)
+    explainer = cp.Explainer(given.model, data=given.data, extrapolate=True, cost=price)
     rows, at_least = given.data.iloc[5::47], 1.0 - left
     for column, label in enumerate(given.classes):
         answers = explainer.explain(rows, cp.Confidence(label, at_least))
@@ -834,7 +857,9 @@ def test_a_confidence_keeps_every_constraint(policy: str, cost: str):
         at_least = (0.4, 0.8, 0.6)[k]
         target = cp.Confidence(label, at_least)
         options = {"features": given.features, "cost": price, "constraints": constraints}
-        answers = cp.explain(given.model, rows, target, data=given.data, **options)
+        answers = cp.explain(
+            given.model, rows, target, data=given.data, extrapolate=True, **options
+        )
         demands = pieces(target, given.classes)
         asked = Question(given.features, given.known, demands, price, constraints, row)
         if answers.status[0] == cp.Status.ALREADY:
@@ -901,7 +926,7 @@ def test_an_unknown_label_lists_the_classes(name: str, target: cp.Target):
     given = zoo_problem(name)
     for rows in (given.data[:2], given.data[:0]):
         with pytest.raises(cp.InvalidInput, match=r"among the classes \[3, 4.*\]; got 99"):
-            cp.explain(given.model, rows, target, data=given.data)
+            cp.explain(given.model, rows, target, data=given.data, extrapolate=True)
 
 
 WITHOUT = {
@@ -929,7 +954,7 @@ def test_a_model_without_probabilities_says_so_in_a_sentence(name: str, target: 
     with pytest.raises(
         cp.InvalidInput, match=rf"^{kind} needs class probabilities: .*Use Label"
     ) as e:
-        cp.explain(model, data[:3], target, data=data)
+        cp.explain(model, data[:3], target, data=data, extrapolate=True)
     assert "\n" not in str(e.value)
     assert len(str(e.value)) < 300
 
@@ -939,17 +964,19 @@ def test_a_regressor_has_no_probabilities(target: cp.Target):
     data, labels = blobs(3)
     model = LinearRegression().fit(data, labels)
     with pytest.raises(cp.InvalidInput, match=r"for a regressor \(Interval\); got"):
-        cp.explain(model, data[:3], target, data=data)
+        cp.explain(model, data[:3], target, data=data, extrapolate=True)
 
 
 def test_clipped_probabilities_are_not_weighed_but_reached():
     data, labels = blobs(2)
     model = SGDClassifier(loss="modified_huber", random_state=0).fit(data, labels)
     with pytest.raises(cp.InvalidInput, match="modified Huber loss are clipped"):
-        cp.explain(model, data[:3], cp.Tradeoff(4, 0.1), data=data)
+        cp.explain(model, data[:3], cp.Tradeoff(4, 0.1), data=data, extrapolate=True)
     for column, label in enumerate((3, 4)):
         for at_least in (0.1, 0.5, 0.9, 0.999):
-            answers = cp.explain(model, data[::7], cp.Confidence(label, at_least), data=data)
+            answers = cp.explain(
+                model, data[::7], cp.Confidence(label, at_least), data=data, extrapolate=True
+            )
             assert answers.found.all()
             assert (model.predict_proba(answers.to_frame())[:, column] >= at_least).all()
 
@@ -969,5 +996,7 @@ def test_a_bad_row_costs_no_other_row():
 
 def test_no_rows_give_no_answers():
     given = zoo_problem("logistic")
-    answers = cp.explain(given.model, given.data[:0], cp.Tradeoff(4, 0.1), data=given.data)
+    answers = cp.explain(
+        given.model, given.data[:0], cp.Tradeoff(4, 0.1), data=given.data, extrapolate=True
+    )
     assert len(answers) == len(answers.to_frame()) == len(answers.report()) == 0

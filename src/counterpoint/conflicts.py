@@ -132,7 +132,7 @@ def _atoms(constraint: Constraint, features: Features) -> Iterator[Constraint]:
     if isinstance(constraint, Immutable):
         yield from (Immutable(name) for name in constraint.features)
     elif isinstance(constraint, WithinObserved):
-        yield from (WithinObserved(name) for name in constraint.features or features.names)
+        yield from (constraint.only(name) for name in constraint.features or features.names)
     else:
         yield constraint
 
@@ -140,11 +140,14 @@ def _atoms(constraint: Constraint, features: Features) -> Iterator[Constraint]:
 def _joined(atoms: Sequence[Constraint]) -> tuple[Constraint, ...]:
     """The atoms again as constraints on several features, the telling ones first."""
     frozen = [a.features[0] for a in atoms if isinstance(a, Immutable)]
-    observed = [a.features[0] for a in atoms if isinstance(a, WithinObserved)]
+    observed: dict[str, list[WithinObserved]] = {}
+    for atom in atoms:
+        if isinstance(atom, WithinObserved):
+            observed.setdefault(atom.default, []).append(atom)
     rest = [a for a in atoms if not isinstance(a, Immutable | WithinObserved)]
     joined: list[Constraint] = list(reversed(rest))
     joined += [Immutable(*frozen)] if frozen else []
-    joined += [WithinObserved(*observed)] if observed else []
+    joined += [some[0].only(*(a.features[0] for a in some)) for some in observed.values()]
     return tuple(joined)
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from counterpoint.encoding import encode
-from counterpoint.errors import InvalidInput
+from counterpoint.errors import InvalidInput, check_numbers, floats
 from counterpoint.features import Categorical, Feature, Features
 from counterpoint.frames import Table
 
@@ -264,10 +264,11 @@ def weight_vector(weights: Weights, features: Features) -> FloatArray:
     if weights is None:
         return out
     if isinstance(weights, Mapping):
+        check_numbers("the weight", weights)
         for name, weight in weights.items():
             out[features.index(name)] = weight
     else:
-        given = np.asarray(weights, dtype=np.float64)
+        given = floats("the weights", weights)
         if given.shape != (len(features),):
             raise InvalidInput(
                 f"Expected {len(features)} weights, one for each feature; got shape {given.shape}."
@@ -295,7 +296,7 @@ def _absolute(weights: FloatArray, features: Features, *, numeric: bool) -> Floa
 
 def _checked_matrix(matrix: ArrayLike, features: Features) -> FloatArray:
     p = len(features)
-    out = np.asarray(matrix, dtype=np.float64)
+    out = floats("the Mahalanobis matrix", matrix)
     if out.shape != (p, p):
         raise InvalidInput(f"Expected a Mahalanobis matrix of shape {(p, p)}; got {out.shape}.")
     if not np.isfinite(out).all() or not np.allclose(out, out.T, rtol=1e-9, atol=0):

@@ -133,7 +133,7 @@ def diversify(  # noqa: PLR0913 (as `explain`)
 def _check(count: object, by: str) -> None:
     if not (isinstance(count, int | np.integer) and count >= 1):
         raise InvalidInput(f"Expected a count of at least 1 answer; got {count!r}.")
-    if by not in tuple(Difference):
+    if str(by) not in tuple(Difference):
         words = ", ".join(repr(str(word)) for word in Difference)
         raise InvalidInput(f"Expected by to be one of {words}; got {by!r}.")
 

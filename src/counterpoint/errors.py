@@ -19,7 +19,11 @@ Each message is one sentence or two: what was expected, what came, what to do.
 
 from __future__ import annotations
 
-from typing import final
+from collections.abc import Iterable, Mapping
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
 
 __all__ = [
     "CounterpointError",
@@ -33,6 +37,12 @@ __all__ = [
     "ReaderMismatch",
     "SolverFailure",
     "UnsupportedModel",
+    "check_name",
+    "check_number",
+    "check_numbers",
+    "floats",
+    "is_number",
+    "listed",
 ]
 
 
@@ -86,3 +96,50 @@ class NoAnswer(CounterpointError):
 @final
 class MissingExtra(CounterpointError, ImportError):
     """An optional dependency is not installed; the message names the extra."""
+
+
+def is_number(value: object) -> bool:
+    """Whether a value is an int or a float, of Python or NumPy; a boolean is none."""
+    kinds = int | float | np.integer | np.floating
+    return isinstance(value, kinds) and not isinstance(value, bool)
+
+
+def check_number(what: str, value: object) -> None:
+    """Refuse what is no number, by the name of the parameter."""
+    if not is_number(value):
+        raise InvalidInput(f"Expected a number for {what}; got {value!r}.")
+
+
+def check_numbers(what: str, values: object) -> None:
+    """Refuse what is not name → number."""
+    if not isinstance(values, Mapping):
+        raise InvalidInput(
+            f"Expected a mapping from names to numbers for {what}; got {type(values).__name__}."
+        )
+    for name, value in values.items():
+        check_number(f"{what} of {name!r}", value)
+
+
+def check_name(what: str, name: object) -> None:
+    """Refuse what cannot be the name of a column."""
+    try:
+        hash(name)
+    except TypeError:
+        raise InvalidInput(
+            f"Expected the name of one feature for {what}; got {name!r} ({type(name).__name__})."
+        ) from None
+
+
+def floats(what: str, values: Any) -> NDArray[np.float64]:
+    """An array of numbers as float64; anything else is refused."""
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InvalidInput(f"Expected numbers for {what}; got {values!r}.") from None
+
+
+def listed(what: str, values: Any) -> tuple[Any, ...]:
+    """Several values as a tuple; one value, or a text, is refused."""
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        raise InvalidInput(f"Expected a list for {what}; got {values!r}.")
+    return tuple(values)

@@ -8,10 +8,10 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal, final
 
 from counterpoint.caches import Memo
-from counterpoint.constraints import Constraint, Immutable
+from counterpoint.constraints import Bounds, Constraint, Immutable, WithinObserved
 from counterpoint.costs import Cost, Manhattan, ranges, spreads
 from counterpoint.encoding import match_columns
-from counterpoint.errors import InvalidInput
+from counterpoint.errors import InvalidInput, check_number
 from counterpoint.features import Categorical, Continuous, Feature, Features, Integer
 from counterpoint.frames import Table
 from counterpoint.targets import Label, Target
@@ -24,9 +24,21 @@ if TYPE_CHECKING:
     from counterpoint.results import Counterfactuals
     from counterpoint.solvers import Effort
 
-__all__ = ["DEFAULT_GAP", "Explainer", "as_target", "effort_of", "explain"]
+__all__ = [
+    "DEFAULT_GAP",
+    "Explainer",
+    "all_constraints",
+    "all_features",
+    "as_target",
+    "effort_of",
+    "explain",
+]
 
 DEFAULT_GAP = 1e-6
+LIFT_RANGE = "pass extrapolate=True to lift it"
+"""How to do without the observed range of a number."""
+LIFT_CATEGORIES = "describe the column with Categorical to add categories"
+"""How to have a category that does not occur in the data."""
 
 
 @final
@@ -41,7 +53,11 @@ class Explainer:
     data
         Rows like those the model was fitted on: features, their kinds and the default cost come
         from them. Columns that the model does not use are passed over; constant columns are
-        taken to be immutable.
+        taken to be immutable. Answers stay within what the data show: a number within its
+        observed range, a category among those that occur, as for `WithinObserved`. ``extrapolate``
+        lifts the first; where a `Bounds` says ``low`` or ``high``, it holds instead of that end of
+        the range; a `Categorical` among ``features`` says by itself which categories an answer may
+        choose.
     features
         Descriptions of columns that differ from what data and model say, or all of them.
     cost
@@ -49,7 +65,9 @@ class Explainer:
         in units of the range of each feature, if all ranges are known (by ``features``, or from a
         model that was told, such as a `PrivateSVC`).
     constraints
-        What a person can or may change.
+        What a person can or may change; one constraint, or several.
+    extrapolate
+        Whether numbers may leave the range that ``data`` show.
 
     Raises
     ------
@@ -77,16 +95,22 @@ class Explainer:
         model: Any,
         *,
         data: object | None = None,
-        features: Iterable[Feature] | None = None,
+        features: Feature | Iterable[Feature] | None = None,
         cost: Cost | None = None,
-        constraints: Iterable[Constraint] = (),
+        constraints: Constraint | Iterable[Constraint] = (),
+        extrapolate: bool = False,
     ) -> None:
         self.model = model
-        self.constraints = tuple(constraints)
-        _check_types(cost, self.constraints)
+        self.constraints = all_constraints(constraints)
+        _check_cost(cost)
         self._has_kinds = data is not None or features is not None
-        self.reading = _read(model, data, features)
-        self._spreads = {} if cost is not None else _spreads(data, self.features)
+        given = None if features is None else all_features(features)
+        table = None if data is None else _of_data(model, data)
+        self.reading = _read(model, table, given)
+        implied = [] if data is None else self._shown(given or (), extrapolate=bool(extrapolate))
+        constant = [Immutable(*self.constant)] if self.constant else []
+        self.implied: tuple[Constraint, ...] = (*constant, *implied)
+        self._spreads = {} if cost is not None else _spreads(table, self.features)
         self.cost = cost or Manhattan({name: 1.0 / s for name, (s, _) in self._spreads.items()})
         self._questions: Memo[Features, Question] = Memo()
         _ = self._plain  # cost and constraints are checked here
@@ -210,6 +234,23 @@ class Explainer:
         """Name → spread and what it is, if no cost was passed; else empty."""
         return self._spreads
 
+    def _shown(self, given: tuple[Feature, ...], *, extrapolate: bool) -> list[WithinObserved]:
+        """That answers stay within what the data show, where nobody says otherwise."""
+        asked = [c for c in self.constraints if isinstance(c, WithinObserved)]
+        named = {name for c in asked for name in c.features or self.features.names}
+        left = [f for f in self.features if f.name not in named and f.observed is not None]
+        numbers = [f.name for f in left if not isinstance(f, Categorical)]
+        stated = [c for c in self.constraints if isinstance(c, Bounds)]
+        free = {f.name for f in given if isinstance(f, Categorical) and f.observed is None}
+        rest = [f for f in left if isinstance(f, Categorical) and f.name not in free]
+        more = [f.name for f in rest if {*f.categories} - {*(f.observed or ()), f.stand_in}]
+        out = []
+        if numbers and not extrapolate:
+            out.append(WithinObserved.by_default(numbers, LIFT_RANGE, stated))
+        if more:
+            out.append(WithinObserved.by_default(more, LIFT_CATEGORIES))
+        return out
+
     def _people(self, X: object) -> People:
         """The rows of a call."""
         from counterpoint.batch import People
@@ -230,8 +271,7 @@ class Explainer:
         """What does not depend on the target, made once for each set of kinds."""
         from counterpoint.question import Question
 
-        implied = (Immutable(*self.constant),) if self.constant else ()
-        constraints = (*self.constraints, *implied)
+        constraints = (*self.constraints, *self.implied)
         return self._questions.get(
             features, partial(Question.ask, self.reading.form, features, constraints, self.cost)
         )
@@ -259,9 +299,10 @@ def explain(  # noqa: PLR0913 (two calls in one)
     target: Any,
     *,
     data: object | None = None,
-    features: Iterable[Feature] | None = None,
+    features: Feature | Iterable[Feature] | None = None,
     cost: Cost | None = None,
-    constraints: Iterable[Constraint] = (),
+    constraints: Constraint | Iterable[Constraint] = (),
+    extrapolate: bool = False,
     gap: float = DEFAULT_GAP,
     time_limit: float | None = None,
     optimality: Literal["local", "global"] = "local",
@@ -271,7 +312,7 @@ def explain(  # noqa: PLR0913 (two calls in one)
 
     Parameters
     ----------
-    model, data, features, cost, constraints
+    model, data, features, cost, constraints, extrapolate
         As for `Explainer`.
     X, target, gap, time_limit, optimality, progress
         As for `Explainer.explain`.
@@ -280,7 +321,14 @@ def explain(  # noqa: PLR0913 (two calls in one)
     -------
     Counterfactuals
     """
-    explainer = Explainer(model, data=data, features=features, cost=cost, constraints=constraints)
+    explainer = Explainer(
+        model,
+        data=data,
+        features=features,
+        cost=cost,
+        constraints=constraints,
+        extrapolate=extrapolate,
+    )
     return explainer.explain(
         X, target, gap=gap, time_limit=time_limit, optimality=optimality, progress=progress
     )
@@ -299,18 +347,21 @@ def as_target(target: Any) -> Target:
 
 def effort_of(gap: float, time_limit: float | None, optimality: str = "local") -> Effort:
     """When a search may stop, in seconds for each row; what makes no sense is an `InvalidInput`."""
+    check_number("gap", gap)
     if not 0 <= gap < float("inf"):
         raise InvalidInput(f"Expected a finite gap of at least 0; got {gap!r}.")
+    if time_limit is not None:
+        check_number("time_limit", time_limit)
     if time_limit is not None and not time_limit > 0:
         raise InvalidInput(f"Expected a time limit above 0 seconds; got {time_limit!r}.")
     from counterpoint.solvers import Effort, Optimality
 
-    if optimality not in tuple(Optimality):
+    if str(optimality) not in tuple(Optimality):
         raise InvalidInput(f"Expected an optimality of 'local' or 'global'; got {optimality!r}.")
-    return Effort(gap, time_limit, Optimality(optimality))
+    return Effort(gap, time_limit, Optimality(str(optimality)))
 
 
-def _spreads(data: object | None, features: Features) -> dict[Hashable, tuple[float, str]]:
+def _spreads(data: Table | None, features: Features) -> dict[Hashable, tuple[float, str]]:
     """In what units changes cost, if the user does not say: name → spread, and what it is."""
     return ranges(features) if data is None else spreads(data, features)
 
@@ -323,50 +374,82 @@ def _is_constant(feature: Feature) -> bool:
     return feature.observed[0] == feature.observed[1]
 
 
-def _check_types(cost: Cost | None, constraints: tuple[Constraint, ...]) -> None:
+def _check_cost(cost: Cost | None) -> None:
     if cost is not None and not isinstance(cost, Cost):
         raise InvalidInput(
             f"Expected a cost such as cp.Manhattan(); got {cost!r} ({type(cost).__name__})."
         )
-    for constraint in constraints:
-        if not isinstance(constraint, Constraint):
+
+
+def all_constraints(given: Constraint | Iterable[Constraint]) -> tuple[Constraint, ...]:
+    """One constraint or several as a tuple; what is none is an `InvalidInput`."""
+    items = _listed(given)
+    for item in items:
+        if not isinstance(item, Constraint):
             raise InvalidInput(
-                f"Expected constraints such as cp.Immutable('age'); got {constraint!r} "
-                f"({type(constraint).__name__}). A relation is cp.Linear.parse('a <= b')."
+                f"Expected constraints such as cp.Immutable('age'); got {item!r} "
+                f"({type(item).__name__}). A relation is cp.Linear.parse('a <= b')."
             )
+    return items
 
 
-def _read(model: Any, data: object | None, given: Iterable[Feature] | None) -> Reading:
-    """Read the model over the features that data, user and model say."""
-    from counterpoint.readers import see_through
+def all_features(given: Feature | Iterable[Feature]) -> tuple[Feature, ...]:
+    """One feature or several as a tuple; what is none is an `InvalidInput`."""
+    items = _listed(given)
+    for item in items:
+        if not isinstance(item, Feature):
+            raise InvalidInput(
+                f"Expected features such as cp.Continuous('age'); got {item!r} "
+                f"({type(item).__name__})."
+            )
+    return items
+
+
+def _listed(given: Any) -> tuple[Any, ...]:
+    """One thing or several as a tuple; a text is one."""
+    several = isinstance(given, Iterable) and not isinstance(given, str)
+    return tuple(given) if several else (given,)
+
+
+def _of_data(model: Any, data: object) -> Table:
+    """The columns of ``data=`` that the model takes; those of an array, by position."""
     from counterpoint.readers.dispatch import inputs_of
 
-    items = None if given is None else tuple(given)
-    if data is None:
+    table, inputs = Table.read(data), inputs_of(model)
+    if inputs is None or inputs.names is None:
+        return table
+    every = inputs.needed is None or table.is_array
+    names = inputs.names if every else [inputs.names[j] for j in inputs.needed or ()]
+    try:
+        return match_columns(table, Features(map(Continuous, names)))
+    except InvalidInput as error:
+        raise InvalidInput(f"In data=: {error}") from None
+
+
+def _read(model: Any, table: Table | None, items: tuple[Feature, ...] | None) -> Reading:
+    """Read the model over the features that data, user and model say."""
+    from counterpoint.readers import see_through
+
+    if table is None:
         return see_through(
             model, None if items is None else Features(items), fixed=items is not None
         )
-    table = Table.read(data)
-    inputs = inputs_of(model)
-    if inputs is not None and inputs.names is not None and not table.is_array:
-        used = range(len(inputs.names)) if inputs.needed is None else inputs.needed
-        wanted = Features(Continuous(inputs.names[j]) for j in used)
-        table = _of_data(table, wanted)
-    elif inputs is not None and inputs.names is not None:
-        table = _of_data(table, Features(Continuous(name) for name in inputs.names))
     features = Features.from_data(table)
     for item in items or ():
-        observed = features[item.name].observed
-        kind_kept = isinstance(item, Categorical) == isinstance(features[item.name], Categorical)
-        if item.observed is None and kind_kept:
-            item = replace(item, observed=observed)  # type: ignore[arg-type]  # noqa: PLW2901
-        features = features.replaced(item)
+        features = features.replaced(_with_observed(item, features[item.name]))
     return see_through(model, features, fixed=False)
 
 
-def _of_data(table: Table, features: Features) -> Table:
-    """The columns of ``data=`` that the model takes."""
-    try:
-        return match_columns(table, features)
-    except InvalidInput as error:
-        raise InvalidInput(f"In data=: {error}") from None
+def _with_observed(item: Feature, seen: Feature) -> Feature:
+    """A feature as the user describes it, with what the data show of it if they do not say."""
+    if item.observed is not None or seen.observed is None:
+        return item
+    if isinstance(item, Categorical):
+        if not isinstance(seen, Categorical):
+            return item
+        kept = tuple(value for value in seen.observed if value in item.categories)
+        return replace(item, observed=kept)
+    ends: tuple[Any, ...] = seen.observed
+    if isinstance(seen, Categorical) and seen.numbers is None:
+        return item
+    return replace(item, observed=(float(min(ends)), float(max(ends))))

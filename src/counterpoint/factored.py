@@ -220,8 +220,8 @@ def _free_columns(question: Question) -> NDArray[np.bool_]:
     box = question.plain.box
     held = (box.least == 0.0) & (box.most == 0.0)
     kinds = {type(condition).__name__ for condition in question.plain.region} - {"Box"}
-    bounded = np.isfinite([box.low, box.high]).any() or np.isfinite(box.least[~held]).any()
-    if kinds or bounded or np.isfinite(box.most[~held]).any():
+    bounded = np.isfinite([box.low, box.high]).any() or (box.below | box.above)[~held].any()
+    if kinds or bounded:
         told = "; ".join(map(str, _demanding(question.constraints))) or ", ".join(sorted(kinds))
         raise InvalidInput(
             f"Expected no constraints but Immutable, and numbers that may take any value; got "

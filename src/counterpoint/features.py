@@ -15,7 +15,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.errors import InvalidInput
+from counterpoint.errors import InvalidInput, check_name, check_number, is_number, listed
 from counterpoint.frames import Table
 
 __all__ = [
@@ -47,6 +47,10 @@ class Continuous:
     name: Hashable
     observed: tuple[float, float] | None = None
 
+    def __post_init__(self) -> None:
+        check_name("Continuous", self.name)
+        object.__setattr__(self, "observed", _range(self.name, self.observed))
+
 
 @final
 @dataclass(frozen=True, slots=True)
@@ -68,6 +72,9 @@ class Integer:
     observed: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
+        check_name("Integer", self.name)
+        object.__setattr__(self, "observed", _range(self.name, self.observed))
+        check_number(f"the step of column {self.name!r}", self.step)
         if not (np.isfinite(self.step) and self.step > 0):
             raise InvalidInput(
                 f"Expected a positive step for column {self.name!r}; got {self.step!r}."
@@ -101,10 +108,24 @@ class Categorical:
     stand_in: Hashable | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "categories", tuple(self.categories))
+        check_name("Categorical", self.name)
+        for part in ("categories", "observed"):
+            values = getattr(self, part)
+            if part == "categories" or values is not None:
+                kept = listed(f"the {part} of column {self.name!r}", values)
+                for value in kept:
+                    _check_category(self.name, value)
+                object.__setattr__(self, part, kept)
+        _check_category(self.name, self.stand_in)
         if not self.categories or len(set(self.categories)) < len(self.categories):
             raise InvalidInput(
                 f"Expected distinct categories for column {self.name!r}; got {self.categories!r}."
+            )
+        unknown = [value for value in self.observed or () if value not in self.categories]
+        if unknown:
+            raise InvalidInput(
+                f"Expected observed categories of column {self.name!r} that are among its "
+                f"categories; got {unknown[0]!r}."
             )
         if self.stand_in is not None and self.stand_in not in self.categories:
             raise InvalidInput(
@@ -127,6 +148,29 @@ class Categorical:
 
 
 Feature = Continuous | Integer | Categorical
+
+
+def _range(name: Hashable, observed: Any) -> tuple[float, float] | None:
+    """A smallest and a largest value, checked."""
+    if observed is None:
+        return None
+    ends = listed(f"the observed range of column {name!r}", observed)
+    if len(ends) != 2 or not all(map(is_number, ends)) or not ends[0] <= ends[1]:
+        raise InvalidInput(
+            f"Expected a smallest and a largest value as the observed range of column {name!r}; "
+            f"got {observed!r}."
+        )
+    return ends[0], ends[1]
+
+
+def _check_category(name: Hashable, value: object) -> None:
+    try:
+        hash(value)
+    except TypeError:
+        raise InvalidInput(
+            f"Expected categories of column {name!r} that are numbers, text or the like; got "
+            f"{value!r} ({type(value).__name__})."
+        ) from None
 
 
 @final
@@ -152,7 +196,13 @@ class Features:
     items: tuple[Feature, ...]
 
     def __init__(self, items: Iterable[Feature]) -> None:
-        object.__setattr__(self, "items", tuple(items))
+        object.__setattr__(self, "items", listed("features", items))
+        for item in self.items:
+            if not isinstance(item, Feature):
+                raise InvalidInput(
+                    f"Expected features such as cp.Continuous('age'); got {item!r} "
+                    f"({type(item).__name__})."
+                )
         if len(set(self.names)) < len(self.items):
             raise InvalidInput(f"Expected distinct feature names; got {list(self.names)!r}.")
         if not self.items:

@@ -162,10 +162,7 @@ class Program:
     @cached_property
     def curvature(self) -> Curvature:
         """What their multipliers prove."""
-        box = self.box
-        below = np.isfinite(box.low) | np.isfinite(box.least)
-        above = np.isfinite(box.high) | np.isfinite(box.most)
-        bounded = np.flatnonzero((below & above) | ~self.numeric)
+        bounded = np.flatnonzero((self.box.below & self.box.above) | ~self.numeric)
         return Curvature(self.price, self.quadrics, self.domain, bounded)
 
     @cached_property
@@ -228,11 +225,7 @@ class Program:
 
     def cases(self, x: FloatArray) -> Cases:
         """What the program knows of these people: their points and their bounds."""
-        box = self.box
-        if np.isneginf(box.least).all() and np.isposinf(box.most).all():
-            low, high = np.broadcast_to(box.low, x.shape), np.broadcast_to(box.high, x.shape)
-        else:
-            low, high = box.bounds(x)
+        low, high = self.box.bounds(x)
         if self.transitions:
             high = np.array(high)
             for transition in self.transitions:

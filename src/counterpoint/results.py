@@ -306,13 +306,18 @@ class Counterfactuals:
         return decode(self.table, self.features, rows, self.before[rows], self.after[rows])
 
     def to_frame(self) -> Any:
-        """The counterfactual rows, in the library, index, columns and dtypes of what was passed.
+        """The counterfactual rows, one for each row that was passed, as they were passed.
 
-        Rows without an answer are missing. An array comes back as an array. A missing cell that the
-        answer does not change is still missing.
+        The library, index, column order and dtypes are those of what was passed; an array comes
+        back as an array. A missing cell that the answer does not change is still missing.
+
+        In rows without an answer the model's columns are missing; other columns keep their values.
+        Where there is such a row, pandas' columns of NumPy's whole numbers and booleans come in the
+        nullable dtype of the same size (``Int64`` for ``int64``), an array of them in float64, and
+        one of text in dtype object, since these cannot be missing.
         """
-        rows = slice(None) if self.found.all() else np.flatnonzero(self.found)
-        return self.table.as_it_came(self._decoded(rows))
+        answers = self._decoded(slice(None)).emptied(self.features.names, ~self.found)
+        return self.table.as_it_came(answers)
 
     def report(self, **beside: NDArray[Any]) -> Any:
         """One row each: status, claim, the numbers of `Certificate`, changed, message.
@@ -344,17 +349,33 @@ class Counterfactuals:
         return self._frame(columns, np.arange(len(self)))
 
     def changes(self) -> Any:
-        """One row for each changed cell: row, feature, from (None if missing), to."""
+        """One row for each changed cell: row, feature, from (None if missing), to.
+
+        ``row`` is the label in the index of a pandas frame, else the position. Columns of whole
+        numbers give ints. Where polars or Arrow cannot hold what comes together, numbers of both
+        kinds are floats, and numbers beside text are text.
+        """
         rows, columns = np.nonzero(self.changed)
         before, after, names = [], [], []
         for row, column in zip(rows.tolist(), columns.tolist(), strict=True):
             name = self.features.names[column]
             names.append(str(name))
-            old = self.features.describe(name, self.before[row, column])
+            old = self._value(name, self.before[row, column])
             before.append(None if self.missing[row, column] else old)
-            after.append(self.features.describe(name, self.after[row, column]))
-        table = {"row": rows, "feature": names, "from": before, "to": after}
+            after.append(self._value(name, self.after[row, column]))
+        table = {
+            "row": self.table.labels_of(rows),
+            "feature": names,
+            "from": before,
+            "to": after,
+        }
         return self._frame(table, None)
+
+    def _value(self, name: Hashable, code: float) -> Any:
+        """What a code stands for; an int in a column of whole numbers."""
+        value = self.features.describe(name, code)
+        whole = name in self.table.whole and isinstance(value, float) and value.is_integer()
+        return int(value) if whole else value
 
     def _frame(self, columns: dict[str, Any], rows: NDArray[np.intp] | None) -> Any:
         return self.table.sibling(columns, rows)

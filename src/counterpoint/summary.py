@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from counterpoint.constraints import WithinObserved, named
 from counterpoint.features import Categorical, Feature, Integer
 
 if TYPE_CHECKING:
@@ -25,11 +26,26 @@ def describe(explainer: Explainer) -> str:
     lines.append("cost")
     lines += [f"  {line}" for line in _cost(explainer)]
     lines.append("constraints")
-    lines += [f"  {constraint}" for constraint in explainer.constraints] or ["  none"]
+    lines += [f"  {line}" for line in _constraints(explainer)] or ["  none"]
+    return "\n".join(lines)
+
+
+def _constraints(explainer: Explainer) -> Iterator[str]:
+    """What was asked for, and what the data imply."""
+    yield from map(str, explainer.constraints)
     if explainer.constant:
         names = ", ".join(map(str, explainer.constant))
-        lines.append(f"  constant in the data, hence immutable: {names}")
-    return "\n".join(lines)
+        yield f"constant in the data, hence immutable: {names}"
+    for constraint in explainer.implied:
+        if not isinstance(constraint, WithinObserved):
+            continue
+        if isinstance(explainer.features[constraint.features[0]], Categorical):
+            kept = f"{named(constraint.features)}: only categories that occur in the data"
+        else:
+            kept = "numbers stay within the ranges above"
+            if any(bounds.feature in constraint.features for bounds in constraint.stated):
+                kept += ", but where a bound says otherwise"
+        yield f"{kept} ({constraint.default})"
 
 
 def _feature(feature: Feature) -> str:

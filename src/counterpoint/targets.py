@@ -10,7 +10,7 @@ from typing import Any, Literal, final
 
 import numpy as np
 
-from counterpoint.errors import InvalidInput
+from counterpoint.errors import InvalidInput, check_number, is_number
 from counterpoint.frames import Table
 
 __all__ = [
@@ -110,7 +110,7 @@ class Confidence(Target):
 
     def __post_init__(self) -> None:
         _check_one(self.label)
-        if not (_is_number(self.at_least) and 0.0 < self.at_least < 1.0):
+        if not (is_number(self.at_least) and 0.0 < self.at_least < 1.0):
             raise InvalidInput(
                 f"Expected a probability between 0 and 1, both excluded; got {self.at_least!r}. "
                 "90 % is 0.9."
@@ -144,7 +144,7 @@ class Tradeoff(Target):
 
     def __post_init__(self) -> None:
         _check_one(self.label)
-        if not (_is_number(self.weight) and 0.0 < self.weight < np.inf):
+        if not (is_number(self.weight) and 0.0 < self.weight < np.inf):
             raise InvalidInput(f"Expected a finite weight above 0; got {self.weight!r}.")
         if not LEAST_WEIGHT <= self.weight <= 1.0 / LEAST_WEIGHT:
             raise InvalidInput(
@@ -232,15 +232,16 @@ class Robust(Target):
     def __post_init__(self) -> None:
         _check_one(self.label)
         object.__setattr__(self, "prototype", _row_of(self.prototype))
-        if not (_is_number(self.probability) and 0.5 <= self.probability < 1.0):
+        if not (is_number(self.probability) and 0.5 <= self.probability < 1.0):
             raise InvalidInput(
                 "Expected a probability of at least 0.5, as likely as not, and below 1, which "
                 f"nothing is; got {self.probability!r}. 90 % is 0.9."
             )
         for name, words in (("guarantee", GUARANTEED), ("rule", RULES), ("search", SEARCHES)):
-            if getattr(self, name) not in words:
+            word = getattr(self, name)
+            if not (isinstance(word, str) and word in words):
                 listed = " or ".join(map(repr, words))
-                raise InvalidInput(f"Expected {name} {listed}; got {getattr(self, name)!r}.")
+                raise InvalidInput(f"Expected {name} {listed}; got {word!r}.")
         if self.rule == "paper" and self.guarantee == "selection":
             raise InvalidInput(
                 "Expected rule='exact' with guarantee='selection': the paper's rule is for a point "
@@ -289,6 +290,8 @@ class Interval(Target):
     high: float = np.inf
 
     def __post_init__(self) -> None:
+        check_number("low", self.low)
+        check_number("high", self.high)
         if np.isnan(self.low) or np.isnan(self.high) or self.low > self.high:
             raise InvalidInput(f"Expected low <= high; got low={self.low!r}, high={self.high!r}.")
         if np.isinf(self.low) and np.isinf(self.high):
@@ -296,7 +299,7 @@ class Interval(Target):
 
 
 def _check_margin(margin: float) -> None:
-    if not (_is_number(margin) and 0.0 <= margin < np.inf):
+    if not (is_number(margin) and 0.0 <= margin < np.inf):
         raise InvalidInput(f"Expected a margin of at least 0; got {margin!r}.")
 
 
@@ -322,8 +325,3 @@ def _row_of(row: Any) -> tuple[Any, ...] | None:
     values = tuple(table.column(name)[0] for name in table.names)
     values = tuple(value.item() if isinstance(value, np.generic) else value for value in values)
     return values if table.is_array else tuple(zip(table.names, values, strict=True))
-
-
-def _is_number(value: object) -> bool:
-    kinds = int | float | np.integer | np.floating
-    return isinstance(value, kinds) and not isinstance(value, bool)

@@ -109,29 +109,8 @@ def _table(listing: Listing, *, reasons: bool) -> pd.DataFrame:
     taken = [name for name in report.columns if name in X.columns]
     if taken:
         raise cp.InvalidInput(f"The rows already have a column {taken[0]!r}; rename it.")
-    rows = answers.to_frame().set_axis(X.index[answers.found], axis="index")
-    if len(rows) < len(X):
-        rows = _with_gaps(rows).reindex(X.index)
-        used = set(answers.features.names)
-        for name in X.columns:
-            if name not in used:
-                rows[name] = X[name]
+    rows = answers.to_frame().set_axis(X.index, axis="index")
     return pd.concat([rows, report.set_index(X.index)], axis="columns")
-
-
-def _with_gaps(rows: pd.DataFrame) -> pd.DataFrame:
-    """The same in dtypes that can be missing, so that whole numbers stay whole."""
-    return rows.astype(
-        {
-            name: "boolean" if dtype.kind == "b" else _nullable(str(dtype))
-            for name, dtype in rows.dtypes.items()
-            if dtype.kind in "biu"
-        }
-    )
-
-
-def _nullable(dtype: str) -> str:
-    return dtype.replace("uint", "UInt") if dtype[0] == "u" else dtype.replace("int", "Int")
 
 
 def _lines(listing: Listing, *, reasons: bool) -> Iterator[str]:
@@ -171,7 +150,7 @@ def _changes(X: pd.DataFrame, answers: cp.Counterfactuals) -> list[dict[str, tup
         changed = answers.changed[:, j]
         rows = changed.nonzero()[0].tolist()
         old = X[name][changed].tolist()
-        new = after[name][changed[answers.found]].tolist()
+        new = after[name][changed].tolist()
         for row, pair in zip(rows, zip(old, new, strict=True), strict=True):
             out[row][str(name)] = pair
     return out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
@@ -13,7 +14,7 @@ import counterpoint as cp
 from counterpoint.cli.answers import Listing, write_answers
 from counterpoint.cli.files import STDOUT, check_out
 from counterpoint.cli.models import labels_of, load_model
-from counterpoint.cli.options import Data, Model, Spec, Trust, TrustPickle
+from counterpoint.cli.options import Data, Extrapolate, Model, Spec, Trust, TrustPickle
 from counterpoint.cli.rows import read_rows
 from counterpoint.cli.show import console, plain, show_answer, show_total
 from counterpoint.cli.speech import Exit, note, sentences
@@ -119,6 +120,7 @@ def explain(
         ),
     ] = None,
     data: Data = None,
+    extrapolate: Extrapolate = False,
     spec: Spec = None,
     gap: Annotated[
         float,
@@ -200,6 +202,7 @@ def explain(
         if out is not None:
             check_out(out, model, rows, data, spec)
         problem = cp.Problem() if spec is None else cp.Problem.load(spec)
+        problem = replace(problem, extrapolate=extrapolate or problem.extrapolate)
         loaded = load_model(model, trust_pickle=trust_pickle, trust=trust or ())
         explainer = _explainer(problem, loaded, data)  # says so if the model is none, or not fitted
         wanted = wish.target(labels_of(loaded), problem.target)

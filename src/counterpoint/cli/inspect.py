@@ -9,7 +9,7 @@ import typer
 
 import counterpoint as cp
 from counterpoint.cli.models import labels_of, load_model
-from counterpoint.cli.options import Data, Model, Spec, Trust, TrustPickle
+from counterpoint.cli.options import Data, Extrapolate, Model, Spec, Trust, TrustPickle
 from counterpoint.cli.rows import read_rows
 from counterpoint.cli.speech import note, sentences
 
@@ -19,6 +19,7 @@ __all__ = ["inspect"]
 def inspect(
     model: Model,
     data: Data = None,
+    extrapolate: Extrapolate = False,
     spec: Spec = None,
     trust_pickle: TrustPickle = False,
     trust: Trust = None,
@@ -26,6 +27,7 @@ def inspect(
     """Say what was read of a model: its steps, the features, the cost, the constraints."""
     with sentences():
         problem = cp.Problem() if spec is None else cp.Problem.load(spec)
+        problem = replace(problem, extrapolate=extrapolate or problem.extrapolate)
         loaded = load_model(model, trust_pickle=trust_pickle, trust=trust or ())
         train = None if data is None else read_rows(data)
         if train is None and problem.cost is None and not _knows_ranges(problem, loaded):

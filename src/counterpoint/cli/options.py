@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["Data", "Model", "Spec", "Trust", "TrustPickle"]
+__all__ = ["Data", "Extrapolate", "Model", "Spec", "Trust", "TrustPickle"]
 
 Model = Annotated[
     Path,
@@ -20,6 +20,12 @@ Data = Annotated[
         help="Rows like those the model was fitted on (.csv, .parquet, .jsonl): kinds of features, "
         "observed ranges and the default cost come from them.",
         show_default=False,
+    ),
+]
+Extrapolate = Annotated[
+    bool,
+    typer.Option(
+        "--extrapolate", help="With --data: numbers may leave the range that the data show."
     ),
 ]
 Spec = Annotated[

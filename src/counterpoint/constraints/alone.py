@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, field
 from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.constraints.base import Constraint, between, named, numbers
-from counterpoint.errors import InvalidInput
+from counterpoint.constraints.base import Constraint, between, named, numbers, some_names
+from counterpoint.errors import InvalidInput, check_name, check_number
 from counterpoint.features import Categorical, Features
 from counterpoint.regions import Box, Condition, Region, Transitions
 
@@ -39,9 +39,10 @@ class Immutable(Constraint):
     features: tuple[Hashable, ...]
 
     def __init__(self, *features: Hashable) -> None:
-        if not features:
+        names = some_names("Immutable", features)
+        if not names:
             raise InvalidInput("Expected the name of at least one feature for Immutable; got none.")
-        object.__setattr__(self, "features", features)
+        object.__setattr__(self, "features", names)
 
     def __str__(self) -> str:
         return f"{named(self.features)} {'is' if len(self.features) == 1 else 'are'} immutable"
@@ -82,7 +83,10 @@ class Bounds(Constraint):
     rise: float = np.inf
 
     def __post_init__(self) -> None:
+        check_name("Bounds", self.feature)
         values = (self.low, self.high, self.fall, self.rise)
+        for what, value in zip(("low", "high", "fall", "rise"), values, strict=True):
+            check_number(f"{what} of {self.feature!r}", value)
         if np.isnan(values).any() or self.low > self.high or min(self.fall, self.rise) < 0:
             raise InvalidInput(
                 f"Expected low <= high, fall >= 0 and rise >= 0 for {self.feature!r}; got "
@@ -127,7 +131,8 @@ class Monotone(Constraint):
     direction: str
 
     def __post_init__(self) -> None:
-        if self.direction not in ("increasing", "decreasing"):
+        check_name("Monotone", self.feature)
+        if str(self.direction) not in ("increasing", "decreasing"):
             raise InvalidInput(
                 f"Expected the direction 'increasing' or 'decreasing' for {self.feature!r}; "
                 f"got {self.direction!r}."
@@ -155,6 +160,9 @@ class Monotone(Constraint):
 class WithinObserved(Constraint):
     """Features stay within what the data showed: between its extremes, or among its categories.
 
+    A row that is itself outside may stay where it is or come nearer. An `Explainer` with ``data=``
+    adds this by itself; see there.
+
     Parameters
     ----------
     *features
@@ -162,14 +170,44 @@ class WithinObserved(Constraint):
     """
 
     features: tuple[Hashable, ...]
+    default: str = field(default="", init=False, compare=False, repr=False)
+    """How to lift it, if nobody asked for it."""
+    stated: tuple[Bounds, ...] = field(default=(), init=False, compare=False, repr=False)
+    """Bounds that a person states: the ``low`` or ``high`` of one holds instead of that end of the
+    range."""
 
     def __init__(self, *features: Hashable) -> None:
-        object.__setattr__(self, "features", features)
+        object.__setattr__(self, "features", some_names("WithinObserved", features))
+
+    @classmethod
+    def by_default(
+        cls, features: Iterable[Hashable], default: str, stated: Iterable[Bounds] = ()
+    ) -> WithinObserved:
+        """One that nobody asked for.
+
+        Parameters
+        ----------
+        features
+            Names, at least one.
+        default
+            How to lift it, as the end of a sentence.
+        stated
+            Bounds on some of the features, which hold instead.
+        """
+        made = cls(*features)
+        object.__setattr__(made, "default", default)
+        object.__setattr__(made, "stated", tuple(stated))
+        return made
+
+    def only(self, *features: Hashable) -> WithinObserved:
+        """The same of some of its features."""
+        return self.by_default(features, self.default, self.stated)
 
     def __str__(self) -> str:
         names = named(self.features) if self.features else "every feature"
         verb = "stays" if len(self.features) < 2 else "stay"
-        return f"{names} {verb} within what the data showed"
+        how = f" ({self.default})" if self.default else ""
+        return f"{names} {verb} within what the data showed{how}"
 
     def region(self, features: Features) -> Region:
         box = Box.unbounded(features.width)
@@ -184,10 +222,16 @@ class WithinObserved(Constraint):
             block = features.columns(name)
             if isinstance(feature, Categorical):
                 seen = np.isin(np.arange(len(feature.categories)), _positions(feature))
-                allowed = np.tile(seen | feature.is_stand_in, (len(seen), 1))
-                conditions.append(Transitions(block, allowed))
+                stays = np.eye(len(seen), dtype=bool)
+                conditions.append(Transitions(block, stays | seen))
             else:
-                box.low[block], box.high[block] = feature.observed
+                box.soft_low[block], box.soft_high[block] = feature.observed
+        for bounds in self.stated:
+            at = features.columns(bounds.feature)
+            if np.isfinite(bounds.low):
+                box.soft_low[at] = -np.inf
+            if np.isfinite(bounds.high):
+                box.soft_high[at] = np.inf
         return Region(tuple(conditions))
 
 

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.errors import InvalidInput
+from counterpoint.errors import InvalidInput, check_name
 from counterpoint.features import Categorical, Features
 from counterpoint.regions import Region
 
-__all__ = ["Constraint", "between", "named", "numbers"]
+__all__ = ["Constraint", "between", "named", "numbers", "some_names"]
 
 FloatArray = NDArray[np.float64]
+
+MANY = 20
+"""Names in a sentence that a person still reads."""
 
 
 class Constraint(ABC):
@@ -34,8 +38,22 @@ class Constraint(ABC):
         """
 
 
+def some_names(what: str, given: tuple[Any, ...]) -> tuple[Hashable, ...]:
+    """Names that were passed one by one, or all in one list.
+
+    A tuple may be one name, that of a column below several headings.
+    """
+    if len(given) == 1 and isinstance(given[0], Iterable) and not isinstance(given[0], Hashable):
+        given = tuple(given[0])
+    for name in given:
+        check_name(what, name)
+    return given
+
+
 def named(names: Sequence[Hashable]) -> str:
-    """``a, b and c``."""
+    """``a, b and c``; of very many, how many more there are."""
+    if len(names) > MANY:
+        return f"{', '.join(map(str, names[:MANY]))} and {len(names) - MANY} more"
     *most, last = map(str, names)
     return f"{', '.join(most)} and {last}" if most else last
 

@@ -11,8 +11,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from counterpoint.constraints.base import Constraint, between, named, numbers
 from counterpoint.encoding import encode
-from counterpoint.errors import InvalidInput
-from counterpoint.features import Categorical, Features
+from counterpoint.errors import (
+    InvalidInput,
+    check_number,
+    check_numbers,
+    floats,
+    is_number,
+    listed,
+)
+from counterpoint.features import Categorical, Features, unknown_name
 from counterpoint.frames import Table
 from counterpoint.regions import Affine, AtMost, Cone, Region
 from counterpoint.relations import parse_relation
@@ -46,6 +53,9 @@ class Linear(Constraint):
     high: float = np.inf
 
     def __post_init__(self) -> None:
+        check_numbers("coefficients", self.coefficients)
+        check_number("low", self.low)
+        check_number("high", self.high)
         values = list(self.coefficients.values())
         if not values or not np.isfinite(values).all() or not any(values):
             raise InvalidInput(
@@ -76,6 +86,8 @@ class Linear(Constraint):
         InvalidInput
             If it is no such relation.
         """
+        if not isinstance(text, str):
+            raise InvalidInput(f"Expected a relation such as 'a + 2 * b <= 3'; got {text!r}.")
         return cls(*parse_relation(text))
 
     def region(self, features: Features) -> Region:
@@ -107,8 +119,10 @@ class Ellipsoid(Constraint):
     radius: float = 1.0
 
     def __post_init__(self) -> None:
+        check_numbers("the center", self.center)
+        check_number("the radius", self.radius)
         q = len(self.center)
-        matrix = np.asarray(self.matrix, dtype=np.float64)
+        matrix = floats("the ellipsoid matrix", self.matrix)
         if matrix.shape != (q, q) or q == 0:
             raise InvalidInput(
                 f"Expected an ellipsoid matrix of shape {(q, q)}, one row for each feature of the "
@@ -146,10 +160,21 @@ class Ellipsoid(Constraint):
         """
         from scipy.special import chdtri
 
+        check_number("coverage", coverage)
         if not 0 < coverage < 1:
             raise InvalidInput(f"Expected a coverage between 0 and 1; got {coverage!r}.")
-        table = Table.read(data).select(features)
-        encoded = encode(table, Features.from_data(table))
+        table = Table.read(data)
+        for name in listed("the features of an ellipsoid", features):
+            if name not in table.names:
+                raise InvalidInput(unknown_name(name, table.names))
+        table = table.select(features)
+        kinds = Features.from_data(table)
+        for feature in kinds:
+            if isinstance(feature, Categorical):
+                raise InvalidInput(
+                    f"Ellipsoid takes numeric features; {feature.name!r} is categorical."
+                )
+        encoded = encode(table, kinds)
         codes = np.delete(encoded.codes, list(encoded.problems), axis=0)
         covariance = np.atleast_2d(np.cov(codes, rowvar=False))
         center = dict(zip(features, codes.mean(axis=0).tolist(), strict=True))
@@ -200,7 +225,8 @@ class MaxChanges(Constraint):
     count: int
 
     def __post_init__(self) -> None:
-        if int(self.count) != self.count or self.count < 1:
+        whole = is_number(self.count) and np.isfinite(self.count) and int(self.count) == self.count
+        if not whole or self.count < 1:
             raise InvalidInput(f"Expected a count of at least 1; got {self.count!r}.")
 
     def __str__(self) -> str:

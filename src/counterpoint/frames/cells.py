@@ -8,7 +8,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Cells", "scatter_array", "scatter_series"]
+__all__ = [
+    "Cells",
+    "as_they_are",
+    "emptied_array",
+    "emptied_series",
+    "one_kind",
+    "scatter_array",
+    "scatter_series",
+]
 
 Cells = tuple[NDArray[np.intp], NDArray[Any]]
 """Positions within a column, and the values to write there."""
@@ -49,6 +57,50 @@ def _whole_dtype(dtype: np.dtype[Any], values: NDArray[Any]) -> np.dtype[Any]:
     return np.dtype(np.float64)
 
 
+def emptied_array(array: NDArray[Any], rows: NDArray[np.bool_]) -> NDArray[Any]:
+    """A copy of an (n, p) array with NaN in some rows; None in one of text or objects.
+
+    Whole numbers and booleans become float64, which can be missing.
+    """
+    if array.dtype.kind in "biuf":
+        out = array.astype(array.dtype if array.dtype.kind == "f" else np.float64)
+        out[rows] = np.nan
+        return out
+    out = array.astype(object)
+    out[rows] = None
+    return out
+
+
+def _nullable(dtype: np.dtype[Any]) -> Any:
+    """pandas' dtype for the same whole numbers or booleans where some may be missing."""
+    if dtype.kind == "b":
+        return "boolean"
+    return dtype.name.replace("uint", "UInt").replace("int", "Int")
+
+
+def emptied_series(series: Any, rows: NDArray[np.bool_]) -> Any:
+    """A narwhals series with some cells missing.
+
+    pandas' whole numbers and booleans of NumPy become the nullable ones of the same size (``Int64``
+    for ``int64``, ``boolean`` for ``bool``); every other dtype stays.
+    """
+    import narwhals.stable.v2 as nw
+
+    native = series.to_native()
+    if nw.dependencies.is_pyarrow_chunked_array(native):
+        kept = np.where(rows, -1, np.arange(len(rows)))
+        pyarrow = nw.get_native_namespace(series)
+        native = native.take(pyarrow.array(kept, mask=rows))
+    elif nw.dependencies.is_pandas_series(native):
+        if isinstance(native.dtype, np.dtype) and native.dtype.kind in "biu":
+            native = native.astype(_nullable(native.dtype))
+        native = native.mask(rows)
+    else:
+        present = nw.new_series("", (~rows).tolist(), backend=nw.get_native_namespace(series))
+        return series.to_frame().select(nw.when(present).then(nw.col(series.name)))[series.name]
+    return nw.from_native(native, series_only=True).alias(series.name)
+
+
 def scatter_series(series: Any, positions: NDArray[np.intp], values: NDArray[Any]) -> Any:
     """A narwhals series with some cells replaced, in a dtype that holds all of them."""
     import narwhals.stable.v2 as nw
@@ -81,8 +133,25 @@ def _scatter_arrow(series: Any, positions: NDArray[np.intp], values: list[Any]) 
     return nw.from_native(column, series_only=True).alias(series.name)
 
 
+def _with_levels(series: Any, values: list[Any]) -> Any:
+    """A column of categories, with those of these values as levels that are none yet, at the end.
+
+    Arrow makes its dictionaries anew from what a column holds, and polars the levels of all but an
+    ``Enum``.
+    """
+    import narwhals.stable.v2 as nw
+
+    native, levels = series.to_native(), series.cat.get_categories().to_list()
+    new = [value for value in dict.fromkeys(values) if value not in set(levels)]
+    if not new:
+        return series
+    if nw.dependencies.is_pandas_like_series(native):
+        return nw.from_native(native.cat.add_categories(new), series_only=True)
+    return series.cast(nw.Enum([*levels, *new])) if series.dtype == nw.Enum else series
+
+
 def _wide_enough(series: Any, values: list[Any]) -> tuple[Any, list[Any]]:
-    """A column of categories, booleans or text in a dtype that holds these values too, and they."""
+    """A column of no numbers in a dtype that holds these values too, and the values for it."""
     import narwhals.stable.v2 as nw
 
     if series.dtype == nw.Boolean:
@@ -90,11 +159,28 @@ def _wide_enough(series: Any, values: list[Any]) -> tuple[Any, list[Any]]:
             return series, [bool(value) for value in values]
         return series.cast(nw.Float64), values
     if series.dtype in (nw.Categorical, nw.Enum):
-        known = set(series.cat.get_categories().to_list())
-        if known.issuperset(values):
-            return series, values
-        numbers = all(isinstance(value, int | float) for value in (*known, *values))
-        series = series.cast(nw.Float64 if numbers else nw.String)
+        return _with_levels(series, values), values
     if series.dtype == nw.String:
         return series, [value if isinstance(value, str) else str(value) for value in values]
     return series, values
+
+
+def as_they_are(values: Any) -> Any:
+    """A list for a pandas column, such that no whole number in it becomes a float."""
+    kinds = {type(value) for value in values} if isinstance(values, list) else set()
+    if len(kinds) < 2 or kinds == {float, type(None)}:
+        return values
+    out = np.empty(len(values), dtype=object)
+    out[:] = values
+    return out
+
+
+def one_kind(values: Any) -> Any:
+    """A list for a column that holds values of one type only: numbers as floats, else as text."""
+    if not isinstance(values, list):
+        return values
+    kinds = {type(value) for value in values} - {type(None)}
+    if len(kinds) < 2:
+        return values
+    cast = float if kinds <= {int, float} else str
+    return [None if value is None else cast(value) for value in values]

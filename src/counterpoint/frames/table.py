@@ -11,7 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.caches import fields_only
-from counterpoint.frames.cells import Cells, scatter_array, scatter_series
+from counterpoint.frames.cells import (
+    Cells,
+    as_they_are,
+    emptied_array,
+    emptied_series,
+    one_kind,
+    scatter_array,
+    scatter_series,
+)
 from counterpoint.frames.intake import frame_or_array, wrapped
 
 __all__ = ["Table"]
@@ -124,7 +132,10 @@ class Table:
         if self.levels(name) is None:
             return False
         series = self.frame.get_column(name)
-        return bool(series.dtype == nw.Enum or getattr(series.to_native().dtype, "ordered", False))
+        native = series.to_native()
+        arrow = nw.dependencies.is_pyarrow_chunked_array(native)
+        dtype = native.type if arrow else native.dtype
+        return bool(series.dtype == nw.Enum or getattr(dtype, "ordered", False))
 
     def select(self, names: Sequence[Hashable]) -> Table:
         """The columns with these names, in this order."""
@@ -239,8 +250,8 @@ class Table:
         """These rows with some cells replaced, column by column, in the dtypes that came in.
 
         A column of whole numbers that receives a fraction, or a number that its dtype cannot hold,
-        becomes float64 or int64; one of categories or booleans that receives something else, text
-        or float64.
+        becomes float64 or int64; one of booleans that receives something else, float64; one of
+        categories keeps its levels, and what it receives becomes one of them.
         """
         if self.is_array:
             return Table(scatter_array(self.native[rows], self.names, cells), self.names)
@@ -252,18 +263,33 @@ class Table:
         ]
         return Table((frame.with_columns(*changed) if changed else frame).to_native(), self.names)
 
+    def emptied(self, names: Sequence[Hashable], rows: NDArray[np.bool_]) -> Table:
+        """The same with the cells of some columns missing in (n,) some rows."""
+        if not rows.any():
+            return self
+        if self.is_array:
+            return Table(emptied_array(self.native, rows), self.names)
+        columns = [emptied_series(self.frame.get_column(name), rows) for name in names]
+        return Table(self.frame.with_columns(*columns).to_native(), self.names)
+
     def sibling(self, columns: Mapping[str, Any], rows: NDArray[np.intp] | None) -> Any:
         """Another frame in the same library (pandas for an array), with the index of these rows."""
         import narwhals.stable.v2 as nw
 
         if not self.is_array and not self.is_pandas:
             backend = nw.get_native_namespace(self.frame)
-            return nw.from_dict(dict(columns), backend=backend).to_native()
+            alike = {name: one_kind(values) for name, values in columns.items()}
+            return nw.from_dict(alike, backend=backend).to_native()
         import pandas as pd
 
+        held = {name: as_they_are(values) for name, values in columns.items()}
         if self.is_array or rows is None:
-            return pd.DataFrame(dict(columns))
-        return pd.DataFrame(dict(columns), index=self.native.index[rows])
+            return pd.DataFrame(held)
+        return pd.DataFrame(held, index=self.native.index[rows])
+
+    def labels_of(self, rows: NDArray[np.intp]) -> Any:
+        """What rows are called: their labels in the index of a pandas frame, else positions."""
+        return self.native.index[rows] if self.is_pandas else rows
 
     def chunks(self, size: int) -> Iterator[slice]:
         """Slices of at most ``size`` rows that cover the table."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import final
 
@@ -20,7 +20,10 @@ IntArray = NDArray[np.intp]
 @final
 @dataclass(frozen=True, eq=False)
 class Box(Domain):
-    """low <= y <= high and least <= y − x <= most, for each column.
+    """Intervals for y that may depend on x, for each column.
+
+    They are low <= y <= high, least <= y − x <= most and min(soft_low, x) <= y <= max(soft_high,
+    x): a soft bound is none to a row that lies beyond it, which may stay or come nearer.
 
     Parameters
     ----------
@@ -28,17 +31,22 @@ class Box(Domain):
         (d,) absolute bounds, infinite where there is none, in feature units.
     least, most
         (d,) bounds on the change, infinite where there is none, in feature units.
+    soft_low, soft_high
+        (d,) bounds that give way to the factual value, infinite where there is none, in feature
+        units; none by default.
     """
 
     low: FloatArray
     high: FloatArray
     least: FloatArray
     most: FloatArray
+    soft_low: FloatArray = field(default_factory=lambda: np.array(-np.inf))
+    soft_high: FloatArray = field(default_factory=lambda: np.array(np.inf))
 
     @classmethod
     def unbounded(cls, d: int) -> Box:
         """No bound on any of d columns."""
-        return cls(np.full(d, -np.inf), np.full(d, np.inf), np.full(d, -np.inf), np.full(d, np.inf))
+        return cls(*(np.full(d, end) for _ in range(3) for end in (-np.inf, np.inf)))
 
     def meet(self, other: Box) -> Box:
         """The intersection of two boxes."""
@@ -47,19 +55,48 @@ class Box(Domain):
             np.minimum(self.high, other.high),
             np.maximum(self.least, other.least),
             np.minimum(self.most, other.most),
+            np.maximum(self.soft_low, other.soft_low),
+            np.minimum(self.soft_high, other.soft_high),
         )
 
     def bounds(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """(n, d) smallest and largest values that the rows of x may take."""
-        low = np.where(self.least == 0.0, x, x + self.least)
-        high = np.where(self.most == 0.0, x, x + self.most)
-        return np.maximum(low, self.low), np.minimum(high, self.high)
+        """(n, d) smallest and largest values that the rows of x may take.
+
+        Where they are the same for all rows, they are one row that is repeated, and no copies.
+        """
+        low, high = self._ends
+        if self._gives_way and ((x < self.soft_low) | (x > self.soft_high)).any():
+            low = np.maximum(self.low, np.minimum(self.soft_low, x))
+            high = np.minimum(self.high, np.maximum(self.soft_high, x))
+        if np.isfinite(self.least).any() or np.isfinite(self.most).any():
+            low = np.maximum(low, np.where(self.least == 0.0, x, x + self.least))
+            high = np.minimum(high, np.where(self.most == 0.0, x, x + self.most))
+        return np.broadcast_to(low, x.shape), np.broadcast_to(high, x.shape)
+
+    @cached_property
+    def _ends(self) -> tuple[FloatArray, FloatArray]:
+        """(d,) the bounds of a row that lies within all soft ones and may change by any amount."""
+        return np.maximum(self.low, self.soft_low), np.minimum(self.high, self.soft_high)
+
+    @cached_property
+    def _gives_way(self) -> bool:
+        """Whether any bound is soft."""
+        return bool(np.isfinite(self.soft_low).any() or np.isfinite(self.soft_high).any())
+
+    @cached_property
+    def below(self) -> NDArray[np.bool_]:
+        """(d,): which columns have a bound from below."""
+        return np.isfinite(self.low) | np.isfinite(self.least) | np.isfinite(self.soft_low)
+
+    @cached_property
+    def above(self) -> NDArray[np.bool_]:
+        """(d,): which columns have a bound from above."""
+        return np.isfinite(self.high) | np.isfinite(self.most) | np.isfinite(self.soft_high)
 
     @cached_property
     def is_unbounded(self) -> bool:
         """Whether no column has a bound."""
-        absolute = np.isinf(self.low).all() and np.isinf(self.high).all()
-        return bool(absolute and np.isinf(self.least).all() and np.isinf(self.most).all())
+        return not (self.below.any() or self.above.any())
 
     def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:
         if self.is_unbounded:

@@ -18,14 +18,17 @@ from typing import Any, final
 from counterpoint.constraints import Constraint, Linear
 from counterpoint.costs import Cost
 from counterpoint.errors import InvalidInput, InvalidSpec
-from counterpoint.explainer import Explainer
+from counterpoint.explainer import Explainer, all_constraints, all_features
 from counterpoint.features import Feature
 from counterpoint.spec.kinds import KINDS
-from counterpoint.spec.places import Place, a_text, any_of, labels_or_one, refuse_unknown
+from counterpoint.spec.places import Place, a_flag, a_text, any_of, labels_or_one, refuse_unknown
 from counterpoint.spec.writing import toml, written, written_constraint, written_target
 from counterpoint.targets import Label, Target
 
 __all__ = ["Problem"]
+
+KEYS = (*KINDS, "extrapolate")
+"""What a problem file may hold."""
 
 
 @final
@@ -43,6 +46,8 @@ class Problem:
         What a person can or may change.
     features
         Descriptions of columns that differ from what data and model say.
+    extrapolate
+        Whether numbers may leave the range that the data show.
 
     Examples
     --------
@@ -56,12 +61,13 @@ class Problem:
     cost: Cost | None = None
     constraints: tuple[Constraint, ...] = ()
     features: tuple[Feature, ...] = ()
+    extrapolate: bool = False
 
     def __post_init__(self) -> None:
         if not (self.target is None or isinstance(self.target, Target)):
             object.__setattr__(self, "target", Label(self.target))
-        object.__setattr__(self, "constraints", tuple(self.constraints))
-        object.__setattr__(self, "features", tuple(self.features))
+        object.__setattr__(self, "constraints", all_constraints(self.constraints))
+        object.__setattr__(self, "features", all_features(self.features))
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Problem:
@@ -107,6 +113,8 @@ class Problem:
             table = written(feature)
             name = a_text(table.pop("name"), Place("problem") / "features")
             out.setdefault("features", {})[name] = table
+        if self.extrapolate:
+            out["extrapolate"] = True
         return out
 
     def save(self, path: str | PathLike[str]) -> None:
@@ -126,7 +134,12 @@ class Problem:
         features = self.features or None
         constraints = self.constraints
         return Explainer(
-            model, data=data, features=features, cost=self.cost, constraints=constraints
+            model,
+            data=data,
+            features=features,
+            cost=self.cost,
+            constraints=constraints,
+            extrapolate=self.extrapolate,
         )
 
 
@@ -153,8 +166,8 @@ def _distinct(pairs: list[tuple[str, Any]], file: str) -> dict[str, Any]:
 
 def _problem(data: Any, place: Place) -> Problem:
     if not isinstance(data, Mapping):
-        raise place.wrong(f"a table with the keys {any_of(KINDS)}", data)
-    refuse_unknown(data, KINDS, place)
+        raise place.wrong(f"a table with the keys {any_of(KEYS)}", data)
+    refuse_unknown(data, KEYS, place)
     features = data.get("features", {})
     if not isinstance(features, Mapping):
         raise (place / "features").wrong("a table for each feature, as in [features.age]", features)
@@ -166,6 +179,7 @@ def _problem(data: Any, place: Place) -> Problem:
         KINDS["cost"].build(data["cost"], place / "cost") if "cost" in data else None,
         tuple(_constraint(c, place / f"constraint {i}") for i, c in enumerate(constraints, 1)),
         tuple(_feature(name, table, place) for name, table in features.items()),
+        a_flag(data.get("extrapolate", False), place / "extrapolate"),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, final
@@ -157,7 +157,7 @@ def some_weights(value: Any, place: Place) -> dict[str, float] | tuple[float, ..
     return many
 
 
-def refuse_unknown(keys: Iterable[Any], known: Mapping[str, Any], place: Place) -> None:
+def refuse_unknown(keys: Iterable[Any], known: Collection[str], place: Place) -> None:
     """Raise for the first key that is not known, with the nearest that is."""
     for key in sorted(map(str, set(keys) - set(known))):
         near = get_close_matches(key, known, n=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import date
 from typing import Any
 
@@ -520,3 +521,111 @@ def test_classes_that_are_nan_are_refused(made: Any, labels: list[Any]):
     model.classes_ = np.array(labels, dtype=object if isinstance(labels[0], str) else float)
     with pytest.raises(cp.UnsupportedModel, match=r"has NaN among its classes.*labels without NaN"):
         cp.Explainer(model, data=X)
+
+
+# Wrong types, everywhere: one sentence
+
+WRONG: list[Any] = [None, "a", 3, [], ["a"], {}, {"a": 1}, set(), np.array([1, "a"], dtype=object)]
+WRONG += [object(), int, 1j, pd.NaT, np.nan, -1]
+NUMERIC, NUMBERS = numeric_model()
+ASKED: dict[str, Callable[[Any], Any]] = {
+    "Immutable": lambda w: said(cp.Immutable(w)),
+    "WithinObserved": lambda w: said(cp.WithinObserved(w)),
+    "Bounds of": lambda w: said(cp.Bounds(w, low=1)),
+    **{f"Bounds {k}": lambda w, k=k: said(cp.Bounds("age", **{k: w})) for k in ("low", "rise")},
+    "Monotone of": lambda w: said(cp.Monotone(w, "increasing")),
+    "Monotone": lambda w: said(cp.Monotone("age", w)),
+    "MaxChanges": lambda w: said(cp.MaxChanges(w)),
+    "Linear of": lambda w: said(cp.Linear(w, low=1)),
+    "Linear": lambda w: said(cp.Linear({"age": w}, low=1)),
+    "Linear low": lambda w: said(cp.Linear({"age": 1}, low=w)),
+    "Linear.parse": cp.Linear.parse,
+    "Ellipsoid of": lambda w: said(cp.Ellipsoid(w, np.eye(1))),
+    "Ellipsoid matrix": lambda w: said(cp.Ellipsoid({"age": 0}, w)),
+    "Ellipsoid radius": lambda w: said(cp.Ellipsoid({"age": 0}, np.eye(1), w)),
+    "Ellipsoid.from_data": lambda w: cp.Ellipsoid.from_data(w, ["age"]),
+    "Ellipsoid.from_data of": lambda w: cp.Ellipsoid.from_data(NUMBERS, w),
+    "Ellipsoid coverage": lambda w: cp.Ellipsoid.from_data(NUMBERS, ["age"], coverage=w),
+    "Manhattan": lambda w: said(cost=cp.Manhattan(w)),
+    "Manhattan of": lambda w: said(cost=cp.Manhattan({"age": w})),
+    "Mahalanobis": lambda w: said(cost=cp.Mahalanobis(w)),
+    "constraints": lambda w: said(constraints=w),
+    "features": lambda w: said(features=w),
+    "cost": lambda w: said(cost=w),
+    "data": lambda w: cp.Explainer(NUMERIC, data=w, cost=cp.Manhattan()),
+    "Continuous": lambda w: said(features=cp.Continuous("age", w)),
+    "Integer": lambda w: said(features=cp.Integer("age", w)),
+    "Categorical": lambda w: said(features=cp.Categorical("age", w)),
+    "Categorical of": lambda w: said(features=cp.Categorical("age", [w])),
+    "Categorical observed": lambda w: said(features=cp.Categorical("age", (1, 2), observed=w)),
+    "Categorical stand_in": lambda w: said(features=cp.Categorical("age", (1, 2), stand_in=w)),
+    "Features": cp.Features,
+    "X": lambda w: cp.explain(NUMERIC, w, "yes", data=NUMBERS),
+    "target": lambda w: cp.explain(NUMERIC, NUMBERS[:2], w, data=NUMBERS),
+    "gap": lambda w: cp.explain(NUMERIC, NUMBERS[:2], "yes", data=NUMBERS, gap=w),
+    "time_limit": lambda w: cp.explain(NUMERIC, NUMBERS[:2], "yes", data=NUMBERS, time_limit=w),
+    "optimality": lambda w: cp.explain(NUMERIC, NUMBERS[:2], "yes", data=NUMBERS, optimality=w),
+    **{
+        f"Robust {k}": lambda w, k=k: cp.Robust("yes", 0.9, **{k: w})
+        for k in ("guarantee", "rule", "draws", "random_state", "search", "prototype")
+    },
+    "Interval": lambda w: cp.Interval(low=w),
+    "Problem constraints": lambda w: cp.Problem(constraints=w),
+    "Problem features": lambda w: cp.Problem(features=w),
+    "diversify by": lambda w: cp.diversify(said(), NUMBERS[:2], "yes", 2, by=w),
+}
+
+
+def said(constraints: Any = (), **options: Any) -> cp.Explainer:
+    return cp.Explainer(NUMERIC, data=NUMBERS, constraints=constraints, **options)
+
+
+@pytest.mark.parametrize("what", ASKED)
+def test_a_wrong_type_is_taken_or_refused_in_a_sentence(what: str):
+    refused = 0
+    for wrong in WRONG:
+        try:
+            ASKED[what](wrong)
+        except cp.CounterpointError as error:
+            refused += 1
+            text = str(error)
+            assert len(text) > 20 and "\n" not in text, text  # noqa: PT018
+    assert refused
+
+
+def test_one_constraint_or_feature_needs_no_list():
+    one = said(cp.Immutable("age"), features=cp.Integer("income", step=2))
+    assert one.constraints == (cp.Immutable("age"),)
+    assert one.features["income"].step == 2
+    assert cp.Immutable(["age", "income"]) == cp.Immutable("age", "income")
+    assert cp.WithinObserved(NUMBERS.columns) == cp.WithinObserved("age", "income")
+    assert cp.Problem(constraints=cp.Immutable("age")).constraints == (cp.Immutable("age"),)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: cp.Bounds("age", low="a"), "Expected a number for low of 'age'; got 'a'."),
+        (
+            lambda: cp.Monotone(["a"], "increasing"),
+            r"one feature for Monotone; got \['a'\]",
+        ),
+        (lambda: cp.Continuous("a", (2, 1)), "smallest and a largest value as the observed range"),
+        (lambda: cp.Categorical("a", "abc"), "a list for the categories of column 'a'; got 'abc'"),
+        (lambda: cp.Categorical("a", (1, 2), observed=(3,)), "among its categories; got 3"),
+        (lambda: cp.Linear({"a": "b"}, low=1), "number for coefficients of 'a'; got 'b'"),
+        (lambda: said(features=3), r"Expected features such as .*; got 3 \(int\)"),
+    ],
+)
+def test_the_sentence_for_a_wrong_type(make: Any, message: str):
+    with pytest.raises(cp.InvalidInput, match=message):
+        make()
+
+
+def test_an_array_goes_by_position_for_a_model_that_was_fitted_on_a_frame():
+    by_array = cp.Explainer(NUMERIC, data=NUMBERS.to_numpy())
+    by_frame = cp.Explainer(NUMERIC, data=NUMBERS)
+    assert by_array.features == by_frame.features
+    assert by_array.cost == by_frame.cost
+    with pytest.raises(cp.InvalidInput, match=r"In data=: Expected 2 columns .* array with 3"):
+        cp.Explainer(NUMERIC, data=np.ones((9, 3)))

@@ -587,3 +587,10 @@ def test_the_demonstration_on_german_credit(german: pd.DataFrame, tmp_path: Path
         "the model agrees",
     ):
         assert part in result.stdout
+
+
+def test_extrapolation_is_a_flag():
+    lifted = "pass extrapolate=True to lift it"
+    assert lifted in run("inspect", "loan.skops", "--data", "train.csv").stdout
+    free = run("inspect", "loan.skops", "--data", "train.csv", "--extrapolate").stdout
+    assert lifted not in free

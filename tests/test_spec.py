@@ -361,3 +361,16 @@ def test_what_is_wrong_with_json(content: bytes, message: str, tmp_path: Path):
 def test_no_file_is_the_usual_error(tmp_path: Path):
     with pytest.raises(FileNotFoundError):
         cp.Problem.load(tmp_path / "loan.toml")
+
+
+def test_a_problem_says_whether_numbers_may_leave_their_range():
+    problem = cp.Problem.from_dict({"extrapolate": True})
+    assert problem == cp.Problem(extrapolate=True)
+    assert problem.to_dict() == {"extrapolate": True}
+    assert cp.Problem(extrapolate=False).to_dict() == {}
+    X = pd.DataFrame({"a": [0.0, 1.0, 2.0, 3.0]})
+    model = LogisticRegression(C=0.01).fit(X, [0, 0, 0, 1])
+    for asked, found in ((problem, True), (cp.Problem(), False)):
+        assert asked.explainer(model, data=X).explain(X[:1], 1).found.all() == found
+    with pytest.raises(cp.InvalidInput, match="expected true or false; got 'yes'"):
+        cp.Problem.from_dict({"extrapolate": "yes"})

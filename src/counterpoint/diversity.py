@@ -106,7 +106,7 @@ def diversify(  # noqa: PLR0913 (as `explain`)
     >>> explainer = cp.Explainer(GMLVQ(random_state=0).fit(X, y), data=X)
     >>> several = cp.diversify(explainer, X.head(1), 1, by="disjoint")
     >>> [sorted(answer.changes) for answer in several[0]]
-    [['petal length (cm)'], ['petal width (cm)'], ['sepal width (cm)']]
+    [['petal length (cm)'], ['petal width (cm)', 'sepal width (cm)']]
     """
     if not isinstance(explainer, Explainer):
         raise InvalidInput(

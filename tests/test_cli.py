@@ -245,7 +245,7 @@ def test_targets(tmp_path: Path):
 
 
 def test_several_answers_to_a_row(tmp_path: Path):
-    several = [*GRANTED, "--alternatives", "2"]
+    several = [*GRANTED, "--extrapolate", "--alternatives", "2"]
     shown = run(*several, "--show", "1").stdout
     assert "Row 0, answer 1 of 2: optimal" in shown
     assert "Row 0, answer 2 of 2: optimal" in shown
@@ -268,7 +268,7 @@ def test_one_of_several_labels(tmp_path: Path):
     model = LogisticRegression(max_iter=1000).fit(X[["age"]], three)
     skops.io.dump(model, tmp_path / "three.skops")
     out = tmp_path / "a.csv"
-    two = ["--target", "granted", "--target", "refused"]
+    two = ["--extrapolate", "--target", "granted", "--target", "refused"]
     run("explain", tmp_path / "three.skops", "rows.csv", "--data", "train.csv", *two, "--out", out)
     assert set(model.predict(pd.read_csv(out)[["age"]])) <= {"granted", "refused"}
 

@@ -157,13 +157,13 @@ def assert_right(
 
 def rows_after(answers: cp.Counterfactuals) -> dict[int, dict[str, Any]]:
     """Row → what the user gets for it."""
-    rows = answers.to_frame().to_dict("records")
+    rows = answers.to_frame()[answers.found].to_dict("records")
     return dict(zip(np.flatnonzero(answers.found).tolist(), rows, strict=True))
 
 
 def assert_predicted(model: Any, answers: cp.Counterfactuals, target: cp.Target):
     """The model itself agrees, on the rows as returned."""
-    rows = answers.to_frame()
+    rows = answers.to_frame()[answers.found]
     if not len(rows) or not isinstance(target, cp.Label | cp.OtherLabel):
         return
     inside = np.isin(model.predict(rows), list(target.labels))
@@ -420,7 +420,7 @@ def test_an_answer_stands_alone_and_in_any_batch(kind: str, cost: str):
             answers = cp.explain(
                 given.model, given.data[:20], "class 1", **options, constraints=constraints
             )
-            rows = answers.to_frame()
+            rows = answers.to_frame()[answers.found]
             assert (given.model.predict(rows) == "class 1").all()
             assert (given.model.predict(rows[::-1]) == "class 1").all()
             assert all(

@@ -161,7 +161,7 @@ def asked(
 
 
 def rows_after(answers: cp.Counterfactuals) -> dict[int, dict[str, Any]]:
-    rows = answers.to_frame().to_dict("records")
+    rows = answers.to_frame()[answers.found].to_dict("records")
     return dict(zip(np.flatnonzero(answers.found).tolist(), rows, strict=True))
 
 
@@ -188,7 +188,7 @@ def assert_right(answers: cp.Counterfactuals, i: int, q: Question, after: dict[s
 
 
 def assert_predicted(model: Any, answers: cp.Counterfactuals, target: Any):
-    rows = answers.to_frame()
+    rows = answers.to_frame()[answers.found]
     if len(rows):
         inside = np.isin(model.predict(rows), list(target.labels))
         assert (inside == isinstance(target, cp.Label)).all()

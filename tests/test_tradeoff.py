@@ -160,7 +160,11 @@ def assert_all_best(
         rows, target
     )
     after = dict(
-        zip(np.flatnonzero(answers.found), answers.to_frame().to_dict("records"), strict=True)
+        zip(
+            np.flatnonzero(answers.found),
+            answers.to_frame()[answers.found].to_dict("records"),
+            strict=True,
+        )
     )
     if answers.found.all():
         assert_weighed(given.model, target, answers)

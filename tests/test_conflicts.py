@@ -199,7 +199,10 @@ def meets(constraint: cp.Constraint, row: pd.Series) -> Any:
             return (total >= low) & (total <= high)
         case cp.WithinObserved():
             names = [n for n in constraint.features or ("a", "b") if n != "k"]
-            inside = [POINTS[n].between(DATA[n].min(), DATA[n].max()) for n in names]
+            inside = [
+                POINTS[n].between(min(DATA[n].min(), row[n]), max(DATA[n].max(), row[n]))
+                for n in names
+            ]
             return np.logical_and.reduce(inside) if inside else np.ones(len(POINTS), dtype=bool)
     raise AssertionError(constraint)
 
@@ -305,7 +308,9 @@ def test_conflicts_are_true(
 
     def answer(asked: list[cp.Constraint]) -> cp.Counterfactual:
         data = DATA[["a", "b", "k"]]
-        return cp.explain(model, frame, 1, data=data, features=FEATURES, constraints=asked)[0]
+        return cp.explain(
+            model, frame, 1, data=data, extrapolate=True, features=FEATURES, constraints=asked
+        )[0]
 
     found = answer(constraints)
     assert found.status == cp.Status.INFEASIBLE
@@ -337,13 +342,15 @@ def test_a_bound_that_the_row_breaks_gives_towards_the_row():
     row = row.assign(a=0.0, b=0.0, c=0.0, d=-5.0)
     assert not model.predict(row)[0]
     constraints = [cp.MaxChanges(1), cp.Bounds("a", low=2.0, high=3.0)]
-    answers = cp.explain(model, row, True, data=data, constraints=constraints)
+    answers = cp.explain(model, row, True, data=data, extrapolate=True, constraints=constraints)
     conflict = answers[0].conflict
     assert conflict is not None
     assert "with a at most 0 instead of 2 there is an answer" in conflict.relaxations
     for relaxation in conflict.relaxed:
         relaxed = instead(constraints, relaxation)
-        assert cp.explain(model, row, True, data=data, constraints=relaxed)[0].found
+        assert cp.explain(model, row, True, data=data, extrapolate=True, constraints=relaxed)[
+            0
+        ].found
 
 
 def test_a_bound_between_the_row_and_its_limit():
@@ -357,7 +364,9 @@ def test_a_bound_between_the_row_and_its_limit():
     constraints = [held, cp.Bounds("a", low=-9.0, high=-1.0)]
     there = -model.decision_function(row.assign(a=0.0))[0] / model.coef_[0, 0]
     row = row.assign(a=there - 1e-3)
-    conflict = cp.explain(model, row, True, data=data, constraints=constraints)[0].conflict
+    conflict = cp.explain(model, row, True, data=data, extrapolate=True, constraints=constraints)[
+        0
+    ].conflict
     assert conflict is not None
     (relaxation,) = conflict.relaxed
     assert isinstance(relaxation.new, cp.Bounds)
@@ -373,7 +382,7 @@ def test_a_relaxation_is_tried_with_all_constraints():
     twice = [cp.Bounds("a", fall=0.1, rise=0.1), cp.Bounds("a", low=at - 0.2, high=at + 0.2)]
     assert infeasible(model, data, row, [*held, twice[0]])
     assert infeasible(model, data, row, [*held, twice[1]])
-    answers = cp.explain(model, row, True, data=data, constraints=[*held, *twice])
+    answers = cp.explain(model, row, True, data=data, extrapolate=True, constraints=[*held, *twice])
     conflict = answers[0].conflict
     assert conflict is not None
     assert len(set(conflict.constraints) & set(twice)) == 1
@@ -391,7 +400,9 @@ def test_the_limit_that_is_told_is_the_one_that_holds():
     for near, far in ((0.25, 3.0), (3.0, 0.25)):
         sides = {"high": at + near, "rise": far} if rises else {"low": at - near, "fall": far}
         bound = cp.Bounds("a", **sides)
-        answer = cp.explain(model, row, True, data=data, constraints=[held, bound])[0]
+        answer = cp.explain(
+            model, row, True, data=data, extrapolate=True, constraints=[held, bound]
+        )[0]
         assert answer.status == cp.Status.INFEASIBLE
         (told,) = answer.conflict.relaxations
         assert f" instead of {at + 0.25 if rises else at - 0.25:g} " in told
@@ -402,7 +413,12 @@ def test_what_the_data_showed_may_conflict_by_itself():
     model, data, row = problem(0)
     row = row.assign(d=-50.0)
     answers = cp.explain(
-        model, row, True, data=data, constraints=[cp.Immutable("d"), cp.WithinObserved()]
+        model,
+        row,
+        True,
+        data=data,
+        extrapolate=True,
+        constraints=[cp.Immutable("d"), cp.WithinObserved()],
     )
     conflict = answers[0].conflict
     assert conflict is not None
@@ -419,7 +435,7 @@ def test_the_highest_probability_can_be_had():
     model, data, row = problem(2)
     constraints = [cp.Bounds(name, fall=0.3, rise=0.3) for name in NAMES]
     wanted = cp.Confidence(True, 0.999)
-    answer = cp.explain(model, row, wanted, data=data, constraints=constraints)[0]
+    answer = cp.explain(model, row, wanted, data=data, extrapolate=True, constraints=constraints)[0]
     assert answer.status == cp.Status.INFEASIBLE
     conflict = answer.conflict
     assert conflict is not None
@@ -427,10 +443,14 @@ def test_the_highest_probability_can_be_had():
     assert relaxation.least
     easier = relaxation.new
     assert isinstance(easier, cp.Confidence)
-    assert cp.explain(model, row, easier, data=data, constraints=constraints)[0].found
+    assert cp.explain(model, row, easier, data=data, extrapolate=True, constraints=constraints)[
+        0
+    ].found
     most = easier.at_least + 1e-4
     z = model.decision_function(row)[0] + 0.3 * np.abs(model.coef_).sum()
     assert easier.at_least == pytest.approx(1.0 / (1.0 + np.exp(-z)), rel=1e-4)
     harder = replace(wanted, at_least=most)
-    refused = cp.explain(model, row, harder, data=data, constraints=constraints)[0]
+    refused = cp.explain(model, row, harder, data=data, extrapolate=True, constraints=constraints)[
+        0
+    ]
     assert refused.status == cp.Status.INFEASIBLE

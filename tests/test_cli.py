@@ -210,7 +210,7 @@ def test_lines_of_json(tmp_path: Path):
         assert set(line) - {"reason"} == {"row", "status", "message", "changes", "certificate"}
         assert set(line["certificate"]) == {
             *("claim", "valid", "cost", "objective", "bound", "gap"),
-            *("margin", "probability", "guarantee", "violation"),
+            *("margin", "rounding", "on_edge", "probability", "guarantee", "violation"),
         }
         assert ("reason" in line) == (line["status"] == "infeasible")
     assert {"optimal", "infeasible", "invalid"} <= {line["status"] for line in lines}

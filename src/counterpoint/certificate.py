@@ -60,7 +60,7 @@ class Claim(StrEnum):
 
 COLUMNS = (
     *("valid", "margin", "violation", "cost", "bound", "claim"),
-    *("objective", "probability", "guarantee"),
+    *("objective", "probability", "guarantee", "rounding"),
 )
 """The columns of `Certificates`."""
 
@@ -97,6 +97,9 @@ class Certificate:
     guarantee
         What the probability of a `Robust` says of this answer; without an answer, what it was to
         say. ``none`` for other targets.
+    rounding
+        By how much the model's own score may be off at the returned row, in score units: a bound on
+        the rounding errors of all its steps, in the precision in which it computes.
     """
 
     valid: bool
@@ -110,6 +113,17 @@ class Certificate:
     probability: float = float("nan")
     resolution: float = VIOLATION
     guarantee: Guarantee = Guarantee.NONE
+    rounding: float = 0.0
+
+    @property
+    def on_edge(self) -> bool:
+        """Whether the answer is valid, but leads by less than the model's own rounding error.
+
+        Then its constraints leave no room for more, as at a tie of whole numbers or categories. On
+        another machine, in a batch of another size or after a round trip through text the model may
+        decide otherwise.
+        """
+        return self.valid and self.margin < self.rounding
 
     @property
     def holds(self) -> bool:
@@ -141,6 +155,7 @@ class Certificates:
     objective: FloatArray
     probability: FloatArray
     guarantee: EnumColumn[Guarantee]
+    rounding: FloatArray
     resolution: float = VIOLATION
 
     @classmethod
@@ -149,12 +164,18 @@ class Certificates:
         margin, violation, cost, objective, probability = np.full((5, n), np.nan)
         claim, guarantee = EnumColumn.full(n, Claim.NONE), EnumColumn.full(n, Guarantee.NONE)
         valid, bound = np.zeros(n, dtype=bool), np.zeros(n)
-        return cls(valid, margin, violation, cost, bound, claim, objective, probability, guarantee)
+        first = valid, margin, violation, cost, bound, claim, objective, probability
+        return cls(*first, guarantee, np.full(n, np.nan))
 
     @property
     def gap(self) -> FloatArray:
         """(n,) relative gaps."""
         return _gap(self.objective, self.bound)
+
+    @property
+    def on_edge(self) -> BoolArray:
+        """(n,): whether an answer leads by less than the model's own rounding error."""
+        return self.valid & (self.margin < self.rounding)
 
     @property
     def holds(self) -> BoolArray:
@@ -173,6 +194,7 @@ class Certificates:
             np.where(rows, np.nan, self.objective),
             np.where(rows, np.nan, self.probability),
             self.guarantee,
+            np.where(rows, np.nan, self.rounding),
             self.resolution,
         )
 
@@ -194,6 +216,7 @@ class Certificates:
             float(self.probability[i]),
             self.resolution,
             self.guarantee[i],
+            float(self.rounding[i]),
         )
 
 
@@ -205,7 +228,10 @@ def _gap(objective: FloatArray, bound: FloatArray) -> FloatArray:
 
 
 def lower_bounds(
-    pieces: Sequence[Bounding], reached: FloatArray, gap: float = CLOSED
+    pieces: Sequence[Bounding],
+    reached: FloatArray,
+    gap: float = CLOSED,
+    margin: FloatArray | None = None,
 ) -> tuple[FloatArray, EnumColumn[Claim]]:
     """Lower bounds over a union of programs, and what each that settles its row rests on.
 
@@ -221,6 +247,8 @@ def lower_bounds(
         bound is below needs to be refuted.
     gap
         A relative gap up to which a bound proves an answer optimal.
+    margin
+        (n, 2) for bounds on what meets the target by so much, see `Cases`.
 
     Returns
     -------
@@ -230,7 +258,7 @@ def lower_bounds(
     proved, best = np.full((2, len(reached)), np.inf)
     local = np.zeros(len(reached), dtype=bool)
     for piece in pieces:
-        bound, told = piece.bounds(reached)
+        bound, told = piece.bounds(reached, margin)
         proved, best = np.minimum(proved, bound), np.minimum(best, told)
         curved = isinstance(piece, Evidence) and piece.program.nonconvex
         if curved or isinstance(piece, Soundings):
@@ -259,17 +287,26 @@ class Verdict:
         (n,) its probability of the target's label; NaN if the target is not about one.
     guarantee
         (n,) what that says of points that were chosen by looking at the model.
+    rounding
+        (n,) by how much its score may be off, in score units.
     """
 
     valid: BoolArray
     margin: FloatArray
     probability: FloatArray
     guarantee: EnumColumn[Guarantee]
+    rounding: FloatArray
+
+    @property
+    def leads(self) -> BoolArray:
+        """(n,): whether it gives them the target, and by more than it may be off."""
+        return self.valid & (self.margin >= self.rounding)
 
     @classmethod
     def plain(cls, valid: BoolArray, margin: FloatArray, probability: FloatArray) -> Verdict:
-        """Without a guarantee."""
-        return cls(valid, margin, probability, EnumColumn.full(len(valid), Guarantee.NONE))
+        """Without a guarantee, and without rounding errors."""
+        none = EnumColumn.full(len(valid), Guarantee.NONE)
+        return cls(valid, margin, probability, none, np.zeros(len(valid)))
 
     @classmethod
     def none(cls, n: int) -> Verdict:
@@ -282,11 +319,16 @@ class Verdict:
         self.margin[rows] = other.margin
         self.probability[rows] = other.probability
         self.guarantee[rows] = other.guarantee
+        self.rounding[rows] = other.rounding
 
     def take(self, rows: NDArray[np.intp] | BoolArray) -> Verdict:
         """Some of the rows."""
         return Verdict(
-            self.valid[rows], self.margin[rows], self.probability[rows], self.guarantee[rows]
+            self.valid[rows],
+            self.margin[rows],
+            self.probability[rows],
+            self.guarantee[rows],
+            self.rounding[rows],
         )
 
 
@@ -326,4 +368,5 @@ def certify(
         objective,
         verdict.probability,
         verdict.guarantee,
+        verdict.rounding,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import final
 
@@ -43,10 +43,13 @@ class Bounding(ABC):
     """What bounds the objectives of some rows from below, however it was found."""
 
     @abstractmethod
-    def bounds(self, reached: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def bounds(
+        self, reached: FloatArray, margin: FloatArray | None = None
+    ) -> tuple[FloatArray, FloatArray]:
         """(n,) bounds that are proved, and those with what was reported; infinite if refuted.
 
-        Only where a bound is below what was ``reached`` does a row need to be refuted.
+        Only where a bound is below what was ``reached`` does a row need to be refuted. With (n, 2)
+        margins, see `Cases`, they may be bounds on what meets the target by so much.
         """
 
 
@@ -75,8 +78,10 @@ class Evidence(Bounding):
     at: FloatArray | None
     reported: FloatArray
 
-    def bounds(self, reached: FloatArray) -> tuple[FloatArray, FloatArray]:
-        bound = self.program.bound(self.cases, self.multipliers, self.at)
+    def bounds(
+        self, reached: FloatArray, margin: FloatArray | None = None
+    ) -> tuple[FloatArray, FloatArray]:
+        bound = self.program.bound(self.cases, self.multipliers, self.at, margin)
         doubtful = np.flatnonzero(bound < reached * (1.0 - CLOSED))
         if len(doubtful):
             part, multipliers = self.cases.take(doubtful), self.multipliers[doubtful]
@@ -145,6 +150,13 @@ class Glance:
     rivals: IntArray
     weights: FloatArray
     spread: Spread | None
+
+    def closed_in(self, margin: FloatArray | None) -> Glance:
+        """The same at points that lead by (1, 2) margins more."""
+        if margin is None:
+            return self
+        lead = self.cells.lead + float(margin[0, 0])
+        return replace(self, cells=replace(self.cells, lead=lead))
 
     def bounds(self, reached: float = np.inf) -> FloatArray:
         """(S,) lower bounds on the cost in each cell; infinite where there is no point of it.
@@ -222,15 +234,15 @@ class RowOfCells:
     glance: Glance
     opened: Sequence[tuple[int, Evidence]]
 
-    def bounds(self, reached: float) -> tuple[float, float]:
+    def bounds(self, reached: float, margin: FloatArray | None = None) -> tuple[float, float]:
         """The least bound of a cell that is proved, and with what was reported."""
         program = self.glance.program
-        proved = self.glance.bounds(reached)
+        proved = self.glance.closed_in(margin).bounds(reached)
         proved = np.minimum(proved, spared(program, self.case, self.glance.case))
         best = np.array(proved)
         for cell, evidence in self.opened:
             least = spared(program, self.case, evidence.cases)
-            bound, told = evidence.bounds(np.array([reached]))
+            bound, told = evidence.bounds(np.array([reached]), margin)
             proved[cell] = max(proved[cell], min(bound[0], least))
             best[cell] = max(best[cell], min(told[0], least))
         return float(proved.min()), float(best.min())
@@ -249,8 +261,13 @@ class CellEvidence(Bounding):
 
     rows: Sequence[RowOfCells]
 
-    def bounds(self, reached: FloatArray) -> tuple[FloatArray, FloatArray]:
-        both = [row.bounds(least) for row, least in zip(self.rows, reached.tolist(), strict=True)]
+    def bounds(
+        self, reached: FloatArray, margin: FloatArray | None = None
+    ) -> tuple[FloatArray, FloatArray]:
+        both = [
+            row.bounds(least, None if margin is None else margin[[i]])
+            for i, (row, least) in enumerate(zip(self.rows, reached.tolist(), strict=True))
+        ]
         proved, best = np.array(both).reshape(-1, 2).T
         return proved, best
 

@@ -22,7 +22,7 @@ from counterpoint.constraints import Constraint, Immutable
 from counterpoint.costs import SquaredEuclidean
 from counterpoint.errors import InvalidInput
 from counterpoint.features import Continuous, Features
-from counterpoint.forms import Form, LinearScores
+from counterpoint.forms import Form, LinearScores, Magnitude
 from counterpoint.frames import Table
 from counterpoint.judge import Judge
 from counterpoint.question import Question
@@ -177,21 +177,36 @@ def explain_factored(
     scores, bad = span.scores_of(full)
     start, held = span.coordinates(scores)
     kept = _needed(held, scores)
-    numbered = np.hstack([start, held[:, kept], np.arange(len(start), dtype=np.float64)[:, None]])
+    # The model adds up the terms of full rows: how large they are is in a column of its own. An
+    # answer's are as large, but for its change, whose terms hardly cancel and add up to scores.
+    sizes, index = _sizes(form, full), np.arange(len(start), dtype=np.float64)
+    numbered = np.column_stack([start, held[:, kept], sizes, index])
     numbered[list(bad), 0] = np.nan
-    matrix = np.hstack([span.scores, span.held[:, kept], np.zeros((len(form.offset), 1))])
-    reduced = replace(form, matrix=matrix, offset=span.offset)
+    none = np.zeros((len(form.offset), 2))
+    matrix = np.hstack([span.scores, span.held[:, kept], none])
+    terms = np.hstack([np.abs(matrix[:, :-2]), np.tile([1.0, 0.0], (len(none), 1))])
+    magnitude = Magnitude(terms, np.abs(span.offset), form.sizes.terms)
+    reduced = replace(form, matrix=matrix, offset=span.offset, magnitude=magnitude)
     table = Table.read(numbered)
     features = Features(Continuous(name) for name in table.names)
     r = start.shape[1]
-    fixed = (Immutable(*table.names[r:-1]),) if kept.any() else ()
+    fixed = (Immutable(*table.names[r:-2]),) if kept.any() else ()
     inside = InSpan(judge.model, full, start, span)
     asked = Question.ask(reduced, features, fixed, SquaredEuclidean())
-    reading = Reading(reduced, features, named=False, steps=())
+    eps = max(judge.reading.eps, float(np.finfo(full.dtype).eps))
+    reading = Reading(reduced, features, named=False, steps=(), eps=eps)
     batch = Batch(Judge(inside, reading), asked, target, effort, People(table, table))
     answers = batch.run(progress=progress)
     answers.problems.update(bad)
     return FactoredCounterfactuals(full, span.directions, answers, question.features)
+
+
+def _sizes(form: LinearScores, full: Any) -> FloatArray:
+    """(n,) the sizes of the terms that the model adds up for full rows."""
+    sizes = np.empty(full.shape[0])
+    for part in blocks(*full.shape):
+        sizes[part] = form.sizes(full[part]).max(axis=1)
+    return np.nan_to_num(sizes, posinf=0.0)
 
 
 def _needed(held: FloatArray, scores: FloatArray) -> NDArray[np.bool_]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, final
 
 import numpy as np
@@ -34,6 +34,12 @@ EPS = float(np.finfo(np.float64).eps)
 DISAGREEMENT = 2.0**30
 """How many float64 rounding errors apart two scores may be that count as equal (float32 models)."""
 
+
+ROUNDED = 0.5
+"""The rounding error of a score in units of `Form.noise`, which is twice a bound on it."""
+PROBABLE = 16.0
+"""How many rounding errors a probability of a model is off by at most, beside that of its scores.
+It is the quotient of an exponential, off by up to two, and of a sum of them."""
 
 RESPONSES = ("decision_function", "predict_proba", "predict")
 """A classifier has one of the first two, or else its labels are all there is to compare."""
@@ -69,6 +75,23 @@ class Judge:
     def named(self) -> bool:
         """Whether the model takes frames."""
         return self.reading.named
+
+    def eps(self, table: Table) -> float:
+        """The distance from 1 to the next number where the model computes, or rows are kept.
+
+        Which steps of a pipeline compute in which precision depends on the dtypes of the rows and
+        on those of what was fitted: the coarsest of them counts.
+        """
+        return max(self.reading.eps, table.eps)
+
+    def rounding(self, target: Target, x: FloatArray, eps: float) -> FloatArray:
+        """(n,) how far off the model's own margins may be at (n, d) points, in score units."""
+        if isinstance(target, Tradeoff):  # demands nothing
+            return np.zeros(len(x))
+        off = ROUNDED * self.form.noise(x, eps)
+        if isinstance(target, Confidence):  # log-odds grow by 1 / (p (1 - p)) with a probability
+            off = off + PROBABLE * eps / (1.0 - target.at_least)
+        return off
 
     def predict(self, table: Table) -> NDArray[Any]:
         """(n,) the model's own predictions."""
@@ -121,6 +144,12 @@ class Judge:
 
         An answer to a `Tradeoff` is valid if the model's probability is the one that was weighed.
         """
+        said = self._verdict(target, table, x, predicted)
+        return replace(said, rounding=self.rounding(target, x, self.eps(table)))
+
+    def _verdict(
+        self, target: Target, table: Table, x: FloatArray, predicted: NDArray[Any]
+    ) -> Verdict:
         margin, unasked = self.form.margin(x, target), np.full(len(x), np.nan)
         match target:
             case Confidence():
@@ -136,7 +165,8 @@ class Judge:
             case Robust():
                 probability = self._certainty(target, x)
                 valid = self._is_sure(target, x, predicted, probability)
-                return Verdict(valid, margin, probability, _guaranteed(target, probability))
+                guarantee = _guaranteed(target, probability)
+                return Verdict(valid, margin, probability, guarantee, np.zeros(len(x)))
             case _:
                 return Verdict.plain(self.meets(target, table, x, predicted), margin, unasked)
 

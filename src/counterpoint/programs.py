@@ -322,7 +322,11 @@ class Program:
         )
 
     def bound(
-        self, cases: Cases, multipliers: FloatArray, at: FloatArray | None = None
+        self,
+        cases: Cases,
+        multipliers: FloatArray,
+        at: FloatArray | None = None,
+        margin: FloatArray | None = None,
     ) -> FloatArray:
         """(n,) lower bounds on the objective at every point of the region: weak duality.
 
@@ -335,6 +339,8 @@ class Program:
         at
             (n, d) any points y, at which a full quadratic price is bounded by its tangent; the
             nearer to the optimum, the better the bound. None for x itself.
+        margin
+            (n, 2) for bounds on what costs at least that meets the target by so much, see `Cases`.
 
         Returns
         -------
@@ -344,15 +350,31 @@ class Program:
         if self._is_one_row and cases.unbounded:
             weighed = self.affine.cut_weights(multipliers)
             weight, offset = weighed[0][:, 0], weighed[1][:, 0]
+            if margin is not None:
+                offset = offset - self.affine.gained(multipliers, margin)
             return one_row_bound(self.price, self.affine.matrix[0], cases.x, (weight, offset))
         cut = self.cut(multipliers)
+        if margin is not None:
+            cut = cut._replace(offset=cut.offset - self._gained(multipliers, margin))
         height, unit = self._units
         sizes = Sizes((cut.weights @ height)[:, None], unit[None], cut.roundings)
         bound = self.duality.bound(cases, cut, sizes, at)
         if not self.nonconvex or self.charges:
             return bound
+        if margin is not None:
+            weights = np.maximum(multipliers[:, self.convex_size :][:, : len(self.quadrics)], 0.0)
+            more = np.einsum("ij,ij->i", weights, self.quadrics.closed_in(margin))
+            cut = cut._replace(offset=cut.offset - more)
         curved = self.curvature.bound(cases, multipliers[:, self.convex_size :], cut, at)
         return np.maximum(bound, curved)
+
+    def _gained(self, multipliers: FloatArray, margin: FloatArray) -> FloatArray:
+        """(n,) by how much (n, 2) margins lower the offsets of `cut`."""
+        gained, start = np.zeros(len(multipliers)), 0
+        for part in (self.affine, *self.curved):
+            gained += part.gained(multipliers[:, start : start + part.size], margin)
+            start += part.size
+        return gained
 
     def moves_smoothly(self, cases: Cases) -> BoolArray:
         """(n,): whether some continuous column with an effect is free to move."""

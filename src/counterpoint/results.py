@@ -17,7 +17,7 @@ from counterpoint.errors import NoAnswer
 from counterpoint.features import Features
 from counterpoint.frames import Table
 from counterpoint.members import EnumColumn
-from counterpoint.status import Status, said_of
+from counterpoint.status import ON_EDGE, Status, said_of
 from counterpoint.targets import Robust, Target
 
 if TYPE_CHECKING:
@@ -275,7 +275,9 @@ class Counterfactuals:
         if i in self.problems:
             return self.problems[i]
         c = self.certificates
-        return said_of(self.statuses[i], c.claim[i], c.guarantee[i], found=bool(self.found[i]))
+        text = said_of(self.statuses[i], c.claim[i], c.guarantee[i], found=bool(self.found[i]))
+        changed = self.statuses[i] is not Status.ALREADY
+        return f"{text} {ON_EDGE}" if changed and c.on_edge[i] else text
 
     def _message(self, i: int) -> str:
         """A sentence about one row, or two; the second may take a search."""
@@ -339,6 +341,8 @@ class Counterfactuals:
             "bound": c.bound,
             "gap": c.gap,
             "margin": c.margin,
+            "rounding": c.rounding,
+            "on_edge": c.on_edge,
             "objective": c.objective,
             "probability": c.probability,
             "guarantee": [str(guarantee) for guarantee in c.guarantee],

@@ -22,7 +22,7 @@ from counterpoint.question import Question
 from counterpoint.search import Findings, rise, search
 from counterpoint.solvers import Effort
 from counterpoint.status import Status
-from counterpoint.targets import Confidence, Guarantee, Robust, Target, Tradeoff
+from counterpoint.targets import Guarantee, Robust, Target, Tradeoff
 from counterpoint.terms import Terms
 
 __all__ = ["Asked", "Settled", "Settlement"]
@@ -31,14 +31,14 @@ FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.intp]
 
-EXACT = 1e-11
-"""The first margin of a `Confidence` at most, in log-odds: a probability is met almost exactly."""
 ROUNDS = 12
 """How often a row whose answer the model does not confirm is searched again."""
-FIRST_MARGIN = 0.25
-"""The first margin, in units of the bound on a score's rounding error, which is rarely attained."""
+SPARE = 1.5
+"""The margin that is asked for, in units of the model's rounding error at the row: the answer is
+elsewhere, where the error may be larger, and solvers and float32 columns round it."""
 SINGLE = 8.0 * float(np.finfo(np.float32).eps)
 """Largest relative violation of a constraint that counts as rounding in float32 columns."""
+EPS = float(np.finfo(np.float64).eps)
 HAIR = 1e-14
 """A share of a row's change, or of a value, that is rounding and no change."""
 NEARBY = 1.0 + 1e-3
@@ -132,6 +132,7 @@ class Settlement:
         self.effort = effort
         self.band = question.band(asked.target, self.x)
         self.cases = asked.terms.of(question.plain.cases(self.x), question.features)
+        self.exact = np.full(self.x.shape, np.nan)
 
     def run(self) -> Settled:
         """Search once for all rows, then again for those that the model does not confirm."""
@@ -139,32 +140,57 @@ class Settlement:
         margin = self._first_margin()
         findings = self._search(everyone, margin)
         self._without_margin(findings, margin)
+        self.exact = np.array(findings.points)
         after, verdict = self._returned(everyone, findings)
         if self.foreseen:
             self._compare(self.judge.predict(self.table))
-        lost = ~verdict.valid & (findings.piece >= 0)
-        edge = np.flatnonzero(self._fragile(verdict) | lost)
-        if self.pieces.is_integral and self._is_demanding and len(edge):
-            off = self._off_the_edge(edge, findings, self._least_margin(edge))
-            self._keep_confirmed(edge, off, after, verdict)
-        for _ in range(ROUNDS if self._is_demanding else 0):
-            again = np.flatnonzero(~verdict.valid & (findings.piece >= 0) & ~findings.limited)
-            if not len(again):
-                break
-            short = np.nan_to_num(np.maximum(-verdict.margin[again], 0.0))
-            grown = np.maximum(GROWTH * margin[again, 0], self._least_margin(again))
-            margin[again, 0] = grown + short
-            self._keep_confirmed(again, self._search(again, margin[again]), after, verdict)
-        return self._certified(findings, after, verdict)
+        if self._is_demanding:
+            self._search_again(findings, margin, after, verdict)
+        return self._certified(findings, after, verdict, margin)
 
-    def _keep_confirmed(
-        self, rows: IntArray, findings: Findings, after: FloatArray, verdict: Verdict
+    def _search_again(
+        self, findings: Findings, margin: FloatArray, after: FloatArray, verdict: Verdict
     ) -> None:
-        """Write the answers of another search that the model confirms, or that miss by less."""
+        """Rows that the model does not confirm, or that do not lead by enough: larger margins.
+
+        A tie of whole columns and categories that the model confirms is an answer, for the next
+        point of their lattice is far; only other columns are moved to take it off the edge.
+        """
+        integral, left = self.pieces.is_integral, findings.piece >= 0
+        smooth = np.full(len(left), not integral) | self.pieces.moves_smoothly(self.cases)
+        for k in range(ROUNDS):
+            again = np.flatnonzero(left & ~np.where(smooth, verdict.leads, verdict.valid))
+            near = integral & (verdict.valid[again] | (k == 0))
+            here = near | ~findings.limited[again]
+            again, near = again[here], near[here]
+            if not len(again):
+                return
+            valid = verdict.valid[again]
+            asked = margin[again, 0]
+            short = np.nan_to_num(np.maximum(asked - verdict.margin[again], 0.0))
+            grown = np.where(valid & (k == 0), asked, GROWTH * asked)
+            margin[again, 0] = np.maximum(grown, SPARE * verdict.rounding[again]) + short
+            for part, look in ((near, self._off_the_edge), (~near, self._search)):
+                rows = again[part]
+                if len(rows):
+                    better = self._keep_better(rows, look(rows, margin[rows, 0]), after, verdict)
+                    left[rows[valid[part] & ~better]] = False
+
+    def _keep_better(
+        self, rows: IntArray, findings: Findings, after: FloatArray, verdict: Verdict
+    ) -> BoolArray:
+        """Write the answers of another search that lead by more, and say which these are.
+
+        What the model confirms is better than what it does not.
+        """
         codes, said = self._returned(rows, findings)
-        better = said.valid | ~verdict.valid[rows]
-        after[rows[said.valid]] = codes[said.valid]
-        verdict.put(rows[better], said.take(better))
+        valid, ahead = verdict.valid[rows], said.margin > verdict.margin[rows]
+        better = said.valid & (~valid | ahead)
+        after[rows[better]] = codes[better]
+        self.exact[rows[better]] = findings.points[better]
+        told = better | ~valid
+        verdict.put(rows[told], said.take(told))
+        return better
 
     def _without_margin(self, findings: Findings, margin: FloatArray) -> None:
         """Rows for which the first margin left nothing, though nothing refutes them: without it."""
@@ -174,8 +200,32 @@ class Settlement:
         bound = self._known(findings, np.full(len(self.x), np.inf))[0]
         lost = lost[np.isfinite(bound[lost])]
         if len(lost):
-            again = self._search(lost, np.zeros(len(lost)))
+            margin[lost] = 0.0
+            again = self._search(lost, margin[lost])
             findings.points[lost], findings.piece[lost] = again.points, again.piece
+
+    def _optimal_among_leading(
+        self, rows: BoolArray, findings: Findings, verdict: Verdict, margin: FloatArray
+    ) -> tuple[BoolArray, EnumColumn[Claim]]:
+        """(n,): which answers are optimal among the points that lead by what was asked for.
+
+        In float32 a lead by the rounding error may cost more than the gap; so may the rounding of
+        the answer to its column, which is left out here.
+        """
+        eps, gap = self.judge.eps(self.table), self.effort.gap
+        rounding = np.maximum(self.judge.rounding(self.target, self.x, eps), verdict.rounding)
+        asked = np.minimum(margin[:, 0], SPARE * rounding)
+        both = np.stack([asked, np.zeros_like(asked)], axis=1)
+        program = self.question.asked(self.target)
+        worth = np.where(rows, program.objective(self.exact, self.cases), np.inf)
+        bound, claim = lower_bounds(findings.evidence, worth, gap, both)
+        optimal = np.asarray(rows & (worth * (1.0 - gap) <= bound))
+        left = np.flatnonzero(rows & ~optimal & ~findings.limited)
+        if self.pieces.is_integral and len(left):  # what was reported holds without a margin
+            again = self._search(left, asked[left])
+            bound, claim[left] = lower_bounds(again.evidence, worth[left], gap, both[left])
+            optimal[left] = worth[left] * (1.0 - gap) <= bound
+        return optimal, claim
 
     def _known(self, findings: Findings, cost: FloatArray) -> tuple[FloatArray, EnumColumn[Claim]]:
         """Bounds and claims from what the first search left behind."""
@@ -188,40 +238,28 @@ class Settlement:
         own margin only; so there only those rows are tightened at which a tie is lost, by less than
         the rounding error of a score.
         """
-        least = self._least_margin(np.arange(len(self.x)))
-        none = np.zeros_like(least)
         integral = self.pieces.is_integral
+        eps = EPS if integral else self.judge.eps(self.table)
+        least = SPARE * self.judge.rounding(self.target, self.x, eps)
+        none = np.zeros_like(least)
         return np.stack([none, least] if integral else [least, none], axis=1)
-
-    def _least_margin(self, rows: IntArray) -> FloatArray:
-        """(n,) a share of the rounding error of a score; none if there is nothing to miss."""
-        if not self._is_demanding:
-            return np.zeros(len(rows))
-        least = FIRST_MARGIN * self.judge.form.noise(self.x[rows])
-        return np.minimum(least, EXACT) if isinstance(self.target, Confidence) else least
 
     @property
     def _is_demanding(self) -> bool:
         """Whether the target demands something, so that an answer may miss it."""
         return not isinstance(self.target, Tradeoff)
 
-    def _fragile(self, verdict: Verdict) -> BoolArray:
-        """(n,): answers on the very edge, though a continuous column could take them off it."""
-        if not self.pieces.is_integral:
-            return np.zeros(len(verdict.valid), dtype=bool)
-        on_edge = verdict.margin < self._least_margin(np.arange(len(verdict.valid)))
-        return np.asarray(verdict.valid & on_edge & self.pieces.moves_smoothly(self.cases))
-
-    def _off_the_edge(self, rows: IntArray, findings: Findings, margin: FloatArray) -> Findings:
+    def _off_the_edge(self, rows: IntArray, margin: FloatArray) -> Findings:
         """The same answers with a margin: whole columns and categories held, the others free."""
-        points = findings.points[rows]
+        points = self.exact[rows]
         held = self.question.plain.held(points, self.x[rows])
         low, high = np.where(held, points, -np.inf), np.where(held, points, np.inf)
         cases = self.cases.take(rows).with_margin(margin).within(low, high)
         off, plain = self._found(rows, cases), self.question.plain
         # Where a target is not convex the search may end elsewhere; that is no way off the edge.
-        astray = plain.cost(off.points, cases.x) > plain.cost(points, cases.x) * NEARBY
-        off.points[astray], off.piece[astray] = np.nan, -1
+        if any(piece.program.nonconvex or piece.waves for piece in self.pieces.listed):
+            astray = plain.cost(off.points, cases.x) > plain.cost(points, cases.x) * NEARBY
+            off.points[astray], off.piece[astray] = np.nan, -1
         return off
 
     def _search(self, rows: IntArray, margin: FloatArray) -> Findings:
@@ -311,7 +349,9 @@ class Settlement:
                 y = np.where(np.abs(y - bound) <= hair, bound, y)
         points[found] = y
 
-    def _certified(self, findings: Findings, after: FloatArray, verdict: Verdict) -> Settled:
+    def _certified(
+        self, findings: Findings, after: FloatArray, verdict: Verdict, margin: FloatArray
+    ) -> Settled:
         asked, cases = self.question.asked(self.target), self.cases
         y = self.question.features.expand(after)
         reached = np.where(verdict.valid, asked.objective(y, cases), np.inf)
@@ -326,6 +366,11 @@ class Settlement:
             wanted = Guarantee.FIXED if self.band is None else Guarantee.SELECTION
             certificates.guarantee[~answered] = wanted
         optimal = answered & (certificates.gap <= self.effort.gap)
+        left = answered & ~optimal
+        if left.any() and self.judge.eps(self.table) > EPS and self._is_demanding:
+            leading, claim = self._optimal_among_leading(left, findings, verdict, margin)
+            certificates.claim[leading] = claim[leading]
+            optimal |= leading
         status = EnumColumn.full(len(y), Status.UNPROVED)
         status[np.isposinf(known[0])] = Status.INFEASIBLE
         status[answered] = Status.SUBOPTIMAL

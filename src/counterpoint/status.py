@@ -7,7 +7,7 @@ from enum import StrEnum
 from counterpoint.certificate import Claim
 from counterpoint.targets import Guarantee
 
-__all__ = ["SURE", "Status", "said_of"]
+__all__ = ["ON_EDGE", "SURE", "Status", "said_of"]
 
 
 class Status(StrEnum):
@@ -62,6 +62,13 @@ UNFOUND = (
     "these, but none is excluded either."
 )
 """What is said where none was found."""
+
+
+ON_EDGE = (
+    "It leads by less than the rounding error of the model's own score, for the constraints leave "
+    "no room for more: the model may decide otherwise in another batch or on another machine."
+)
+"""What is said besides of such an answer, see `Certificate.on_edge`."""
 
 
 def said_of(status: Status, claim: Claim, guarantee: Guarantee, *, found: bool) -> str:

@@ -22,7 +22,7 @@ __all__ = ["Listing", "write_answers"]
 PREFIX = "cf_"
 CERTIFICATE = (
     *("claim", "valid", "cost", "objective", "bound", "gap"),
-    *("margin", "probability", "guarantee", "violation"),
+    *("margin", "rounding", "on_edge", "probability", "guarantee", "violation"),
 )
 
 

@@ -1,6 +1,6 @@
 """The mathematics of models: what regions make up a decision."""
 
-from counterpoint.forms.base import AffineMap, Form
+from counterpoint.forms.base import AffineMap, Form, Magnitude
 from counterpoint.forms.fourier import FourierScores
 from counterpoint.forms.linear import LinearRegressor, LinearScores, Link, LogLink, Ties, Votes
 from counterpoint.forms.local import LocalPrototypes
@@ -16,6 +16,7 @@ __all__ = [
     "Link",
     "LocalPrototypes",
     "LogLink",
+    "Magnitude",
     "Prototypes",
     "Ties",
     "UncertainForm",

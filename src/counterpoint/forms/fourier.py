@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.errors import InvalidInput
-from counterpoint.forms.base import AffineMap
+from counterpoint.forms.base import EPS, AffineMap
 from counterpoint.forms.scores import mask, split
 from counterpoint.forms.uncertain import ROUNDED, UncertainForm, law_demanded
 from counterpoint.noise import NoiseLaw
@@ -72,9 +72,10 @@ class FourierScores(UncertainForm):
     def predict(self, X: FloatArray) -> NDArray[Any]:
         return np.asarray(self.classes[(self.score(X) >= 0.0).astype(np.intp)])
 
-    def noise(self, X: FloatArray) -> FloatArray:
+    def noise(self, X: FloatArray, eps: float = EPS) -> FloatArray:
         own = self.waves.rounding(X, self.weights)
-        return np.asarray(own + ROUNDED * self.law.deviation(self.waves(X)))
+        whole = own + ROUNDED * self.law.deviation(self.waves(X))
+        return np.asarray(eps / EPS * whole)
 
     def through(self, before: AffineMap) -> FourierScores:
         return replace(self, waves=self.waves.through(before.matrix, before.offset))

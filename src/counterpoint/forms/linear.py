@@ -15,14 +15,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.errors import InvalidInput
-from counterpoint.forms.base import AffineMap, Form, require_finite
-from counterpoint.forms.scores import EPS, mask, misfit, rounding, split
+from counterpoint.forms.base import EPS, AffineMap, Form, Magnitude, require_finite
+from counterpoint.forms.scores import mask, misfit, rounding, split
 from counterpoint.regions import Affine, LogLoss, LogSumExp, Region
 from counterpoint.targets import Confidence, Interval, Target, Tradeoff
 
 __all__ = ["LinearRegressor", "LinearScores", "Link", "LogLink", "Ties", "Votes"]
 
 FloatArray = NDArray[np.float64]
+
+EXPONENTIAL = 8.0
+"""How many roundings an exponential, and the logarithm it is compared with, are off by at most."""
 
 
 class Link(Enum):
@@ -72,6 +75,8 @@ class LinearScores(Form):
         ordinary model.
     ties
         Which of several largest scores wins.
+    magnitude
+        The sizes of the terms of its scores, if there are steps before it.
     """
 
     matrix: FloatArray
@@ -81,6 +86,7 @@ class LinearScores(Form):
     no_probabilities: str = "the model has no probabilities"
     threshold: float = 0.0
     ties: Ties = Ties.FIRST
+    magnitude: Magnitude | None = None
 
     def __post_init__(self) -> None:
         require_finite(self.matrix, self.offset, self.threshold)
@@ -119,12 +125,17 @@ class LinearScores(Form):
             return np.asarray(self.classes[::-1][scores[:, ::-1].argmax(axis=1)])
         return np.asarray(self.classes[scores.argmax(axis=1)])
 
-    def noise(self, X: FloatArray) -> FloatArray:
-        return rounding(X, self.matrix, self.offset)
+    @cached_property
+    def sizes(self) -> Magnitude:
+        """`magnitude`, whether given or not."""
+        return self.magnitude or Magnitude.of(self.matrix, self.offset)
+
+    def noise(self, X: FloatArray, eps: float = EPS) -> FloatArray:
+        return rounding(X, self.sizes, eps) + 2.0 * eps * abs(self.threshold)
 
     def through(self, before: AffineMap) -> LinearScores:
         matrix, offset = before.followed_by(self.matrix, self.offset)
-        return replace(self, matrix=matrix, offset=offset)
+        return replace(self, matrix=matrix, offset=offset, magnitude=self.sizes.through(before))
 
     def margin(self, X: FloatArray, target: Target) -> FloatArray:
         if isinstance(target, Confidence | Tradeoff):
@@ -214,11 +225,14 @@ class LinearRegressor(Form):
         b.
     link
         The prediction as a function of the predictor.
+    magnitude
+        The sizes of the terms of the predictor, if there are steps before it.
     """
 
     coef: FloatArray
     intercept: float
     link: LogLink = LogLink.IDENTITY
+    magnitude: Magnitude | None = None
 
     def __post_init__(self) -> None:
         require_finite(self.coef, self.intercept)
@@ -234,13 +248,25 @@ class LinearRegressor(Form):
         z = self._linear(X)
         return np.exp(z) if self.link is LogLink.EXP else z
 
-    def noise(self, X: FloatArray) -> FloatArray:
-        size = np.abs(X) @ np.abs(self.coef) + abs(self.intercept)
-        return np.asarray((self.width + 4) * EPS * size)
+    @cached_property
+    def sizes(self) -> Magnitude:
+        """`magnitude`, whether given or not."""
+        return self.magnitude or Magnitude.of(self.coef[None, :], _vector(self.intercept))
+
+    def noise(self, X: FloatArray, eps: float = EPS) -> FloatArray:
+        size = (self.sizes.terms + 4) * self.sizes(X)[:, 0]
+        if self.link is LogLink.EXP:  # the exponential, and the logarithm of what is asked for
+            size += EXPONENTIAL * (1.0 + np.abs(self._linear(X)))
+        return np.asarray(eps * size)
 
     def through(self, before: AffineMap) -> LinearRegressor:
         shift = float(self.coef @ before.offset)
-        return replace(self, coef=self.coef @ before.matrix, intercept=self.intercept + shift)
+        return replace(
+            self,
+            coef=self.coef @ before.matrix,
+            intercept=self.intercept + shift,
+            magnitude=self.sizes.through(before),
+        )
 
     def _limits(self, target: Target) -> tuple[float, float]:
         """Bounds on the linear predictor."""
@@ -281,11 +307,14 @@ class Votes(Form):
         order; a positive one is a vote for the first of the pair.
     classes
         (k,) labels.
+    magnitude
+        The sizes of the terms of the decisions, if there are steps before it.
     """
 
     matrix: FloatArray
     offset: FloatArray
     classes: NDArray[Any]
+    magnitude: Magnitude | None = None
 
     def __post_init__(self) -> None:
         require_finite(self.matrix, self.offset)
@@ -316,12 +345,16 @@ class Votes(Form):
         decisions = X @ self.matrix.T + self.offset
         return np.asarray(self.classes[self._winners(np.sign(decisions))])
 
-    def noise(self, X: FloatArray) -> FloatArray:
-        return rounding(X, self.matrix, self.offset)
+    @cached_property
+    def _sizes(self) -> Magnitude:
+        return self.magnitude or Magnitude.of(self.matrix, self.offset)
+
+    def noise(self, X: FloatArray, eps: float = EPS) -> FloatArray:
+        return rounding(X, self._sizes, eps)
 
     def through(self, before: AffineMap) -> Votes:
         matrix, offset = before.followed_by(self.matrix, self.offset)
-        return replace(self, matrix=matrix, offset=offset)
+        return replace(self, matrix=matrix, offset=offset, magnitude=self._sizes.through(before))
 
     def margin(self, X: FloatArray, target: Target) -> FloatArray:
         wanted, asked = self._wanted(target)

@@ -17,11 +17,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from counterpoint.errors import InvalidInput
-from counterpoint.forms.base import AffineMap, Form
+from counterpoint.forms.base import EPS, AffineMap, Form, Magnitude
 from counterpoint.forms.demands import Demand, demand_of
 from counterpoint.forms.linear import Link
 from counterpoint.forms.parts import distinct, first_equal, parts_of
-from counterpoint.forms.scores import EPS
 from counterpoint.regions import Affine, Condition, Nearer, Region
 from counterpoint.targets import Target
 
@@ -57,6 +56,8 @@ class LocalPrototypes(Form):
         (C,) labels; each has a prototype.
     link
         Whether probabilities are a softmax of the scores; then each class has one prototype.
+    images
+        (P · k,) the sizes of the terms of F y + f, if there are steps before it.
     """
 
     factors: FloatArray
@@ -66,6 +67,7 @@ class LocalPrototypes(Form):
     owner: IntArray
     classes: NDArray[Any]
     link: Link = Link.NONE
+    images: Magnitude | None = None
 
     @classmethod
     def from_arrays(
@@ -165,19 +167,27 @@ class LocalPrototypes(Form):
     def predict(self, X: FloatArray) -> NDArray[Any]:
         return np.asarray(self.classes[self.owner[self.scores(X).argmax(axis=1)]])
 
-    def noise(self, X: FloatArray) -> FloatArray:
+    @cached_property
+    def _sizes(self) -> Magnitude:
+        """Those of F y + f, (P · k,)."""
+        if self.images is not None:
+            return self.images
+        rows = self.factors[self.metric].reshape(-1, self.width)
+        return Magnitude.of(rows, self.shifts.ravel())
+
+    def noise(self, X: FloatArray, eps: float = EPS) -> FloatArray:
         square, terms = self._squares(X), self.factors.shape[1] + 2
-        sizes = [np.linalg.norm(np.abs(X) @ np.abs(factor.T), axis=1) for factor in self.factors]
-        size = np.stack(sizes, axis=1)[:, self.metric] + np.linalg.norm(self.shifts, axis=1)
-        off = (self.width + 2) * EPS * size  # the length of the error of F y + f
-        error = (2.0 * np.sqrt(square) + off) * off + terms * EPS * (square + np.abs(self.offsets))
+        size = np.linalg.norm(self._sizes(X).reshape(len(X), *self.shifts.shape), axis=2)
+        off = (self._sizes.terms + 2) * eps * size  # the length of the error of F y + f
+        error = (2.0 * np.sqrt(square) + off) * off + terms * eps * (square + np.abs(self.offsets))
         return np.asarray(2.0 * error.max(axis=1))
 
     def through(self, before: AffineMap) -> LocalPrototypes:
         count, k, d = self.factors.shape
         rows, shift = before.followed_by(self.factors.reshape(-1, d), np.zeros(count * k))
         shifts = self.shifts + shift.reshape(count, k)[self.metric]
-        return replace(self, factors=rows.reshape(count, k, -1), shifts=shifts)
+        images = self._sizes.through(before)
+        return replace(self, factors=rows.reshape(count, k, -1), shifts=shifts, images=images)
 
     def margin(self, X: FloatArray, target: Target) -> FloatArray:
         demand, scores = self._demand(target), self.scores(X)

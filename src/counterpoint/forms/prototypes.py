@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 
 from counterpoint.errors import InvalidInput
-from counterpoint.forms.base import AffineMap, Form
+from counterpoint.forms.base import EPS, AffineMap, Form, Magnitude
 from counterpoint.forms.scores import rounding, split
 from counterpoint.regions import Affine, Cells, Region
 from counterpoint.targets import Confidence, Target, Tradeoff
@@ -53,6 +55,9 @@ class Prototypes(Form):
     first_wins
         Whether the first of several nearest prototypes wins. If not, it is not known which, but at
         the same place it is still the first.
+    magnitude
+        The sizes of the terms of what the model computes: distances, of which scores are what
+        prototypes do not have in common.
     """
 
     rows: FloatArray
@@ -61,6 +66,7 @@ class Prototypes(Form):
     classes: NDArray[Any]
     place: IntArray
     first_wins: bool = True
+    magnitude: Magnitude | None = None
 
     @classmethod
     def from_arrays(
@@ -127,7 +133,11 @@ class Prototypes(Form):
         near, far = points - center, points + center
         rows, total = (near, far) if omega is None else (_seen(near, omega), far)
         offsets = -np.einsum("ij,ij->i", rows, total)
-        return cls(2.0 * rows, offsets, owner, classes, place, first_wins)
+        root: Any = omega
+        if omega is not None and omega.ndim == 1:
+            root = sparse.diags_array(np.sqrt(omega)).tocsr()
+        sizes = Magnitude.of_distances(points, root)
+        return cls(2.0 * rows, offsets, owner, classes, place, first_wins, sizes)
 
     @property
     def width(self) -> int:
@@ -152,15 +162,20 @@ class Prototypes(Form):
             winner[part] = self.scores(some).argmax(axis=1)
         return np.asarray(self.classes[self.owner[winner]])
 
-    def noise(self, X: FloatArray) -> FloatArray:
+    @cached_property
+    def _sizes(self) -> Magnitude:
+        return self.magnitude or Magnitude.of(self.rows, self.offsets)
+
+    def noise(self, X: FloatArray, eps: float = EPS) -> FloatArray:
         noise = np.empty(len(X))
         for part, some in self._blocks(X):
-            noise[part] = rounding(some, self.rows, self.offsets)
+            noise[part] = rounding(some, self._sizes, eps)
         return noise
 
     def through(self, before: AffineMap) -> Prototypes:
         rows, offsets = before.followed_by(self.rows, self.offsets)
-        return replace(self, rows=rows, offsets=offsets)
+        sizes = self._sizes.through(before)
+        return replace(self, rows=rows, offsets=offsets, magnitude=sizes)
 
     def margin(self, X: FloatArray, target: Target) -> FloatArray:
         wanted, asked = self._wanted(target)

@@ -9,18 +9,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.errors import InvalidInput
+from counterpoint.forms.base import EPS, Magnitude
 from counterpoint.targets import Label, OtherLabel, Robust, Target
 
 __all__ = ["EPS", "mask", "misfit", "rounding", "split"]
 
 FloatArray = NDArray[np.float64]
-EPS = np.finfo(np.float64).eps
 
 
-def rounding(X: FloatArray, matrix: FloatArray, offset: FloatArray) -> FloatArray:
-    """(n,) a bound on the rounding error of a difference of two scores X · row + offset."""
-    size = np.abs(X) @ np.abs(matrix.T) + np.abs(offset)
-    return np.asarray((matrix.shape[1] + 4) * EPS * size.max(axis=1) * 2.0)
+def rounding(X: FloatArray, magnitude: Magnitude, eps: float) -> FloatArray:
+    """(n,) twice a bound on the rounding error of a difference of two scores.
+
+    A sum of t products has an error of at most t · eps / 2 times the size of its terms; that X was
+    itself rounded counts as well, see `Form.noise`.
+    """
+    return np.asarray((magnitude.terms + 4) * eps * magnitude(X).max(axis=1) * 2.0)
 
 
 def split(

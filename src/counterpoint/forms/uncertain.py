@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.errors import InvalidInput
-from counterpoint.forms.base import AffineMap, Form
+from counterpoint.forms.base import EPS, AffineMap, Form
 from counterpoint.forms.linear import LinearScores
 from counterpoint.forms.scores import mask
 from counterpoint.noise import NoiseLaw, ProjectedGaussian, ProjectedLaplace, k_paper
@@ -26,7 +26,7 @@ from counterpoint.targets import Label, Robust, Target
 __all__ = ["UncertainForm", "UncertainScores", "law_demanded"]
 
 FloatArray = NDArray[np.float64]
-ROUNDED = 16 * np.finfo(np.float64).eps
+ROUNDED = 16 * EPS
 """The relative error of a quantile, and a little more."""
 
 
@@ -85,8 +85,9 @@ class UncertainScores(UncertainForm):
     def predict(self, X: FloatArray) -> NDArray[Any]:
         return self.scores.predict(X)
 
-    def noise(self, X: FloatArray) -> FloatArray:
-        return self.scores.noise(X) + ROUNDED * self.law.deviation(self.lift(X))
+    def noise(self, X: FloatArray, eps: float = EPS) -> FloatArray:
+        quantile = ROUNDED * self.law.deviation(self.lift(X))
+        return np.asarray(self.scores.noise(X, eps) + eps / EPS * quantile)
 
     def through(self, before: AffineMap) -> UncertainScores:
         lift = AffineMap(*before.followed_by(self.lift.matrix, self.lift.offset))

@@ -25,6 +25,7 @@ from counterpoint.frames.intake import frame_or_array, wrapped
 __all__ = ["Table"]
 
 NARROW = ("float16", "float32")
+EPS = float(np.finfo(np.float64).eps)
 
 
 @final
@@ -178,6 +179,14 @@ class Table:
             return tuple(range(len(self.names))) if narrow else ()
         dtypes = self.native.dtypes if self.is_pandas else self.frame.schema.values()
         return tuple(j for j, dtype in enumerate(dtypes) if str(dtype).lower() in NARROW)
+
+    @cached_property
+    def eps(self) -> float:
+        """The distance from 1 to the next number in the narrowest of its dtypes."""
+        if not self.singles:
+            return EPS
+        kinds = {str(self.dtype(self.names[j])).lower() for j in self.singles}
+        return max(float(np.finfo(kind).eps) for kind in kinds)
 
     @cached_property
     def float_matrix(self) -> NDArray[np.float64] | None:

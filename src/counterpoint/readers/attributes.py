@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -9,20 +10,56 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from counterpoint.errors import UnsupportedModel
-from counterpoint.forms import LinearScores, Link
+from counterpoint.forms import LinearScores, Link, Magnitude
 from counterpoint.readers.columns import Columns
 from counterpoint.readers.dispatch import require_fitted
 
-__all__ = ["OTHER_SCORES", "classes_of", "dense", "fitted", "linear_scores", "scores_of_rows"]
+__all__ = [
+    "OTHER_SCORES",
+    "classes_of",
+    "dense",
+    "eps_of",
+    "fitted",
+    "linear_scores",
+    "scores_of_rows",
+]
 
 OTHER_SCORES = "NearestCentroid predicts by other scores than its decision_function gives"
 
 FloatArray = NDArray[np.float64]
 
+EPS = float(np.finfo(np.float64).eps)
+NARROW = {"bfloat16": 2.0**-7, "float16": 2.0**-10, "float32": 2.0**-23}
+"""The distance from 1 to the next number in dtypes that are narrower than float64."""
+SIMPLE = (str, bytes, int, float, type, type(None), FunctionType, ModuleType)
+"""What holds no arrays."""
+
 
 def dense(values: Any) -> FloatArray:
     """An array or sparse matrix as a float64 array."""
     return np.asarray(values.toarray() if sparse.issparse(values) else values, dtype=np.float64)
+
+
+def eps_of(model: Any) -> float:
+    """The distance from 1 to the next number in the narrowest dtype in which a model holds any.
+
+    A model that was fitted on float32 has coefficients in float32, and computes in it.
+    """
+    eps, left, seen = EPS, [model], set[int]()
+    while left:
+        value = left.pop()
+        if id(value) in seen or isinstance(value, SIMPLE):
+            continue
+        seen.add(id(value))
+        kind = str(getattr(value, "dtype", "")).removeprefix("torch.")
+        eps = max(eps, NARROW.get(kind, EPS))
+        if isinstance(value, dict):
+            left.extend(value.values())
+        elif isinstance(value, list | tuple | set | frozenset):
+            left.extend(value)
+        else:
+            left.extend(getattr(value, "__dict__", {}).values())
+    return eps
 
 
 def fitted(model: Any) -> Any:
@@ -70,11 +107,20 @@ def linear_scores(model: Any, link: Link, reason: str = "") -> LinearScores:
 
 
 def scores_of_rows(
-    matrix: FloatArray, offset: FloatArray, classes: NDArray[Any], link: Link, reason: str = ""
+    matrix: FloatArray,
+    offset: FloatArray,
+    classes: NDArray[Any],
+    link: Link,
+    reason: str = "",
+    sizes: Magnitude | None = None,
 ) -> LinearScores:
-    """The form of one score for each class; two classes become their difference."""
+    """The form of one score for each class; two classes become their difference.
+
+    ``sizes`` are those of the terms of what the model computes, if that is not the scores.
+    """
     why: Any = {"no_probabilities": reason} if reason else {}
     if len(classes) == 2:
         coef, intercept = matrix[1] - matrix[0], float(offset[1] - offset[0])
-        return LinearScores.binary(coef, intercept, classes, link=link, **why)
-    return LinearScores(matrix, offset, classes, link=link, **why)
+        own = sizes or Magnitude.of(matrix, offset)
+        return LinearScores.binary(coef, intercept, classes, link=link, magnitude=own, **why)
+    return LinearScores(matrix, offset, classes, link=link, magnitude=sizes, **why)

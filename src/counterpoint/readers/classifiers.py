@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.dummy import DummyClassifier
@@ -20,7 +21,7 @@ from sklearn.neighbors import NearestCentroid
 from sklearn.svm import LinearSVC
 
 from counterpoint.errors import UnsupportedModel
-from counterpoint.forms import Form, LinearScores, Link
+from counterpoint.forms import Form, LinearScores, Link, Magnitude
 from counterpoint.readers.attributes import (
     OTHER_SCORES,
     classes_of,
@@ -106,11 +107,13 @@ def _(model: Any) -> Form:
     prior = getattr(model, "class_prior_", None)  # new in scikit-learn 1.6
     if prior is None or np.isclose(prior, 1.0 / len(classes)).all():
         offset = -0.5 * (centroids**2).sum(axis=1)
-        return scores_of_rows(centroids, offset, classes, Link.NONE, OTHER_SCORES)
+        sizes = Magnitude.of_distances(centroids)
+        return scores_of_rows(centroids, offset, classes, Link.NONE, OTHER_SCORES, sizes)
     deviation = dense(model.within_class_std_dev_).ravel()
     weights = np.where(deviation != 0, deviation, 1.0) ** -2.0
     offset = 2.0 * np.log(prior) - (weights * centroids**2).sum(axis=1)
-    return scores_of_rows(2.0 * weights * centroids, offset, classes, Link.SOFTMAX)
+    sizes = Magnitude.of_distances(centroids, sparse.diags_array(np.sqrt(weights)).tocsr())
+    return scores_of_rows(2.0 * weights * centroids, offset, classes, Link.SOFTMAX, sizes=sizes)
 
 
 @on(read, CalibratedClassifierCV)

@@ -19,7 +19,7 @@ from scipy import sparse
 
 from counterpoint.errors import InvalidInput, UnsupportedModel
 from counterpoint.features import Categorical, Continuous, Features
-from counterpoint.forms import AffineMap
+from counterpoint.forms import AffineMap, Magnitude
 
 __all__ = ["Columns", "Fill", "Lookup", "join"]
 
@@ -97,6 +97,9 @@ class Columns:
         is passed on untouched has any; who else takes it says what becomes of them, in ``fills``.
     fills
         Feature position → what the steps so far made of its missing cells.
+    sizes
+        The sizes of the terms of ``matrix`` and ``offset``, step by step; None if they are those of
+        one step.
     """
 
     features: Features
@@ -110,6 +113,7 @@ class Columns:
     barred: Mapping[int, frozenset[Hashable]] = field(default_factory=dict)
     gaps: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
     fills: Mapping[int, frozenset[Fill]] = field(default_factory=dict)
+    sizes: Magnitude | None = None
 
     @classmethod
     def raw(cls, features: Features, **options: Any) -> Columns:
@@ -145,7 +149,12 @@ class Columns:
         mixed = sparse.csr_array(matrix)
         shift = mixed @ own.offset + np.broadcast_to(offset, mixed.shape[:1])
         gaps = np.full(len(shift), -1)
-        return replace(own, matrix=mixed @ own.matrix, offset=shift, names=None, gaps=gaps)
+        most = int(np.diff(mixed.indptr).max(initial=0)) + 1
+        step = Magnitude(abs(mixed), np.abs(np.broadcast_to(offset, len(shift))), most)
+        sizes = step.through(AffineMap(own.matrix, own.offset, own.magnitude))
+        return replace(
+            own, matrix=mixed @ own.matrix, offset=shift, names=None, gaps=gaps, sizes=sizes
+        )
 
     def scaled(self, scale: ArrayLike, offset: ArrayLike = 0.0) -> Columns:
         """The columns ``scale * columns + offset``, one by one."""
@@ -164,7 +173,13 @@ class Columns:
             lookups=lookups,
             names=names,
             gaps=self.gaps[at],
+            sizes=self.sizes and self.sizes.take(at),
         )
+
+    @property
+    def magnitude(self) -> Magnitude:
+        """`sizes`, whether given or not."""
+        return self.sizes or Magnitude(abs(self.matrix), np.abs(self.offset), 0)
 
     def numbers(self) -> Columns:
         """The same with every lookup as coefficients of its one-hot block.
@@ -182,16 +197,18 @@ class Columns:
             cols.append(self._block(lookup.feature))
             data.append(self._floats(lookup))
         entries = np.concatenate(data), (np.concatenate(rows), np.concatenate(cols))
-        more = sparse.coo_array(entries, shape=self.matrix.shape)
-        return replace(self, matrix=sparse.csr_array(self.matrix + more), lookups={})
+        more = sparse.csr_array(sparse.coo_array(entries, shape=self.matrix.shape))
+        own = self.magnitude
+        sizes = Magnitude(own.matrix + abs(more), own.offset, own.terms)
+        matrix = sparse.csr_array(self.matrix + more)
+        return replace(self, matrix=matrix, lookups={}, sizes=sizes)
 
     def map(self) -> AffineMap:
         """From encoded points to these columns."""
         own = self.numbers()
         rows, width = own.matrix.shape
-        return AffineMap(
-            own.matrix.toarray() if rows * width <= LARGEST_DENSE else own.matrix, own.offset
-        )
+        matrix = own.matrix.toarray() if rows * width <= LARGEST_DENSE else own.matrix
+        return AffineMap(matrix, own.offset, own.magnitude)
 
     @property
     def is_identity(self) -> bool:
@@ -342,6 +359,9 @@ def join(before: Columns, parts: Sequence[Columns]) -> Columns:
             fills[at] = fills.get(at, frozenset()) | found
     width = before.features.width
     matrices = [part.matrix for part in parts] or [sparse.csr_array((0, width))]
+    sizes = [part.magnitude for part in parts] or [
+        Magnitude(sparse.csr_array((0, width)), np.zeros(0), 0)
+    ]
     return replace(
         before,
         matrix=sparse.csr_array(sparse.vstack(matrices)),
@@ -351,4 +371,5 @@ def join(before: Columns, parts: Sequence[Columns]) -> Columns:
         steps=steps,
         gaps=np.concatenate([np.zeros(0, dtype=np.intp), *(part.gaps for part in parts)]),
         fills=fills,
+        sizes=Magnitude.joined(sizes),
     )

@@ -11,6 +11,7 @@ from scipy import sparse
 from sklearn.impute import MissingIndicator, SimpleImputer
 
 from counterpoint.features import is_missing
+from counterpoint.forms import Magnitude
 from counterpoint.readers.columns import NUMBERS, Columns, Fill
 from counterpoint.readers.dispatch import on, trace
 from counterpoint.readers.probe import by_running
@@ -86,6 +87,9 @@ def _with_numbers(after: Columns, before: Columns, passed: dict[int, int]) -> Co
     place = sparse.csr_array((np.ones(len(to)), (to, source)), (len(after), len(before)))
     offset = after.offset.copy()
     offset[to] = before.offset[source]
-    return replace(
-        after, matrix=sparse.csr_array(after.matrix + place @ before.matrix), offset=offset
+    own, held = after.magnitude, before.magnitude
+    sizes = Magnitude(
+        own.matrix + place @ held.matrix, own.offset + place @ held.offset, held.terms
     )
+    matrix = sparse.csr_array(after.matrix + place @ before.matrix)
+    return replace(after, matrix=matrix, offset=offset, sizes=sizes)

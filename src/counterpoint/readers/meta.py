@@ -15,7 +15,16 @@ from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier
 from sklearn.preprocessing import FunctionTransformer
 
 from counterpoint.errors import InvalidInput, UnsupportedModel
-from counterpoint.forms import Form, LinearRegressor, LinearScores, Link, LogLink, Ties
+from counterpoint.forms import (
+    AffineMap,
+    Form,
+    LinearRegressor,
+    LinearScores,
+    Link,
+    LogLink,
+    Magnitude,
+    Ties,
+)
 from counterpoint.readers.attributes import OTHER_SCORES, fitted
 from counterpoint.readers.classifiers import ONE_VS_REST
 from counterpoint.readers.columns import Columns
@@ -32,6 +41,10 @@ from counterpoint.readers.dispatch import (
 )
 
 __all__: list[str] = []
+
+SHARE = 2.0
+"""How many roundings of a probability count as one of the score's own, at least six of which are
+allowed for: an exponential, a sum and a quotient are off by fewer than twelve."""
 
 
 # --- thresholds ---
@@ -54,9 +67,12 @@ def _with_threshold(
         )
     by_probability = _response(model, inner) == "predict_proba"
     score = _score_limit(form, limit, name) if by_probability else limit
+    sizes = form.sizes
+    if by_probability:  # of which a rounding error is 1 / (p (1 − p)) of them in log-odds
+        sizes = replace(sizes, offset=sizes.offset + SHARE * (2.0 + np.exp(abs(score))))
     first = positive is not None and positive == form.classes[0]
     ties = Ties.FIRST if first else Ties.LAST  # the limit itself is enough
-    return replace(form, threshold=-score if first else score, ties=ties)
+    return replace(form, threshold=-score if first else score, ties=ties, magnitude=sizes)
 
 
 def _told(model: Any, form: LinearScores, columns: Columns) -> Columns:
@@ -134,9 +150,11 @@ def _(model: Any) -> Form:
     matrix = np.stack([part.matrix[1] - part.matrix[0] for part in parts])
     offset = np.array([part.offset[1] - part.offset[0] for part in parts])
     if len(parts) == 1:
-        why = {"no_probabilities": parts[0].no_probabilities}
+        why: Any = {"no_probabilities": parts[0].no_probabilities, "magnitude": parts[0].sizes}
         return LinearScores.binary(matrix[0], offset[0], classes, link=parts[0].link, **why)
-    return LinearScores(matrix, offset, classes, Link.NONE, ONE_VS_REST, ties=Ties.LAST)
+    sizes = Magnitude.joined([part.sizes for part in parts])
+    options: Any = {"ties": Ties.LAST, "magnitude": sizes}
+    return LinearScores(matrix, offset, classes, Link.NONE, ONE_VS_REST, **options)
 
 
 def _one_vs_rest_part(estimator: Any) -> LinearScores:
@@ -208,11 +226,18 @@ def _untransformed(form: LinearRegressor, transformer: Any, columns: Columns) ->
             f"TransformedTargetRegressor turns predictions back with {func!r}, which cannot be "
             "known to be affine. Use no function, np.log with np.exp, or an affine scaler."
         )
-    inner = replace(Columns.inputs(1), where=columns.where)
-    forth = trace_step("transformer", transformer, inner).map()
+    column = replace(Columns.inputs(1), where=columns.where)
+    forth = trace_step("transformer", transformer, column).map()
     scale, shift = float(forth.matrix[0, 0]), float(forth.offset[0])
     if form.link is LogLink.IDENTITY:
-        return replace(form, coef=form.coef / scale, intercept=(form.intercept - shift) / scale)
+        inner = AffineMap(form.coef[None, :], np.array([form.intercept]), form.sizes)
+        back = Magnitude(np.array([[abs(1.0 / scale)]]), np.array([abs(shift / scale)]), 2)
+        return replace(
+            form,
+            coef=form.coef / scale,
+            intercept=(form.intercept - shift) / scale,
+            magnitude=back.through(inner),
+        )
     raise UnsupportedModel(
         "TransformedTargetRegressor with a scaler over a regressor with a log link is not read. "
         "Leave the scaler out: the regressor takes care of the scale itself."

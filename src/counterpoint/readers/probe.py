@@ -172,6 +172,7 @@ def _assemble(probe: _Probe) -> Columns:
     columns = replace(
         taken,
         matrix=sparse.csr_array((len(probe.base), taken.features.width)),
+        sizes=None,
         offset=np.zeros(len(probe.base)),
         gaps=np.full(len(probe.base), -1),
         lookups={},

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.decomposition import (
     PCA,
@@ -29,6 +30,7 @@ from sklearn.preprocessing import (
 )
 from sklearn.random_projection import BaseRandomProjection
 
+from counterpoint.readers.attributes import dense
 from counterpoint.readers.columns import NUMBERS, Columns
 from counterpoint.readers.dispatch import on, trace
 from counterpoint.readers.probe import by_running, run
@@ -36,16 +38,21 @@ from counterpoint.readers.probe import by_running, run
 __all__: list[str] = []
 
 
+def _centered(columns: Columns, axes: NDArray[np.float64], mean: NDArray[np.float64]) -> Columns:
+    """The columns axes · (columns − mean), whose terms are those of the sum or of its parts."""
+    return columns.scaled(1.0, -mean).affine(axes)
+
+
 @on(trace, StandardScaler)
 def _(scaler: Any, columns: Columns) -> Columns:
-    scale = 1.0 / scaler.scale_ if scaler.with_std else np.ones(len(columns))
-    return columns.scaled(scale, -scaler.mean_ * scale if scaler.with_mean else 0.0)
+    scale = 1.0 / dense(scaler.scale_) if scaler.with_std else np.ones(len(columns))
+    return columns.scaled(scale, -dense(scaler.mean_) * scale if scaler.with_mean else 0.0)
 
 
 @on(trace, RobustScaler)
 def _(scaler: Any, columns: Columns) -> Columns:
-    scale = 1.0 / scaler.scale_ if scaler.with_scaling else np.ones(len(columns))
-    return columns.scaled(scale, -scaler.center_ * scale if scaler.with_centering else 0.0)
+    scale = 1.0 / dense(scaler.scale_) if scaler.with_scaling else np.ones(len(columns))
+    return columns.scaled(scale, -dense(scaler.center_) * scale if scaler.with_centering else 0.0)
 
 
 @on(trace, MinMaxScaler)
@@ -65,7 +72,7 @@ def _(scaler: Any, columns: Columns) -> Columns:
 @on(trace, MaxAbsScaler)
 def _(scaler: Any, columns: Columns) -> Columns:
     if not getattr(scaler, "clip", False):
-        return columns.scaled(1.0 / scaler.scale_)
+        return columns.scaled(1.0 / dense(scaler.scale_))
     if (columns.sources == NUMBERS).any():
         raise columns.refusal(
             scaler, "clip=True makes it bend numbers. Fit with clip=False instead."
@@ -75,19 +82,19 @@ def _(scaler: Any, columns: Columns) -> Columns:
 
 @on(trace, PCA, IncrementalPCA)
 def _(pca: Any, columns: Columns) -> Columns:
-    axes = pca.components_
+    axes = dense(pca.components_)
     if pca.whiten:
         scale = np.sqrt(pca.explained_variance_)
         # as scikit-learn does: directions without variance are not blown up
-        scale = np.maximum(scale, np.finfo(scale.dtype).eps)
+        scale = dense(np.maximum(scale, np.finfo(scale.dtype).eps))
         axes = axes / scale[:, None]
-    return columns.affine(axes, -axes @ pca.mean_)
+    return _centered(columns, axes, dense(pca.mean_))
 
 
 @on(trace, FastICA)
 def _(ica: Any, columns: Columns) -> Columns:
-    mean = ica.mean_ if ica.whiten else np.zeros(len(columns))
-    return columns.affine(ica.components_, -ica.components_ @ mean)
+    mean = dense(ica.mean_) if ica.whiten else np.zeros(len(columns))
+    return _centered(columns, dense(ica.components_), mean)
 
 
 @on(trace, TruncatedSVD, NeighborhoodComponentsAnalysis, BaseRandomProjection)
@@ -98,8 +105,9 @@ def _(projection: Any, columns: Columns) -> Columns:
 @on(trace, LinearDiscriminantAnalysis)
 def _(lda: Any, columns: Columns) -> Columns:
     count = run(lda, np.zeros((1, len(columns))), columns).shape[1]
-    axes = lda.scalings_[:, :count].T
-    return columns.affine(axes, -axes @ lda.xbar_ if lda.solver == "svd" else 0.0)
+    axes = dense(lda.scalings_)[:, :count].T
+    center = dense(lda.xbar_) if lda.solver == "svd" else np.zeros(len(columns))
+    return _centered(columns, axes, center)
 
 
 @on(trace, SelectorMixin)
@@ -130,9 +138,10 @@ def _(transformer: Any, columns: Columns) -> Columns:
 
 @on(trace, FactorAnalysis)
 def _(model: Any, columns: Columns) -> Columns:
-    loads = model.components_ / model.noise_variance_
-    axes = np.linalg.solve(np.eye(len(loads)) + loads @ model.components_.T, loads)
-    return columns.affine(axes, -axes @ model.mean_)
+    components = dense(model.components_)
+    loads = components / model.noise_variance_
+    axes = np.linalg.solve(np.eye(len(loads)) + loads @ components.T, loads)
+    return _centered(columns, axes, dense(model.mean_))
 
 
 @on(trace, MiniBatchSparsePCA, SparsePCA)

@@ -9,6 +9,7 @@ from typing import Any, TypeVar, final
 from counterpoint.errors import InvalidInput, UnsupportedModel
 from counterpoint.features import Continuous, Features, unknown_name
 from counterpoint.forms import Form
+from counterpoint.readers.attributes import EPS, eps_of
 from counterpoint.readers.categories import CategoriesWanted
 from counterpoint.readers.columns import Columns
 from counterpoint.readers.dispatch import Inputs, finish, inputs_of, read, require_fitted, trace
@@ -40,6 +41,8 @@ class Reading:
     unfilled
         Name → why a missing cell counts as no value, as the end of a sentence, for other columns
         about whose missing cells the pipeline does something.
+    eps
+        The distance from 1 to the next number in the narrowest dtype in which the model holds any.
     """
 
     form: Form
@@ -48,6 +51,7 @@ class Reading:
     steps: tuple[str, ...]
     fills: Mapping[Hashable, Any] = field(default_factory=dict)
     unfilled: Mapping[Hashable, str] = field(default_factory=dict)
+    eps: float = EPS
 
 
 def see_through(model: Any, features: Features | None, *, fixed: bool) -> Reading:
@@ -83,7 +87,8 @@ def see_through(model: Any, features: Features | None, *, fixed: bool) -> Readin
         fixed=fixed and features is not None,
     )
     fills, unfilled = fills_of(last)
-    return Reading(form, chosen, inputs.names is not None, last.steps, fills, unfilled)
+    named = inputs.names is not None
+    return Reading(form, chosen, named, last.steps, fills, unfilled, eps_of(model))
 
 
 def see_columns(transformer: Any, inputs: Inputs) -> Columns:

@@ -172,8 +172,12 @@ def _(model: Any) -> Form:
     scores, classes = model._chain.map, model.classes_  # noqa: SLF001 (its reader)
     if len(scores.offset) == 1:
         coef, intercept = scores.matrix[0], float(scores.offset[0])
-        return LinearScores.binary(coef, intercept, classes, link=Link.SOFTMAX)
-    return LinearScores(scores.matrix, scores.offset, classes, link=Link.SOFTMAX)
+        return LinearScores.binary(
+            coef, intercept, classes, link=Link.SOFTMAX, magnitude=scores.sizes
+        )
+    return LinearScores(
+        scores.matrix, scores.offset, classes, link=Link.SOFTMAX, magnitude=scores.sizes
+    )
 
 
 def _require_module(module: Any) -> None:

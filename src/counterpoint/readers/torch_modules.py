@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.errors import InvalidInput, ModelNotFitted, UnsupportedModel
-from counterpoint.forms import AffineMap
+from counterpoint.forms import AffineMap, Magnitude
 
 __all__ = ["Chain", "chain_of"]
 
@@ -119,7 +119,8 @@ def _composed(maps: Sequence[AffineMap]) -> AffineMap:
                 f"Expected modules that fit together; got one with {len(total.offset)} outputs "
                 f"before one that takes {after.matrix.shape[1]}."
             )
-        total = AffineMap(*total.followed_by(after.matrix, after.offset))
+        sizes = after.sizes.through(total)
+        total = AffineMap(*total.followed_by(after.matrix, after.offset), sizes)
     return total
 
 
@@ -158,7 +159,9 @@ def _batch_norm(step: Any) -> AffineMap:
     if step.weight is not None:
         scale = scale * _numbers(step.weight)
     shift = 0.0 if step.bias is None else _numbers(step.bias)
-    return AffineMap(np.diag(scale), shift - _numbers(step.running_mean) * scale)
+    mean = _numbers(step.running_mean) * scale
+    sizes = Magnitude(np.diag(np.abs(scale)), np.abs(shift) + np.abs(mean), 4)
+    return AffineMap(np.diag(scale), shift - mean, sizes)
 
 
 AFFINE: dict[str, Callable[[Any], AffineMap]] = {"BatchNorm1d": _batch_norm, "Linear": _linear}

@@ -8,7 +8,15 @@ from typing import Any
 import numpy as np
 
 from counterpoint.errors import UnsupportedModel
-from counterpoint.forms import AffineMap, Form, FourierScores, LinearScores, Ties, UncertainScores
+from counterpoint.forms import (
+    AffineMap,
+    Form,
+    FourierScores,
+    LinearScores,
+    Magnitude,
+    Ties,
+    UncertainScores,
+)
 from counterpoint.readers.attributes import dense, fitted
 from counterpoint.readers.dispatch import Inputs, by_name, fitted_inputs, inputs_of, read
 
@@ -54,11 +62,13 @@ def _(model: Any) -> Form:
     if constant:
         scaled, shift = np.vstack([scaled, np.zeros_like(low)]), np.append(shift, constant)
     weights = dense(model.coef_)
+    step = Magnitude.of(np.stack([np.zeros_like(weights), weights]), np.zeros(2))
     scores = LinearScores.binary(
         weights @ scaled,
         float(weights @ shift),
         model.classes_,
         no_probabilities="PrivateSVC has none",
         ties=Ties.LAST,
+        magnitude=step.through(AffineMap(scaled, shift)),
     )
     return UncertainScores(scores, AffineMap(scaled, shift), model.noise_, released)

@@ -120,6 +120,10 @@ class Coupling(Condition):
         and ``cut(t * multipliers)`` is t times ``cut(multipliers)`` for t >= 0.
         """
 
+    @abstractmethod
+    def gained(self, multipliers: FloatArray, margin: FloatArray) -> FloatArray:
+        """(n,) by how much (n, 2) margins, see `Cases`, lower the offsets of ``cut``."""
+
 
 class Charge(Condition):
     """A soft condition: every point meets it, and is charged a convex amount of at least 0."""

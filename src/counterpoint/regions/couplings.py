@@ -94,6 +94,10 @@ class Affine(Coupling):
         normal, count = weights @ self.matrix, self.size + 1
         return Cut(normal, offset, np.abs(weights), self.sizes, count, gamma(count + 2) * size)
 
+    def gained(self, multipliers: FloatArray, margin: FloatArray) -> FloatArray:
+        weights = np.abs(self.cut_weights(multipliers)[0])
+        return np.einsum("ij,ij->i", weights, self.closed_in(margin))
+
     def cut_weights(self, multipliers: FloatArray) -> tuple[FloatArray, FloatArray]:
         """(n, m) weights of the rows, and what each adds to the offset; 0 for a missing side."""
         up = np.where(np.isfinite(self.high), np.maximum(multipliers, 0.0), 0.0)
@@ -212,16 +216,23 @@ class Cone(Coupling):
 
     def cut(self, multipliers: FloatArray) -> Cut:
         u, m = multipliers[:, : len(self.matrix)], len(self.matrix)
-        # No shorter than u is, whatever its length was rounded to.
-        length = np.linalg.norm(u, axis=1) * (1.0 + gamma(m + 4))
-        # The last one is t where there is a slope; else it is an entry of u, and no longer than u.
+        t, offset_weights = self._heights(multipliers), np.abs(u)
+        offset = t * self.radius - u @ self.offset
+        size = np.abs(t * self.radius) + offset_weights @ np.abs(self.offset)
         sloping = bool(self.slope.any())
-        t = np.maximum(length, multipliers[:, -1] if sloping else 0.0)
-        offset, weights = t * self.radius - u @ self.offset, np.abs(u)
-        size = np.abs(t * self.radius) + weights @ np.abs(self.offset)
-        weights = np.column_stack([weights, t]) if sloping else weights
+        weights = np.column_stack([offset_weights, t]) if sloping else offset_weights
         normal = u @ self.matrix - t[:, None] * self.slope
         return Cut(normal, offset, weights, self.sizes, m + 2, gamma(m + 4) * size)
+
+    def gained(self, multipliers: FloatArray, margin: FloatArray) -> FloatArray:
+        return np.asarray(self._heights(multipliers) * self.closed_in(margin))
+
+    def _heights(self, multipliers: FloatArray) -> FloatArray:
+        """(n,) t′, no shorter than u is, whatever its length was rounded to."""
+        u, m = multipliers[:, : len(self.matrix)], len(self.matrix)
+        length = np.linalg.norm(u, axis=1) * (1.0 + gamma(m + 4))
+        # The last one is t where there is a slope; else it is an entry of u, and no longer than u.
+        return np.asarray(np.maximum(length, multipliers[:, -1] if self.slope.any() else 0.0))
 
     def closed_in(self, margin: FloatArray) -> FloatArray:
         """(n,) by how much (n, 2) margins, see `Cases`, lower the radius."""
@@ -285,6 +296,9 @@ class LogSumExp(Coupling):
         size = total[:, 0] * (abs(self.limit) + entropy + 1.0) + v @ np.abs(self.offset)
         doubt = gamma(3 * m + LIBRARY + 8) * size
         return Cut(v @ self.matrix, offset, v, self.sizes, m + 1, doubt)
+
+    def gained(self, multipliers: FloatArray, margin: FloatArray) -> FloatArray:
+        return np.asarray(np.maximum(multipliers, 0.0).sum(axis=1) * margin[:, 0])
 
     def value(self, y: FloatArray) -> FloatArray:
         """(n,): log Σ exp(M y + c)."""

@@ -37,11 +37,14 @@ class RowEvidence(Bounding):
 
     rows: Sequence[Sequence[Bounding]]
 
-    def bounds(self, reached: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def bounds(
+        self, reached: FloatArray, margin: FloatArray | None = None
+    ) -> tuple[FloatArray, FloatArray]:
         proved, best = np.full((2, len(reached)), np.inf)
         for i, pieces in enumerate(self.rows):
             for piece in pieces:
-                bound, told = piece.bounds(reached[i : i + 1])
+                part = None if margin is None else margin[i : i + 1]
+                bound, told = piece.bounds(reached[i : i + 1], part)
                 proved[i], best[i] = min(proved[i], bound[0]), min(best[i], told[0])
         return proved, best
 

@@ -61,7 +61,9 @@ class Soundings(Bounding):
     cases: Cases
     leads: Sweeps | None = None
 
-    def bounds(self, reached: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def bounds(
+        self, reached: FloatArray, margin: FloatArray | None = None
+    ) -> tuple[FloatArray, FloatArray]:
         return self._bounds, self._bounds
 
     @cached_property

@@ -16,7 +16,7 @@ endif
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-pandas2 machines slow coverage check format bench docs clean
+.PHONY: help demo test test-pandas2 machines slow coverage check format bench bench-quick docs clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -57,6 +57,9 @@ bench: export MKL_NUM_THREADS := 1
 bench: $(VENV)/.has-bench ## measure, one subject after the other (ONLY=name: that one)
 	@set -e; for script in benchmarks/bench_$(or $(ONLY),*).py; do \
 	  echo "== $$script"; $(BIN)/python $$script; done
+
+bench-quick: $(VENV)/.has-test $(VENV)/.has-reproduce ## benchmarks and reproductions in haste, and what they report
+	$(BIN)/python -m pytest -n $(JOBS) -m published tests/test_published.py $(ARGS)
 
 .PHONY: reproduce
 reproduce: export OMP_NUM_THREADS := 1

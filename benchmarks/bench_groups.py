@@ -236,7 +236,8 @@ def sizes(folder: Path, scale: int) -> tuple[list[Goal], list[More]]:
             [[what, *seconds_, large.path]],
         ),
         More(
-            "Sparse rows through a linear map: seconds, and the most memory of a fit and judging",
+            """Sparse rows through a linear map: seconds, and the most memory of a fit with two
+            strengths and of judging""",
             ("size", "fit", "all metrics", "the rows alone", "peak", "dense rows would take"),
             [[many, f"{rows.fit:.1f} s", f"{rows.judge:.1f} s", *memory]],
         ),

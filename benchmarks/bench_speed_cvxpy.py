@@ -197,8 +197,8 @@ def main() -> None:
     quick = is_quick()
     rows, goals, detail = [], [], []
     ratios: dict[str, list[float]] = {"built": [], "LP": [], "QP": []}
-    for setting in settings(500 if quick else 2000):
-        result = measure(setting, few=3 if quick else 15, repeats=2 if quick else 7)
+    for setting in settings(100 if quick else 2000):
+        result = measure(setting, few=1 if quick else 15, repeats=1 if quick else 7)
         peers = {s: t for s, t in result.seconds.items() if s not in ("batch", "single", "built")}
         usable = {s: t for s, t in peers.items() if result.errors[s] <= ACCURATE}
         best = min(usable, key=lambda solver: usable[solver])

@@ -89,7 +89,7 @@ def measure(name: str, case: tuple[Any, Any, Any], rows: Any, target: Any, repea
 
 def main() -> None:
     quick = is_quick()
-    count, repeats = (100_000, 3) if quick else (ROWS, 3)
+    count, repeats = (20_000, 1) if quick else (ROWS, 3)
     frame, labels, model = standard(load_breast_cancer)
     nameless = LogisticRegression(max_iter=1000, tol=1e-8).fit(frame.to_numpy(), labels)
     rows, goals = [], []
@@ -108,7 +108,7 @@ def main() -> None:
                     if kind == "none":
                         measured = f"{number(speed)} rows/s"
                         goals.append(Goal(name, "at least 500 000 rows/s", measured, speed >= GOAL))
-    sizes = (50_000, 100_000) if quick else (100_000, 200_000, 400_000, 800_000)
+    sizes = (20_000, 40_000) if quick else (100_000, 200_000, 400_000, 800_000)
     goals.append(memory_goal([memory_of(size) for size in sizes], sizes))
     report = Report(
         "throughput",

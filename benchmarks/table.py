@@ -13,7 +13,7 @@ HEAD = """\
 # Benchmarks
 
 `make bench` measures everything, `make bench ONLY=latency` one subject; `--quick` makes a script
-short and writes nothing. This page is written by `benchmarks/table.py` from
+short and writes nothing; `make bench-quick` runs all of them so, and checks what they report. This page is written by `benchmarks/table.py` from
 `benchmarks/results/*.json`.
 
 One thread. What is compared runs in turns within one process, and medians are shown. Times are CPU

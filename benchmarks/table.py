@@ -13,8 +13,8 @@ HEAD = """\
 # Benchmarks
 
 `make bench` measures everything, `make bench ONLY=latency` one subject; `--quick` makes a script
-short and writes nothing; `make bench-quick` runs all of them so, and checks what they report. This page is written by `benchmarks/table.py` from
-`benchmarks/results/*.json`.
+short and writes nothing; `make bench-quick` runs all of them so, and checks what they report. This
+page is written by `benchmarks/table.py` from `benchmarks/results/*.json`.
 
 One thread. What is compared runs in turns within one process, and medians are shown. Times are CPU
 time, which on an idle machine is time on the clock; where the clock is shown too, a large

@@ -292,7 +292,7 @@ def test_what_a_lead_costs_is_no_gap():
     case = Case(2, 200)
     model, _ = fitted("logistic", case, "array float32")
     rows = case.rows.astype(np.float32)
-    explainer = cp.Explainer(model, data=rows, cost=cp.SquaredEuclidean())
+    explainer = cp.Explainer(model, data=rows, cost=cp.SquaredEuclidean(), extrapolate=True)
     for label in (0, 1):
         answers = explainer.explain(rows, label)
         asked = answers.status == cp.Status.OPTIMAL

@@ -145,12 +145,14 @@ def test_rising_rows_are_isotonic_regressions(seed: int, rows: int, n: int):
 
 @pytest.mark.parametrize("fall", [1e-15, 1e-14, 1e-13])
 def test_rows_never_fall_by_what_rounding_hides_among_many(fall: float):
-    """Levels of later rows lie higher, where a fall by a hair is lost: it is pooled still."""
-    steps = np.array([0.0, 1.0, 1.0 - fall, 1.0 - 2.0 * fall, 1.0 - fall, 2.0])
-    T = np.tile(steps, (3000, 1))
+    """Later rows lie at higher levels, where a mean may come out below a value it exceeds."""
+    rng = np.random.default_rng(0)
+    pools = -np.sort(-rng.uniform(1.0, 2.0, (3000, 3)), axis=1)
+    after = pools.mean(axis=1, keepdims=True) * (1.0 - fall)
+    T = np.hstack([np.zeros((3000, 1)), pools, after, np.full((3000, 1), 3.0)])
     found = rising(T)
     assert (np.diff(found, axis=1) >= 0.0).all()
-    np.testing.assert_allclose(found[:, 1:5], steps[1:5].mean(), rtol=1e-15)
+    np.testing.assert_allclose(found[:, 1:5], np.repeat(after, 4, axis=1), rtol=2.0 * fall + 1e-14)
     np.testing.assert_array_equal(found[:, [0, 5]], T[:, [0, 5]])
 
 

@@ -311,10 +311,16 @@ class Optimum:
         """Whether there is a point."""
         return bool(np.isfinite(self.high))
 
+    def allows(self, cost: float) -> bool:
+        """Whether an answer can cost so little."""
+        return cost >= self.low - KEPT_BY_ANSWERS * (1.0 + abs(self.low))
+
 
 NOTHING = Optimum(np.inf, np.inf)
 ROUNDING = 1e-12
 """By what share a cost is off that is summed in float64, and a point on a curved boundary."""
+KEPT_BY_ANSWERS = 1e-9
+"""By what share of 1 + cost an answer undercuts the optimum whose floats miss an equation a bit."""
 SCIP_OFF = 1e-7
 """By what share of 1 + cost SCIP can be too low: demands are kept up to `TOL`."""
 

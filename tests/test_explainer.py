@@ -150,7 +150,7 @@ def assert_right(
     assert certificate.cost == pytest.approx(cost, rel=1e-9, abs=1e-12)
     for constraint in asked.constraints:
         assert excess(constraint, asked.features, asked.row, after) <= 1e-7, constraint
-    assert best.low <= cost, f"{cost}, below {best}"
+    assert best.allows(cost), f"{cost}, below {best}"
     assert cost <= best.high * (1 + RELATIVE), f"{cost} where {best} is possible"
     assert certificate.bound <= best.high, f"bound {certificate.bound} above {best}"
 

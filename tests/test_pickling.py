@@ -45,7 +45,9 @@ def model_of(*, named: bool = True) -> Any:
 
 
 def explainer(*constraints: cp.Constraint, cost: cp.Cost | None = None) -> cp.Explainer:
-    return cp.Explainer(model_of(), data=flowers()[0], cost=cost, constraints=constraints)
+    return cp.Explainer(
+        model_of(), data=flowers()[0], extrapolate=True, cost=cost, constraints=constraints
+    )
 
 
 def stuck() -> cp.Explainer:
@@ -124,7 +126,10 @@ MAKERS: dict[str, Callable[[], Any]] = {
         [cp.Tradeoff(1, 1.0), cp.Tradeoff(1, 0.1), cp.Confidence(2, 0.8)],
     ),
     "factored": lambda: cp.Explainer(
-        model_of(named=False), data=flowers()[0].to_numpy(), cost=cp.SquaredEuclidean()
+        model_of(named=False),
+        data=flowers()[0].to_numpy(),
+        extrapolate=True,
+        cost=cp.SquaredEuclidean(),
     ).explain_factored(flowers()[0].head(ROWS).to_numpy(), 1),
     "groups": groups,
     "translations": lambda: groups().sparse(2),

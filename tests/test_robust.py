@@ -1071,6 +1071,7 @@ def test_the_command_says_what_a_guarantee_is(tmp_path: Path):
     rows.to_csv(tmp_path / "rows.csv", index=False)
     at = ["explain", str(tmp_path / "model.joblib"), str(tmp_path / "rows.csv"), "--trust-pickle"]
     asked = [*at, "--data", str(tmp_path / "rows.csv"), "--target", "yes", "--robust", "0.9"]
+    asked.append("--extrapolate")
     for guarantee, said in (
         ("fixed", "of a point fixed beforehand"),
         ("selection", "although it was chosen"),

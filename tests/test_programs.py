@@ -292,3 +292,15 @@ def test_a_forbidden_category_leaves_nothing():
 def test_a_price_is_absolute_or_quadratic_for_each_column():
     with pytest.raises(cp.InvalidInput, match="absolute or a quadratic price; got both"):
         Price(np.ones(2), np.ones(2))
+
+
+def test_changes_that_are_used_up_prove_that_there_is_no_answer():
+    """One column has to move, only one may, and the row needs another one, which has no bounds."""
+    box = Box.unbounded(2)
+    box.low[0] = 2.0
+    row = Affine(np.array([[0.0, -1.0]]), np.array([-np.inf]), np.array([-1.0]))
+    few = AtMost(1, (slice(0, 1), slice(1, 2)))
+    for price in (Price(np.ones(2), np.zeros(2)), Price(np.zeros(2), np.ones(2))):
+        program = Program(price, Region((row, box, few)))
+        cases = program.cases(np.zeros((1, 2)))
+        assert program.refutes(cases, np.ones((1, 1)))[0]

@@ -86,6 +86,8 @@ class Sizes:
 
     def of(self, columns: NDArray[np.bool_] | NDArray[np.intp] | slice) -> Sizes:
         """The sizes of some of the columns."""
+        if isinstance(columns, slice) and columns == slice(None):
+            return self
         if self.units is None:
             return replace(self, heights=self.heights[:, columns])
         return replace(self, units=self.units[:, columns])

@@ -7,7 +7,7 @@ columns that gain most do change.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple, final
 
@@ -154,23 +154,25 @@ class Groups:
         return allowed
 
     def size(self, price: Diagonal, sizes: Sizes) -> FloatArray:
-        """(n,) the sum of the sizes of the terms of `least`, at most."""
+        """(n, groups) the sums of the sizes of the terms of `least`, at most."""
         tall = sizes.heights if sizes.units is None else sizes.units
-        tallest = self.reduce(np.maximum, tall[:, self.columns]).sum(axis=1)
+        tallest = self.reduce(np.maximum, tall[:, self.columns])
         height = tallest if sizes.units is None else sizes.heights @ tallest
-        dearest = self.reduce(np.maximum, price.absolute[None, self.columns]).sum()
+        dearest = self.reduce(np.maximum, price.absolute[None, self.columns])
         return np.asarray(2.0 * (height + dearest))
 
-    def least(
-        self, price: Diagonal, slope: FloatArray, cases: Cases
-    ) -> tuple[FloatArray, BoolArray]:
-        """(n, groups) the least price and slope, against staying; whether a category must go."""
+    def least(self, price: Diagonal, slope: FloatArray, cases: Cases) -> FloatArray:
+        """(n, groups) the least price and slope, against staying."""
         here, allowed = cases.x[:, self.columns] > 0.5, self.permitted(cases)
         slopes, weight = slope[:, self.columns], 2.0 * price.absolute[self.columns]
         value = np.where(allowed, np.where(here, slopes, slopes + weight), np.inf)
         staying = self.reduce(np.add, np.where(here, slopes, 0.0))
-        must_go = ~self.reduce(np.logical_or, allowed & here)
-        return np.asarray(self.reduce(np.minimum, value) - staying), np.asarray(must_go)
+        return np.asarray(self.reduce(np.minimum, value) - staying)
+
+    def forced(self, cases: Cases) -> BoolArray:
+        """(n, groups): whether a category must go."""
+        here, allowed = cases.x[:, self.columns] > 0.5, self.permitted(cases)
+        return np.asarray(~self.reduce(np.logical_or, allowed & here))
 
 
 @final
@@ -220,17 +222,59 @@ class SeparableDomain:
             reach = self._either(part, slope[:, mask], reach, own, cases)
         if self.steps.any():
             reach = reach + self.steps[mask]
+        roundings = sizes.count + depth(slope.shape[1]) + AFTER + LIBRARY
+        if self.at_most is not None:
+            return value, gamma(roundings) * self._changed(price, sizes, reach, cases) + SMALLEST
         size, bend = own.along(reach), np.zeros(len(slope))
-        if part.is_absolute:
-            size += dots(reach, part.absolute)
+        if cases.unbounded and not self.steps.any() and not self.groups:
+            size -= value  # which is −curvature · reach²
+        else:
+            size += self._paid(part, reach)
         if part.is_curved:
-            size += dots(reach * reach, part.curvature)
             slopes = gamma(sizes.count + AFTER)
             bend = slopes * slopes * own.over(2.0 * part.curvature)
         if self.groups:
-            size += self._groups.size(price, sizes)
-        roundings = sizes.count + depth(slope.shape[1]) + AFTER + LIBRARY
+            size += self._groups.size(price, sizes).sum(axis=1)
         return value, gamma(roundings) * size + bend + SMALLEST
+
+    @staticmethod
+    def _paid(price: Diagonal, reach: FloatArray) -> FloatArray | float:
+        """(n,) the price of (n, numeric columns) |δ|."""
+        paid = dots(reach, price.absolute) if price.is_absolute else 0.0
+        return paid + dots(reach * reach, price.curvature) if price.is_curved else paid
+
+    def _changed(
+        self, price: Diagonal, sizes: Sizes, reach: FloatArray, cases: Cases
+    ) -> FloatArray:
+        """(n,) the sum of the sizes of the terms of those columns that may change at once."""
+        assert self.at_most is not None  # noqa: S101 (asked by the caller)
+        each, size = sizes.each, np.zeros(cases.x.shape)
+        own, part = each[:, self.numeric], price.of(self.numeric)
+        curved = part.curvature > 0.0
+        bend = np.where(curved, own * own / np.where(curved, part.curvature, 1.0), 0.0)
+        far = np.where(np.isinf(reach), 0.0, reach)
+        terms = far * (own + part.absolute + part.curvature * far)
+        terms += gamma(sizes.count + AFTER) * bend
+        size[:, self.numeric] = np.where(np.isinf(reach), np.inf, terms)
+        if self.groups:
+            size[:, self._groups.first] = self._groups.size(
+                price, replace(sizes, units=None, heights=each)
+            )
+        starts = [block.start for block in self.at_most.blocks]
+        must = self._forced(cases)[:, starts]
+        size = size[:, starts]
+        free = -np.sort(-np.where(must, 0.0, size), axis=1)
+        left = self.at_most.count - must.sum(axis=1)
+        chosen = np.where(np.arange(free.shape[1]) < left[:, None], free, 0.0)
+        return total(np.hstack([chosen, np.where(must, size, 0.0)]))
+
+    def _forced(self, cases: Cases) -> BoolArray:
+        """(n, d): which columns, of a group its first, cannot stay."""
+        forced = np.zeros(cases.x.shape, dtype=bool)
+        forced[:, self.numeric] = ((cases.low > cases.x) | (cases.high < cases.x))[:, self.numeric]
+        if self.groups:
+            forced[:, self._groups.first] = self._groups.forced(cases)
+        return forced
 
     def _either(
         self,
@@ -267,14 +311,11 @@ class SeparableDomain:
             return _total(numeric)
         gains = np.zeros(cases.x.shape)
         gains[:, self.numeric] = numeric
-        forced = np.zeros(cases.x.shape, dtype=bool)
-        forced[:, self.numeric] = ((cases.low > cases.x) | (cases.high < cases.x))[:, self.numeric]
         if self.groups:
-            first = self._groups.first
-            gains[:, first], forced[:, first] = self._groups.least(price, slope, cases)
+            gains[:, self._groups.first] = self._groups.least(price, slope, cases)
         if self.at_most is None:
             return _total(gains)
-        return self._best_changes(gains, forced, self.at_most)
+        return self._best_changes(gains, self._forced(cases), self.at_most)
 
     def is_empty(self, cases: Cases) -> BoolArray:
         """(n,): whether some feature has no value left."""

@@ -16,6 +16,7 @@ __all__ = ["Affine", "Cone", "LogSumExp"]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]
+BoolArray = NDArray[np.bool_]
 
 FINE = 20
 """How many binary places a number may have to be on a lattice."""
@@ -100,11 +101,16 @@ class Affine(Coupling):
 
     def cut_weights(self, multipliers: FloatArray) -> tuple[FloatArray, FloatArray]:
         """(n, m) weights of the rows, and what each adds to the offset; 0 for a missing side."""
-        up = np.where(np.isfinite(self.high), np.maximum(multipliers, 0.0), 0.0)
-        down = np.where(np.isfinite(self.low), np.maximum(-multipliers, 0.0), 0.0)
-        high = np.where(np.isfinite(self.high), self.high, 0.0)
-        low = np.where(np.isfinite(self.low), self.low, 0.0)
+        above, high, below, low = self._sides
+        up = np.where(above, np.maximum(multipliers, 0.0), 0.0)
+        down = np.where(below, np.maximum(-multipliers, 0.0), 0.0)
         return up - down, up * high - down * low
+
+    @cached_property
+    def _sides(self) -> tuple[BoolArray, FloatArray, BoolArray, FloatArray]:
+        """(m,) which upper bounds there are, and these or 0; the same of the lower ones."""
+        above, below = np.isfinite(self.high), np.isfinite(self.low)
+        return above, np.where(above, self.high, 0.0), below, np.where(below, self.low, 0.0)
 
     def limits(self, margin: FloatArray) -> tuple[FloatArray, FloatArray]:
         """(n, m) lower and upper bounds, closed in by (n, 2) margins until they meet at most."""

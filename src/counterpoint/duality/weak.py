@@ -63,6 +63,8 @@ class Duality:
     ) -> FloatArray:
         """(n,) what all points cost at least that meet what was cut, rounding included.
 
+        On a column that has neither a price nor a bound, what is faint counts as 0, see `refutes`.
+
         Parameters
         ----------
         cases
@@ -84,6 +86,8 @@ class Duality:
     def _bound(self, cases: Cases, cut: Cut, sizes: Sizes, at: FloatArray | None) -> FloatArray:
         """(n,) `bound`; not finite where there is none."""
         normal, offset, doubt = cut.normal, cut.offset, cut.doubt
+        if self._gratis.any():
+            normal, sizes = _without_faint(cut, self._gratis, cases)
         if self.weighed:
             share = 1.0 / cases.weights
             normal, offset, doubt = normal * share[:, None], offset * share, doubt * share
@@ -121,6 +125,11 @@ class Duality:
         """(d,) the numeric columns without curvature."""
         return (self.price.floor == 0.0) & self.domain.numeric
 
+    @cached_property
+    def _gratis(self) -> BoolArray:
+        """(d,) those of them that cost nothing."""
+        return self._flat & (self.price.absolute == 0.0) & (self.price.quadratic.ndim == 1)
+
     def refutes(self, cases: Cases, cut: Cut) -> BoolArray:
         """(n,): whether no point of the domain meets what was cut.
 
@@ -128,18 +137,14 @@ class Duality:
         leaves of a sum that cancels counts as 0.
         """
         zero = np.zeros(cut.normal.shape[1])
-        terms = cut.weights @ cut.normals
-        open_ = np.isinf(cases.low) | np.isinf(cases.high)
-        faint = open_ & (np.abs(cut.normal) <= np.maximum(CANCELLED, gamma(cut.roundings)) * terms)
-        normal = np.where(faint, 0.0, cut.normal)
-        sizes = Sizes(np.where(faint, 0.0, terms), None, cut.roundings)
+        normal, sizes = _without_faint(cut, np.ones(len(zero), dtype=bool), cases)
         price = Diagonal(zero, zero)
         with np.errstate(over="ignore", invalid="ignore"):
             least, lost = self.domain.lower(price, normal, cases, sizes)
             size = np.abs(cut.offset) + dots(
                 np.abs(normal), np.maximum(np.abs(cases.x), _largest(cases))
             )
-            here = dots(terms, np.abs(cases.x)) + np.abs(cut.offset) + np.abs(least)
+            here = sizes.along(np.abs(cases.x)) + np.abs(cut.offset) + np.abs(least)
             lost = lost + cut.doubt + gamma(cut.roundings + depth(len(zero)) + 8) * here
             value = least + dots(normal, cases.x) - cut.offset
             refuted = np.asarray(value > lost + ROUNDING * size)
@@ -157,15 +162,20 @@ class Duality:
         if not flat.any():
             return None
         share = 1.0 / np.maximum(self.price.absolute[flat], 1e-300)
-        slope, open_ = slope[:, flat], np.ones(len(share), dtype=bool)
+        slope, sizes = slope[:, flat], sizes.of(flat)
+        below, above = np.isinf(cases.low[:, flat]), np.isinf(cases.high[:, flat])
         if cases.unbounded:
             excess = (np.abs(slope) * share).max(axis=1)
+            excess += gamma(sizes.count) * sizes.highest(share)
+        elif sizes.units is None:
+            steepest = np.maximum(np.where(above, -slope, -np.inf), np.where(below, slope, -np.inf))
+            steepest += gamma(sizes.count) * sizes.heights
+            excess = (steepest * share).max(axis=1, initial=0.0)
         else:
-            below, above = np.isinf(cases.low[:, flat]), np.isinf(cases.high[:, flat])
-            open_slope = np.maximum(np.where(above, -slope, 0.0), np.where(below, slope, 0.0))
-            excess = (open_slope * share).max(axis=1)
-            open_ = np.asarray((below | above).any(axis=0))
-        excess += gamma(sizes.count) * sizes.of(flat).highest(np.where(open_, share, 0.0))
+            steepest = np.maximum(np.where(above, -slope, 0.0), np.where(below, slope, 0.0))
+            excess = (steepest * share).max(axis=1)
+            open_ = (below | above).any(axis=0)
+            excess += gamma(sizes.count) * sizes.highest(np.where(open_, share, 0.0))
         if not (excess > SHY).any():
             return None
         return np.where(excess > SHY, SHY / np.maximum(excess, SHY), 1.0)
@@ -199,6 +209,15 @@ def one_row_bound(
         lost = gamma(depth(len(row)) + 12) * size + SMALLEST
         # What overflows is not a number in the end, and proves nothing.
         return np.fmax(weight * dots(x, row) - least - offset - lost, 0.0)
+
+
+def _without_faint(cut: Cut, columns: BoolArray, cases: Cases) -> tuple[FloatArray, Sizes]:
+    """(n, d) normals without what is faint on some columns, and the sizes of what is left."""
+    terms = cut.weights @ cut.normals
+    open_ = columns & (np.isinf(cases.low) | np.isinf(cases.high))
+    faint = open_ & (np.abs(cut.normal) <= max(CANCELLED, gamma(cut.roundings)) * terms)
+    sizes = Sizes(np.where(faint, 0.0, terms), None, cut.roundings)
+    return np.where(faint, 0.0, cut.normal), sizes
 
 
 def _largest(cases: Cases) -> FloatArray:

@@ -31,6 +31,7 @@ from counterpoint.costs import Price
 from counterpoint.evidence import CLOSED
 from counterpoint.programs import Program
 from counterpoint.regions import Affine, AtMost, Box, LogLoss, LogSumExp, OneOf, Region, Whole
+from counterpoint.rounding import depth, dots, gamma, total
 from counterpoint.solvers import Effort, applicable
 
 ROWS = 12
@@ -347,3 +348,40 @@ def test_no_proved_certificate_exceeds_the_optimum(classes: int, cost: str):
                 assert certificate.claim == cp.Claim.PROVED or best is None
                 if best is not None:
                     assert Fraction(certificate.bound) <= best
+
+
+@pytest.mark.parametrize("d", [1, 4096, 4097, 20_000])
+def test_sums_are_off_by_no_more_than_their_roundings(d: int):
+    """Of any length, against exact sums, where nearly all cancels."""
+    rng = np.random.default_rng(d)
+    a, b = rng.normal(size=(2, d)) * 1e3, rng.normal(size=(2, d))
+    a[1, d // 2 :], b[1, d // 2 :] = -a[1, : d - d // 2], b[1, : d - d // 2]
+    for given in (b, b[0]):
+        found = dots(a, given)
+        for i, row in enumerate(np.broadcast_to(given, a.shape)):
+            terms = [p * q for p, q in zip(fractions(a[i]), fractions(row), strict=True)]
+            off = abs(Fraction(float(found[i])) - sum(terms, Fraction(0)))
+            assert off <= Fraction(gamma(depth(d))) * sum(map(abs, terms), Fraction(0))
+    sums = total(a)
+    for i in range(2):
+        off = abs(Fraction(float(sums[i])) - sum(fractions(a[i]), Fraction(0)))
+        assert off <= Fraction(gamma(depth(d))) * sum(map(abs, fractions(a[i])), Fraction(0))
+
+
+def test_a_proof_of_infeasibility_allows_for_its_rounding():
+    """Very many columns: a point that meets a row just so is not excluded by how sums come out."""
+    d = 131_072
+    for seed in range(2):
+        rng = np.random.default_rng(seed)
+        row, y = rng.normal(size=d), rng.normal(size=d)
+        exact = sum((p * q for p, q in zip(fractions(row), fractions(y), strict=True)), Fraction(0))
+        high = float(exact)
+        high = high if Fraction(high) >= exact else float(np.nextafter(high, np.inf))
+        box = Box.unbounded(d)
+        box.low[:], box.high[:] = y, y
+        program = Program(
+            priced(np.ones(d), 1), Region((rows_of(row[None], np.array([high])), box))
+        )
+        cases = program.cases(y[None] + rng.normal(size=(1, d)) * 1e3)
+        assert not program.refutes(cases, np.ones((1, 1)))[0]
+        assert np.isfinite(program.bound(cases, np.ones((1, 1)))[0])

@@ -119,7 +119,8 @@ class Sounding:
         score, x, low, high = limit.score, cases.x[i], cases.low[i], cases.high[i]
         size = float(score.sizes.sum()) + abs(score.constant)
         free = (low < high) | (low > x) | (high < x)
-        about = float(score.value(x[None])[0]), score.most, limit.least_asked - 1e-12 * size
+        off = 1e-12 * size + float(limit.waves.rounding(x[None], limit.weights)[0])
+        about = float(score.value(x[None])[0]), score.most, limit.least_asked - off
         slope, form = score.slope(x[None])[0][free], score.above(x)[np.ix_(free, free)]
         absolute, quadratic = price.absolute[free], price.quadratic
         full = np.diag(quadratic[free]) if quadratic.ndim == 1 else quadratic[np.ix_(free, free)]

@@ -361,7 +361,7 @@ def main() -> None:
     warnings.filterwarnings("ignore")
     quick = is_quick()
     sources: list[tuple[Callable[[int], Iterator[Question]], int]] = [
-        (random_questions, 15 if quick else 600),
+        (random_questions, 9 if quick else 600),
         (german_questions, 1 if quick else 40),
         (heloc_questions, 1 if quick else 40),
     ]

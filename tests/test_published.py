@@ -89,7 +89,7 @@ def assert_sound(table: Table):
         assert len(row) == len(columns), row
         for column, cell in zip(columns, map(str, row), strict=True):
             assert not re.search(r"\b(nan|inf)\b", cell, re.IGNORECASE), (column, cell)
-            for share in re.findall(r"(?<![\d.])([-+]?\d+(?:\.\d+)?) ?%", cell):
+            for share in re.findall(r"(?<![\d.e-])([-+]?\d+(?:\.\d+)?(?:e-?\d+)?) ?%", cell):
                 assert 0.0 <= float(share) <= 100.0, (column, cell)
             part = re.fullmatch(r"(\d+) of (\d+)", cell)
             assert part is None or int(part[1]) <= int(part[2]), (column, cell)
@@ -134,13 +134,12 @@ def named(table: Table) -> Iterator[dict[str, str]]:
 
 def closed(answers: Any, gap: float = 1e-6) -> np.ndarray:
     """(n,): whether the bound closes the gap, by the numbers of each certificate."""
-    every = [answers[i].certificate for i in range(len(answers))]
-    return np.array([c.holds and c.objective - c.bound <= gap * c.objective for c in every])
+    c = answers.certificates
+    return np.asarray(c.holds & (c.objective - c.bound <= gap * c.objective))
 
 
 def proved(answers: Any, gap: float = 1e-6) -> np.ndarray:
-    claims = [answers[i].certificate.claim for i in range(len(answers))]
-    return closed(answers, gap) & np.array([claim == "proved" for claim in claims])
+    return closed(answers, gap) & (np.asarray(answers.certificates.claim) == "proved")
 
 
 def heloc(table: Table, asked: list[Any], _: Any):

@@ -210,7 +210,7 @@ class Certificates:
             float(self.violation[i]),
             float(self.cost[i]),
             float(self.bound[i]),
-            float(self.gap[i]),
+            float(_gap(self.objective[i], self.bound[i])),
             self.claim[i],
             float(self.objective[i]),
             float(self.probability[i]),
@@ -220,8 +220,8 @@ class Certificates:
         )
 
 
-def _gap(objective: FloatArray, bound: FloatArray) -> FloatArray:
-    """(n,) (objective − bound) / objective; 0 for an objective of 0."""
+def _gap(objective: FloatArray | float, bound: FloatArray | float) -> FloatArray:
+    """(objective − bound) / objective; 0 for an objective of 0."""
     with np.errstate(invalid="ignore", divide="ignore"):
         gap = np.maximum(objective - bound, 0.0) / objective
     return np.where(objective == 0.0, 0.0, gap)

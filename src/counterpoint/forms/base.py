@@ -67,7 +67,7 @@ class Magnitude:
     @classmethod
     def joined(cls, parts: Sequence[Magnitude]) -> Magnitude:
         """Of outputs side by side."""
-        matrix = sparse.csr_array(sparse.vstack([part.matrix for part in parts]))
+        matrix = sparse.csr_array(sparse.vstack([sparse.csr_array(part.matrix) for part in parts]))
         offset = np.concatenate([part.offset for part in parts])
         return cls(matrix, offset, max(part.terms for part in parts))
 

@@ -30,7 +30,7 @@ BUILT = (DOCS / "_build", DOCS / "auto_examples", DOCS / "api" / "generated", DO
 
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 FENCE = re.compile(r"^ *(?P<ticks>`{3,}|~{3,}) *(?P<language>[^\s`]*)[^\n`]*$")
-TARGETS = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+TARGETS = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
 
 
 @dataclass(frozen=True)

@@ -423,7 +423,8 @@ def test_time_that_runs_out_is_said_with_the_gap_that_is_left(monkeypatch: pytes
     for near, cut, best in zip(local, brief, full, strict=True):
         certificate = cut.certificate
         assert certificate.valid
-        assert certificate.cost == near.certificate.cost
+        # An answer leads by rounding errors, by how many of them depends on where it was found.
+        assert certificate.cost == pytest.approx(near.certificate.cost, rel=1e-12)
         assert (certificate.gap > 1e-6) == (cut.status == cp.Status.LIMIT)
         assert certificate.bound <= best.certificate.cost <= certificate.cost * (1.0 + 1e-9)
 

@@ -56,7 +56,7 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         cli __main__""".splitlines()
 )
 FORBIDDEN = {"certificate": {"solvers"}, "solvers": {"certificate"}}
-ONLY = {"readers": {"readers", "forms", "features", "encoding", "frames", "errors"}}
+ONLY = {"readers": {"readers", "forms", "features", "encoding", "frames", "errors", "caches"}}
 SOLVER_LIBRARIES = {"clarabel", "cvxpy", "daqp", "highspy", "pyscipopt"}
 HEAVY = (
     "pandas",

@@ -236,12 +236,12 @@ FRAMES: dict[str, Callable[[np.ndarray], Any]] = {
 
 
 def rounding(model: Any, answers: cp.Counterfactuals, X: np.ndarray) -> np.ndarray:
-    """(n,): what a bound may lack of the cost: float32 scores and cells, in cost units."""
+    """(n,): what a bound may lack of the cost: float32 scores and cells, and the lead."""
     form = read(model)
     rows_of = form.matrix[:, None] - form.matrix
     steepness = np.abs(rows_of).max(axis=2)[~np.eye(len(form.matrix), dtype=bool)].min()
     size = (np.abs(X) @ np.abs(form.matrix.T) + np.abs(form.offset)).max(axis=1) + 1.0
-    reach = 100.0 * SINGLE * size / steepness
+    reach = (100.0 * SINGLE * size + 2.0 * answers.certificates.rounding) / steepness
     return reach * (1.0 + 2.0 * np.sqrt(answers.cost)) + 1e-6 * answers.cost
 
 
@@ -260,9 +260,13 @@ def test_every_class_is_reached_by_torchs_own_word(outputs: int, kind: str, cost
             assert answers.found.all()
             assert (model.predict(answers.to_frame()) == label).all()
             allowed = rounding(model, answers, rows(40))
-            assert (answers.cost - answers.bound <= allowed).all()
-            best = cp.explain(exact, X, label, data=X, extrapolate=True, cost=COSTS[cost]).cost
-            assert (np.abs(answers.cost - best) <= allowed).all()
+            lead = 4.0 * float(answers.certificates.rounding.max())
+            asked = {"data": X, "extrapolate": True, "cost": COSTS[cost]}
+            best = cp.explain(exact, X, label, **asked).cost
+            ahead = cp.explain(exact, X, cp.Label(label, lead), **asked).cost
+            assert (answers.bound <= best + allowed).all()
+            assert (best - allowed <= answers.cost).all()
+            assert (answers.cost <= ahead + allowed).all()
 
 
 @pytest.mark.parametrize("kind", FRAMES)

@@ -795,6 +795,7 @@ def test_a_tighter_problem_is_never_better(seed: int):
 # A probability that is asked for
 
 
+EPS = float(np.finfo(np.float64).eps)
 SURE = [1e-6, 0.01, 0.35, 0.9, 0.999, 1 - 1e-6]
 
 
@@ -818,7 +819,9 @@ def test_a_confidence_is_met_and_no_more(at_least: float, cost: str):
         assert (near[moved] <= (EXACT if cost != "manhattan" else 1e-6)).all()
         if cost != "manhattan":
             assert answers.closed_form.all()
-            assert (answers.gap[moved] <= 1e-9).all()
+            # A probability near 1 tells log-odds apart by this much only, by which answers lead.
+            told = 100.0 * EPS / (1.0 - at_least)
+            assert (answers.gap[moved] <= 1e-9 + told).all()
         after = rows_after(answers)
         for i, row in enumerate(rows.to_dict("records")):
             if not moved[i]:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from counterpoint.caches import fields_only
 from counterpoint.errors import InvalidInput
 from counterpoint.regions import Region
 from counterpoint.targets import Target
@@ -126,6 +127,8 @@ class AffineMap:
 
 class Form(ABC):
     """A fitted model that says which regions of the input space make up its decisions."""
+
+    __getstate__ = fields_only
 
     @property
     @abstractmethod

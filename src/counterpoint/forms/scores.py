@@ -16,6 +16,9 @@ __all__ = ["EPS", "mask", "misfit", "rounding", "split"]
 
 FloatArray = NDArray[np.float64]
 
+COARSE = 64.0
+"""Steps of a bound between powers of two: it grows by less than 1/32."""
+
 
 def rounding(X: FloatArray, magnitude: Magnitude, eps: float) -> FloatArray:
     """(n,) twice a bound on the rounding error of a difference of two scores.
@@ -23,7 +26,11 @@ def rounding(X: FloatArray, magnitude: Magnitude, eps: float) -> FloatArray:
     A sum of t products has an error of at most t · eps / 2 times the size of its terms; that X was
     itself rounded counts as well, see `Form.noise`.
     """
-    return np.asarray((magnitude.terms + 4) * eps * magnitude(X).max(axis=1) * 2.0)
+    bound = (magnitude.terms + 4) * eps * magnitude(X).max(axis=1) * 2.0
+    # Few bits, rounded up: or the last ones, and with them an answer, would depend on how many
+    # rows are multiplied at once.
+    mantissa, exponent = np.frexp(bound)
+    return np.ldexp(np.ceil(mantissa * COARSE) / COARSE, exponent)
 
 
 def split(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar, final
 
+from counterpoint.caches import fields_only
 from counterpoint.errors import InvalidInput, UnsupportedModel
 from counterpoint.features import Continuous, Features, unknown_name
 from counterpoint.forms import Form
@@ -51,6 +52,8 @@ class Reading:
     steps: tuple[str, ...]
     fills: Mapping[Hashable, Any] = field(default_factory=dict)
     unfilled: Mapping[Hashable, str] = field(default_factory=dict)
+
+    __getstate__ = fields_only
     eps: float = EPS
 
 

@@ -56,8 +56,8 @@ class LogLoss(Charge):
     def cut(self, multipliers: FloatArray) -> Cut:
         v, entropy = self.shares(multipliers)
         m, total = self.size, v.sum(axis=1)
-        # −r log r of what is left, r = 1 − Σ v: Σ v is off by some γ Σ v, and where that is, r log r
-        # changes by no more than 1 + |log r| times as much.
+        # −r log r of what is left, r = 1 − Σ v: Σ v is off by some γ Σ v, and r log r changes by no
+        # more than 1 + |log r| times as much.
         left = total * (4.0 - 3.0 * np.log(np.maximum(1.0 - total, gamma(m + 2))))
         doubt = gamma(m + LIBRARY + 8) * (entropy + left + v @ np.abs(self.offset))
         return Cut(v @ self.matrix, -(v @ self.offset) - entropy, v, self.sizes, m + 1, doubt)

@@ -137,7 +137,7 @@ def layouts(rows: Any) -> dict[str, Any]:
 def disagreements(model: Any, target: Any, answers: Any) -> tuple[int, dict[str, int]]:
     """How many answers there are, and how often each layout gives something else; none marked."""
     sure = ~answers.certificates.on_edge[answers.found]
-    rows = answers.to_frame()
+    rows = answers.to_frame()[answers.found]
     wrong = {
         name: int((~is_met(model, target, again) & sure).sum())
         for name, again in layouts(rows).items()
@@ -363,7 +363,7 @@ def test_the_model_agrees_on_other_processors(core: str, tmp_path: Path):
                 answers = cp.explain(
                     model, as_kind(case.rows, kind), target, data=as_kind(case.known, kind)
                 )
-                sure = ~answers.certificates.on_edge[answers.found]
+                sure = answers.found & ~answers.certificates.on_edge
                 asked.append((model, met, answers.to_frame()[sure], target.label))
     path = tmp_path / "asked.joblib"
     joblib.dump(asked, path)

@@ -962,15 +962,18 @@ def best_log_odds(matrix: np.ndarray, scores: np.ndarray, label: int) -> float:
     return -float(problem.value)
 
 
-def least_change(matrix: np.ndarray, scores: np.ndarray, label: int, goal: float) -> float:
+def least_change(matrix: np.ndarray, scores: np.ndarray, label: int, goal: float) -> Optimum:
     """½ ‖δ‖² of the least change at which a label's log-odds are a goal, in CVXPY."""
     rows = np.delete(matrix, label, axis=0) - matrix[label]
     change = cvxpy.Variable(matrix.shape[1])
     ahead = np.delete(scores, label) - scores[label]
     met = cvxpy.log_sum_exp(rows @ change + ahead) <= -goal
-    problem = cvxpy.Problem(cvxpy.Minimize(cvxpy.sum_squares(change) / 2), [met])
-    problem.solve(solver="CLARABEL", **dict.fromkeys(("tol_gap_rel", "tol_gap_abs"), 1e-11))
-    return float(problem.value)
+    price = Price(0.0, None, np.eye(change.size) / 2.0, np.zeros(change.size))
+    problem = cvxpy.Problem(cvxpy.Minimize(price.cvxpy(change)), [met])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # how inaccurate it is, the bracket says
+        problem.solve(solver="CLARABEL", **dict.fromkeys(("tol_gap_rel", "tol_gap_abs"), 1e-11))
+    return bracketed(price, cvxpy.Constant(0.0), [met], change)
 
 
 def newton_in_all_columns(

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from _common import Goal, More, Report, data_file, finish, is_quick, number
-from group_peers import genes
+from group_peers import genes, sgd
 from group_peers.eldr import RADIUS, published
 from group_peers.folds import CUT, EACH, MEAN, MEANS, SGD, TUNED, Judged, halves, judged, seconds
 from group_peers.size import GENES, ROWS, STRENGTHS, many_features, many_rows
@@ -142,19 +142,19 @@ def ks_of(paper: np.ndarray) -> list[int]:
     return [int(k) for k in paper[:, 0] if k <= MOST]
 
 
-def blood(file: Path, seeds: int) -> tuple[list[Goal], More]:
+def blood(file: Path, seeds: int, bounds: Sequence[float] = TIMES) -> tuple[list[Goal], More]:
     """Real cells: correctness and the share of changed values out of range, held out."""
     X, groups, space, _ = genes.blood(file)
     found: dict[tuple[int, str], list[tuple[float, float]]] = {}
     for seed in range(seeds):
         for learn, test in halves(groups, seed):
             learnt, there = ((X[rows], [groups[i] for i in rows]) for rows in (learn, test))
-            for k, method, rate in blood_fold(space, learnt, there):
+            for k, method, rate in blood_fold(space, learnt, there, bounds):
                 found.setdefault((k, method), []).append(rate)
     methods = list(dict.fromkeys(method for _, method in found))
     lines = [[str(k), *(_told(found[k, method]) for method in methods)] for k in KS]
     asked = []
-    for most in TIMES:
+    for most in bounds:
         method = f"ours, c = {most:g}, each"
         best = [
             max(np.mean(found[k, one], axis=0)[0] for one in ("difference of means", "t-tests"))
@@ -177,14 +177,14 @@ def blood(file: Path, seeds: int) -> tuple[list[Goal], More]:
 
 
 def blood_fold(
-    space: Any, learnt: genes.Rows, there: genes.Rows
+    space: Any, learnt: genes.Rows, there: genes.Rows, bounds: Sequence[float]
 ) -> Iterator[tuple[int, str, tuple[float, float]]]:
     """Correctness and the share out of range for each k and method."""
     means = DifferenceOfMeans(space).fit(*learnt)
     for k in KS:
         yield k, "difference of means", _rates(means.judge(*there, means.sparse(k)))
         yield k, "t-tests", genes.by_tests(learnt, there, space, means.radius_, k)
-    for most in TIMES:
+    for most in bounds:
         model = genes.fitted(space, *learnt, most)
         for k in KS:
             for count in ("each", "mean"):
@@ -201,15 +201,15 @@ def _told(found: Sequence[tuple[float, float]]) -> str:
     return f"{rate:.2f} ± {np.std([one[0] for one in found], ddof=1):.2f}, {out:.0%} out"
 
 
-def sizes(folder: Path, scale: int) -> tuple[list[Goal], list[More]]:
+def sizes(folder: Path, scale: int, strengths: int = STRENGTHS) -> tuple[list[Goal], list[More]]:
     """Many features, and many sparse rows."""
-    large = many_features(folder, GENES // scale)
+    large = many_features(folder, GENES // scale, strengths)
     rows = many_rows(ROWS // scale, GENES // scale)
     what = f"{large.groups} groups × {large.features} features"
     many = f"{rows.rows} sparse rows × {rows.features} features"
     asked = [
         Goal(
-            f"{what}, {STRENGTHS} strengths",
+            f"{what}, {strengths} strengths",
             f"at most {SECONDS:g} s",
             f"{large.ours:.1f} s",
             large.ours <= SECONDS,
@@ -232,7 +232,7 @@ def sizes(folder: Path, scale: int) -> tuple[list[Goal], list[More]]:
     return asked, [
         More(
             "CPU seconds with many features, before the encoder of the authors' single cells",
-            ("size", f"ours, {STRENGTHS} strengths", "SGD, one run", "path"),
+            ("size", f"ours, {strengths} strengths", "SGD, one run", "path"),
             [[what, *seconds_, large.path]],
         ),
         More(
@@ -251,6 +251,8 @@ def main() -> None:
     if file is None or counts is None:
         return
     folder, seeds = file.parents[2], 1 if quick else SEEDS
+    if quick:
+        sgd.MOST = 300  # steps, of thousands
     names = ("Iris",) if quick else tuple(RADIUS)
     found: list[Judged] = []
     for name in names:
@@ -259,8 +261,8 @@ def main() -> None:
         print(f"{name} is judged.", flush=True)
     cells = cells_of(found)
     speed, seconds_ = times(folder, names)
-    real, real_cells = blood(counts, seeds)
-    large, tables = sizes(folder, 10 if quick else 1)
+    real, real_cells = blood(counts, seeds, TIMES[:1] if quick else TIMES)
+    large, tables = sizes(folder, 100, 2) if quick else sizes(folder, 1)
     finish(
         Report(
             subject="groups",

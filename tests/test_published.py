@@ -135,7 +135,7 @@ def named(table: Table) -> Iterator[dict[str, str]]:
 def closed(answers: Any, gap: float = 1e-6) -> np.ndarray:
     """(n,): whether the bound closes the gap, by the numbers of each certificate."""
     c = answers.certificates
-    return np.asarray(c.holds & (c.objective - c.bound <= gap * c.objective))
+    return np.asarray(c.valid & (c.objective - c.bound <= gap * c.objective))
 
 
 def proved(answers: Any, gap: float = 1e-6) -> np.ndarray:

@@ -34,12 +34,12 @@ class Large:
     path: str
 
 
-def many_features(folder: Path, features: int) -> Large:
-    """Ten strengths on as many features as there are genes, before the authors' encoder."""
+def many_features(folder: Path, features: int, strengths: int) -> Large:
+    """Several strengths on as many features as there are genes, before the authors' encoder."""
     rows, labels, space = cells(folder, features)
     costs = np.ones(rows.shape[1])
     start = process_time()
-    model = GroupTranslations(space, strengths=STRENGTHS, costs=costs).fit(rows, labels)
+    model = GroupTranslations(space, strengths=strengths, costs=costs).fit(rows, labels)
     ours = process_time() - start
     scene = model.scene_
     start = process_time()

@@ -68,7 +68,7 @@ WAYS = (("T cells", "monocytes"), ("T cells", "B cells"), ("T cells", "killer ce
 
 def section(file: Path, *, quick: bool) -> Section:
     """Correctness at several numbers of genes, and what explanations say."""
-    goals, table = blood(file, 1 if quick else 2)
+    goals, table = blood(file, 1, (TIMES,)) if quick else blood(file, 2)
     X, groups, space, names = genes.blood(file)
     labels = [None if g is None else CLUSTERS.get(g, f"cluster {g}") for g in groups]
     frame = pd.DataFrame(X, columns=names)

@@ -60,7 +60,7 @@ class Amount:
 
 
 FULL = Amount(Sizes(100, 30, 5), 10_000, 10, 2_000_000, 60, 300, (6, 2_000), short=False)
-QUICK = Amount(Sizes(4, 1, 2), 50, 1, 20_000, 3, 20, (1, 200), short=True)
+QUICK = Amount(Sizes(2, 1, 1), 50, 1, 20_000, 3, 20, (1, 200), short=True)
 
 
 def cells(kind: Kind, amount: Amount) -> list[Cell]:

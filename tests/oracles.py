@@ -29,6 +29,8 @@ TOL = 1e-9  # SCIP's own limit of what it can promise
 
 # Definitions, in raw terms
 
+EPS = float(np.finfo(np.float64).eps)
+
 
 def number(value: Any) -> float:
     """A raw value that is a number, or a category that is one."""
@@ -95,8 +97,9 @@ def excess(  # noqa: PLR0911 (one case each)
             step = place(after[name]) - place(before[name])
             return -step if direction == "increasing" else step
         case cp.Linear(coefficients=coefficients, low=low, high=high):
-            total = sum(c * number(after[n]) for n, c in coefficients.items())
-            return max(low - total, total - high)
+            terms = [c * number(after[n]) for n, c in coefficients.items()]
+            total, off = sum(terms), (len(terms) + 1) * EPS * sum(map(abs, terms))
+            return max(low - total, total - high) - off  # by how much this sum itself may be off
         case cp.Ellipsoid(center=center, matrix=matrix, radius=radius):
             away = np.array([number(after[n]) - c for n, c in center.items()])
             return float(np.sqrt(away @ np.asarray(matrix) @ away) - radius)

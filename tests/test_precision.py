@@ -31,7 +31,10 @@ import counterpoint as cp
 from counterpoint.readers import see_through
 
 # Whether weights are the best does not matter here, and the columns are badly scaled on purpose.
-pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
+    pytest.mark.filterwarnings("ignore::scipy.linalg.LinAlgWarning"),
+]
 
 D = 5
 NAMES = list("abcde")

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from inverse_peers import Problem, gram, newton, newton_logistic
 
-from counterpoint.softmax import logistic_root
+from counterpoint.models.softmax import logistic_root
 
 CACHED = 1 << 15
 """How many numbers are written at a time, so that the second pass finds them in the cache."""

@@ -21,7 +21,7 @@ from inverse_peers import (
 )
 
 import counterpoint as cp
-from counterpoint.softmax import Reduced, minimise
+from counterpoint.models.softmax import Reduced, minimise
 
 CHECKED = 64
 """Rows whose gradients are recomputed at a time."""

@@ -12,8 +12,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from counterpoint.programs import Program
-from counterpoint.regions import Affine, AtMost, Box, Cone, Nearer, OneOf, Transitions, Whole
+from counterpoint.engine.couplings import Affine, Cone
+from counterpoint.engine.domains import AtMost, Box, OneOf, Transitions, Whole
+from counterpoint.engine.program import Program
+from counterpoint.prototypes.nearer import Nearer
 
 __all__ = ["REACH", "bracket"]
 

@@ -15,30 +15,18 @@ import pandas as pd
 from hypothesis import strategies as st
 
 import counterpoint as cp
-from counterpoint.forms import (
-    AffineMap,
-    FourierScores,
-    LinearRegressor,
-    LinearScores,
-    Link,
-    LocalPrototypes,
-    LogLink,
-    Prototypes,
-    UncertainScores,
-    Votes,
-)
+from counterpoint.engine.couplings import Affine, Cone, LogSumExp
+from counterpoint.engine.domains import AtMost, Box, Transitions
+from counterpoint.engine.program import Program, kinds_region
+from counterpoint.engine.region import Region
+from counterpoint.models.form import AffineMap
+from counterpoint.models.linear import LinearRegressor, LinearScores, Link, LogLink, Votes
 from counterpoint.noise import NoiseLaw, ProjectedGamma, ProjectedGaussian, ProjectedLaplace
-from counterpoint.programs import Program, kinds_region
-from counterpoint.regions import (
-    Affine,
-    AtMost,
-    Box,
-    Cone,
-    LogSumExp,
-    Nearer,
-    Region,
-    Transitions,
-)
+from counterpoint.prototypes.form import Prototypes
+from counterpoint.prototypes.local_form import LocalPrototypes
+from counterpoint.prototypes.nearer import Nearer
+from counterpoint.robust.form import UncertainScores
+from counterpoint.robust.fourier_form import FourierScores
 
 LETTERS = ("ash", "birch", "cedar", "elm", "fir")
 ALL_KINDS = "cik"  # continuous, integer, categorical

@@ -17,21 +17,13 @@ from sklearn.datasets import load_iris
 from test_local_programs import CCP, PRICES, local, missing, price, rivals
 
 import counterpoint as cp
-from counterpoint.cases import Cases
 from counterpoint.costs import Price
+from counterpoint.engine.cases import Cases
+from counterpoint.engine.couplings import Affine, Cone
+from counterpoint.engine.domains import AtMost, Box, OneOf, Transitions, Whole
+from counterpoint.engine.program import Program
+from counterpoint.engine.region import Condition, Region
 from counterpoint.lvq import LGMLVQ
-from counterpoint.programs import Program
-from counterpoint.regions import (
-    Affine,
-    AtMost,
-    Box,
-    Condition,
-    Cone,
-    OneOf,
-    Region,
-    Transitions,
-    Whole,
-)
 from counterpoint.solvers import Effort, Outcome, Solution
 
 INF = np.inf

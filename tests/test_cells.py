@@ -20,13 +20,17 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import counterpoint as cp
-from counterpoint.cases import Cases
 from counterpoint.costs import Price
-from counterpoint.evidence import CellEvidence, Glance, RowOfCells, Spread, spared
-from counterpoint.forms import Prototypes
-from counterpoint.programs import Program
-from counterpoint.regions import Box, Cells, OneOf, Region, Whole
-from counterpoint.search import Pieces, pieces, search
+from counterpoint.engine import pieces
+from counterpoint.engine.cases import Cases
+from counterpoint.engine.domains import Box, OneOf, Whole
+from counterpoint.engine.evidence import CellEvidence, Glance, RowOfCells, Spread, spared
+from counterpoint.engine.pieces import Pieces
+from counterpoint.engine.program import Program
+from counterpoint.engine.region import Region
+from counterpoint.engine.search import search
+from counterpoint.prototypes.cells import Cells
+from counterpoint.prototypes.form import Prototypes
 from counterpoint.solvers import Effort
 
 RELATIVE = 1e-6

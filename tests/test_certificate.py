@@ -11,9 +11,10 @@ from strategies import Planted, multipliers, planted, seeds
 import counterpoint as cp
 from counterpoint.certificate import Certificates, Evidence, Verdict, certify, lower_bounds
 from counterpoint.costs import Price
-from counterpoint.members import EnumColumn
-from counterpoint.programs import Program
-from counterpoint.regions import Affine, Region
+from counterpoint.engine.couplings import Affine
+from counterpoint.engine.program import Program
+from counterpoint.engine.region import Region
+from counterpoint.rows.enum_column import EnumColumn
 
 PROVED, REPORTED, NONE = cp.Claim.PROVED, cp.Claim.REPORTED, cp.Claim.NONE
 ROUNDING = 1e-10

@@ -18,8 +18,8 @@ from sklearn.preprocessing import StandardScaler
 
 import counterpoint as cp
 from counterpoint.lvq import LGMLVQ
-from counterpoint.members import EnumColumn
 from counterpoint.privacy import PrivateSVC
+from counterpoint.rows.enum_column import EnumColumn
 
 ENUMS = (cp.Claim, cp.Guarantee, cp.Status)
 CLAIMS = {

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from counterpoint.costs import Price
-from counterpoint.programs import Program
-from counterpoint.regions import Affine, LogLoss, Region
+from counterpoint.engine.charges import LogLoss
+from counterpoint.engine.couplings import Affine
+from counterpoint.engine.program import Program
+from counterpoint.engine.region import Region
 from counterpoint.solvers.duals import priced, purified
 from counterpoint.testing import KNOWN, Known
 

@@ -16,8 +16,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import counterpoint as cp
-from counterpoint.encoding import decode, encode, match_columns, recode
-from counterpoint.frames import Table
+from counterpoint.rows.encoding import decode, encode, match_columns, recode
+from counterpoint.rows.table import Table
 
 MIXED = cp.Features(
     [cp.Continuous("a"), cp.Integer("b"), cp.Categorical("c", ("x", "y", "gone"), stand_in="gone")]

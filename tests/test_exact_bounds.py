@@ -28,9 +28,12 @@ from sklearn.linear_model import LogisticRegression
 
 import counterpoint as cp
 from counterpoint.costs import Price
-from counterpoint.evidence import CLOSED
-from counterpoint.programs import Program
-from counterpoint.regions import Affine, AtMost, Box, LogLoss, LogSumExp, OneOf, Region, Whole
+from counterpoint.engine.charges import LogLoss
+from counterpoint.engine.couplings import Affine, LogSumExp
+from counterpoint.engine.domains import AtMost, Box, OneOf, Whole
+from counterpoint.engine.evidence import CLOSED
+from counterpoint.engine.program import Program
+from counterpoint.engine.region import Region
 from counterpoint.rounding import depth, dots, gamma, total
 from counterpoint.solvers import Effort, applicable
 

@@ -18,14 +18,14 @@ from scipy.stats import norm
 from sklearn.datasets import load_breast_cancer
 
 import counterpoint as cp
-from counterpoint.forms import FourierScores
+from counterpoint.engine.question import Question
+from counterpoint.models import read
 from counterpoint.noise import NoiseLaw, ProjectedGamma, ProjectedGaussian, ProjectedLaplace
 from counterpoint.privacy import PrivateSVC
-from counterpoint.question import Question
-from counterpoint.readers import read
-from counterpoint.regions import Waves
-from counterpoint.suprema.fourier import Sweeps
-from counterpoint.suprema.wave_sums import Crests
+from counterpoint.robust.bounds.fourier import Sweeps
+from counterpoint.robust.bounds.wave_sums import Crests
+from counterpoint.robust.fourier_form import FourierScores
+from counterpoint.robust.waves import Waves
 from counterpoint.testing import check_form, check_reader
 
 NAMES = ["a", "b"]

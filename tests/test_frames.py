@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 import counterpoint as cp
-from counterpoint.encoding import decode, encode
-from counterpoint.frames import Table
+from counterpoint.rows.encoding import decode, encode
+from counterpoint.rows.table import Table
 
 FRAME = pd.DataFrame(
     {"a": [1.5, 2.5, 3.5], "b": [1, 2, 3], "c": ["x", "y", "x"]}, index=["r", "s", "t"]

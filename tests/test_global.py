@@ -17,25 +17,17 @@ from sklearn.linear_model import LogisticRegression
 
 import counterpoint as cp
 from counterpoint.costs import Price
+from counterpoint.engine.couplings import Affine, Cone
+from counterpoint.engine.domains import AtMost, Box, OneOf, Transitions, Whole
+from counterpoint.engine.program import Program
+from counterpoint.engine.region import Condition, Region
 from counterpoint.errors import SolverFailure
 from counterpoint.lvq import LGMLVQ
-from counterpoint.programs import Program
-from counterpoint.regions import (
-    Affine,
-    AtMost,
-    Box,
-    Condition,
-    Cone,
-    Nearer,
-    OneOf,
-    Region,
-    Transitions,
-    Whole,
-)
+from counterpoint.prototypes.nearer import Nearer
+from counterpoint.prototypes.solvers.scip import ScipPrograms
+from counterpoint.prototypes.solvers.sheets import Found, Limits, Translated
+from counterpoint.prototypes.solvers.spatial import Spatial
 from counterpoint.solvers import Effort, Outcome, Scip, Solution
-from counterpoint.solvers.scip import ScipPrograms
-from counterpoint.solvers.sheets import Found, Limits, Translated
-from counterpoint.solvers.spatial import Spatial
 from counterpoint.testing import KNOWN, Known, check_solver
 
 INF = np.inf
@@ -416,7 +408,7 @@ def test_time_that_runs_out_is_said_with_the_gap_that_is_left(monkeypatch: pytes
     rows = 1.5 * X[model.predict(X) != 2][:6]
     local, full = (explainer.explain(rows, 2, optimality=o) for o in ("local", "global"))
     clock = itertools.count(0.0, 1e6)
-    monkeypatch.setattr("counterpoint.solvers.scip.perf_counter", clock.__next__)
+    monkeypatch.setattr("counterpoint.prototypes.solvers.scip.perf_counter", clock.__next__)
     brief = explainer.explain(rows, 2, optimality="global", time_limit=60.0)
     assert (full.status == cp.Status.OPTIMAL).all()
     assert (brief.status == cp.Status.LIMIT).any()

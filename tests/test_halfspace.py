@@ -11,11 +11,14 @@ from hypothesis import strategies as st
 from scipy.optimize import brentq, linprog
 from strategies import seeds
 
-from counterpoint.cases import Cases
 from counterpoint.costs import Price
-from counterpoint.programs import Program
-from counterpoint.regions import Affine, Box, Condition, OneOf, Region, Transitions, Whole
-from counterpoint.search import Pieces, search
+from counterpoint.engine.cases import Cases
+from counterpoint.engine.couplings import Affine
+from counterpoint.engine.domains import Box, OneOf, Transitions, Whole
+from counterpoint.engine.pieces import Pieces
+from counterpoint.engine.program import Program
+from counterpoint.engine.region import Condition, Region
+from counterpoint.engine.search import search
 from counterpoint.solvers import Effort, HalfSpace, Outcome
 from counterpoint.solvers.knapsack import Knapsack
 

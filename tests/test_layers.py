@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import ast
 import enum
+import graphlib
 import importlib
 import inspect
 import subprocess
@@ -19,44 +20,7 @@ import pytest
 PACKAGE = "counterpoint"
 SOURCE = Path(__file__).parents[1] / "src" / PACKAGE
 
-# A part is a module or a subpackage. It imports from its own line and from the lines above.
-LAYERS: tuple[frozenset[str], ...] = tuple(
-    frozenset(line.split())
-    for line in """\
-        caches errors members progress
-        estimator_rules
-        noise
-        lvq privacy uncertain
-        frames
-        features
-        encoding relations rounding
-        regions targets cases softmax
-        costs constraints forms separable
-        duality
-        programs
-        evidence
-        suprema
-        solvers certificate
-        search
-        readers
-        status
-        answer
-        judge
-        question terms
-        outlook
-        settle conflicts
-        results
-        batch
-        span factored
-        summary explainer
-        groups parameters path plots tracing alternatives diversity
-        __init__
-        spec
-        testing
-        cli __main__""".splitlines()
-)
 FORBIDDEN = {"certificate": {"solvers"}, "solvers": {"certificate"}}
-ONLY = {"readers": {"readers", "forms", "features", "encoding", "frames", "errors", "caches"}}
 SOLVER_LIBRARIES = {"clarabel", "cvxpy", "daqp", "highspy", "pyscipopt"}
 HEAVY = (
     "pandas",
@@ -72,7 +36,6 @@ HEAVY = (
 )
 
 FILES = sorted(SOURCE.rglob("*.py"))
-LINE = {part: number for number, line in enumerate(LAYERS) for part in line}
 
 
 def module_name(file: Path) -> str:
@@ -81,7 +44,7 @@ def module_name(file: Path) -> str:
 
 
 def part_of(module: str) -> str:
-    """``counterpoint.forms.linear`` → ``forms``; the package itself is ``__init__``."""
+    """``counterpoint.models.linear`` → ``forms``; the package itself is ``__init__``."""
     return [*module.split("."), "__init__"][1]
 
 
@@ -122,33 +85,42 @@ def files_of(part: str) -> list[Path]:
     return [file for file in FILES if part_of(module_name(file)) == part]
 
 
-@pytest.mark.parametrize("file", FILES, ids=module_name)
-def test_a_module_imports_only_from_lines_above(file: Path):
-    part = part_of(module_name(file))
-    assert part in LINE, f"{file.name} is in no layer: add {part!r} to LAYERS where it belongs"
-    if part == "__init__":
-        return
-    for imported in own(file):
-        assert imported in LINE, f"{part} imports {imported!r}, which is in no layer"
-        assert LINE[imported] <= LINE[part], f"{part} imports {imported!r}, which is below it"
-    assert not own(file) & FORBIDDEN.get(part, set())
-    assert own(file) <= ONLY.get(part, own(file))
+def at_the_top(file: Path) -> set[str]:
+    """The project's modules that a file imports when it is imported itself."""
+    tree = ast.parse(file.read_text(), str(file))
+    found = (
+        name for node in tree.body if isinstance(node, ast.ImportFrom) for name in _from(node, file)
+    )
+    return {name for name in found if name.split(".")[0] == PACKAGE} - {module_name(file)}
+
+
+def test_imports_run_in_no_circle():
+    graph = {module_name(file): at_the_top(file) for file in FILES}
+    order = list(graphlib.TopologicalSorter(graph).static_order())
+    assert {*graph} <= {*order}
+
+
+@pytest.mark.parametrize("part", FORBIDDEN)
+def test_what_proposes_and_what_judges_do_not_know_each_other(part: str):
+    for file in files_of(part):
+        assert not own(file) & FORBIDDEN[part]
 
 
 @pytest.mark.parametrize("file", FILES, ids=module_name)
 def test_solver_libraries_stay_in_solvers(file: Path):
-    if part_of(module_name(file)) != "solvers":
+    if "solvers" not in module_name(file).split("."):
         assert not {name.split(".")[0] for name in imports(file)} & SOLVER_LIBRARIES
 
 
 def test_the_certificate_reaches_no_solver():
-    reached, waiting = set(), ["certificate"]
+    by_name = {module_name(file): file for file in FILES}
+    reached, waiting = set[str](), [f"{PACKAGE}.certificate"]
     while waiting:
-        part = waiting.pop()
-        reached.add(part)
-        waiting += {p for file in files_of(part) for p in own(file)} - reached
-    outside = {name for part in reached for file in files_of(part) for name in imports(file)}
-    assert "solvers" not in reached
+        name = waiting.pop()
+        reached.add(name)
+        waiting += [n for n in imports(by_name[name]) if n in by_name and n not in reached]
+    outside = {name for module in reached for name in imports(by_name[module])}
+    assert not [name for name in reached if "solvers" in name.split(".")]
     assert not {n for n in outside if n.startswith("scipy.optimize")}
     assert not {n.split(".")[0] for n in outside} & SOLVER_LIBRARIES
 

@@ -21,11 +21,16 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import counterpoint as cp
+from counterpoint.engine.couplings import Affine
+from counterpoint.engine.region import Region
 from counterpoint.errors import InvalidInput, ModelNotFitted, UnsupportedModel
-from counterpoint.forms import AffineMap, LinearScores, Link, LocalPrototypes, Prototypes
 from counterpoint.lvq import LGMLVQ, LMRSLVQ
-from counterpoint.readers import read, see_through
-from counterpoint.regions import Affine, Nearer, Region
+from counterpoint.models import read, see_through
+from counterpoint.models.form import AffineMap
+from counterpoint.models.linear import LinearScores, Link
+from counterpoint.prototypes.form import Prototypes
+from counterpoint.prototypes.local_form import LocalPrototypes
+from counterpoint.prototypes.nearer import Nearer
 from counterpoint.testing import check_reader
 
 WORDS = np.array(["elm", "ash", "fir", "birch"])

@@ -16,10 +16,14 @@ from strategies import Planted, multipliers, planted, seeds
 import counterpoint as cp
 from counterpoint.certificate import Evidence, lower_bounds
 from counterpoint.costs import Price
-from counterpoint.programs import Program
-from counterpoint.regions import Affine, Box, Condition, Cone, Nearer, Quadrics, Region, Whole
+from counterpoint.engine.couplings import Affine, Cone
+from counterpoint.engine.domains import Box, Whole
+from counterpoint.engine.program import Program
+from counterpoint.engine.region import Condition, Region
+from counterpoint.prototypes.nearer import Nearer
+from counterpoint.prototypes.quadrics import Quadrics
+from counterpoint.prototypes.solvers.shor import Shor
 from counterpoint.solvers import SOLVERS, Effort, Outcome, Quadric
-from counterpoint.solvers.shor import Shor
 
 CONDITIONS = ("box", "changes", "transitions", "affine", "cone", "at most", "nearer")
 PRICES = ("absolute", "square", "full")

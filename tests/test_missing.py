@@ -17,7 +17,7 @@ from sklearn.pipeline import make_pipeline, make_union
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 
 import counterpoint as cp
-from counterpoint.readers import see_through
+from counterpoint.models import see_through
 
 NUMBERS = ["income", "debt", "flag"]
 WORDS = ["home", "job"]

@@ -28,7 +28,7 @@ from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, Stan
 from sklearn.svm import SVC, LinearSVC
 
 import counterpoint as cp
-from counterpoint.readers import see_through
+from counterpoint.models import see_through
 
 # Whether weights are the best does not matter here, and the columns are badly scaled on purpose.
 pytestmark = [

@@ -57,12 +57,12 @@ from sklearn.preprocessing import (
 )
 from sklearn.random_projection import GaussianRandomProjection, SparseRandomProjection
 
-from counterpoint.encoding import encode, match_columns
 from counterpoint.errors import InvalidInput, UnsupportedModel
-from counterpoint.features import Categorical, Continuous, Features, Integer
-from counterpoint.forms import LinearScores
-from counterpoint.frames import Table
-from counterpoint.readers import see_through, trace
+from counterpoint.models import see_through, trace
+from counterpoint.models.linear import LinearScores
+from counterpoint.rows.encoding import encode, match_columns
+from counterpoint.rows.features import Categorical, Continuous, Features, Integer
+from counterpoint.rows.table import Table
 from counterpoint.testing import check_reader
 
 NUMBERS = ["income", "age", "debt"]

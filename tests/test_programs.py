@@ -13,17 +13,10 @@ from strategies import Planted, multipliers, planted, seeds
 
 import counterpoint as cp
 from counterpoint.costs import Price
-from counterpoint.programs import Program, kinds_region
-from counterpoint.regions import (
-    Affine,
-    AtMost,
-    Box,
-    Cone,
-    Coupling,
-    Region,
-    Transitions,
-    Whole,
-)
+from counterpoint.engine.couplings import Affine, Cone
+from counterpoint.engine.domains import AtMost, Box, Transitions, Whole
+from counterpoint.engine.program import Program, kinds_region
+from counterpoint.engine.region import Coupling, Region
 
 ROUNDING = 1e-12
 """Of float64 sums of a few dozen terms, relative to the sum of their sizes."""

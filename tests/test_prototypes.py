@@ -26,11 +26,12 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import counterpoint as cp
 import counterpoint.lvq
-from counterpoint import batch
+from counterpoint.engine import batch
 from counterpoint.errors import InvalidInput, ModelNotFitted, UnsupportedModel
-from counterpoint.forms import LinearScores, Prototypes
-from counterpoint.readers import prototypes as readers
-from counterpoint.readers import read, see_through
+from counterpoint.models import read, see_through
+from counterpoint.models.linear import LinearScores
+from counterpoint.prototypes import reader as readers
+from counterpoint.prototypes.form import Prototypes
 from counterpoint.testing import check_form, check_reader
 
 RELATIVE = 1e-6
@@ -826,7 +827,7 @@ def test_a_reader_for_the_class_itself_comes_first():
 
 
 def test_reading_imports_none_of_the_packages():
-    code = "import sys, counterpoint.readers; print(*sys.modules)"
+    code = "import sys, counterpoint.models; print(*sys.modules)"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(ran.stdout.split())
     assert not loaded & {"sklearn_lvq", "sklvq", "counterpoint.lvq"}

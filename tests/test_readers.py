@@ -69,9 +69,9 @@ from sklearn.preprocessing import (
 from sklearn.svm import SVC, SVR, LinearSVC, LinearSVR, NuSVC, NuSVR
 
 from counterpoint.errors import InvalidInput, ModelNotFitted, UnsupportedModel
-from counterpoint.features import Continuous, Features
-from counterpoint.forms import LinearScores, Link, LogLink, Votes
-from counterpoint.readers import read, see_through
+from counterpoint.models import read, see_through
+from counterpoint.models.linear import LinearScores, Link, LogLink, Votes
+from counterpoint.rows.features import Continuous, Features
 from counterpoint.targets import Confidence
 from counterpoint.testing import check_reader
 

@@ -7,19 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from counterpoint.regions import (
-    Affine,
-    AtMost,
-    Box,
-    Condition,
-    Cone,
-    LogSumExp,
-    Nearer,
-    OneOf,
-    Region,
-    Transitions,
-    Whole,
-)
+from counterpoint.engine.couplings import Affine, Cone, LogSumExp
+from counterpoint.engine.domains import AtMost, Box, OneOf, Transitions, Whole
+from counterpoint.engine.region import Condition, Region
+from counterpoint.prototypes.nearer import Nearer
 
 INF = np.inf
 BOX = Box(np.array([0.0, -INF]), np.array([4.0, INF]), np.array([-INF, -1.0]), np.array([INF, 2.0]))

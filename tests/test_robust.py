@@ -25,9 +25,10 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from typer.testing import CliRunner
 
 import counterpoint as cp
-from counterpoint import settle
 from counterpoint.cli import app
-from counterpoint.forms import UncertainScores
+from counterpoint.engine import settle
+from counterpoint.engine.question import Question
+from counterpoint.models import read
 from counterpoint.noise import (
     NoiseLaw,
     ProjectedGamma,
@@ -35,12 +36,11 @@ from counterpoint.noise import (
     ProjectedLaplace,
     k_paper,
 )
-from counterpoint.outlook import Outlook
 from counterpoint.privacy import PrivateSVC
-from counterpoint.question import Question
-from counterpoint.readers import read
-from counterpoint.suprema.dual_norms import Reach
-from counterpoint.suprema.linear import Band, Pulls
+from counterpoint.robust.attainable import Outlook
+from counterpoint.robust.bounds.dual_norms import Reach
+from counterpoint.robust.bounds.linear import Band, Pulls
+from counterpoint.robust.form import UncertainScores
 from counterpoint.testing import check_reader
 
 NAMES = list("abcd")

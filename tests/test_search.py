@@ -9,9 +9,12 @@ from strategies import Planted, planted, seeds
 
 from counterpoint.certificate import lower_bounds
 from counterpoint.costs import Price
-from counterpoint.programs import Program
-from counterpoint.regions import Affine, Region
-from counterpoint.search import Findings, Piece, Pieces, search
+from counterpoint.engine.couplings import Affine
+from counterpoint.engine.frontier import Findings
+from counterpoint.engine.pieces import Piece, Pieces
+from counterpoint.engine.program import Program
+from counterpoint.engine.region import Region
+from counterpoint.engine.search import search
 from counterpoint.solvers import Effort
 
 LINEAR = ("affine", "box", "at most", "transitions", "changes")

@@ -14,7 +14,7 @@ import strategies as make
 from oracles import LONG
 from scipy.optimize import minimize
 
-from counterpoint.softmax import Hessians, Reduced, logistic_root, minimise, reach
+from counterpoint.models.softmax import Hessians, Reduced, logistic_root, minimise, reach
 
 EPS = float(np.finfo(float).eps)
 ULPS = 4 * EPS

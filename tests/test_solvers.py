@@ -11,8 +11,9 @@ from strategies import Planted, planted
 
 import counterpoint as cp
 from counterpoint.costs import Price
-from counterpoint.programs import Program
-from counterpoint.regions import Affine, Condition, Cone, Region
+from counterpoint.engine.couplings import Affine, Cone
+from counterpoint.engine.program import Program
+from counterpoint.engine.region import Condition, Region
 from counterpoint.solvers import SOLVERS, Effort, HalfSpace, Highs, Solution, applicable
 
 ABSOLUTE = Price(np.ones(2), np.zeros(2))

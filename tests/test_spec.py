@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
 import counterpoint as cp
-from counterpoint import features
+from counterpoint.rows import features
 from counterpoint.spec.kinds import KINDS
 
 TARGETS = [

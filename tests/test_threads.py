@@ -23,7 +23,7 @@ import pytest
 
 import counterpoint as cp
 from counterpoint.caches import Memo, Pool
-from counterpoint.readers.dispatch import quiet
+from counterpoint.models.dispatch import quiet
 
 THREADS = 8
 BUSY = 8

@@ -20,9 +20,9 @@ from sklearn.preprocessing import StandardScaler
 from torch import nn
 
 import counterpoint as cp
-from counterpoint.features import Continuous, Features
-from counterpoint.forms import LinearScores, Link
-from counterpoint.readers import read
+from counterpoint.models import read
+from counterpoint.models.linear import LinearScores, Link
+from counterpoint.rows.features import Continuous, Features
 from counterpoint.testing import check_reader
 
 WIDTH = 4

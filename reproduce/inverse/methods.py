@@ -21,7 +21,7 @@ from inverse_peers import (
     newton,
 )
 
-from counterpoint.softmax import Reduced, minimise
+from counterpoint.models.softmax import Reduced, minimise
 from inverse.sets import Set
 
 Method = Callable[[Set, Problem, Limits], tuple[np.ndarray, Record]]

@@ -10,7 +10,7 @@ from common.figures import panels
 from common.report import Claim, Section, number
 from inverse_peers import Problem, newton, newton_path
 
-from counterpoint.softmax import minimise
+from counterpoint.models.softmax import minimise
 from inverse import paper
 from inverse.methods import OURS, measured
 from inverse.sets import Set

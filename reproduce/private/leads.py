@@ -12,10 +12,10 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from counterpoint.noise import NoiseLaw, ProjectedLaplace
-from counterpoint.regions import Waves
-from counterpoint.suprema.fourier import SHARE, Level
-from counterpoint.suprema.linear import PILOT, Polygon, rank_of
-from counterpoint.suprema.wave_sums import Crests
+from counterpoint.robust.bounds.fourier import SHARE, Level
+from counterpoint.robust.bounds.linear import PILOT, Polygon, rank_of
+from counterpoint.robust.bounds.wave_sums import Crests
+from counterpoint.robust.waves import Waves
 from private.grid import P
 from private.known import Kind, known
 

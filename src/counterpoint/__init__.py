@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from counterpoint.alternatives import Alternatives
-from counterpoint.answer import Conflict, Relaxation
 from counterpoint.certificate import Certificate, Claim
 from counterpoint.constraints import (
     Bounds,
@@ -19,6 +18,7 @@ from counterpoint.constraints import (
 )
 from counterpoint.costs import Cost, Mahalanobis, Manhattan, SquaredEuclidean, mad_weights
 from counterpoint.diversity import diversify
+from counterpoint.engine.answer import Conflict, Relaxation
 from counterpoint.errors import (
     CounterpointError,
     InvalidInput,
@@ -33,9 +33,9 @@ from counterpoint.errors import (
     UnsupportedModel,
 )
 from counterpoint.explainer import Explainer, explain
-from counterpoint.features import Categorical, Continuous, Features, Integer
 from counterpoint.path import Path
 from counterpoint.results import Counterfactual, Counterfactuals
+from counterpoint.rows.features import Categorical, Continuous, Features, Integer
 from counterpoint.spec import Problem
 from counterpoint.status import Status
 from counterpoint.targets import (
@@ -52,8 +52,8 @@ from counterpoint.tracing import trace
 
 if TYPE_CHECKING:
     from counterpoint.factored import FactoredCounterfactuals
-    from counterpoint.readers import LastLayer, read
-    from counterpoint.uncertain import UncertainClassifier
+    from counterpoint.models import LastLayer, read
+    from counterpoint.robust.uncertain import UncertainClassifier
 
 __version__ = "0.1.0"
 
@@ -118,7 +118,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """What imports scikit-learn or SciPy, only when it is asked for."""
     if name in ("LastLayer", "read"):
-        from counterpoint import readers
+        from counterpoint import models as readers
 
         return getattr(readers, name)
     if name == "FactoredCounterfactuals":
@@ -126,7 +126,7 @@ def __getattr__(name: str) -> Any:
 
         return factored.FactoredCounterfactuals
     if name == "UncertainClassifier":
-        from counterpoint import uncertain
+        from counterpoint.robust import uncertain
 
         return uncertain.UncertainClassifier
     if name == "groups":

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.certificate import COLUMNS, Certificates, Claim
-from counterpoint.frames import Table
-from counterpoint.members import EnumColumn
 from counterpoint.results import Counterfactual, Counterfactuals
+from counterpoint.rows.enum_column import EnumColumn
+from counterpoint.rows.table import Table
 from counterpoint.status import Status
 
 __all__ = ["Alternatives", "Choice", "gathered"]

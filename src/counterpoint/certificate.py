@@ -14,11 +14,11 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.cases import Cases
-from counterpoint.evidence import CLOSED, Bounding, Evidence
-from counterpoint.members import EnumColumn
-from counterpoint.programs import Program
-from counterpoint.suprema import Soundings
+from counterpoint.engine.cases import Cases
+from counterpoint.engine.evidence import CLOSED, Bounding, Evidence
+from counterpoint.engine.program import Program
+from counterpoint.robust.bounds.distances import Soundings
+from counterpoint.rows.enum_column import EnumColumn
 from counterpoint.targets import Guarantee
 
 __all__ = [

@@ -18,10 +18,10 @@ from typing import final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from counterpoint.encoding import encode
 from counterpoint.errors import InvalidInput, check_numbers, floats
-from counterpoint.features import Categorical, Feature, Features
-from counterpoint.frames import Table
+from counterpoint.rows.encoding import encode
+from counterpoint.rows.features import Categorical, Feature, Features
+from counterpoint.rows.table import Table
 
 __all__ = ["Cost", "Mahalanobis", "Manhattan", "Price", "SquaredEuclidean", "mad_weights"]
 

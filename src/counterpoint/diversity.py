@@ -15,16 +15,16 @@ from numpy.typing import NDArray
 
 from counterpoint.alternatives import Alternatives, Choice, gathered
 from counterpoint.certificate import Claim
+from counterpoint.engine.terms import Terms
 from counterpoint.errors import InvalidInput
 from counterpoint.explainer import DEFAULT_GAP, Explainer, as_target, effort_of
 from counterpoint.progress import track
 from counterpoint.results import Counterfactuals
 from counterpoint.status import Status
 from counterpoint.targets import OtherLabel, Target
-from counterpoint.terms import Terms
 
 if TYPE_CHECKING:
-    from counterpoint.batch import People
+    from counterpoint.engine.batch import People
     from counterpoint.solvers import Effort
 
 __all__ = ["Difference", "diversify"]
@@ -170,7 +170,7 @@ class _Asking:
 
     def targets(self, rows: IntArray) -> Iterator[tuple[Target, IntArray]]:
         """The targets of rows, and which of the rows have each."""
-        from counterpoint.judge import Judge
+        from counterpoint.engine.judge import Judge
 
         if not isinstance(self.target, OtherLabel) or self.target.labels:
             yield self.target, rows

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any, Literal, final
 from counterpoint.caches import Memo
 from counterpoint.constraints import Bounds, Constraint, Immutable, WithinObserved
 from counterpoint.costs import Cost, Manhattan, ranges, spreads
-from counterpoint.encoding import match_columns
 from counterpoint.errors import InvalidInput, check_number
-from counterpoint.features import Categorical, Continuous, Feature, Features, Integer
-from counterpoint.frames import Table
+from counterpoint.rows.encoding import match_columns
+from counterpoint.rows.features import Categorical, Continuous, Feature, Features, Integer
+from counterpoint.rows.table import Table
 from counterpoint.targets import Label, Target
 
 if TYPE_CHECKING:
-    from counterpoint.batch import Batch, People
+    from counterpoint.engine.batch import Batch, People
+    from counterpoint.engine.question import Question
     from counterpoint.factored import FactoredCounterfactuals
-    from counterpoint.question import Question
-    from counterpoint.readers import Reading
+    from counterpoint.models import Reading
     from counterpoint.results import Counterfactuals
     from counterpoint.solvers import Effort
 
@@ -212,8 +212,8 @@ class Explainer:
         InvalidInput
             If the model, the cost or the constraints do not let answers be factored.
         """
+        from counterpoint.engine.judge import Judge
         from counterpoint.factored import explain_factored
-        from counterpoint.judge import Judge
 
         judge, effort = Judge(self.model, self.reading), effort_of(gap, time_limit)
         return explain_factored(judge, self._plain, X, as_target(target), effort, progress=progress)
@@ -253,7 +253,7 @@ class Explainer:
 
     def _people(self, X: object) -> People:
         """The rows of a call."""
-        from counterpoint.batch import People
+        from counterpoint.engine.batch import People
 
         table = Table.read(X)
         inputs = match_columns(table, self.features, named=self.reading.named)
@@ -261,15 +261,15 @@ class Explainer:
 
     def _batch(self, people: People, target: Target, effort: Effort) -> Batch:
         """What is asked for these rows."""
-        from counterpoint.batch import Batch
-        from counterpoint.judge import Judge
+        from counterpoint.engine.batch import Batch
+        from counterpoint.engine.judge import Judge
 
         judge, question = Judge(self.model, self.reading), self._question_for(people.inputs)
         return Batch(judge, question, target, effort, people)
 
     def _question(self, features: Features) -> Question:
         """What does not depend on the target, made once for each set of kinds."""
-        from counterpoint.question import Question
+        from counterpoint.engine.question import Question
 
         constraints = (*self.constraints, *self.implied)
         return self._questions.get(
@@ -413,7 +413,7 @@ def _listed(given: Any) -> tuple[Any, ...]:
 
 def _of_data(model: Any, data: object) -> Table:
     """The columns of ``data=`` that the model takes; those of an array, by position."""
-    from counterpoint.readers.dispatch import inputs_of
+    from counterpoint.models.dispatch import inputs_of
 
     table, inputs = Table.read(data), inputs_of(model)
     if inputs is None or inputs.names is None:
@@ -428,7 +428,7 @@ def _of_data(model: Any, data: object) -> Table:
 
 def _read(model: Any, table: Table | None, items: tuple[Feature, ...] | None) -> Reading:
     """Read the model over the features that data, user and model say."""
-    from counterpoint.readers import see_through
+    from counterpoint.models import see_through
 
     if table is None:
         return see_through(

@@ -17,17 +17,18 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from counterpoint.batch import Batch, People
 from counterpoint.constraints import Constraint, Immutable
 from counterpoint.costs import SquaredEuclidean
+from counterpoint.engine.batch import Batch, People
+from counterpoint.engine.judge import Judge
+from counterpoint.engine.question import Question
 from counterpoint.errors import InvalidInput
-from counterpoint.features import Continuous, Features
-from counterpoint.forms import Form, LinearScores, Magnitude
-from counterpoint.frames import Table
-from counterpoint.judge import Judge
-from counterpoint.question import Question
-from counterpoint.readers import Reading
+from counterpoint.models import Reading
+from counterpoint.models.form import Form, Magnitude
+from counterpoint.models.linear import LinearScores
 from counterpoint.results import Counterfactual, Counterfactuals
+from counterpoint.rows.features import Continuous, Features
+from counterpoint.rows.table import Table
 from counterpoint.solvers import Effort
 from counterpoint.span import FAINT, InSpan, Span, blocks, dense, moved
 from counterpoint.targets import Target

@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.costs import Cost, Manhattan, Price
-from counterpoint.encoding import decode
-from counterpoint.features import Features
-from counterpoint.frames import Table
 from counterpoint.parameters import Parameters
 from counterpoint.results import Counterfactuals
+from counterpoint.rows.encoding import decode
+from counterpoint.rows.features import Features
+from counterpoint.rows.table import Table
 from counterpoint.status import Status
 from counterpoint.targets import Target
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.errors import InvalidInput, MissingExtra, NoAnswer
-from counterpoint.features import Categorical, Continuous
+from counterpoint.rows.features import Categorical, Continuous
 from counterpoint.targets import Confidence, Tradeoff
 
 if TYPE_CHECKING:

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.answer import Conflict
 from counterpoint.certificate import COLUMNS, Certificate, Certificates, Claim
-from counterpoint.encoding import decode
+from counterpoint.engine.answer import Conflict
 from counterpoint.errors import NoAnswer
-from counterpoint.features import Features
-from counterpoint.frames import Table
-from counterpoint.members import EnumColumn
+from counterpoint.rows.encoding import decode
+from counterpoint.rows.enum_column import EnumColumn
+from counterpoint.rows.features import Features
+from counterpoint.rows.table import Table
 from counterpoint.status import ON_EDGE, Status, said_of
 from counterpoint.targets import Robust, Target
 
 if TYPE_CHECKING:
-    from counterpoint.question import Question
+    from counterpoint.engine.question import Question
 
 __all__ = ["Asked", "Counterfactual", "Counterfactuals"]
 
@@ -125,7 +125,7 @@ class Counterfactual:
         """Why there is no answer: a minimal set of conflicting constraints; None with one."""
         if self.status is not Status.INFEASIBLE:
             return None
-        from counterpoint.conflicts import conflict_of
+        from counterpoint.engine.conflicts import conflict_of
 
         return conflict_of(self.asked.question, self.asked.target, self.asked.x)
 
@@ -411,7 +411,7 @@ def remark_on(asked: Asked, status: Status, certificate: Certificate) -> str:
     """What else is to be said of a row that was to be sure; empty for nothing."""
     if not isinstance(asked.target, Robust) or status in (Status.ALREADY, Status.INVALID):
         return ""
-    from counterpoint.outlook import outlook_of, said_of_prototype, said_of_rule
+    from counterpoint.robust.attainable import outlook_of, said_of_prototype, said_of_rule
 
     question, target, x = asked.question, asked.target, asked.x
     if certificate.valid:

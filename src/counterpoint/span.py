@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from counterpoint.costs import Price
-from counterpoint.forms import LinearScores
+from counterpoint.models.linear import LinearScores
 
 __all__ = ["FAINT", "MEMORY", "InSpan", "Span", "blocks", "dense", "moved"]
 

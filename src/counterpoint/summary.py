@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from counterpoint.constraints import WithinObserved, named
-from counterpoint.features import Categorical, Feature, Integer
+from counterpoint.rows.features import Categorical, Feature, Integer
 
 if TYPE_CHECKING:
     from counterpoint.explainer import Explainer

@@ -11,7 +11,7 @@ from typing import Any, Literal, final
 import numpy as np
 
 from counterpoint.errors import InvalidInput, check_number, is_number
-from counterpoint.frames import Table
+from counterpoint.rows.table import Table
 
 __all__ = [
     "Confidence",

@@ -16,7 +16,7 @@ from counterpoint.results import Counterfactuals
 from counterpoint.targets import Label, OtherLabel, Target, Tradeoff
 
 if TYPE_CHECKING:
-    from counterpoint.batch import People
+    from counterpoint.engine.batch import People
     from counterpoint.solvers import Effort
 
 __all__ = ["trace"]

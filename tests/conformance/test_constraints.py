@@ -7,7 +7,8 @@ import pytest
 from oracles import allows
 
 import counterpoint as cp
-from counterpoint.regions import Box, Region
+from counterpoint.engine.domains import Box
+from counterpoint.engine.region import Region
 from counterpoint.testing import check_constraint
 
 FEATURES = cp.Features(

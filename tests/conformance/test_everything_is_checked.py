@@ -12,7 +12,7 @@ from conformance import test_constraints, test_forms, test_solvers
 from strategies import COSTS, FORMS
 
 import counterpoint as cp
-from counterpoint.forms import Form
+from counterpoint.models.form import Form
 from counterpoint.solvers import Solver
 from counterpoint.targets import Target
 

@@ -10,20 +10,15 @@ import pytest
 from strategies import FORMS
 
 import counterpoint as cp
-from counterpoint.forms import (
-    FourierScores,
-    LinearRegressor,
-    LinearScores,
-    Link,
-    LocalPrototypes,
-    LogLink,
-    Prototypes,
-    UncertainForm,
-    UncertainScores,
-    Votes,
-)
+from counterpoint.engine.couplings import Affine
+from counterpoint.engine.region import Region
+from counterpoint.models.linear import LinearRegressor, LinearScores, Link, LogLink, Votes
 from counterpoint.noise import ProjectedLaplace
-from counterpoint.regions import Affine, Nearer, Region
+from counterpoint.prototypes.form import Prototypes
+from counterpoint.prototypes.local_form import LocalPrototypes
+from counterpoint.prototypes.nearer import Nearer
+from counterpoint.robust.form import UncertainForm, UncertainScores
+from counterpoint.robust.fourier_form import FourierScores
 from counterpoint.targets import Target
 from counterpoint.testing import check_form
 

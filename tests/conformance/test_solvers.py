@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from oracles import Additive, Demand, Optimum, Question, optimum
 
 import counterpoint as cp
-from counterpoint.programs import Program, kinds_region
-from counterpoint.regions import Affine, Region
+from counterpoint.engine.couplings import Affine
+from counterpoint.engine.program import Program, kinds_region
+from counterpoint.engine.region import Region
 from counterpoint.solvers import SOLVERS, Effort, Outcome, Solution, Solver
 from counterpoint.testing import KNOWN, Known, check_solver
 

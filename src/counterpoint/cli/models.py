@@ -89,7 +89,7 @@ def _refuse_unreadable(path: Path) -> None:
     """Raise if the model is of a class of scikit-learn that nobody reads: trust would not help."""
     from importlib import import_module
 
-    from counterpoint.readers import require_reader
+    from counterpoint.models import require_reader
 
     for module, name in _last_step(json.loads(ZipFile(path).read("schema.json"))):
         if module.partition(".")[0] == "sklearn":

@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.constraints.base import Constraint, between, named, numbers, some_names
+from counterpoint.engine.domains import Box, Transitions
+from counterpoint.engine.region import Condition, Region
 from counterpoint.errors import InvalidInput, check_name, check_number
-from counterpoint.features import Categorical, Features
-from counterpoint.regions import Box, Condition, Region, Transitions
+from counterpoint.rows.features import Categorical, Features
 
 __all__ = ["Bounds", "Immutable", "Monotone", "WithinObserved"]
 

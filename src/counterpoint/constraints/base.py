@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from counterpoint.engine.region import Region
 from counterpoint.errors import InvalidInput, check_name
-from counterpoint.features import Categorical, Features
-from counterpoint.regions import Region
+from counterpoint.rows.features import Categorical, Features
 
 __all__ = ["Constraint", "between", "named", "numbers", "some_names"]
 

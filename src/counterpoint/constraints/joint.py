@@ -10,7 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from counterpoint.constraints.base import Constraint, between, named, numbers
-from counterpoint.encoding import encode
+from counterpoint.engine.couplings import Affine, Cone
+from counterpoint.engine.domains import AtMost
+from counterpoint.engine.region import Region
 from counterpoint.errors import (
     InvalidInput,
     check_number,
@@ -19,10 +21,10 @@ from counterpoint.errors import (
     is_number,
     listed,
 )
-from counterpoint.features import Categorical, Features, unknown_name
-from counterpoint.frames import Table
-from counterpoint.regions import Affine, AtMost, Cone, Region
 from counterpoint.relations import parse_relation
+from counterpoint.rows.encoding import encode
+from counterpoint.rows.features import Categorical, Features, unknown_name
+from counterpoint.rows.table import Table
 
 __all__ = ["Ellipsoid", "Linear", "MaxChanges"]
 

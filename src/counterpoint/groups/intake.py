@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any, final
 
 from counterpoint.errors import InvalidInput
-from counterpoint.features import Categorical, Continuous, Features, unknown_name
+from counterpoint.rows.features import Categorical, Continuous, Features, unknown_name
 
 __all__ = ["Intake", "arranged"]
 

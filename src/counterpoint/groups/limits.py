@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from counterpoint.errors import InvalidInput
-from counterpoint.features import unknown_name
+from counterpoint.rows.features import unknown_name
 
 __all__ = ["Limits", "prices"]
 

@@ -12,15 +12,15 @@ from sklearn.neural_network import MLPRegressor
 from sklearn.pipeline import Pipeline
 
 from counterpoint.errors import ReaderMismatch, UnsupportedModel
-from counterpoint.features import Categorical, Features
 from counterpoint.groups.intake import Intake
 from counterpoint.groups.networks import Network
 from counterpoint.groups.representations import Affine, Composed, Representation, times
-from counterpoint.readers.columns import Columns
-from counterpoint.readers.dispatch import Inputs, inputs_of, require_fitted, trace
-from counterpoint.readers.fills import fills_of
-from counterpoint.readers.probe import run
-from counterpoint.readers.seeing import see_columns
+from counterpoint.models.columns import Columns
+from counterpoint.models.dispatch import Inputs, inputs_of, require_fitted, trace
+from counterpoint.models.fills import fills_of
+from counterpoint.models.probe import run
+from counterpoint.models.seeing import see_columns
+from counterpoint.rows.features import Categorical, Features
 
 __all__ = ["Reading", "look", "represent"]
 

@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from counterpoint.encoding import encode
 from counterpoint.errors import InvalidInput
-from counterpoint.frames import Table
 from counterpoint.groups.intake import Intake, arranged
 from counterpoint.groups.membership import Groups
 from counterpoint.groups.representations import Matrix
+from counterpoint.rows.encoding import encode
+from counterpoint.rows.table import Table
 
 __all__ = ["Rows", "read"]
 

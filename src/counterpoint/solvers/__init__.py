@@ -5,8 +5,11 @@ To add one, write a file and enter it in `SOLVERS`, which is in the order of pre
 
 from __future__ import annotations
 
+from counterpoint.engine.program import Program
 from counterpoint.errors import NoSolver
-from counterpoint.programs import Program
+from counterpoint.prototypes.solvers.ccp import Ccp
+from counterpoint.prototypes.solvers.quadric import Quadric
+from counterpoint.prototypes.solvers.scip import Scip
 from counterpoint.solvers.base import (
     Effort,
     Optimality,
@@ -16,15 +19,12 @@ from counterpoint.solvers.base import (
     Solver,
 )
 from counterpoint.solvers.branching import Branching
-from counterpoint.solvers.ccp import Ccp
 from counterpoint.solvers.clarabel import Clarabel
 from counterpoint.solvers.daqp import Daqp
 from counterpoint.solvers.halfspace import HalfSpace
 from counterpoint.solvers.highs import Highs
 from counterpoint.solvers.logistic import Logistic
 from counterpoint.solvers.newton import Newton
-from counterpoint.solvers.quadric import Quadric
-from counterpoint.solvers.scip import Scip
 
 __all__ = [
     "SOLVERS",

@@ -10,8 +10,8 @@ from typing import ClassVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.cases import Cases
-from counterpoint.programs import Program
+from counterpoint.engine.cases import Cases
+from counterpoint.engine.program import Program
 
 __all__ = ["Effort", "Optimality", "Outcome", "Prepared", "Solution", "Solver"]
 

@@ -19,21 +19,13 @@ from typing import ClassVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.cases import Cases
 from counterpoint.costs import Mahalanobis, Manhattan, Price, SquaredEuclidean
+from counterpoint.engine.cases import Cases
+from counterpoint.engine.charges import LogLoss
+from counterpoint.engine.couplings import Affine, Cone, LogSumExp
+from counterpoint.engine.domains import AtMost, Box, OneOf, Transitions, Whole
+from counterpoint.engine.program import Program
 from counterpoint.errors import NoSolver
-from counterpoint.programs import Program
-from counterpoint.regions import (
-    Affine,
-    AtMost,
-    Box,
-    Cone,
-    LogLoss,
-    LogSumExp,
-    OneOf,
-    Transitions,
-    Whole,
-)
 from counterpoint.solvers.base import Effort, Outcome, Prepared, Solution, Solver
 from counterpoint.solvers.nodes import Node, Splits
 

@@ -16,20 +16,14 @@ import clarabel
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.cases import Cases
 from counterpoint.costs import Mahalanobis, Manhattan, SquaredEuclidean
+from counterpoint.engine.cases import Cases
+from counterpoint.engine.charges import LogLoss
+from counterpoint.engine.couplings import Affine, Cone, LogSumExp
+from counterpoint.engine.domains import Box, Transitions
+from counterpoint.engine.program import Program
+from counterpoint.engine.region import Charge, Region
 from counterpoint.errors import SolverFailure
-from counterpoint.programs import Program
-from counterpoint.regions import (
-    Affine,
-    Box,
-    Charge,
-    Cone,
-    LogLoss,
-    LogSumExp,
-    Region,
-    Transitions,
-)
 from counterpoint.solvers.base import Effort, Outcome, Prepared, Solution, Solver
 from counterpoint.solvers.conic import Conic, Model, Rows
 from counterpoint.solvers.duals import priced, purified

@@ -16,9 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from counterpoint.cases import Cases
-from counterpoint.programs import Program
-from counterpoint.regions import Charge, Cone, Coupling, LogLoss, LogSumExp
+from counterpoint.engine.cases import Cases
+from counterpoint.engine.charges import LogLoss
+from counterpoint.engine.couplings import Cone, LogSumExp
+from counterpoint.engine.program import Program
+from counterpoint.engine.region import Charge, Coupling
 
 __all__ = ["Conic", "Model", "Rows"]
 

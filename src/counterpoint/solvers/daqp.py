@@ -19,11 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.caches import Memo
-from counterpoint.cases import Cases
 from counterpoint.costs import Mahalanobis, Price, SquaredEuclidean
+from counterpoint.engine.cases import Cases
+from counterpoint.engine.couplings import Affine
+from counterpoint.engine.domains import Box, OneOf, Transitions
+from counterpoint.engine.program import Program
 from counterpoint.errors import SolverFailure
-from counterpoint.programs import Program
-from counterpoint.regions import Affine, Box, OneOf, Transitions
 from counterpoint.solvers.base import Effort, Outcome, Prepared, Solution, Solver
 from counterpoint.solvers.highs import Highs
 from counterpoint.solvers.layout import shortfall

@@ -12,8 +12,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.cases import Cases
-from counterpoint.programs import Program
+from counterpoint.engine.cases import Cases
+from counterpoint.engine.program import Program
 
 __all__ = ["priced", "purified"]
 

@@ -17,11 +17,12 @@ from typing import ClassVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.cases import Cases
 from counterpoint.costs import Mahalanobis, Manhattan, SquaredEuclidean
-from counterpoint.programs import Program
-from counterpoint.regions import Affine, AtMost, Box, OneOf, Transitions, Whole
-from counterpoint.separable import SLACK
+from counterpoint.engine.cases import Cases
+from counterpoint.engine.couplings import Affine
+from counterpoint.engine.domains import AtMost, Box, OneOf, Transitions, Whole
+from counterpoint.engine.program import Program
+from counterpoint.engine.separable import SLACK
 from counterpoint.solvers.base import Effort, Outcome, Prepared, Solution, Solver
 from counterpoint.solvers.knapsack import Knapsack, Step
 

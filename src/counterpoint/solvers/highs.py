@@ -18,11 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.caches import Pool
-from counterpoint.cases import Cases
 from counterpoint.costs import Manhattan
+from counterpoint.engine.cases import Cases
+from counterpoint.engine.couplings import Affine
+from counterpoint.engine.domains import AtMost, Box, OneOf, Transitions, Whole
+from counterpoint.engine.program import Program
 from counterpoint.errors import SolverFailure
-from counterpoint.programs import Program
-from counterpoint.regions import Affine, AtMost, Box, OneOf, Transitions, Whole
 from counterpoint.solvers.base import Effort, Outcome, Prepared, Solution, Solver
 from counterpoint.solvers.layout import Data, Layout, balanced_units
 from counterpoint.solvers.sharing import Basis, Patience

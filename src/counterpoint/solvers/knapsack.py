@@ -9,9 +9,9 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.cases import Cases
-from counterpoint.programs import Program
-from counterpoint.separable import SLACK, Groups
+from counterpoint.engine.cases import Cases
+from counterpoint.engine.program import Program
+from counterpoint.engine.separable import SLACK, Groups
 
 __all__ = ["Knapsack", "Step"]
 

@@ -9,8 +9,8 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.cases import Cases
-from counterpoint.programs import Program
+from counterpoint.engine.cases import Cases
+from counterpoint.engine.program import Program
 
 __all__ = ["Data", "Layout", "balanced_units", "shortfall"]
 

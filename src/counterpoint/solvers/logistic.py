@@ -16,11 +16,12 @@ from typing import ClassVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.cases import Cases
 from counterpoint.costs import Manhattan, SquaredEuclidean
-from counterpoint.programs import Program
-from counterpoint.regions import Box, LogLoss
-from counterpoint.softmax import logistic_root
+from counterpoint.engine.cases import Cases
+from counterpoint.engine.charges import LogLoss
+from counterpoint.engine.domains import Box
+from counterpoint.engine.program import Program
+from counterpoint.models.softmax import logistic_root
 from counterpoint.solvers.base import Effort, Outcome, Prepared, Solution, Solver
 
 __all__ = ["Logistic"]

@@ -1,9 +1,9 @@
 """Newton's method in as many dimensions as there are classes, for softmax probabilities.
 
 Under a quadratic price the answer moves within the span of the score rows, see
-`counterpoint.softmax`. A batch is solved at once, as if nothing but immutable columns were bounded.
-A row whose answer breaks a bound is solved again for the columns that end within their bounds,
-until these stay the same; the few rows for which they do not are left to others.
+`counterpoint.models.softmax`. A batch is solved at once, as if nothing but immutable columns were
+bounded. A row whose answer breaks a bound is solved again for the columns that end within their
+bounds, until these stay the same; the few rows for which they do not are left to others.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ from typing import ClassVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.cases import Cases
 from counterpoint.costs import Mahalanobis, SquaredEuclidean
-from counterpoint.programs import Program
-from counterpoint.regions import Box, LogLoss, LogSumExp
-from counterpoint.softmax import Reduced, minimise, reach
+from counterpoint.engine.cases import Cases
+from counterpoint.engine.charges import LogLoss
+from counterpoint.engine.couplings import LogSumExp
+from counterpoint.engine.domains import Box
+from counterpoint.engine.program import Program
+from counterpoint.models.softmax import Reduced, minimise, reach
 from counterpoint.solvers.base import Effort, Outcome, Prepared, Solution, Solver
 from counterpoint.solvers.polish import Slope, polished
 

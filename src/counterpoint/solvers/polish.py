@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.costs import Price
-from counterpoint.regions import LogLoss
-from counterpoint.softmax import Hessians, LogLosses
+from counterpoint.engine.charges import LogLoss
+from counterpoint.models.softmax import Hessians, LogLosses
 
 __all__ = ["Slope", "polished"]
 

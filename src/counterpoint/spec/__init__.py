@@ -19,7 +19,7 @@ from counterpoint.constraints import Constraint, Linear
 from counterpoint.costs import Cost
 from counterpoint.errors import InvalidInput, InvalidSpec
 from counterpoint.explainer import Explainer, all_constraints, all_features
-from counterpoint.features import Feature
+from counterpoint.rows.features import Feature
 from counterpoint.spec.kinds import KINDS
 from counterpoint.spec.places import Place, a_flag, a_text, any_of, labels_or_one, refuse_unknown
 from counterpoint.spec.writing import toml, written, written_constraint, written_target

@@ -19,7 +19,7 @@ from counterpoint.constraints import (
 )
 from counterpoint.costs import Mahalanobis, Manhattan, SquaredEuclidean
 from counterpoint.errors import InvalidInput
-from counterpoint.features import Categorical, Continuous, Integer
+from counterpoint.rows.features import Categorical, Continuous, Integer
 from counterpoint.spec.places import (
     Parameter,
     Place,

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from counterpoint.constraints import Constraint
 from counterpoint.costs import Manhattan
-from counterpoint.features import Features
-from counterpoint.programs import Program, kinds_region
-from counterpoint.regions import Coupling
+from counterpoint.engine.program import Program, kinds_region
+from counterpoint.engine.region import Coupling
+from counterpoint.rows.features import Features
 from counterpoint.testing.samples import changes, raw
 
 __all__ = ["check_constraint"]

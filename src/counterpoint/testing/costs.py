@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from counterpoint.costs import Cost
-from counterpoint.features import Features
+from counterpoint.rows.features import Features
 from counterpoint.testing.samples import changes, raw
 
 __all__ = ["check_cost"]

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.forms import AffineMap, Form
-from counterpoint.regions import Charge, NonConvex, Region, Supported
+from counterpoint.engine.region import Charge, NonConvex, Region, Supported
+from counterpoint.models.form import AffineMap, Form
 from counterpoint.targets import Confidence, Interval, Label, OtherLabel, Target, Tradeoff
 
 __all__ = ["check_form"]

@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.encoding import encode, match_columns
-from counterpoint.features import Features
-from counterpoint.forms import Form, LinearScores, Link, LocalPrototypes
-from counterpoint.frames import Table
+from counterpoint.models.form import Form
+from counterpoint.models.linear import LinearScores, Link
+from counterpoint.prototypes.local_form import LocalPrototypes
+from counterpoint.rows.encoding import encode, match_columns
+from counterpoint.rows.features import Features
+from counterpoint.rows.table import Table
 from counterpoint.targets import Label
 
 __all__ = ["check_reader"]
@@ -40,7 +42,7 @@ def check_reader(model: Any, X: Any, *, features: Features | None = None) -> Non
     AssertionError
         With a sentence on what differs.
     """
-    from counterpoint.readers import see_through
+    from counterpoint.models import see_through
 
     table = Table.read(X)
     given = Features.from_data(table) if features is None else features

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.features import Categorical, Features, Integer
+from counterpoint.rows.features import Categorical, Features, Integer
 
 __all__ = ["changes", "raw"]
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.cases import Cases
+from counterpoint.engine.cases import Cases
 from counterpoint.solvers import Effort, Outcome, Prepared, Solution, Solver
 from counterpoint.testing.known import KNOWN, Known
 

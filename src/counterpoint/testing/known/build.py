@@ -9,8 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from counterpoint.costs import Price
-from counterpoint.programs import Program
-from counterpoint.regions import Affine, Box, Condition, Cone, Region, Whole
+from counterpoint.engine.couplings import Affine, Cone
+from counterpoint.engine.domains import Box, Whole
+from counterpoint.engine.program import Program
+from counterpoint.engine.region import Condition, Region
 
 __all__ = [
     "BALL",

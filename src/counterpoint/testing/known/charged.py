@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from counterpoint.regions import LogLoss, OneOf
+from counterpoint.engine.charges import LogLoss
+from counterpoint.engine.domains import OneOf
 from counterpoint.testing.known.build import (
     FULL,
     INF,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from counterpoint.regions import Cone, LogSumExp
+from counterpoint.engine.couplings import Cone, LogSumExp
 from counterpoint.testing.known.build import (
     BALL,
     FULL,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from counterpoint.regions import AtMost, LogLoss, LogSumExp, OneOf
+from counterpoint.engine.charges import LogLoss
+from counterpoint.engine.couplings import LogSumExp
+from counterpoint.engine.domains import AtMost, OneOf
 from counterpoint.testing.known.build import (
     BALL,
     FULL,

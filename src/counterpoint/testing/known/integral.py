@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from counterpoint.costs import Price
-from counterpoint.regions import AtMost, Cone, OneOf, Transitions
+from counterpoint.engine.couplings import Cone
+from counterpoint.engine.domains import AtMost, OneOf, Transitions
 from counterpoint.testing.known.build import (
     FULL,
     TWO,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from counterpoint.regions import Cone, Nearer
+from counterpoint.engine.couplings import Cone
+from counterpoint.prototypes.nearer import Nearer
 from counterpoint.testing.known.build import (
     FULL,
     INF,

@@ -1,0 +1,318 @@
+"""Convex conditions that tie features together, and the cuts that their multipliers make."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from counterpoint.engine.region import EPS, TINY, Coupling, Cut
+from counterpoint.rounding import LIBRARY, gamma
+
+__all__ = ["Affine", "Cone", "LogSumExp"]
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.intp]
+BoolArray = NDArray[np.bool_]
+
+FINE = 20
+"""How many binary places a number may have to be on a lattice."""
+LONGEST = 2.0**52
+"""What whole numbers stay below to be exact."""
+
+
+def _vector(values: ArrayLike) -> FloatArray:
+    return np.atleast_1d(np.asarray(values, dtype=np.float64))
+
+
+def _excess(value: FloatArray, limit: FloatArray, size: FloatArray) -> FloatArray:
+    """max(value − limit, 0) relative to the size of the terms of value; 0 for an infinite limit."""
+    with np.errstate(invalid="ignore"):
+        over = np.maximum(value - limit, 0.0)
+    return np.where(over > 0, over / np.maximum(size, TINY), 0.0)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Affine(Coupling):
+    """low <= A y <= high, row by row.
+
+    Multipliers are signed: positive for the upper side of a row, negative for the lower.
+
+    Parameters
+    ----------
+    matrix
+        (m, d) the rows A.
+    low, high
+        (m,) bounds, infinite where there is none.
+    tight
+        (m,) how many score units a row's bounds close in for each unit of margin; 0 for rows that
+        are constraints and no part of a target.
+    lost
+        (m,) the same for the margin that only ties need: 1 for a row at which a tie is lost.
+    """
+
+    matrix: FloatArray
+    low: FloatArray
+    high: FloatArray
+    tight: FloatArray = field(default_factory=lambda: np.zeros(0))
+    lost: FloatArray = field(default_factory=lambda: np.zeros(0))
+
+    def __post_init__(self) -> None:
+        for name in ("low", "high"):
+            object.__setattr__(self, name, _vector(getattr(self, name)))
+        object.__setattr__(self, "matrix", np.atleast_2d(np.asarray(self.matrix, dtype=np.float64)))
+        for name in ("tight", "lost"):
+            if len(getattr(self, name)) != len(self.matrix):
+                object.__setattr__(self, name, np.zeros(len(self.matrix)))
+
+    @property
+    def normals(self) -> FloatArray:
+        return self.matrix
+
+    @property
+    def size(self) -> int:
+        return len(self.matrix)
+
+    def stacked(self, other: Affine) -> Affine:
+        """The rows of both."""
+        return Affine(
+            np.concatenate([self.matrix, other.matrix]),
+            np.concatenate([self.low, other.low]),
+            np.concatenate([self.high, other.high]),
+            np.concatenate([self.tight, other.tight]),
+            np.concatenate([self.lost, other.lost]),
+        )
+
+    def cut(self, multipliers: FloatArray) -> Cut:
+        weights, offsets = self.cut_weights(multipliers)
+        offset = np.asarray(offsets.sum(axis=1))
+        size = np.abs(offsets).sum(axis=1)
+        # A row, and its bound, may be a difference of two rows, which was rounded once itself.
+        normal, count = weights @ self.matrix, self.size + 1
+        return Cut(normal, offset, np.abs(weights), self.sizes, count, gamma(count + 2) * size)
+
+    def gained(self, multipliers: FloatArray, margin: FloatArray) -> FloatArray:
+        weights = np.abs(self.cut_weights(multipliers)[0])
+        return np.einsum("ij,ij->i", weights, self.closed_in(margin))
+
+    def cut_weights(self, multipliers: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """(n, m) weights of the rows, and what each adds to the offset; 0 for a missing side."""
+        above, high, below, low = self._sides
+        up = np.where(above, np.maximum(multipliers, 0.0), 0.0)
+        down = np.where(below, np.maximum(-multipliers, 0.0), 0.0)
+        return up - down, up * high - down * low
+
+    @cached_property
+    def _sides(self) -> tuple[BoolArray, FloatArray, BoolArray, FloatArray]:
+        """(m,) which upper bounds there are, and these or 0; the same of the lower ones."""
+        above, below = np.isfinite(self.high), np.isfinite(self.low)
+        return above, np.where(above, self.high, 0.0), below, np.where(below, self.low, 0.0)
+
+    def limits(self, margin: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """(n, m) lower and upper bounds, closed in by (n, 2) margins until they meet at most."""
+        shift = self.closed_in(margin)
+        return self.low + shift, self.high - shift
+
+    def tightened(self, margin: FloatArray) -> Affine:
+        """The same with its bounds closed in by a (1, 2) margin."""
+        low, high = self.limits(margin)
+        return replace(self, low=low[0], high=high[0])
+
+    def closed_in(self, margin: FloatArray) -> FloatArray:
+        """(n, m) how much (n, 2) margins, see `Cases`, close in each row's bounds."""
+        return np.minimum(margin @ np.stack([self.tight, self.lost]), self.room)
+
+    def decided(self, units: FloatArray) -> Affine:
+        """The same points of a lattice, with each tie lost that is lost there.
+
+        Over columns that are multiples of their units, a row takes multiples of one number, so an
+        upper limit at which a tie is lost may move halfway down to the next of them. Only rows
+        whose numbers are short enough for that to be exact are changed.
+
+        Parameters
+        ----------
+        units
+            (d,) what each column is a multiple of; 0 for any value.
+        """
+        fine = np.ldexp(self.matrix * units, FINE)
+        limit = np.ldexp(np.where(np.isfinite(self.high), self.high, 0.0), FINE)
+        short = (fine == np.rint(fine)).all(axis=1) & (np.abs(fine).sum(axis=1) < LONGEST)
+        short &= (limit == np.rint(limit)) & (np.abs(limit) < LONGEST)
+        alone = (self.lost > 0.0) & np.isneginf(self.low) & ~self.matrix[:, units == 0].any(axis=1)
+        rows = np.flatnonzero(short & alone & np.isfinite(self.high))
+        gap = np.gcd.reduce(fine[rows].astype(np.int64), axis=1)
+        rows, gap = rows[gap > 0], gap[gap > 0]
+        high, lost = np.array(self.high), np.array(self.lost)
+        tied = np.fmod(limit[rows], gap) == 0.0
+        high[rows[tied]] -= np.ldexp(gap[tied].astype(np.float64), -FINE - 1)
+        lost[rows] = 0.0
+        return Affine(self.matrix, self.low, high, self.tight, lost)
+
+    @cached_property
+    def room(self) -> FloatArray:
+        """(m,) how far each row's bounds can close in before they meet."""
+        return np.asarray(np.maximum((self.high - self.low) / 2.0, 0.0))
+
+    def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:
+        value, before = y @ self.matrix.T, x @ self.matrix.T
+        weight = np.abs(self.matrix.T)
+        terms = (np.abs(y) + np.abs(x)) @ weight
+        change = np.abs(y - x) @ weight
+        worst = np.zeros(len(y))
+        for after, came, limit in (
+            (value, before, self.high),
+            (-value, -before, -self.low),
+        ):
+            with np.errstate(invalid="ignore"):
+                over = np.maximum(after - limit - 16.0 * EPS * terms, 0.0)
+                size = np.minimum(terms + np.abs(limit), change + np.abs(limit - came))
+            share = np.where(over > 0, over / np.maximum(size, TINY), 0.0)
+            worst = np.maximum(worst, share.max(axis=1, initial=0.0))
+        return worst
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Cone(Coupling):
+    """‖M y + c‖₂ <= slope · y + radius: a ball, an ellipsoid, or a cone that opens along its slope.
+
+    Multipliers u (m,), and with a slope one more, t, give uᵀ(M y + c) <= t′ (slope · y + radius)
+    with t′ = max(t, ‖u‖) (Cauchy–Schwarz; what is on the right is never negative).
+
+    Parameters
+    ----------
+    matrix
+        (m, d).
+    offset
+        (m,).
+    radius
+        A number; positive if there is no slope.
+    slope
+        (d,); zeros by default.
+    tight
+        By how many score units a unit of margin lowers the radius; 0 for what is a constraint and
+        no part of a target.
+    lost
+        The same for the margin that only ties need: 1 where a tie is lost.
+    """
+
+    matrix: FloatArray
+    offset: FloatArray
+    radius: float
+    slope: FloatArray = field(default_factory=lambda: np.zeros(0))
+    tight: float = 0.0
+    lost: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not len(self.slope):
+            object.__setattr__(self, "slope", np.zeros(self.matrix.shape[1]))
+
+    @cached_property
+    def normals(self) -> FloatArray:
+        """(size, d) the normal that each multiplier weighs."""
+        return np.vstack([self.matrix, -self.slope]) if self.slope.any() else self.matrix
+
+    @property
+    def size(self) -> int:
+        return len(self.normals)
+
+    def cut(self, multipliers: FloatArray) -> Cut:
+        u, m = multipliers[:, : len(self.matrix)], len(self.matrix)
+        t, offset_weights = self._heights(multipliers), np.abs(u)
+        offset = t * self.radius - u @ self.offset
+        size = np.abs(t * self.radius) + offset_weights @ np.abs(self.offset)
+        sloping = bool(self.slope.any())
+        weights = np.column_stack([offset_weights, t]) if sloping else offset_weights
+        normal = u @ self.matrix - t[:, None] * self.slope
+        return Cut(normal, offset, weights, self.sizes, m + 2, gamma(m + 4) * size)
+
+    def gained(self, multipliers: FloatArray, margin: FloatArray) -> FloatArray:
+        return np.asarray(self._heights(multipliers) * self.closed_in(margin))
+
+    def _heights(self, multipliers: FloatArray) -> FloatArray:
+        """(n,) t′, no shorter than u is, whatever its length was rounded to."""
+        u, m = multipliers[:, : len(self.matrix)], len(self.matrix)
+        length = np.linalg.norm(u, axis=1) * (1.0 + gamma(m + 4))
+        # The last one is t where there is a slope; else it is an entry of u, and no longer than u.
+        return np.asarray(np.maximum(length, multipliers[:, -1] if self.slope.any() else 0.0))
+
+    def closed_in(self, margin: FloatArray) -> FloatArray:
+        """(n,) by how much (n, 2) margins, see `Cases`, lower the radius."""
+        return np.asarray(margin @ np.array([self.tight, self.lost]))
+
+    def tightened(self, margin: FloatArray) -> Cone:
+        """The same with its radius lowered by a (1, 2) margin."""
+        return replace(self, radius=self.radius - float(self.closed_in(margin)[0]))
+
+    def excess(self, y: FloatArray) -> FloatArray:
+        """(n,) by how much points miss it, in score units; negative where they do not."""
+        length = np.linalg.norm(y @ self.matrix.T + self.offset, axis=1)
+        return np.asarray(length - y @ self.slope - self.radius)
+
+    def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:
+        reach = np.abs(y) + np.abs(x)
+        terms = np.linalg.norm(reach @ np.abs(self.matrix.T) + np.abs(self.offset), axis=1)
+        limit = reach @ np.abs(self.slope) + abs(self.radius)
+        over = np.maximum(self.excess(y) - 8.0 * EPS * (terms + limit), 0.0)
+        size = terms + limit if self.slope.any() else limit
+        return np.where(over > 0.0, over / np.maximum(size, TINY), 0.0)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class LogSumExp(Coupling):
+    """log Σᵢ exp(M y + c)ᵢ <= limit: a softmax probability of at least exp(−limit).
+
+    Multipliers v >= 0 with total t and shares p = v/t give the cut
+    t · (pᵀ(M y + c) + H(p)) <= t · limit, H the entropy (the conjugate of log-sum-exp).
+
+    Parameters
+    ----------
+    matrix
+        (m, d) differences of score rows.
+    offset
+        (m,).
+    limit
+        A number.
+    """
+
+    matrix: FloatArray
+    offset: FloatArray
+    limit: float
+
+    @property
+    def normals(self) -> FloatArray:
+        return self.matrix
+
+    @property
+    def size(self) -> int:
+        return len(self.matrix)
+
+    def cut(self, multipliers: FloatArray) -> Cut:
+        v, m = np.maximum(multipliers, 0.0), self.size
+        total = v.sum(axis=1, keepdims=True)
+        share = v / np.maximum(total, TINY)
+        entropy = -(share * np.log(np.maximum(share, TINY))).sum(axis=1)
+        offset = total[:, 0] * (self.limit - entropy) - v @ self.offset
+        # A logarithm is off by what its argument is off by, relative: hence the 1.
+        size = total[:, 0] * (abs(self.limit) + entropy + 1.0) + v @ np.abs(self.offset)
+        doubt = gamma(3 * m + LIBRARY + 8) * size
+        return Cut(v @ self.matrix, offset, v, self.sizes, m + 1, doubt)
+
+    def gained(self, multipliers: FloatArray, margin: FloatArray) -> FloatArray:
+        return np.asarray(np.maximum(multipliers, 0.0).sum(axis=1) * margin[:, 0])
+
+    def value(self, y: FloatArray) -> FloatArray:
+        """(n,): log Σ exp(M y + c)."""
+        z = y @ self.matrix.T + self.offset
+        top = z.max(axis=1)
+        return np.asarray(top + np.log(np.exp(z - top[:, None]).sum(axis=1)))
+
+    def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:
+        terms = (np.abs(y) + np.abs(x)) @ np.abs(self.matrix.T) + np.abs(self.offset)
+        size = terms.max(axis=1) + abs(self.limit)
+        return _excess(self.value(y), np.asarray(self.limit), size)

@@ -1,0 +1,227 @@
+"""What linear inequalities prove of a price over a domain of columns that are free of each other.
+
+With normal · y <= offset for all points y of a region, each of them costs at least
+
+    min over the domain of  price(y − x) + normal · y − offset                       (weak duality)
+
+The minimum is exact, integrality included, because price is separable over the domain: a sum over
+columns. (A full matrix is split into a diagonal and a convex rest; any tangent of the rest bounds
+it.) With price 0 the same minimum, if positive, proves that the region is empty (Farkas).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpoint.costs import Price
+from counterpoint.engine.cases import Cases
+from counterpoint.engine.region import Cut
+from counterpoint.engine.separable import Diagonal, SeparableDomain
+from counterpoint.rounding import AFTER, SMALLEST, UNIT, Sizes, depth, dots, gamma
+
+__all__ = ["Duality", "one_row_bound"]
+
+FloatArray = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
+
+CANCELLED = 128 * UNIT
+"""What is left of a sum that cancels, relative to the size of its terms."""
+ROUNDING = 1e-12
+"""What a positive Farkas value must exceed besides what rounding may add to it, relative to the
+size of its terms: the farther away are the points for which it proves nothing."""
+SHY = 1.0 - 16.0 * UNIT
+"""A slope is shrunk to a little less than what a column without curvature bears: by more than the
+roundings of the slope, of the shrinking and of all comparisons."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Duality:
+    """A price over a separable domain.
+
+    Parameters
+    ----------
+    price
+        What a change costs.
+    domain
+        Where each column may be.
+    weighed
+        Whether charges are added to the price, which then counts as each person weighs it.
+    """
+
+    price: Price
+    domain: SeparableDomain
+    weighed: bool
+
+    def bound(
+        self, cases: Cases, cut: Cut, sizes: Sizes, at: FloatArray | None = None
+    ) -> FloatArray:
+        """(n,) what all points cost at least that meet what was cut, rounding included.
+
+        On a column that has neither a price nor a bound, what is faint counts as 0, see `refutes`.
+
+        Parameters
+        ----------
+        cases
+            The people.
+        cut
+            Normals and offsets, of the exact rows up to rounding.
+        sizes
+            Of the terms of the normals.
+        at
+            (n, d) points at which a full quadratic price is bounded by its tangent; None for x.
+        """
+        with np.errstate(over="ignore", invalid="ignore"):
+            bound = self._bound(cases, cut, sizes, at)
+        unsure = np.flatnonzero(~np.isfinite(bound))
+        if len(unsure):  # numbers beyond all bounds prove nothing; a domain without a point does
+            bound[unsure] = np.where(self.domain.is_empty(cases.take(unsure)), np.inf, 0.0)
+        return bound
+
+    def _bound(self, cases: Cases, cut: Cut, sizes: Sizes, at: FloatArray | None) -> FloatArray:
+        """(n,) `bound`; not finite where there is none."""
+        normal, offset, doubt = cut.normal, cut.offset, cut.doubt
+        if self._gratis.any():
+            normal, sizes = _without_faint(cut, self._gratis, cases)
+        if self.weighed:
+            share = 1.0 / cases.weights
+            normal, offset, doubt = normal * share[:, None], offset * share, doubt * share
+            sizes = sizes.scaled(share)
+        slope, slopes, d = normal, sizes, normal.shape[1]
+        if self.price.quadratic.ndim == 2:
+            delta = (at - cases.x) if at is not None else np.zeros_like(cases.x)
+            tangent = delta @ self.price.above_floor
+            offset = offset + np.einsum("ij,ij->i", tangent, delta)
+            slope = normal + 2.0 * tangent
+            # A matrix without a negative eigenvalue has no entry larger than these products.
+            units = np.sqrt(np.diag(self.price.quadratic))
+            reach = np.abs(delta) @ units
+            doubt = doubt + gamma(2 * d + 8) * reach * reach
+            slopes = sizes.beside(Sizes(2.0 * reach[:, None], units[None], d + 4))
+        else:
+            shrink = self._shrink(normal, sizes, cases)
+            if shrink is not None:
+                slope = normal = normal * shrink[:, None]
+                offset, doubt = offset * shrink, doubt * shrink
+                slopes = sizes = sizes.scaled(shrink)
+        least, lost = self.domain.lower(self._diagonal, slope, cases, slopes)
+        size = sizes.along(np.abs(cases.x)) + np.abs(offset) + np.abs(least)
+        lost = lost + doubt + gamma(sizes.count + depth(d) + AFTER + 8) * size + SMALLEST
+        bound = np.maximum(least + dots(normal, cases.x) - offset - lost, 0.0)
+        return np.asarray(bound * (cases.weights * (1.0 - 4.0 * UNIT))) if self.weighed else bound
+
+    @cached_property
+    def _diagonal(self) -> Diagonal:
+        """The price, or what a diagonal leaves of it."""
+        return Diagonal(self.price.absolute, self.price.floor)
+
+    @cached_property
+    def _flat(self) -> BoolArray:
+        """(d,) the numeric columns without curvature."""
+        return (self.price.floor == 0.0) & self.domain.numeric
+
+    @cached_property
+    def _gratis(self) -> BoolArray:
+        """(d,) those of them that cost nothing."""
+        return self._flat & (self.price.absolute == 0.0) & (self.price.quadratic.ndim == 1)
+
+    def refutes(self, cases: Cases, cut: Cut) -> BoolArray:
+        """(n,): whether no point of the domain meets what was cut.
+
+        On a column without a bound, an entry of the normal that is no more than what rounding
+        leaves of a sum that cancels counts as 0.
+        """
+        zero = np.zeros(cut.normal.shape[1])
+        normal, sizes = _without_faint(cut, np.ones(len(zero), dtype=bool), cases)
+        price = Diagonal(zero, zero)
+        with np.errstate(over="ignore", invalid="ignore"):
+            least, lost = self.domain.lower(price, normal, cases, sizes)
+            size = np.abs(cut.offset) + dots(
+                np.abs(normal), np.maximum(np.abs(cases.x), _largest(cases))
+            )
+            here = sizes.along(np.abs(cases.x)) + np.abs(cut.offset) + np.abs(least)
+            lost = lost + cut.doubt + gamma(cut.roundings + depth(len(zero)) + 8) * here
+            value = least + dots(normal, cases.x) - cut.offset
+            refuted = np.asarray(value > lost + ROUNDING * size)
+        empty = np.flatnonzero(np.isposinf(least))
+        if len(empty):
+            refuted[empty] = self.domain.is_empty(cases.take(empty))
+        return refuted
+
+    def _shrink(self, slope: FloatArray, sizes: Sizes, cases: Cases) -> FloatArray | None:
+        """(n,) factors in [0, 1] that keep columns without curvature bounded; None if all 1.
+
+        They do so for the exact slopes.
+        """
+        flat = self._flat
+        if not flat.any():
+            return None
+        share = 1.0 / np.maximum(self.price.absolute[flat], 1e-300)
+        slope, sizes = slope[:, flat], sizes.of(flat)
+        below, above = np.isinf(cases.low[:, flat]), np.isinf(cases.high[:, flat])
+        if cases.unbounded:
+            excess = (np.abs(slope) * share).max(axis=1)
+            excess += gamma(sizes.count) * sizes.highest(share)
+        elif sizes.units is None:
+            steepest = np.maximum(np.where(above, -slope, -np.inf), np.where(below, slope, -np.inf))
+            steepest += gamma(sizes.count) * sizes.heights
+            excess = (steepest * share).max(axis=1, initial=0.0)
+        else:
+            steepest = np.maximum(np.where(above, -slope, 0.0), np.where(below, slope, 0.0))
+            excess = (steepest * share).max(axis=1)
+            open_ = (below | above).any(axis=0)
+            excess += gamma(sizes.count) * sizes.highest(np.where(open_, share, 0.0))
+        if not (excess > SHY).any():
+            return None
+        return np.where(excess > SHY, SHY / np.maximum(excess, SHY), 1.0)
+
+
+def one_row_bound(
+    price: Price, row: FloatArray, x: FloatArray, weighed: tuple[FloatArray, FloatArray]
+) -> FloatArray:
+    """(n,) `Duality.bound` for one row (d,) and columns without bounds, without an (n, d) array.
+
+    Parameters
+    ----------
+    price
+        Separable.
+    row
+        The normal.
+    x
+        (n, d) the people.
+    weighed
+        What each weighs the row by, and the offset: both (n,).
+    """
+    weight, offset = weighed
+    flat = price.quadratic == 0
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+        steepest = np.nan_to_num(np.abs(row[flat]) / price.absolute[flat]).max(initial=0.0)
+        curved = (row[~flat] ** 2 / (4.0 * price.quadratic[~flat])).sum()
+        shrink = SHY / np.maximum(np.abs(weight) * steepest, SHY)
+        weight, offset = weight * shrink, offset * shrink
+        least = weight * weight * curved
+        size = np.abs(weight) * dots(np.abs(x), np.abs(row)) + np.abs(offset) + least
+        lost = gamma(depth(len(row)) + 12) * size + SMALLEST
+        # What overflows is not a number in the end, and proves nothing.
+        return np.fmax(weight * dots(x, row) - least - offset - lost, 0.0)
+
+
+def _without_faint(cut: Cut, columns: BoolArray, cases: Cases) -> tuple[FloatArray, Sizes]:
+    """(n, d) normals without what is faint on some columns, and the sizes of what is left."""
+    terms = cut.weights @ cut.normals
+    open_ = columns & (np.isinf(cases.low) | np.isinf(cases.high))
+    faint = open_ & (np.abs(cut.normal) <= max(CANCELLED, gamma(cut.roundings)) * terms)
+    sizes = Sizes(np.where(faint, 0.0, terms), None, cut.roundings)
+    return np.where(faint, 0.0, cut.normal), sizes
+
+
+def _largest(cases: Cases) -> FloatArray:
+    """(n, d) the largest finite bound of each column."""
+    low = np.where(np.isfinite(cases.low), np.abs(cases.low), 0.0)
+    high = np.where(np.isfinite(cases.high), np.abs(cases.high), 0.0)
+    return np.maximum(low, high)

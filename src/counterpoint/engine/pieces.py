@@ -1,0 +1,248 @@
+"""The programs whose union is a target: all written down, or each when it is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import final, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpoint.costs import Manhattan
+from counterpoint.engine.cases import Cases
+from counterpoint.engine.couplings import Affine, Cone
+from counterpoint.engine.domains import AtMost, OneOf, Whole
+from counterpoint.engine.program import Program
+from counterpoint.engine.region import Condition, Domain, Region, Supported
+from counterpoint.prototypes.cells import Cells
+from counterpoint.robust.faceted import Faceted
+from counterpoint.robust.wave_limit import WaveLimit
+from counterpoint.solvers import Prepared, Solver, applicable
+
+__all__ = ["Aim", "Piece", "Pieces"]
+
+FloatArray = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
+
+LISTED = 2048
+"""Up to how many rows in all the cells of a union are written down."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """A program with its prepared solvers.
+
+    Parameters
+    ----------
+    program
+        The program.
+    narrows
+        Whether the target itself says what features may be, one by one.
+    """
+
+    program: Program
+    narrows: bool = False
+
+    @classmethod
+    def of(cls, program: Program, region: Region) -> Piece:
+        """What is possible without the target, within a region of the target."""
+        narrows = any(isinstance(condition, Domain) for condition in region)
+        return cls(Program(program.price, region & program.region), narrows)
+
+    def within(self, region: Region) -> Piece:
+        """The piece within a region besides."""
+        return replace(self, program=Program(self.program.price, self.program.region & region))
+
+    @cached_property
+    def supported(self) -> tuple[Supported, ...]:
+        """Its conditions that no solver takes, but by half-spaces that hold them."""
+        return tuple(c for c in self.program.region if isinstance(c, Supported))
+
+    @cached_property
+    def waves(self) -> tuple[WaveLimit, ...]:
+        """Its scores of random features, which no solver takes."""
+        return tuple(c for c in self.program.region if isinstance(c, WaveLimit))
+
+    def relaxed(self, cuts: Affine) -> Piece:
+        """The piece with half-spaces in their place."""
+        return self._with([cuts] if cuts.size else [])
+
+    @cached_property
+    def faceted(self) -> Piece:
+        """The piece with its cones, too, known by half-spaces that hold them."""
+        region = (Faceted(c) if isinstance(c, Cone) else c for c in self.program.region)
+        return replace(self, program=Program(self.program.price, Region(tuple(region))))
+
+    @cached_property
+    def free(self) -> Piece:
+        """The piece without whole steps, and without categories unless only they have a price."""
+        dropped = (
+            (Whole, AtMost, OneOf) if self.program.price.kind is Manhattan else (Whole, AtMost)
+        )
+        return Piece(self.program.relaxed(*dropped))
+
+    def modelled(self, places: Sequence[FloatArray]) -> Piece | None:
+        """The piece with second-order cones in their stead, which are like them near places."""
+        each = zip(self.supported, places, strict=True)
+        cones = [condition.models(place) for condition, place in each]
+        return self._with([c for some in cones for c in some]) if all(cones) else None
+
+    def _with(self, instead: Sequence[Condition]) -> Piece:
+        rest = (c for c in self.program.region if not isinstance(c, Supported))
+        return replace(self, program=Program(self.program.price, Region((*rest, *instead))))
+
+    @cached_property
+    def closed_form(self) -> Prepared | None:
+        """A method for all rows at once, if there is one."""
+        if self.supported or self.waves:
+            return None
+        first = applicable(self.program)[0]
+        return first.prepare(self.program) if first.batched else None
+
+    @cached_property
+    def _complete(self) -> dict[Solver, Prepared | None]:
+        """The complete solvers that take rows one by one, in the order in which to try them."""
+        solvers = applicable(self.program)
+        return {s: None for s in solvers if s.complete and not s.batched}
+
+    def complete(self, *, exhaustive: bool) -> Iterator[Prepared]:
+        """The complete solvers that take rows one by one, each prepared when it is asked for.
+
+        Those that are exhaustive, or the others.
+        """
+        for solver, prepared in self._complete.items():
+            if solver.exhaustive != exhaustive:
+                continue
+            ready = prepared or solver.prepare(self.program)
+            self._complete[solver] = ready
+            yield ready
+
+    @property
+    def is_integral(self) -> bool:
+        """Whether the optimum may rest on a branch and bound."""
+        return self.rounds or self.program.at_most is not None
+
+    @cached_property
+    def rounds(self) -> bool:
+        """Whether closed forms may have to round, so that their cost may exceed the bound."""
+        return bool(self.program.steps.any() or self.program.groups)
+
+    def decided(self, units: FloatArray) -> Piece:
+        """The same points of a lattice of these units, each tie in it decided."""
+        conditions = self.program.region
+        region = Region(tuple(c.decided(units) if isinstance(c, Affine) else c for c in conditions))
+        return replace(self, program=Program(self.program.price, region))
+
+    def sees(self, cases: Cases) -> Cases:
+        """The people as this piece sees them."""
+        if not self.narrows:
+            return cases
+        own = self.program.cases(cases.x)
+        return cases.within(own.low, own.high)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Aim:
+    """Where to look for points, if the target is smooth and not convex.
+
+    Parameters
+    ----------
+    prototype
+        (d,) a point that is known to be of the class that is wanted; None for none.
+    on_segment
+        Whether to look on the segment that leads there.
+    anywhere
+        Whether to look everywhere else.
+    otherwise
+        Whether to do so at least where the segment has no point.
+    """
+
+    prototype: FloatArray | None = None
+    on_segment: bool = False
+    anywhere: bool = True
+    otherwise: bool = False
+
+
+EVERYWHERE = Aim()
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Pieces(Sequence[Piece]):
+    """The programs whose union is a target.
+
+    Parameters
+    ----------
+    program
+        The cost over what is possible, without the target.
+    listed
+        All of them, unless there are cells.
+    cells
+        Of the target, where they have too many rows to be listed.
+    aim
+        Where to look.
+    """
+
+    program: Program
+    listed: tuple[Piece, ...]
+    cells: Cells | None = None
+    aim: Aim = EVERYWHERE
+
+    @classmethod
+    def of(cls, program: Program, regions: Sequence[Region], aim: Aim = EVERYWHERE) -> Pieces:
+        """What is possible without the target, within the regions whose union is the target."""
+        if isinstance(regions, Cells) and regions.size > LISTED:
+            return cls(program, (), regions)
+        return cls(program, tuple(Piece.of(program, region) for region in regions), aim=aim)
+
+    def __len__(self) -> int:
+        return len(self.listed if self.cells is None else self.cells)
+
+    @overload
+    def __getitem__(self, s: int) -> Piece: ...
+    @overload
+    def __getitem__(self, s: slice) -> Pieces: ...
+    def __getitem__(self, s: int | slice) -> Piece | Pieces:
+        if isinstance(s, slice):
+            cells = None if self.cells is None else self.cells.some(s)
+            return replace(self, listed=self.listed[s], cells=cells)
+        return self.listed[s] if self.cells is None else Piece.of(self.program, self.cells[s])
+
+    def decided(self, units: FloatArray) -> Pieces:
+        """The same points for people on a lattice of these units, each tie in it decided."""
+        if self.cells is not None:
+            return replace(self, cells=self.cells.decided(units))
+        return replace(self, listed=tuple(piece.decided(units) for piece in self.listed))
+
+    @cached_property
+    def has_ties(self) -> bool:
+        """Whether some linear row of the target may lose a tie."""
+        if self.cells is not None:
+            return self.cells.has_ties
+        return any(piece.program.affine.lost.any() for piece in self.listed)
+
+    @cached_property
+    def is_integral(self) -> bool:
+        """Whether the optimum may rest on a branch and bound."""
+        return any(piece.is_integral for piece in self.listed or (Piece(self.program),))
+
+    @cached_property
+    def is_quick(self) -> bool:
+        """Whether there is a closed form to try on all rows at once, in each of them."""
+        return self.cells is None and all(piece.closed_form is not None for piece in self.listed)
+
+    @cached_property
+    def size(self) -> int:
+        """How many multipliers of what is listed are kept for each row."""
+        return sum(piece.program.size for piece in self.listed)
+
+    def moves_smoothly(self, cases: Cases) -> BoolArray:
+        """(n,): whether some continuous column with an effect is free to move."""
+        if self.cells is None:
+            return self.listed[0].program.moves_smoothly(cases)
+        smooth = (self.program.steps == 0) & self.program.numeric & self.cells.moving
+        return np.asarray((cases.low < cases.high)[:, smooth].any(axis=1))

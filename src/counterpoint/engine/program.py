@@ -1,0 +1,405 @@
+"""Programs: one cost over one region, without the person's data in it, and what bounds them.
+
+A program is minimise price(y − x) over y in the region. Its region is a *domain* D (intervals,
+whole steps, categories, the number of changes: one feature at a time) cut by *couplings* (linear
+rows, cones). For any multipliers, each coupling gives a linear inequality that its points meet, and
+their sum bounds every feasible cost from below, whoever found the multipliers and however wrong
+they are: see `counterpoint.engine.duality`. A quadratic condition that is not convex (`Nearer`) has
+no such inequality; what its multipliers prove besides is in `counterpoint.prototypes.curvature`.
+A *charge*, such as −log of a probability, adds to the weighed price; its multipliers bound it from
+below by normal · y − offset, and the same sum bounds the objective.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpoint.costs import Price
+from counterpoint.engine.cases import Cases
+from counterpoint.engine.couplings import Affine, Cone
+from counterpoint.engine.domains import AtMost, Box, OneOf, Transitions, Whole
+from counterpoint.engine.duality import Duality, one_row_bound
+from counterpoint.engine.region import Charge, Condition, Coupling, Cut, Region
+from counterpoint.engine.separable import SLACK, SeparableDomain
+from counterpoint.prototypes.curvature import Curvature
+from counterpoint.prototypes.nearer import Nearer
+from counterpoint.prototypes.quadrics import Quadrics
+from counterpoint.rounding import UNIT, Sizes, gamma
+from counterpoint.rows.features import Categorical, Features, Integer
+
+__all__ = ["Program", "kinds_region"]
+
+FloatArray = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
+
+
+def kinds_region(features: Features) -> Region:
+    """Whole steps for integers; one-hot groups for categories, none of them a stand-in anew."""
+    conditions: list[Condition] = []
+    whole = [(features.columns(f.name).start, f.step) for f in features if isinstance(f, Integer)]
+    if whole:
+        columns, steps = zip(*whole, strict=True)
+        conditions.append(Whole(np.array(columns, dtype=np.intp), np.array(steps, dtype=float)))
+    for feature, block in zip(features, features.blocks, strict=True):
+        if isinstance(feature, Categorical):
+            conditions.append(OneOf(block))
+            if feature.stand_in is not None:
+                stays = np.eye(len(feature.categories), dtype=bool)
+                conditions.append(Transitions(block, stays | ~feature.is_stand_in))
+    return Region(tuple(conditions))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Program:
+    """Minimise price(y − x) over y in a region.
+
+    Parameters
+    ----------
+    price
+        What a change costs.
+    region
+        Where y may be, relative to x.
+    """
+
+    price: Price
+    region: Region
+
+    @property
+    def width(self) -> int:
+        """The number d of encoded columns."""
+        return len(self.price.absolute)
+
+    @cached_property
+    def kinds(self) -> frozenset[type]:
+        """The kind of its price and the types of its conditions: what a solver must take."""
+        return self.region.kinds | {self.price.kind, Box}
+
+    def relaxed(self, *dropped: type) -> Program:
+        """The program with conditions of some types dropped; a one-hot group becomes a simplex.
+
+        The rows of the simplices come after the program's own, see `Program.own_multipliers`.
+        """
+        kept = [c for c in self.region if type(c) not in dropped]
+        added: list[Condition] = []
+        for group in self.groups if OneOf in dropped else ():
+            row = np.zeros((1, self.width))
+            row[0, group] = 1.0
+            box = Box.unbounded(self.width)
+            box.low[group], box.high[group] = 0.0, 1.0
+            added += [Affine(row, np.ones(1), np.ones(1)), box]
+        return Program(self.price, Region((*kept, *added)))
+
+    def own_multipliers(self, relaxed: FloatArray) -> FloatArray:
+        """(n, size) this program's multipliers among those of a program that `relaxed` made."""
+        own = self.affine.size
+        added = relaxed.shape[1] - self.size
+        return np.hstack([relaxed[:, :own], relaxed[:, own + added :]])
+
+    @cached_property
+    def box(self) -> Box:
+        """All boxes met, with [0, 1] for one-hot columns."""
+        box = Box.unbounded(self.width)
+        for condition in self.region:
+            if isinstance(condition, Box):
+                box = box.meet(condition)
+        for group in self.groups:
+            box.low[group], box.high[group] = 0.0, 1.0
+            box.least[group], box.most[group] = -np.inf, np.inf
+        return box
+
+    @cached_property
+    def affine(self) -> Affine:
+        """All linear rows stacked; there may be none."""
+        rows = [c for c in self.region if isinstance(c, Affine)]
+        out = Affine(np.zeros((0, self.width)), np.zeros(0), np.zeros(0))
+        for row in rows:
+            out = out.stacked(row)
+        return out
+
+    @cached_property
+    def curved(self) -> tuple[Coupling, ...]:
+        """The couplings that are not linear rows."""
+        return tuple(
+            c for c in self.region if isinstance(c, Coupling) and not isinstance(c, Affine)
+        )
+
+    @cached_property
+    def charges(self) -> tuple[Charge, ...]:
+        """What is added to the price."""
+        return tuple(c for c in self.region if isinstance(c, Charge))
+
+    @cached_property
+    def beyond_rows(self) -> tuple[Coupling | Charge, ...]:
+        """The curved couplings and the charges, in the order of their multipliers."""
+        return (*self.curved, *self.charges)
+
+    @cached_property
+    def nonconvex(self) -> tuple[Nearer, ...]:
+        """The quadratic conditions that are not convex; for their multipliers see `Curvature`."""
+        return tuple(c for c in self.region if isinstance(c, Nearer))
+
+    @cached_property
+    def quadrics(self) -> Quadrics:
+        """The same, evaluated together."""
+        return Quadrics(self.nonconvex, self.width)
+
+    @cached_property
+    def curvature(self) -> Curvature:
+        """What their multipliers prove."""
+        bounded = np.flatnonzero((self.box.below & self.box.above) | ~self.numeric)
+        return Curvature(self.price, self.quadrics, self.domain, bounded)
+
+    @cached_property
+    def convex_size(self) -> int:
+        """The number of multipliers of what is convex: linear rows first, then what is beyond."""
+        return self.affine.size + sum(part.size for part in self.beyond_rows)
+
+    @property
+    def size(self) -> int:
+        """The number of multipliers; those of conditions that are not convex come last."""
+        return self.convex_size + (self.curvature.size if self.nonconvex else 0)
+
+    @cached_property
+    def has_tangents(self) -> bool:
+        """Whether a point sharpens the bound: of a full quadratic price, or by curvature."""
+        return self.price.quadratic.ndim == 2 or bool(self.nonconvex)
+
+    @cached_property
+    def groups(self) -> tuple[slice, ...]:
+        """The one-hot groups."""
+        return tuple(c.columns for c in self.region if isinstance(c, OneOf))
+
+    @cached_property
+    def transitions(self) -> tuple[Transitions, ...]:
+        """Which category may become which."""
+        return tuple(c for c in self.region if isinstance(c, Transitions))
+
+    @cached_property
+    def steps(self) -> FloatArray:
+        """(d,) the step of whole columns, 0 for the others."""
+        steps = np.zeros(self.width)
+        for condition in self.region:
+            if isinstance(condition, Whole):
+                steps[condition.columns] = condition.steps
+        return steps
+
+    @cached_property
+    def at_most(self) -> AtMost | None:
+        """The tightest bound on the number of changed features."""
+        found = [c for c in self.region if isinstance(c, AtMost)]
+        return min(found, key=lambda c: c.count) if found else None
+
+    @cached_property
+    def numeric(self) -> BoolArray:
+        """(d,) which columns belong to no one-hot group."""
+        mask = np.ones(self.width, dtype=bool)
+        for group in self.groups:
+            mask[group] = False
+        return mask
+
+    @cached_property
+    def domain(self) -> SeparableDomain:
+        """The conditions on features one by one."""
+        return SeparableDomain(self.numeric, self.steps, self.groups, self.at_most)
+
+    @cached_property
+    def duality(self) -> Duality:
+        """What linear inequalities prove."""
+        return Duality(self.price, self.domain, bool(self.charges))
+
+    def cases(self, x: FloatArray) -> Cases:
+        """What the program knows of these people: their points and their bounds."""
+        low, high = self.box.bounds(x)
+        if self.transitions:
+            high = np.array(high)
+            for transition in self.transitions:
+                block = high[:, transition.columns]
+                np.minimum(block, transition.permitted(x), out=block)
+        return Cases(x, *self._on_steps(x, low, high), np.zeros(len(x)))
+
+    def _on_steps(
+        self, x: FloatArray, low: FloatArray, high: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Bounds of whole columns moved inwards to x + a whole number of steps."""
+        whole = np.flatnonzero(self.steps)
+        whole = whole[(np.isfinite(low[:, whole]) | np.isfinite(high[:, whole])).any(axis=0)]
+        if not len(whole):
+            return low, high
+        low, high = np.array(low), np.array(high)
+        at, step = x[:, whole], self.steps[whole]
+        low[:, whole] = at + np.ceil((low[:, whole] - at) / step - SLACK) * step
+        high[:, whole] = at + np.floor((high[:, whole] - at) / step + SLACK) * step
+        return low, high
+
+    def cost(self, y: FloatArray, x: FloatArray) -> FloatArray:
+        """(n,) in cost units."""
+        return self.price(y - x)
+
+    def objective(self, y: FloatArray, cases: Cases) -> FloatArray:
+        """(n,) what is minimised: the cost; with charges, the weighed cost and what they take."""
+        cost = self.price(y - cases.x)
+        if not self.charges:
+            return cost
+        return np.asarray(cases.weights * cost + sum(c.amount(y) for c in self.charges))
+
+    @cached_property
+    def _merged(self) -> Region:
+        """The same region with one box, and one stack of rows."""
+        others = [c for c in self.region if not isinstance(c, Box | Affine)]
+        first: list[Condition] = [self.box]
+        if self.affine.size:
+            first.append(self.affine)
+        return Region((*first, *others))
+
+    def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:
+        """(n,) the largest violation of any condition, relative to the size of its terms."""
+        return self._merged.violation(y, x)
+
+    def tightened(self, margin: FloatArray) -> Region:
+        """The demands of the target closed in by a (1, 2) margin, and all linear rows."""
+        curved = [c for c in self.region if isinstance(c, Cone | Nearer) and (c.tight or c.lost)]
+        return Region((self.affine.tightened(margin), *(c.tightened(margin) for c in curved)))
+
+    @cached_property
+    def normals(self) -> FloatArray:
+        """(convex_size, d) the normal that each multiplier of what is convex weighs."""
+        return np.vstack([self.affine.matrix, *(part.normals for part in self.beyond_rows)])
+
+    @cached_property
+    def _sizes(self) -> FloatArray:
+        """(convex_size, d) the sizes of the numbers in `normals`."""
+        return np.abs(self.normals)
+
+    @cached_property
+    def _units(self) -> tuple[FloatArray, FloatArray]:
+        """(convex_size,) r and (d,) c, with no number of `normals` larger than r_i c_j."""
+        sizes = self._sizes
+        column = sizes.max(axis=0, initial=0.0)
+        some = column > 0.0
+        height = (sizes[:, some] / column[some]).max(axis=1, initial=0.0)
+        unit = np.zeros(self.width)
+        rows = height > 0.0
+        unit[some] = (sizes[np.ix_(rows, some)] / height[rows, None]).max(axis=0, initial=0.0)
+        return height, unit * (1.0 + 8.0 * UNIT)
+
+    def cut(self, multipliers: FloatArray) -> Cut:
+        """What the couplings and charges add up to.
+
+        The multipliers of conditions that are not convex have no part in it.
+        """
+        cut = self.affine.cut(multipliers[:, : self.affine.size])
+        if not self.beyond_rows:
+            return cut
+        cuts, start = [cut], self.affine.size
+        for part in self.beyond_rows:
+            cuts.append(part.cut(multipliers[:, start : start + part.size]))
+            start += part.size
+        offsets = np.stack([cut.offset for cut in cuts])
+        doubt = gamma(len(cuts)) * np.abs(offsets).sum(axis=0)
+        return Cut(
+            np.asarray(sum(cut.normal for cut in cuts)),
+            offsets.sum(axis=0),
+            np.hstack([cut.weights for cut in cuts]),
+            self._sizes,
+            max(cut.roundings for cut in cuts) + len(cuts) - 1,
+            np.asarray(doubt + sum(cut.doubt for cut in cuts)),
+        )
+
+    def bound(
+        self,
+        cases: Cases,
+        multipliers: FloatArray,
+        at: FloatArray | None = None,
+        margin: FloatArray | None = None,
+    ) -> FloatArray:
+        """(n,) lower bounds on the objective at every point of the region: weak duality.
+
+        Parameters
+        ----------
+        cases
+            The people; their margin is not used.
+        multipliers
+            (n, size), any finite numbers.
+        at
+            (n, d) any points y, at which a full quadratic price is bounded by its tangent; the
+            nearer to the optimum, the better the bound. None for x itself.
+        margin
+            (n, 2) for bounds on what costs at least that meets the target by so much, see `Cases`.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            In units of the objective; infinite where the domain alone is empty.
+        """
+        if self._is_one_row and cases.unbounded:
+            weighed = self.affine.cut_weights(multipliers)
+            weight, offset = weighed[0][:, 0], weighed[1][:, 0]
+            if margin is not None:
+                offset = offset - self.affine.gained(multipliers, margin)
+            return one_row_bound(self.price, self.affine.matrix[0], cases.x, (weight, offset))
+        cut = self.cut(multipliers)
+        if margin is not None:
+            cut = cut._replace(offset=cut.offset - self._gained(multipliers, margin))
+        height, unit = self._units
+        sizes = Sizes((cut.weights @ height)[:, None], unit[None], cut.roundings)
+        bound = self.duality.bound(cases, cut, sizes, at)
+        if not self.nonconvex or self.charges:
+            return bound
+        if margin is not None:
+            weights = np.maximum(multipliers[:, self.convex_size :][:, : len(self.quadrics)], 0.0)
+            more = np.einsum("ij,ij->i", weights, self.quadrics.closed_in(margin))
+            cut = cut._replace(offset=cut.offset - more)
+        curved = self.curvature.bound(cases, multipliers[:, self.convex_size :], cut, at)
+        return np.maximum(bound, curved)
+
+    def _gained(self, multipliers: FloatArray, margin: FloatArray) -> FloatArray:
+        """(n,) by how much (n, 2) margins lower the offsets of `cut`."""
+        gained, start = np.zeros(len(multipliers)), 0
+        for part in (self.affine, *self.curved):
+            gained += part.gained(multipliers[:, start : start + part.size], margin)
+            start += part.size
+        return gained
+
+    def moves_smoothly(self, cases: Cases) -> BoolArray:
+        """(n,): whether some continuous column with an effect is free to move."""
+        effect = self.normals.any(axis=0) | self.quadrics.columns
+        smooth = (self.steps == 0) & self.numeric & effect
+        return np.asarray((cases.low < cases.high)[:, smooth].any(axis=1))
+
+    def held(self, y: FloatArray, x: FloatArray) -> BoolArray:
+        """(n, d): what is integral about y: whole columns, categories, features that stay."""
+        integral = (self.steps > 0) | ~self.numeric
+        held = np.repeat(integral[None, :], len(y), axis=0)
+        return held if self.at_most is None else held | (y == x)
+
+    @cached_property
+    def _is_one_row(self) -> bool:
+        """Whether there is one linear row, a separable price, and nothing integral."""
+        plain = not self.steps.any() and not self.groups and self.at_most is None
+        row = self.size == self.affine.size == 1
+        return plain and row and self.price.quadratic.ndim == 1
+
+    def refutes(self, cases: Cases, multipliers: FloatArray) -> BoolArray:
+        """(n,): whether the multipliers prove that no point of the region exists (Farkas).
+
+        On a column without bounds, an entry of the normal that is no more than what rounding leaves
+        of a sum that cancels counts as 0. That is a proof for all points but those some 1e12 times
+        as far away as the factual one. All other rounding is allowed for.
+        """
+        if self.charges:  # no charge excludes anything
+            charged = sum(charge.size for charge in self.charges)
+            multipliers = np.array(multipliers)
+            multipliers[:, self.convex_size - charged : self.convex_size] = 0.0
+        cut, other = self.cut(multipliers), multipliers[:, self.convex_size :]
+        refuted = self.duality.refutes(cases, cut)
+        return refuted | self.curvature.refutes(cases, other, cut) if self.nonconvex else refuted
+
+    def empty(self, cases: Cases) -> BoolArray:
+        """(n,): whether some feature has no value left at all."""
+        return self.domain.is_empty(cases)

@@ -1,0 +1,253 @@
+"""What a condition is, and a region: their intersection."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from counterpoint.engine.couplings import Affine, Cone
+
+__all__ = [
+    "EPS",
+    "TINY",
+    "Charge",
+    "Condition",
+    "Coupling",
+    "Cut",
+    "Domain",
+    "NonConvex",
+    "Region",
+    "Supported",
+]
+
+FloatArray = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
+IntArray = NDArray[np.intp]
+
+TINY = np.finfo(np.float64).tiny
+EPS = np.finfo(np.float64).eps
+
+
+@final
+class Cut(NamedTuple):
+    """Inequalities normal · y <= offset, and how large the terms are of which they were summed.
+
+    Parameters
+    ----------
+    normal, offset
+        (n, d) and (n,).
+    weights, normals
+        (n, m) and (m, d), not negative: the sizes of the terms of the normals add up to at most
+        ``weights @ normals``.
+    roundings
+        How many of them each entry of a normal is worth, see `counterpoint.rounding`.
+    doubt
+        (n,) by how much the offsets may be off.
+    """
+
+    normal: FloatArray
+    offset: FloatArray
+    weights: FloatArray
+    normals: FloatArray
+    roundings: int
+    doubt: FloatArray
+
+    @classmethod
+    def stacked(cls, cuts: Sequence[Cut]) -> Cut:
+        """All inequalities of some, one after the other."""
+        terms = np.concatenate([cut.weights @ cut.normals for cut in cuts])
+        return cls(
+            np.concatenate([cut.normal for cut in cuts]),
+            np.concatenate([cut.offset for cut in cuts]),
+            np.eye(len(terms)),
+            terms,
+            max(cut.roundings for cut in cuts),
+            np.concatenate([cut.doubt for cut in cuts]),
+        )
+
+    def take(self, rows: IntArray) -> Cut:
+        """Some of them."""
+        return self._replace(
+            normal=self.normal[rows],
+            offset=self.offset[rows],
+            weights=self.weights[rows],
+            doubt=self.doubt[rows],
+        )
+
+
+class Condition(ABC):
+    """A simple demand on a point y, given the factual x."""
+
+    @abstractmethod
+    def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:
+        """(n,): by how much y fails, relative to the size of what is compared; 0 if it does not."""
+
+
+class Domain(Condition):
+    """A condition on features one by one."""
+
+
+class Coupling(Condition):
+    """A convex condition that ties features together."""
+
+    @property
+    @abstractmethod
+    def normals(self) -> FloatArray:
+        """(m, d) the normal that each multiplier weighs."""
+
+    @cached_property
+    def sizes(self) -> FloatArray:
+        """(m, d) the sizes of the numbers in `normals`."""
+        return np.abs(self.normals)
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """The number m of its multipliers."""
+
+    @abstractmethod
+    def cut(self, multipliers: FloatArray) -> Cut:
+        """(n, m) multipliers → normals (n, d) and offsets (n,).
+
+        Every y that meets the condition meets ``normals · y <= offsets``, whatever the multipliers;
+        and ``cut(t * multipliers)`` is t times ``cut(multipliers)`` for t >= 0.
+        """
+
+    @abstractmethod
+    def gained(self, multipliers: FloatArray, margin: FloatArray) -> FloatArray:
+        """(n,) by how much (n, 2) margins, see `Cases`, lower the offsets of ``cut``."""
+
+
+class Charge(Condition):
+    """A soft condition: every point meets it, and is charged a convex amount of at least 0."""
+
+    @property
+    @abstractmethod
+    def normals(self) -> FloatArray:
+        """(m, d) the normal that each multiplier weighs."""
+
+    @cached_property
+    def sizes(self) -> FloatArray:
+        """(m, d) the sizes of the numbers in `normals`."""
+        return np.abs(self.normals)
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """The number m of its multipliers."""
+
+    @abstractmethod
+    def amount(self, y: FloatArray) -> FloatArray:
+        """(n,): what points are charged."""
+
+    @abstractmethod
+    def cut(self, multipliers: FloatArray) -> Cut:
+        """(n, m) multipliers → normals (n, d) and offsets (n,).
+
+        Every y is charged ``normals · y − offsets`` or more, whatever the multipliers; with all of
+        them 0 that is 0.
+        """
+
+    def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:
+        return np.zeros(len(y))
+
+
+class NonConvex(Condition):
+    """A condition that is not convex, and knows convex parts of itself."""
+
+    @abstractmethod
+    def excess(self, y: FloatArray) -> FloatArray:
+        """(n,) by how much points miss it, in score units; negative where they do not."""
+
+    @abstractmethod
+    def convexified(self, at: FloatArray, margin: float) -> Region:
+        """A convex part that holds the (d,) point ``at``, if that meets it with the margin."""
+
+
+class Supported(Condition):
+    """A convex condition that is known by the half-spaces that hold it, without a dual of its own.
+
+    Programs are given the few half-spaces that matter: see `counterpoint.robust.search.approach`.
+    """
+
+    @property
+    @abstractmethod
+    def is_cone(self) -> bool:
+        """Whether `models`, where there are any, are the condition itself."""
+
+    @abstractmethod
+    def excess(self, y: FloatArray) -> FloatArray:
+        """(n,) by how much points miss it, in score units; negative where they do not."""
+
+    @abstractmethod
+    def supports(self, y: FloatArray) -> tuple[FloatArray, Affine]:
+        """(n,) the excess at points, and for each a half-space that it misses by as much."""
+
+    @abstractmethod
+    def around(self, y: FloatArray, free: BoolArray, lost: float) -> FloatArray:
+        """(k, d) points near one (1, d), whose half-spaces miss little there.
+
+        Those supports at the points, which differ in columns that are free (d,) alone, cut off
+        about ``lost`` less at y than its own; between them they have all the slopes that the
+        condition has nearby. None if the condition is not curved.
+        """
+
+    @abstractmethod
+    def first(self) -> Affine:
+        """Half-spaces to begin with; there may be none."""
+
+    @abstractmethod
+    def place(self, y: FloatArray) -> FloatArray:
+        """(k,) where a point (1, d) is, in the coordinates in which it is curved."""
+
+    @abstractmethod
+    def models(self, place: FloatArray) -> tuple[Cone, ...]:
+        """Second-order cones that are like it near a place (k,); none if there are no such."""
+
+    @abstractmethod
+    def turned(self, place: FloatArray, ray: FloatArray) -> tuple[FloatArray, Affine] | None:
+        """The place with a half-space that is nearest to what multipliers of a model combine.
+
+        Where models at a place have no point, multipliers say why; the half-space is one of the
+        condition itself, and models there are more like it. None if the model is the condition.
+
+        Parameters
+        ----------
+        place
+            (k,) that of the model.
+        ray
+            (m,) the multipliers of its cone.
+        """
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Region:
+    """All points that meet every condition; ``a & b`` intersects; ``Region()`` is everything."""
+
+    conditions: tuple[Condition, ...] = ()
+
+    def __and__(self, other: Region) -> Region:
+        return Region(self.conditions + other.conditions)
+
+    def __iter__(self) -> Iterator[Condition]:
+        return iter(self.conditions)
+
+    @property
+    def kinds(self) -> frozenset[type]:
+        """The types of its conditions."""
+        return frozenset(type(condition) for condition in self.conditions)
+
+    def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:
+        """(n,): the largest violation of any condition; 0 inside."""
+        worst = np.zeros(len(y))
+        for condition in self.conditions:
+            worst = np.maximum(worst, condition.violation(y, x))
+        return worst

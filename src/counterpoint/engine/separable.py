@@ -1,0 +1,372 @@
+"""Separable functions over separable domains, minimised exactly and for whole batches.
+
+A function Σ_j f_j(δ_j) is least where each of its columns is, whatever the columns are: numbers
+between bounds, whole steps, categories; and under a bound on the number of changes, where the
+columns that gain most do change.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpoint.engine.cases import Cases
+from counterpoint.engine.domains import AtMost
+from counterpoint.rounding import AFTER, LIBRARY, SMALLEST, UNIT, Sizes, depth, dots, gamma, total
+
+__all__ = ["SLACK", "Diagonal", "Groups", "Least", "SeparableDomain"]
+
+FloatArray = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
+
+SLACK = 1e-9
+"""How far, in steps, a whole number may lie outside its interval because of rounding."""
+
+
+@final
+class Least(NamedTuple):
+    """The least of each column's function.
+
+    Parameters
+    ----------
+    value, reach
+        (n, d) what it is, and |δ| there.
+    """
+
+    value: FloatArray
+    reach: FloatArray
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Diagonal:
+    """The function Σ absolute |δ| + curvature δ², one column at a time.
+
+    Parameters
+    ----------
+    absolute, curvature
+        (d,) non-negative; no column has both.
+    """
+
+    absolute: FloatArray
+    curvature: FloatArray
+
+    def of(self, columns: BoolArray | slice) -> Diagonal:
+        """The function of some of the columns."""
+        if isinstance(columns, slice) and columns == slice(None):
+            return self
+        return Diagonal(self.absolute[columns], self.curvature[columns])
+
+    @cached_property
+    def is_absolute(self) -> bool:
+        """Whether some column has an absolute function."""
+        return bool(self.absolute.any())
+
+    @cached_property
+    def is_curved(self) -> bool:
+        """Whether some column has curvature."""
+        return bool(self.curvature.any())
+
+    @cached_property
+    def is_curved_throughout(self) -> bool:
+        """Whether all columns have curvature."""
+        return bool(self.curvature.all())
+
+    def least(self, slope: FloatArray) -> Least:
+        """(n, d) the least of each column's function plus slope · δ, over all δ."""
+        if self.is_curved_throughout:
+            reach = np.abs(slope)
+            reach *= 0.5 / self.curvature
+            value = reach * reach
+            value *= -self.curvature
+            return Least(value, reach)
+        if not self.is_curved:
+            reach = np.where(np.abs(slope) > self.absolute, np.inf, 0.0)
+            return Least(-reach, reach)
+        excess = np.maximum(np.abs(slope) - self.absolute, 0.0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            reach = np.where(excess > 0.0, excess / (2.0 * self.curvature), 0.0)
+            value = np.where(np.isinf(reach), -np.inf, -(reach * reach * self.curvature))
+        return Least(value, reach)
+
+    def best(self, slope: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray:
+        """(n, d) the δ between low and high at which it is least; infinite where unbounded."""
+        if self.is_curved_throughout:
+            free = slope * (-0.5 / self.curvature)
+        elif not self.is_curved:
+            pulled = np.abs(slope) > self.absolute
+            free = np.where(pulled, np.copysign(np.inf, -slope), 0.0)
+        else:
+            pull = -np.sign(slope) * np.maximum(np.abs(slope) - self.absolute, 0.0)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                free = np.where(pull == 0.0, 0.0, pull / (2.0 * self.curvature))
+        return np.minimum(np.maximum(free, low), high)
+
+    def value(self, delta: FloatArray, slope: FloatArray) -> FloatArray:
+        """(n, d) each column's function plus slope · δ."""
+        with np.errstate(invalid="ignore"):
+            value = slope * delta
+            if self.is_absolute:
+                value += self.absolute * np.abs(delta)
+            if self.is_curved:
+                value += self.curvature * delta * delta
+        if self.is_curved_throughout:
+            return value
+        runaway = np.isinf(delta) & (self.curvature == 0)
+        if runaway.any():
+            downhill = slope * np.sign(delta) < -self.absolute
+            value = np.where(runaway, np.where(downhill, -np.inf, np.inf), value)
+        return value
+
+
+@final
+class Groups:
+    """One-hot groups, all at once.
+
+    Parameters
+    ----------
+    groups
+        The encoded columns of each.
+    """
+
+    def __init__(self, groups: tuple[slice, ...]) -> None:
+        sizes = [group.stop - group.start for group in groups]
+        self.first = np.array([group.start for group in groups], dtype=np.intp)
+        self.columns = np.concatenate([np.arange(g.start, g.stop) for g in groups])
+        self._starts = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.intp)
+        self._sizes = np.array(sizes)
+
+    def reduce(self, how: np.ufunc, values: NDArray[Any]) -> NDArray[Any]:
+        """(n, columns of groups) → (n, groups)."""
+        return np.asarray(how.reduceat(values, self._starts, axis=1))
+
+    def permitted(self, cases: Cases) -> BoolArray:
+        """(n, columns of groups): which category may be chosen."""
+        allowed = cases.high[:, self.columns] > 0.5
+        demanded = cases.low[:, self.columns] > 0.5
+        if demanded.any():
+            free = ~self.reduce(np.logical_or, demanded)
+            allowed &= demanded | np.repeat(free, self._sizes, axis=1)
+        return allowed
+
+    def size(self, price: Diagonal, sizes: Sizes) -> FloatArray:
+        """(n, groups) the sums of the sizes of the terms of `least`, at most."""
+        tall = sizes.heights if sizes.units is None else sizes.units
+        tallest = self.reduce(np.maximum, tall[:, self.columns])
+        height = tallest if sizes.units is None else sizes.heights @ tallest
+        dearest = self.reduce(np.maximum, price.absolute[None, self.columns])
+        return np.asarray(2.0 * (height + dearest))
+
+    def least(self, price: Diagonal, slope: FloatArray, cases: Cases) -> FloatArray:
+        """(n, groups) the least price and slope, against staying."""
+        here, allowed = cases.x[:, self.columns] > 0.5, self.permitted(cases)
+        slopes, weight = slope[:, self.columns], 2.0 * price.absolute[self.columns]
+        value = np.where(allowed, np.where(here, slopes, slopes + weight), np.inf)
+        staying = self.reduce(np.add, np.where(here, slopes, 0.0))
+        return np.asarray(self.reduce(np.minimum, value) - staying)
+
+    def forced(self, cases: Cases) -> BoolArray:
+        """(n, groups): whether a category must go."""
+        here, allowed = cases.x[:, self.columns] > 0.5, self.permitted(cases)
+        return np.asarray(~self.reduce(np.logical_or, allowed & here))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class SeparableDomain:
+    """What each column may be, given the bounds of the cases.
+
+    Parameters
+    ----------
+    numeric
+        (d,) which columns are numbers.
+    steps
+        (d,) the step of whole columns, 0 for the others.
+    groups
+        The one-hot groups.
+    at_most
+        A bound on the number of changed features, or None.
+    """
+
+    numeric: BoolArray
+    steps: FloatArray
+    groups: tuple[slice, ...]
+    at_most: AtMost | None
+
+    def least(self, price: Diagonal, slope: FloatArray, cases: Cases) -> FloatArray:
+        """(n,) min over y of price(δ) + slope·δ with δ = y − x; infinite where there is no y."""
+        return self._combined(self._columns(price, slope, cases).value, price, slope, cases)
+
+    def lower(
+        self, price: Diagonal, slope: FloatArray, cases: Cases, sizes: Sizes
+    ) -> tuple[FloatArray, FloatArray]:
+        """(n,) `least`, and (n,) by how much it may be too high, for all rounding.
+
+        Parameters
+        ----------
+        price, slope, cases
+            As for `least`.
+        sizes
+            Of the terms of the slopes; none is smaller than its slope.
+        """
+        columns = self._columns(price, slope, cases)
+        value = self._combined(columns.value, price, slope, cases)
+        mask: BoolArray | slice = slice(None) if self.numeric.all() else self.numeric
+        own, part = sizes.of(mask), price.of(mask)
+        reach = columns.reach
+        if not cases.unbounded and not part.is_curved_throughout:
+            reach = self._either(part, slope[:, mask], reach, own, cases)
+        if self.steps.any():
+            reach = reach + self.steps[mask]
+        roundings = sizes.count + depth(slope.shape[1]) + AFTER + LIBRARY
+        if self.at_most is not None:
+            return value, gamma(roundings) * self._changed(price, sizes, reach, cases) + SMALLEST
+        size, bend = own.along(reach), np.zeros(len(slope))
+        if cases.unbounded and not self.steps.any() and not self.groups:
+            size -= value  # which is −curvature · reach²
+        else:
+            size += self._paid(part, reach)
+        if part.is_curved:
+            slopes = gamma(sizes.count + AFTER)
+            bend = slopes * slopes * own.over(2.0 * part.curvature)
+        if self.groups:
+            size += self._groups.size(price, sizes).sum(axis=1)
+        return value, gamma(roundings) * size + bend + SMALLEST
+
+    @staticmethod
+    def _paid(price: Diagonal, reach: FloatArray) -> FloatArray | float:
+        """(n,) the price of (n, numeric columns) |δ|."""
+        paid = dots(reach, price.absolute) if price.is_absolute else 0.0
+        return paid + dots(reach * reach, price.curvature) if price.is_curved else paid
+
+    def _changed(
+        self, price: Diagonal, sizes: Sizes, reach: FloatArray, cases: Cases
+    ) -> FloatArray:
+        """(n,) the sum of the sizes of the terms of those columns that may change at once."""
+        assert self.at_most is not None  # noqa: S101 (asked by the caller)
+        each, size = sizes.each, np.zeros(cases.x.shape)
+        own, part = each[:, self.numeric], price.of(self.numeric)
+        curved = part.curvature > 0.0
+        bend = np.where(curved, own * own / np.where(curved, part.curvature, 1.0), 0.0)
+        far = np.where(np.isinf(reach), 0.0, reach)
+        terms = far * (own + part.absolute + part.curvature * far)
+        terms += gamma(sizes.count + AFTER) * bend
+        size[:, self.numeric] = np.where(np.isinf(reach), np.inf, terms)
+        if self.groups:
+            size[:, self._groups.first] = self._groups.size(
+                price, replace(sizes, units=None, heights=each)
+            )
+        starts = [block.start for block in self.at_most.blocks]
+        must = self._forced(cases)[:, starts]
+        size = size[:, starts]
+        free = -np.sort(-np.where(must, 0.0, size), axis=1)
+        left = self.at_most.count - must.sum(axis=1)
+        chosen = np.where(np.arange(free.shape[1]) < left[:, None], free, 0.0)
+        return total(np.hstack([chosen, np.where(must, size, 0.0)]))
+
+    def _forced(self, cases: Cases) -> BoolArray:
+        """(n, d): which columns, of a group its first, cannot stay."""
+        forced = np.zeros(cases.x.shape, dtype=bool)
+        forced[:, self.numeric] = ((cases.low > cases.x) | (cases.high < cases.x))[:, self.numeric]
+        if self.groups:
+            forced[:, self._groups.first] = self._groups.forced(cases)
+        return forced
+
+    def _either(
+        self,
+        price: Diagonal,
+        slope: FloatArray,
+        reach: FloatArray,
+        sizes: Sizes,
+        cases: Cases,
+    ) -> FloatArray:
+        """(n, numeric columns) |δ|, the larger one where rounding has decided between two.
+
+        A column without curvature is least at the end of its interval, or as near to 0 as it gets.
+        """
+        size, share = np.abs(slope), gamma(sizes.count)
+        apart = np.abs(size - price.absolute)
+        # At most: |slope| is no more than its size, and most slopes are far from what decides.
+        if not (apart <= (share + (AFTER + 1) * UNIT) * sizes.most).any():
+            return reach
+        off = share * sizes.each + AFTER * UNIT * size
+        doubtful = (apart <= off) & (off > 0.0) & (price.curvature == 0.0)
+        if not doubtful.any():
+            return reach
+        x, low, high = (v[:, self.numeric] for v in (cases.x, cases.low, cases.high))
+        down, up = np.abs(low - x), np.abs(high - x)
+        either = off >= size + price.absolute
+        far = np.where(either, np.maximum(down, up), np.where(slope > 0.0, down, up))
+        return np.where(doubtful, np.maximum(reach, far), reach)
+
+    def _combined(
+        self, numeric: FloatArray, price: Diagonal, slope: FloatArray, cases: Cases
+    ) -> FloatArray:
+        """(n,) the least sum, of the least of each numeric column."""
+        if not self.groups and self.at_most is None:
+            return _total(numeric)
+        gains = np.zeros(cases.x.shape)
+        gains[:, self.numeric] = numeric
+        if self.groups:
+            gains[:, self._groups.first] = self._groups.least(price, slope, cases)
+        if self.at_most is None:
+            return _total(gains)
+        return self._best_changes(gains, self._forced(cases), self.at_most)
+
+    def is_empty(self, cases: Cases) -> BoolArray:
+        """(n,): whether some feature has no value left."""
+        zero = np.zeros(cases.x.shape[1])
+        return np.isposinf(self.least(Diagonal(zero, zero), np.zeros_like(cases.x), cases))
+
+    def _columns(self, price: Diagonal, slope: FloatArray, cases: Cases) -> Least:
+        """(n, numeric columns) the least of each column's function of one variable."""
+        mask: BoolArray | slice = slice(None) if self.numeric.all() else self.numeric
+        price, steps, slope = price.of(mask), self.steps[mask], slope[:, mask]
+        if cases.unbounded and not steps.any():
+            return price.least(slope)
+        x = cases.x[:, mask]
+        low, high = cases.low[:, mask] - x, cases.high[:, mask] - x
+        if steps.any():
+            whole = steps > 0
+            low, high = np.array(low), np.array(high)
+            low[:, whole] = np.ceil(low[:, whole] / steps[whole] - SLACK) * steps[whole]
+            high[:, whole] = np.floor(high[:, whole] / steps[whole] + SLACK) * steps[whole]
+        best = price.best(slope, low, high)
+        value = price.value(best, slope)
+        if steps.any():
+            value = np.where(whole, np.inf, value)
+            unit = np.where(whole, steps, 1.0)
+            for rounding in (np.floor, np.ceil):
+                near = np.clip(rounding(best / unit) * unit, low, high)
+                candidate = price.value(near, slope)
+                value = np.where(whole, np.minimum(value, candidate), value)
+        return Least(np.where(low > high, np.inf, value), np.abs(best))
+
+    @cached_property
+    def _groups(self) -> Groups:
+        return Groups(self.groups)
+
+    @staticmethod
+    def _best_changes(gains: FloatArray, forced: BoolArray, most: AtMost) -> FloatArray:
+        """The least sum when only so many features may contribute; forced ones come first."""
+        starts = [block.start for block in most.blocks]
+        gain, must = gains[:, starts], forced[:, starts]
+        left = most.count - must.sum(axis=1)
+        free = np.sort(np.where(must, 0.0, np.minimum(gain, 0.0)), axis=1)
+        rank = np.arange(free.shape[1])
+        chosen = np.where(rank < left[:, None], free, 0.0)
+        least = _total(np.hstack([chosen, np.where(must, gain, 0.0)]))
+        return np.where(left < 0, np.inf, least)
+
+
+def _total(values: FloatArray) -> FloatArray:
+    """(n,) the sums of rows; +inf, a column without any value, outweighs −inf."""
+    with np.errstate(invalid="ignore"):
+        summed = total(values)
+    if np.isnan(summed).any():
+        summed = np.where(np.isposinf(values).any(axis=1), np.inf, summed)
+    return np.asarray(summed)

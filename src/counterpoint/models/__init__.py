@@ -1,0 +1,38 @@
+"""Readers: fitted models → forms, with the pipelines of scikit-learn seen through exactly.
+
+`see_through` composes every preprocessing step into one affine map from the encoded raw columns to
+the final estimator's inputs. Register your own with ``@read.register(MyModel)`` for final
+estimators and ``@trace.register(MyTransformer)`` for steps.
+"""
+
+from __future__ import annotations
+
+from counterpoint.models import (  # noqa: F401 (each registers its readers)
+    classifiers,
+    compose,
+    encoders,
+    imputers,
+    meta,
+    regressors,
+    scalers,
+    support_vectors,
+)
+from counterpoint.models.columns import Columns
+from counterpoint.models.dispatch import read, require_reader, trace
+from counterpoint.models.probe import by_running
+from counterpoint.models.seeing import Reading, see_through
+from counterpoint.models.torch_classifier import LastLayer
+from counterpoint.prototypes import gaussians, naive_bayes  # noqa: F401
+from counterpoint.prototypes import reader as _prototypes  # noqa: F401
+from counterpoint.robust import reader as _robust  # noqa: F401
+
+__all__ = [
+    "Columns",
+    "LastLayer",
+    "Reading",
+    "by_running",
+    "read",
+    "require_reader",
+    "see_through",
+    "trace",
+]

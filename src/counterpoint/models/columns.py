@@ -1,0 +1,375 @@
+"""Columns on their way through a pipeline: what each one is in terms of the raw features.
+
+At every stage a column is either an affine function of the encoded features, or a `Lookup`: any
+value, text included, for each category of one feature. Nothing else is ever needed, and both are
+exact. A step that is affine multiplies; any other step may only be run on columns of categories
+(see `counterpoint.models.probe`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+
+from counterpoint.errors import InvalidInput, UnsupportedModel
+from counterpoint.models.form import AffineMap, Magnitude
+from counterpoint.rows.features import Categorical, Continuous, Features
+
+__all__ = ["Columns", "Fill", "Lookup", "join"]
+
+FloatArray = NDArray[np.float64]
+CONSTANT = -1  # a column's feature when it depends on none
+NUMBERS = -2  # … and when it depends on a number, or on several features
+LARGEST_DENSE = 1 << 24  # entries of a composed map; beyond it stays sparse
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Lookup:
+    """A column that holds one value, of any type, for each category of one feature.
+
+    Parameters
+    ----------
+    feature
+        The position of the categorical feature.
+    values
+        (c,) the column's value for each of its categories.
+    """
+
+    feature: int
+    values: NDArray[Any]
+
+
+@final
+@dataclass(frozen=True)
+class Fill:
+    """What one step makes of the missing cells of a raw column.
+
+    Parameters
+    ----------
+    value
+        What it puts there; None if that is not one value.
+    why_not
+        None if a missing cell counts as ``value`` there; else why not, as the end of a sentence on
+        the column, and empty if nothing is put there at all.
+    invented
+        Whether the value is the step's own word and not one that the column held.
+    """
+
+    value: Hashable = None
+    why_not: str | None = None
+    invented: bool = False
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """What the columns at one stage of a pipeline are, as functions of the encoded features.
+
+    Parameters
+    ----------
+    features
+        The raw features, d encoded columns wide.
+    matrix, offset
+        (m, d) sparse and (m,): column j is ``matrix[j] · encoded + offset[j]``, unless it is in
+        ``lookups``.
+    lookups
+        Position → `Lookup`.
+    names
+        The columns' names where they are still the raw ones; None once they are positions only.
+    where
+        The path of the step that is being read, as ``preprocess__num__scale``.
+    steps
+        One line for each step that was read.
+    fixed
+        Whether the user described the features, so that a reader must not change them.
+    barred
+        Feature position → values that must not be added to its categories (an encoder would stop
+        at them).
+    gaps
+        (m,): the feature whose missing cells the column still has, −1 for none. Only a column that
+        is passed on untouched has any; who else takes it says what becomes of them, in ``fills``.
+    fills
+        Feature position → what the steps so far made of its missing cells.
+    sizes
+        The sizes of the terms of ``matrix`` and ``offset``, step by step; None if they are those of
+        one step.
+    """
+
+    features: Features
+    matrix: Any
+    offset: FloatArray
+    lookups: Mapping[int, Lookup]
+    names: tuple[Hashable, ...] | None = None
+    where: str = ""
+    steps: tuple[str, ...] = ()
+    fixed: bool = True
+    barred: Mapping[int, frozenset[Hashable]] = field(default_factory=dict)
+    gaps: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
+    fills: Mapping[int, frozenset[Fill]] = field(default_factory=dict)
+    sizes: Magnitude | None = None
+
+    @classmethod
+    def raw(cls, features: Features, **options: Any) -> Columns:
+        """The raw columns themselves."""
+        rows = np.flatnonzero(features.is_numeric)
+        shape = (len(features), features.width)
+        ones = (np.ones(len(rows)), (rows, features.numeric_columns))
+        lookups = {
+            j: Lookup(j, column_of(feature.categories))
+            for j, feature in enumerate(features)
+            if isinstance(feature, Categorical)
+        }
+        matrix = sparse.csr_array(ones, shape=shape)
+        gaps = np.arange(shape[0])
+        return cls(
+            features, matrix, np.zeros(shape[0]), lookups, features.names, gaps=gaps, **options
+        )
+
+    @classmethod
+    def inputs(cls, count: int) -> Columns:
+        """As many numeric inputs as a model takes; they go by position."""
+        columns = cls.raw(Features(Continuous(f"x{j}") for j in range(count)))
+        return replace(columns, names=None)
+
+    def __len__(self) -> int:
+        return len(self.offset)
+
+    # --- what a trace function builds its result from ---
+
+    def affine(self, matrix: Any, offset: ArrayLike = 0.0) -> Columns:
+        """The columns ``matrix @ columns + offset``; (m', m) dense or sparse, and (m',)."""
+        own = self.seen().numbers()
+        mixed = sparse.csr_array(matrix)
+        shift = mixed @ own.offset + np.broadcast_to(offset, mixed.shape[:1])
+        gaps = np.full(len(shift), -1)
+        most = int(np.diff(mixed.indptr).max(initial=0)) + 1
+        step = Magnitude(abs(mixed), np.abs(np.broadcast_to(offset, len(shift))), most)
+        sizes = step.through(AffineMap(own.matrix, own.offset, own.magnitude))
+        return replace(
+            own, matrix=mixed @ own.matrix, offset=shift, names=None, gaps=gaps, sizes=sizes
+        )
+
+    def scaled(self, scale: ArrayLike, offset: ArrayLike = 0.0) -> Columns:
+        """The columns ``scale * columns + offset``, one by one."""
+        scale = np.broadcast_to(np.asarray(scale, dtype=np.float64), self.offset.shape)
+        return self.affine(sparse.diags_array(scale), offset)
+
+    def take(self, positions: Sequence[int] | NDArray[np.intp]) -> Columns:
+        """The columns at these positions, in this order."""
+        at = np.asarray(positions, dtype=np.intp)
+        lookups = {i: self.lookups[j] for i, j in enumerate(at.tolist()) if j in self.lookups}
+        names = None if self.names is None else tuple(self.names[j] for j in at)
+        return replace(
+            self,
+            matrix=self.matrix[at],
+            offset=self.offset[at],
+            lookups=lookups,
+            names=names,
+            gaps=self.gaps[at],
+            sizes=self.sizes and self.sizes.take(at),
+        )
+
+    @property
+    def magnitude(self) -> Magnitude:
+        """`sizes`, whether given or not."""
+        return self.sizes or Magnitude(abs(self.matrix), np.abs(self.offset), 0)
+
+    def numbers(self) -> Columns:
+        """The same with every lookup as coefficients of its one-hot block.
+
+        Raises
+        ------
+        InvalidInput
+            If a lookup holds something else than numbers.
+        """
+        if not self.lookups:
+            return self
+        rows, cols, data = [], [], []
+        for j, lookup in self.lookups.items():
+            rows.append(np.full(len(lookup.values), j))
+            cols.append(self._block(lookup.feature))
+            data.append(self._floats(lookup))
+        entries = np.concatenate(data), (np.concatenate(rows), np.concatenate(cols))
+        more = sparse.csr_array(sparse.coo_array(entries, shape=self.matrix.shape))
+        own = self.magnitude
+        sizes = Magnitude(own.matrix + abs(more), own.offset, own.terms)
+        matrix = sparse.csr_array(self.matrix + more)
+        return replace(self, matrix=matrix, lookups={}, sizes=sizes)
+
+    def map(self) -> AffineMap:
+        """From encoded points to these columns."""
+        own = self.numbers()
+        rows, width = own.matrix.shape
+        matrix = own.matrix.toarray() if rows * width <= LARGEST_DENSE else own.matrix
+        return AffineMap(matrix, own.offset, own.magnitude)
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether the columns are the encoded features themselves, in order."""
+        rows, width = self.matrix.shape
+        if self.lookups or rows != width or self.offset.any():
+            return False
+        return bool((self.matrix != sparse.eye_array(rows, format="csr")).nnz == 0)
+
+    # --- what a column depends on ---
+
+    @cached_property
+    def sources(self) -> NDArray[np.intp]:
+        """(m,): the one categorical feature a column depends on, or CONSTANT, or NUMBERS."""
+        owner = np.repeat(
+            np.arange(len(self.features)), [b.stop - b.start for b in self.features.blocks]
+        )
+        numeric = self.features.is_numeric
+        out = np.full(len(self), CONSTANT, dtype=np.intp)
+        for j, (start, stop) in enumerate(
+            zip(self.matrix.indptr[:-1], self.matrix.indptr[1:], strict=True)
+        ):
+            held = owner[self.matrix.indices[start:stop][self.matrix.data[start:stop] != 0]]
+            if len(held):
+                alone = not numeric[held[0]] and bool((held == held[0]).all())
+                out[j] = held[0] if alone else NUMBERS
+        for j, lookup in self.lookups.items():
+            out[j] = lookup.feature
+        return out
+
+    def values(self, j: int) -> NDArray[Any]:
+        """Column j for each category of its source; (1,) if it is constant."""
+        if j in self.lookups:
+            return self.lookups[j].values
+        source = int(self.sources[j])
+        if source == CONSTANT:
+            return self.offset[[j]]
+        row = self.matrix[[j]].toarray()[0]
+        return np.asarray(row[self._block(source)] + self.offset[j])
+
+    def raw_feature(self, j: int) -> int | None:
+        """The position of the feature that column j holds unchanged; None if it was changed."""
+        if j in self.lookups:
+            lookup = self.lookups[j]
+            feature = self.features.items[lookup.feature]
+            own = feature.categories if isinstance(feature, Categorical) else ()
+            return lookup.feature if lookup.values.tolist() == list(own) else None
+        row = self.matrix[[j]]
+        if row.nnz != 1 or row.data[0] != 1.0 or self.offset[j] != 0.0:
+            return None
+        at = int(np.searchsorted([b.stop for b in self.features.blocks], row.indices[0], "right"))
+        return at if self.features.is_numeric[at] else None
+
+    # --- missing cells ---
+
+    def filled(self, fills: Mapping[int, Fill]) -> Columns:
+        """The same, without missing cells; position → what was made of a raw column's.
+
+        A column that is not mentioned does not come out of the step at all.
+        """
+        found = dict(self.fills)
+        for j, fill in fills.items():
+            at = int(self.gaps[j])
+            if at >= 0:
+                found[at] = found.get(at, frozenset()) | {fill}
+        return replace(self, fills=found, gaps=np.full(len(self), -1))
+
+    def seen(self) -> Columns:
+        """The same, after something took the columns as they are, missing cells included."""
+        open_ = np.flatnonzero(self.gaps >= 0).tolist()
+        return self.filled(dict.fromkeys(open_, Fill(why_not=""))) if open_ else self
+
+    def invented(self, feature: int) -> frozenset[Hashable]:
+        """Values that steps put where a feature is missing and that it need not have itself."""
+        found = self.fills.get(feature, frozenset())
+        return frozenset(fill.value for fill in found if fill.invented)
+
+    # --- where we are, and what to say ---
+
+    def at(self, name: str) -> Columns:
+        """The same columns inside a step."""
+        return replace(self, where=f"{self.where}__{name}" if self.where else name)
+
+    def noted(self, line: str) -> Columns:
+        """The same with one more line on what was read."""
+        return replace(self, steps=(*self.steps, f"{self.where}: {line}" if self.where else line))
+
+    def place(self, step: object) -> str:
+        """The step's path and class, for a message."""
+        kind = type(step).__name__
+        return f"step {self.where!r} ({kind})" if self.where else kind
+
+    def refusal(self, step: object, reason: str) -> UnsupportedModel:
+        """The error of a step that cannot be read exactly; the reason says what to do instead."""
+        place = self.place(step)
+        return UnsupportedModel(f"{place[0].upper()}{place[1:]} cannot be read exactly: {reason}")
+
+    def label(self, j: int) -> str:
+        """What to call column j in a message."""
+        source = self.raw_feature(j)
+        if source is None:
+            source = max(int(self.sources[j]), -1)
+        return f"column {self.features.names[source]!r}" if source >= 0 else f"its input {j}"
+
+    def _block(self, feature: int) -> NDArray[np.intp]:
+        block = self.features.blocks[feature]
+        return np.arange(block.start, block.stop)
+
+    def _floats(self, lookup: Lookup) -> FloatArray:
+        values = lookup.values.tolist()
+        kinds = int | float | np.number | np.bool_
+        bad = next((value for value in values if not isinstance(value, kinds)), None)
+        if bad is None:
+            return np.array(values, dtype=np.float64)
+        name = self.features.names[lookup.feature]
+        where = f"step {self.where!r}" if self.where else "the model"
+        raise InvalidInput(
+            f"Expected numbers where {where} takes column {name!r}; got the category {bad!r}. "
+            "Give the column as the model got it when it was fitted, or put an encoder before it."
+        )
+
+
+def column_of(values: Iterable[Any]) -> NDArray[Any]:
+    """(c,) in the dtype of the values: booleans, numbers, or objects."""
+    listed = list(values)
+    if all(isinstance(value, bool | np.bool_) for value in listed):
+        return np.array(listed, dtype=bool)
+    if all(
+        isinstance(value, int | float | np.number) and not isinstance(value, bool)
+        for value in listed
+    ):
+        return np.array(listed)
+    out = np.empty(len(listed), dtype=object)
+    out[:] = listed
+    return out
+
+
+def join(before: Columns, parts: Sequence[Columns]) -> Columns:
+    """The columns of all parts side by side, as an output of a step that got ``before``."""
+    lookups, start = {}, 0
+    fills = dict(before.fills)
+    steps = before.steps
+    for part in parts:
+        lookups.update({start + j: lookup for j, lookup in part.lookups.items()})
+        start += len(part)
+        steps += part.steps[len(before.steps) :]
+        for at, found in part.fills.items():
+            fills[at] = fills.get(at, frozenset()) | found
+    width = before.features.width
+    matrices = [part.matrix for part in parts] or [sparse.csr_array((0, width))]
+    sizes = [part.magnitude for part in parts] or [
+        Magnitude(sparse.csr_array((0, width)), np.zeros(0), 0)
+    ]
+    return replace(
+        before,
+        matrix=sparse.csr_array(sparse.vstack(matrices)),
+        offset=np.concatenate([np.zeros(0), *(part.offset for part in parts)]),
+        lookups=lookups,
+        names=None,
+        steps=steps,
+        gaps=np.concatenate([np.zeros(0, dtype=np.intp), *(part.gaps for part in parts)]),
+        fills=fills,
+        sizes=Magnitude.joined(sizes),
+    )

@@ -1,0 +1,256 @@
+"""The three questions a reader answers; `counterpoint.models.seeing` asks them.
+
+- `read`: what is this final estimator, in its own input space?
+- `trace`: what does this step make of its columns?
+- `finish`: what is this model on these columns? (`read` after the columns' map, unless the model
+  holds other models: pipelines, searches, thresholds.)
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import singledispatch
+from threading import RLock
+from typing import Any, TypeVar, final
+
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import FeatureUnion, Pipeline
+from sklearn.utils.validation import check_is_fitted
+
+from counterpoint.errors import InvalidInput, ModelNotFitted, UnsupportedModel
+from counterpoint.models.columns import Columns
+from counterpoint.models.form import Form
+
+__all__ = [
+    "Inputs",
+    "by_name",
+    "finish",
+    "fitted_inputs",
+    "inputs_of",
+    "on",
+    "quiet",
+    "read",
+    "require_fitted",
+    "trace",
+    "trace_step",
+]
+
+Answer = TypeVar("Answer", bound=Callable[..., Any])
+
+QUIET = RLock()
+"""Held while warnings are off, which they are for all threads: if a second one began before the
+first had ended, they would stay off."""
+
+READABLE = (
+    "logistic regression and the other linear classifiers, linear and quadratic discriminant "
+    "analysis, linear support vector machines, Gaussian naive Bayes, other naive Bayes and nearest "
+    "centroids where they are linear, one-vs-rest over linear ones, decision thresholds, linear "
+    "regressors, and nearest prototypes (learning vector quantisation, the one nearest neighbour)"
+)
+NAMED: dict[tuple[Any, str, str], Callable[[Any], Any]] = {}
+"""A question, a package and a class in it → who answers; see `by_name`."""
+INSTEAD = {
+    "torch": "Pass the last layer over the features that come before it, as in "
+    "counterpoint.LastLayer(module), and explain its inputs."
+}
+"""What to do with a model that builds on a package, by the package's name."""
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """No warnings while a model is asked, for example with an array if it was fitted on names."""
+    with QUIET, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+@singledispatch
+def read(model: Any) -> Form:
+    """Read a fitted final estimator as a form over its own inputs.
+
+    Add yours with ``@read.register(MyModel)``.
+
+    Raises
+    ------
+    UnsupportedModel
+        If there is no reader for its class, or its parameters make it one that cannot be read.
+    ModelNotFitted
+        If it has not been fitted.
+    """
+    named = _named_reader(read, type(model))
+    if named is not None:
+        form: Form = named(model)
+        return form
+    raise _refusal(type(model))
+
+
+def _refusal(kind: type) -> UnsupportedModel:
+    """The error of a class of models for which there is no reader."""
+    for package in _packages(kind):
+        if package in INSTEAD:
+            return UnsupportedModel(f"{kind.__name__} cannot be read as it is. {INSTEAD[package]}")
+    return UnsupportedModel(
+        f"{kind.__name__} cannot be read exactly. Counterpoint reads {READABLE}; "
+        "add a reader for your own model with @counterpoint.readers.read.register(YourModel)."
+    )
+
+
+def require_reader(kind: type) -> None:
+    """Raise `UnsupportedModel` if there is no reader for a class of models."""
+    asked = any(ask.dispatch(kind) is not ask.dispatch(object) for ask in (read, finish))
+    if not asked and _named_reader(read, kind) is None:
+        raise _refusal(kind)
+
+
+@singledispatch
+def trace(transformer: Any, columns: Columns) -> Columns:
+    """Read what a fitted preprocessing step makes of its columns.
+
+    Add yours with ``@trace.register(MyTransformer)``; build the result with ``columns.affine``,
+    ``columns.scaled``, ``columns.take`` or `counterpoint.readers.by_running`.
+
+    Raises
+    ------
+    UnsupportedModel
+        If there is no reader for its class, or what it does is not affine.
+    """
+    raise columns.refusal(
+        transformer,
+        "there is no reader for this kind of step. Use steps that are affine (scalers, PCA, "
+        "selection, imputers) or encode categories, transform the data before fitting, or add a "
+        "reader with @counterpoint.readers.trace.register.",
+    )
+
+
+@singledispatch
+def finish(model: Any, columns: Columns) -> tuple[Form, Columns]:
+    """Read a model on top of columns: its form over the encoded features, and the columns it got.
+
+    Models that hold other models register here; every other model is `read`.
+    """
+    require_fitted(model, columns)
+    try:
+        form = read(model)
+    except UnsupportedModel as error:
+        if not columns.where:
+            raise
+        raise UnsupportedModel(f"Step {columns.where!r}: {error}") from error
+    if form.width != len(columns):
+        raise InvalidInput(
+            f"Expected {form.width} inputs for {columns.place(model)}; got {len(columns)} columns."
+        )
+    said = f"{type(model).__name__} as {type(form).__name__} over {form.width} inputs"
+    noted = columns.seen().noted(said)
+    return (form if columns.is_identity else form.through(columns.map())), noted
+
+
+def on(question: Any, *kinds: Any) -> Callable[[Answer], Answer]:
+    """Register one function as the answer to a question (`read`, `trace` …) for these classes."""
+
+    def register(function: Answer) -> Answer:
+        for kind in kinds:
+            question.register(kind, function)
+        return function
+
+    return register
+
+
+def by_name(package: str, *names: str, question: Any = read) -> Callable[[Answer], Answer]:
+    """Register one function as the answer to a question for classes of a package, by their names.
+
+    So the package is not imported here. Subclasses are read by it too; a class that is registered
+    with the question itself comes first. Questions that ask by name are `read` and `inputs_of`.
+    """
+
+    def register(function: Answer) -> Answer:
+        for name in names:
+            NAMED[question, package, name] = function
+        return function
+
+    return register
+
+
+def _named_reader(question: Any, kind: type) -> Callable[[Any], Any] | None:
+    """Who answers a question about this class, or the nearest class that it builds on."""
+    for package, base in zip(_packages(kind), kind.__mro__, strict=True):
+        named = NAMED.get((question, package, base.__name__))
+        if named is not None:
+            return named
+    return None
+
+
+def _packages(kind: type) -> list[str]:
+    """The packages of a class and of those it builds on."""
+    return [base.__module__.partition(".")[0] for base in kind.__mro__]
+
+
+@final
+@dataclass(frozen=True)
+class Inputs:
+    """What columns a model was fitted on.
+
+    Parameters
+    ----------
+    count
+        How many.
+    names
+        Their names, if it was fitted on a frame.
+    needed
+        The positions that the model takes anything from.
+    ranges
+        The smallest and the largest value of each, if the model was told.
+    """
+
+    count: int
+    names: tuple[Hashable, ...] | None = None
+    needed: tuple[int, ...] | None = None
+    ranges: tuple[tuple[float, float], ...] | None = None
+
+
+@singledispatch
+def inputs_of(model: Any) -> Inputs | None:
+    """The columns that a model or step was fitted on; None if it did not keep note of them."""
+    named = _named_reader(inputs_of, type(model))
+    return fitted_inputs(model) if named is None else named(model)
+
+
+def fitted_inputs(model: Any) -> Inputs | None:
+    """The columns by the attributes that estimators of scikit-learn have."""
+    count = getattr(model, "n_features_in_", None)
+    names = getattr(model, "feature_names_in_", None)
+    if count is None:
+        return None
+    return Inputs(int(count), None if names is None else tuple(names))
+
+
+def trace_step(name: str, step: Any, columns: Columns) -> Columns:
+    """Trace one named step of a pipeline: its path in messages, one line in the reading."""
+    inside = columns.at(name)
+    if step is None or isinstance(step, str):  # scikit-learn's own words for steps that do nothing
+        after = inside
+    else:
+        require_fitted(step, inside)
+        after = trace(step, inside)
+        if len(after.steps) == len(columns.steps):  # containers are told by their steps
+            said = f"{type(step).__name__}, {len(columns)} → {len(after)} columns"
+            after = after.noted(said)
+    return replace(after, where=columns.where)
+
+
+def require_fitted(model: Any, columns: Columns) -> None:
+    """Raise `ModelNotFitted` with the step's path if an estimator has not been fitted."""
+    if not isinstance(model, BaseEstimator) or isinstance(model, Pipeline | FeatureUnion):
+        return  # the steps of a pipeline are checked one by one
+    try:
+        check_is_fitted(model)
+    except NotFittedError:
+        raise ModelNotFitted(
+            f"Expected a fitted model; {columns.place(model)} has not been fitted. "
+            "Call fit before explaining."
+        ) from None
+    except TypeError:  # an estimator without fit: nothing to check
+        return

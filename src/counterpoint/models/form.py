@@ -1,0 +1,188 @@
+"""A form: a fitted model as mathematics."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from counterpoint.caches import fields_only
+from counterpoint.engine.region import Region
+from counterpoint.errors import InvalidInput
+from counterpoint.targets import Target
+
+__all__ = ["EPS", "AffineMap", "Form", "Magnitude", "require_finite"]
+
+FloatArray = NDArray[np.float64]
+EPS = float(np.finfo(np.float64).eps)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Magnitude:
+    """|x| ↦ M |x| + c: the sizes of the terms that a model adds up, one step after the other.
+
+    Rounding errors are relative to these, and not to what is left of them: (x − mean) / scale may
+    be small where both x and the mean are large. A map that sees through all steps at once knows
+    only what is left.
+
+    Source: Higham, Accuracy and stability of numerical algorithms, section 3.1.
+
+    Parameters
+    ----------
+    matrix
+        (m, d), dense or sparse; no entry is negative.
+    offset
+        (m,), no entry is negative.
+    terms
+        How many roundings one after the other an output passes at most.
+    lengths
+        Sizes whose sum of squares is added to each: those of differences x − p, if a model computes
+        distances. None for none.
+    """
+
+    matrix: Any
+    offset: FloatArray
+    terms: int
+    lengths: Magnitude | None = None
+
+    @classmethod
+    def of(cls, matrix: Any, offset: FloatArray) -> Magnitude:
+        """Of one step z ↦ matrix z + offset."""
+        return cls(abs(matrix), np.abs(offset), matrix.shape[1])
+
+    @classmethod
+    def of_distances(cls, points: FloatArray, root: Any | None = None) -> Magnitude:
+        """Of the squared distances ‖root (x − p)‖² from (P, d) points."""
+        count = points.shape[1]
+        matrix = sparse.eye_array(count, format="csr") if root is None else abs(root)
+        farthest = matrix @ np.abs(points).max(axis=0)
+        lengths = cls(matrix, farthest, count)
+        return cls(sparse.csr_array((1, count)), np.zeros(1), count + 2, lengths)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Magnitude]) -> Magnitude:
+        """Of outputs side by side."""
+        matrix = sparse.csr_array(sparse.vstack([sparse.csr_array(part.matrix) for part in parts]))
+        offset = np.concatenate([part.offset for part in parts])
+        return cls(matrix, offset, max(part.terms for part in parts))
+
+    def take(self, outputs: NDArray[np.intp]) -> Magnitude:
+        """Of some outputs."""
+        return Magnitude(self.matrix[outputs], self.offset[outputs], self.terms, self.lengths)
+
+    def __call__(self, x: FloatArray) -> FloatArray:
+        """(n, d) → (n, m)."""
+        size = np.asarray(np.abs(x) @ self.matrix.T + self.offset)
+        if self.lengths is None:
+            return size
+        return np.asarray(size + (self.lengths(x) ** 2).sum(axis=1, keepdims=True))
+
+    def through(self, before: AffineMap) -> Magnitude:
+        """The same for inputs that pass ``before`` first."""
+        first, lengths = before.sizes, self.lengths and self.lengths.through(before)
+        # A square has twice the relative error of a number.
+        terms = self.terms + (1 if lengths is None else 2) * first.terms
+        offset = self.matrix @ first.offset + self.offset
+        return Magnitude(self.matrix @ first.matrix, offset, terms, lengths)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class AffineMap:
+    """x ↦ M x + c: preprocessing seen through.
+
+    Parameters
+    ----------
+    matrix
+        (m, d).
+    offset
+        (m,).
+    magnitude
+        The sizes of its terms; None if it is one step.
+    """
+
+    matrix: FloatArray
+    offset: FloatArray
+    magnitude: Magnitude | None = None
+
+    @property
+    def sizes(self) -> Magnitude:
+        """`magnitude`, whether given or not."""
+        return self.magnitude or Magnitude.of(self.matrix, self.offset)
+
+    def __call__(self, x: FloatArray) -> FloatArray:
+        """(n, d) → (n, m)."""
+        return x @ self.matrix.T + self.offset
+
+    def followed_by(self, matrix: FloatArray, offset: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """The matrix and offset of z ↦ matrix z + offset after this map."""
+        return matrix @ self.matrix, matrix @ self.offset + offset
+
+
+class Form(ABC):
+    """A fitted model that says which regions of the input space make up its decisions."""
+
+    __getstate__ = fields_only
+
+    @property
+    @abstractmethod
+    def width(self) -> int:
+        """The number d of inputs."""
+
+    @abstractmethod
+    def predict(self, X: FloatArray) -> NDArray[Any]:
+        """(n, d) → (n,): what the model's own ``predict`` returns."""
+
+    @abstractmethod
+    def margin(self, X: FloatArray, target: Target) -> FloatArray:
+        """(n,): by how much the target is met, in score units; negative where it is not.
+
+        For `Confidence` on the scale of log-odds, for `Interval` of the prediction. It includes
+        the margin that the target itself asks for. For `Tradeoff`, which demands nothing, it is the
+        log-odds of the label.
+        """
+
+    @abstractmethod
+    def noise(self, X: FloatArray, eps: float = EPS) -> FloatArray:
+        """(n,): twice a bound on the rounding error of what decides at X, in score units.
+
+        Parameters
+        ----------
+        X
+            (n, d) points.
+        eps
+            Of the precision in which the model computes, or in which the points are kept: the
+            distance from 1 to the next number.
+        """
+
+    @abstractmethod
+    def regions(self, target: Target) -> Sequence[Region]:
+        """Closed convex pieces whose union is where the target holds.
+
+        For `Tradeoff`, which holds everywhere, one piece without bounds and with its charge.
+
+        Raises
+        ------
+        InvalidInput
+            If the target does not fit the form: an unknown label, an `Interval` of a classifier,
+            a `Confidence` or `Tradeoff` of a model without probabilities.
+        """
+
+    @abstractmethod
+    def through(self, before: AffineMap) -> Form:
+        """The same model for inputs that pass ``before`` first."""
+
+
+def require_finite(*coefficients: FloatArray | float) -> None:
+    """Raise `InvalidInput` if there is NaN or infinity among the coefficients of a model."""
+    if not all(np.isfinite(part).all() for part in coefficients):
+        raise InvalidInput(
+            "Expected finite coefficients, also after the preprocessing; the model has NaN or "
+            "infinity among them. Fit it again, on finite data."
+        )

@@ -1,0 +1,413 @@
+"""Linear decision functions: scores, votes and regressors.
+
+Source: Carreira-Perpiñán & Hada, Inverse classification with logistic and softmax classifiers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+from functools import cached_property
+from itertools import combinations, product
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpoint.engine.charges import LogLoss
+from counterpoint.engine.couplings import Affine, LogSumExp
+from counterpoint.engine.region import Region
+from counterpoint.errors import InvalidInput
+from counterpoint.models.form import EPS, AffineMap, Form, Magnitude, require_finite
+from counterpoint.models.scores import mask, misfit, rounding, split
+from counterpoint.targets import Confidence, Interval, Target, Tradeoff
+
+__all__ = ["LinearRegressor", "LinearScores", "Link", "LogLink", "Ties", "Votes"]
+
+FloatArray = NDArray[np.float64]
+
+EXPONENTIAL = 8.0
+"""How many roundings an exponential, and the logarithm it is compared with, are off by at most."""
+
+
+class Link(Enum):
+    """How scores become probabilities."""
+
+    SOFTMAX = "softmax of the scores (for two classes, the logistic function)"
+    CLIPPED = "(score + 1) / 2, clipped to [0, 1], for two classes (modified Huber loss)"
+    NONE = "no probabilities"
+
+
+class Ties(Enum):
+    """Which class wins if scores are equal."""
+
+    FIRST = "the first of them"
+    LAST = "the last of them"
+
+
+class LogLink(Enum):
+    """How a linear predictor becomes a prediction."""
+
+    IDENTITY = "the linear predictor itself"
+    EXP = "its exponential"
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class LinearScores(Form):
+    """Scores A x + b whose largest entry is the prediction.
+
+    A binary model is the pair of scores (0, z) with z its ``decision_function``.
+
+    Parameters
+    ----------
+    matrix
+        (k, d) the rows A.
+    offset
+        (k,) b.
+    classes
+        (k,) labels, in the order of the rows.
+    link
+        How scores become probabilities.
+    no_probabilities
+        Why there are none, for the message, if ``link`` is ``Link.NONE``.
+    threshold
+        A shift of the last score's decision against its probability, in score units: a binary
+        model predicts its second class where z > threshold (>= with ``Ties.LAST``). 0 for an
+        ordinary model.
+    ties
+        Which of several largest scores wins.
+    magnitude
+        The sizes of the terms of its scores, if there are steps before it.
+    """
+
+    matrix: FloatArray
+    offset: FloatArray
+    classes: NDArray[Any]
+    link: Link = Link.NONE
+    no_probabilities: str = "the model has no probabilities"
+    threshold: float = 0.0
+    ties: Ties = Ties.FIRST
+    magnitude: Magnitude | None = None
+
+    def __post_init__(self) -> None:
+        require_finite(self.matrix, self.offset, self.threshold)
+
+    @classmethod
+    def binary(
+        cls, coef: FloatArray, intercept: float, classes: NDArray[Any], **options: Any
+    ) -> LinearScores:
+        """The form of one decision function coef · x + intercept, positive for ``classes[1]``."""
+        coef = np.asarray(coef, dtype=np.float64).ravel()
+        matrix = np.stack([np.zeros_like(coef), coef])
+        return cls(matrix, np.array([0.0, float(intercept)]), np.asarray(classes), **options)
+
+    @property
+    def width(self) -> int:
+        return self.matrix.shape[1]
+
+    @property
+    def is_binary(self) -> bool:
+        """Whether there are two classes."""
+        return len(self.classes) == 2
+
+    @cached_property
+    def _decision_offset(self) -> FloatArray:
+        shift = np.zeros(len(self.offset))
+        shift[-1] = self.threshold
+        return self.offset - shift
+
+    def scores(self, X: FloatArray) -> FloatArray:
+        """(n, k) scores of which the largest is the prediction."""
+        return np.asarray(X @ self.matrix.T + self._decision_offset)
+
+    def predict(self, X: FloatArray) -> NDArray[Any]:
+        scores = self.scores(X)
+        if self.ties is Ties.LAST:
+            return np.asarray(self.classes[::-1][scores[:, ::-1].argmax(axis=1)])
+        return np.asarray(self.classes[scores.argmax(axis=1)])
+
+    @cached_property
+    def sizes(self) -> Magnitude:
+        """`magnitude`, whether given or not."""
+        return self.magnitude or Magnitude.of(self.matrix, self.offset)
+
+    def noise(self, X: FloatArray, eps: float = EPS) -> FloatArray:
+        return rounding(X, self.sizes, eps) + 2.0 * eps * abs(self.threshold)
+
+    def through(self, before: AffineMap) -> LinearScores:
+        matrix, offset = before.followed_by(self.matrix, self.offset)
+        return replace(self, matrix=matrix, offset=offset, magnitude=self.sizes.through(before))
+
+    def margin(self, X: FloatArray, target: Target) -> FloatArray:
+        if isinstance(target, Confidence | Tradeoff):
+            return self._log_odds(X, target)
+        wanted, asked = self._wanted(target)
+        scores = self.scores(X)
+        inside = scores[:, wanted].max(axis=1)
+        outside = scores[:, ~wanted].max(axis=1)
+        return np.asarray(inside - outside - asked)
+
+    def regions(self, target: Target) -> tuple[Region, ...]:
+        if isinstance(target, Confidence):
+            return (self._confidence_region(target),)
+        if isinstance(target, Tradeoff):
+            return (Region((LogLoss(*self._against(self._label(target))),)),)
+        wanted, asked = self._wanted(target)
+        others = np.flatnonzero(~wanted)
+        return tuple(self._beats(k, others, asked) for k in np.flatnonzero(wanted).tolist())
+
+    def _beats(self, k: int, others: NDArray[np.intp], margin: float) -> Region:
+        """score_k >= score_j + margin for each j in others."""
+        rows = self.matrix[others] - self.matrix[k]
+        high = self._decision_offset[k] - self._decision_offset[others] - margin
+        loses = (others < k) if self.ties is Ties.FIRST else (others > k)
+        lost = np.where(loses & (margin == 0.0), 1.0, 0.0)
+        low = np.full(len(rows), -np.inf)
+        return Region((Affine(rows, low, high, np.ones(len(rows)), lost),))
+
+    def _wanted(self, target: Target) -> tuple[NDArray[np.bool_], float]:
+        return split(target, self.classes, "Label, OtherLabel, Confidence or Tradeoff")
+
+    def _label(self, target: Confidence | Tradeoff) -> int:
+        """The position of the label whose probability is meant."""
+        kind = type(target).__name__
+        if self.link is Link.NONE:
+            raise InvalidInput(
+                f"{kind} needs class probabilities: {self.no_probabilities}. "
+                "Use Label with a margin in score units."
+            )
+        if self.link is Link.CLIPPED and isinstance(target, Tradeoff):
+            raise InvalidInput(
+                "Tradeoff needs probabilities that are a softmax of the scores; those of the "
+                "modified Huber loss are clipped to 0 and 1, where their logarithm has no use. "
+                "Use Confidence, or Label with a margin in score units."
+            )
+        return int(np.flatnonzero(mask((target.label,), self.classes))[0])
+
+    def _needed(self, target: Confidence | Tradeoff) -> float:
+        """The binary score, or log-odds, at which the probability is what is asked for."""
+        if isinstance(target, Tradeoff):
+            return 0.0
+        if self.link is Link.CLIPPED:
+            return 2.0 * target.at_least - 1.0
+        return float(np.log(target.at_least) - np.log1p(-target.at_least))
+
+    def _against(self, k: int) -> tuple[FloatArray, FloatArray]:
+        """The rows and offsets of the other classes' scores minus the score of one."""
+        rows = np.delete(self.matrix, k, axis=0) - self.matrix[k]
+        return rows, np.delete(self.offset, k) - self.offset[k]
+
+    def _log_odds(self, X: FloatArray, target: Confidence | Tradeoff) -> FloatArray:
+        """(n,) of the label, less what is asked for."""
+        rows, offset = self._against(self._label(target))
+        others = X @ rows.T + offset
+        top = others.max(axis=1)
+        total = np.exp(others - top[:, None]).sum(axis=1)
+        return np.asarray(-(top + np.log(total)) - self._needed(target))
+
+    def _confidence_region(self, target: Confidence) -> Region:
+        rows, offset = self._against(self._label(target))
+        needed = self._needed(target)
+        if self.is_binary:
+            return Region((Affine(rows, _vector(-np.inf), -needed - offset, np.ones(1)),))
+        return Region((LogSumExp(rows, offset, -needed),))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class LinearRegressor(Form):
+    """A linear predictor w · x + b, or its exponential.
+
+    Parameters
+    ----------
+    coef
+        (d,) w.
+    intercept
+        b.
+    link
+        The prediction as a function of the predictor.
+    magnitude
+        The sizes of the terms of the predictor, if there are steps before it.
+    """
+
+    coef: FloatArray
+    intercept: float
+    link: LogLink = LogLink.IDENTITY
+    magnitude: Magnitude | None = None
+
+    def __post_init__(self) -> None:
+        require_finite(self.coef, self.intercept)
+
+    @property
+    def width(self) -> int:
+        return len(self.coef)
+
+    def _linear(self, X: FloatArray) -> FloatArray:
+        return np.asarray(X @ self.coef + self.intercept)
+
+    def predict(self, X: FloatArray) -> NDArray[Any]:
+        z = self._linear(X)
+        return np.exp(z) if self.link is LogLink.EXP else z
+
+    @cached_property
+    def sizes(self) -> Magnitude:
+        """`magnitude`, whether given or not."""
+        return self.magnitude or Magnitude.of(self.coef[None, :], _vector(self.intercept))
+
+    def noise(self, X: FloatArray, eps: float = EPS) -> FloatArray:
+        size = (self.sizes.terms + 4) * self.sizes(X)[:, 0]
+        if self.link is LogLink.EXP:  # the exponential, and the logarithm of what is asked for
+            size += EXPONENTIAL * (1.0 + np.abs(self._linear(X)))
+        return np.asarray(eps * size)
+
+    def through(self, before: AffineMap) -> LinearRegressor:
+        shift = float(self.coef @ before.offset)
+        return replace(
+            self,
+            coef=self.coef @ before.matrix,
+            intercept=self.intercept + shift,
+            magnitude=self.sizes.through(before),
+        )
+
+    def _limits(self, target: Target) -> tuple[float, float]:
+        """Bounds on the linear predictor."""
+        if not isinstance(target, Interval):
+            raise misfit(target, "a regressor", "Interval")
+        if self.link is LogLink.IDENTITY:
+            return target.low, target.high
+        if target.high <= 0:
+            raise InvalidInput(
+                f"The model predicts positive values only; got {target!r}. Ask for a high above 0."
+            )
+        low = float(np.log(target.low)) if target.low > 0 else -np.inf
+        return low, float(np.log(target.high))
+
+    def margin(self, X: FloatArray, target: Target) -> FloatArray:
+        low, high = self._limits(target)
+        z = self._linear(X)
+        return np.minimum(z - low, high - z)
+
+    def regions(self, target: Target) -> tuple[Region, ...]:
+        low, high = self._limits(target)
+        row = self.coef[None, :]
+        at = _vector(low) - self.intercept, _vector(high) - self.intercept
+        return (Region((Affine(row, at[0], at[1], np.ones(1)),)),)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Votes(Form):
+    """One linear decision for each pair of classes; most votes win, ties go to the first class.
+
+    This is how libsvm, and with it ``sklearn.svm.SVC``, decides among several classes.
+
+    Parameters
+    ----------
+    matrix, offset
+        (q, d) and (q,) decisions for the q = k(k−1)/2 pairs (0, 1), (0, 2) … in lexicographic
+        order; a positive one is a vote for the first of the pair.
+    classes
+        (k,) labels.
+    magnitude
+        The sizes of the terms of the decisions, if there are steps before it.
+    """
+
+    matrix: FloatArray
+    offset: FloatArray
+    classes: NDArray[Any]
+    magnitude: Magnitude | None = None
+
+    def __post_init__(self) -> None:
+        require_finite(self.matrix, self.offset)
+
+    @property
+    def width(self) -> int:
+        return self.matrix.shape[1]
+
+    @cached_property
+    def pairs(self) -> tuple[tuple[int, int], ...]:
+        """The pairs of class positions, in the order of the rows."""
+        return tuple(combinations(range(len(self.classes)), 2))
+
+    @cached_property
+    def _ballots(self) -> tuple[NDArray[np.int8], NDArray[np.intp]]:
+        """All (2^q, q) outcomes ±1 of the pairs, and the (2^q,) winner of each."""
+        signs = np.array(list(product((1, -1), repeat=len(self.pairs))), dtype=np.int8)
+        return signs, self._winners(signs)
+
+    def _winners(self, signs: NDArray[Any]) -> NDArray[np.intp]:
+        votes = np.zeros((len(signs), len(self.classes)))
+        for column, (i, j) in enumerate(self.pairs):
+            votes[:, i] += signs[:, column] > 0
+            votes[:, j] += signs[:, column] <= 0
+        return np.asarray(votes.argmax(axis=1))
+
+    def predict(self, X: FloatArray) -> NDArray[Any]:
+        decisions = X @ self.matrix.T + self.offset
+        return np.asarray(self.classes[self._winners(np.sign(decisions))])
+
+    @cached_property
+    def _sizes(self) -> Magnitude:
+        return self.magnitude or Magnitude.of(self.matrix, self.offset)
+
+    def noise(self, X: FloatArray, eps: float = EPS) -> FloatArray:
+        return rounding(X, self._sizes, eps)
+
+    def through(self, before: AffineMap) -> Votes:
+        matrix, offset = before.followed_by(self.matrix, self.offset)
+        return replace(self, matrix=matrix, offset=offset, magnitude=self._sizes.through(before))
+
+    def margin(self, X: FloatArray, target: Target) -> FloatArray:
+        wanted, asked = self._wanted(target)
+        decisions = X @ self.matrix.T + self.offset
+        best = np.full(len(X), -np.inf)
+        for sign in self._cells(wanted):
+            held = np.where(sign != 0, decisions * sign, np.inf)
+            best = np.maximum(best, held.min(axis=1))
+        return best - asked
+
+    def regions(self, target: Target) -> tuple[Region, ...]:
+        wanted, asked = self._wanted(target)
+        pieces = []
+        for sign in self._cells(wanted):
+            used = sign != 0
+            rows = -sign[used, None] * self.matrix[used]
+            high = sign[used] * self.offset[used] - asked
+            low = np.full(len(rows), -np.inf)
+            lost = (sign[used] > 0).astype(np.float64) * (asked == 0.0)
+            pieces.append(Region((Affine(rows, low, high, np.ones(len(rows)), lost),)))
+        return tuple(pieces)
+
+    def _cells(self, wanted: NDArray[np.bool_]) -> list[NDArray[np.int8]]:
+        """Partial outcomes (0: either) that decide for a wanted class, as large as merging gives.
+
+        Two cells that differ in the sign of one pair only are one cell in which that pair is free
+        (the Quine–McCluskey step), until nothing merges.
+        """
+        signs, winners = self._ballots
+        cells = {tuple(row) for row in signs[wanted[winners]].tolist()}
+        largest: set[tuple[int, ...]] = set()
+        while cells:
+            merged, used = set(), set()
+            for cell in cells:
+                for at, sign in enumerate(cell):
+                    other = (*cell[:at], -sign, *cell[at + 1 :])
+                    if sign == 1 and other in cells:
+                        merged.add((*cell[:at], 0, *cell[at + 1 :]))
+                        used |= {cell, other}
+            largest |= cells - used
+            cells = merged
+        return [np.array(cell, dtype=np.int8) for cell in sorted(largest)]
+
+    def _wanted(self, target: Target) -> tuple[NDArray[np.bool_], float]:
+        if isinstance(target, Confidence | Tradeoff):
+            raise InvalidInput(
+                f"{type(target).__name__} needs class probabilities: the model decides by votes "
+                "between pairs of classes. Use Label with a margin in score units."
+            )
+        return split(target, self.classes, "Label or OtherLabel")
+
+
+def _vector(value: float) -> FloatArray:
+    return np.array([value], dtype=np.float64)

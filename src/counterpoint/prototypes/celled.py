@@ -1,0 +1,165 @@
+"""Thousands of cells: a glance at all of them, then rows of a few, when they are needed.
+
+A cell is solved with the rows of a few rivals; whatever rival its point does not lead is added, and
+so on. A relaxation whose optimum leads all rivals is the cell; one that already costs more than
+what was reached says enough.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from time import perf_counter
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpoint.engine.cases import Cases
+from counterpoint.engine.evidence import (
+    CellEvidence,
+    Evidence,
+    Glance,
+    RowOfCells,
+    Spread,
+    least_moves,
+)
+from counterpoint.engine.frontier import Findings, Frontier, Way
+from counterpoint.engine.listed import Listed
+from counterpoint.engine.pieces import Piece
+from counterpoint.engine.program import Program
+from counterpoint.engine.region import Region
+from counterpoint.prototypes.cells import Cells
+from counterpoint.prototypes.screening import View
+
+__all__ = ["Celled"]
+
+IntArray = NDArray[np.intp]
+
+FIRST = 4
+"""With how many rivals the search of a cell begins."""
+MORE = 8
+"""How many are added at a time."""
+
+
+@final
+class Celled(Way):
+    """Cells that are never all written down, one row after the other.
+
+    Parameters
+    ----------
+    frontier
+        The search.
+    program
+        The cost over what is possible, without the target.
+    cells
+        The target. Each cell may take half of the time that its row has left.
+    """
+
+    def __init__(self, frontier: Frontier, program: Program, cells: Cells) -> None:
+        self.frontier, self.program, self.cells = frontier, program, cells
+        self.known: list[RowOfCells] = []
+        self._spreads: dict[bytes, Spread] = {}
+
+    def evidence(self) -> list[CellEvidence]:
+        return [CellEvidence(self.known)]
+
+    def run(self) -> None:
+        for i in range(len(self.frontier.cases)):
+            row = _Row(self, i)
+            row.run()
+            self.known.append(RowOfCells(row.case, row.view.glance, row.opened))
+
+    def glance(self, case: Cases) -> Glance:
+        """At all cells, with nothing known of them yet."""
+        rivals, weights = np.zeros(len(self.cells), dtype=np.intp), np.zeros(len(self.cells))
+        spread = None
+        if self.program.price.quadratic.ndim == 2:
+            free = case.low[0] < case.high[0]
+            made = Spread(self.program.price, free)
+            spread = self._spreads.setdefault(free.tobytes(), made)
+        return Glance(self.program, self.cells, case, rivals, weights, spread)
+
+
+@final
+class _Row:
+    """The search of one row: the most promising cell first, until no other can be cheaper."""
+
+    def __init__(self, owner: Celled, i: int) -> None:
+        self.owner, self.frontier, self.row = owner, owner.frontier, np.array([i])
+        self.case = self.frontier.cases.take(self.row)
+        self.view = View(owner.glance(self.case))
+        self.opened: list[tuple[int, Evidence]] = []
+        self.done: list[int] = []
+        seconds = self.frontier.effort.seconds
+        self.end = np.inf if seconds is None else perf_counter() + seconds
+
+    @property
+    def worth(self) -> float:
+        """A cell with a bound from here on is not opened."""
+        return float(self.frontier.worth_beating()[self.row][0])
+
+    def run(self) -> None:
+        """Search."""
+        while (s := self.view.next_cell(self.worth)) is not None:
+            if perf_counter() > self.end:
+                self.frontier.limited[self.row] = True
+                return
+            before = self.worth
+            self.view.add(self._open(s))
+            self.done.append(s)
+            self.view.close(np.array([s]))
+            if self.worth < before:
+                self._narrow()
+
+    def _narrow(self) -> None:
+        """Whole steps and categories that cost as much as what was reached are not for the rest."""
+        if not (self.view.bounds < self.worth).any():
+            return
+        program, case = self.owner.program, self.view.glance.case
+        x, low, high = case.x[0], case.low[0], case.high[0]
+        dear = (least_moves(program, x) >= self.worth) & (low < high)
+        dear &= (program.steps > 0.0) | (~program.numeric & (x <= 0.5))
+        if not dear.any():
+            return
+        held = np.where(program.numeric, x, 0.0)
+        narrower = case.within(
+            np.where(dear & program.numeric, held, low)[None, :],
+            np.where(dear, held, high)[None, :],
+        )
+        self.view = View(self.owner.glance(narrower), self.view.pool)
+        self.view.close(np.array(self.done))
+
+    def _open(self, s: int) -> IntArray:
+        """One cell: with a few rivals, then with those that are missed, which are returned."""
+        cells, frontier, row = self.owner.cells, self.frontier, self.row
+        rivals = first = self.view.in_the_way(s, FIRST)
+        bound, known = -np.inf, len(self.opened)
+        while True:
+            piece = Piece.of(self.owner.program, Region((cells.rows(s, rivals),)))
+            found, evidence = self._relaxed(piece)
+            told = evidence.bounds(np.where(found.piece < 0, frontier.cost[row], 0.0))[1][0]
+            if told > bound:
+                bound = told
+                self.opened[known:] = [(s, evidence)]
+            frontier.limited[row] |= found.limited
+            frontier.closed[row] &= found.closed
+            missed = rivals[:0]
+            if found.piece[0] >= 0:
+                missed = cells.missed(s, found.points[0], self.case.margin[0])
+                missed = missed[~np.isin(missed, rivals)]
+                if not len(missed):
+                    cost = piece.program.objective(found.points, self.case)
+                    frontier.offer(s, row, found.points, cost)
+            if not len(missed) or found.limited[0] or bound >= self.worth:
+                break
+            rivals = np.append(rivals, missed[:MORE])
+        return np.setdiff1d(rivals, first)
+
+    def _relaxed(self, piece: Piece) -> tuple[Findings, Evidence]:
+        """A cell with some of its rows: a search of its own."""
+        effort = self.frontier.effort
+        if np.isfinite(self.end):
+            effort = replace(effort, seconds=max(0.5 * (self.end - perf_counter()), 1e-6))
+        inner = Frontier(self.view.glance.case, effort, self.frontier.cost[self.row])
+        way = Listed(inner, (piece,))
+        return inner.run(way), way.evidence()[0]

@@ -1,0 +1,158 @@
+"""Unions in which one of many linear scores leads its rivals, written down only where needed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import final, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpoint.engine.couplings import Affine
+from counterpoint.engine.region import EPS, Cut, Region
+from counterpoint.rounding import gamma
+
+__all__ = ["Cells"]
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.intp]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Cells(Sequence[Region]):
+    """Regions in which a score leads: A_i y + b_i >= A_j y + b_j + lead for each rival j.
+
+    There is one for each owner i, made when it is asked for: all of them together have as many rows
+    as there are owners times rivals. Owners and rivals are told by their positions in ``own`` and
+    ``rivals``.
+
+    Parameters
+    ----------
+    matrix, offset
+        (P, d) the rows A and (P,) b.
+    own
+        (S,) the scores i that may lead.
+    rivals
+        (R,) the scores j that none of them may let lead.
+    lead
+        By how much, in score units.
+    order
+        (P,) of two equal scores the one of the lower order wins; None if it is not known which, or
+        if a lead is asked for.
+    place
+        (P,) equal for scores that are the same everywhere, of which the owner's counts.
+    units
+        (d,) what each column is a multiple of, if ties are to be decided, see `Affine.decided`.
+    """
+
+    matrix: FloatArray
+    offset: FloatArray
+    own: IntArray
+    rivals: IntArray
+    lead: float
+    order: IntArray | None
+    place: IntArray
+    units: FloatArray | None = None
+
+    def __len__(self) -> int:
+        return len(self.own)
+
+    @overload
+    def __getitem__(self, s: int) -> Region: ...
+    @overload
+    def __getitem__(self, s: slice) -> tuple[Region, ...]: ...
+    def __getitem__(self, s: int | slice) -> Region | tuple[Region, ...]:
+        if isinstance(s, slice):
+            return tuple(self[k] for k in range(len(self))[s])
+        s = range(len(self))[s]
+        apart = self.place[self.rivals] != self.place[self.own[s]]
+        return Region((self.rows(s, np.flatnonzero(apart)),))
+
+    @property
+    def size(self) -> int:
+        """How many rows all regions have."""
+        return len(self.own) * len(self.rivals)
+
+    def some(self, owners: slice) -> Cells:
+        """Some of the regions, still not written down."""
+        return replace(self, own=self.own[owners])
+
+    def decided(self, units: FloatArray) -> Cells:
+        """The same regions with each tie decided, for points that are multiples of these units."""
+        return replace(self, units=units)
+
+    @property
+    def has_ties(self) -> bool:
+        """Whether some tie may be lost."""
+        if self.order is None or not self.size:
+            return False
+        return bool(self.order[self.rivals].min() < self.order[self.own].max())
+
+    @cached_property
+    def moving(self) -> NDArray[np.bool_]:
+        """(d,) which columns have an effect on who leads."""
+        return np.asarray((self.matrix != self.matrix[0]).any(axis=0))
+
+    def rows(self, s: int, rivals: IntArray) -> Affine:
+        """The rows of one region against some rivals."""
+        i, j = self.own[s], self.rivals[rivals]
+        high = self.offset[i] - self.offset[j] - self.lead
+        low, tight, lost = np.full(len(j), -np.inf), np.ones(len(j)), np.zeros(len(j))
+        if self.order is not None:
+            lost = (self.order[j] < self.order[i]).astype(np.float64)
+        rows = Affine(self.matrix[j] - self.matrix[i], low, high, tight, lost)
+        return rows if self.units is None else rows.decided(self.units)
+
+    def cuts(self, owners: slice | IntArray, rivals: IntArray, weights: FloatArray) -> Cut:
+        """Normals (m, d) and offsets (m,): for each of m owners the weighed row against one rival.
+
+        Every point y of an owner's region meets ``normal · y <= offset``, whatever rival and weight
+        are: a weight that is negative, and a rival that is the same score, count as 0.
+        """
+        i, j = self.own[owners], self.rivals[rivals]
+        weights = np.where(self.place[i] == self.place[j], 0.0, np.maximum(weights, 0.0))
+        normal = self.matrix[j]
+        normal -= self.matrix[i]
+        normal *= weights[:, None]
+        limit = self.offset[i] - self.offset[j] - self.lead
+        size = weights * (np.abs(self.offset[i]) + np.abs(self.offset[j]) + abs(self.lead))
+        return Cut(normal, weights * limit, weights[:, None], self._reach, 2, gamma(4) * size)
+
+    def scores(self, y: FloatArray) -> FloatArray:
+        """(P,) the scores of one point."""
+        return np.asarray(self.matrix @ y + self.offset)
+
+    @cached_property
+    def _reach(self) -> FloatArray:
+        """(1, d) how far apart two scores are at most in each column."""
+        reach = self.matrix.max(axis=0) - self.matrix.min(axis=0)
+        return np.asarray(reach * (1.0 + gamma(1)))[None]
+
+    @cached_property
+    def _lengths(self) -> FloatArray:
+        return np.sqrt(np.einsum("ij,ij->i", self.matrix, self.matrix))
+
+    def missed(self, s: int, y: FloatArray, margin: FloatArray) -> IntArray:
+        """The rivals whose rows a point misses, by more than rounding; the farthest ahead first.
+
+        Parameters
+        ----------
+        s
+            The region.
+        y, margin
+            (d,) the point; (2,) by how much rows are closed in, see `Cases`.
+        """
+        scores, i = self.scores(y), self.own[s]
+        size = np.linalg.norm(y) * self._lengths + np.abs(self.offset)
+        rounding = 2.0 * (len(y) + 4) * EPS * (size + size[i])
+        ahead = (scores - scores[i] + self.lead + margin.sum() + rounding)[self.rivals]
+        ahead[self.place[self.rivals] == self.place[i]] = -np.inf
+        close = np.flatnonzero(ahead >= 0.0)
+        rows = self.rows(s, close)
+        terms = np.abs(rows.matrix) @ np.abs(y) + np.abs(rows.high)
+        excess = rows.matrix @ y - rows.limits(margin[None, :])[1][0]
+        missed = close[excess > 8.0 * EPS * terms]
+        return np.asarray(missed[np.argsort(-ahead[missed], kind="stable")])

@@ -1,0 +1,1 @@
+"""Solvers of programs with quadratic conditions: closed forms, local search, SCIP."""

@@ -1,0 +1,240 @@
+"""SCIP: the global optimum of programs that are not convex (extra ``global``).
+
+The search is a proof by contradiction: is there a point that costs less than the best one known?
+All of those lie in a ball about the person (`Ball`), which is what makes a lifted relaxation tight
+(`Spatial`). A point that SCIP finds is polished, becomes the best one known, and the ball shrinks;
+when SCIP has excluded all others, what it excluded is the bound. Without a point to begin with, the
+ball grows until one is found, or until it holds all that the bounds allow.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from time import perf_counter
+from typing import TYPE_CHECKING, ClassVar, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpoint.costs import Mahalanobis, Manhattan, SquaredEuclidean
+from counterpoint.engine.cases import Cases
+from counterpoint.engine.couplings import Affine, Cone
+from counterpoint.engine.domains import AtMost, Box, OneOf, Transitions, Whole
+from counterpoint.engine.program import Program
+from counterpoint.errors import MissingExtra, SolverFailure
+from counterpoint.prototypes.nearer import Nearer
+from counterpoint.prototypes.solvers.balls import Ball
+from counterpoint.prototypes.solvers.quadric import QuadricPrograms
+from counterpoint.prototypes.solvers.vicinity import MET, Vicinity
+from counterpoint.solvers.base import Effort, Outcome, Prepared, Solution, Solver
+
+if TYPE_CHECKING:
+    from counterpoint.prototypes.solvers.sheets import Found
+
+__all__ = ["Scip"]
+
+FloatArray = NDArray[np.float64]
+
+USED = 0.8
+"""How much of the gap SCIP may leave; some of the rest is given away to its tolerances."""
+FINEST, COARSEST = 2e-7, 0.5
+"""The least relative gap that SCIP is asked for, and the largest."""
+TRUSTED = 1e-7
+"""What SCIP's tolerances may lift a bound by, as a share of the radius; it is given away."""
+COARSE, FINE = 4.0, 32.0
+"""Scales of tolerances: of the first search of a ball, and of a second one, if need be."""
+GROWTH = 8.0
+"""How much larger the next ball is, while no point is known."""
+BALLS = 7
+"""How many of them are searched."""
+NUMERICAL = "error in LP solver"
+"""What SCIP says where it cannot go on with a row for numerical reasons: then it claims nothing."""
+NODES = 1
+"""How many nodes are searched without a ball."""
+
+
+@final
+class Scip(Solver):
+    """Spatial branch and bound by SCIP: as exact as a relative gap of 1e-6, given time."""
+
+    accepts: ClassVar[frozenset[type]] = frozenset(
+        {Manhattan, SquaredEuclidean, Mahalanobis, Box, Affine, Cone, Nearer}
+        | {Whole, OneOf, Transitions, AtMost}
+    )
+    accuracy: ClassVar[float] = 1e-6
+    exhaustive: ClassVar[bool] = True
+
+    def takes(self, program: Program) -> bool:
+        return program.kinds <= self.accepts and bool(program.nonconvex)
+
+    def prepare(self, program: Program) -> ScipPrograms:
+        _check_extra()
+        return ScipPrograms(program)
+
+
+def _check_extra() -> None:
+    try:
+        import pyscipopt  # noqa: F401
+    except ImportError:
+        raise MissingExtra(
+            "A search for global optima needs SCIP: pip install 'counterpoint[global]'. Without "
+            "it, ask for optimality='local'."
+        ) from None
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ScipPrograms(Prepared):
+    """A program, of which SCIP gets one person's part at a time."""
+
+    program: Program
+
+    @cached_property
+    def quadric(self) -> QuadricPrograms:
+        """Each quadratic condition alone, for a first radius."""
+        return QuadricPrograms(self.program)
+
+    @cached_property
+    def vicinity(self) -> Vicinity:
+        """What makes points exact."""
+        return Vicinity(self.program)
+
+    def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
+        out = Solution.blank(len(cases), self.program)
+        for i, case in enumerate(cases):
+            hunt = Hunt(self, case, effort, np.inf if cutoff is None else float(cutoff[i]))
+            hunt.run()
+            hunt.record(out, i)
+        return out
+
+
+@final
+class Hunt:
+    """One person's search: for the best point, and for the proof that it is."""
+
+    def __init__(self, owner: ScipPrograms, case: Cases, effort: Effort, cutoff: float) -> None:
+        self.owner, self.program, self.case = owner, owner.program, case
+        self.effort = effort
+        self.gap = min(max(USED * effort.gap, FINEST), COARSEST)
+        self.cost = cutoff
+        self.point: FloatArray | None = None
+        self.bound = 0.0
+        self.outcome = Outcome.NOTHING
+        self._end = perf_counter() + effort.seconds if effort.seconds else np.inf
+
+    def run(self) -> None:
+        """Search ball after ball."""
+        case = self.case
+        if case.empty[0] or self.program.empty(case)[0]:
+            self.bound = np.inf
+        elif (case.low == case.high).all():
+            self._offer(case.low[0])
+            missed = self.program.violation(case.low, case.x)[0] > MET
+            self.bound = np.inf if missed else float(self.program.cost(case.low, case.x)[0])
+        elif self.owner.vicinity.meets(case.x[0], case):
+            self.point, self.cost = case.x[0], 0.0
+        else:
+            self._search()
+
+    def _search(self) -> None:
+        if np.isinf(self.cost):
+            radius = min(self._first_radius(), self._furthest)
+            for k in range(BALLS):
+                if self._is_done_within(radius) or (k == 0 and self._is_nowhere()):
+                    return
+                radius = min(GROWTH * radius, self._furthest, self.cost)
+        while np.isfinite(self.cost) and not self._is_done_within(self.cost):
+            pass
+
+    def _is_done_within(self, radius: float) -> bool:
+        """Search a ball; whether nothing is left to be done, in this ball or a larger one."""
+        share = 1.0 - self.gap
+        ball = Ball(self.program, self.case, radius)
+        found = self._looked(ball, share, first=True)
+        if found.values is not None:
+            if self._offer(ball.point(found.values)) and self.cost < share * radius:
+                return not self.cost > 0.0
+            # It cannot be made exact, or only just: is there anything, with finer tolerances?
+            found = self._looked(ball, share, first=False, scale=FINE)
+            if found.values is not None:
+                self._offer(ball.point(found.values))
+        lowest = min(found.bound, share) - TRUSTED
+        self.bound = max(self.bound, lowest * radius)
+        if not found.ended:
+            self.outcome = Outcome.LIMIT
+            return True
+        if np.isposinf(found.bound) and radius >= self._furthest and np.isinf(self.cost):
+            self.bound = np.inf
+        return found.values is not None or radius >= min(self.cost, self._furthest)
+
+    def _is_nowhere(self) -> bool:
+        """Whether there is no point at all; if one turns up, it is kept."""
+        ball = Ball(self.program, self.case, self._first_radius(), limit=np.inf)
+        found = self._looked(ball, np.inf, first=True)
+        if found.values is not None:
+            self._offer(ball.point(found.values))
+        elif found.ended:
+            self.bound = max(self.bound, found.bound)
+        return bool(np.isposinf(self.bound))
+
+    def _looked(self, ball: Ball, share: float, *, first: bool, scale: float = COARSE) -> Found:
+        from counterpoint.prototypes.solvers.sheets import Found, Limits, Translated
+        from counterpoint.prototypes.solvers.spatial import Spatial
+
+        left = self._end - perf_counter()
+        if left <= 0.0:
+            return Found(ended=False, bound=-np.inf, values=None)
+        seconds = left if np.isfinite(left) else None
+        nodes = -1 if np.isfinite(share) else NODES
+        try:
+            with Translated():
+                spatial = Spatial(ball, share, scale)
+                return spatial.search(Limits(self.gap, seconds, first=first, nodes=nodes))
+        except SolverFailure as failure:
+            if NUMERICAL not in str(failure):
+                raise
+            return Found(ended=True, bound=-np.inf, values=None)
+
+    @cached_property
+    def _furthest(self) -> float:
+        """A radius with which a ball holds all that the bounds allow."""
+        price, x = self.program.price, self.case.x[0]
+        away = np.maximum(np.abs(self.case.low[0] - x), np.abs(self.case.high[0] - x))
+        if np.isinf(away).any():
+            return np.inf
+        full = price.quadratic if price.quadratic.ndim == 2 else np.diag(price.quadratic)
+        paid = price.absolute @ away + away @ np.abs(full) @ away
+        return float(paid) * (1.0 + 4.0 * self.gap)
+
+    def _first_radius(self) -> float:
+        """Twice what it costs to meet the most demanding quadratic condition, or about |x|."""
+        x = self.case.x
+        points = x + np.maximum(np.abs(x), 1.0)
+        if len(self.program.quadrics):
+            points = np.vstack([self.owner.quadric.nearest(self.case).points, points])
+        paid = self.program.cost(points, np.repeat(x, len(points), axis=0))
+        usable = np.isfinite(paid) & (paid > 0.0)
+        return 2.0 * float(paid[usable][0])
+
+    def _offer(self, y: FloatArray) -> bool:
+        """Keep the best point about another if it costs less; whether it does."""
+        best = self.owner.vicinity.best(y, self.case, self.effort, self.point)
+        if best is None:
+            return False
+        cost = float(self.program.cost(best[None], self.case.x)[0])
+        if not cost < self.cost:
+            return False
+        self.point, self.cost = best, cost
+        return True
+
+    def record(self, out: Solution, i: int) -> None:
+        """What the search says of its person."""
+        out.reported[i] = max(self.bound, 0.0)
+        out.outcomes[i] = self.outcome
+        if self.point is not None:
+            out.points[i] = self.point
+            out.reported[i] = min(self.bound, self.cost)
+            out.outcomes[i] = Outcome.FOUND if self.outcome == Outcome.NOTHING else self.outcome
+        elif np.isinf(self.bound):
+            out.outcomes[i] = Outcome.INFEASIBLE

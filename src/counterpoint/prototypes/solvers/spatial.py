@@ -1,0 +1,181 @@
+"""A program within a ball, lifted, for spatial branch and bound."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpoint.engine.couplings import Cone
+from counterpoint.prototypes.nearer import Nearer
+from counterpoint.prototypes.quadrics import Quadrics
+from counterpoint.prototypes.solvers.balls import Ball
+from counterpoint.prototypes.solvers.cuts import Column
+from counterpoint.prototypes.solvers.lifting import Lifted
+from counterpoint.prototypes.solvers.sheets import Found, Limits, Sheet
+
+__all__ = ["Spatial"]
+
+FloatArray = NDArray[np.float64]
+
+ROUNDED = 16.0 * float(np.finfo(np.float64).eps)
+"""How much of its terms a row gives away, so that rounding excludes nothing."""
+MANY = 1e6
+"""Up to how many steps in the ball whole columns are held to be whole."""
+TINY = float(np.finfo(np.float64).tiny)
+
+
+@final
+class Spatial:
+    """One person's program within a ball.
+
+    Parameters
+    ----------
+    ball
+        The ball, with some column that can move.
+    share
+        Points that pay no less than this share of the radius are not looked for; infinite, and the
+        price and the number of changes are left out, if the ball has no limit.
+    scale
+        How fine tolerances are, see `Sheet`.
+    """
+
+    def __init__(self, ball: Ball, share: float, scale: float) -> None:
+        self.ball, self.program, self.share = ball, ball.program, share
+        self.sheet = Sheet(scale)
+        used = np.flatnonzero(self._forms[0].any(axis=(0, 1)))
+        self.lifted = Lifted(self.sheet, ball, share, used)
+        self._add_quadrics()
+        self._add_affine()
+        self._add_cones()
+        self._add_categories()
+        self._add_whole()
+        if ball.is_limited:
+            self._add_changes()
+
+    def search(self, limits: Limits) -> Found:
+        """Search; the bound and the values are shares of the radius, and coordinates."""
+        paid = self.ball.paid
+        found = self.sheet.search(self.lifted.v, self.share - paid, limits)
+        return Found(found.ended, found.bound + paid, found.values)
+
+    @cached_property
+    def _cones(self) -> list[Cone]:
+        return [c for c in self.program.curved if isinstance(c, Cone)]
+
+    @cached_property
+    def _forms(self) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+        """Quadratic conditions over v: (J, p, p), (J, p), (J,), and the sizes of the last's terms.
+
+        ‖M y + c‖ <= radius is one of them.
+        """
+        cones = [
+            Nearer(c.matrix, c.offset, c.slope[None], np.array([c.radius]), 0.0)
+            for c in self._cones
+            if not c.slope.any()
+        ]
+        quadrics, ball = Quadrics((*self.program.nonconvex, *cones), self.program.width), self.ball
+        forms = ball.basis.T @ quadrics.forms @ ball.basis
+        slopes = quadrics.slopes(ball.center[None])[0] @ ball.basis
+        each = np.eye(len(quadrics))
+        value, size = quadrics.total(np.repeat(ball.center[None], len(each), axis=0), each)
+        return forms, slopes, value, size
+
+    def _add_quadrics(self) -> None:
+        for form, slope, value, size in zip(*self._forms, strict=True):
+            scale = max(np.abs(form).max(), np.abs(slope).max(), TINY)
+            terms = [
+                (column, form[i, j] * (1.0 if i == j else 2.0) / scale)
+                for (i, j), column in self.lifted.products.items()
+                if column is not None
+            ]
+            terms += self.lifted.combined(slope / scale)
+            self.sheet.row(terms, high=(ROUNDED * size - value) / scale)
+
+    def _add_affine(self) -> None:
+        affine, ball = self.program.affine, self.ball
+        self._add_rows(affine.matrix, affine.low, affine.high)
+        if ball.is_full:
+            tied = ball.columns[ball.is_quadratic]
+            low, high = ball.case.low[0, tied], ball.case.high[0, tied]
+            self._add_rows(np.eye(self.program.width)[tied], low, high)
+
+    def _add_rows(self, matrix: FloatArray, low: FloatArray, high: FloatArray) -> None:
+        """low <= matrix · y <= high."""
+        ball = self.ball
+        block, here = matrix @ ball.basis, matrix @ ball.center
+        terms = np.abs(matrix) @ (np.abs(ball.center) + np.abs(ball.x))
+        for row, at, size, least, most in zip(block, here, terms, low, high, strict=True):
+            scale = max(np.abs(row).max(initial=0.0), TINY)
+            below = least - at - ROUNDED * (size + abs(least)) if np.isfinite(least) else -np.inf
+            above = most - at + ROUNDED * (size + abs(most)) if np.isfinite(most) else np.inf
+            self.sheet.row(self.lifted.combined(row / scale), below / scale, above / scale)
+
+    def _add_cones(self) -> None:
+        """‖M y + c‖ <= slope · y + radius, where there is a slope."""
+        ball, sheet = self.ball, self.sheet
+        for cone in self._cones:
+            if not cone.slope.any():
+                continue
+            matrix = np.vstack([cone.matrix, cone.slope])
+            offset = np.append(cone.offset, cone.radius)
+            block, here = matrix @ ball.basis, matrix @ ball.center + offset
+            terms = np.abs(matrix) @ np.abs(ball.center) + np.abs(offset)
+            here[-1] += ROUNDED * np.linalg.norm(terms)
+            scale = max(np.abs(block).max(), TINY)
+            sides = []
+            for row, at in zip(block / scale, (here / scale).tolist(), strict=True):
+                sides.append(sheet.column(-np.inf, np.inf, degree=2))
+                sheet.row([(sides[-1], -1.0), *self.lifted.combined(row)], -at, -at)
+            sheet.cone(sides[:-1], sides[-1])
+
+    def _add_categories(self) -> None:
+        """Σ of a feature's columns = 1."""
+        ball, v = self.ball, self.lifted.v
+        for group in self.program.groups:
+            inside = (ball.columns >= group.start) & (ball.columns < group.stop)
+            rest = 1.0 - ball.center[group].sum()
+            self.sheet.row([(v[i], 1.0) for i in np.flatnonzero(inside)], rest, rest)
+
+    def _add_whole(self) -> None:
+        """y = x + step · count."""
+        ball, steps = self.ball, self.program.steps
+        low, high = ball.case.low[0] - ball.x, ball.case.high[0] - ball.x
+        for c in ball.columns[steps[ball.columns] > 0.0].tolist():
+            furthest = np.floor(ball.reach[c] / steps[c] * (1.0 + ROUNDED))
+            if furthest > MANY:  # next to no restriction, and no number to be exact with
+                continue
+            least, most = np.rint(low[c] / steps[c]), np.rint(high[c] / steps[c])
+            count = self.sheet.whole(max(least, -furthest), min(most, furthest))
+            scale = max(np.abs(ball.basis[c]).max(), steps[c])
+            at = (ball.x[c] - ball.center[c]) / scale
+            terms = self.lifted.combined(ball.basis[c] / scale)
+            self.sheet.row([*terms, (count, -steps[c] / scale)], at, at)
+
+    def _add_changes(self) -> None:
+        """At most so many features change; a switch is on for each that does."""
+        at_most, sheet = self.program.at_most, self.sheet
+        if at_most is None:
+            return
+        switches = []
+        for block in at_most.blocks:
+            switch = sheet.whole(0.0, 1.0)
+            switches.append((switch, 1.0))
+            for c in range(block.start, block.stop):
+                self._add_switch(c, switch)
+        sheet.row(switches, high=float(at_most.count))
+
+    def _add_switch(self, c: int, switch: Column) -> None:
+        """Column c changes only if the switch is on."""
+        ball = self.ball
+        furthest = 1.0
+        if self.program.numeric[c]:
+            low, high = ball.case.low[0, c], ball.case.high[0, c]
+            furthest = min(ball.reach[c], max(high - ball.x[c], ball.x[c] - low))
+        scale = max(furthest, TINY)
+        at = (ball.center[c] - ball.x[c]) / scale
+        for sign in (1.0, -1.0):
+            terms = self.lifted.combined(sign * ball.basis[c] / scale)
+            self.sheet.row([*terms, (switch, -furthest / scale)], high=-sign * at)

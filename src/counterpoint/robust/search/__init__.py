@@ -1,0 +1,1 @@
+"""The search over conditions that noise on the weights brings."""

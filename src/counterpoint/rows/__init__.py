@@ -1,0 +1,1 @@
+"""Rows: data frames in and out, features and their kinds, encoding and decoding."""

@@ -1,0 +1,289 @@
+"""From raw rows to codes and back, each cell in the dtype that came in.
+
+A missing cell has the code of the value that it counts as (the *fill* of its column), and stays
+missing for as long as its code does not change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpoint.errors import InvalidInput
+from counterpoint.rows.features import Categorical, Features, is_missing, unknown_name
+from counterpoint.rows.table import Table
+from counterpoint.rows.values import Cells
+
+__all__ = ["Encoded", "decode", "encode", "match_columns", "recode"]
+
+FloatArray = NDArray[np.float64]
+Fills = Mapping[Hashable, Any]
+
+NO_FILLS: Fills = MappingProxyType({})
+PRESENT, NAN, NONE, OTHER = range(4)
+"""What a cell holds: a value, or NaN, None, or something else that says that it is missing."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Encoded:
+    """Codes of raw rows, and a sentence for each row that cannot be used.
+
+    Parameters
+    ----------
+    codes
+        (n, p); a row with a problem holds arbitrary finite codes.
+    problems
+        Row position → what is wrong with it.
+    missing
+        (n, p): how a cell that counts as the fill of its column is missing; 0 for all others.
+    """
+
+    codes: FloatArray
+    problems: dict[int, str]
+    missing: NDArray[np.int8]
+
+
+def match_columns(table: Table, features: Features, *, named: bool = True) -> Table:
+    """The table's columns that are features, in the features' order.
+
+    Columns are matched by name; an array's, by position. So are those of a frame without text among
+    its column names, such as ``pd.DataFrame(array)``, if the model knows no names, which are then
+    ``x0 …`` or those of ``data``, and the frame does not have them.
+
+    Parameters
+    ----------
+    table
+        The rows.
+    features
+        What the model takes.
+    named
+        Whether the model was fitted on column names.
+
+    Raises
+    ------
+    InvalidInput
+        If columns are missing.
+    """
+    if not named and _goes_by_position(table, features):
+        return table.renamed(features.names)
+    if table.is_array:
+        if len(table.names) != len(features):
+            raise InvalidInput(
+                f"Expected {len(features)} columns ({_some(features.names)}); "
+                f"got an array with {len(table.names)}."
+            )
+        return table.renamed(features.names)
+    missing = [name for name in features.names if name not in table.names]
+    if missing:
+        hint = unknown_name(missing[0], table.names).split("; ", 1)[1]
+        raise InvalidInput(
+            f"Expected the columns that the model uses; missing: {_some(missing)} "
+            f"(for {missing[0]!r}: {hint})."
+        )
+    return table.select(features.names)
+
+
+def _goes_by_position(table: Table, features: Features) -> bool:
+    if table.is_array or len(table.names) != len(features):
+        return False
+    text = any(isinstance(name, str) for name in table.names)
+    return not text and set(table.names) != set(features.names)
+
+
+def encode(
+    table: Table,
+    features: Features,
+    fills: Fills = NO_FILLS,
+    unfilled: Mapping[Hashable, str] = NO_FILLS,
+) -> Encoded:
+    """Codes of the rows of a table whose columns are the features, in order.
+
+    Parameters
+    ----------
+    table, features
+        The rows, and what their columns are.
+    fills
+        Name → what a missing cell counts as; in other columns it is a problem of its row.
+    unfilled
+        Name → why it counts as nothing there, as the end of a sentence.
+    """
+    n, p = len(table), len(features)
+    problems: dict[int, str] = {}
+    matrix = table.float_matrix if features.all_numeric else None
+    if matrix is not None and (np.isfinite(matrix.sum()) or np.isfinite(matrix).all()):
+        return Encoded(matrix, problems, np.broadcast_to(np.int8(PRESENT), (n, p)))
+    codes, missing = np.empty((n, p)), np.zeros((n, p), dtype=np.int8)
+    for j, feature in enumerate(features):
+        name = feature.name
+        column = _Column(name, problems, fills.get(name), unfilled.get(name, ""))
+        values = table.column(name) if matrix is None else matrix[:, j]
+        if isinstance(feature, Categorical):
+            codes[:, j], missing[:, j] = column.categories(feature, values)
+        else:
+            codes[:, j], missing[:, j] = column.numbers(values)
+    return Encoded(codes, problems, missing)
+
+
+def decode(
+    table: Table,
+    features: Features,
+    rows: slice | NDArray[np.intp],
+    before: FloatArray,
+    after: FloatArray,
+) -> Table:
+    """These rows of the table, with the cells whose codes differ replaced, and no others.
+
+    Parameters
+    ----------
+    table
+        The rows as they came in; it may hold more columns than the features.
+    rows
+        Which of its rows.
+    before, after
+        (len(rows), p) codes of those rows, as they came and as they shall be.
+    """
+    if features.all_numeric and table.float_matrix is not None and table.names == features.names:
+        came = table.float_matrix[rows]
+        gaps = np.isnan(came) & (before == after) if np.isnan(came.sum()) else None
+        if gaps is None or not gaps.any():
+            return table.with_matrix(rows, after)
+        if table.is_array or table.is_pandas:  # others tell a null from a NaN
+            return table.with_matrix(rows, np.where(gaps, came, after))
+    cells: dict[Hashable, Cells] = {}
+    for j, feature in enumerate(features):
+        positions = np.flatnonzero(before[:, j] != after[:, j])
+        values: NDArray[Any] = after[positions, j]
+        if isinstance(feature, Categorical):
+            values = np.empty(len(positions), dtype=object)
+            values[:] = [feature.categories[int(code)] for code in after[positions, j]]
+        cells[feature.name] = positions, values
+    return table.with_cells(rows, cells)
+
+
+def recode(returned: Table, features: Features, codes: FloatArray) -> FloatArray:
+    """(n, p) the codes of rows as they were returned: numbers after the cast to their dtypes.
+
+    A cell that is still missing keeps its code.
+    """
+    if returned.float_matrix is not None:
+        return codes
+    codes = np.array(codes)
+    for j, feature in enumerate(features):
+        if not isinstance(feature, Categorical):
+            values = _as_numbers(feature.name, returned.column(feature.name), {})
+            codes[:, j] = np.where(np.isnan(values), codes[:, j], values)
+    return codes
+
+
+def _as_numbers(name: Hashable, values: NDArray[Any], problems: dict[int, str]) -> FloatArray:
+    if values.dtype.kind in "biuf":
+        return values.astype(np.float64, copy=False)
+    out = np.full(len(values), np.nan)
+    for i, value in enumerate(values.tolist()):
+        if is_missing(value):
+            continue
+        try:
+            out[i] = float(value)
+        except (TypeError, ValueError):
+            problems.setdefault(i, f"column {name!r} holds {value!r}; expected a number.")
+    return out
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class _Column:
+    """One column on its way to codes; it adds to the problems of the rows."""
+
+    name: Hashable
+    problems: dict[int, str]
+    fill: Any
+    why_not: str
+
+    def numbers(self, values: NDArray[Any]) -> tuple[FloatArray, NDArray[np.int8]]:
+        """The numbers, and how a cell is missing that counts as the fill."""
+        numbers = _as_numbers(self.name, values, self.problems)
+        missing = np.zeros(len(values), dtype=np.int8)
+        bad = ~np.isfinite(numbers)
+        if not bad.any():
+            return numbers, missing
+        at = np.flatnonzero(bad)
+        missing[at] = [_kind(value) for value in values[at].tolist()]
+        for i in at[missing[at] == PRESENT].tolist():
+            self._complain(i, f"column {self.name!r} is infinite; expected a finite number.")
+        if self.fill is None:
+            for i in np.flatnonzero(missing).tolist():
+                self._complain(i, f"{self._missing}; expected a finite number.")
+            return np.where(bad, 0.0, numbers), np.zeros_like(missing)
+        return np.where(bad, np.where(missing, self.fill, 0.0), numbers), missing
+
+    def categories(
+        self, feature: Categorical, values: NDArray[Any]
+    ) -> tuple[FloatArray, NDArray[np.int8]]:
+        """Positions in ``feature.categories``; an unknown category is a problem of its row."""
+        codes = _positions(feature, values)
+        missing = np.zeros(len(values), dtype=np.int8)
+        at = np.flatnonzero(codes < 0)
+        if not len(at):
+            return codes, missing
+        missing[at] = [_kind(value) for value in values[at].tolist()]
+        for i in at[missing[at] == PRESENT].tolist():
+            self.problems.setdefault(i, _unknown_category(feature, values[i]))
+        codes[at] = 0.0
+        if self.fill is None:
+            for i in np.flatnonzero(missing).tolist():
+                self._complain(i, f"{self._missing}; expected one of its categories.")
+            return codes, np.zeros_like(missing)
+        codes[missing != PRESENT] = feature.categories.index(self.fill)
+        return codes, missing
+
+    @property
+    def _missing(self) -> str:
+        return f"column {self.name!r} is missing{self.why_not and f', and {self.why_not}'}"
+
+    def _complain(self, i: int, sentence: str) -> None:
+        self.problems.setdefault(i, f"{sentence} Fill it in.")
+
+
+def _kind(value: object) -> int:
+    """How a cell is missing; PRESENT if it is not."""
+    if not is_missing(value):
+        return PRESENT
+    if value is None:
+        return NONE
+    return NAN if isinstance(value, float | np.floating) else OTHER
+
+
+def _positions(feature: Categorical, values: NDArray[Any]) -> FloatArray:
+    position = {category: code for code, category in enumerate(feature.categories)}
+    if values.dtype.kind in "biuf":
+        distinct, inverse = np.unique(values, return_inverse=True)
+        codes = np.array([position.get(value, -1) for value in distinct.tolist()], dtype=float)
+        return codes[inverse]
+    return np.array([_lookup(position, value) for value in values.tolist()], dtype=np.float64)
+
+
+def _lookup(position: dict[Hashable, int], value: Any) -> int:
+    try:
+        return position.get(value, -1)
+    except TypeError:
+        return -1
+
+
+def _unknown_category(feature: Categorical, value: object) -> str:
+    value = value.item() if isinstance(value, np.generic) else value
+    return (
+        f"column {feature.name!r} holds the unknown category {value!r}; "
+        f"known: {_some(feature.categories)}. Describe it with Categorical to add one."
+    )
+
+
+def _some(values: Any, most: int = 8) -> str:
+    values = list(values)
+    shown = ", ".join(repr(value) for value in values[:most])
+    return shown if len(values) <= most else f"{shown} and {len(values) - most} more"

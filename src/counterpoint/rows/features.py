@@ -1,0 +1,411 @@
+"""What a column is: continuous, integer or categorical; and the encoded space of the mathematics.
+
+*Codes* are an (n, p) float64 array with one entry for each raw column: the number itself, or the
+position of the category. *Encoded* points are (n, d): numbers stay, a category becomes a one-hot
+block. Codes are compact and are what is stored; encoded points are what programs speak.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpoint.errors import InvalidInput, check_name, check_number, is_number, listed
+from counterpoint.rows.table import Table
+
+__all__ = [
+    "Categorical",
+    "Continuous",
+    "Feature",
+    "Features",
+    "Integer",
+    "is_missing",
+    "unknown_name",
+]
+
+FloatArray = NDArray[np.float64]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Continuous:
+    """A column of real numbers.
+
+    Parameters
+    ----------
+    name
+        The column's name.
+    observed
+        Smallest and largest value in the data, in feature units; None if there was no data.
+    """
+
+    name: Hashable
+    observed: tuple[float, float] | None = None
+
+    def __post_init__(self) -> None:
+        check_name("Continuous", self.name)
+        object.__setattr__(self, "observed", _range(self.name, self.observed))
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Integer:
+    """A column that changes in whole steps: y = x + step · (…, −1, 0, 1, …).
+
+    Parameters
+    ----------
+    name
+        The column's name.
+    step
+        The size of one step, in feature units.
+    observed
+        Smallest and largest value in the data, in feature units; None if there was no data.
+    """
+
+    name: Hashable
+    step: float = 1.0
+    observed: tuple[float, float] | None = None
+
+    def __post_init__(self) -> None:
+        check_name("Integer", self.name)
+        object.__setattr__(self, "observed", _range(self.name, self.observed))
+        check_number(f"the step of column {self.name!r}", self.step)
+        if not (np.isfinite(self.step) and self.step > 0):
+            raise InvalidInput(
+                f"Expected a positive step for column {self.name!r}; got {self.step!r}."
+            )
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Categorical:
+    """A column that holds one of finitely many values.
+
+    Parameters
+    ----------
+    name
+        The column's name.
+    categories
+        The possible values, of which an answer may choose any.
+    ordered
+        Whether the order of ``categories`` has a meaning (for `Monotone`).
+    observed
+        The categories that occur in the data; None if there was no data.
+    stand_in
+        The one of ``categories``, if any, that only stands for missing cells (a pipeline fills it
+        in): a row may have it and keep it, but no answer chooses it.
+    """
+
+    name: Hashable
+    categories: tuple[Hashable, ...]
+    ordered: bool = False
+    observed: tuple[Hashable, ...] | None = None
+    stand_in: Hashable | None = None
+
+    def __post_init__(self) -> None:
+        check_name("Categorical", self.name)
+        for part in ("categories", "observed"):
+            values = getattr(self, part)
+            if part == "categories" or values is not None:
+                kept = listed(f"the {part} of column {self.name!r}", values)
+                for value in kept:
+                    _check_category(self.name, value)
+                object.__setattr__(self, part, kept)
+        _check_category(self.name, self.stand_in)
+        if not self.categories or len(set(self.categories)) < len(self.categories):
+            raise InvalidInput(
+                f"Expected distinct categories for column {self.name!r}; got {self.categories!r}."
+            )
+        unknown = [value for value in self.observed or () if value not in self.categories]
+        if unknown:
+            raise InvalidInput(
+                f"Expected observed categories of column {self.name!r} that are among its "
+                f"categories; got {unknown[0]!r}."
+            )
+        if self.stand_in is not None and self.stand_in not in self.categories:
+            raise InvalidInput(
+                f"Expected one of the categories of column {self.name!r} to stand for missing "
+                f"cells; got {self.stand_in!r}."
+            )
+
+    @property
+    def is_stand_in(self) -> NDArray[np.bool_]:
+        """(c,): which category only stands for missing cells."""
+        known = self.stand_in is not None
+        return np.array([known and value == self.stand_in for value in self.categories])
+
+    @property
+    def numbers(self) -> FloatArray | None:
+        """The categories as float64, if every one of them is a number."""
+        if all(isinstance(value, int | float | np.number | np.bool_) for value in self.categories):
+            return np.array(self.categories, dtype=np.float64)
+        return None
+
+
+Feature = Continuous | Integer | Categorical
+
+
+def _range(name: Hashable, observed: Any) -> tuple[float, float] | None:
+    """A smallest and a largest value, checked."""
+    if observed is None:
+        return None
+    ends = listed(f"the observed range of column {name!r}", observed)
+    if len(ends) != 2 or not all(map(is_number, ends)) or not ends[0] <= ends[1]:
+        raise InvalidInput(
+            f"Expected a smallest and a largest value as the observed range of column {name!r}; "
+            f"got {observed!r}."
+        )
+    return ends[0], ends[1]
+
+
+def _check_category(name: Hashable, value: object) -> None:
+    try:
+        hash(value)
+    except TypeError:
+        raise InvalidInput(
+            f"Expected categories of column {name!r} that are numbers, text or the like; got "
+            f"{value!r} ({type(value).__name__})."
+        ) from None
+
+
+@final
+@dataclass(frozen=True)
+class Features:
+    """The raw columns of a model, in order.
+
+    Parameters
+    ----------
+    items
+        One `Continuous`, `Integer` or `Categorical` for each column.
+
+    Examples
+    --------
+    >>> import counterpoint as cp
+    >>> features = cp.Features([cp.Continuous("income"), cp.Categorical("home", ("own", "rent"))])
+    >>> features.names
+    ('income', 'home')
+    >>> features.width
+    3
+    """
+
+    items: tuple[Feature, ...]
+
+    def __init__(self, items: Iterable[Feature]) -> None:
+        object.__setattr__(self, "items", listed("features", items))
+        for item in self.items:
+            if not isinstance(item, Feature):
+                raise InvalidInput(
+                    f"Expected features such as cp.Continuous('age'); got {item!r} "
+                    f"({type(item).__name__})."
+                )
+        if len(set(self.names)) < len(self.items):
+            raise InvalidInput(f"Expected distinct feature names; got {list(self.names)!r}.")
+        if not self.items:
+            raise InvalidInput("Expected at least one feature; got none.")
+
+    @classmethod
+    def from_data(cls, data: object) -> Features:
+        """Kinds and observed values from a data frame or array.
+
+        Whole-number dtypes are `Integer`; booleans, text, categorical dtypes, and columns that
+        hold only 0 and 1 are `Categorical`; other numbers are `Continuous`. Missing values are
+        passed over.
+
+        Raises
+        ------
+        InvalidInput
+            If a dtype is neither numeric nor categorical (dates), or a column has no value.
+        """
+        table = Table.read(data)
+        return cls(_infer(table, name) for name in table.names)
+
+    def __iter__(self) -> Iterator[Feature]:
+        return iter(self.items)
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __getitem__(self, name: Hashable) -> Feature:
+        return self.items[self.index(name)]
+
+    def replaced(self, feature: Feature) -> Features:
+        """The same columns with one of them described anew."""
+        at = self.index(feature.name)
+        return Features((*self.items[:at], feature, *self.items[at + 1 :]))
+
+    @cached_property
+    def names(self) -> tuple[Hashable, ...]:
+        """The column names, in order."""
+        return tuple(feature.name for feature in self.items)
+
+    @cached_property
+    def _positions(self) -> dict[Hashable, int]:
+        return {name: j for j, name in enumerate(self.names)}
+
+    def index(self, name: Hashable) -> int:
+        """The position of a column; an unknown name is an `InvalidInput` that lists near ones."""
+        try:
+            return self._positions[name]
+        except (KeyError, TypeError):
+            raise InvalidInput(unknown_name(name, self.names)) from None
+
+    @cached_property
+    def _starts(self) -> tuple[int, ...]:
+        sizes = [len(f.categories) if isinstance(f, Categorical) else 1 for f in self.items]
+        return tuple(np.concatenate([[0], np.cumsum(sizes)]).tolist())
+
+    @property
+    def width(self) -> int:
+        """The number d of encoded columns."""
+        return self._starts[-1]
+
+    def columns(self, name: Hashable) -> slice:
+        """Where a feature lives among the encoded columns."""
+        at = self.index(name)
+        return slice(self._starts[at], self._starts[at + 1])
+
+    @cached_property
+    def blocks(self) -> tuple[slice, ...]:
+        """The encoded columns of each feature, in order."""
+        return tuple(slice(a, b) for a, b in zip(self._starts[:-1], self._starts[1:], strict=True))
+
+    @cached_property
+    def is_numeric(self) -> NDArray[np.bool_]:
+        """(p,): which features are numbers."""
+        return np.array([not isinstance(f, Categorical) for f in self.items])
+
+    @cached_property
+    def all_numeric(self) -> bool:
+        """Whether no feature is categorical, so that codes and encoded points are the same."""
+        return bool(self.is_numeric.all())
+
+    @cached_property
+    def numeric_columns(self) -> NDArray[np.intp]:
+        """The encoded columns that hold numbers, in order."""
+        return np.array(self._starts[:-1], dtype=np.intp)[self.is_numeric]
+
+    def expand(self, codes: FloatArray) -> FloatArray:
+        """(n, p) codes → (n, d) encoded points."""
+        if self.all_numeric:
+            return codes
+        out = np.zeros((len(codes), self.width))
+        rows = np.arange(len(codes))
+        for j, (feature, block) in enumerate(zip(self.items, self.blocks, strict=True)):
+            if isinstance(feature, Categorical):
+                out[rows, block.start + codes[:, j].astype(np.intp)] = 1.0
+            else:
+                out[:, block.start] = codes[:, j]
+        return out
+
+    def compress(self, encoded: FloatArray) -> FloatArray:
+        """(n, d) encoded points → (n, p) codes; a category is the largest entry of its block."""
+        if self.all_numeric:
+            return encoded
+        out = np.empty((len(encoded), len(self.items)))
+        for j, (feature, block) in enumerate(zip(self.items, self.blocks, strict=True)):
+            values = encoded[:, block]
+            out[:, j] = values.argmax(axis=1) if isinstance(feature, Categorical) else values[:, 0]
+        return out
+
+    def describe(self, name: Hashable, code: float) -> Any:
+        """The raw value that a code stands for."""
+        feature = self[name]
+        if isinstance(feature, Categorical):
+            return feature.categories[int(code)]
+        return float(code)
+
+
+def unknown_name(name: Hashable, known: Sequence[Hashable]) -> str:
+    """A sentence for a name that is not among the known ones, with the nearest of them."""
+    from difflib import get_close_matches
+
+    near = get_close_matches(str(name), [str(k) for k in known], n=3)
+    hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"known: {_listing(known)}."
+    return f"There is no feature {name!r}; {hint}"
+
+
+def _listing(values: Sequence[Hashable], most: int = 12) -> str:
+    shown = ", ".join(repr(value) for value in values[:most])
+    return shown if len(values) <= most else f"{shown} and {len(values) - most} more"
+
+
+def _infer(table: Table, name: Hashable) -> Feature:
+    levels = table.levels(name)
+    values = table.column(name)
+    if levels is not None:
+        _check_no_dates(name, levels)
+        seen = {value for value in values.tolist() if not is_missing(value)}
+        observed = tuple(level for level in levels if level in seen)
+        return Categorical(name, levels, ordered=table.is_ordered(name), observed=observed)
+    if values.dtype.kind == "O":
+        values = _numbers_if_possible(values)
+    if values.dtype.kind in "biuf":
+        return _infer_numbers(name, values, whole=name in table.whole)
+    if values.dtype.kind in "OUS":
+        return _infer_text(name, values)
+    raise InvalidInput(
+        f"Column {name!r} has dtype {values.dtype}; expected numbers, booleans, text or "
+        "categories. Turn dates into a number first, such as days since a fixed day."
+    )
+
+
+def _numbers_if_possible(values: NDArray[Any]) -> NDArray[Any]:
+    """An object column that holds only numbers, as numbers; otherwise as it came."""
+    present = [value for value in values.tolist() if not is_missing(value)]
+    if present and all(isinstance(value, bool | np.bool_) for value in present):
+        return np.array(present, dtype=bool)
+    if present and all(isinstance(value, int | np.integer) for value in present):
+        return np.array(present, dtype=np.int64)
+    if present and all(isinstance(value, int | float | np.number) for value in present):
+        return np.array(present, dtype=np.float64)
+    return values
+
+
+def _infer_numbers(name: Hashable, values: NDArray[Any], *, whole: bool) -> Feature:
+    if values.dtype.kind == "b":
+        return Categorical(name, (False, True), observed=tuple(np.unique(values).tolist()))
+    finite = values[np.isfinite(values)]
+    if not len(finite):
+        raise InvalidInput(f"Column {name!r} has no finite value; drop it or fill it in.")
+    observed = (float(finite.min()), float(finite.max()))
+    if observed == (0.0, 1.0) and bool(np.isin(finite, (0, 1)).all()):
+        pair = (0, 1) if whole or values.dtype.kind in "iu" else (0.0, 1.0)
+        return Categorical(name, pair, ordered=True, observed=pair)
+    if whole or values.dtype.kind in "iu":
+        return Integer(name, observed=observed)
+    return Continuous(name, observed=observed)
+
+
+def _infer_text(name: Hashable, values: NDArray[Any]) -> Categorical:
+    try:
+        seen = {value for value in values.tolist() if not is_missing(value)}
+        categories = tuple(sorted(seen, key=lambda value: (type(value).__name__, value)))
+    except TypeError:
+        raise InvalidInput(
+            f"Column {name!r} holds values that are neither numbers nor text; "
+            "turn them into text or categories first."
+        ) from None
+    if not categories:
+        raise InvalidInput(f"Column {name!r} has no value; drop it or fill it in.")
+    _check_no_dates(name, categories)
+    return Categorical(name, categories, observed=categories)
+
+
+def _check_no_dates(name: Hashable, categories: tuple[Hashable, ...]) -> None:
+    if any(hasattr(value, "isoformat") for value in categories):
+        raise InvalidInput(
+            f"Column {name!r} holds dates; turn them into a number first, such as days since a "
+            "fixed day."
+        )
+
+
+def is_missing(value: object) -> bool:
+    """Whether a cell is missing: None, NaN, or pandas' NA and NaT."""
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    return isinstance(value, float | np.floating) and bool(np.isnan(value))

@@ -95,7 +95,7 @@ def _refusal(kind: type) -> UnsupportedModel:
             return UnsupportedModel(f"{kind.__name__} cannot be read as it is. {INSTEAD[package]}")
     return UnsupportedModel(
         f"{kind.__name__} cannot be read exactly. Counterpoint reads {READABLE}; "
-        "add a reader for your own model with @counterpoint.readers.read.register(YourModel)."
+        "add a reader for your own model with @counterpoint.models.read.register(YourModel)."
     )
 
 
@@ -111,7 +111,7 @@ def trace(transformer: Any, columns: Columns) -> Columns:
     """Read what a fitted preprocessing step makes of its columns.
 
     Add yours with ``@trace.register(MyTransformer)``; build the result with ``columns.affine``,
-    ``columns.scaled``, ``columns.take`` or `counterpoint.readers.by_running`.
+    ``columns.scaled``, ``columns.take`` or `counterpoint.models.by_running`.
 
     Raises
     ------
@@ -122,7 +122,7 @@ def trace(transformer: Any, columns: Columns) -> Columns:
         transformer,
         "there is no reader for this kind of step. Use steps that are affine (scalers, PCA, "
         "selection, imputers) or encode categories, transform the data before fitting, or add a "
-        "reader with @counterpoint.readers.trace.register.",
+        "reader with @counterpoint.models.trace.register.",
     )
 
 

@@ -132,7 +132,7 @@ def _(transformer: Any, columns: Columns) -> Columns:
         transformer,
         f"what the function {func!r} does cannot be known. Apply it to the data before fitting "
         "(then its result is a raw column), or give your own transformer class a reader with "
-        "@counterpoint.readers.trace.register.",
+        "@counterpoint.models.trace.register.",
     )
 
 

@@ -108,7 +108,7 @@ class Prototypes(Form):
 
         >>> import numpy as np
         >>> import counterpoint as cp
-        >>> from counterpoint.forms import Prototypes
+        >>> from counterpoint.prototypes.form import Prototypes
         >>> class Nearest:
         ...     prototypes = np.array([[0.0, 0.0], [4.0, 0.0], [0.0, 3.0]])
         ...     labels = np.array(["deny", "accept", "accept"])

@@ -26,7 +26,8 @@ from inverse.sets import Set
 PERFORMANCE = """
 {n} problems a data set: four in five with the class of lowest probability and λ = 0.01 (0.006 for
 VGGFeat256), the others with the second highest and λ = 0.1 (0.08). All start at x̄ and stop at
-‖∇E‖ < 1e-8. Milliseconds are CPU time of one core. "ours" is `counterpoint.models.softmax.minimise` with
+‖∇E‖ < 1e-8. Milliseconds are CPU time of one core. "ours" is
+`counterpoint.models.softmax.minimise` with
 its two products with A, row by row; "ours, batch" the same for all rows at once, time divided by
 their number.
 """

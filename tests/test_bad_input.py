@@ -528,7 +528,8 @@ def test_classes_that_are_nan_are_refused(made: Any, labels: list[Any]):
 # Wrong types, everywhere: one sentence
 
 WRONG: list[Any] = [None, "a", 3, [], ["a"], {}, {"a": 1}, set(), np.array([1, "a"], dtype=object)]
-WRONG += [object(), int, 1j, pd.NaT, np.nan, -1]
+WRONG += [object(), int, 1j, pd.NaT, np.nan, -1, pd.NA, 10**400, np.array("a"), np.zeros((2, 2))]
+WRONG += [[[1, 2], [3]], DATA, MODEL, lambda: 1, slice(None)]
 NUMERIC, NUMBERS = numeric_model()
 ASKED: dict[str, Callable[[Any], Any]] = {
     "Immutable": lambda w: said(cp.Immutable(w)),
@@ -561,7 +562,23 @@ ASKED: dict[str, Callable[[Any], Any]] = {
     "Categorical of": lambda w: said(features=cp.Categorical("age", [w])),
     "Categorical observed": lambda w: said(features=cp.Categorical("age", (1, 2), observed=w)),
     "Categorical stand_in": lambda w: said(features=cp.Categorical("age", (1, 2), stand_in=w)),
+    "Categorical ordered": lambda w: said(features=cp.Categorical("age", (1, 2), w)),
     "Features": cp.Features,
+    "mad_weights features": lambda w: cp.mad_weights(NUMBERS, w),
+    "extrapolate": lambda w: said(extrapolate=w),
+    "progress": lambda w: said().explain(NUMBERS[:2], "yes", progress=w),
+    "label": lambda w: said().explain(NUMBERS[:2], cp.Label(w)),
+    "other label": lambda w: said().explain(NUMBERS[:2], cp.OtherLabel(w)),
+    **{
+        f"{t.__name__} margin": lambda w, t=t: said().explain(NUMBERS[:2], t("yes", margin=w))
+        for t in (cp.Label, cp.OtherLabel)
+    },
+    "Confidence label": lambda w: said().explain(NUMBERS[:2], cp.Confidence(w, 0.7)),
+    "targets": lambda w: cp.trace(said(), NUMBERS[:2], w),
+    "explain_factored": lambda w: cp.Explainer(
+        LogisticRegression().fit(NUMBERS.to_numpy(), LABELS), cost=cp.SquaredEuclidean()
+    ).explain_factored(w, "yes"),
+    "beside a report": lambda w: said().explain(NUMBERS[:3], "yes").report(beside=w),
     "X": lambda w: cp.explain(NUMERIC, w, "yes", data=NUMBERS),
     "target": lambda w: cp.explain(NUMERIC, NUMBERS[:2], w, data=NUMBERS),
     "gap": lambda w: cp.explain(NUMERIC, NUMBERS[:2], "yes", data=NUMBERS, gap=w),
@@ -574,6 +591,7 @@ ASKED: dict[str, Callable[[Any], Any]] = {
     "Interval": lambda w: cp.Interval(low=w),
     "Problem constraints": lambda w: cp.Problem(constraints=w),
     "Problem features": lambda w: cp.Problem(features=w),
+    "diversify gap": lambda w: cp.diversify(said(), NUMBERS[:2], "yes", 2, gap=w),
     "diversify by": lambda w: cp.diversify(said(), NUMBERS[:2], "yes", 2, by=w),
 }
 
@@ -593,6 +611,16 @@ def test_a_wrong_type_is_taken_or_refused_in_a_sentence(what: str):
             text = str(error)
             assert len(text) > 20 and "\n" not in text, text  # noqa: PT018
     assert refused
+
+
+@pytest.mark.parametrize("position", [None, "a", 1.0, slice(None), [0], np.array([True, False])])
+def test_answers_go_by_the_position_of_one_row(position: Any):
+    answers = said().explain(NUMBERS[:2], "yes")
+    assert answers[np.int64(1)].factual == answers[-1].factual
+    with pytest.raises(cp.InvalidInput, match="Expected the position of one row; got"):
+        answers[position]
+    with pytest.raises(IndexError):
+        answers[2]
 
 
 def test_one_constraint_or_feature_needs_no_list():

@@ -18,7 +18,7 @@ from typing import final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from counterpoint.errors import InvalidInput, check_numbers, floats
+from counterpoint.errors import InvalidInput, check_numbers, floats, shown
 from counterpoint.rows.encoding import encode
 from counterpoint.rows.features import Categorical, Feature, Features
 from counterpoint.rows.table import Table
@@ -206,6 +206,8 @@ def mad_weights(data: object, features: Features | None = None) -> dict[Hashable
 def spreads(data: object, features: Features | None = None) -> dict[Hashable, tuple[float, str]]:
     """Name → spread of the column, and what it is: "MAD", "standard deviation", "none"."""
     table = Table.read(data)
+    if features is not None and not isinstance(features, Features):
+        raise InvalidInput(f"Expected Features or None; got {shown(features)}.")
     features = features or Features.from_data(table)
     return {
         feature.name: (1.0, "none")

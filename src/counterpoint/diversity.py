@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from counterpoint.alternatives import Alternatives, Choice, gathered
 from counterpoint.certificate import Claim
 from counterpoint.engine.terms import Terms
-from counterpoint.errors import InvalidInput
+from counterpoint.errors import InvalidInput, shown
 from counterpoint.explainer import DEFAULT_GAP, Explainer, as_target, effort_of
 from counterpoint.progress import track
 from counterpoint.results import Counterfactuals
@@ -110,7 +110,7 @@ def diversify(  # noqa: PLR0913 (as `explain`)
     """
     if not isinstance(explainer, Explainer):
         raise InvalidInput(
-            f"Expected an Explainer; got {explainer!r} ({type(explainer).__name__}). "
+            f"Expected an Explainer; got {shown(explainer)} ({type(explainer).__name__}). "
             "Pass cp.Explainer(model, data=...)."
         )
     _check(count, by)
@@ -132,10 +132,10 @@ def diversify(  # noqa: PLR0913 (as `explain`)
 
 def _check(count: object, by: str) -> None:
     if not (isinstance(count, int | np.integer) and count >= 1):
-        raise InvalidInput(f"Expected a count of at least 1 answer; got {count!r}.")
+        raise InvalidInput(f"Expected a count of at least 1 answer; got {shown(count)}.")
     if str(by) not in tuple(Difference):
         words = ", ".join(repr(str(word)) for word in Difference)
-        raise InvalidInput(f"Expected by to be one of {words}; got {by!r}.")
+        raise InvalidInput(f"Expected by to be one of {words}; got {shown(by)}.")
 
 
 @final

@@ -37,12 +37,16 @@ __all__ = [
     "ReaderMismatch",
     "SolverFailure",
     "UnsupportedModel",
+    "check_flag",
     "check_name",
     "check_number",
     "check_numbers",
     "floats",
+    "is_comparable",
+    "is_listed",
     "is_number",
     "listed",
+    "shown",
 ]
 
 
@@ -98,16 +102,54 @@ class MissingExtra(CounterpointError, ImportError):
     """An optional dependency is not installed; the message names the extra."""
 
 
+SHOWN = 120
+"""Up to how many characters of a value a message shows."""
+
+
+def shown(value: object) -> str:
+    """A value on one line, cut where it is long, for a message."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
+
+
 def is_number(value: object) -> bool:
-    """Whether a value is an int or a float, of Python or NumPy; a boolean is none."""
-    kinds = int | float | np.integer | np.floating
-    return isinstance(value, kinds) and not isinstance(value, bool)
+    """Whether a value is a float, or an int that float64 can hold; a boolean is neither."""
+    if isinstance(value, float | np.integer | np.floating):
+        return True
+    if not isinstance(value, int) or isinstance(value, bool):
+        return False
+    return abs(value) <= LARGEST
+
+
+LARGEST = float(np.finfo(np.float64).max)
+
+
+def is_listed(values: object) -> bool:
+    """Whether these are several values: iterable, and neither text nor an array of one."""
+    scalar = isinstance(values, str | bytes) or (isinstance(values, np.ndarray) and not values.ndim)
+    return isinstance(values, Iterable) and not scalar
+
+
+def is_comparable(value: object) -> bool:
+    """Whether a value can be told from others: it has a hash, and `==` says yes or no of it."""
+    try:
+        hash(value)
+        bool(value == 0)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def check_flag(what: str, value: object) -> None:
+    """Refuse what is neither True nor False, by the name of the parameter."""
+    if not isinstance(value, bool | np.bool_):
+        raise InvalidInput(f"Expected True or False for {what}; got {shown(value)}.")
 
 
 def check_number(what: str, value: object) -> None:
     """Refuse what is no number, by the name of the parameter."""
     if not is_number(value):
-        raise InvalidInput(f"Expected a number for {what}; got {value!r}.")
+        raise InvalidInput(f"Expected a number for {what}; got {shown(value)}.")
 
 
 def check_numbers(what: str, values: object) -> None:
@@ -126,7 +168,8 @@ def check_name(what: str, name: object) -> None:
         hash(name)
     except TypeError:
         raise InvalidInput(
-            f"Expected the name of one feature for {what}; got {name!r} ({type(name).__name__})."
+            f"Expected the name of one feature for {what}; got {shown(name)} "
+            f"({type(name).__name__})."
         ) from None
 
 
@@ -134,12 +177,12 @@ def floats(what: str, values: Any) -> NDArray[np.float64]:
     """An array of numbers as float64; anything else is refused."""
     try:
         return np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InvalidInput(f"Expected numbers for {what}; got {values!r}.") from None
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidInput(f"Expected numbers for {what}; got {shown(values)}.") from None
 
 
 def listed(what: str, values: Any) -> tuple[Any, ...]:
     """Several values as a tuple; one value, or a text, is refused."""
-    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
-        raise InvalidInput(f"Expected a list for {what}; got {values!r}.")
+    if not is_listed(values):
+        raise InvalidInput(f"Expected a list for {what}; got {shown(values)}.")
     return tuple(values)

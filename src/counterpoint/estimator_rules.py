@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from counterpoint.errors import InvalidInput
+from counterpoint.errors import InvalidInput, shown
 
 __all__ = ["Rule", "check", "flag", "number", "one_of", "or_none", "whole"]
 
@@ -22,7 +22,10 @@ def number(low: float, *, above: bool = False, below: float = np.inf) -> Rule:
     def admits(value: Any) -> bool:
         if isinstance(value, bool | np.bool_) or not isinstance(value, Real):
             return False
-        size = float(value)
+        try:
+            size = float(value)
+        except OverflowError:
+            return False
         return bool(np.isfinite(size)) and (size > low if above else size >= low) and size < below
 
     words = f"{'above' if above else 'of at least'} {low:g}"
@@ -73,6 +76,6 @@ def check(owner: str, values: Mapping[str, Any], rules: Mapping[str, Rule]) -> N
         admits, words = rules[name]
         if not admits(values[name]):
             raise InvalidInput(
-                f"{owner} expects {name} to be {words}, and got {values[name]!r}: pass another "
-                "value."
+                f"{owner} expects {name} to be {words}, and got {shown(values[name])}: pass "
+                "another value."
             )

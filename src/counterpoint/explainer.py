@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, final
 from counterpoint.caches import Memo
 from counterpoint.constraints import Bounds, Constraint, Immutable, WithinObserved
 from counterpoint.costs import Cost, Manhattan, ranges, spreads
-from counterpoint.errors import InvalidInput, check_number
+from counterpoint.errors import InvalidInput, check_flag, check_number, is_listed, shown
 from counterpoint.rows.encoding import match_columns
 from counterpoint.rows.features import Categorical, Continuous, Feature, Features, Integer
 from counterpoint.rows.table import Table
@@ -103,6 +103,7 @@ class Explainer:
         self.model = model
         self.constraints = all_constraints(constraints)
         _check_cost(cost)
+        check_flag("extrapolate", extrapolate)
         self._has_kinds = data is not None or features is not None
         given = None if features is None else all_features(features)
         table = None if data is None else _of_data(model, data)
@@ -178,6 +179,8 @@ class Explainer:
             If ``"global"`` needs SCIP and it is not installed.
         """
         effort = effort_of(gap, time_limit, optimality)
+        if progress is not None:
+            check_flag("progress", progress)
         return self._batch(self._people(X), as_target(target), effort).run(progress=progress)
 
     def explain_factored(
@@ -340,7 +343,7 @@ def as_target(target: Any) -> Target:
         return target
     if isinstance(target, type | dict):
         raise InvalidInput(
-            f"Expected a target such as cp.Label('yes'), or a class label; got {target!r}."
+            f"Expected a target such as cp.Label('yes'), or a class label; got {shown(target)}."
         )
     return Label(target)
 
@@ -349,15 +352,17 @@ def effort_of(gap: float, time_limit: float | None, optimality: str = "local") -
     """When a search may stop, in seconds for each row; what makes no sense is an `InvalidInput`."""
     check_number("gap", gap)
     if not 0 <= gap < float("inf"):
-        raise InvalidInput(f"Expected a finite gap of at least 0; got {gap!r}.")
+        raise InvalidInput(f"Expected a finite gap of at least 0; got {shown(gap)}.")
     if time_limit is not None:
         check_number("time_limit", time_limit)
     if time_limit is not None and not time_limit > 0:
-        raise InvalidInput(f"Expected a time limit above 0 seconds; got {time_limit!r}.")
+        raise InvalidInput(f"Expected a time limit above 0 seconds; got {shown(time_limit)}.")
     from counterpoint.solvers import Effort, Optimality
 
     if str(optimality) not in tuple(Optimality):
-        raise InvalidInput(f"Expected an optimality of 'local' or 'global'; got {optimality!r}.")
+        raise InvalidInput(
+            f"Expected an optimality of 'local' or 'global'; got {shown(optimality)}."
+        )
     return Effort(gap, time_limit, Optimality(str(optimality)))
 
 
@@ -377,7 +382,7 @@ def _is_constant(feature: Feature) -> bool:
 def _check_cost(cost: Cost | None) -> None:
     if cost is not None and not isinstance(cost, Cost):
         raise InvalidInput(
-            f"Expected a cost such as cp.Manhattan(); got {cost!r} ({type(cost).__name__})."
+            f"Expected a cost such as cp.Manhattan(); got {shown(cost)} ({type(cost).__name__})."
         )
 
 
@@ -387,7 +392,7 @@ def all_constraints(given: Constraint | Iterable[Constraint]) -> tuple[Constrain
     for item in items:
         if not isinstance(item, Constraint):
             raise InvalidInput(
-                f"Expected constraints such as cp.Immutable('age'); got {item!r} "
+                f"Expected constraints such as cp.Immutable('age'); got {shown(item)} "
                 f"({type(item).__name__}). A relation is cp.Linear.parse('a <= b')."
             )
     return items
@@ -399,7 +404,7 @@ def all_features(given: Feature | Iterable[Feature]) -> tuple[Feature, ...]:
     for item in items:
         if not isinstance(item, Feature):
             raise InvalidInput(
-                f"Expected features such as cp.Continuous('age'); got {item!r} "
+                f"Expected features such as cp.Continuous('age'); got {shown(item)} "
                 f"({type(item).__name__})."
             )
     return items
@@ -407,8 +412,7 @@ def all_features(given: Feature | Iterable[Feature]) -> tuple[Feature, ...]:
 
 def _listed(given: Any) -> tuple[Any, ...]:
     """One thing or several as a tuple; a text is one."""
-    several = isinstance(given, Iterable) and not isinstance(given, str)
-    return tuple(given) if several else (given,)
+    return tuple(given) if is_listed(given) else (given,)
 
 
 def _of_data(model: Any, data: object) -> Table:

@@ -22,7 +22,7 @@ from counterpoint.costs import SquaredEuclidean
 from counterpoint.engine.batch import Batch, People
 from counterpoint.engine.judge import Judge
 from counterpoint.engine.question import Question
-from counterpoint.errors import InvalidInput
+from counterpoint.errors import InvalidInput, floats
 from counterpoint.models import Reading
 from counterpoint.models.form import Form, Magnitude
 from counterpoint.models.linear import LinearScores
@@ -260,7 +260,7 @@ def _checked_rows(X: object, width: int) -> Any:
     elif isinstance(X, np.ma.MaskedArray):
         full = np.ma.filled(X.astype(np.float64), np.nan)
     else:
-        full = np.asarray(X)
+        full = X if isinstance(X, np.ndarray) else floats("rows", X)
     if full.ndim == 1:
         full = full[None, :]
     if full.ndim != 2 or full.shape[1] != width:

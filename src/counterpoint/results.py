@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from counterpoint.certificate import COLUMNS, Certificate, Certificates, Claim
 from counterpoint.engine.answer import Conflict
-from counterpoint.errors import NoAnswer
+from counterpoint.errors import InvalidInput, NoAnswer, shown
 from counterpoint.rows.encoding import decode
 from counterpoint.rows.enum_column import EnumColumn
 from counterpoint.rows.features import Features
@@ -229,6 +229,11 @@ class Counterfactuals:
         return (self.before != self.after) & self.found[:, None]
 
     def __getitem__(self, i: int) -> Counterfactual:
+        if not isinstance(i, int | np.integer):
+            raise InvalidInput(
+                f"Expected the position of one row; got {shown(i)}. For several answers, take rows "
+                "of report() or to_frame()."
+            )
         i = range(len(self))[i]
         status = self.statuses[i]
         names = self.features.names
@@ -331,6 +336,12 @@ class Counterfactuals:
         **beside
             Columns of shape (n,) to put in front.
         """
+        for name, values in beside.items():
+            if np.asarray(values, dtype=object).shape != (len(self),):
+                raise InvalidInput(
+                    f"Expected one value of {name!r} for each of {len(self)} rows; got "
+                    f"{shown(values)}."
+                )
         c = self.certificates
         columns = {
             **beside,

@@ -10,7 +10,7 @@ from typing import Any, Literal, final
 
 import numpy as np
 
-from counterpoint.errors import InvalidInput, check_number, is_number
+from counterpoint.errors import InvalidInput, check_number, is_comparable, is_number, shown
 from counterpoint.rows.table import Table
 
 __all__ = [
@@ -112,8 +112,8 @@ class Confidence(Target):
         _check_one(self.label)
         if not (is_number(self.at_least) and 0.0 < self.at_least < 1.0):
             raise InvalidInput(
-                f"Expected a probability between 0 and 1, both excluded; got {self.at_least!r}. "
-                "90 % is 0.9."
+                "Expected a probability between 0 and 1, both excluded; got "
+                f"{shown(self.at_least)}. 90 % is 0.9."
             )
 
 
@@ -145,7 +145,7 @@ class Tradeoff(Target):
     def __post_init__(self) -> None:
         _check_one(self.label)
         if not (is_number(self.weight) and 0.0 < self.weight < np.inf):
-            raise InvalidInput(f"Expected a finite weight above 0; got {self.weight!r}.")
+            raise InvalidInput(f"Expected a finite weight above 0; got {shown(self.weight)}.")
         if not LEAST_WEIGHT <= self.weight <= 1.0 / LEAST_WEIGHT:
             raise InvalidInput(
                 f"Expected a weight from {LEAST_WEIGHT:g} to {1.0 / LEAST_WEIGHT:g}; got "
@@ -235,13 +235,13 @@ class Robust(Target):
         if not (is_number(self.probability) and 0.5 <= self.probability < 1.0):
             raise InvalidInput(
                 "Expected a probability of at least 0.5, as likely as not, and below 1, which "
-                f"nothing is; got {self.probability!r}. 90 % is 0.9."
+                f"nothing is; got {shown(self.probability)}. 90 % is 0.9."
             )
         for name, words in (("guarantee", GUARANTEED), ("rule", RULES), ("search", SEARCHES)):
             word = getattr(self, name)
             if not (isinstance(word, str) and word in words):
                 listed = " or ".join(map(repr, words))
-                raise InvalidInput(f"Expected {name} {listed}; got {word!r}.")
+                raise InvalidInput(f"Expected {name} {listed}; got {shown(word)}.")
         if self.rule == "paper" and self.guarantee == "selection":
             raise InvalidInput(
                 "Expected rule='exact' with guarantee='selection': the paper's rule is for a point "
@@ -256,7 +256,7 @@ class Robust(Target):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
                 raise InvalidInput(
-                    f"Expected {name} to be a whole number of at least {least}; got {value!r}."
+                    f"Expected {name} to be a whole number of at least {least}; got {shown(value)}."
                 )
 
     @property
@@ -300,17 +300,15 @@ class Interval(Target):
 
 def _check_margin(margin: float) -> None:
     if not (is_number(margin) and 0.0 <= margin < np.inf):
-        raise InvalidInput(f"Expected a margin of at least 0; got {margin!r}.")
+        raise InvalidInput(f"Expected a margin of at least 0; got {shown(margin)}.")
 
 
 def _check_one(label: object) -> None:
     """A class label, and not several of them."""
     if isinstance(label, tuple | list | set | frozenset | dict | np.ndarray):
-        raise InvalidInput(f"Expected one class label; got {label!r}.")
-    try:
-        hash(label)
-    except TypeError:
-        raise InvalidInput(f"Expected a class label; got a {type(label).__name__}.") from None
+        raise InvalidInput(f"Expected one class label; got {shown(label)}.")
+    if not is_comparable(label):
+        raise InvalidInput(f"Expected a class label; got {shown(label)} ({type(label).__name__}).")
 
 
 def _row_of(row: Any) -> tuple[Any, ...] | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
-from counterpoint.errors import InvalidInput
+from counterpoint.errors import InvalidInput, is_listed, shown
 from counterpoint.explainer import DEFAULT_GAP, Explainer, as_target, effort_of
 from counterpoint.path import Path
 from counterpoint.progress import track
@@ -83,7 +83,7 @@ def trace(
     """
     if not isinstance(explainer, Explainer):
         raise InvalidInput(
-            f"Expected an Explainer; got {explainer!r} ({type(explainer).__name__}). "
+            f"Expected an Explainer; got {shown(explainer)} ({type(explainer).__name__}). "
             "Pass cp.Explainer(model, data=...)."
         )
     wanted = _checked(targets)
@@ -141,9 +141,9 @@ def _answers(asking: _Asking, targets: Sequence[Target]) -> Iterator[tuple[int, 
 
 def _checked(targets: Any) -> tuple[Target, ...]:
     """Targets, or a sentence that says what is wrong with them."""
-    if isinstance(targets, str | Mapping | Target) or not isinstance(targets, Iterable):
+    if isinstance(targets, Mapping | Target) or not is_listed(targets):
         raise InvalidInput(
-            f"Expected a list of targets; got {targets!r} ({type(targets).__name__}). "
+            f"Expected a list of targets; got {shown(targets)} ({type(targets).__name__}). "
             "Pass one target as [target]."
         )
     given = tuple(targets)
@@ -154,8 +154,8 @@ def _checked(targets: Any) -> tuple[Target, ...]:
     for item in given:
         if isinstance(item, type) or not _is_hashable(item):
             raise InvalidInput(
-                f"Expected targets such as cp.Tradeoff(label, weight=0.1), or labels; got {item!r} "
-                f"({type(item).__name__})."
+                "Expected targets such as cp.Tradeoff(label, weight=0.1), or labels; got "
+                f"{shown(item)} ({type(item).__name__})."
             )
     return tuple(map(as_target, given))
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from counterpoint.constraints.base import Constraint, between, named, numbers, some_names
 from counterpoint.engine.domains import Box, Transitions
 from counterpoint.engine.region import Condition, Region
-from counterpoint.errors import InvalidInput, check_name, check_number
+from counterpoint.errors import InvalidInput, check_name, check_number, shown
 from counterpoint.rows.features import Categorical, Features
 
 __all__ = ["Bounds", "Immutable", "Monotone", "WithinObserved"]
@@ -136,7 +136,7 @@ class Monotone(Constraint):
         if str(self.direction) not in ("increasing", "decreasing"):
             raise InvalidInput(
                 f"Expected the direction 'increasing' or 'decreasing' for {self.feature!r}; "
-                f"got {self.direction!r}."
+                f"got {shown(self.direction)}."
             )
 
     def __str__(self) -> str:

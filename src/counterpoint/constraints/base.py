@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.engine.region import Region
-from counterpoint.errors import InvalidInput, check_name
+from counterpoint.errors import InvalidInput, check_name, is_listed
 from counterpoint.rows.features import Categorical, Features
 
 __all__ = ["Constraint", "between", "named", "numbers", "some_names"]
@@ -43,7 +43,7 @@ def some_names(what: str, given: tuple[Any, ...]) -> tuple[Hashable, ...]:
 
     A tuple may be one name, that of a column below several headings.
     """
-    if len(given) == 1 and isinstance(given[0], Iterable) and not isinstance(given[0], Hashable):
+    if len(given) == 1 and is_listed(given[0]) and not isinstance(given[0], Hashable):
         given = tuple(given[0])
     for name in given:
         check_name(what, name)

@@ -15,11 +15,13 @@ from counterpoint.engine.domains import AtMost
 from counterpoint.engine.region import Region
 from counterpoint.errors import (
     InvalidInput,
+    check_name,
     check_number,
     check_numbers,
     floats,
     is_number,
     listed,
+    shown,
 )
 from counterpoint.relations import parse_relation
 from counterpoint.rows.encoding import encode
@@ -89,7 +91,7 @@ class Linear(Constraint):
             If it is no such relation.
         """
         if not isinstance(text, str):
-            raise InvalidInput(f"Expected a relation such as 'a + 2 * b <= 3'; got {text!r}.")
+            raise InvalidInput(f"Expected a relation such as 'a + 2 * b <= 3'; got {shown(text)}.")
         return cls(*parse_relation(text))
 
     def region(self, features: Features) -> Region:
@@ -131,7 +133,7 @@ class Ellipsoid(Constraint):
                 f"center; got shape {matrix.shape}."
             )
         if not (np.isfinite(self.radius) and self.radius > 0):
-            raise InvalidInput(f"Expected a positive radius; got {self.radius!r}.")
+            raise InvalidInput(f"Expected a positive radius; got {shown(self.radius)}.")
         if not np.isfinite(list(self.center.values())).all():
             raise InvalidInput(f"Expected a finite center; got {dict(self.center)!r}.")
         self._root()
@@ -164,9 +166,10 @@ class Ellipsoid(Constraint):
 
         check_number("coverage", coverage)
         if not 0 < coverage < 1:
-            raise InvalidInput(f"Expected a coverage between 0 and 1; got {coverage!r}.")
+            raise InvalidInput(f"Expected a coverage between 0 and 1; got {shown(coverage)}.")
         table = Table.read(data)
         for name in listed("the features of an ellipsoid", features):
+            check_name("Ellipsoid", name)
             if name not in table.names:
                 raise InvalidInput(unknown_name(name, table.names))
         table = table.select(features)
@@ -229,7 +232,7 @@ class MaxChanges(Constraint):
     def __post_init__(self) -> None:
         whole = is_number(self.count) and np.isfinite(self.count) and int(self.count) == self.count
         if not whole or self.count < 1:
-            raise InvalidInput(f"Expected a count of at least 1; got {self.count!r}.")
+            raise InvalidInput(f"Expected a count of at least 1; got {shown(self.count)}.")
 
     def __str__(self) -> str:
         return f"at most {self.count} feature{'s' if self.count > 1 else ''} may change"

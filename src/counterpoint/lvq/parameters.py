@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.errors import InvalidInput
+from counterpoint.errors import InvalidInput, is_listed
 from counterpoint.estimator_rules import Rule, number, one_of, or_none, whole
 
 __all__ = ["RULES", "check_rank", "counts_of", "documented"]
@@ -146,7 +146,7 @@ def counts_of(asked: Any, classes: NDArray[Any]) -> NDArray[np.intp]:
                 f"nothing of class {missing[0]!r}: add it to the mapping."
             )
         numbers = [asked[label] for label in labels]
-    elif np.ndim(asked) == 0:
+    elif not is_listed(asked):
         numbers = [asked] * len(labels)
     else:
         numbers = list(asked)

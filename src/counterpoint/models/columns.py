@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from counterpoint.errors import InvalidInput, UnsupportedModel
+from counterpoint.errors import InvalidInput, UnsupportedModel, is_number, shown
 from counterpoint.models.form import AffineMap, Magnitude
 from counterpoint.rows.features import Categorical, Continuous, Features
 
@@ -319,14 +319,14 @@ class Columns:
 
     def _floats(self, lookup: Lookup) -> FloatArray:
         values = lookup.values.tolist()
-        kinds = int | float | np.number | np.bool_
-        bad = next((value for value in values if not isinstance(value, kinds)), None)
+        kinds = bool | np.bool_
+        bad = next((v for v in values if not (is_number(v) or isinstance(v, kinds))), None)
         if bad is None:
             return np.array(values, dtype=np.float64)
         name = self.features.names[lookup.feature]
         where = f"step {self.where!r}" if self.where else "the model"
         raise InvalidInput(
-            f"Expected numbers where {where} takes column {name!r}; got the category {bad!r}. "
+            f"Expected numbers where {where} takes column {name!r}; got the category {shown(bad)}. "
             "Give the column as the model got it when it was fitted, or put an encoder before it."
         )
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.errors import InvalidInput
+from counterpoint.errors import InvalidInput, shown
 from counterpoint.models.form import EPS, Magnitude
 from counterpoint.targets import Label, OtherLabel, Robust, Target
 
@@ -72,7 +72,7 @@ def mask(
     for label in labels:
         value = label.item() if isinstance(label, np.generic) else label
         if value not in listed:
-            raise InvalidInput(f"Expected a target among {known} {listed!r}; got {value!r}.")
+            raise InvalidInput(f"Expected a target among {known} {listed!r}; got {shown(value)}.")
         found[listed.index(value)] = True
     return found
 
@@ -85,4 +85,4 @@ def misfit(target: Target, model: str, fitting: str) -> InvalidInput:
             "a PrivateSVC is known, and any other is said by "
             f"cp.UncertainClassifier(model, covariance=...). Got {model} without one."
         )
-    return InvalidInput(f"Expected a target for {model} ({fitting}); got {target!r}.")
+    return InvalidInput(f"Expected a target for {model} ({fitting}); got {shown(target)}.")

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.metadata_routing import UNUSED
 
-from counterpoint.errors import InvalidInput, MissingExtra
+from counterpoint.errors import InvalidInput, MissingExtra, is_comparable, listed, shown
 from counterpoint.models.columns import column_of
 from counterpoint.models.dispatch import on, read
 from counterpoint.models.form import Form
@@ -191,21 +191,24 @@ def _require_module(module: Any) -> None:
         ) from None
     if not isinstance(module, Module):
         raise InvalidInput(
-            f"Expected a torch.nn.Module, such as the last layer of a classifier; got {module!r}."
+            "Expected a torch.nn.Module, such as the last layer of a classifier; got "
+            f"{shown(module)}."
         )
 
 
 def _labels(classes: Sequence[Hashable] | None, outputs: int) -> NDArray[Any]:
     count = max(outputs, 2)
-    labels = list(range(count) if classes is None else classes)
+    labels = list(range(count) if classes is None else listed("classes", classes))
+    if not all(map(is_comparable, labels)):
+        raise InvalidInput(f"Expected class labels; got {shown(labels)}.")
     if len(labels) != count or len(set(labels)) < count:
         said = "one for each output" if outputs > 1 else "as the one output decides between two"
-        raise InvalidInput(f"Expected {count} different classes, {said}; got {labels!r}.")
+        raise InvalidInput(f"Expected {count} different classes, {said}; got {shown(labels)}.")
     return column_of(labels)
 
 
 def _inputs(names: Sequence[Hashable], count: int) -> Features:
-    described = Features(Continuous(name) for name in names)
+    described = Features(Continuous(name) for name in listed("names", names))
     if len(described) != count:
         raise InvalidInput(
             f"Expected {count} names, one for each input of the module; got {len(described)}."

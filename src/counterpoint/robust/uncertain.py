@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from counterpoint.errors import InvalidInput
+from counterpoint.errors import InvalidInput, shown
 from counterpoint.noise import NoiseLaw, ProjectedGaussian
 
 __all__ = ["UncertainClassifier"]
@@ -162,7 +162,7 @@ class UncertainClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         law = self.law if self.covariance is None else ProjectedGaussian.of(self.covariance)
         if not isinstance(law, NoiseLaw):
             raise InvalidInput(
-                f"Expected a law of counterpoint.noise; got {law!r}. For normal noise, pass "
+                f"Expected a law of counterpoint.noise; got {shown(law)}. For normal noise, pass "
                 "covariance=..."
             )
         size = self.n_features_in_ + 1

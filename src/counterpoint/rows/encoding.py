@@ -190,7 +190,7 @@ def _as_numbers(name: Hashable, values: NDArray[Any], problems: dict[int, str]) 
             continue
         try:
             out[i] = float(value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             problems.setdefault(i, f"column {name!r} holds {value!r}; expected a number.")
     return out
 

@@ -8,6 +8,7 @@ block. Codes are compact and are what is stored; encoded points are what program
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, final
@@ -15,7 +16,16 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.errors import InvalidInput, check_name, check_number, is_number, listed
+from counterpoint.errors import (
+    InvalidInput,
+    check_flag,
+    check_name,
+    check_number,
+    is_comparable,
+    is_number,
+    listed,
+    shown,
+)
 from counterpoint.rows.table import Table
 
 __all__ = [
@@ -77,7 +87,7 @@ class Integer:
         check_number(f"the step of column {self.name!r}", self.step)
         if not (np.isfinite(self.step) and self.step > 0):
             raise InvalidInput(
-                f"Expected a positive step for column {self.name!r}; got {self.step!r}."
+                f"Expected a positive step for column {self.name!r}; got {shown(self.step)}."
             )
 
 
@@ -116,10 +126,12 @@ class Categorical:
                 for value in kept:
                     _check_category(self.name, value)
                 object.__setattr__(self, part, kept)
+        check_flag(f"ordered of column {self.name!r}", self.ordered)
         _check_category(self.name, self.stand_in)
         if not self.categories or len(set(self.categories)) < len(self.categories):
             raise InvalidInput(
-                f"Expected distinct categories for column {self.name!r}; got {self.categories!r}."
+                f"Expected distinct categories for column {self.name!r}; got "
+                f"{shown(self.categories)}."
             )
         unknown = [value for value in self.observed or () if value not in self.categories]
         if unknown:
@@ -130,7 +142,7 @@ class Categorical:
         if self.stand_in is not None and self.stand_in not in self.categories:
             raise InvalidInput(
                 f"Expected one of the categories of column {self.name!r} to stand for missing "
-                f"cells; got {self.stand_in!r}."
+                f"cells; got {shown(self.stand_in)}."
             )
 
     @property
@@ -142,7 +154,7 @@ class Categorical:
     @property
     def numbers(self) -> FloatArray | None:
         """The categories as float64, if every one of them is a number."""
-        if all(isinstance(value, int | float | np.number | np.bool_) for value in self.categories):
+        if all(is_number(value) or isinstance(value, bool | np.bool_) for value in self.categories):
             return np.array(self.categories, dtype=np.float64)
         return None
 
@@ -158,19 +170,17 @@ def _range(name: Hashable, observed: Any) -> tuple[float, float] | None:
     if len(ends) != 2 or not all(map(is_number, ends)) or not ends[0] <= ends[1]:
         raise InvalidInput(
             f"Expected a smallest and a largest value as the observed range of column {name!r}; "
-            f"got {observed!r}."
+            f"got {shown(observed)}."
         )
     return ends[0], ends[1]
 
 
 def _check_category(name: Hashable, value: object) -> None:
-    try:
-        hash(value)
-    except TypeError:
+    if not is_comparable(value):
         raise InvalidInput(
             f"Expected categories of column {name!r} that are numbers, text or the like; got "
-            f"{value!r} ({type(value).__name__})."
-        ) from None
+            f"{shown(value)} ({type(value).__name__})."
+        )
 
 
 @final
@@ -200,7 +210,7 @@ class Features:
         for item in self.items:
             if not isinstance(item, Feature):
                 raise InvalidInput(
-                    f"Expected features such as cp.Continuous('age'); got {item!r} "
+                    f"Expected features such as cp.Continuous('age'); got {shown(item)} "
                     f"({type(item).__name__})."
                 )
         if len(set(self.names)) < len(self.items):
@@ -326,12 +336,12 @@ def unknown_name(name: Hashable, known: Sequence[Hashable]) -> str:
 
     near = get_close_matches(str(name), [str(k) for k in known], n=3)
     hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"known: {_listing(known)}."
-    return f"There is no feature {name!r}; {hint}"
+    return f"There is no feature {shown(name)}; {hint}"
 
 
 def _listing(values: Sequence[Hashable], most: int = 12) -> str:
-    shown = ", ".join(repr(value) for value in values[:most])
-    return shown if len(values) <= most else f"{shown} and {len(values) - most} more"
+    first = ", ".join(repr(value) for value in values[:most])
+    return first if len(values) <= most else f"{first} and {len(values) - most} more"
 
 
 def _infer(table: Table, name: Hashable) -> Feature:
@@ -360,8 +370,9 @@ def _numbers_if_possible(values: NDArray[Any]) -> NDArray[Any]:
     if present and all(isinstance(value, bool | np.bool_) for value in present):
         return np.array(present, dtype=bool)
     if present and all(isinstance(value, int | np.integer) for value in present):
-        return np.array(present, dtype=np.int64)
-    if present and all(isinstance(value, int | float | np.number) for value in present):
+        with suppress(OverflowError):
+            return np.array(present, dtype=np.int64)
+    if present and all(is_number(value) or isinstance(value, bool) for value in present):
         return np.array(present, dtype=np.float64)
     return values
 

@@ -143,6 +143,21 @@ def test_changes_of_whole_columns_are_ints_and_rows_go_by_their_labels():
     assert back["n"].dtype == rows["n"].dtype
 
 
+@pytest.mark.parametrize("kind", ["frame", "array"])
+def test_whole_numbers_in_a_column_of_objects_stay_ints(kind: str):
+    counts = RNG.integers(0, 9, size=60)
+    rows = pd.DataFrame({"a": counts.astype(object), "b": RNG.normal(size=60).astype(object)})
+    model = LogisticRegression().fit(rows.to_numpy(float), counts > 4)
+    taken: Any = rows.to_numpy() if kind == "array" else rows.set_axis(["x0", "x1"], axis=1)
+    answers = cp.explain(model, taken, cp.OtherLabel(), data=taken, constraints=cp.Immutable("x1"))
+    back = pd.DataFrame(answers.to_frame())
+    assert answers.changed.any()
+    assert {type(value) for value in back.iloc[:, 0]} == {int}
+    assert {type(value) for value in back.iloc[:, 1]} == {float}
+    changes = answers.changes()
+    assert {type(value) for value in [*changes["from"], *changes["to"]]} <= {int, np.int64}
+
+
 def test_polars_has_changes_of_columns_of_many_kinds_as_text():
     """Its columns hold one type each; a number is written as Python writes it."""
     model, rows = mixed()

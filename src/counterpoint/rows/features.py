@@ -27,6 +27,7 @@ from counterpoint.errors import (
     shown,
 )
 from counterpoint.rows.table import Table
+from counterpoint.rows.values import is_missing
 
 __all__ = [
     "Categorical",
@@ -413,10 +414,3 @@ def _check_no_dates(name: Hashable, categories: tuple[Hashable, ...]) -> None:
             f"Column {name!r} holds dates; turn them into a number first, such as days since a "
             "fixed day."
         )
-
-
-def is_missing(value: object) -> bool:
-    """Whether a cell is missing: None, NaN, or pandas' NA and NaT."""
-    if value is None or type(value).__name__ in ("NAType", "NaTType"):
-        return True
-    return isinstance(value, float | np.floating) and bool(np.isnan(value))

@@ -17,6 +17,7 @@ from counterpoint.rows.values import (
     as_they_are,
     emptied_array,
     emptied_series,
+    holds_ints,
     one_kind,
     scatter_array,
     scatter_series,
@@ -113,10 +114,17 @@ class Table:
 
     @cached_property
     def whole(self) -> frozenset[Hashable]:
-        """The columns whose dtypes hold whole numbers."""
-        if self.is_array:
+        """The columns whose dtypes hold whole numbers, and those of objects that hold no others."""
+        if self.is_array and self.native.dtype.kind != "O":
             return frozenset(self.names if self.native.dtype.kind in "iu" else ())
-        return frozenset(n for n, dtype in self.frame.schema.items() if dtype.is_integer())
+        return frozenset(filter(self._is_whole, self.names))
+
+    def _is_whole(self, name: Hashable) -> bool:
+        import narwhals.stable.v2 as nw
+
+        if self.is_array or self.dtype(name) == nw.Object:
+            return holds_ints(self.column(name).tolist())
+        return bool(self.dtype(name).is_integer())
 
     def levels(self, name: Hashable) -> tuple[Hashable, ...] | None:
         """The declared levels of a categorical dtype, in their order; None for other dtypes."""

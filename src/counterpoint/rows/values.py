@@ -13,6 +13,8 @@ __all__ = [
     "as_they_are",
     "emptied_array",
     "emptied_series",
+    "holds_ints",
+    "is_missing",
     "one_kind",
     "scatter_array",
     "scatter_series",
@@ -29,8 +31,34 @@ def scatter_array(
     needed = [_fitting_dtype(array.dtype, values) for _, values in cells.values()]
     out = array.astype(np.result_type(array.dtype, *needed) if needed else array.dtype)
     for name, (positions, values) in cells.items():
-        out[positions, names.index(name)] = values
+        j = names.index(name)
+        held = array.dtype.kind == "O" and holds_ints(array[:, j].tolist())
+        out[positions, j] = _as_ints(values.tolist()) if held else values
     return out
+
+
+def holds_ints(values: list[Any]) -> bool:
+    """Whether Python's whole numbers are all that a column of objects holds, if not missing."""
+    found = False
+    for value in values:
+        if isinstance(value, int | np.integer) and not isinstance(value, bool):
+            found = True
+        elif not is_missing(value):
+            return False
+    return found
+
+
+def is_missing(value: object) -> bool:
+    """Whether a cell is missing: None, NaN, or pandas' NA and NaT."""
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    return isinstance(value, float | np.floating) and bool(np.isnan(value))
+
+
+def _as_ints(values: list[Any]) -> list[Any]:
+    """Floats without a fraction as ints; others as they are."""
+    whole = [isinstance(value, float) and value.is_integer() for value in values]
+    return [int(value) if w else value for value, w in zip(values, whole, strict=True)]
 
 
 def _fitting_dtype(dtype: np.dtype[Any], values: NDArray[Any]) -> np.dtype[Any]:
@@ -162,6 +190,8 @@ def _wide_enough(series: Any, values: list[Any]) -> tuple[Any, list[Any]]:
         return _with_levels(series, values), values
     if series.dtype == nw.String:
         return series, [value if isinstance(value, str) else str(value) for value in values]
+    if series.dtype == nw.Object and holds_ints(series.to_list()):
+        return series, _as_ints(values)
     return series, values
 
 

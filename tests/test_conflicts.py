@@ -107,8 +107,8 @@ def test_a_relaxation_is_the_threshold(seed: int):
     )
     conflict = answers[0].conflict
     assert conflict is not None
-    said = [r for r in conflict.relaxations if r.startswith("with a ")]
-    found = re.search(f"with a at least {NUMBER} instead of {NUMBER}", said[0])
+    said = [r for r in conflict.relaxations if r.startswith("an answer exists if a ")]
+    found = re.search(rf"a may go up to {NUMBER} \(now at most {NUMBER}\)", said[0])
     assert found, said
     needed = float(found[1])
     z = model.decision_function(row)[0]
@@ -149,7 +149,7 @@ def test_conflicts_of_metrics_of_their_own():
     assert conflict is not None
     assert bounds in conflict.constraints
     for told in conflict.relaxations:
-        assert told.startswith(f"with {names[0]} at ")
+        assert told.startswith(f"an answer exists if {names[0]} may go ")
 
 
 # Whole numbers and a category, few enough to try them all: nothing here asks the library.
@@ -345,7 +345,7 @@ def test_a_bound_that_the_row_breaks_gives_towards_the_row():
     answers = cp.explain(model, row, True, data=data, extrapolate=True, constraints=constraints)
     conflict = answers[0].conflict
     assert conflict is not None
-    assert "with a at most 0 instead of 2 there is an answer" in conflict.relaxations
+    assert "an answer exists if a may go down to 0 (now at least 2)" in conflict.relaxations
     for relaxation in conflict.relaxed:
         relaxed = instead(constraints, relaxation)
         assert cp.explain(model, row, True, data=data, extrapolate=True, constraints=relaxed)[
@@ -405,7 +405,32 @@ def test_the_limit_that_is_told_is_the_one_that_holds():
         )[0]
         assert answer.status == cp.Status.INFEASIBLE
         (told,) = answer.conflict.relaxations
-        assert f" instead of {at + 0.25 if rises else at - 0.25:g} " in told
+        now = f"at most {at + 0.25:g}" if rises else f"at least {at - 0.25:g}"
+        assert f" (now {now})" in told
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_relaxations_of_float32_models_do(seed: int):
+    """They lead by more than float32 may be off, which is far more than their six digits."""
+    rng = np.random.default_rng(seed)
+    values = 1000.0 * rng.normal(size=(80, 4)) + [0.0, 3000.0, -3000.0, 2000.0]
+    data = pd.DataFrame(values, columns=NAMES).astype(np.float32)
+    labels = (data - data.mean()).to_numpy() @ np.array([1.0, -1.0, 0.5, 2.0]) > 0.0
+    model = LogisticRegression().fit(data, labels)
+    row = data[~model.predict(data)].iloc[[0]]
+    constraints = [cp.Bounds("a", fall=1.0, rise=1.0), cp.Immutable("b", "c", "d")]
+
+    def answer(asked: list[cp.Constraint]) -> cp.Counterfactual:
+        return cp.explain(model, row, True, data=data, extrapolate=True, constraints=asked)[0]
+
+    conflict = answer(constraints).conflict
+    assert conflict is not None
+    (relaxation,) = conflict.relaxed
+    relaxed = answer(instead(constraints, relaxation))
+    assert relaxed.found
+    assert not relaxed.certificate.on_edge
+    assert relaxation.least
+    assert not answer(instead(constraints, relaxation, 0.5)).found
 
 
 def test_what_the_data_showed_may_conflict_by_itself():

@@ -85,7 +85,7 @@ def test_a_conflict_counts_a_lost_tie_as_no_answer():
     answer = explainer.explain(np.zeros((1, 2)), 1)[0]
     assert answer.status == cp.Status.INFEASIBLE
     assert set(answer.conflict.constraints) == set(limits[:2])
-    told = {"with x0 at least 4 instead of 3 there is an answer"}
+    told = {"an answer exists if x0 may go up to 4 (now at most 3)"}
     assert told <= set(answer.conflict.relaxations)
 
 

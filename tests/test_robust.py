@@ -794,7 +794,7 @@ def test_no_answer_and_what_would_be_one(guarantee: str):
     assert conflict is not None
     assert conflict.attainable is not None
     assert conflict.constraints
-    assert "ith probability = 0." in str(conflict)
+    assert "f a probability of 0." in str(conflict)
     assert asked(conflict.attainable).found
     assert not asked(conflict.attainable + 0.001).found
 

@@ -188,6 +188,7 @@ def gathered(table: Table, choices: Sequence[Choice], gap: float) -> Counterfact
         problems,
         choices[0].answers.question,
         targets,
+        choices[0].answers.eps,
     )
 
 

@@ -43,12 +43,15 @@ class Asked:
         What was asked, and wanted.
     before, after
         (1, p) codes of the factual row and of the answer.
+    eps
+        The distance from 1 to the next number where the model computes, or rows are kept.
     """
 
     question: Question
     target: Target
     before: FloatArray
     after: FloatArray
+    eps: float
 
     @property
     def x(self) -> FloatArray:
@@ -127,7 +130,7 @@ class Counterfactual:
             return None
         from counterpoint.engine.conflicts import conflict_of
 
-        return conflict_of(self.asked.question, self.asked.target, self.asked.x)
+        return conflict_of(self.asked.question, self.asked.target, self.asked.x, self.asked.eps)
 
     def raise_for_status(self) -> None:
         """Raise `NoAnswer`, with the reason, unless there is an answer."""
@@ -174,6 +177,8 @@ class Counterfactuals:
         What was asked of all rows.
     targets
         (n,) what was wanted of each.
+    eps
+        The distance from 1 to the next number where the model computes, or rows are kept.
     """
 
     table: Table
@@ -186,6 +191,7 @@ class Counterfactuals:
     problems: dict[int, str]
     question: Question
     targets: NDArray[np.object_]
+    eps: float
 
     def __len__(self) -> int:
         return len(self.statuses)
@@ -269,11 +275,12 @@ class Counterfactuals:
             {i - first: said for i, said in self.problems.items() if first <= i < end},
             self.question,
             self.targets[rows],
+            self.eps,
         )
 
     def _asked(self, i: int) -> Asked:
         row = slice(i, i + 1)
-        return Asked(self.question, self.targets[i], self.before[row], self.after[row])
+        return Asked(self.question, self.targets[i], self.before[row], self.after[row], self.eps)
 
     def _said(self, i: int) -> str:
         """A sentence about one row."""

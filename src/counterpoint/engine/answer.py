@@ -8,7 +8,10 @@ from typing import final
 from counterpoint.constraints import Constraint
 from counterpoint.targets import Target
 
-__all__ = ["Conflict", "Relaxation"]
+__all__ = ["EXISTS", "Conflict", "Relaxation"]
+
+EXISTS = "an answer exists if "
+"""How the text of a relaxation begins."""
 
 
 @final
@@ -85,5 +88,5 @@ class Conflict:
 
     def _relaxed(self, text: str) -> str:
         """The text, and what would help."""
-        told = "; ".join(self.relaxations)
-        return f"{text} {told[0].upper()}{told[1:]}." if told else text
+        told = ", or if ".join(said.removeprefix(EXISTS) for said in self.relaxations)
+        return f"{text} {EXISTS.capitalize()}{told}." if told else text

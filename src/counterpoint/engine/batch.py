@@ -182,6 +182,7 @@ class Batch:
             self.problems,
             self.question,
             self.targets,
+            self.judge.eps(self.inputs),
         )
 
     def _chunk(self, rows: slice | IntArray, advance: Callable[[int], None]) -> None:

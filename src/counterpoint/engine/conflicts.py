@@ -8,7 +8,7 @@ meets (Farkas); so constraints on features it does not use are superfluous strai
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from time import perf_counter
@@ -29,14 +29,19 @@ from counterpoint.constraints import (
     WithinObserved,
 )
 from counterpoint.costs import Price
-from counterpoint.engine.answer import Conflict, Relaxation
+from counterpoint.engine.answer import EXISTS, Conflict, Relaxation
+from counterpoint.engine.cases import Cases
+from counterpoint.engine.domains import Box, Transitions
 from counterpoint.engine.evidence import Evidence
 from counterpoint.engine.frontier import Findings
+from counterpoint.engine.judge import rounding_of
 from counterpoint.engine.pieces import Piece, Pieces
+from counterpoint.engine.program import Program, kinds_region
 from counterpoint.engine.question import Question
 from counterpoint.engine.region import Coupling, Cut, Region
 from counterpoint.engine.search import rise, search
 from counterpoint.robust.attainable import surest
+from counterpoint.robust.search.outer import RowEvidence
 from counterpoint.rows.features import Categorical, Features
 from counterpoint.solvers import Effort
 from counterpoint.targets import Confidence, Robust, Target, Tradeoff
@@ -44,6 +49,7 @@ from counterpoint.targets import Confidence, Robust, Target, Tradeoff
 __all__ = ["conflict_of"]
 
 FloatArray = NDArray[np.float64]
+Limits = tuple[FloatArray, FloatArray]
 
 SMALL = 1e-4
 """The price of other columns beside the one whose bound is asked about, where boundaries bend."""
@@ -52,16 +58,16 @@ TRACE = 1e-7
 TIMES = 3
 HALVINGS = 12
 """How often the distance to a probability that can be had, or to a bound, is halved."""
-SECONDS, MORE = 1.0, 0.5
-"""Time for the set of constraints, and then for what would help."""
+SECONDS, IN_ALL = 1.0, 1.5
+"""When the set of constraints has to be found, and all that would help."""
 SHARE = 0.25
 """How much of the time that is left one search may take."""
-LEADING = 2.0
-"""By how many rounding errors of a score a relaxation must lead to an answer."""
+LEADING = 4.0
+"""By how many rounding errors of the model at the row a relaxation must lead to an answer."""
 CLOSE = 1e-4
 """How closely a bound that the row itself breaks is found, relative to how far it moves."""
-CLOSELY = 1e-6
-"""The relative gap of a search that tries a relaxation: that of an explanation."""
+CLOSELY, CLOSEST = 1e-6, 1e-9
+"""The relative gap of a search that tries a relaxation, that of an explanation; of one for it."""
 NEARLY = 0.99
 """A share of a relaxation that must not suffice, if the relaxation is the least."""
 WIDER = (0.0, 1e-6, 1e-4)
@@ -78,7 +84,7 @@ FIRST_TO_GO: tuple[type[Constraint], ...] = (
 """Which constraints to try to do without first: the ones that say least about the person."""
 
 
-def conflict_of(question: Question, target: Target, x: FloatArray) -> Conflict:
+def conflict_of(question: Question, target: Target, x: FloatArray, eps: float) -> Conflict:
     """A minimal conflict by deletion: constraints without which the row stays infeasible go.
 
     Parameters
@@ -89,17 +95,23 @@ def conflict_of(question: Question, target: Target, x: FloatArray) -> Conflict:
         What was wanted; an `OtherLabel` must name its labels.
     x
         (1, d) the encoded row.
+    eps
+        The distance from 1 to the next number where the model computes.
     """
-    possible = _Possible(question, target, x)
+    start = perf_counter()
+    possible = _Possible(question, target, x, eps, start + SECONDS)
     needed = sorted(possible.atoms, key=_rank)
     if not possible.is_refuted(needed):
         possible.answer(needed)  # for its proof
     needed = _without(needed, needed, possible.is_refuted)
-    needed = _without(needed, needed, lambda atoms: not possible.answer(atoms))
+    before: list[Constraint] = []
+    while len(needed) != len(before):  # once more where less may exclude what more does not
+        before, needed = needed, _without(needed, needed, lambda some: not possible.answer(some))
     minimal = all(possible.has([b for b in needed if b is not a]) for a in needed)
-    possible.end = perf_counter() + MORE
-    relaxed = [found for atom in needed for found in _relaxations(possible, atom)]
-    attainable, found = _probability(question, target, x)
+    possible.end = 0.5 * (perf_counter() + start + IN_ALL)
+    attainable, found = _probability(possible)
+    possible.end = start + IN_ALL
+    relaxed = [one for atom in needed for one in _relaxations(possible, atom)]
     return Conflict(_joined(needed), (*relaxed, *found), minimal, attainable)
 
 
@@ -157,21 +169,35 @@ def _joined(atoms: Sequence[Constraint]) -> tuple[Constraint, ...]:
 class _Possible:
     """What is possible for one row under sets of constraints.
 
+    A constraint on features one by one only bounds the row's columns. So there is one program for
+    each set of the other constraints, and all that differs between its questions are bounds.
+
     Parameters
     ----------
-    question, target, x
+    question, target, x, eps
         As for `conflict_of`.
+    end
+        When to stop, in the seconds of ``perf_counter``.
     """
 
-    def __init__(self, question: Question, target: Target, x: FloatArray) -> None:
-        self.question, self.target, self.x = question, target, x
+    def __init__(
+        self, question: Question, target: Target, x: FloatArray, eps: float, end: float
+    ) -> None:
+        self.question, self.target, self.x, self.eps, self.end = question, target, x, eps, end
         self.features = question.features
         self.atoms = [a for c in question.constraints for a in _atoms(c, self.features)]
-        self.end = perf_counter() + SECONDS
-        self.margin = LEADING * question.form.noise(x)
+        self.margin = LEADING * rounding_of(question.form, target, x, eps)
         self.is_by_price = isinstance(target, Robust) and target.selects
         """Whether the target depends on what points cost, and so on the constraints."""
+        pieces = question.pieces(target)
+        self.bends = any(piece.program.nonconvex for piece in pieces.listed)
+        """Whether some piece of the target is not convex."""
+        self._decides = bool(question.on_lattice(x).all())
+        self._kinds = kinds_region(self.features)
+        self._plain = Price(np.ones(self.features.width), np.zeros(self.features.width))
         self._regions = {id(atom): atom.region(self.features) for atom in self.atoms}
+        self._known: dict[int, tuple[Constraint, Limits | None]] = {}
+        self._programs: dict[object, tuple[Question, Pieces]] = {}
         self._missed: list[set[int]] = []
         """Which atoms each known point of the target misses."""
         self._had: set[frozenset[int]] = set()
@@ -211,7 +237,7 @@ class _Possible:
         """Whether a proof that is known excludes every answer."""
         if self.is_by_price:
             return False
-        pieces = self._pieces(constraints, None)[1]
+        pieces, case = self._asked(constraints, None)[1:]
         if pieces.cells is not None:
             return False
         if not self._proofs:
@@ -221,25 +247,39 @@ class _Possible:
             if piece.program.charges:
                 return False
             cuts = [cut for needed, cut in proofs if needed <= ids]
-            some = piece.program.cases(np.repeat(self.x, len(cuts), axis=0))
+            some = piece.sees(case).take(np.zeros(len(cuts), dtype=np.intp))
             if not piece.program.duality.refutes(some, Cut.stacked(cuts)).any():
                 return False
         return True
 
     def surely(self, constraints: Sequence[Constraint]) -> bool:
         """Whether there is an answer that leads by enough to be confirmed, if it can."""
-        question, pieces = self._pieces(constraints, self.question.price)
-        cases = question.plain.cases(self.x)
-        loose = self.is_by_price or not pieces.moves_smoothly(cases)[0]
-        margin = np.stack([0.0 * self.margin if loose else self.margin, self.margin], axis=1)
-        effort = Effort(CLOSELY, SHARE * SECONDS)
-        band, cases = question.band(self.target, self.x), cases.with_margin(margin)
-        found = search(pieces, cases, effort) if band is None else rise(pieces, cases, effort, band)
-        return bool(found.piece[0] >= 0) and self._is_met(question, found.points)
+        question, pieces, case = self._asked(constraints, self.question.price)
+        loose = self.is_by_price or not pieces.moves_smoothly(case)[0]
+        both = (0.0 * self.margin, self.margin) if loose else (self.margin, 0.0 * self.margin)
+        margin = np.stack(both, axis=1)
+        found = self._search(question, pieces, case.with_margin(margin), CLOSELY)
+        return found is not None and self._meets(found, constraints, question)
 
-    def _is_met(self, question: Question, y: FloatArray) -> bool:
-        """Whether a point (1, d) meets the constraints as closely as an answer has to."""
-        return bool(question.plain.violation(y, self.x)[0] <= VIOLATION)
+    def _search(
+        self, question: Question, pieces: Pieces, case: Cases, gap: float
+    ) -> Findings | None:
+        """What is found in a share of the time that is left; None if none is."""
+        left = self.end - perf_counter()
+        if left <= 0.0:
+            return None
+        effort, band = Effort(gap, SHARE * left), question.band(self.target, self.x)
+        return search(pieces, case, effort) if band is None else rise(pieces, case, effort, band)
+
+    def _meets(
+        self, findings: Findings, constraints: Sequence[Constraint], question: Question
+    ) -> bool:
+        """Whether a point was found that meets the constraints as closely as an answer has to."""
+        if findings.piece[0] < 0:
+            return False
+        regions = [c.region(self.features) for c in constraints]
+        missed = [r.violation(findings.points, self.x)[0] for r in (self._kinds, *regions)]
+        return max(missed) <= VIOLATION
 
     def point(
         self, constraints: Sequence[Constraint], price: Price | None = None
@@ -248,19 +288,14 @@ class _Possible:
 
         With a margin at first, so that there is an answer where there is a point.
         """
-        question, pieces = self._pieces(constraints, price)
+        question, pieces, case = self._asked(constraints, price)
         margins = (self.margin, 0.0 * self.margin)
         for margin in margins[1:] if pieces.is_integral or self.is_by_price else margins:
-            left = self.end - perf_counter()
-            if left <= 0.0:
+            gap = 1.0 if price is None else CLOSEST
+            findings = self._search(question, pieces, case.with_margin(margin), gap)
+            if findings is None:
                 break
-            effort = Effort(1.0 if price is None else 1e-9, SHARE * left)
-            cases = question.plain.cases(self.x).with_margin(margin)
-            band = question.band(self.target, self.x)
-            findings = (
-                search(pieces, cases, effort) if band is None else rise(pieces, cases, effort, band)
-            )
-            if findings.piece[0] >= 0 and self._is_met(question, findings.points):
+            if self._meets(findings, constraints, question):
                 return findings.points[0], False
             if _refutes(findings, with_margin=bool(margin.any())):
                 self._learn(constraints, pieces, findings)
@@ -272,7 +307,10 @@ class _Possible:
         if self.is_by_price or pieces.cells is not None or not self._proofs:
             return
         ids = {id(a) for a in constraints if _couples(a.region(self.features))}
-        for kept, evidence in zip(self._proofs, findings.evidence, strict=False):
+        each = findings.evidence
+        if len(each) == 1 and isinstance(each[0], RowEvidence):
+            each = each[0].rows[0]
+        for kept, evidence in zip(self._proofs, each, strict=False):
             if not isinstance(evidence, Evidence) or evidence.program.nonconvex:
                 continue
             program, multipliers = evidence.program, evidence.multipliers
@@ -282,21 +320,34 @@ class _Possible:
             alone[:, : len(rows)] = np.where(rows, multipliers[:, : len(rows)], 0.0)
             kept.append((set(), program.cut(alone)))
 
-    def _pieces(
-        self, constraints: Iterable[Constraint], price: Price | None
-    ) -> tuple[Question, Pieces]:
+    def _asked(
+        self, constraints: Sequence[Constraint], price: Price | None
+    ) -> tuple[Question, Pieces, Cases]:
         """The target under other constraints and another price, unless that decides who is sure."""
-        question = replace(self.question, constraints=tuple(constraints))
-        if not self.is_by_price:
-            plain = Price(np.ones(self.features.width), np.zeros(self.features.width))
-            question = replace(question, price=price or plain)
-        decides = question.on_lattice(self.x).all()
-        return question, (question.decided if decides else question.pieces)(self.target)
+        bounds = [self._bounds_of(c) for c in constraints]
+        coupling = [c for c, b in zip(constraints, bounds, strict=True) if b is None]
+        key = (*map(id, coupling), id(price))
+        if key not in self._programs:
+            question = replace(self.question, constraints=tuple(coupling))
+            if not self.is_by_price:
+                question = replace(question, price=price or self._plain)
+            pieces = (question.decided if self._decides else question.pieces)(self.target)
+            self._programs[key] = question, pieces
+        question, pieces = self._programs[key]
+        case = question.plain.cases(self.x)
+        for low, high in filter(None, bounds):
+            case = case.within(low, high)
+        return question, pieces, case
 
-    @property
-    def bends(self) -> bool:
-        """Whether some piece of the target is not convex."""
-        return any(piece.program.nonconvex for piece in self.question.pieces(self.target).listed)
+    def _bounds_of(self, constraint: Constraint) -> Limits | None:
+        """(1, d) bounds that say all that a constraint does; None if it has to be in a program."""
+        if id(constraint) not in self._known:
+            region, limits = constraint.region(self.features), None
+            if region.kinds <= {Box, Transitions} and not (self.is_by_price or self.bends):
+                case = Program(self._plain, self._kinds & region).cases(self.x)
+                limits = case.low, case.high
+            self._known[id(constraint)] = constraint, limits
+        return self._known[id(constraint)][1]
 
 
 def _units(piece: Piece) -> list[tuple[set[int], Cut]]:
@@ -347,8 +398,11 @@ def _more_changes(possible: _Possible, atom: MaxChanges) -> Relaxation | None:
     """The least number of changes with which there is an answer, by bisection."""
     without = [other for other in possible.atoms if other is not atom]
     low, high, sure = int(atom.count), len(possible.features.names), True
-    if high <= low or possible.point(without)[0] is None:
+    widest = possible.point(without)[0] if high > low else None
+    if widest is None:
         return None
+    moved = (widest != possible.x[0]).tolist()
+    high = max(low + 1, sum(any(moved[block]) for block in possible.features.blocks))
     while high - low > 1:
         middle = (low + high) // 2
         tried = [*without, MaxChanges(middle)]
@@ -358,9 +412,8 @@ def _more_changes(possible: _Possible, atom: MaxChanges) -> Relaxation | None:
     new = MaxChanges(high)
     if not possible.surely([*without, new]):
         return None
-    return Relaxation(
-        atom, new, f"with {high} features changed instead of {atom.count} there is an answer", sure
-    )
+    text = _said(f"{high} features may change", f"at most {atom.count}")
+    return Relaxation(atom, new, text, sure)
 
 
 def _further(possible: _Possible, atom: Bounds, *, up: bool) -> Relaxation | None:
@@ -390,9 +443,10 @@ def _further(possible: _Possible, atom: Bounds, *, up: bool) -> Relaxation | Non
             short = Bounds(name, high=nearly) if up else Bounds(name, low=nearly)
             tried = [*others, short]
             least = possible.is_refuted(tried) or possible.point(tried)[1]
-            side = "at least" if up else "at most"
-            text = f"with {name} {side} {_number(said)} instead of {limit:.10g} there is an answer"
-            return Relaxation(atom, new, text if least else f"{text} (perhaps with less)", least)
+            way, side = ("up", "at most") if up else ("down", "at least")
+            easier = f"{name} may go {way} to {_number(said)}"
+            now = f"{side} {limit:.10g}{'' if least else '; perhaps less is enough'}"
+            return Relaxation(atom, new, _said(easier, now), least)
     return None
 
 
@@ -464,50 +518,66 @@ def _moved(atom: Bounds, here: float, value: float, *, up: bool) -> Bounds:
     return replace(atom, low=min(atom.low, value), fall=fall)
 
 
-def _probability(
-    question: Question, target: Target, x: FloatArray
-) -> tuple[float | None, list[Relaxation]]:
+def _probability(possible: _Possible) -> tuple[float | None, list[Relaxation]]:
     """The highest probability that was reached, if one was asked for, and what that would be."""
-    reached: float | None = None
-    if isinstance(target, Confidence):
-        reached = _highest_probability(question, target, x)
-    if isinstance(target, Robust):
-        reached = surest(question, target, x, HALVINGS)
+    question, target, x = possible.question, possible.target, possible.x
+    match target:
+        case Confidence():
+            reached, asked = _highest_probability(possible, target), target.at_least
+        case Robust():
+            reached = surest(question, target, x, HALVINGS, possible.end)
+            asked = target.probability
+        case _:
+            return None, []
     if reached is None:
         return None, []
     said, least = _rounded_down(reached), False
-    easier: Target = target
-    if isinstance(target, Confidence):
-        easier = replace(target, at_least=float(said))
-        halfway = replace(target, at_least=0.5 * (float(said) + target.at_least))
-        least = _Possible(question, halfway, x).point(question.constraints)[1]
-        text = f"with at_least = {said} instead of {target.at_least:.6g} there is an answer"
-    if isinstance(target, Robust):
-        easier = replace(target, probability=float(said))
-        text = f"with probability = {said} instead of {target.probability:.6g} there is an answer"
-    if not _Possible(question, easier, x).surely(question.constraints):
+
+    def other(probability: float) -> _Possible:
+        if isinstance(target, Confidence):
+            wanted: Target = replace(target, at_least=probability)
+        else:
+            wanted = replace(target, probability=probability)
+        return _Possible(question, wanted, x, possible.eps, possible.end)
+
+    easier = other(float(said))
+    if not easier.surely(question.constraints):
         return reached, []
-    return reached, [Relaxation(target, easier, text, least)]
+    if isinstance(target, Confidence):
+        least = other(0.5 * (float(said) + asked)).point(question.constraints)[1]
+    text = _said(f"a probability of {said} is enough", f"at least {asked:.6g}")
+    return reached, [Relaxation(target, easier.target, text, least)]
 
 
-def _highest_probability(question: Question, target: Confidence, x: FloatArray) -> float | None:
+def _highest_probability(possible: _Possible, target: Confidence) -> float | None:
     """The highest probability of the label within the constraints, but for a trace of the cost.
 
     −log of it is minimised with a price that is next to nothing beside it: without any, the highest
     may be reached at infinity only.
     """
-    pieces = question.pieces(Tradeoff(target.label, 1.0))
+    pieces, x = possible.question.pieces(Tradeoff(target.label, 1.0)), possible.x
     program = pieces[0].program
     cases, weight, best = program.cases(x), np.full(1, TRACE), None
     for _ in range(TIMES):
-        findings = search(pieces, cases.weighing(weight), Effort(1e-9, MORE))
+        left = possible.end - perf_counter()
+        if left <= 0.0:
+            break
+        findings = search(pieces, cases.weighing(weight), Effort(CLOSELY, left / TIMES))
         if findings.piece[0] < 0:
             break
         y = findings.points
         charged = float(sum(charge.amount(y)[0] for charge in program.charges))
-        best = max(best or 0.0, float(np.exp(-charged)))
+        reached = float(np.exp(-charged))
+        if best is not None and reached <= best * (1.0 + CLOSELY):
+            break
+        best = reached
         weight = TRACE * max(charged, TRACE) / np.maximum(program.cost(y, x), TRACE)
     return best
+
+
+def _said(easier: str, now: str) -> str:
+    """What would give an answer, and what holds now."""
+    return f"{EXISTS}{easier} (now {now})"
 
 
 def _rounded_down(value: float) -> str:

@@ -27,7 +27,7 @@ from counterpoint.targets import (
     Tradeoff,
 )
 
-__all__ = ["Judge", "Surprise"]
+__all__ = ["Judge", "Surprise", "rounding_of"]
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
@@ -88,12 +88,7 @@ class Judge:
 
     def rounding(self, target: Target, x: FloatArray, eps: float) -> FloatArray:
         """(n,) how far off the model's own margins may be at (n, d) points, in score units."""
-        if isinstance(target, Tradeoff):  # demands nothing
-            return np.zeros(len(x))
-        off = ROUNDED * self.form.noise(x, eps)
-        if isinstance(target, Confidence):  # log-odds grow by 1 / (p (1 - p)) with a probability
-            off = off + PROBABLE * eps / (1.0 - target.at_least)
-        return off
+        return rounding_of(self.form, target, x, eps)
 
     def predict(self, table: Table) -> NDArray[Any]:
         """(n,) the model's own predictions."""
@@ -251,6 +246,28 @@ class Judge:
                 f"was read of it predicts {read[at]!r} ({int(off.sum())} of {len(x)} rows). The "
                 "model cannot be explained exactly; please report it."
             )
+
+
+def rounding_of(form: Form, target: Target, x: FloatArray, eps: float) -> FloatArray:
+    """(n,) how far off a model's own margins may be at (n, d) points, in score units.
+
+    Parameters
+    ----------
+    form
+        What was read of the model.
+    target
+        What is wanted.
+    x
+        The points.
+    eps
+        The distance from 1 to the next number where the model computes, or rows are kept.
+    """
+    if isinstance(target, Tradeoff):  # demands nothing
+        return np.zeros(len(x))
+    off = ROUNDED * form.noise(x, eps)
+    if isinstance(target, Confidence):  # log-odds grow by 1 / (p (1 - p)) with a probability
+        off = off + PROBABLE * eps / (1.0 - target.at_least)
+    return off
 
 
 def _guaranteed(target: Robust, probability: FloatArray) -> EnumColumn[Guarantee]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from time import perf_counter
 from typing import final
 
 import numpy as np
@@ -24,12 +25,14 @@ __all__ = ["Outlook", "outlook_of", "said_of_prototype", "said_of_rule", "surest
 
 FloatArray = NDArray[np.float64]
 
-SECONDS = 0.5
-"""Time for one try."""
+SECONDS, IN_ALL = 0.5, 4.0
+"""Time for one try, and for all of them."""
 PROBABILITIES, SHARES = 8, 5
 """How often the distance to what can be had is halved: in −log (1 − p), and in −log of a share."""
 FEW = 2
 """The same where a try takes long."""
+APART = 5e-4
+"""Probabilities that differ by less are not told apart."""
 LEAST = 1.0 / 256.0
 """The smallest share of the noise that is tried."""
 MOST = 0.999
@@ -105,10 +108,11 @@ def outlook_of(question: Question, target: Robust, x: FloatArray) -> Outlook:
     assert isinstance(form, UncertainForm)  # noqa: S101 (no other has regions of a `Robust`)
     slow = isinstance(form, FourierScores) and target.search != "segment"
     finely, roughly = (FEW, FEW) if slow else (PROBABILITIES, SHARES)
-    if _point(question, Label(target.label), x) is None:
+    end = perf_counter() + IN_ALL
+    if _point(question, Label(target.label), x, end) is None:
         return Outlook(target, None, None, None, decided=False)
-    probability = surest(question, target, x, finely)
-    share = _quietest(question, form, target, x, roughly)
+    probability = surest(question, target, x, finely, end)
+    share = _quietest(question, form, target, x, roughly, end)
     epsilon = None
     if share is not None and form.epsilon is not None:
         epsilon = float(_rounded(form.epsilon / share, 3, ROUND_CEILING))
@@ -158,7 +162,9 @@ def _is_between(y: FloatArray, x: FloatArray, z: FloatArray) -> bool:
     return bool(np.abs(gone - share * way).max() <= NEAR * np.abs(way).max())
 
 
-def surest(question: Question, target: Robust, x: FloatArray, halvings: int) -> float | None:
+def surest(
+    question: Question, target: Robust, x: FloatArray, halvings: int, end: float
+) -> float | None:
     """The highest probability that was reached within the constraints; None if not even ½ was.
 
     Parameters
@@ -169,18 +175,21 @@ def surest(question: Question, target: Robust, x: FloatArray, halvings: int) -> 
         (1, d) the encoded row.
     halvings
         How often the distance to what cannot be had is halved, in units of −log (1 − p).
+    end
+        When to stop, in the seconds of ``perf_counter``.
     """
     low, high, best = np.log(2.0), -np.log1p(-target.probability), None
     for k in range(halvings + 1):
         middle = 0.5 * (low + high) if k else low
         asked = replace(target, probability=max(float(-np.expm1(-middle)), 0.5))
-        point = _point(question, asked, x)
+        point = _point(question, asked, x, end)
         if point is not None:
             best = _reached(question, asked, target, point)
             low = -np.log1p(-best)
         elif k:
             high = middle
-        else:
+        told_apart = np.exp(-low) - np.exp(-high) > APART
+        if best is None or not told_apart or perf_counter() >= end:
             break
     return best
 
@@ -195,30 +204,42 @@ def _reached(question: Question, asked: Robust, target: Robust, point: FloatArra
 
 
 def _quietest(
-    question: Question, form: UncertainForm, target: Robust, x: FloatArray, halvings: int
+    question: Question,
+    form: UncertainForm,
+    target: Robust,
+    x: FloatArray,
+    halvings: int,
+    end: float,
 ) -> float | None:
     """The largest share of the noise with which there is a point, in two digits."""
 
     def is_found(share: float) -> bool:
         quieter = replace(question, form=form.with_noise(share))
-        return _point(quieter, target, x) is not None
+        return _point(quieter, target, x, end) is not None
 
     high, low = MOST, 0.5
     while not is_found(low):
         high, low = low, 0.5 * low
-        if low < LEAST:
+        if low < LEAST or perf_counter() >= end:
             return None
     for _ in range(halvings):
+        if perf_counter() >= end:
+            break
         middle = float(np.sqrt(low * high))
         low, high = (middle, high) if is_found(middle) else (low, middle)
     return float(_rounded(low, 2, ROUND_FLOOR))
 
 
-def _point(question: Question, target: Label | Robust, x: FloatArray) -> FloatArray | None:
-    """(d,) any point that meets a target."""
+def _point(
+    question: Question, target: Label | Robust, x: FloatArray, end: float
+) -> FloatArray | None:
+    """(d,) any point that meets a target; None if time runs out."""
+    left = end - perf_counter()
+    if left <= 0.0:
+        return None
     regions, leads = question.form.regions(target), question.band(target, x)
     pieces = Pieces.of(question.plain, regions, question.aim(target))
-    cases, effort = question.plain.cases(x), Effort(1.0, SECONDS)
+    cases, effort = question.plain.cases(x), Effort(1.0, min(SECONDS, left))
     found = search(pieces, cases, effort) if leads is None else rise(pieces, cases, effort, leads)
     return found.points[0] if found.piece[0] >= 0 else None
 

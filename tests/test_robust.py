@@ -26,7 +26,7 @@ from typer.testing import CliRunner
 
 import counterpoint as cp
 from counterpoint.cli import app
-from counterpoint.engine import settle
+from counterpoint.engine import conflicts, settle
 from counterpoint.engine.question import Question
 from counterpoint.models import read
 from counterpoint.noise import (
@@ -37,6 +37,7 @@ from counterpoint.noise import (
     k_paper,
 )
 from counterpoint.privacy import PrivateSVC
+from counterpoint.robust import attainable
 from counterpoint.robust.attainable import Outlook
 from counterpoint.robust.bounds.dual_norms import Reach
 from counterpoint.robust.bounds.linear import Band, Pulls
@@ -872,6 +873,60 @@ def test_a_report_looks_closely_at_the_first_rows_alone(monkeypatch: pytest.Monk
     assert [len(message) > len(messages[1]) for message in messages] == [True, False, False]
     assert answers[1].message.startswith(messages[1])
     assert len(answers[1].message) > len(messages[1])
+
+
+def test_what_could_be_had_is_searched_for_once(monkeypatch: pytest.MonkeyPatch):
+    """For a row's message and for the report together."""
+    limits = [cp.Bounds(name, fall=0.1, rise=0.1) for name in NAMES]
+    answers = explain("laplace", cp.Robust("yes", 0.999, "fixed"), constraints=limits)
+    searched: list[Any] = []
+    look = attainable.outlook_of
+    monkeypatch.setattr(attainable, "outlook_of", lambda *a: (searched.append(a), look(*a))[1])
+    first = answers[0].message
+    assert answers.report()["message"].tolist() == [first, answers[1].message, answers[2].message]
+    assert len(searched) == len(answers) == 3
+
+
+class Clock:
+    """A clock that moves on by so many seconds each time it is looked at."""
+
+    def __init__(self, step: float) -> None:
+        self.now, self.step = 0.0, step
+
+    def __call__(self) -> float:
+        self.now += self.step
+        return self.now
+
+
+@pytest.mark.parametrize("guarantee", ["fixed", "selection"])
+def test_the_highest_probability_is_searched_for_until_the_deadline(
+    guarantee: str, monkeypatch: pytest.MonkeyPatch
+):
+    """No try begins after it, neither for a conflict nor for a message."""
+    limits = [cp.Bounds(name, fall=0.8, rise=0.8) for name in NAMES]
+    target = cp.Robust("yes", 0.999, guarantee)
+    answers = explain("laplace", target, "squared euclidean", limits, ROWS[2:])
+    answer, tries = answers[0], list[float]()
+    assert answer.status == cp.Status.INFEASIBLE
+    clock = Clock(0.1)
+    monkeypatch.setattr(attainable, "thread_time", clock)
+    monkeypatch.setattr(conflicts, "thread_time", clock)
+    for name in ("search", "rise"):
+        look = getattr(attainable, name)
+
+        def seen(*given: Any, look: Any = look) -> Any:
+            tries.append(clock.now)
+            return look(*given)
+
+        monkeypatch.setattr(attainable, name, seen)
+    start = clock.now
+    assert answer.conflict is not None
+    assert all(at <= start + conflicts.IN_ALL for at in tries)
+    clock.step, start = 1.0, clock.now
+    tries.clear()
+    assert answer.message
+    assert tries
+    assert all(at <= start + clock.step + attainable.IN_ALL for at in tries)
 
 
 def test_a_row_that_lacks_only_a_lead_is_searched_once(monkeypatch: pytest.MonkeyPatch):

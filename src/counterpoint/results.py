@@ -45,6 +45,10 @@ class Asked:
         (1, p) codes of the factual row and of the answer.
     eps
         The distance from 1 to the next number where the model computes, or rows are kept.
+    position
+        That of the row in its batch.
+    remarks
+        Position → what a search found to be said besides; shared by all rows of a batch.
     """
 
     question: Question
@@ -52,6 +56,8 @@ class Asked:
     before: FloatArray
     after: FloatArray
     eps: float
+    position: int
+    remarks: dict[int, str]
 
     @property
     def x(self) -> FloatArray:
@@ -280,7 +286,15 @@ class Counterfactuals:
 
     def _asked(self, i: int) -> Asked:
         row = slice(i, i + 1)
-        return Asked(self.question, self.targets[i], self.before[row], self.after[row], self.eps)
+        return Asked(
+            self.question,
+            self.targets[i],
+            self.before[row],
+            self.after[row],
+            self.eps,
+            i,
+            self._remarks,
+        )
 
     def _said(self, i: int) -> str:
         """A sentence about one row."""
@@ -293,10 +307,7 @@ class Counterfactuals:
 
     def _message(self, i: int) -> str:
         """A sentence about one row, or two; the second may take a search."""
-        remark = self._remarks.get(i)
-        if remark is None:
-            remark = remark_on(self._asked(i), self.statuses[i], self.certificates[i])
-            self._remarks[i] = remark
+        remark = remark_on(self._asked(i), self.statuses[i], self.certificates[i])
         return f"{self._said(i)} {remark}" if remark else self._said(i)
 
     @cached_property
@@ -427,11 +438,19 @@ class Counterfactuals:
 
 def remark_on(asked: Asked, status: Status, certificate: Certificate) -> str:
     """What else is to be said of a row that was to be sure; empty for nothing."""
-    if not isinstance(asked.target, Robust) or status in (Status.ALREADY, Status.INVALID):
+    target = asked.target
+    if not isinstance(target, Robust) or status in (Status.ALREADY, Status.INVALID):
         return ""
+    if asked.position not in asked.remarks:
+        asked.remarks[asked.position] = _searched(asked, target, certificate)
+    return asked.remarks[asked.position]
+
+
+def _searched(asked: Asked, target: Robust, certificate: Certificate) -> str:
+    """The same, by a search."""
     from counterpoint.robust.attainable import outlook_of, said_of_prototype, said_of_rule
 
-    question, target, x = asked.question, asked.target, asked.x
+    question, x = asked.question, asked.x
     if certificate.valid:
         first = said_of_rule(target, certificate.probability)
     else:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
-from time import perf_counter
+from time import thread_time
 from typing import final
 
 import numpy as np
@@ -59,7 +59,8 @@ TIMES = 3
 HALVINGS = 12
 """How often the distance to a probability that can be had, or to a bound, is halved."""
 SECONDS, IN_ALL = 1.0, 1.5
-"""When the set of constraints has to be found, and all that would help."""
+"""When the set of constraints has to be found, and all that would help, in seconds of this thread,
+so that what is told does not depend on what else a machine does."""
 SHARE = 0.25
 """How much of the time that is left one search may take."""
 LEADING = 4.0
@@ -98,7 +99,7 @@ def conflict_of(question: Question, target: Target, x: FloatArray, eps: float) -
     eps
         The distance from 1 to the next number where the model computes.
     """
-    start = perf_counter()
+    start = thread_time()
     possible = _Possible(question, target, x, eps, start + SECONDS)
     needed = sorted(possible.atoms, key=_rank)
     if not possible.is_refuted(needed):
@@ -108,9 +109,8 @@ def conflict_of(question: Question, target: Target, x: FloatArray, eps: float) -
     while len(needed) != len(before):  # once more where less may exclude what more does not
         before, needed = needed, _without(needed, needed, lambda some: not possible.answer(some))
     minimal = all(possible.has([b for b in needed if b is not a]) for a in needed)
-    possible.end = 0.5 * (perf_counter() + start + IN_ALL)
-    attainable, found = _probability(possible)
     possible.end = start + IN_ALL
+    attainable, found = _probability(possible)
     relaxed = [one for atom in needed for one in _relaxations(possible, atom)]
     return Conflict(_joined(needed), (*relaxed, *found), minimal, attainable)
 
@@ -177,7 +177,7 @@ class _Possible:
     question, target, x, eps
         As for `conflict_of`.
     end
-        When to stop, in the seconds of ``perf_counter``.
+        When to stop, in the seconds of ``thread_time``.
     """
 
     def __init__(
@@ -265,7 +265,7 @@ class _Possible:
         self, question: Question, pieces: Pieces, case: Cases, gap: float
     ) -> Findings | None:
         """What is found in a share of the time that is left; None if none is."""
-        left = self.end - perf_counter()
+        left = self.end - thread_time()
         if left <= 0.0:
             return None
         effort, band = Effort(gap, SHARE * left), question.band(self.target, self.x)
@@ -521,11 +521,12 @@ def _moved(atom: Bounds, here: float, value: float, *, up: bool) -> Bounds:
 def _probability(possible: _Possible) -> tuple[float | None, list[Relaxation]]:
     """The highest probability that was reached, if one was asked for, and what that would be."""
     question, target, x = possible.question, possible.target, possible.x
+    end = 0.5 * (thread_time() + possible.end)
     match target:
         case Confidence():
-            reached, asked = _highest_probability(possible, target), target.at_least
+            reached, asked = _highest_probability(possible, target, end), target.at_least
         case Robust():
-            reached = surest(question, target, x, HALVINGS, possible.end)
+            reached = surest(question, target, x, HALVINGS, end)
             asked = target.probability
         case _:
             return None, []
@@ -549,7 +550,7 @@ def _probability(possible: _Possible) -> tuple[float | None, list[Relaxation]]:
     return reached, [Relaxation(target, easier.target, text, least)]
 
 
-def _highest_probability(possible: _Possible, target: Confidence) -> float | None:
+def _highest_probability(possible: _Possible, target: Confidence, end: float) -> float | None:
     """The highest probability of the label within the constraints, but for a trace of the cost.
 
     −log of it is minimised with a price that is next to nothing beside it: without any, the highest
@@ -559,7 +560,7 @@ def _highest_probability(possible: _Possible, target: Confidence) -> float | Non
     program = pieces[0].program
     cases, weight, best = program.cases(x), np.full(1, TRACE), None
     for _ in range(TIMES):
-        left = possible.end - perf_counter()
+        left = end - thread_time()
         if left <= 0.0:
             break
         findings = search(pieces, cases.weighing(weight), Effort(CLOSELY, left / TIMES))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
-from time import perf_counter
+from time import thread_time
 from typing import final
 
 import numpy as np
@@ -108,7 +108,7 @@ def outlook_of(question: Question, target: Robust, x: FloatArray) -> Outlook:
     assert isinstance(form, UncertainForm)  # noqa: S101 (no other has regions of a `Robust`)
     slow = isinstance(form, FourierScores) and target.search != "segment"
     finely, roughly = (FEW, FEW) if slow else (PROBABILITIES, SHARES)
-    end = perf_counter() + IN_ALL
+    end = thread_time() + IN_ALL
     if _point(question, Label(target.label), x, end) is None:
         return Outlook(target, None, None, None, decided=False)
     probability = surest(question, target, x, finely, end)
@@ -176,7 +176,7 @@ def surest(
     halvings
         How often the distance to what cannot be had is halved, in units of −log (1 − p).
     end
-        When to stop, in the seconds of ``perf_counter``.
+        When to stop, in the seconds of ``thread_time``.
     """
     low, high, best = np.log(2.0), -np.log1p(-target.probability), None
     for k in range(halvings + 1):
@@ -189,7 +189,7 @@ def surest(
         elif k:
             high = middle
         told_apart = np.exp(-low) - np.exp(-high) > APART
-        if best is None or not told_apart or perf_counter() >= end:
+        if best is None or not told_apart or thread_time() >= end:
             break
     return best
 
@@ -220,10 +220,10 @@ def _quietest(
     high, low = MOST, 0.5
     while not is_found(low):
         high, low = low, 0.5 * low
-        if low < LEAST or perf_counter() >= end:
+        if low < LEAST or thread_time() >= end:
             return None
     for _ in range(halvings):
-        if perf_counter() >= end:
+        if thread_time() >= end:
             break
         middle = float(np.sqrt(low * high))
         low, high = (middle, high) if is_found(middle) else (low, middle)
@@ -234,7 +234,7 @@ def _point(
     question: Question, target: Label | Robust, x: FloatArray, end: float
 ) -> FloatArray | None:
     """(d,) any point that meets a target; None if time runs out."""
-    left = end - perf_counter()
+    left = end - thread_time()
     if left <= 0.0:
         return None
     regions, leads = question.form.regions(target), question.band(target, x)

@@ -58,10 +58,10 @@ TRACE = 1e-7
 TIMES = 3
 HALVINGS = 12
 """How often the distance to a probability that can be had, or to a bound, is halved."""
-SECONDS, IN_ALL = 1.0, 1.5
+SECONDS, IN_ALL = 0.8, 1.2
 """When the set of constraints has to be found, and all that would help, in seconds of this thread,
 so that what is told does not depend on what else a machine does."""
-SHARE = 0.25
+SHARE = 0.5
 """How much of the time that is left one search may take."""
 LEADING = 4.0
 """By how many rounding errors of the model at the row a relaxation must lead to an answer."""

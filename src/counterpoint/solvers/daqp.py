@@ -28,7 +28,6 @@ from counterpoint.errors import SolverFailure
 from counterpoint.solvers.base import Effort, Outcome, Prepared, Solution, Solver
 from counterpoint.solvers.highs import Highs
 from counterpoint.solvers.layout import shortfall
-from counterpoint.solvers.sharing import ActiveSet, Patience
 
 __all__ = ["Daqp"]
 
@@ -169,23 +168,11 @@ class DaqpPrograms(Prepared):
         sense = np.where(low == high, EQUAL, 0).astype(np.int32)
         rank = rows.shape[1]
         hessian, linear, steps = np.eye(rank), np.zeros(rank), np.zeros((len(cases), rank))
-        open_, patience = np.arange(len(cases)), Patience()
-        while len(open_):
-            i, open_ = int(open_[0]), open_[1:]
-            y, _, flag, info = daqp.solve(
+        for i in range(len(cases)):
+            steps[i], _, flag, info = daqp.solve(
                 hessian, linear, rows, high[i], low[i], sense[i], **TOLERANCES
             )
             answers.put(i, flag, info["lam"])
-            steps[i] = y
-            if patience.ended or not len(open_) or answers.outcomes[i] != Outcome.FOUND:
-                continue
-            active = np.flatnonzero(answers.duals[i])
-            shared = ActiveSet(rows, active, np.sign(answers.duals[i, active]))
-            fits, points, duals = shared.try_on(low[open_], high[open_])
-            steps[open_[fits]], answers.duals[open_[fits]] = points[fits], duals[fits]
-            answers.outcomes[open_[fits]] = Outcome.FOUND
-            patience.note(int(fits.sum()))
-            open_ = open_[~fits]
         answers.change[:] = (steps @ directions.T) * scale[:, None]
         answers.duals *= scale[:, None]
 

@@ -26,7 +26,6 @@ from counterpoint.engine.program import Program
 from counterpoint.errors import SolverFailure
 from counterpoint.solvers.base import Effort, Outcome, Prepared, Solution, Solver
 from counterpoint.solvers.layout import Data, Layout, balanced_units
-from counterpoint.solvers.sharing import Basis, Patience
 
 __all__ = ["Highs"]
 
@@ -128,7 +127,8 @@ class HighsPrograms(Prepared):
                     self._branch_and_bound(data, effort, answers, i)
             else:
                 with self._linear.lease() as engine:
-                    self._share(engine, data, answers, rows)
+                    for i in rows.tolist():
+                        _simplex(engine, data, answers, i)
         self._sign_rays(answers, cases)
         reported = np.maximum(layout.cost_of(answers.objective, cases), 0.0)
         if cutoff is not None and layout.switches:  # their caps leave out what costs more
@@ -139,26 +139,6 @@ class HighsPrograms(Prepared):
             answers.outcomes,
             np.where(np.isfinite(reported), reported, 0.0),
         )
-
-    def _share(self, engine: Engine, data: Data, answers: _Answers, rows: IntArray) -> None:
-        """One person after another; each optimal basis settles whoever else it is optimal for."""
-        patience = Patience()
-        while len(rows):
-            i, rows = int(rows[0]), rows[1:]
-            _simplex(engine, data, answers, i)
-            if patience.ended or not len(rows) or answers.outcomes[i] != Outcome.FOUND:
-                continue
-            basis = Basis.strict(
-                self._layout.matrix, data.cost[i], engine.statuses(), answers.duals[i]
-            )
-            if basis is None:
-                continue
-            fits, values = basis.try_on(data, rows)
-            answers.values[rows[fits]] = values
-            answers.duals[rows[fits]] = basis.duals
-            answers.outcomes[rows[fits]] = Outcome.FOUND
-            patience.note(int(fits.sum()))
-            rows = rows[~fits]
 
     def _sign_rays(self, answers: _Answers, cases: Cases) -> None:
         """HiGHS does not say in which sense a ray refutes its row; the program does."""
@@ -265,12 +245,6 @@ class Engine:
         """Values of the columns, and duals of the rows."""
         solution = self.highs.getSolution()
         return np.asarray(solution.col_value), np.asarray(solution.row_dual)
-
-    def statuses(self) -> tuple[IntArray, IntArray]:
-        """Of columns and rows: 0 at the lower bound, 1 basic, 2 at the upper bound."""
-        basis = self.highs.getBasis()
-        columns, rows = (list(map(int, s)) for s in (basis.col_status, basis.row_status))
-        return np.array(columns, dtype=np.intp), np.array(rows, dtype=np.intp)
 
     def incumbent(self) -> FloatArray | None:
         """Values of the best integer point, if there is one."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import final
 
 import numpy as np
@@ -46,11 +45,6 @@ class Data:
     row_high: FloatArray
     caps: FloatArray
     scale: FloatArray
-
-    @cached_property
-    def low_is_zero(self) -> bool:
-        """Whether every lower bound is 0: nobody has to move."""
-        return not self.low.any()
 
     def within(self, i: int, low: FloatArray, high: FloatArray) -> Data:
         """One person with other bounds."""

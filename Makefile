@@ -36,8 +36,9 @@ test-pandas2: ## run the tests on data frames, groups and anndata with pandas 2,
 machines: $(VENV)/.has-test ## run the delicate tests with the arithmetic of other processors
 	$(BIN)/python tests/machines.py -n $(JOBS) $(ARGS)
 
-slow: $(VENV)/.has-test ## run the tests that take long
-	$(BIN)/python -m pytest -n $(JOBS) -m slow $(ARGS)
+slow: export HYPOTHESIS_PROFILE := slow
+slow: $(VENV)/.has-test ## run the tests that take long, and those of random examples with more of them
+	$(BIN)/python -m pytest -n $(JOBS) -m "slow or hypothesis" $(ARGS)
 
 coverage: $(VENV)/.has-test ## run the tests and report the branches that none of them takes
 	$(BIN)/python -m pytest -n $(JOBS) --cov --cov-report=term-missing:skip-covered $(ARGS)

@@ -1,4 +1,4 @@
-"""What all tests share: one BLAS thread, the Hypothesis profiles, and the real data sets."""
+"""What all tests share: one BLAS thread, Hypothesis profiles, real data, which ones are slow."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ for _threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 os.environ.setdefault("MPLBACKEND", "Agg")  # pictures are drawn, and shown to nobody
 
 from functools import cache
+from itertools import combinations, product
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -22,16 +23,16 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[1]
 
-settings.register_profile("dev", max_examples=50, deadline=None)
+settings.register_profile("dev", max_examples=25, deadline=None)
 settings.register_profile(
     "ci",
     parent=settings.get_profile("dev"),
-    max_examples=25,
     derandomize=True,
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],  # a busy machine is no fault of the test
 )
 settings.register_profile("machines", parent=settings.get_profile("ci"), max_examples=5)
+settings.register_profile("slow", parent=settings.get_profile("dev"), max_examples=100)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 
@@ -109,8 +110,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark what needs real data, and what is compared with an oracle; keep a few parameters."""
+    """Mark what is slow, needs real data or is compared with an oracle; keep a few parameters."""
     for item in items:
+        if is_left_to_the_slow_run(item):
+            item.add_marker(pytest.mark.slow)
         if {"german", "heloc", "ames", "eldr", "scrna"} & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.data)
         if uses_an_oracle(item.module):
@@ -133,6 +136,38 @@ def uses_an_oracle(module: ModuleType) -> bool:
         for value in vars(module).values()
     )
     return bool(ORACLES & {name.partition(".")[0] for name in names if isinstance(name, str)})
+
+
+def is_left_to_the_slow_run(item: pytest.Item) -> bool:
+    """Whether the mark `covering` of a test leaves this combination of its parameters out."""
+    mark = item.get_closest_marker("covering")
+    if mark is None:
+        return False
+    factors = [
+        (args[0] if isinstance(args[0], str) else ",".join(args[0]), len(args[1]))
+        for args in (one.args for one in item.iter_markers("parametrize"))
+    ]
+    at = tuple(item.callspec.indices[names.split(",")[0].strip()] for names, _ in factors)
+    return at not in covering(tuple(size for _, size in factors), *mark.args)
+
+
+@cache
+def covering(sizes: tuple[int, ...], strength: int) -> frozenset[tuple[int, ...]]:
+    """Few combinations, in which each value meets each of ``strength − 1`` other parameters.
+
+    A covering array, made greedily: as positions of values, of parameters with so many of them.
+    """
+
+    def meetings(combination: tuple[int, ...]) -> set[tuple[tuple[int, int], ...]]:
+        return set(combinations(enumerate(combination), strength))
+
+    every = {one: meetings(one) for one in product(*map(range, sizes))}
+    missing, kept = set().union(*every.values()), set()
+    while missing:
+        best = max(every, key=lambda one: len(every[one] & missing))
+        kept.add(best)
+        missing -= every[best]
+    return frozenset(kept)
 
 
 def spread(count: int, few: int) -> set[int]:

@@ -16,7 +16,7 @@ import numpy as np
 CORES = ("Nehalem", "Sandybridge", "Haswell", "SkylakeX")
 """The kernels in the wheels of NumPy and SciPy: SSE4.2, AVX, AVX2 with FMA (Zen too), AVX-512."""
 FEW = 1
-"""Of how many parameters each test runs; the suite itself runs all of them, on one machine."""
+"""Of how many parameters each test runs; the suite itself runs more of them, on one machine."""
 SHORT = {"HYPOTHESIS_PROFILE": "machines"}
 TRIED = "import numpy, scipy.linalg; a = numpy.eye(99); a @ a; scipy.linalg.solve(a, a)"
 """Ends by SIGILL where the processor does not have the instructions."""

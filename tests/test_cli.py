@@ -126,13 +126,6 @@ def test_an_error_is_a_sentence_and_not_a_traceback():
     assert ran.stderr.count("\n") == 1
 
 
-def test_starting_is_light():
-    heavy = ("pandas", "sklearn", "skops", "rich.table", "highspy")
-    code = f"import sys, counterpoint.cli; print(*(m for m in {heavy!r} if m in sys.modules))"
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert ran.stdout.split() == []
-
-
 @pytest.mark.parametrize("command", [[], ["demo"], ["inspect"], ["explain"]])
 def test_help_tells_the_exit_codes(command: list[str]):
     text = " ".join(run(*command, "--help").stdout.split())

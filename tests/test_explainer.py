@@ -211,6 +211,7 @@ PLAIN = {
 }
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("cost", sorted(make.COSTS))
 @pytest.mark.parametrize("kind", PLAIN)
@@ -275,6 +276,7 @@ def zoo_problem(name: str) -> tuple[Problem, Any]:
     return Problem(model, data, features, known), demands
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("cost", sorted(make.COSTS))
 @pytest.mark.parametrize("name", ZOO)
 def test_every_class_is_a_target(name: str, cost: str):
@@ -317,6 +319,7 @@ def test_anything_else_is_the_nearest_other_class():
         assert answers.cost[i] == pytest.approx(nearest, rel=1e-9)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("name", ["logistic", "binary logistic", "huber", "discriminant"])
 @pytest.mark.parametrize("at_least", [0.2, 0.5, 0.9])
 def test_confidence_is_what_predict_proba_says(name: str, at_least: float):

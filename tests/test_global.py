@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import subprocess
 import sys
 from dataclasses import replace
 
@@ -446,21 +445,3 @@ def test_without_scip_the_extra_is_named(monkeypatch: pytest.MonkeyPatch):
         explainer.explain(row, 1, optimality="global")
     convex = cp.Explainer(LogisticRegression().fit(MOONS, SIDES), data=MOONS, extrapolate=True)
     assert convex.explain(row, 1, optimality="global").found.all()
-
-
-def test_scip_is_imported_only_for_global_optima():
-    code = """
-import sys
-import counterpoint as cp
-from counterpoint.lvq import LGMLVQ
-from sklearn.datasets import make_moons
-X, y = make_moons(60, random_state=0)
-model = LGMLVQ(random_state=0).fit(X, y)
-row = X[model.predict(X) == 0][:1]
-assert cp.explain(model, row, 1, data=X, extrapolate=True).found.all()
-assert "pyscipopt" not in sys.modules
-assert cp.explain(model, row, 1, data=X, extrapolate=True, optimality="global").found.all()
-assert "pyscipopt" in sys.modules
-"""
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert ran.returncode == 0, ran.stderr

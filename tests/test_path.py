@@ -106,6 +106,7 @@ def bounded(kind: str) -> list[cp.Constraint]:
 # What a path is
 
 
+@pytest.mark.covering(2)
 @everywhere
 @every_cost
 @pytest.mark.parametrize("constrained", [False, True])
@@ -131,6 +132,7 @@ def test_a_path_is_its_answers_one_by_one(kind: str, cost: str, constrained: boo
         np.testing.assert_allclose(answers.after, alone.after, rtol=0, atol=1e-6 * (1.0 + moved))
 
 
+@pytest.mark.covering(2)
 @everywhere
 @every_cost
 @pytest.mark.parametrize("constrained", [False, True])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -322,24 +320,6 @@ def test_one_number_must_vary():
     lost = cp.trace(explainer, X[:1] * np.nan, tradeoffs(1))
     with pytest.raises(cp.NoAnswer, match=r"There is nothing to plot. invalid: column"):
         lost.plot()
-
-
-def test_without_matplotlib_the_extra_is_named():
-    code = f"""
-import sys
-sys.modules["matplotlib"] = None
-from counterpoint import MissingExtra, plots
-try:
-    plots._axes(None)
-except MissingExtra as error:
-    print(error)
-assert not any(name.startswith("matplotlib.") for name in sys.modules), {__name__!r}
-"""
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert ran.stdout == (
-        "Path.plot needs matplotlib, which is not installed. "
-        "Install it with pip install 'counterpoint[plots]'.\n"
-    ), ran.stderr
 
 
 # Heights of words

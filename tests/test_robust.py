@@ -809,6 +809,7 @@ def told(message: str) -> tuple[float | None, float]:
     return float(reached[1]) if reached else None, float(share[1])
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("guarantee", ["fixed", "selection"])
 @pytest.mark.parametrize("scale", [0.25, 0.6])
 @EVERY_COST

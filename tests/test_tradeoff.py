@@ -269,6 +269,7 @@ def deciding(model: Any) -> Any:
     return lambda X: model[-1].predict_joint_log_proba(model[:-1].transform(X))
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("cost", sorted(make.COSTS))
 @pytest.mark.parametrize("name", ZOO)
 def test_every_class_of_every_model_is_weighed(name: str, cost: str):
@@ -333,6 +334,7 @@ def policies(row: dict[str, Any]) -> dict[str, list[cp.Constraint]]:
 POLICIES = tuple(policies({"a": 0.0, "b": 0.0, "c": 0.0}))
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("cost", sorted(make.COSTS))
 @pytest.mark.parametrize("policy", POLICIES)
 def test_every_constraint_is_kept_and_nothing_else(policy: str, cost: str):
@@ -345,6 +347,7 @@ def test_every_constraint_is_kept_and_nothing_else(policy: str, cost: str):
         assert_all_best(given, cp.Tradeoff(label, 0.1), price, constraints, row)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("cost", sorted(make.COSTS))
 @pytest.mark.parametrize("policy", POLICIES)
 def test_every_constraint_is_kept_by_two_classes(policy: str, cost: str):
@@ -356,6 +359,7 @@ def test_every_constraint_is_kept_by_two_classes(policy: str, cost: str):
     assert_all_best(given, cp.Tradeoff(label, 0.03), price, constraints, row)
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("cost", sorted(make.COSTS))
 @pytest.mark.parametrize("kind", ["whole", "mixed"])
 @pytest.mark.parametrize("constraints", [[], [cp.MaxChanges(1)], [cp.Linear({"b": 1.0}, high=2.0)]])
@@ -612,6 +616,7 @@ def test_a_row_in_the_middle_of_its_rivals_stays():
     assert answers.status[0] == cp.Status.OPTIMAL, answers[0].certificate
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("held", HELD)
 @pytest.mark.parametrize("cost", sorted(make.COSTS))
 @pytest.mark.parametrize("weight", [1e-50, 1e-12, 1e50])
@@ -652,6 +657,7 @@ def test_a_heavier_cost_buys_less_probability(cost: str):
         assert (costs[-1] <= 1e-2 * costs[0]).all()
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("factor", [1e-3, 0.5, 8.0, 1e4])
 @pytest.mark.parametrize("cost", sorted(make.COSTS))
 def test_only_weight_times_cost_counts(cost: str, factor: float):
@@ -689,6 +695,7 @@ def test_only_weight_times_cost_counts(cost: str, factor: float):
 # Laws of batches
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("cost", sorted(make.COSTS))
 @pytest.mark.parametrize("kind", PLAIN)
 def test_an_answer_does_not_depend_on_the_batch(kind: str, cost: str):
@@ -726,6 +733,7 @@ def test_no_row_has_a_tradeoff_already():
                 assert set(answers.status.tolist()) == {cp.Status.OPTIMAL}
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("cost", sorted(make.COSTS))
 @pytest.mark.parametrize("weight", [1e-3, 0.1, 10.0])
 def test_float32_rows_and_models(weight: float, cost: str):
@@ -769,7 +777,7 @@ def test_the_report_has_what_was_weighed():
     assert nothing[["objective", "probability"]].isna().all(axis=None)
 
 
-@seeds(6, 60)
+@seeds(3, 60)
 def test_a_tighter_problem_is_never_better(seed: int):
     rng = np.random.default_rng(seed)
     given = problem(rng, PLAIN["mixed"], LogisticRegression(), 3)
@@ -799,6 +807,7 @@ EPS = float(np.finfo(np.float64).eps)
 SURE = [1e-6, 0.01, 0.35, 0.9, 0.999, 1 - 1e-6]
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("cost", sorted(make.COSTS))
 @pytest.mark.parametrize("at_least", SURE)
 def test_a_confidence_is_met_and_no_more(at_least: float, cost: str):
@@ -836,6 +845,7 @@ def test_a_confidence_is_met_and_no_more(at_least: float, cost: str):
             assert answers.bound[i] <= best.high
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("cost", sorted(make.COSTS))
 @pytest.mark.parametrize("left", [1e-8, 1e-9, 1e-11, 1e-13])
 def test_near_certainty_is_met_as_nearly_as_floats_tell(left: float, cost: str):
@@ -852,6 +862,7 @@ def test_near_certainty_is_met_as_nearly_as_floats_tell(left: float, cost: str):
         assert (said - at_least <= 1e-13)[moved].all()
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("cost", sorted(make.COSTS))
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_confidence_keeps_every_constraint(policy: str, cost: str):
@@ -888,6 +899,7 @@ def test_a_confidence_keeps_every_constraint(policy: str, cost: str):
         assert answers.bound[0] <= best.high
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("related", [[], [cp.Linear({"x0": 1.0, "x1": 1.0}, high=-3.0)]])
 @pytest.mark.parametrize("at_least", [0.3, 0.6])
 @pytest.mark.parametrize("cost", sorted(make.COSTS))

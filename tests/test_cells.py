@@ -24,13 +24,15 @@ from counterpoint.costs import Price
 from counterpoint.engine import pieces
 from counterpoint.engine.cases import Cases
 from counterpoint.engine.domains import Box, OneOf, Whole
-from counterpoint.engine.evidence import CellEvidence, Glance, RowOfCells, Spread, spared
+from counterpoint.engine.evidence import Spread
 from counterpoint.engine.pieces import Pieces
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Region
 from counterpoint.engine.search import search
+from counterpoint.prototypes.celled import CellEvidence, RowOfCells
 from counterpoint.prototypes.cells import Cells
 from counterpoint.prototypes.form import Prototypes
+from counterpoint.prototypes.screening import Glance, spared
 from counterpoint.solvers import Effort
 
 RELATIVE = 1e-6

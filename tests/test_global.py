@@ -22,11 +22,12 @@ from counterpoint.engine.program import Program
 from counterpoint.engine.region import Condition, Region
 from counterpoint.errors import SolverFailure
 from counterpoint.lvq import LGMLVQ
+from counterpoint.prototypes.curvature import quadrics_of
 from counterpoint.prototypes.nearer import Nearer
-from counterpoint.prototypes.solvers.scip import ScipPrograms
+from counterpoint.prototypes.solvers.scip import Scip, ScipPrograms
 from counterpoint.prototypes.solvers.sheets import Found, Limits, Translated
 from counterpoint.prototypes.solvers.spatial import Spatial
-from counterpoint.solvers import Effort, Outcome, Scip, Solution
+from counterpoint.solvers import Effort, Outcome, Solution
 from counterpoint.testing import KNOWN, Known, check_solver
 
 INF = np.inf
@@ -298,7 +299,7 @@ def test_a_margin_tightens_the_answer_and_not_the_bound():
     cases = program.cases(x[None])
     plain = ScipPrograms(program).solve(cases, ASKED)
     wide = ScipPrograms(program).solve(cases.with_margin(np.array([0.1])), ASKED)
-    assert (program.quadrics.excess(wide.points) <= -0.1 + 1e-9).all()
+    assert (quadrics_of(program).excess(wide.points) <= -0.1 + 1e-9).all()
     assert wide.reported[0] <= cost_of(program, x, plain)
 
 

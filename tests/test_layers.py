@@ -16,11 +16,21 @@ from types import ModuleType
 
 import pytest
 
+from counterpoint.wings import WINGS
+
 PACKAGE = "counterpoint"
 SOURCE = Path(__file__).parents[1] / "src" / PACKAGE
 
 FORBIDDEN = {"certificate": {"solvers"}, "solvers": {"certificate"}}
 SOLVER_LIBRARIES = {"clarabel", "cvxpy", "daqp", "highspy", "pyscipopt"}
+KNOWING = {
+    "__init__": {"robust"},  # `UncertainClassifier` is public
+    "engine.conflicts": {"robust"},
+    "engine.judge": {"robust"},
+    "engine.question": {"robust"},
+    "results": {"robust"},
+}
+"""Modules that still know a wing by name, and which: nobody joins them."""
 
 FILES = sorted(SOURCE.rglob("*.py"))
 
@@ -97,6 +107,19 @@ def test_what_proposes_and_what_judges_do_not_know_each_other(part: str):
 def test_solver_libraries_stay_in_solvers(file: Path):
     if "solvers" not in module_name(file).split("."):
         assert not {name.split(".")[0] for name in imports(file)} & SOLVER_LIBRARIES
+
+
+@pytest.mark.parametrize("file", FILES, ids=module_name)
+def test_nobody_outside_imports_a_wing(file: Path):
+    name = module_name(file).removeprefix(f"{PACKAGE}.").replace(PACKAGE, "__init__")
+    if name.split(".")[0] not in WINGS:
+        assert own(file) & {*WINGS} == KNOWING.get(name, set())
+
+
+@pytest.mark.parametrize("wing", WINGS)
+def test_a_wing_imports_no_other(wing: str):
+    for file in files_of(wing):
+        assert not own(file) & {*WINGS} - {wing}
 
 
 def test_the_certificate_reaches_no_solver():

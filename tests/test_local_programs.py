@@ -20,15 +20,17 @@ from counterpoint.engine.couplings import Affine, Cone
 from counterpoint.engine.domains import Box, Whole
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Condition, Region
+from counterpoint.prototypes.curvature import curvature_of, quadrics_of
 from counterpoint.prototypes.nearer import Nearer
 from counterpoint.prototypes.quadrics import Quadrics
+from counterpoint.prototypes.solvers.quadric import Quadric
 from counterpoint.prototypes.solvers.shor import Shor
-from counterpoint.solvers import SOLVERS, Effort, Outcome, Quadric
+from counterpoint.solvers import Effort, Outcome, all_solvers
 
 CONDITIONS = ("box", "changes", "transitions", "affine", "cone", "at most", "nearer")
 PRICES = ("absolute", "square", "full")
 TRIES = 24
-CCP = next(solver for solver in SOLVERS if type(solver).__name__ == "Ccp")
+CCP = next(solver for solver in all_solvers() if type(solver).__name__ == "Ccp")
 
 
 def price(kind: str, rng: np.random.Generator, d: int) -> Price:
@@ -60,7 +62,7 @@ def missing(program: Program, seed: int) -> np.ndarray:
     """(1, d) a point that misses some condition of a program."""
     rng = np.random.default_rng(seed)
     tried = 3.0 * rng.normal(size=(200, program.width))
-    return tried[program.quadrics.excess(tried).max(axis=1) > 0.0][:1]
+    return tried[quadrics_of(program).excess(tried).max(axis=1) > 0.0][:1]
 
 
 # What the conditions hold
@@ -150,7 +152,7 @@ def about(case: Planted, rng: np.random.Generator) -> np.ndarray:
 def test_no_multipliers_bound_above_a_feasible_cost_or_refute_it(case: Planted, seed: int):
     rng, program = np.random.default_rng(seed), case.program
     given_ = multipliers(rng, program.size, TRIES)
-    curvature = np.abs(program.quadrics.sizes).max() / program.curvature.base.min()
+    curvature = np.abs(quadrics_of(program).sizes).max() / curvature_of(program).base.min()
     given_[::3] *= rng.uniform() / (1.0 + curvature)  # small enough to be convex now and then
     cases = program.cases(np.repeat(case.x, TRIES, axis=0))
     room = 1e-12 * (1.0 + np.abs(given_).sum(axis=1)) * (1.0 + case.costs.max())
@@ -228,13 +230,14 @@ def _least(
     full = program.price.quadratic
     full = np.diag(full) if full.ndim == 1 else full
     row, conditions, bounds = np.split(given_, [1, 4])
-    form = full + np.tensordot(conditions, program.quadrics.forms, axes=1) + np.diag(bounds)
+    form = full + np.tensordot(conditions, quadrics_of(program).forms, axes=1) + np.diag(bounds)
     if np.linalg.eigvalsh(form)[0] <= 1e-6:
         return None
 
     def value(y: np.ndarray) -> float:
         excess = sum(
-            w * c.excess(y[None])[0] for w, c in zip(conditions, program.nonconvex, strict=True)
+            w * c.excess(y[None])[0]
+            for w, c in zip(conditions, quadrics_of(program).conditions, strict=True)
         )
         along = row[0] * (program.affine.matrix[0] @ y) - abs(row[0])  # its limits are −1 and 1
         within = bounds @ ((y - low) * (y - high))
@@ -302,7 +305,8 @@ def test_units_of_columns_change_no_bound(seed: int):
         other,
         Region(
             tuple(
-                replace(c, matrix=c.matrix / unit, rival=c.rival / unit) for c in program.nonconvex
+                replace(c, matrix=c.matrix / unit, rival=c.rival / unit)
+                for c in quadrics_of(program).conditions
             )
         ),
     )
@@ -337,7 +341,7 @@ def test_a_gap_that_no_convexity_closes_is_called_local():
 
 def sdp(program: Program, x: np.ndarray) -> float:
     """Shor's relaxation by CVXPY; of the squared price, where that is absolute."""
-    d, quadrics = program.width, program.quadrics
+    d, quadrics = program.width, quadrics_of(program)
     moment = cvxpy.Variable((d + 1, d + 1), PSD=True)
     X, delta = moment[:d, :d], moment[d, :d]
     excess, slopes = quadrics.excess(x)[0], quadrics.slopes(x)[0]
@@ -400,7 +404,7 @@ def test_columns_that_cannot_move_are_left_out():
         program.cases(x), low=np.array([[x[0, 0], *[-np.inf] * 3]]),
         high=np.array([[x[0, 0], *[np.inf] * 3]]),
     )  # fmt: skip
-    (condition,) = program.nonconvex
+    (condition,) = quadrics_of(program).conditions
     smaller = Program(
         Price(np.zeros(3), program.price.quadratic[1:]),
         Region((

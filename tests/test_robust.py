@@ -935,8 +935,8 @@ def test_a_row_that_lacks_only_a_lead_is_searched_once(monkeypatch: pytest.Monke
     target = cp.Robust("yes", 0.9, "selection")
     near = explain("laplace", cp.Robust("yes", 0.9, "fixed"), rows=ROWS[:1]).to_frame()
     searches: list[Any] = []
-    rise = settle.rise
-    monkeypatch.setattr(settle, "rise", lambda *a: (searches.append(a), rise(*a))[1])
+    search = settle.search
+    monkeypatch.setattr(settle, "search", lambda *a: (searches.append(a), search(*a))[1])
     (answer,) = explain("laplace", target, rows=near + 1e-6 * COEF)
     assert answer.status == cp.Status.OPTIMAL
     assert len(searches) == 1

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from counterpoint.engine.cases import Cases
 from counterpoint.engine.evidence import CLOSED, Bounding, Evidence
 from counterpoint.engine.program import Program
-from counterpoint.robust.bounds.distances import Soundings
 from counterpoint.rows.enum_column import EnumColumn
 from counterpoint.targets import Guarantee
 
@@ -260,8 +259,7 @@ def lower_bounds(
     for piece in pieces:
         bound, told = piece.bounds(reached, margin)
         proved, best = np.minimum(proved, bound), np.minimum(best, told)
-        curved = isinstance(piece, Evidence) and piece.program.nonconvex
-        if curved or isinstance(piece, Soundings):
+        if piece.is_local:
             local |= (_gap(reached, bound) > gap) & (told <= bound) & np.isfinite(reached)
     settled = np.isposinf(best) | (_gap(reached, best) <= gap)
     claim = EnumColumn.full(len(reached), Claim.NONE)

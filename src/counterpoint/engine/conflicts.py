@@ -32,16 +32,15 @@ from counterpoint.costs import Price
 from counterpoint.engine.answer import EXISTS, Conflict, Relaxation
 from counterpoint.engine.cases import Cases
 from counterpoint.engine.domains import Box, Transitions
-from counterpoint.engine.evidence import Evidence
+from counterpoint.engine.evidence import Evidence, RowEvidence
 from counterpoint.engine.frontier import Findings
 from counterpoint.engine.judge import rounding_of
 from counterpoint.engine.pieces import Piece, Pieces
 from counterpoint.engine.program import Program, kinds_region
 from counterpoint.engine.question import Question
 from counterpoint.engine.region import Coupling, Cut, Region
-from counterpoint.engine.search import rise, search
+from counterpoint.engine.search import search
 from counterpoint.robust.attainable import surest
-from counterpoint.robust.search.outer import RowEvidence
 from counterpoint.rows.features import Categorical, Features
 from counterpoint.solvers import Effort
 from counterpoint.targets import Confidence, Robust, Target, Tradeoff
@@ -190,7 +189,7 @@ class _Possible:
         self.is_by_price = isinstance(target, Robust) and target.selects
         """Whether the target depends on what points cost, and so on the constraints."""
         pieces = question.pieces(target)
-        self.bends = any(piece.program.nonconvex for piece in pieces.listed)
+        self.bends = any(p.program.nonconvex_duality is not None for p in pieces.listed)
         """Whether some piece of the target is not convex."""
         self._decides = bool(question.on_lattice(x).all())
         self._kinds = kinds_region(self.features)
@@ -238,7 +237,7 @@ class _Possible:
         if self.is_by_price:
             return False
         pieces, case = self._asked(constraints, None)[1:]
-        if pieces.cells is not None:
+        if pieces.lazy is not None:
             return False
         if not self._proofs:
             self._proofs = [_units(piece) for piece in pieces.listed]
@@ -268,8 +267,8 @@ class _Possible:
         left = self.end - thread_time()
         if left <= 0.0:
             return None
-        effort, band = Effort(gap, SHARE * left), question.band(self.target, self.x)
-        return search(pieces, case, effort) if band is None else rise(pieces, case, effort, band)
+        band = question.band(self.target, self.x)
+        return search(pieces, case, Effort(gap, SHARE * left), band)
 
     def _meets(
         self, findings: Findings, constraints: Sequence[Constraint], question: Question
@@ -304,7 +303,7 @@ class _Possible:
 
     def _learn(self, constraints: Sequence[Constraint], pieces: Pieces, findings: Findings) -> None:
         """Keep the inequalities of a search that excluded every answer."""
-        if self.is_by_price or pieces.cells is not None or not self._proofs:
+        if self.is_by_price or pieces.lazy is not None or not self._proofs:
             return
         ids = {id(a) for a in constraints if _couples(a.region(self.features))}
         each = findings.evidence

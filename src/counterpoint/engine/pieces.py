@@ -12,14 +12,11 @@ from numpy.typing import NDArray
 
 from counterpoint.costs import Manhattan
 from counterpoint.engine.cases import Cases
-from counterpoint.engine.couplings import Affine, Cone
+from counterpoint.engine.couplings import Affine
 from counterpoint.engine.domains import AtMost, OneOf, Whole
 from counterpoint.engine.program import Program
-from counterpoint.engine.region import Condition, Domain, Region, Supported
-from counterpoint.prototypes.cells import Cells
-from counterpoint.robust.faceted import Faceted
-from counterpoint.robust.wave_limit import WaveLimit
-from counterpoint.solvers import Prepared, Solver, applicable
+from counterpoint.engine.region import Condition, Domain, LazyUnion, Region, Supported
+from counterpoint.solvers import Prepared, Solver, all_solvers, applicable
 
 __all__ = ["Aim", "Piece", "Pieces"]
 
@@ -27,7 +24,7 @@ FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 
 LISTED = 2048
-"""Up to how many rows in all the cells of a union are written down."""
+"""Up to how many rows in all the regions of a lazy union are written down."""
 
 
 @final
@@ -61,20 +58,9 @@ class Piece:
         """Its conditions that no solver takes, but by half-spaces that hold them."""
         return tuple(c for c in self.program.region if isinstance(c, Supported))
 
-    @cached_property
-    def waves(self) -> tuple[WaveLimit, ...]:
-        """Its scores of random features, which no solver takes."""
-        return tuple(c for c in self.program.region if isinstance(c, WaveLimit))
-
     def relaxed(self, cuts: Affine) -> Piece:
         """The piece with half-spaces in their place."""
         return self._with([cuts] if cuts.size else [])
-
-    @cached_property
-    def faceted(self) -> Piece:
-        """The piece with its cones, too, known by half-spaces that hold them."""
-        region = (Faceted(c) if isinstance(c, Cone) else c for c in self.program.region)
-        return replace(self, program=Program(self.program.price, Region(tuple(region))))
 
     @cached_property
     def free(self) -> Piece:
@@ -97,7 +83,7 @@ class Piece:
     @cached_property
     def closed_form(self) -> Prepared | None:
         """A method for all rows at once, if there is one."""
-        if self.supported or self.waves:
+        if not any(solver.takes(self.program) for solver in all_solvers()):
             return None
         first = applicable(self.program)[0]
         return first.prepare(self.program) if first.batched else None
@@ -180,27 +166,27 @@ class Pieces(Sequence[Piece]):
     program
         The cost over what is possible, without the target.
     listed
-        All of them, unless there are cells.
-    cells
-        Of the target, where they have too many rows to be listed.
+        All of them, unless the union is lazy.
+    lazy
+        The union itself, where its regions have too many rows to be listed.
     aim
         Where to look.
     """
 
     program: Program
     listed: tuple[Piece, ...]
-    cells: Cells | None = None
+    lazy: LazyUnion | None = None
     aim: Aim = EVERYWHERE
 
     @classmethod
     def of(cls, program: Program, regions: Sequence[Region], aim: Aim = EVERYWHERE) -> Pieces:
         """What is possible without the target, within the regions whose union is the target."""
-        if isinstance(regions, Cells) and regions.size > LISTED:
+        if isinstance(regions, LazyUnion) and regions.size > LISTED:
             return cls(program, (), regions)
         return cls(program, tuple(Piece.of(program, region) for region in regions), aim=aim)
 
     def __len__(self) -> int:
-        return len(self.listed if self.cells is None else self.cells)
+        return len(self.listed if self.lazy is None else self.lazy)
 
     @overload
     def __getitem__(self, s: int) -> Piece: ...
@@ -208,21 +194,21 @@ class Pieces(Sequence[Piece]):
     def __getitem__(self, s: slice) -> Pieces: ...
     def __getitem__(self, s: int | slice) -> Piece | Pieces:
         if isinstance(s, slice):
-            cells = None if self.cells is None else self.cells.some(s)
-            return replace(self, listed=self.listed[s], cells=cells)
-        return self.listed[s] if self.cells is None else Piece.of(self.program, self.cells[s])
+            lazy = None if self.lazy is None else self.lazy.some(s)
+            return replace(self, listed=self.listed[s], lazy=lazy)
+        return self.listed[s] if self.lazy is None else Piece.of(self.program, self.lazy[s])
 
     def decided(self, units: FloatArray) -> Pieces:
         """The same points for people on a lattice of these units, each tie in it decided."""
-        if self.cells is not None:
-            return replace(self, cells=self.cells.decided(units))
+        if self.lazy is not None:
+            return replace(self, lazy=self.lazy.decided(units))
         return replace(self, listed=tuple(piece.decided(units) for piece in self.listed))
 
     @cached_property
     def has_ties(self) -> bool:
         """Whether some linear row of the target may lose a tie."""
-        if self.cells is not None:
-            return self.cells.has_ties
+        if self.lazy is not None:
+            return self.lazy.has_ties
         return any(piece.program.affine.lost.any() for piece in self.listed)
 
     @cached_property
@@ -233,7 +219,7 @@ class Pieces(Sequence[Piece]):
     @cached_property
     def is_quick(self) -> bool:
         """Whether there is a closed form to try on all rows at once, in each of them."""
-        return self.cells is None and all(piece.closed_form is not None for piece in self.listed)
+        return self.lazy is None and all(piece.closed_form is not None for piece in self.listed)
 
     @cached_property
     def size(self) -> int:
@@ -242,7 +228,7 @@ class Pieces(Sequence[Piece]):
 
     def moves_smoothly(self, cases: Cases) -> BoolArray:
         """(n,): whether some continuous column with an effect is free to move."""
-        if self.cells is None:
+        if self.lazy is None:
             return self.listed[0].program.moves_smoothly(cases)
-        smooth = (self.program.steps == 0) & self.program.numeric & self.cells.moving
+        smooth = (self.program.steps == 0) & self.program.numeric & self.lazy.moving
         return np.asarray((cases.low < cases.high)[:, smooth].any(axis=1))

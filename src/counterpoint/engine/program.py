@@ -4,8 +4,8 @@ A program is minimise price(y − x) over y in the region. Its region is a *doma
 whole steps, categories, the number of changes: one feature at a time) cut by *couplings* (linear
 rows, cones). For any multipliers, each coupling gives a linear inequality that its points meet, and
 their sum bounds every feasible cost from below, whoever found the multipliers and however wrong
-they are: see `counterpoint.engine.duality`. A quadratic condition that is not convex (`Nearer`) has
-no such inequality; what its multipliers prove besides is in `counterpoint.prototypes.curvature`.
+they are: see `counterpoint.engine.duality`. A condition that is not convex has no such inequality;
+what its multipliers prove it says itself, see `NonConvexDuality`.
 A *charge*, such as −log of a probability, adds to the weighed price; its multipliers bound it from
 below by normal · y − offset, and the same sum bounds the objective.
 """
@@ -24,11 +24,16 @@ from counterpoint.engine.cases import Cases
 from counterpoint.engine.couplings import Affine, Cone
 from counterpoint.engine.domains import AtMost, Box, OneOf, Transitions, Whole
 from counterpoint.engine.duality import Duality, one_row_bound
-from counterpoint.engine.region import Charge, Condition, Coupling, Cut, Region
+from counterpoint.engine.region import (
+    Charge,
+    Condition,
+    Coupling,
+    Cut,
+    NonConvex,
+    NonConvexDuality,
+    Region,
+)
 from counterpoint.engine.separable import SLACK, SeparableDomain
-from counterpoint.prototypes.curvature import Curvature
-from counterpoint.prototypes.nearer import Nearer
-from counterpoint.prototypes.quadrics import Quadrics
 from counterpoint.rounding import UNIT, Sizes, gamma
 from counterpoint.rows.features import Categorical, Features, Integer
 
@@ -140,20 +145,14 @@ class Program:
         return (*self.curved, *self.charges)
 
     @cached_property
-    def nonconvex(self) -> tuple[Nearer, ...]:
-        """The quadratic conditions that are not convex; for their multipliers see `Curvature`."""
-        return tuple(c for c in self.region if isinstance(c, Nearer))
+    def nonconvex(self) -> tuple[NonConvex, ...]:
+        """The conditions that are not convex, all of one type."""
+        return tuple(c for c in self.region if isinstance(c, NonConvex))
 
     @cached_property
-    def quadrics(self) -> Quadrics:
-        """The same, evaluated together."""
-        return Quadrics(self.nonconvex, self.width)
-
-    @cached_property
-    def curvature(self) -> Curvature:
-        """What their multipliers prove."""
-        bounded = np.flatnonzero((self.box.below & self.box.above) | ~self.numeric)
-        return Curvature(self.price, self.quadrics, self.domain, bounded)
+    def nonconvex_duality(self) -> NonConvexDuality | None:
+        """What their multipliers prove; None if they have none."""
+        return self.nonconvex[0].duality(self) if self.nonconvex else None
 
     @cached_property
     def convex_size(self) -> int:
@@ -163,12 +162,13 @@ class Program:
     @property
     def size(self) -> int:
         """The number of multipliers; those of conditions that are not convex come last."""
-        return self.convex_size + (self.curvature.size if self.nonconvex else 0)
+        beyond = self.nonconvex_duality
+        return self.convex_size + (0 if beyond is None else beyond.size)
 
     @cached_property
     def has_tangents(self) -> bool:
-        """Whether a point sharpens the bound: of a full quadratic price, or by curvature."""
-        return self.price.quadratic.ndim == 2 or bool(self.nonconvex)
+        """Whether a point sharpens the bound: a full quadratic price, or what is not convex."""
+        return self.price.quadratic.ndim == 2 or self.nonconvex_duality is not None
 
     @cached_property
     def groups(self) -> tuple[slice, ...]:
@@ -263,8 +263,10 @@ class Program:
 
     def tightened(self, margin: FloatArray) -> Region:
         """The demands of the target closed in by a (1, 2) margin, and all linear rows."""
-        curved = [c for c in self.region if isinstance(c, Cone | Nearer) and (c.tight or c.lost)]
-        return Region((self.affine.tightened(margin), *(c.tightened(margin) for c in curved)))
+        cones = (c for c in self.region if isinstance(c, Cone) and (c.tight or c.lost))
+        convex = Region((self.affine.tightened(margin), *(c.tightened(margin) for c in cones)))
+        beyond = self.nonconvex_duality
+        return convex if beyond is None else convex & beyond.tightened(margin)
 
     @cached_property
     def normals(self) -> FloatArray:
@@ -349,14 +351,11 @@ class Program:
         height, unit = self._units
         sizes = Sizes((cut.weights @ height)[:, None], unit[None], cut.roundings)
         bound = self.duality.bound(cases, cut, sizes, at)
-        if not self.nonconvex or self.charges:
+        beyond = self.nonconvex_duality
+        if beyond is None or self.charges:
             return bound
-        if margin is not None:
-            weights = np.maximum(multipliers[:, self.convex_size :][:, : len(self.quadrics)], 0.0)
-            more = np.einsum("ij,ij->i", weights, self.quadrics.closed_in(margin))
-            cut = cut._replace(offset=cut.offset - more)
-        curved = self.curvature.bound(cases, multipliers[:, self.convex_size :], cut, at)
-        return np.maximum(bound, curved)
+        own = multipliers[:, self.convex_size :]
+        return np.maximum(bound, beyond.bound(cases, own, cut, at, margin))
 
     def _gained(self, multipliers: FloatArray, margin: FloatArray) -> FloatArray:
         """(n,) by how much (n, 2) margins lower the offsets of `cut`."""
@@ -368,7 +367,9 @@ class Program:
 
     def moves_smoothly(self, cases: Cases) -> BoolArray:
         """(n,): whether some continuous column with an effect is free to move."""
-        effect = self.normals.any(axis=0) | self.quadrics.columns
+        effect, beyond = self.normals.any(axis=0), self.nonconvex_duality
+        if beyond is not None:
+            effect = effect | beyond.columns
         smooth = (self.steps == 0) & self.numeric & effect
         return np.asarray((cases.low < cases.high)[:, smooth].any(axis=1))
 
@@ -396,9 +397,9 @@ class Program:
             charged = sum(charge.size for charge in self.charges)
             multipliers = np.array(multipliers)
             multipliers[:, self.convex_size - charged : self.convex_size] = 0.0
-        cut, other = self.cut(multipliers), multipliers[:, self.convex_size :]
-        refuted = self.duality.refutes(cases, cut)
-        return refuted | self.curvature.refutes(cases, other, cut) if self.nonconvex else refuted
+        cut, own = self.cut(multipliers), multipliers[:, self.convex_size :]
+        refuted, beyond = self.duality.refutes(cases, cut), self.nonconvex_duality
+        return refuted if beyond is None else refuted | beyond.refutes(cases, own, cut)
 
     def empty(self, cases: Cases) -> BoolArray:
         """(n,): whether some feature has no value left at all."""

@@ -12,7 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
+    from counterpoint.engine.cases import Cases
     from counterpoint.engine.couplings import Affine, Cone
+    from counterpoint.engine.program import Program
 
 __all__ = [
     "EPS",
@@ -22,7 +24,9 @@ __all__ = [
     "Coupling",
     "Cut",
     "Domain",
+    "LazyUnion",
     "NonConvex",
+    "NonConvexDuality",
     "Region",
     "Supported",
 ]
@@ -170,11 +174,51 @@ class NonConvex(Condition):
     def convexified(self, at: FloatArray, margin: float) -> Region:
         """A convex part that holds the (d,) point ``at``, if that meets it with the margin."""
 
+    @abstractmethod
+    def duality(self, program: Program) -> NonConvexDuality | None:
+        """What multipliers of such conditions prove of a program; None if there are none."""
+
+
+class NonConvexDuality(ABC):
+    """What multipliers of all conditions of a program that are not convex prove."""
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """The number of multipliers."""
+
+    @property
+    @abstractmethod
+    def columns(self) -> BoolArray:
+        """(d,) the columns that have an effect on the conditions."""
+
+    @abstractmethod
+    def tightened(self, margin: FloatArray) -> Region:
+        """The conditions that are demands of the target, closed in by a (1, 2) margin."""
+
+    @abstractmethod
+    def bound(
+        self,
+        cases: Cases,
+        multipliers: FloatArray,
+        cut: Cut,
+        at: FloatArray | None,
+        margin: FloatArray | None,
+    ) -> FloatArray:
+        """(n,) lower bounds on the price, with what everything convex adds up to.
+
+        The parameters are those of `Program.bound`, and ``cut`` what all points of the region meet.
+        """
+
+    @abstractmethod
+    def refutes(self, cases: Cases, multipliers: FloatArray, cut: Cut) -> BoolArray:
+        """(n,): whether the multipliers prove that no point of the region exists."""
+
 
 class Supported(Condition):
     """A convex condition that is known by the half-spaces that hold it, without a dual of its own.
 
-    Programs are given the few half-spaces that matter: see `counterpoint.robust.search.approach`.
+    Programs are given the few half-spaces that matter.
     """
 
     @property
@@ -251,3 +295,30 @@ class Region:
         for condition in self.conditions:
             worst = np.maximum(worst, condition.violation(y, x))
         return worst
+
+
+class LazyUnion(Sequence[Region]):
+    """Regions whose union is a target, each made when it is asked for."""
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """How many rows all regions have."""
+
+    @property
+    @abstractmethod
+    def has_ties(self) -> bool:
+        """Whether some tie may be lost."""
+
+    @property
+    @abstractmethod
+    def moving(self) -> BoolArray:
+        """(d,) which columns have an effect on any region."""
+
+    @abstractmethod
+    def some(self, which: slice) -> LazyUnion:
+        """Some of the regions, still not written down."""
+
+    @abstractmethod
+    def decided(self, units: FloatArray) -> LazyUnion:
+        """The same regions with each tie decided, for points that are multiples of these units."""

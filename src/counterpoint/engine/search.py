@@ -1,30 +1,26 @@
 """The cheapest point over a union of programs, for whole batches.
 
 `Frontier` holds what is known of each row and takes up the most promising pieces first. Few pieces
-are `Listed`: closed forms for all people and all pieces at once, then complete solvers for the
-people whose piece could still be the cheapest. Thousands are `Celled`: a lower bound for each at a
-glance, and rows of the few that could be the cheapest only when they are needed. Conditions
-that are known by their half-spaces are approached from outside (`Outer`). Scores of random features
-are searched on segments and by descents (`Smooth`).
+are `Listed`: closed forms for all rows and all pieces at once, then complete solvers for the rows
+whose piece could still be the cheapest. What cannot be listed, or has conditions that no solver
+takes, is searched as its wing says: a `LazyUnion`, a condition, `Leads` that depend on where the
+answer is.
 """
 
 from __future__ import annotations
 
 from counterpoint.engine.cases import Cases
-from counterpoint.engine.frontier import Findings, Frontier
+from counterpoint.engine.evidence import Leads
+from counterpoint.engine.frontier import Findings, Frontier, Way
 from counterpoint.engine.listed import Listed
 from counterpoint.engine.pieces import Aim, Piece, Pieces
-from counterpoint.prototypes.celled import Celled
-from counterpoint.robust.bounds.fourier import Sweeps
-from counterpoint.robust.bounds.linear import Band, Leads
-from counterpoint.robust.search.outer import Outer
-from counterpoint.robust.search.smooth import Smooth
 from counterpoint.solvers import Effort
+from counterpoint.wings import wings
 
-__all__ = ["Aim", "Findings", "Piece", "Pieces", "rise", "search"]
+__all__ = ["Aim", "Findings", "Piece", "Pieces", "search"]
 
 
-def search(pieces: Pieces, cases: Cases, effort: Effort) -> Findings:
+def search(pieces: Pieces, cases: Cases, effort: Effort, leads: Leads | None = None) -> Findings:
     """The cheapest point of any piece, for each row.
 
     Parameters
@@ -32,39 +28,22 @@ def search(pieces: Pieces, cases: Cases, effort: Effort) -> Findings:
     pieces
         The union.
     cases
-        The people, as the programs see them but for what pieces say of features one by one.
-    effort
-        When to stop.
-    """
-    frontier = Frontier(cases, effort)
-    if any(piece.waves for piece in pieces.listed):
-        return frontier.run(Smooth(frontier, pieces.listed, pieces.aim, None))
-    if any(piece.supported for piece in pieces.listed):
-        return frontier.run(Outer(frontier, pieces.listed))
-    if pieces.cells is None:
-        return frontier.run(Listed(frontier, pieces.listed))
-    return frontier.run(Celled(frontier, pieces.program, pieces.cells))
-
-
-def rise(pieces: Pieces, cases: Cases, effort: Effort, leads: Leads) -> Findings:
-    """The cheapest point that leads by what is needed where it is, for each row.
-
-    Parameters
-    ----------
-    pieces
-        The target without a lead.
-    cases
-        The people.
+        The rows, as the programs see them but for what pieces say of features one by one.
     effort
         When to stop.
     leads
-        The lead that is needed.
+        The lead that is needed where the point is; None if the union says all.
     """
     frontier = Frontier(cases, effort)
-    match leads:
-        case Band():
-            return frontier.run(Outer(frontier, pieces.listed, leads.regions))
-        case Sweeps():
-            return frontier.run(Smooth(frontier, pieces.listed, pieces.aim, leads))
-        case _:
-            raise TypeError(f"Expected leads of counterpoint; got {leads!r}.")
+    return frontier.run(_way(frontier, pieces, leads))
+
+
+def _way(frontier: Frontier, pieces: Pieces, leads: Leads | None) -> Way:
+    """How a wing searches what only it knows; else all pieces one after the other."""
+    conditions = (kind for piece in pieces.listed for kind in piece.program.kinds)
+    for kind in (type(leads), type(pieces.lazy), *conditions):
+        for wing in wings():
+            if kind in wing.WAYS:
+                way: Way = wing.WAYS[kind](frontier, pieces, leads)
+                return way
+    return Listed(frontier, pieces.listed)

@@ -17,7 +17,7 @@ from counterpoint.engine.cases import Cases
 from counterpoint.engine.frontier import Findings
 from counterpoint.engine.judge import Judge, Surprise
 from counterpoint.engine.question import Question
-from counterpoint.engine.search import rise, search
+from counterpoint.engine.search import search
 from counterpoint.engine.terms import Terms
 from counterpoint.rows.encoding import decode, recode
 from counterpoint.rows.enum_column import EnumColumn
@@ -258,7 +258,7 @@ class Settlement:
         cases = self.cases.take(rows).with_margin(margin).within(low, high)
         off, plain = self._found(rows, cases), self.question.plain
         # Where a target is not convex the search may end elsewhere; that is no way off the edge.
-        if any(piece.program.nonconvex or piece.waves for piece in self.pieces.listed):
+        if any(piece.program.nonconvex for piece in self.pieces.listed):
             astray = plain.cost(off.points, cases.x) > plain.cost(points, cases.x) * NEARBY
             off.points[astray], off.piece[astray] = np.nan, -1
         return off
@@ -268,9 +268,8 @@ class Settlement:
         return self._found(rows, cases.with_margin(margin))
 
     def _found(self, rows: IntArray, cases: Cases) -> Findings:
-        if self.band is None:
-            return search(self.pieces, cases, self.effort)
-        return rise(self.pieces, cases, self.effort, self.band.take(rows))
+        leads = None if self.band is None else self.band.take(rows)
+        return search(self.pieces, cases, self.effort, leads)
 
     def _returned(self, rows: IntArray, findings: Findings) -> tuple[FloatArray, Verdict]:
         """The rows as they will be returned: codes, and what the model says of them."""

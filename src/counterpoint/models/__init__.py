@@ -13,6 +13,7 @@ from counterpoint.models import (  # noqa: F401 (each registers its readers)
     encoders,
     imputers,
     meta,
+    naive_bayes,
     regressors,
     scalers,
     support_vectors,
@@ -22,9 +23,6 @@ from counterpoint.models.dispatch import read, require_reader, trace
 from counterpoint.models.probe import by_running
 from counterpoint.models.seeing import Reading, see_through
 from counterpoint.models.torch_classifier import LastLayer
-from counterpoint.prototypes import gaussians, naive_bayes  # noqa: F401
-from counterpoint.prototypes import reader as _prototypes  # noqa: F401
-from counterpoint.robust import reader as _robust  # noqa: F401
 
 __all__ = [
     "Columns",

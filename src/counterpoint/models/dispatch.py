@@ -24,6 +24,7 @@ from sklearn.utils.validation import check_is_fitted
 from counterpoint.errors import InvalidInput, ModelNotFitted, UnsupportedModel
 from counterpoint.models.columns import Columns
 from counterpoint.models.form import Form
+from counterpoint.wings import wings
 
 __all__ = [
     "Inputs",
@@ -81,11 +82,13 @@ def read(model: Any) -> Form:
     ModelNotFitted
         If it has not been fitted.
     """
-    named = _named_reader(read, type(model))
-    if named is not None:
-        form: Form = named(model)
-        return form
-    raise _refusal(type(model))
+    wings()  # whose readers are registered by now, if they were not
+    own = read.dispatch(type(model))
+    named = _named_reader(read, type(model)) if own is read.dispatch(object) else own
+    if named is None:
+        raise _refusal(type(model))
+    form: Form = named(model)
+    return form
 
 
 def _refusal(kind: type) -> UnsupportedModel:
@@ -101,6 +104,7 @@ def _refusal(kind: type) -> UnsupportedModel:
 
 def require_reader(kind: type) -> None:
     """Raise `UnsupportedModel` if there is no reader for a class of models."""
+    wings()
     asked = any(ask.dispatch(kind) is not ask.dispatch(object) for ask in (read, finish))
     if not asked and _named_reader(read, kind) is None:
         raise _refusal(kind)
@@ -214,6 +218,7 @@ class Inputs:
 @singledispatch
 def inputs_of(model: Any) -> Inputs | None:
     """The columns that a model or step was fitted on; None if it did not keep note of them."""
+    wings()
     named = _named_reader(inputs_of, type(model))
     return fitted_inputs(model) if named is None else named(model)
 

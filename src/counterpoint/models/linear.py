@@ -5,6 +5,7 @@ Source: Carreira-Perpiñán & Hada, Inverse classification with logistic and sof
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
@@ -22,7 +23,15 @@ from counterpoint.models.form import EPS, AffineMap, Form, Magnitude, require_fi
 from counterpoint.models.scores import mask, misfit, rounding, split
 from counterpoint.targets import Confidence, Interval, Target, Tradeoff
 
-__all__ = ["LinearRegressor", "LinearScores", "Link", "LogLink", "Ties", "Votes"]
+__all__ = [
+    "LinearRegressor",
+    "LinearScores",
+    "Link",
+    "LogLink",
+    "ProbabilityForm",
+    "Ties",
+    "Votes",
+]
 
 FloatArray = NDArray[np.float64]
 
@@ -52,9 +61,20 @@ class LogLink(Enum):
     EXP = "its exponential"
 
 
+class ProbabilityForm(Form):
+    """A classifier's form that may know probabilities."""
+
+    link: Link
+    """How class scores become probabilities; ``Link.NONE`` if there are none."""
+
+    @abstractmethod
+    def class_scores(self, X: FloatArray) -> FloatArray:
+        """(n, k) a score for each class, before the link."""
+
+
 @final
 @dataclass(frozen=True, eq=False)
-class LinearScores(Form):
+class LinearScores(ProbabilityForm):
     """Scores A x + b whose largest entry is the prediction.
 
     A binary model is the pair of scores (0, z) with z its ``decision_function``.
@@ -120,6 +140,10 @@ class LinearScores(Form):
     def scores(self, X: FloatArray) -> FloatArray:
         """(n, k) scores of which the largest is the prediction."""
         return np.asarray(X @ self.matrix.T + self._decision_offset)
+
+    def class_scores(self, X: FloatArray) -> FloatArray:
+        """(n, k) without the threshold, which is none of the probability."""
+        return np.asarray(X @ self.matrix.T + self.offset)
 
     def predict(self, X: FloatArray) -> NDArray[Any]:
         scores = self.scores(X)

@@ -15,6 +15,7 @@ from counterpoint.models.dispatch import Inputs, finish, inputs_of, read, requir
 from counterpoint.models.fills import fills_of, with_stand_ins, without_stand_ins
 from counterpoint.models.form import Form
 from counterpoint.rows.features import Continuous, Features, unknown_name
+from counterpoint.wings import wings
 
 __all__ = ["Reading", "see_columns", "see_through"]
 
@@ -79,6 +80,7 @@ def see_through(model: Any, features: Features | None, *, fixed: bool) -> Readin
     InvalidInput
         If the features do not fit the model.
     """
+    wings()
     if isinstance(model, type):
         raise InvalidInput(f"Expected a fitted model; got the class {model.__name__}. Fit one.")
     inputs = inputs_of(model)

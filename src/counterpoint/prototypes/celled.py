@@ -7,7 +7,8 @@ what was reached says enough.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import final
 
@@ -15,30 +16,86 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.engine.cases import Cases
-from counterpoint.engine.evidence import (
-    CellEvidence,
-    Evidence,
-    Glance,
-    RowOfCells,
-    Spread,
-    least_moves,
-)
+from counterpoint.engine.evidence import Bounding, Evidence, Spread
 from counterpoint.engine.frontier import Findings, Frontier, Way
 from counterpoint.engine.listed import Listed
 from counterpoint.engine.pieces import Piece
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Region
 from counterpoint.prototypes.cells import Cells
-from counterpoint.prototypes.screening import View
+from counterpoint.prototypes.screening import Glance, View, least_moves, spared
 
-__all__ = ["Celled"]
+__all__ = ["CellEvidence", "Celled", "RowOfCells"]
 
+FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]
 
 FIRST = 4
 """With how many rivals the search of a cell begins."""
 MORE = 8
 """How many are added at a time."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class RowOfCells:
+    """What a search leaves behind of many cells for one row: of most of them, a glance.
+
+    Parameters
+    ----------
+    case
+        The person.
+    glance
+        At all cells, perhaps within narrower bounds, see `spared`.
+    opened
+        Cells that were searched, and what is known of a relaxation of each with some of its rows,
+        perhaps within narrower bounds.
+    """
+
+    case: Cases
+    glance: Glance
+    opened: Sequence[tuple[int, Evidence]]
+
+    def bounds(self, reached: float, margin: FloatArray | None = None) -> tuple[float, float]:
+        """The least bound of a cell that is proved, and with what was reported."""
+        program = self.glance.program
+        proved = self.glance.closed_in(margin).bounds(reached)
+        proved = np.minimum(proved, spared(program, self.case, self.glance.case))
+        best = np.array(proved)
+        for cell, evidence in self.opened:
+            least = spared(program, self.case, evidence.cases)
+            bound, told = evidence.bounds(np.array([reached]), margin)
+            proved[cell] = max(proved[cell], min(bound[0], least))
+            best[cell] = max(best[cell], min(told[0], least))
+        return float(proved.min()), float(best.min())
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class CellEvidence(Bounding):
+    """What a search leaves behind of many cells, row by row.
+
+    Parameters
+    ----------
+    rows
+        What is known of each.
+    """
+
+    rows: Sequence[RowOfCells]
+
+    @property
+    def is_local(self) -> bool:
+        return False
+
+    def bounds(
+        self, reached: FloatArray, margin: FloatArray | None = None
+    ) -> tuple[FloatArray, FloatArray]:
+        both = [
+            row.bounds(least, None if margin is None else margin[[i]])
+            for i, (row, least) in enumerate(zip(self.rows, reached.tolist(), strict=True))
+        ]
+        proved, best = np.array(both).reshape(-1, 2).T
+        return proved, best
 
 
 @final

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import final, overload
@@ -11,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.engine.couplings import Affine
-from counterpoint.engine.region import EPS, Cut, Region
+from counterpoint.engine.region import EPS, Cut, LazyUnion, Region
 from counterpoint.rounding import gamma
 
 __all__ = ["Cells"]
@@ -22,7 +21,7 @@ IntArray = NDArray[np.intp]
 
 @final
 @dataclass(frozen=True, eq=False)
-class Cells(Sequence[Region]):
+class Cells(LazyUnion):
     """Regions in which a score leads: A_i y + b_i >= A_j y + b_j + lead for each rival j.
 
     There is one for each owner i, made when it is asked for: all of them together have as many rows

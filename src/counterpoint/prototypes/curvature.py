@@ -32,13 +32,14 @@ from numpy.typing import NDArray
 
 from counterpoint.costs import Price
 from counterpoint.engine.cases import Cases
-from counterpoint.engine.lagrangian import Lagrangian
-from counterpoint.engine.region import Cut
+from counterpoint.engine.program import Program
+from counterpoint.engine.region import Cut, NonConvexDuality, Region
 from counterpoint.engine.separable import SeparableDomain
+from counterpoint.prototypes.lagrangian import Lagrangian
 from counterpoint.prototypes.quadrics import Quadrics
 from counterpoint.rounding import UNIT, gamma
 
-__all__ = ["Curvature"]
+__all__ = ["Curvature", "curvature_of", "quadrics_of"]
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
@@ -52,7 +53,7 @@ PAIRED = 64
 
 @final
 @dataclass(frozen=True, eq=False)
-class Curvature:
+class Curvature(NonConvexDuality):
     """Bounds by the curvature of a program's quadratic conditions.
 
     Parameters
@@ -72,8 +73,27 @@ class Curvature:
     domain: SeparableDomain
     bounded: IntArray
 
+    @classmethod
+    def of(cls, program: Program, quadrics: Quadrics) -> Curvature:
+        """That of a program with these conditions."""
+        bounded = np.flatnonzero((program.box.below & program.box.above) | ~program.numeric)
+        return cls(program.price, quadrics, program.domain, bounded)
+
+    @property
+    def columns(self) -> BoolArray:
+        return self.quadrics.columns
+
+    def tightened(self, margin: FloatArray) -> Region:
+        demands = (c for c in self.quadrics.conditions if c.tight or c.lost)
+        return Region(tuple(c.tightened(margin) for c in demands))
+
     def bound(
-        self, cases: Cases, multipliers: FloatArray, cut: Cut, at: FloatArray | None
+        self,
+        cases: Cases,
+        multipliers: FloatArray,
+        cut: Cut,
+        at: FloatArray | None,
+        margin: FloatArray | None = None,
     ) -> FloatArray:
         """(n,) lower bounds on the price at every point of the region; 0 where there is none.
 
@@ -91,8 +111,14 @@ class Curvature:
         at
             (n, d) points about which to look for the least, and at which an absolute price has the
             slopes s; None for x itself.
+        margin
+            (n, 2) by how much the conditions are closed in; None for not at all.
         """
         out = np.zeros(len(cases))
+        if margin is not None:
+            weights = np.maximum(multipliers[:, : len(self.quadrics)], 0.0)
+            more = np.einsum("ij,ij->i", weights, self.quadrics.closed_in(margin))
+            cut = cut._replace(offset=cut.offset - more)
         rows, plain = self._weighed(cases, multipliers, cut, self.base)
         if not len(rows):
             return out
@@ -165,7 +191,7 @@ class Curvature:
         """Whether the price is absolute alone, so that its square is what curves."""
         return not self.price.quadratic.any()
 
-    @cached_property
+    @property
     def size(self) -> int:
         """The number of its multipliers: of conditions, bounded columns, and pairs of columns."""
         return len(self.quadrics) + len(self.bounded) + len(self.pairs[0])
@@ -219,3 +245,15 @@ class Curvature:
         diagonal = np.arange(len(weight))
         mixed[:, diagonal, diagonal] = 1.0
         return np.asarray(mixed)
+
+
+def curvature_of(program: Program) -> Curvature:
+    """What the multipliers of a program's quadratic conditions prove."""
+    found = program.nonconvex_duality
+    assert isinstance(found, Curvature)  # noqa: S101 (solvers here take programs with `Nearer`)
+    return found
+
+
+def quadrics_of(program: Program) -> Quadrics:
+    """A program's quadratic conditions, evaluated together."""
+    return curvature_of(program).quadrics

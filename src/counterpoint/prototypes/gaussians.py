@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
+from sklearn.naive_bayes import GaussianNB
 
 from counterpoint.errors import UnsupportedModel
-from counterpoint.models.attributes import classes_of, dense
+from counterpoint.models.attributes import classes_of, dense, scores_of_rows
 from counterpoint.models.dispatch import on, read
 from counterpoint.models.form import Form
 from counterpoint.models.linear import Link
@@ -20,6 +21,7 @@ __all__ = ["gaussians", "log_priors"]
 
 FloatArray = NDArray[np.float64]
 EPS = float(np.finfo(np.float64).eps)
+SAME_VARIANCE = 1e-12  # relative
 
 
 @on(read, QuadraticDiscriminantAnalysis)
@@ -41,6 +43,24 @@ def _(model: Any) -> Form:
     ]
     volumes = np.array([np.log(spread).sum() for spread in spreads])
     return gaussians(classes, means, whitening, volumes, priors)
+
+
+@on(read, GaussianNB)
+def _(model: Any) -> Form:
+    classes = classes_of(model)
+    variance, means = dense(model.var_), dense(model.theta_)
+    priors = log_priors(model, classes, dense(model.class_prior_))
+    for j in np.flatnonzero((variance <= 0.0).any(axis=0)):
+        raise UnsupportedModel(
+            f"GaussianNB saw one value alone of its input {j} in some class, so its variance there "
+            "is 0. Fit it with var_smoothing above 0, or leave the input out."
+        )
+    if (np.ptp(variance, axis=0) > SAME_VARIANCE * variance.max(axis=0)).any():
+        whitening = list(np.eye(len(means[0])) / np.sqrt(variance)[:, None, :])
+        return gaussians(classes, means, whitening, np.log(variance).sum(axis=1), priors)
+    precision = 1.0 / variance.mean(axis=0)
+    offset = priors - 0.5 * (precision * means**2).sum(axis=1)
+    return scores_of_rows(precision * means, offset, classes, Link.SOFTMAX)
 
 
 def gaussians(

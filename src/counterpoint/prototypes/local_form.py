@@ -19,8 +19,8 @@ from numpy.typing import ArrayLike, NDArray
 from counterpoint.engine.couplings import Affine
 from counterpoint.engine.region import Condition, Region
 from counterpoint.errors import InvalidInput
-from counterpoint.models.form import EPS, AffineMap, Form, Magnitude
-from counterpoint.models.linear import Link
+from counterpoint.models.form import EPS, AffineMap, Magnitude
+from counterpoint.models.linear import Link, ProbabilityForm
 from counterpoint.prototypes.demands import Demand, demand_of
 from counterpoint.prototypes.nearer import Nearer
 from counterpoint.prototypes.parts import distinct, first_equal, parts_of
@@ -35,7 +35,7 @@ IntArray = NDArray[np.intp]
 
 @final
 @dataclass(frozen=True, eq=False)
-class LocalPrototypes(Form):
+class LocalPrototypes(ProbabilityForm):
     """The class of the prototype i with the least ‖F_i y + f_i‖² + b_i; the first of equal ones.
 
     Its score is that with the other sign. So score units are those of the squared distance; of
@@ -155,6 +155,10 @@ class LocalPrototypes(Form):
     def scores(self, X: FloatArray) -> FloatArray:
         """(n, P) scores, of which the largest is the nearest prototype's."""
         return np.asarray(-(self._squares(X)[:, self.place] + self.offsets))
+
+    def class_scores(self, X: FloatArray) -> FloatArray:
+        """(n, C) that of the one prototype of each class, if there is a link."""
+        return self.scores(X)[:, np.argsort(self.owner)]
 
     def _squares(self, X: FloatArray) -> FloatArray:
         """(n, P) ‖F y + f‖²."""

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import final
+from typing import TYPE_CHECKING, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.engine.couplings import Cone
 from counterpoint.engine.region import EPS, TINY, NonConvex, Region
+
+if TYPE_CHECKING:
+    from counterpoint.engine.program import Program
+    from counterpoint.prototypes.curvature import Curvature
 
 __all__ = ["Nearer"]
 
@@ -90,6 +94,13 @@ class Nearer(NonConvex):
         matrix = np.vstack([2.0 * self.matrix, along])
         offset = np.append(2.0 * self.offset, constant - sigma)
         return Region((Cone(matrix, offset, constant + sigma, along),))
+
+    def duality(self, program: Program) -> Curvature:
+        from counterpoint.prototypes.curvature import Curvature
+        from counterpoint.prototypes.quadrics import Quadrics
+
+        all_of_them = [c for c in program.nonconvex if isinstance(c, Nearer)]
+        return Curvature.of(program, Quadrics(all_of_them, program.width))
 
     @cached_property
     def nearest(self) -> FloatArray:

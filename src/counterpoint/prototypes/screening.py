@@ -10,18 +10,26 @@ proves is computed by `Glance`, with bounds and whole steps.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.engine.evidence import Glance, blocks
+from counterpoint.engine.cases import Cases
+from counterpoint.engine.evidence import CLOSED, Spread
+from counterpoint.engine.program import Program
+from counterpoint.prototypes.cells import Cells
+from counterpoint.rounding import UNIT, Sizes
 
-__all__ = ["View"]
+__all__ = ["Glance", "View", "least_moves", "spared"]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]
 
+NUMBERS = 1 << 17
+"""How many numbers to work on at a time, so that they stay in the cache."""
 NEAR = 16
 """How many rivals near a row are compared at first."""
 CANDIDATES = 512
@@ -29,6 +37,103 @@ CANDIDATES = 512
 LONGER = (2.0, 4.0, 8.0)
 """Weights to try where columns have bounds, as multiples of what is best without: the cheapest ones
 may not suffice."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Glance:
+    """One rival for each cell, and how much its row weighs: a bound without a search.
+
+    Parameters
+    ----------
+    program
+        The cost over what is possible, without the target.
+    cells
+        The target.
+    case
+        One person.
+    rivals
+        (S,) positions among the rivals, any.
+    weights
+        (S,), any; negative ones count as 0.
+    spread
+        What a full quadratic price means to the columns that the person can move; None for others.
+    """
+
+    program: Program
+    cells: Cells
+    case: Cases
+    rivals: IntArray
+    weights: FloatArray
+    spread: Spread | None
+
+    def closed_in(self, margin: FloatArray | None) -> Glance:
+        """The same at points that lead by (1, 2) margins more."""
+        if margin is None:
+            return self
+        lead = self.cells.lead + float(margin[0, 0])
+        return replace(self, cells=replace(self.cells, lead=lead))
+
+    def bounds(self, reached: float = np.inf) -> FloatArray:
+        """(S,) lower bounds on the cost in each cell; infinite where there is no point of it.
+
+        Only a cell whose bound is below what was ``reached`` needs to be refuted.
+        """
+        out = np.empty(len(self.cells))
+        for part in blocks(len(self.cells), self.program.width):
+            out[part] = self.weighed(part, self.rivals[part], self.weights[part], reached)
+        return out
+
+    def weighed(
+        self, part: slice | IntArray, rivals: IntArray, weights: FloatArray, reached: float = np.inf
+    ) -> FloatArray:
+        """`bounds` of some cells by other rivals and weights."""
+        rivals = np.clip(rivals, 0, len(self.cells.rivals) - 1)
+        cut = self.cells.cuts(part, rivals, np.nan_to_num(weights, posinf=0.0))
+        sizes = Sizes(cut.weights, cut.normals, cut.roundings)
+        cases = self._repeated(len(rivals))
+        at = None if self.spread is None else cases.x + self.spread.furthest(cut.normal)
+        bound = self.program.duality.bound(cases, cut, sizes, at)
+        doubtful = np.flatnonzero(bound < reached * (1.0 - CLOSED))
+        if len(doubtful) and not cases.unbounded:
+            some = cut.take(doubtful)
+            refuted = self.program.duality.refutes(self._repeated(len(doubtful)), some)
+            bound[doubtful[refuted]] = np.inf
+        return bound
+
+    def _repeated(self, count: int) -> Cases:
+        """The person as often as that, without repeating anything in memory."""
+        case = self.case
+        parts = (case.x, case.low, case.high, case.margin)
+        return Cases(*(np.broadcast_to(part[0], (count, part.shape[1])) for part in parts))
+
+
+def least_moves(program: Program, x: FloatArray) -> FloatArray:
+    """(d,) what a change of each column costs at least; 0 where it may be as small as any.
+
+    A column of a category stands for a change to it.
+    """
+    price, steps = program.price, program.steps
+    moves = (price.absolute * steps + price.floor * steps * steps) * (1.0 - 8.0 * UNIT)
+    return np.where(program.numeric | (x > 0.5), moves, 2.0 * price.absolute)
+
+
+def spared(program: Program, case: Cases, narrower: Cases) -> float:
+    """What any point of a case costs at least that is not within narrower bounds of the same.
+
+    Bounds may have been narrowed so that some whole columns and categories cannot change.
+    """
+    low, high, x = narrower.low[0], narrower.high[0], case.x[0]
+    moved = (low != case.low[0]) | (high != case.high[0])
+    stays = np.where(program.numeric, (low == x) & (high == x), x <= 0.5)
+    least = np.where(stays, least_moves(program, x), 0.0)
+    return float(least[moved].min(initial=np.inf))
+
+
+def blocks(count: int, width: int) -> Iterator[slice]:
+    """Slices of rows of so many numbers that fit into the cache."""
+    size = max(16, NUMBERS // max(width, 1))
+    return (slice(start, min(start + size, count)) for start in range(0, count, size))
 
 
 @final

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from counterpoint.engine.pieces import Pieces
 from counterpoint.engine.question import Question
-from counterpoint.engine.search import rise, search
+from counterpoint.engine.search import search
 from counterpoint.robust.form import UncertainForm
 from counterpoint.robust.fourier_form import FourierScores
 from counterpoint.solvers import Effort
@@ -240,7 +240,7 @@ def _point(
     regions, leads = question.form.regions(target), question.band(target, x)
     pieces = Pieces.of(question.plain, regions, question.aim(target))
     cases, effort = question.plain.cases(x), Effort(1.0, min(SECONDS, left))
-    found = search(pieces, cases, effort) if leads is None else rise(pieces, cases, effort, leads)
+    found = search(pieces, cases, effort, leads)
     return found.points[0] if found.piece[0] >= 0 else None
 
 

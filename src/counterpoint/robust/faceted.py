@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.engine.couplings import Affine, Cone
-from counterpoint.engine.region import TINY, Supported
+from counterpoint.engine.pieces import Piece
+from counterpoint.engine.program import Program
+from counterpoint.engine.region import TINY, Region, Supported
 
-__all__ = ["Faceted"]
+__all__ = ["Faceted", "faceted"]
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
@@ -69,3 +71,9 @@ class Faceted(Supported):
         size = np.full(len(units), cone.tight)
         rows, high = units @ cone.matrix - cone.slope, cone.radius - units @ cone.offset
         return Affine(rows, none, high, size)
+
+
+def faceted(piece: Piece) -> Piece:
+    """A piece with its cones, too, known by half-spaces that hold them."""
+    region = (Faceted(c) if isinstance(c, Cone) else c for c in piece.program.region)
+    return replace(piece, program=Program(piece.program.price, Region(tuple(region))))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import final
+from typing import TYPE_CHECKING, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,9 @@ from counterpoint.engine.couplings import Cone
 from counterpoint.engine.region import EPS, TINY, NonConvex, Region
 from counterpoint.noise import NoiseLaw
 from counterpoint.robust.waves import Waves, WaveSum
+
+if TYPE_CHECKING:
+    from counterpoint.engine.program import Program
 
 __all__ = ["WaveLimit"]
 
@@ -92,6 +95,10 @@ class WaveLimit(NonConvex):
         """
         value, slope = self.excess_with_slope(at[None])
         return self.parabola(at, float(value[0]) + margin, slope[0], self.score.below(at))
+
+    def duality(self, program: Program) -> None:
+        """Bounds come from parabolas below the score, see `Soundings`."""
+        return
 
     @staticmethod
     def parabola(at: FloatArray, value: float, slope: FloatArray, form: FloatArray) -> Region:

@@ -1,15 +1,15 @@
 """Solvers: each a method for one family of programs. They propose; programs and certificates judge.
 
-To add one, write a file and enter it in `SOLVERS`, which is in the order of preference.
+To add one, write a file and enter it in `OWN`, which is in the order of preference. Wings bring the
+solvers of their conditions.
 """
 
 from __future__ import annotations
 
+from functools import cache
+
 from counterpoint.engine.program import Program
 from counterpoint.errors import NoSolver
-from counterpoint.prototypes.solvers.ccp import Ccp
-from counterpoint.prototypes.solvers.quadric import Quadric
-from counterpoint.prototypes.solvers.scip import Scip
 from counterpoint.solvers.base import (
     Effort,
     Optimality,
@@ -25,11 +25,10 @@ from counterpoint.solvers.halfspace import HalfSpace
 from counterpoint.solvers.highs import Highs
 from counterpoint.solvers.logistic import Logistic
 from counterpoint.solvers.newton import Newton
+from counterpoint.wings import wings
 
 __all__ = [
-    "SOLVERS",
     "Branching",
-    "Ccp",
     "Clarabel",
     "Daqp",
     "Effort",
@@ -40,11 +39,11 @@ __all__ = [
     "Optimality",
     "Outcome",
     "Prepared",
-    "Quadric",
-    "Scip",
     "Solution",
     "Solver",
+    "all_solvers",
     "applicable",
+    "relaxed_by",
 ]
 
 
@@ -56,7 +55,7 @@ def applicable(program: Program) -> tuple[Solver, ...]:
     NoSolver
         If there is none; the message names the nearest solver and what it lacks.
     """
-    found = tuple(solver for solver in SOLVERS if solver.takes(program))
+    found = tuple(solver for solver in all_solvers() if solver.takes(program))
     if not any(solver.complete and not solver.exhaustive for solver in found):
         raise NoSolver(_lack(program))
     return found
@@ -66,7 +65,7 @@ def _lack(program: Program) -> str:
     def missing(solver: Solver) -> list[str]:
         return sorted(kind.__name__ for kind in program.kinds - solver.accepts)
 
-    nearest = min(SOLVERS, key=lambda solver: len(missing(solver)))
+    nearest = min(all_solvers(), key=lambda solver: len(missing(solver)))
     kinds = ", ".join(sorted(kind.__name__ for kind in program.kinds))
     return (
         f"No solver takes {{{kinds}}}. The nearest, {type(nearest).__name__}, "
@@ -74,23 +73,26 @@ def _lack(program: Program) -> str:
     )
 
 
-def _relaxed_by(program: Program) -> tuple[Solver, ...]:
+def relaxed_by(program: Program) -> tuple[Solver, ...]:
     """The solvers of a relaxation inside branch and bound."""
-    plain = (s for s in SOLVERS if s.complete and not s.exhaustive)
+    plain = (s for s in all_solvers() if s.complete and not s.exhaustive)
     direct = (s for s in plain if not isinstance(s, Branching))
     return tuple(s for s in direct if s.takes(program))
 
 
-SOLVERS: tuple[Solver, ...] = (
+OWN: tuple[Solver, ...] = (
     HalfSpace(),
-    Quadric(),
     Logistic(),
     Newton(),
     Daqp(),
     Highs(),
     Clarabel(),
-    Ccp(Branching(_relaxed_by, nodes=200)),
-    Branching(_relaxed_by),
-    Scip(),
+    Branching(relaxed_by),
 )
-"""All solvers, in the order of preference; those for whole batches first."""
+"""Those here, in the order of preference; those for whole batches first."""
+
+
+@cache
+def all_solvers() -> tuple[Solver, ...]:
+    """All solvers, in the order of preference; a wing's take conditions that no other does."""
+    return (*OWN, *(solver for wing in wings() for solver in wing.SOLVERS))

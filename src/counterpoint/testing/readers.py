@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.models.form import Form
-from counterpoint.models.linear import LinearScores, Link
-from counterpoint.prototypes.local_form import LocalPrototypes
+from counterpoint.models.linear import Link, ProbabilityForm
 from counterpoint.rows.encoding import encode, match_columns
 from counterpoint.rows.features import Features
 from counterpoint.rows.table import Table
@@ -58,7 +57,7 @@ def check_reader(model: Any, X: Any, *, features: Features | None = None) -> Non
         return
     _check_labels(reading.form, points, np.asarray(model.predict(rows)))
     form = reading.form
-    if isinstance(form, LinearScores | LocalPrototypes) and form.link is not Link.NONE:
+    if isinstance(form, ProbabilityForm) and form.link is not Link.NONE:
         _check_probabilities(form, points, model.predict_proba(rows))
     for label in classes:
         assert reading.form.regions(Label(label)), f"The class {label!r} has no region."
@@ -87,15 +86,10 @@ def _check_labels(form: Form, points: FloatArray, expected: NDArray[Any]) -> Non
         )
 
 
-def _check_probabilities(
-    form: LinearScores | LocalPrototypes, points: FloatArray, expected: FloatArray
-) -> None:
+def _check_probabilities(form: ProbabilityForm, points: FloatArray, expected: FloatArray) -> None:
     from scipy.special import softmax
 
-    if isinstance(form, LinearScores):
-        scores = points @ form.matrix.T + form.offset  # a threshold is none of the probability
-    else:
-        scores = form.scores(points)[:, np.argsort(form.owner)]
+    scores = form.class_scores(points)
     if form.link is Link.CLIPPED:
         second = np.clip((scores[:, 1] - scores[:, 0] + 1.0) / 2.0, 0.0, 1.0)
         found = np.stack([1.0 - second, second], axis=1)

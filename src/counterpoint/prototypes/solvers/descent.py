@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from counterpoint.engine.cases import Cases
 from counterpoint.engine.program import Program
+from counterpoint.prototypes.curvature import quadrics_of
 from counterpoint.prototypes.solvers.floor import Floor, Relaxations
 from counterpoint.prototypes.solvers.held import Stationary
 from counterpoint.prototypes.solvers.moments import Relaxed
@@ -164,7 +165,7 @@ class Descent:
     def _relaxed_starts(self, relaxed: Relaxed) -> Iterator[FloatArray]:
         """The optimum of the relaxation, and points about as far from it as it is uncertain."""
         at, rows = self.program.convex_size, self.program.affine.size
-        weights = relaxed.multipliers[at : at + len(self.program.quadrics)]
+        weights = relaxed.multipliers[at : at + len(quadrics_of(self.program))]
         self.take(self.stationary(relaxed.point, weights, relaxed.multipliers[:rows]))
         if self._is_over():
             return
@@ -189,13 +190,13 @@ class Descent:
 
     def missed(self, point: FloatArray) -> FloatArray:
         """(J,) by how much a point misses the quadratic conditions."""
-        return np.asarray(self.program.quadrics.missed(point[None], self.case.margin)[0])
+        return np.asarray(quadrics_of(self.program).missed(point[None], self.case.margin)[0])
 
     def along(
         self, point: FloatArray, step: FloatArray
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
         """(J,) a, b, c with which a + b t + c t² is what point + t · step misses."""
-        quadrics = self.program.quadrics
+        quadrics = quadrics_of(self.program)
         slope = quadrics.slopes(point[None])[0] @ step
         square = np.einsum("jkl,k,l->j", quadrics.forms, step, step)
         return self.missed(point), slope, square

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from counterpoint.engine.cases import Cases
 from counterpoint.engine.program import Program
+from counterpoint.prototypes.curvature import curvature_of, quadrics_of
 from counterpoint.prototypes.solvers.held import Stationary
 from counterpoint.prototypes.solvers.moments import Relaxed
 from counterpoint.prototypes.solvers.quadric import QuadricPrograms
@@ -107,7 +108,7 @@ class Floor:
         price = 1.0
         if np.isfinite(nearest).all():
             price = float(self.program.cost(nearest[None], self.case.x)[0]) or 1.0
-        size = price if self.program.curvature.is_absolute else np.sqrt(price)
+        size = price if curvature_of(self.program).is_absolute else np.sqrt(price)
         relaxed = self.relaxations.shor.relaxed(self.case, size, self.effort)
         if relaxed is not None and relaxed.is_empty:
             self.refuted_by(relaxed.multipliers)
@@ -129,7 +130,7 @@ class Floor:
         if self.relaxed is not None:
             if optimum.price - self.bound > OPEN * optimum.price:
                 return
-            rest = self.program.convex_size + len(self.program.quadrics)
+            rest = self.program.convex_size + len(quadrics_of(self.program))
             multipliers[rest:] = self.relaxed.multipliers[rest:]
         self.by(multipliers, optimum.point)
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.engine.cases import Cases
+from counterpoint.prototypes.curvature import curvature_of
 from counterpoint.prototypes.solvers.kkt import Local
 
 if TYPE_CHECKING:
@@ -219,9 +220,9 @@ class Held:
                 out[at : at + part.size] = 2.0 * weights[j + ball] * (part.matrix @ y + part.offset)
             at += part.size
         out[at : at + j] = weights[:j]
-        if program.curvature.is_absolute:  # in units of its square, see `Curvature`
+        if curvature_of(program).is_absolute:  # in units of its square, see `Curvature`
             out[: at + j] *= 2.0 * float(program.cost(y[None], self.case.x)[0])
             s = np.clip(pull / program.price.absolute, -1.0, 1.0)
-            first, second = program.curvature.pairs
+            first, second = curvature_of(program).pairs
             out[program.size - len(first) :] = s[first] * s[second]
         return out

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from counterpoint.engine.cases import Cases
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Region
+from counterpoint.prototypes.curvature import quadrics_of
 from counterpoint.prototypes.nearer import Nearer
 from counterpoint.prototypes.solvers.descent import Descent, Methods
 from counterpoint.prototypes.solvers.floor import Floor, Relaxations
@@ -225,10 +226,10 @@ class Lattice:
         """Branch and bound over the convex part about the point; whether that gains."""
         if self.point is None or self._is_over():
             return False
-        margin = self.program.quadrics.closed_in(self.case.margin)[0]
+        margin = quadrics_of(self.program).closed_in(self.case.margin)[0]
         parts = [
             condition.convexified(self.point, float(closed))
-            for condition, closed in zip(self.program.nonconvex, margin, strict=True)
+            for condition, closed in zip(quadrics_of(self.program).conditions, margin, strict=True)
         ]
         rest = tuple(c for c in self.program.region if not isinstance(c, Nearer))
         convex = Program(self.program.price, Region((*rest, *(c for part in parts for c in part))))

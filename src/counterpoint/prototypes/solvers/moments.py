@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from counterpoint.engine.cases import Cases
 from counterpoint.engine.couplings import Cone
 from counterpoint.engine.program import Program
+from counterpoint.prototypes.curvature import curvature_of, quadrics_of
 from counterpoint.prototypes.solvers.tangents import sparse_columns
 from counterpoint.solvers.base import Effort
 from counterpoint.solvers.clarabel import translated
@@ -117,14 +118,14 @@ class Moments:
         d, low, high = program.width, case.low[0], case.high[0]
         self.free = np.flatnonzero(low < high)
         self.k = k = len(self.free)
-        form = program.curvature.form
+        form = curvature_of(program).form
         diagonal = np.diag(form)[self.free]
         unit = size / np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))
         self.change = np.zeros((d + 1, k + 1))
         self.change[self.free, np.arange(k)] = unit
         self.change[:d, k] = np.where(low == high, low - case.x[0], 0.0)
         self.change[d, k] = 1.0
-        self.is_absolute = program.curvature.is_absolute
+        self.is_absolute = curvature_of(program).is_absolute
         full = np.zeros((d + 1, d + 1))
         full[:d, :d] = np.diag(np.diag(form)) if self.is_absolute else form
         self.price = self._over(full) / size**2
@@ -134,7 +135,7 @@ class Moments:
         self.at = self.at[0][order], self.at[1][order]
         self.root = np.where(self.at[0] == self.at[1], 1.0, np.sqrt(2.0))
         self.pairs = np.flatnonzero((self.at[0] != self.at[1]) & (self.at[1] < k))
-        if not self.is_absolute or not len(program.curvature.pairs[0]):
+        if not self.is_absolute or not len(curvature_of(program).pairs[0]):
             self.pairs = self.pairs[:0]
 
     def _over(self, matrix: FloatArray) -> FloatArray:
@@ -148,7 +149,7 @@ class Moments:
 
     def _quadratic(self, chosen: IntArray) -> FloatArray:
         """(m, k + 1, k + 1) their matrices."""
-        quadrics, x, d = self.program.quadrics, self.case.x, self.program.width
+        quadrics, x, d = quadrics_of(self.program), self.case.x, self.program.width
         out = np.zeros((len(chosen), d + 1, d + 1))
         out[:, :d, :d] = quadrics.forms[chosen]
         out[:, :d, d] = out[:, d, :d] = 0.5 * quadrics.slopes(x)[0, chosen]
@@ -158,7 +159,7 @@ class Moments:
     def _within(self) -> Terms:
         """(y − low)(y − high) for columns with two bounds; equal to 0 for one-hot blocks."""
         program, x, d = self.program, self.case.x[0], self.program.width
-        bounded, numeric = program.curvature.bounded, program.numeric
+        bounded, numeric = curvature_of(program).bounded, program.numeric
         which = np.flatnonzero(np.isin(bounded, self.free))
         columns = bounded[which]
         low = np.where(numeric, self.case.low[0], 0.0)[columns]
@@ -167,7 +168,7 @@ class Moments:
         matrices[m, columns, columns] = 1.0
         matrices[m, columns, d] = matrices[m, d, columns] = x[columns] - 0.5 * (low + high)
         matrices[:, d, d] = (x[columns] - low) * (x[columns] - high)
-        positions = program.convex_size + len(program.quadrics) + which
+        positions = program.convex_size + len(quadrics_of(program)) + which
         upper = Terms(self._over(matrices), positions, np.ones(len(columns)))
         equal = ~numeric[columns]
         lower = Terms(-upper.matrices[equal], positions[equal], -upper.signs[equal])
@@ -285,7 +286,9 @@ class Moments:
             full = np.zeros((program.width, program.width))
             i, k = (self.free[of[self.pairs]] for of in self.at)
             full[i, k] = ratios
-            out[program.size - len(program.curvature.pairs[0]) :] = full[program.curvature.pairs]
+            out[program.size - len(curvature_of(program).pairs[0]) :] = full[
+                curvature_of(program).pairs
+            ]
         return out
 
     def missed(self, order: IntArray, moment: FloatArray) -> IntArray:

@@ -27,6 +27,7 @@ from counterpoint.engine.cases import Cases
 from counterpoint.engine.couplings import Affine, Cone
 from counterpoint.engine.domains import AtMost, Box, OneOf, Transitions, Whole
 from counterpoint.engine.program import Program
+from counterpoint.prototypes.curvature import curvature_of, quadrics_of
 from counterpoint.prototypes.nearer import Nearer
 from counterpoint.solvers.base import Effort, Outcome, Prepared, Solution, Solver
 
@@ -81,7 +82,7 @@ class QuadricPrograms(Prepared):
         out = Solution.blank(len(cases), self.program)
         nearest = self.nearest(cases)
         at = self.program.convex_size
-        out.multipliers[:, at : at + len(self.program.quadrics)] = nearest.multipliers
+        out.multipliers[:, at : at + len(quadrics_of(self.program))] = nearest.multipliers
         met = self._meets(nearest.points, cases)
         out.points[met] = nearest.points[met]
         out.outcomes[met] = Outcome.FOUND
@@ -111,7 +112,7 @@ class QuadricPrograms(Prepared):
         y = np.where(known[:, None], points, cases.x)
         known &= self.program.violation(y, cases.x) <= MET
         return np.asarray(
-            known & (self.program.quadrics.misses(y, cases.margin) <= MET).all(axis=1)
+            known & (quadrics_of(self.program).misses(y, cases.margin) <= MET).all(axis=1)
         )
 
 
@@ -138,7 +139,7 @@ class Nearest:
     def blank(cls, n: int, program: Program) -> Nearest:
         """Nothing for any of n rows."""
         points = np.full((n, program.width), np.nan)
-        return cls(points, np.zeros((n, len(program.quadrics))), np.zeros(n, dtype=bool))
+        return cls(points, np.zeros((n, len(quadrics_of(program)))), np.zeros(n, dtype=bool))
 
 
 @final
@@ -161,8 +162,8 @@ class Axes:
     def _metric(self) -> FloatArray:
         """(d, k) U with (U ζ)ᵀ(price)(U ζ) = ‖ζ‖²."""
         d, k = len(self.movable), int(self.movable.sum())
-        form = self.program.curvature.form
-        if self.program.curvature.is_absolute:
+        form = curvature_of(self.program).form
+        if curvature_of(self.program).is_absolute:
             form = np.diag(np.diag(form))
         root = np.linalg.cholesky(form[np.ix_(self.movable, self.movable)])
         out = np.zeros((d, k))
@@ -172,7 +173,7 @@ class Axes:
     @cached_property
     def _curvatures(self) -> tuple[FloatArray, FloatArray]:
         """(J, k) the q of each condition, and (J, d, k) its axes."""
-        quadrics, metric = self.program.quadrics, self._metric
+        quadrics, metric = quadrics_of(self.program), self._metric
         values, vectors = np.linalg.eigh(metric.T @ quadrics.forms @ metric)
         size = np.abs(metric).T @ quadrics.sizes @ np.abs(metric)
         noise = CANCELLED * size.max(axis=(1, 2))[:, None]
@@ -180,7 +181,7 @@ class Axes:
 
     def solve(self, cases: Cases, rows: NDArray[np.intp], out: Nearest) -> None:
         """Write the nearest points of these rows."""
-        quadrics, (q, axes) = self.program.quadrics, self._curvatures
+        quadrics, (q, axes) = quadrics_of(self.program), self._curvatures
         c = quadrics.missed(cases.x, cases.margin)
         near, far = quadrics.near.slopes(cases.x)[:, quadrics.near_of], quadrics.far.slopes(cases.x)
         beta = np.einsum("njd,jdk->njk", near - far, axes)

@@ -23,6 +23,7 @@ from counterpoint.engine.couplings import Affine, Cone
 from counterpoint.engine.domains import AtMost, Box, OneOf, Transitions, Whole
 from counterpoint.engine.program import Program
 from counterpoint.errors import MissingExtra, SolverFailure
+from counterpoint.prototypes.curvature import quadrics_of
 from counterpoint.prototypes.nearer import Nearer
 from counterpoint.prototypes.solvers.balls import Ball
 from counterpoint.prototypes.solvers.quadric import QuadricPrograms
@@ -211,7 +212,7 @@ class Hunt:
         """Twice what it costs to meet the most demanding quadratic condition, or about |x|."""
         x = self.case.x
         points = x + np.maximum(np.abs(x), 1.0)
-        if len(self.program.quadrics):
+        if len(quadrics_of(self.program)):
             points = np.vstack([self.owner.quadric.nearest(self.case).points, points])
         paid = self.program.cost(points, np.repeat(x, len(points), axis=0))
         usable = np.isfinite(paid) & (paid > 0.0)

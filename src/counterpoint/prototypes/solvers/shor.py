@@ -19,6 +19,7 @@ import numpy as np
 
 from counterpoint.engine.cases import Cases
 from counterpoint.engine.program import Program
+from counterpoint.prototypes.curvature import quadrics_of
 from counterpoint.prototypes.solvers.moments import Moments, Relaxed
 from counterpoint.solvers.base import Effort
 
@@ -54,7 +55,7 @@ class Shor:
         effort
             When to stop.
         """
-        quadrics = self.program.quadrics
+        quadrics = quadrics_of(self.program)
         order = np.argsort(-quadrics.missed(case.x, case.margin)[0], kind="stable")
         chosen = order[:FIRST]
         for _ in range(ROUNDS):

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.engine.couplings import Cone
+from counterpoint.prototypes.curvature import quadrics_of
 from counterpoint.prototypes.nearer import Nearer
 from counterpoint.prototypes.quadrics import Quadrics
 from counterpoint.prototypes.solvers.balls import Ball
@@ -76,7 +77,10 @@ class Spatial:
             for c in self._cones
             if not c.slope.any()
         ]
-        quadrics, ball = Quadrics((*self.program.nonconvex, *cones), self.program.width), self.ball
+        quadrics, ball = (
+            Quadrics((*quadrics_of(self.program).conditions, *cones), self.program.width),
+            self.ball,
+        )
         forms = ball.basis.T @ quadrics.forms @ ball.basis
         slopes = quadrics.slopes(ball.center[None])[0] @ ball.basis
         each = np.eye(len(quadrics))

@@ -14,6 +14,7 @@ from counterpoint.engine.couplings import Affine
 from counterpoint.engine.domains import Box
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Region
+from counterpoint.prototypes.curvature import quadrics_of
 from counterpoint.prototypes.nearer import Nearer
 
 __all__ = ["Starts", "entry"]
@@ -45,8 +46,8 @@ class Starts:
     @cached_property
     def prototypes(self) -> FloatArray:
         """(G, d) the points to which the conditions ask to be near, one for each metric."""
-        first = np.unique(self.program.quadrics.near_of, return_index=True)[1]
-        near = [self.program.nonconvex[j] for j in first.tolist()]
+        first = np.unique(quadrics_of(self.program).near_of, return_index=True)[1]
+        near = [quadrics_of(self.program).conditions[j] for j in first.tolist()]
         return np.stack([-condition.nearest @ condition.offset for condition in near])
 
     def alone(self, case: Cases) -> FloatArray:
@@ -56,7 +57,7 @@ class Starts:
         take the next whole step, and of a category every other one is tried.
         """
         program, x = self.program, case.x[0]
-        quadrics = program.quadrics
+        quadrics = quadrics_of(program)
         value = quadrics.missed(case.x, case.margin)[0]
         slopes = quadrics.slopes(case.x)[0]
         bends = np.diagonal(quadrics.forms, axis1=1, axis2=2)
@@ -80,7 +81,7 @@ class Starts:
     def met(self, points: FloatArray, case: Cases) -> BoolArray:
         """(k,): which points meet the program, but for rounding."""
         cases = case.take(np.zeros(len(points), dtype=np.intp))
-        missed = self.program.quadrics.misses(points, cases.margin)
+        missed = quadrics_of(self.program).misses(points, cases.margin)
         chosen = np.flatnonzero((missed <= ROUNDING).all(axis=1))
         part, x = points[chosen], cases.x[chosen]
         rest = self._rest.violation(part, x)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from counterpoint.engine.cases import Cases
 from counterpoint.engine.couplings import Cone
 from counterpoint.engine.program import Program
+from counterpoint.prototypes.curvature import quadrics_of
 from counterpoint.prototypes.nearer import Nearer
 from counterpoint.prototypes.quadrics import Quadrics
 from counterpoint.prototypes.solvers.held import Held, Stationary
@@ -69,7 +70,7 @@ class Equations:
         """The quadratic conditions and the balls."""
         none = np.zeros((1, self.program.width))
         balls = [Nearer(b.matrix, b.offset, none, none[0, :1], b.radius**2) for b in self.balls]
-        return Quadrics((*self.program.nonconvex, *balls), self.program.width)
+        return Quadrics((*quadrics_of(self.program).conditions, *balls), self.program.width)
 
     def near(
         self, case: Cases, point: FloatArray, weights: FloatArray, rows: FloatArray

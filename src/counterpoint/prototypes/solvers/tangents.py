@@ -24,6 +24,7 @@ from scipy import sparse
 from counterpoint.engine.cases import Cases
 from counterpoint.engine.couplings import Cone
 from counterpoint.engine.program import Program
+from counterpoint.prototypes.curvature import quadrics_of
 from counterpoint.solvers.base import Effort
 from counterpoint.solvers.clarabel import translated
 
@@ -127,7 +128,7 @@ class _Cones:
     ) -> None:
         self.program, self.case = owner.program, case
         self.at, self.chosen, self.penalty = at, chosen, penalty
-        quadrics, price = self.program.quadrics, self.program.price
+        quadrics, price = quadrics_of(self.program), self.program.price
         self.free = np.flatnonzero(case.low[0] < case.high[0])
         self.excess = quadrics.missed(at[None], case.margin)[0, chosen]
         self.slopes = quadrics.slopes(at[None])[0][np.ix_(chosen, self.free)]
@@ -172,7 +173,7 @@ class _Cones:
         point = np.array(self.at)
         point[self.free] += v[: len(self.free)] * self.scale
         point = np.minimum(np.maximum(point, self.case.low[0]), self.case.high[0])
-        weights = np.zeros(len(self.program.quadrics))
+        weights = np.zeros(len(quadrics_of(self.program)))
         weights[self.chosen] = duals[tangents] / self.heights
         affine = np.zeros(self.program.affine.size)
         for where, index, sign, size in rows:
@@ -226,7 +227,7 @@ class _Cones:
 
     def _widths(self) -> FloatArray:
         """(G,) about how large each square gets."""
-        forms = self.program.quadrics.near.forms[self.near]
+        forms = quadrics_of(self.program).near.forms[self.near]
         diagonal = np.diagonal(forms, axis1=1, axis2=2)[:, self.free] * self.scale**2
         return np.maximum(diagonal.max(axis=1, initial=0.0), TINY)
 
@@ -259,7 +260,7 @@ class _Cones:
         """‖F (y − at)‖² <= square, as ‖(2 F (y − at), square − 1)‖ <= square + 1."""
         k, a, _ = self.ends[:3]
         for g, width in enumerate(self.widths.tolist()):
-            matrix = self.program.quadrics.near.matrix(self.near[g])[:, self.free]
+            matrix = quadrics_of(self.program).near.matrix(self.near[g])[:, self.free]
             block = np.zeros((len(matrix) + 2, self.ends[-1]))
             block[:2, a + g] = -1.0
             block[2:, :k] = -2.0 * matrix * self.scale / np.sqrt(width)

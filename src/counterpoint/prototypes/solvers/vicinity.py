@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from counterpoint.engine.cases import Cases
 from counterpoint.engine.program import Program
+from counterpoint.prototypes.curvature import quadrics_of
 from counterpoint.prototypes.solvers.stationary import Equations
 from counterpoint.prototypes.solvers.tangents import Tangents
 from counterpoint.solvers.base import Effort
@@ -92,7 +93,7 @@ class Vicinity:
 
     def _steps(self, y: FloatArray, case: Cases, effort: Effort) -> Iterator[FloatArray]:
         """The convex-concave procedure, and the stationary points near its own."""
-        everything, before = np.arange(len(self.program.quadrics)), np.inf
+        everything, before = np.arange(len(quadrics_of(self.program))), np.inf
         for _ in range(STEPS):
             step = self._tangents.step(case, y, everything, effort)
             if step is None:

@@ -61,6 +61,10 @@ class Soundings(Bounding):
     cases: Cases
     leads: Sweeps | None = None
 
+    @property
+    def is_local(self) -> bool:
+        return True
+
     def bounds(
         self, reached: FloatArray, margin: FloatArray | None = None
     ) -> tuple[FloatArray, FloatArray]:

@@ -17,7 +17,6 @@ is at least p, but with a chance of one in a thousand (an order statistic).
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import final
 
@@ -26,6 +25,7 @@ from numpy.typing import NDArray
 
 from counterpoint.costs import Manhattan
 from counterpoint.engine.cases import Cases
+from counterpoint.engine.evidence import Leads
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Region
 from counterpoint.errors import InvalidInput
@@ -49,18 +49,6 @@ ROUNDED = 1e-12
 """What the least lead gives away, so that rounding does not lift it over the truth."""
 NUMBERS = 1 << 19
 """Numbers that are worked on at a time."""
-
-
-class Leads(ABC):
-    """What the lead of an answer has to be, however it was chosen, for each of n rows."""
-
-    @abstractmethod
-    def take(self, rows: NDArray[np.intp] | BoolArray) -> Leads:
-        """That of some rows."""
-
-    @abstractmethod
-    def required(self, y: FloatArray, cost: FloatArray) -> FloatArray:
-        """(n,) the leads of points (n, d) that cost (n,), in score units."""
 
 
 @final

@@ -28,6 +28,7 @@ from counterpoint.engine.evidence import Evidence
 from counterpoint.engine.frontier import Findings, Frontier
 from counterpoint.engine.listed import Listed
 from counterpoint.engine.pieces import Piece
+from counterpoint.robust.faceted import faceted
 from counterpoint.robust.search.farkas import contradicted, sharpened
 from counterpoint.solvers import Effort
 
@@ -100,7 +101,7 @@ class Approach:
     ) -> None:
         self.free = piece.free
         few = piece.program.at_most is not None  # a branch and bound that gains nothing by it
-        self.piece = piece.faceted if piece.is_integral and not few else piece
+        self.piece = faceted(piece) if piece.is_integral and not few else piece
         self.case, self.effort = case, effort
         first = Affine(np.zeros((0, piece.program.width)), np.zeros(0), np.zeros(0))
         for condition in self.piece.supported:

@@ -7,46 +7,20 @@ one after the other, see `counterpoint.robust.search.approach`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.engine.evidence import Bounding
+from counterpoint.engine.evidence import Bounding, RowEvidence
 from counterpoint.engine.frontier import Frontier, Way
 from counterpoint.engine.pieces import Piece
 from counterpoint.engine.region import Region
 from counterpoint.robust.search.approach import Approach
 
-__all__ = ["Outer", "RowEvidence"]
+__all__ = ["Outer"]
 
 FloatArray = NDArray[np.float64]
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class RowEvidence(Bounding):
-    """What is known of each row by itself.
-
-    Parameters
-    ----------
-    rows
-        For each row what bounds each of its pieces.
-    """
-
-    rows: Sequence[Sequence[Bounding]]
-
-    def bounds(
-        self, reached: FloatArray, margin: FloatArray | None = None
-    ) -> tuple[FloatArray, FloatArray]:
-        proved, best = np.full((2, len(reached)), np.inf)
-        for i, pieces in enumerate(self.rows):
-            for piece in pieces:
-                part = None if margin is None else margin[i : i + 1]
-                bound, told = piece.bounds(reached[i : i + 1], part)
-                proved[i], best[i] = min(proved[i], bound[0]), min(best[i], told[0])
-        return proved, best
 
 
 @final

@@ -41,7 +41,7 @@ class Ground:
     @cached_property
     def limit(self) -> WaveLimit:
         """The condition that is not convex."""
-        (found,) = self.piece.waves
+        (found,) = (c for c in self.piece.program.region if isinstance(c, WaveLimit))
         return found
 
     @cached_property

@@ -7,10 +7,11 @@ from counterpoint.testing.known.charged import CHARGED
 from counterpoint.testing.known.curved import CURVED
 from counterpoint.testing.known.impossible import IMPOSSIBLE
 from counterpoint.testing.known.integral import INTEGRAL
-from counterpoint.testing.known.local import LOCAL
 from counterpoint.testing.known.rows import ROWS
+from counterpoint.wings import wings
 
 __all__ = ["KNOWN", "Known"]
 
-KNOWN: tuple[Known, ...] = (*ROWS, *CURVED, *INTEGRAL, *CHARGED, *LOCAL, *IMPOSSIBLE)
+OWN = (*ROWS, *CURVED, *INTEGRAL, *CHARGED, *IMPOSSIBLE)
+KNOWN: tuple[Known, ...] = (*OWN, *(known for wing in wings() for known in wing.known()))
 """Programs of every kind of price and condition, with answers and without."""

@@ -1,4 +1,4 @@
-"""Naive Bayes: Gaussian, or linear by its kind or because all of its inputs are categories."""
+"""Naive Bayes that is linear, by its kind or because all of its inputs are categories."""
 
 from __future__ import annotations
 
@@ -20,29 +20,8 @@ from counterpoint.models.dispatch import finish, on, read, require_fitted
 from counterpoint.models.form import Form
 from counterpoint.models.linear import Link
 from counterpoint.models.probe import by_running
-from counterpoint.prototypes.gaussians import gaussians, log_priors
 
 __all__: list[str] = []
-
-SAME_VARIANCE = 1e-12  # relative
-
-
-@on(read, GaussianNB)
-def _(model: Any) -> Form:
-    classes = classes_of(model)
-    variance, means = dense(model.var_), dense(model.theta_)
-    priors = log_priors(model, classes, dense(model.class_prior_))
-    for j in np.flatnonzero((variance <= 0.0).any(axis=0)):
-        raise UnsupportedModel(
-            f"GaussianNB saw one value alone of its input {j} in some class, so its variance there "
-            "is 0. Fit it with var_smoothing above 0, or leave the input out."
-        )
-    if (np.ptp(variance, axis=0) > SAME_VARIANCE * variance.max(axis=0)).any():
-        whitening = list(np.eye(len(means[0])) / np.sqrt(variance)[:, None, :])
-        return gaussians(classes, means, whitening, np.log(variance).sum(axis=1), priors)
-    precision = 1.0 / variance.mean(axis=0)
-    offset = priors - 0.5 * (precision * means**2).sum(axis=1)
-    return scores_of_rows(precision * means, offset, classes, Link.SOFTMAX)
 
 
 @on(read, MultinomialNB)

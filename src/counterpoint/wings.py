@@ -1,0 +1,34 @@
+"""The wings: families of models, each in a folder of its own, which the rest does without.
+
+The rest imports no wing. It meets their conditions, unions and bounds as kinds of its own (see
+`counterpoint.engine.region`), and asks each wing's module ``wing`` for what it adds. Importing that
+registers readers. ``SOLVERS`` are its solvers, ``WAYS`` says how unions with conditions or leads of
+its own, and its lazy unions, are searched; ``known()`` gives programs to check solvers with.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from types import ModuleType
+
+__all__ = ["WINGS", "wings"]
+
+WINGS = ("prototypes", "robust")
+"""Their folders."""
+
+
+@cache
+def wings() -> tuple[ModuleType, ...]:
+    """The module ``wing`` of each wing; a wing whose folder is not there is left out."""
+    found = []
+    for name in WINGS:
+        folder = f"{__package__}.{name}"
+        try:
+            import_module(folder)
+        except ImportError as error:
+            if error.name != folder:
+                raise
+        else:
+            found.append(import_module(f"{folder}.wing"))
+    return tuple(found)

@@ -1,0 +1,118 @@
+"""Take any wing off, and the house stands: its import is blocked, and the rest explains."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from counterpoint.wings import WINGS
+
+WITHOUT = """
+import importlib.abc, sys
+
+class Gone(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.startswith("counterpoint.{wing}"):
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Gone())
+import numpy as np
+import counterpoint as cp
+from sklearn.compose import make_column_transformer
+from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
+from sklearn.linear_model import LogisticRegression, Ridge, RidgeClassifier
+from sklearn.naive_bayes import MultinomialNB
+from sklearn.neighbors import KNeighborsClassifier, NearestCentroid
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+rng = np.random.default_rng(0)
+X = rng.normal(size=(90, 4))
+y = (X @ np.array([1.0, -2.0, 0.5, 0.0]) > 0).astype(int) + (X[:, 3] > 0.8)
+binary = y > 0
+
+def check(model, target, rows=X[:6], **options):
+    answers = cp.explain(model, rows, target, data=X, **options)
+    statuses = {{str(status) for status in answers.status}}
+    assert statuses <= {{"optimal", "already"}}, (type(model).__name__, answers.report())
+    assert "optimal" in statuses, (type(model).__name__, statuses)
+"""
+MIDDLE = """
+logistic = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, binary)
+softmax = LogisticRegression().fit(X, y)
+check(logistic, True)
+check(logistic, False, cost=cp.SquaredEuclidean())
+check(logistic, cp.Confidence(True, at_least=0.8))
+check(logistic, True, constraints=[cp.MaxChanges(2), cp.Immutable("x3")])
+check(softmax, 2)
+check(softmax, cp.Confidence(0, at_least=0.7), cost=cp.SquaredEuclidean())
+check(softmax, cp.Tradeoff(1, weight=0.5), cost=cp.SquaredEuclidean())
+check(RidgeClassifier().fit(X, y), cp.OtherLabel())
+check(NearestCentroid().fit(X, y), 1)
+check(MultinomialNB().fit(np.abs(X), y), 0)
+check(Ridge().fit(X, X[:, 0]), cp.Interval(1.0, 2.0))
+(conflict,) = cp.explain(logistic, X[:1], not logistic.predict(X[:1])[0], data=X,
+                         constraints=cp.Immutable("x0", "x1", "x2", "x3"))
+assert str(conflict.status) == "infeasible", conflict
+from counterpoint.testing import KNOWN, check_solver
+from counterpoint.solvers import all_solvers
+assert all(check_solver(solver, complete=False) for solver in all_solvers())
+"""
+OTHERS = {
+    "prototypes": """
+check(KNeighborsClassifier(1).fit(X, y), 2)
+check(QuadraticDiscriminantAnalysis().fit(X, binary), True)
+""",
+    "robust": """
+noisy = cp.UncertainClassifier(LogisticRegression().fit(X, binary), covariance=1e-4 * np.eye(5))
+check(noisy, cp.Robust(True, 0.9, "fixed"))
+""",
+}
+
+
+def run(code: str) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+
+
+KNOWN_BY_NAME = pytest.mark.xfail(strict=True, reason="see KNOWING in test_layers.py")
+
+
+@pytest.mark.parametrize(
+    "wing", [pytest.param(w, marks=KNOWN_BY_NAME if w == "robust" else ()) for w in WINGS]
+)
+def test_without_a_wing_the_rest_explains(wing: str):
+    others = "".join(code for name, code in OTHERS.items() if name != wing)
+    run(WITHOUT.format(wing=wing) + MIDDLE + others)
+
+
+def test_a_model_of_a_wing_that_is_gone_is_not_supported():
+    run(
+        WITHOUT.format(wing="prototypes")
+        + """
+try:
+    cp.Explainer(KNeighborsClassifier(1).fit(X, y), data=X)
+except cp.UnsupportedModel:
+    raise SystemExit
+raise AssertionError
+"""
+    )
+
+
+def test_a_wing_that_is_there_but_broken_is_an_error():
+    run(
+        WITHOUT.format(wing="prototypes.form")
+        + """
+try:
+    check(LogisticRegression().fit(X, binary), True)
+except ModuleNotFoundError as error:
+    assert error.name == "counterpoint.prototypes.form"
+    raise SystemExit
+raise AssertionError
+"""
+    )

@@ -912,14 +912,13 @@ def test_the_highest_probability_is_searched_for_until_the_deadline(
     clock = Clock(0.1)
     monkeypatch.setattr(attainable, "thread_time", clock)
     monkeypatch.setattr(conflicts, "thread_time", clock)
-    for name in ("search", "rise"):
-        look = getattr(attainable, name)
+    look = attainable.search
 
-        def seen(*given: Any, look: Any = look) -> Any:
-            tries.append(clock.now)
-            return look(*given)
+    def seen(*given: Any) -> Any:
+        tries.append(clock.now)
+        return look(*given)
 
-        monkeypatch.setattr(attainable, name, seen)
+    monkeypatch.setattr(attainable, "search", seen)
     start = clock.now
     assert answer.conflict is not None
     assert all(at <= start + conflicts.IN_ALL for at in tries)

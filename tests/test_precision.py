@@ -236,6 +236,18 @@ def in_float64(model: Any) -> Any:
     return wide
 
 
+def test_points_at_which_float32_overflows_are_not_tried():
+    """A column that float32 hardly tells from a constant: no lead is large enough."""
+    rng = np.random.default_rng(4)
+    known = rng.normal(size=(60, 3)) * [1e-2, 1.0, 1.0] + [3e3, 0.0, 0.0]
+    model = make_pipeline(StandardScaler(), NearestCentroid())
+    rows = known.astype(np.float32)
+    model.fit(rows, known[:, 1] + known[:, 2] > 0.0)
+    answers = cp.explain(model, rows, cp.OtherLabel(), data=rows, extrapolate=True)
+    assert np.isfinite(answers.to_frame()[answers.found]).all()
+    assert not (answers.status == cp.Status.INFEASIBLE).any()
+
+
 def test_the_narrowest_dtype_counts():
     case = Case(0, 1)
     for name in ("logistic", "turned", "scaled ridge"):

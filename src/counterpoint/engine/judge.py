@@ -90,6 +90,15 @@ class Judge:
         """(n,) how far off the model's own margins may be at (n, d) points, in score units."""
         return rounding_of(self.form, target, x, eps)
 
+    def overflows(self, x: FloatArray, eps: float) -> BoolArray:
+        """(n,): whether terms of the scores are too large for the model, so that it may refuse.
+
+        Those of float64 are not looked at: margins do not lead there.
+        """
+        if eps <= EPS:
+            return np.zeros(len(x), dtype=bool)
+        return ~(self.form.noise(x, eps) <= eps * np.finfo(np.float32).max)
+
     def predict(self, table: Table) -> NDArray[Any]:
         """(n,) the model's own predictions."""
         return np.asarray(self.model.predict(table.to_model_input(named=self.named))).reshape(-1)

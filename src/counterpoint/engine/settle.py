@@ -277,6 +277,7 @@ class Settlement:
         after, verdict = np.array(self.before[rows]), Verdict.none(len(rows))
         points = findings.points
         found = np.flatnonzero(~np.isnan(points[:, 0]))
+        found = found[~self.judge.overflows(points[found], self.judge.eps(self.table))]
         if not len(found):
             return after, verdict
         which = slice(None) if len(found) == len(self.x) else rows[found]

@@ -87,3 +87,30 @@ def test_a_branch_and_bound_that_runs_out_of_nodes_is_no_limit():
     explainer, row, target = problem(21, "squared euclidean")
     assert explainer.explain(row, target).status[0] is cp.Status.SUBOPTIMAL
     assert explainer.explain(row, target, time_limit=1e-6).status[0] is cp.Status.LIMIT
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("limits", [[cp.MaxChanges(2)], [cp.MaxChanges(2), cp.Immutable("c")]])
+def test_a_rounded_point_that_no_solver_polishes_is_an_answer(limits: list[Any]):
+    """Once categories are held whose price is a 1e-9th of the rest, the solver gives up."""
+    n = np.arange(60)
+    words = {"a": np.resize(LETTERS, 60), "b": np.roll(np.resize(LETTERS, 60), 1)}
+    X = pd.DataFrame({**words, "c": np.resize(LETTERS[::-1], 60), "d": 100.0 * n})
+    encoder = OneHotEncoder(categories=[LETTERS] * 3)
+    columns = ColumnTransformer([("words", encoder, ["a", "b", "c"]), ("d", "passthrough", ["d"])])
+    model = make_pipeline(columns, LogisticRegression(max_iter=1)).fit(X, n % 4)
+    last = model[-1]
+    of_words = [
+        [1.248, -2.264, 0.098, -0.437, 1.3, 0.022, 0, -0.359, 1.478, 0.376, 0.393, -0.439],
+        [0, 0.065, 0, 0.751, 1.313, -0.892, -0.087, -0.081, 0, 0.817, -0.296, 1.459],
+        [1.57, 0, 0.252, -0.685, 1.005, 0.073, 0.996, 0.231, -1.957, 1.837, -0.385, 0.78],
+        [0.038, 1.073, 0.654, -0.621, -1.297, 0, -1.619, 1.564, 0.612, 0.031, 0.825, 1.035],
+    ]
+    last.coef_ = np.column_stack([of_words, np.array([0, 0.942, -1.087, 1.612]) / 3508])
+    last.intercept_ = np.array([0.783, -0.358, -0.515, -0.082])
+    features = [*(cp.Categorical(name, LETTERS) for name in "abc"), cp.Continuous("d")]
+    cost = cp.SquaredEuclidean({"a": 0.138, "b": 0.0043, "c": 1.59, "d": 1.61})
+    row = pd.DataFrame({"a": ["a"], "b": ["d"], "c": ["b"], "d": [-16921.0]})
+    answers = cp.explain(model, row, 3, features=features, cost=cost, constraints=limits)
+    assert answers.status[0] is cp.Status.OPTIMAL
+    assert model.predict(answers.to_frame())[0] == 3

@@ -265,6 +265,8 @@ class Tree:
         candidates = fixed.low
         if (fixed.low < fixed.high).any():
             candidates = self.relaxation.solve(fixed, self._share()).points
+            given_up = np.isnan(candidates[:, :1])  # then the point that was rounded, if it was one
+            candidates = np.where(given_up, points[usable], candidates)
             candidates = np.minimum(np.maximum(candidates, fixed.low), fixed.high)
         cost = self.program.objective(candidates, fixed)
         for i in np.argsort(cost, kind="stable").tolist():

@@ -11,7 +11,7 @@ import pandas as pd
 import polars as pl
 import pytest
 import strategies as make
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles import (
     Additive,
@@ -170,12 +170,32 @@ def assert_predicted(model: Any, answers: cp.Counterfactuals, target: cp.Target)
     assert (inside if isinstance(target, cp.Label) else ~inside).all()
 
 
-@pytest.mark.parametrize("classifier", CLASSIFIERS)
-@pytest.mark.parametrize("kinds", ["c", "i", "cik"], ids=["continuous", "whole", "mixed"])
+KINDS = pytest.mark.parametrize("kinds", ["c", "i", "cik"], ids=["continuous", "whole", "mixed"])
+ANY_CLASSIFIER = pytest.mark.parametrize("classifier", CLASSIFIERS)
+
+
+@ANY_CLASSIFIER
+@KINDS
+@settings(max_examples=8)
 @given(draw=st.data())
 def test_every_answer_is_valid_proved_and_as_cheap_as_the_oracles(
     draw, kinds: str, classifier: str
 ):
+    assert_a_drawn_problem_is_solved(draw, kinds, classifier)
+
+
+@pytest.mark.slow
+@ANY_CLASSIFIER
+@KINDS
+@settings(max_examples=100)
+@given(draw=st.data())
+def test_many_more_answers_are_valid_proved_and_as_cheap_as_the_oracles(
+    draw, kinds: str, classifier: str
+):
+    assert_a_drawn_problem_is_solved(draw, kinds, classifier)
+
+
+def assert_a_drawn_problem_is_solved(draw: Any, kinds: str, classifier: str):
     features = draw.draw(make.features(kinds, most=5))
     rng = np.random.default_rng(draw.draw(make.seeds))
     given = problem(rng, features, CLASSIFIERS[classifier](), draw.draw(st.integers(2, 4)))
@@ -410,25 +430,24 @@ def mixed() -> Problem:
 POLICY = [cp.Monotone("years", "increasing"), cp.Bounds("debt", fall=2.0, rise=2.0)]
 
 
+@pytest.mark.covering(2)
+@pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("cost", sorted(make.COSTS))
 @pytest.mark.parametrize("kind", PLAIN)
-def test_an_answer_stands_alone_and_in_any_batch(kind: str, cost: str):
+def test_an_answer_stands_alone_and_in_any_batch(kind: str, cost: str, seed: int):
     """Not at a tie that one summation order of the model's own decides and another does not."""
-    for seed in range(4):
-        rng = np.random.default_rng(seed)
-        given = problem(rng, PLAIN[kind], LogisticRegression(), 3)
-        price = make.COSTS[cost](rng, given.features)
-        for constraints in ([], [cp.MaxChanges(1)]):
-            options = {"data": given.data, "features": given.features, "cost": price}
-            answers = cp.explain(
-                given.model, given.data[:20], "class 1", **options, constraints=constraints
-            )
-            rows = answers.to_frame()[answers.found]
-            assert (given.model.predict(rows) == "class 1").all()
-            assert (given.model.predict(rows[::-1]) == "class 1").all()
-            assert all(
-                given.model.predict(rows[i : i + 1])[0] == "class 1" for i in range(len(rows))
-            )
+    rng = np.random.default_rng(seed)
+    given = problem(rng, PLAIN[kind], LogisticRegression(), 3)
+    price = make.COSTS[cost](rng, given.features)
+    for constraints in ([], [cp.MaxChanges(1)]):
+        options = {"data": given.data, "features": given.features, "cost": price}
+        answers = cp.explain(
+            given.model, given.data[:20], "class 1", **options, constraints=constraints
+        )
+        rows = answers.to_frame()[answers.found]
+        assert (given.model.predict(rows) == "class 1").all()
+        assert (given.model.predict(rows[::-1]) == "class 1").all()
+        assert all(given.model.predict(rows[i : i + 1])[0] == "class 1" for i in range(len(rows)))
 
 
 @pytest.mark.parametrize("cost", sorted(make.COSTS))
@@ -531,6 +550,7 @@ def test_a_constraint_that_the_answer_meets_anyway_changes_no_cost(mixed: Proble
     assert held.cost[0] == pytest.approx(free.cost[0], rel=2 * RELATIVE, abs=1e-9)
 
 
+@settings(max_examples=settings.default.max_examples // 2)
 @given(seed=make.seeds)
 def test_a_tighter_problem_is_never_cheaper(mixed: Problem, seed: int):
     rng = np.random.default_rng(seed)

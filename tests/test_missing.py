@@ -416,8 +416,9 @@ def test_without_data_the_fills_are_the_same():
 # --- real data ---
 
 
+@pytest.mark.parametrize("count", [30, pytest.param(200, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("strategy", ["mean", "median"])
-def test_ames(ames: pd.DataFrame, strategy: str):
+def test_ames(ames: pd.DataFrame, strategy: str, count: int):
     labels = np.where(ames.pop("SalePrice") >= 160_000, "high", "low")
     ames = ames.drop(columns=["Order", "PID"])
     numbers = ames.select_dtypes("number").columns.tolist()
@@ -428,7 +429,7 @@ def test_ames(ames: pd.DataFrame, strategy: str):
     )
     model = make_pipeline(before, LogisticRegression(max_iter=2000)).fit(ames, labels)
     assert ames.isna().any(axis=1).all(), "every row has holes"
-    rows = ames[labels == "low"].head(200)
+    rows = ames[labels == "low"].head(count)
     answers = cp.Explainer(model, data=ames).explain(rows, "high")
     assert answers.found.all()
     after = answers.to_frame()

@@ -624,9 +624,9 @@ def test_many_categories_take_no_minutes():
     data = pd.DataFrame({"zip": rng.integers(3000, size=n).astype(str), "x": rng.normal(size=n)})
     y = rng.integers(2, size=n)
     model = fit(columns((OneHotEncoder(), ["zip"]), (StandardScaler(), ["x"])), data=data, y=y)
-    start = time.perf_counter()
+    start = time.process_time()
     scores_agree(model, data)
-    assert time.perf_counter() - start < 20
+    assert time.process_time() - start < 20
 
 
 def test_many_numbers_stay_sparse():

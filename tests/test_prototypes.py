@@ -335,6 +335,7 @@ def tried(
     return {c: costs[found == c].min(initial=np.inf) for c in classes}
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("cost", sorted(make.COSTS))
 @pytest.mark.parametrize("limits", range(len(LIMITS)))
 @pytest.mark.parametrize(
@@ -405,6 +406,7 @@ def mixed() -> tuple[pd.DataFrame, np.ndarray]:
     return data, np.array(["low", "middle", "high"])[np.digitize(value, [5.8, 7.2])]
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("cost", [None, cp.SquaredEuclidean({"income": 1e-6, "home": 9.0})])
 @pytest.mark.parametrize("kind", [pd.DataFrame, pl.DataFrame])
 def test_answers_are_raw_rows_of_the_kind_that_came(kind: Any, cost: cp.Cost | None):
@@ -413,7 +415,7 @@ def test_answers_are_raw_rows_of_the_kind_that_came(kind: Any, cost: cp.Cost | N
     explainer = cp.Explainer(
         model, data=data, extrapolate=True, cost=cost, constraints=[cp.Bounds("age", fall=0)]
     )
-    rows = data.iloc[:30]
+    rows = data.iloc[:15]
     for label in model.classes_.tolist():
         answers = explainer.explain(rows if kind is pd.DataFrame else pl.from_pandas(rows), label)
         assert set(answers.status) <= {cp.Status.OPTIMAL, cp.Status.ALREADY}
@@ -425,6 +427,7 @@ def test_answers_are_raw_rows_of_the_kind_that_came(kind: Any, cost: cp.Cost | N
         assert (back["age"].to_numpy() >= rows["age"].to_numpy()).all()
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("before", [(), (StandardScaler(),), (StandardScaler(), PCA(3))])
 @pytest.mark.parametrize("model", [GMLVQ(per_class=3), KNeighborsClassifier(1)], ids=repr)
@@ -688,19 +691,20 @@ def test_anything_else_is_the_nearest_other_class():
 # Batches
 
 
+@pytest.mark.parametrize("count", [500, pytest.param(10_000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("load", "width"), [(load_breast_cancer, 5), (load_digits, 10)])
 @pytest.mark.parametrize("cost", [cp.Manhattan(), cp.SquaredEuclidean()])
-def test_ten_thousand_rows_are_optimal(load: Any, width: int, cost: cp.Cost):
+def test_many_rows_are_optimal(load: Any, width: int, cost: cp.Cost, count: int):
     X, y = load(return_X_y=True)
     Z = make_pipeline(StandardScaler(), PCA(width)).fit_transform(X)
     rng = np.random.default_rng(0)
     model = GLVQ(per_class=3).fit(Z, y)
-    rows = Z[rng.integers(len(Z), size=10_000)] + 0.1 * rng.normal(size=(10_000, width))
+    rows = Z[rng.integers(len(Z), size=count)] + 0.1 * rng.normal(size=(count, width))
     answers = cp.Explainer(model, data=Z, extrapolate=True, cost=cost).explain(rows, 1)
     assert set(answers.status) == {cp.Status.OPTIMAL, cp.Status.ALREADY}
     assert (model.predict(answers.to_frame()) == 1).all()
     assert answers.report()["gap"].max() <= RELATIVE
-    some = slice(0, 10_000, 997)
+    some = slice(0, count, count // 10 - 3)
     few = cp.Explainer(model, data=Z, extrapolate=True, cost=cost).explain(rows[some], 1)
     np.testing.assert_allclose(few.cost, answers.cost[some], rtol=1e-9)
 

@@ -224,6 +224,7 @@ def assert_sure(kind: str, p: float, answers: cp.Counterfactuals):
 # The chance constraint of a fixed point: optima
 
 
+@pytest.mark.covering(2)
 @EVERY_COST
 @EVERY_CONSTRAINT
 @pytest.mark.parametrize("kind", ["gaussian", "gamma"])
@@ -306,6 +307,7 @@ def test_every_answer_keeps_constraints_and_rule(guarantee: str, cost: str, kind
             assert allows(constraint, cp.Features(described), before, after), constraint
 
 
+@pytest.mark.covering(2)
 @EVERY_LAW
 @EVERY_COST
 @pytest.mark.parametrize("radius", [None, 2.0])
@@ -369,6 +371,7 @@ def of_many(scale: float, coef: np.ndarray, seed: int) -> cp.UncertainClassifier
     return cp.UncertainClassifier(fitted(coef.tolist(), 0.1 * seed), law=law)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("p", [0.9, 0.99])
 @pytest.mark.parametrize("seed", [0, 2])
 def test_much_noise_on_many_columns_leaves_no_gap(seed: int, p: float):
@@ -388,31 +391,33 @@ def test_much_noise_on_many_columns_leaves_no_gap(seed: int, p: float):
         assert (answers.certificates.claim == cp.Claim.PROVED).all()
 
 
+@pytest.mark.covering(1)
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("cost", [cp.Manhattan(), cp.SquaredEuclidean()])
-def test_a_little_more_than_can_be_had_is_proved_to_be_too_much(cost: cp.Cost):
+def test_a_little_more_than_can_be_had_is_proved_to_be_too_much(cost: cp.Cost, seed: int):
     """Of Laplace noise on many columns, whose cones are only like it where they touch it."""
     names = [str(j) for j in range(30)]
-    for seed in range(2):
-        rng = np.random.default_rng(seed)
-        coef = rng.normal(size=30)
-        explainer = cp.Explainer(
-            of_many(1.0, coef, 0),
-            features=[cp.Continuous(name) for name in names],
-            cost=cost,
-            constraints=[cp.Bounds(name, rise=1.5, fall=1.5) for name in names],
-        )
-        row = rng.normal(size=(1, 30)) - 0.1 * coef
-        low, high = np.log(2.0), 14.0  # of −log (1 − p)
-        for _ in range(9):
-            middle = 0.5 * (low + high)
-            target = cp.Robust("yes", 1.0 - np.exp(-middle), "fixed")
-            answer = explainer.explain(row, target)[0]
-            assert answer.status in {cp.Status.OPTIMAL, cp.Status.INFEASIBLE}, answer
-            low, high = (middle, high) if answer.found else (low, middle)
-        assert np.log(2.0) < low < high < 14.0
+    rng = np.random.default_rng(seed)
+    coef = rng.normal(size=30)
+    explainer = cp.Explainer(
+        of_many(1.0, coef, 0),
+        features=[cp.Continuous(name) for name in names],
+        cost=cost,
+        constraints=[cp.Bounds(name, rise=1.5, fall=1.5) for name in names],
+    )
+    row = rng.normal(size=(1, 30)) - 0.1 * coef
+    low, high = np.log(2.0), 14.0  # of −log (1 − p)
+    for _ in range(9):
+        middle = 0.5 * (low + high)
+        target = cp.Robust("yes", 1.0 - np.exp(-middle), "fixed")
+        answer = explainer.explain(row, target)[0]
+        assert answer.status in {cp.Status.OPTIMAL, cp.Status.INFEASIBLE}, answer
+        low, high = (middle, high) if answer.found else (low, middle)
+    assert np.log(2.0) < low < high < 14.0
 
 
-def test_cones_and_whole_columns_together():
+@pytest.mark.parametrize("seed", [1, slow(2)])
+def test_cones_and_whole_columns_together(seed: int):
     """An ellipsoid around seven columns, of which five are whole, with a category."""
     words, numbers = ("ash", "elm", "fir"), [f"i{j}" for j in range(7)]
     described = [cp.Continuous(name) for name in numbers[:2]]
@@ -424,20 +429,19 @@ def test_cones_and_whole_columns_together():
 
     parts = [("number", "passthrough", numbers), ("word", encode, ["k"])]
     before = ColumnTransformer(parts).fit(data)
-    for seed in (1, 2):
-        rng = np.random.default_rng(seed)
-        coef, root = rng.normal(size=10), rng.normal(size=(7, 7))
-        limits = [cp.Ellipsoid(dict.fromkeys(numbers, 0.0), root @ root.T / 7 + np.eye(7), 8.0)]
-        for cost in (cp.Manhattan(), cp.SquaredEuclidean()):
-            chain = make_pipeline(before, of_many(0.25, coef, -seed))
-            explainer = cp.Explainer(chain, features=described, cost=cost, constraints=limits)
-            row = pd.DataFrame([dict.fromkeys(numbers, 0.0) | {"k": words[coef[-3:].argmin()]}])
-            for guarantee in ("fixed", "selection"):
-                answer = explainer.explain(row, cp.Robust("yes", 0.9, guarantee))[0]
-                assert answer.status in {cp.Status.OPTIMAL, cp.Status.INFEASIBLE}, answer
-                if answer.found:
-                    assert answer.certificate.gap <= 1e-6
-                    assert answer.certificate.violation <= 1e-8
+    rng = np.random.default_rng(seed)
+    coef, root = rng.normal(size=10), rng.normal(size=(7, 7))
+    limits = [cp.Ellipsoid(dict.fromkeys(numbers, 0.0), root @ root.T / 7 + np.eye(7), 8.0)]
+    for cost in (cp.Manhattan(), cp.SquaredEuclidean()):
+        chain = make_pipeline(before, of_many(0.25, coef, -seed))
+        explainer = cp.Explainer(chain, features=described, cost=cost, constraints=limits)
+        row = pd.DataFrame([dict.fromkeys(numbers, 0.0) | {"k": words[coef[-3:].argmin()]}])
+        for guarantee in ("fixed", "selection"):
+            answer = explainer.explain(row, cp.Robust("yes", 0.9, guarantee))[0]
+            assert answer.status in {cp.Status.OPTIMAL, cp.Status.INFEASIBLE}, answer
+            if answer.found:
+                assert answer.certificate.gap <= 1e-6
+                assert answer.certificate.violation <= 1e-8
 
 
 def test_a_hair_of_a_change_beside_whole_columns_is_found():
@@ -488,6 +492,7 @@ def test_few_changes_are_those_of_all_subsets(cost: str):
 # The paper's rule
 
 
+@pytest.mark.covering(1)
 @EVERY_COST
 @pytest.mark.parametrize("p", [0.6, *PROBABILITIES])
 def test_the_papers_rule_is_the_papers_cone(p: float, cost: str):
@@ -514,6 +519,7 @@ def test_the_papers_rule_is_the_papers_cone(p: float, cost: str):
         assert ("asks for too little" in str(answers[i])) == (exact < p)
 
 
+@pytest.mark.covering(1)
 @EVERY_COST
 @pytest.mark.parametrize("p", PROBABILITIES)
 def test_the_exact_rule_is_never_farther_than_the_papers(p: float, cost: str):
@@ -548,6 +554,7 @@ def dual(cost: str, pulls: np.ndarray, free: Sequence[int] = range(D)) -> np.nda
     return np.sqrt(np.einsum("ij,jk,ik->i", some, inverse, some))
 
 
+@pytest.mark.covering(2)
 @EVERY_LAW
 @EVERY_COST
 @pytest.mark.parametrize("p", [0.5, 0.9, 0.99])
@@ -567,6 +574,7 @@ def test_noise_takes_no_more_than_the_band_at_any_distance_at_once(p: float, cos
         assert (np.diff(needed) >= 0.0).all()
 
 
+@pytest.mark.covering(2)
 @EVERY_LAW
 @EVERY_COST
 @pytest.mark.parametrize("p", [0.5, 0.9, 0.99])

@@ -9,12 +9,13 @@ from sklearn.linear_model import LogisticRegression
 from strategies import Planted, multipliers, planted, seeds
 
 import counterpoint as cp
-from counterpoint.certificate import Certificates, Evidence, Verdict, certify, lower_bounds
+from counterpoint.certificate import Certificates, Evidence, certify, lower_bounds
 from counterpoint.costs import Price
 from counterpoint.engine.couplings import Affine
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Region
 from counterpoint.rows.enum_column import EnumColumn
+from counterpoint.targets import Verdict
 
 PROVED, REPORTED, NONE = cp.Claim.PROVED, cp.Claim.REPORTED, cp.Claim.NONE
 ROUNDING = 1e-10
@@ -44,7 +45,9 @@ def certificate(program: Program, y: np.ndarray, x: np.ndarray = ORIGIN, *, vali
     cases = program.cases(x)
     zero = np.zeros(len(y))
     known = lower_bounds([evidence(program, np.zeros((len(y), program.size)))], program.cost(y, x))
-    return certify(program, y, cases, known, Verdict.plain(np.full(len(y), valid), zero, zero))[0]
+    return certify(
+        program, y, cases, known, Verdict.plain(np.full(len(y), valid), zero, zero, zero)
+    )[0]
 
 
 def test_the_right_multipliers_prove_the_optimum():
@@ -151,7 +154,7 @@ def test_the_gap_is_relative_and_never_negative():
     given = np.array([5.0, 7.0, 5.0])  # the second bound lies above the cost: rounding, at most
     ones = np.ones(3, dtype=bool)
     known = given, EnumColumn.full(3, cp.Claim.PROVED)
-    verdict = Verdict.plain(ones, np.zeros(3), np.zeros(3))
+    verdict = Verdict.plain(ones, *np.zeros((3, 3)))
     result = certify(program, y, program.cases(x), known, verdict)
     assert result.gap.tolist() == [0.0, 0.0, 3.0 / 8.0]
     assert (result.bound <= result.cost).all()

@@ -470,7 +470,7 @@ def test_whether_noise_puts_the_prototype_on_the_wrong_side_does_not_change_what
         limits = [cp.Bounds(name, -BOX, BOX) for name in NAMES]
         features, cost = cp.Features(FEATURES), COSTS["manhattan"]
         question = Question.ask(read(model), features, limits, cost)
-        leads = question.band(target, factual(fitted(), "yes").to_numpy())
+        leads = target.leads(question, factual(fitted(), "yes").to_numpy())
         assert isinstance(leads, Sweeps)
         asked.append(leads.balls)
     np.testing.assert_array_equal(*asked)

@@ -539,7 +539,7 @@ def question(kind: str, cost: str, constraints: Sequence[cp.Constraint] = ()) ->
 
 
 def band(kind: str, cost: str, p: float, constraints: Sequence[cp.Constraint] = ()) -> Band:
-    found = question(kind, cost, constraints).band(cp.Robust("yes", p, "selection"), ROWS)
+    found = cp.Robust("yes", p, "selection").leads(question(kind, cost, constraints), ROWS)
     assert isinstance(found, Band)
     return found
 

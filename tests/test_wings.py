@@ -80,12 +80,7 @@ def run(code: str) -> None:
     assert ran.returncode == 0, ran.stderr
 
 
-KNOWN_BY_NAME = pytest.mark.xfail(strict=True, reason="see KNOWING in test_layers.py")
-
-
-@pytest.mark.parametrize(
-    "wing", [pytest.param(w, marks=KNOWN_BY_NAME if w == "robust" else ()) for w in WINGS]
-)
+@pytest.mark.parametrize("wing", WINGS)
 def test_without_a_wing_the_rest_explains(wing: str):
     others = "".join(code for name, code in OTHERS.items() if name != wing)
     run(WITHOUT.format(wing=wing) + MIDDLE + others)

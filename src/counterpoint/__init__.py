@@ -44,7 +44,6 @@ from counterpoint.targets import (
     Interval,
     Label,
     OtherLabel,
-    Robust,
     Target,
     Tradeoff,
 )
@@ -53,6 +52,7 @@ from counterpoint.tracing import trace
 if TYPE_CHECKING:
     from counterpoint.factored import FactoredCounterfactuals
     from counterpoint.models import LastLayer, read
+    from counterpoint.robust.target import Robust
     from counterpoint.robust.uncertain import UncertainClassifier
 
 __version__ = "0.1.0"
@@ -125,6 +125,10 @@ def __getattr__(name: str) -> Any:
         from counterpoint import factored
 
         return factored.FactoredCounterfactuals
+    if name == "Robust":
+        from counterpoint.robust import target
+
+        return target.Robust
     if name == "UncertainClassifier":
         from counterpoint.robust import uncertain
 

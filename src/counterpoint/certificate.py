@@ -18,7 +18,7 @@ from counterpoint.engine.cases import Cases
 from counterpoint.engine.evidence import CLOSED, Bounding, Evidence
 from counterpoint.engine.program import Program
 from counterpoint.rows.enum_column import EnumColumn
-from counterpoint.targets import Guarantee
+from counterpoint.targets import Guarantee, Verdict
 
 __all__ = [
     "VIOLATION",
@@ -268,66 +268,6 @@ def lower_bounds(
     claim[reported] = Claim.REPORTED
     claim[local] = Claim.LOCAL
     return np.where(settled & ~reported, proved, best), claim
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Verdict:
-    """What the model says of points.
-
-    Parameters
-    ----------
-    valid
-        (n,): whether it gives them the target.
-    margin
-        (n,) by how much the target is met, in score units; NaN where there is no point.
-    probability
-        (n,) its probability of the target's label; NaN if the target is not about one.
-    guarantee
-        (n,) what that says of points that were chosen by looking at the model.
-    rounding
-        (n,) by how much its score may be off, in score units.
-    """
-
-    valid: BoolArray
-    margin: FloatArray
-    probability: FloatArray
-    guarantee: EnumColumn[Guarantee]
-    rounding: FloatArray
-
-    @property
-    def leads(self) -> BoolArray:
-        """(n,): whether it gives them the target, and by more than it may be off."""
-        return self.valid & (self.margin >= self.rounding)
-
-    @classmethod
-    def plain(cls, valid: BoolArray, margin: FloatArray, probability: FloatArray) -> Verdict:
-        """Without a guarantee, and without rounding errors."""
-        none = EnumColumn.full(len(valid), Guarantee.NONE)
-        return cls(valid, margin, probability, none, np.zeros(len(valid)))
-
-    @classmethod
-    def none(cls, n: int) -> Verdict:
-        """Of n rows without a point."""
-        return cls.plain(np.zeros(n, dtype=bool), *np.full((2, n), np.nan))
-
-    def put(self, rows: NDArray[np.intp], other: Verdict) -> None:
-        """Write what the model says of some rows."""
-        self.valid[rows] = other.valid
-        self.margin[rows] = other.margin
-        self.probability[rows] = other.probability
-        self.guarantee[rows] = other.guarantee
-        self.rounding[rows] = other.rounding
-
-    def take(self, rows: NDArray[np.intp] | BoolArray) -> Verdict:
-        """Some of the rows."""
-        return Verdict(
-            self.valid[rows],
-            self.margin[rows],
-            self.probability[rows],
-            self.guarantee[rows],
-            self.rounding[rows],
-        )
 
 
 def certify(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from itertools import count as count_up
 from typing import TYPE_CHECKING, Any, Literal, final
@@ -21,7 +21,7 @@ from counterpoint.explainer import DEFAULT_GAP, Explainer, as_target, effort_of
 from counterpoint.progress import track
 from counterpoint.results import Counterfactuals
 from counterpoint.status import Status
-from counterpoint.targets import OtherLabel, Target
+from counterpoint.targets import Target
 
 if TYPE_CHECKING:
     from counterpoint.engine.batch import People
@@ -170,15 +170,12 @@ class _Asking:
 
     def targets(self, rows: IntArray) -> Iterator[tuple[Target, IntArray]]:
         """The targets of rows, and which of the rows have each."""
-        from counterpoint.engine.judge import Judge
+        from counterpoint.models.fitted import FittedModel
 
-        if not isinstance(self.target, OtherLabel) or self.target.labels:
-            yield self.target, rows
-            return
-        judge = Judge(self.explainer.model, self.explainer.reading)
-        predicted = judge.predict(self.people.inputs.take(rows))
-        for label in np.unique(predicted).tolist():
-            yield replace(self.target, than=label), rows[predicted == label]
+        model = FittedModel(self.explainer.model, self.explainer.reading)
+        predicted = model.predict(self.people.inputs.take(rows))
+        for target, part in self.target.each(predicted, np.ones(len(rows), dtype=bool)):
+            yield target, rows[part]
 
 
 @final

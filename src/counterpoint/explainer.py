@@ -215,11 +215,11 @@ class Explainer:
         InvalidInput
             If the model, the cost or the constraints do not let answers be factored.
         """
-        from counterpoint.engine.judge import Judge
         from counterpoint.factored import explain_factored
+        from counterpoint.models.fitted import FittedModel
 
-        judge, effort = Judge(self.model, self.reading), effort_of(gap, time_limit)
-        return explain_factored(judge, self._plain, X, as_target(target), effort, progress=progress)
+        model, effort = FittedModel(self.model, self.reading), effort_of(gap, time_limit)
+        return explain_factored(model, self._plain, X, as_target(target), effort, progress=progress)
 
     def summary(self) -> str:
         """What was read of the model, the features' kinds, the cost and the constraints."""
@@ -265,10 +265,10 @@ class Explainer:
     def _batch(self, people: People, target: Target, effort: Effort) -> Batch:
         """What is asked for these rows."""
         from counterpoint.engine.batch import Batch
-        from counterpoint.engine.judge import Judge
+        from counterpoint.models.fitted import FittedModel
 
-        judge, question = Judge(self.model, self.reading), self._question_for(people.inputs)
-        return Batch(judge, question, target, effort, people)
+        model, question = FittedModel(self.model, self.reading), self._question_for(people.inputs)
+        return Batch(model, question, target, effort, people)
 
     def _question(self, features: Features) -> Question:
         """What does not depend on the target, made once for each set of kinds."""

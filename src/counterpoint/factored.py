@@ -20,10 +20,10 @@ from scipy import sparse
 from counterpoint.constraints import Constraint, Immutable
 from counterpoint.costs import SquaredEuclidean
 from counterpoint.engine.batch import Batch, People
-from counterpoint.engine.judge import Judge
 from counterpoint.engine.question import Question
 from counterpoint.errors import InvalidInput, floats
 from counterpoint.models import Reading
+from counterpoint.models.fitted import FittedModel
 from counterpoint.models.form import Form, Magnitude
 from counterpoint.models.linear import LinearScores
 from counterpoint.results import Counterfactual, Counterfactuals
@@ -155,7 +155,7 @@ class FactoredCounterfactuals:
 
 
 def explain_factored(
-    judge: Judge,
+    model: FittedModel,
     question: Question,
     X: object,
     target: Target,
@@ -171,7 +171,7 @@ def explain_factored(
         If the model has no linear scores, the cost is not quadratic, something but immutable
         columns is demanded of the change, or X does not fit.
     """
-    form = _checked_form(judge.form)
+    form = _checked_form(model.form)
     free = _free_columns(question)
     full = _checked_rows(X, form.width)
     span = Span.of(form, question.price, free)
@@ -192,11 +192,11 @@ def explain_factored(
     features = Features(Continuous(name) for name in table.names)
     r = start.shape[1]
     fixed = (Immutable(*table.names[r:-2]),) if kept.any() else ()
-    inside = InSpan(judge.model, full, start, span)
+    inside = InSpan(model.model, full, start, span)
     asked = Question.ask(reduced, features, fixed, SquaredEuclidean())
-    eps = max(judge.reading.eps, float(np.finfo(full.dtype).eps))
+    eps = max(model.reading.eps, float(np.finfo(full.dtype).eps))
     reading = Reading(reduced, features, named=False, steps=(), eps=eps)
-    batch = Batch(Judge(inside, reading), asked, target, effort, People(table, table))
+    batch = Batch(FittedModel(inside, reading), asked, target, effort, People(table, table))
     answers = batch.run(progress=progress)
     answers.problems.update(bad)
     return FactoredCounterfactuals(full, span.directions, answers, question.features)

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from counterpoint.errors import InvalidInput, MissingExtra, NoAnswer
 from counterpoint.rows.features import Categorical, Continuous
-from counterpoint.targets import Confidence, Tradeoff
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -104,7 +103,7 @@ class _Curve:
         self.values, self.moved = values[self.order], path.moved[0, self.order]
         cost = path.cost[0, self.order]
         self.x = np.sqrt(cost) if path.is_squared else cost
-        about = isinstance(self.target, Tradeoff | Confidence)
+        about = self.target.requirement.probable
         self.y = path.probability[0, self.order] if about else self.values
 
     @property
@@ -115,8 +114,8 @@ class _Curve:
     @property
     def y_name(self) -> str:
         """What y is."""
-        if isinstance(self.target, Tradeoff | Confidence):
-            return f"probability of {self.target.label}"
+        if self.target.requirement.probable:
+            return f"probability of {self.target.requirement.labels[0]}"
         return {"low": "value, at least", "high": "value, at most"}.get(self.varied, self.varied)
 
     @property
@@ -162,7 +161,7 @@ def _draw_curve(ax: Axes, curve: _Curve) -> None:
     dots = 4.0 if len(np.unique(curve.x)) <= FEW else 2.5  # of many, a line where they are dense
     ax.plot(curve.x, curve.y, color=INK, linewidth=1.0, marker="o", markersize=dots)
     ax.margins(x=0.12)
-    if isinstance(curve.target, Tradeoff | Confidence):
+    if curve.target.requirement.probable:
         ax.set_ylim(-0.04, 1.04)
     _frame(ax, curve, curve.y_name)
 

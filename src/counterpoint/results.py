@@ -18,7 +18,7 @@ from counterpoint.rows.enum_column import EnumColumn
 from counterpoint.rows.features import Features
 from counterpoint.rows.table import Table
 from counterpoint.status import ON_EDGE, Status, said_of
-from counterpoint.targets import Robust, Target
+from counterpoint.targets import Target
 
 if TYPE_CHECKING:
     from counterpoint.engine.question import Question
@@ -438,25 +438,11 @@ class Counterfactuals:
 
 def remark_on(asked: Asked, status: Status, certificate: Certificate) -> str:
     """What else is to be said of a row that was to be sure; empty for nothing."""
-    target = asked.target
-    if not isinstance(target, Robust) or status in (Status.ALREADY, Status.INVALID):
+    if status in (Status.ALREADY, Status.INVALID):
         return ""
     if asked.position not in asked.remarks:
-        asked.remarks[asked.position] = _searched(asked, target, certificate)
+        asked.remarks[asked.position] = asked.target.remark(asked, certificate)
     return asked.remarks[asked.position]
-
-
-def _searched(asked: Asked, target: Robust, certificate: Certificate) -> str:
-    """The same, by a search."""
-    from counterpoint.robust.attainable import outlook_of, said_of_prototype, said_of_rule
-
-    question, x = asked.question, asked.x
-    if certificate.valid:
-        first = said_of_rule(target, certificate.probability)
-    else:
-        first = str(outlook_of(question, target, x))
-    second = said_of_prototype(question, target, x, asked.y if certificate.valid else None)
-    return " ".join(filter(None, (first, second)))
 
 
 def _plain(value: Any) -> Any:

@@ -1,17 +1,23 @@
-"""What the model shall decide."""
+"""Targets: what the model shall decide. Each answers for itself what it means and is met by."""
 
 from __future__ import annotations
 
-from abc import ABC
-from collections.abc import Hashable
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, Literal, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from counterpoint.errors import InvalidInput, check_number, is_comparable, is_number, shown
+from counterpoint.rows.enum_column import EnumColumn
 from counterpoint.rows.table import Table
+
+if TYPE_CHECKING:
+    from counterpoint.models.fitted import FittedModel
+    from counterpoint.models.form import Form
 
 __all__ = [
     "Confidence",
@@ -19,23 +25,308 @@ __all__ = [
     "Interval",
     "Label",
     "OtherLabel",
-    "Robust",
+    "PlainTarget",
+    "Requirement",
     "Target",
     "Tradeoff",
+    "Verdict",
+    "check_one_label",
 ]
 
+FloatArray = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
+IntArray = NDArray[np.intp]
 
 LEAST_WEIGHT = 1e-50
 """The least weight of a `Tradeoff`, and one over the largest."""
+ROUNDED = 0.5
+"""The rounding error of a score in units of `Form.noise`, which is twice a bound on it."""
+PROBABLE = 16.0
+"""How many rounding errors a probability of a model is off by at most, beside that of its scores.
+It is the quotient of an exponential, off by up to two, and of a sum of them."""
+DISAGREEMENT = 2.0**30
+"""How many float64 rounding errors apart two scores may be that count as equal (float32 models)."""
 
 
-class Target(ABC):  # noqa: B024 (a sum type: forms decide what each member means)
-    """A decision, a probability, or a range of values, that the counterfactual shall get."""
+class Guarantee(StrEnum):
+    """What a probability over the weights says of an answer, which was found by looking at them."""
+
+    NONE = "none"
+    """Nothing."""
+    FIXED = "fixed"
+    """What it says of a point that was fixed before the weights were known."""
+    SELECTION = "selection"
+    """Not itself, but what was asked for, whoever chose the point and whatever they looked at."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Verdict:
+    """What the model says of points.
+
+    Parameters
+    ----------
+    valid
+        (n,): whether it gives them the target.
+    margin
+        (n,) by how much the target is met, in score units; NaN where there is no point.
+    probability
+        (n,) its probability of the target's label; NaN if the target is not about one.
+    guarantee
+        (n,) what that says of points that were chosen by looking at the model.
+    rounding
+        (n,) by how much its score may be off, in score units.
+    """
+
+    valid: BoolArray
+    margin: FloatArray
+    probability: FloatArray
+    guarantee: EnumColumn[Guarantee]
+    rounding: FloatArray
+
+    @property
+    def leads(self) -> BoolArray:
+        """(n,): whether it gives them the target, and by more than it may be off."""
+        return self.valid & (self.margin >= self.rounding)
+
+    @classmethod
+    def plain(
+        cls, valid: BoolArray, margin: FloatArray, probability: FloatArray, rounding: FloatArray
+    ) -> Verdict:
+        """Without a guarantee."""
+        none = EnumColumn.full(len(valid), Guarantee.NONE)
+        return cls(valid, margin, probability, none, rounding)
+
+    @classmethod
+    def none(cls, n: int) -> Verdict:
+        """Of n rows without a point."""
+        margin, probability = np.full((2, n), np.nan)
+        return cls.plain(np.zeros(n, dtype=bool), margin, probability, np.zeros(n))
+
+    def put(self, rows: IntArray, other: Verdict) -> None:
+        """Write what the model says of some rows."""
+        self.valid[rows] = other.valid
+        self.margin[rows] = other.margin
+        self.probability[rows] = other.probability
+        self.guarantee[rows] = other.guarantee
+        self.rounding[rows] = other.rounding
+
+    def take(self, rows: IntArray | BoolArray) -> Verdict:
+        """Some of the rows."""
+        return Verdict(
+            self.valid[rows],
+            self.margin[rows],
+            self.probability[rows],
+            self.guarantee[rows],
+            self.rounding[rows],
+        )
 
 
 @final
 @dataclass(frozen=True)
-class Label(Target):
+class Requirement:
+    """What a target requires of a form; the regions where it holds depend on nothing else.
+
+    Parameters
+    ----------
+    labels
+        Labels, one of which is to be predicted; or the one whose probability counts.
+    others
+        Whether any other label is to be predicted instead.
+    margin
+        By how much the score of these must exceed the others', in score units.
+    probable
+        Whether it is about the probability of the label.
+    at_least
+        What that must be at least; None if it is charged and not demanded.
+    limits
+        Bounds on the prediction of a regressor; None if it is not about that.
+    chance
+        What it demands of weights that are not known exactly; None for nothing.
+    weight
+        What the price counts beside what is charged; the regions do not depend on it.
+    """
+
+    labels: tuple[Hashable, ...] = ()
+    others: bool = False
+    margin: float = 0.0
+    probable: bool = False
+    at_least: float | None = None
+    limits: tuple[float, float] | None = None
+    chance: Any = None
+    weight: float | None = field(default=None, compare=False)
+
+    def rounding(self, form: Form, x: FloatArray, eps: float) -> FloatArray:
+        """(n,) how far off the model's own margins may be at (n, d) points, in score units."""
+        if self.probable and self.at_least is None:  # nothing is demanded
+            return np.zeros(len(x))
+        off = ROUNDED * form.noise(x, eps)
+        if self.at_least is not None:  # log-odds grow by 1 / (p (1 - p)) with a probability
+            off = off + PROBABLE * eps / (1.0 - self.at_least)
+        return off
+
+
+class Target(ABC):
+    """A decision, a probability, or a range of values, that the counterfactual shall get.
+
+    It answers for itself what it requires, what it means for each row, and what the model's own
+    methods say of points.
+    """
+
+    demanding: ClassVar[bool] = True
+    """Whether it demands something, so that a point may miss it."""
+    sought: ClassVar[str | None] = None
+    """The field with the probability that is demanded, if one is: less of it may do."""
+
+    @property
+    @abstractmethod
+    def requirement(self) -> Requirement:
+        """What it requires of a form."""
+
+    @property
+    @abstractmethod
+    def promise(self) -> Guarantee:
+        """What its probability is to say of an answer."""
+
+    @abstractmethod
+    def each(
+        self, predicted: NDArray[Any], answered: BoolArray
+    ) -> Iterator[tuple[Target, IntArray]]:
+        """What it means row by row: targets, and the positions of the rows that each is for.
+
+        Parameters
+        ----------
+        predicted
+            (n,) what the model predicts for the rows.
+        answered
+            (n,) which of them have an answer; it is kept up to date between one target and the
+            next.
+        """
+
+    @abstractmethod
+    def met(
+        self, model: FittedModel, table: Table, x: FloatArray, predicted: NDArray[Any]
+    ) -> BoolArray:
+        """(n,): whether the model's own methods give the target.
+
+        Parameters
+        ----------
+        model
+            The model.
+        table, x
+            The rows, raw and encoded.
+        predicted
+            The model's predictions for them.
+        """
+
+    @abstractmethod
+    def verdict(
+        self, model: FittedModel, table: Table, x: FloatArray, predicted: NDArray[Any]
+    ) -> Verdict:
+        """What the model's own methods say of answers; the parameters are those of `met`."""
+
+    @abstractmethod
+    def misfit(self, model: str, fitting: str) -> InvalidInput:
+        """The error of a form that gives it no meaning.
+
+        Parameters
+        ----------
+        model
+            What the form is: "a classifier".
+        fitting
+            The targets that fit it.
+        """
+
+    @abstractmethod
+    def unusable(self, x: FloatArray, names: tuple[Hashable, ...]) -> dict[int, str]:
+        """Row → sentence, for (n, p) codes about which it can say nothing."""
+
+    @abstractmethod
+    def aim(self, question: Any) -> Any:
+        """Where to look for answers; None for everywhere."""
+
+    @abstractmethod
+    def leads(self, question: Any, x: FloatArray) -> Any:
+        """How much a lead depends on the distance from (n, d) rows; None if it does not."""
+
+    @abstractmethod
+    def remark(self, asked: Any, certificate: Any) -> str:
+        """What else is to be said of an answer, or of a row without one; may be empty.
+
+        Parameters
+        ----------
+        asked
+            What was asked for the row.
+        certificate
+            What its answer is worth.
+        """
+
+    @abstractmethod
+    def attainable(self, question: Any, x: FloatArray, end: float) -> float | None:
+        """The highest probability that is reached for a row; None if it is about none.
+
+        Parameters
+        ----------
+        question
+            What was asked.
+        x
+            (1, d) the encoded row.
+        end
+            When to stop, in the seconds of ``thread_time``.
+        """
+
+
+class PlainTarget(Target):
+    """A target that takes the weights of the model as they are."""
+
+    @property
+    @final
+    def promise(self) -> Guarantee:
+        return Guarantee.NONE
+
+    @final
+    def misfit(self, model: str, fitting: str) -> InvalidInput:
+        return InvalidInput(f"Expected a target for {model} ({fitting}); got {shown(self)}.")
+
+    @final
+    def unusable(self, x: FloatArray, names: tuple[Hashable, ...]) -> dict[int, str]:
+        return {}
+
+    @final
+    def aim(self, question: Any) -> Any:
+        return None
+
+    @final
+    def leads(self, question: Any, x: FloatArray) -> Any:
+        return None
+
+    @final
+    def remark(self, asked: Any, certificate: Any) -> str:
+        return ""
+
+    @final
+    def attainable(self, question: Any, x: FloatArray, end: float) -> float | None:
+        if self.sought is None:
+            return None
+        reached: float | None = question.highest_probability(self.requirement.labels[0], x, end)
+        return reached
+
+    @final
+    def _decided(
+        self, model: FittedModel, table: Table, x: FloatArray, predicted: NDArray[Any]
+    ) -> Verdict:
+        """The verdict on what is predicted."""
+        return Verdict.plain(
+            self.met(model, table, x, predicted),
+            model.form.margin(x, self),
+            np.full(len(x), np.nan),
+            self.requirement.rounding(model.form, x, model.eps(table)),
+        )
+
+
+@final
+@dataclass(frozen=True)
+class Label(PlainTarget):
     """The model predicts this label, or one of these.
 
     Parameters
@@ -55,7 +346,7 @@ class Label(Target):
         if not self.labels:
             raise InvalidInput("Expected at least one target label; got none.")
         for label in self.labels:
-            _check_one(label)
+            check_one_label(label)
 
     @property
     def labels(self) -> tuple[Hashable, ...]:
@@ -66,10 +357,29 @@ class Label(Target):
             return tuple(self.label)
         return (self.label,)
 
+    @property
+    def requirement(self) -> Requirement:
+        return Requirement(self.labels, margin=self.margin)
+
+    def each(
+        self, predicted: NDArray[Any], answered: BoolArray
+    ) -> Iterator[tuple[Target, IntArray]]:
+        yield self, np.arange(len(predicted))
+
+    def met(
+        self, model: FittedModel, table: Table, x: FloatArray, predicted: NDArray[Any]
+    ) -> BoolArray:
+        return _leading(self, model, x, _is_among(predicted, self.labels))
+
+    def verdict(
+        self, model: FittedModel, table: Table, x: FloatArray, predicted: NDArray[Any]
+    ) -> Verdict:
+        return self._decided(model, table, x, predicted)
+
 
 @final
 @dataclass(frozen=True)
-class OtherLabel(Target):
+class OtherLabel(PlainTarget):
     """The model predicts anything else.
 
     Parameters
@@ -91,10 +401,34 @@ class OtherLabel(Target):
         """The labels to get away from; empty if it is each row's current prediction."""
         return () if self.than is None else Label(self.than).labels
 
+    @property
+    def requirement(self) -> Requirement:
+        return Requirement(self.labels, others=True, margin=self.margin)
+
+    def each(
+        self, predicted: NDArray[Any], answered: BoolArray
+    ) -> Iterator[tuple[Target, IntArray]]:
+        if self.labels:
+            yield self, np.arange(len(predicted))
+            return
+        for label in np.unique(predicted):
+            value = label.item() if isinstance(label, np.generic) else label
+            yield replace(self, than=value), np.flatnonzero(predicted == label)
+
+    def met(
+        self, model: FittedModel, table: Table, x: FloatArray, predicted: NDArray[Any]
+    ) -> BoolArray:
+        return _leading(self, model, x, ~_is_among(predicted, self.labels))
+
+    def verdict(
+        self, model: FittedModel, table: Table, x: FloatArray, predicted: NDArray[Any]
+    ) -> Verdict:
+        return self._decided(model, table, x, predicted)
+
 
 @final
 @dataclass(frozen=True)
-class Confidence(Target):
+class Confidence(PlainTarget):
     """The model's probability of a label is at least a number.
 
     Parameters
@@ -107,19 +441,43 @@ class Confidence(Target):
 
     label: Hashable
     at_least: float
+    sought: ClassVar[str | None] = "at_least"
 
     def __post_init__(self) -> None:
-        _check_one(self.label)
+        check_one_label(self.label)
         if not (is_number(self.at_least) and 0.0 < self.at_least < 1.0):
             raise InvalidInput(
                 "Expected a probability between 0 and 1, both excluded; got "
                 f"{shown(self.at_least)}. 90 % is 0.9."
             )
 
+    @property
+    def requirement(self) -> Requirement:
+        return Requirement((self.label,), probable=True, at_least=self.at_least)
+
+    def each(
+        self, predicted: NDArray[Any], answered: BoolArray
+    ) -> Iterator[tuple[Target, IntArray]]:
+        yield self, np.arange(len(predicted))
+
+    def met(
+        self, model: FittedModel, table: Table, x: FloatArray, predicted: NDArray[Any]
+    ) -> BoolArray:
+        return np.asarray(model.probability(self.label, table) >= self.at_least)
+
+    def verdict(
+        self, model: FittedModel, table: Table, x: FloatArray, predicted: NDArray[Any]
+    ) -> Verdict:
+        margin, probability = model.form.margin(x, self), model.probability(self.label, table)
+        valid = probability >= self.at_least
+        short = np.minimum(margin, _log_odds(probability) - _log_odds(self.at_least))
+        rounding = self.requirement.rounding(model.form, x, model.eps(table))
+        return Verdict.plain(valid, np.where(valid, margin, short), probability, rounding)
+
 
 @final
 @dataclass(frozen=True)
-class Tradeoff(Target):
+class Tradeoff(PlainTarget):
     """The cost of the change against the model's probability of a label.
 
     The answer minimises ``weight / 2 · cost(x − x̄) − log p_label(x)``: a small weight buys more
@@ -141,9 +499,10 @@ class Tradeoff(Target):
 
     label: Hashable
     weight: float
+    demanding: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        _check_one(self.label)
+        check_one_label(self.label)
         if not (is_number(self.weight) and 0.0 < self.weight < np.inf):
             raise InvalidInput(f"Expected a finite weight above 0; got {shown(self.weight)}.")
         if not LEAST_WEIGHT <= self.weight <= 1.0 / LEAST_WEIGHT:
@@ -153,131 +512,34 @@ class Tradeoff(Target):
                 "the cost."
             )
 
+    @property
+    def requirement(self) -> Requirement:
+        return Requirement((self.label,), probable=True, weight=self.weight)
 
-class Guarantee(StrEnum):
-    """What a probability over the weights says of an answer, which was found by looking at them."""
+    def each(
+        self, predicted: NDArray[Any], answered: BoolArray
+    ) -> Iterator[tuple[Target, IntArray]]:
+        yield self, np.arange(len(predicted))
 
-    NONE = "none"
-    """Nothing."""
-    FIXED = "fixed"
-    """What it says of a point that was fixed before the weights were known."""
-    SELECTION = "selection"
-    """Not itself, but what was asked for, whoever chose the point and whatever they looked at."""
+    def met(
+        self, model: FittedModel, table: Table, x: FloatArray, predicted: NDArray[Any]
+    ) -> BoolArray:
+        return np.zeros(len(x), dtype=bool)
+
+    def verdict(
+        self, model: FittedModel, table: Table, x: FloatArray, predicted: NDArray[Any]
+    ) -> Verdict:
+        """An answer is valid if the model's own probability is the one that was weighed."""
+        margin, probability = model.form.margin(x, self), model.probability(self.label, table)
+        weighed = 0.5 * (1.0 + np.tanh(0.5 * margin))
+        allowed = DISAGREEMENT * (model.form.noise(x) + np.finfo(np.float64).eps)
+        valid = np.abs(probability - weighed) <= allowed
+        return Verdict.plain(valid, margin, probability, np.zeros(len(x)))
 
 
 @final
 @dataclass(frozen=True)
-class Robust(Target):
-    """The true weights decide for a label, with at least a probability.
-
-    For a binary model whose weights are known up to the law of their noise: a
-    `counterpoint.privacy.PrivateSVC`, or any other linear one as an `UncertainClassifier`. What the
-    known weights predict must be the label too.
-
-    A search looks at the known weights, and so it finds points where their noise happens to flatter
-    the label. The chance constraint of the literature, ``guarantee="fixed"``, is about a point that
-    was fixed beforehand, and an optimal point keeps its promise far less often. A point with
-    ``guarantee="selection"`` is as sure as was asked for, however it was chosen: its score leads by
-    what noise can do to any point that costs as much.
-
-    That is for a question that does not depend on the known weights: one row, label, probability,
-    cost and constraints. Where the label was chosen by looking at them, a wrong answer is given
-    with a probability of at most 2 (1 − p). It is still 1 − p if the label is the one that they do
-    not give to the row, the model is linear, and what may move are numbers that may rise and fall.
-
-    Parameters
-    ----------
-    label
-        A class label.
-    probability
-        At least ½ and below 1.
-    guarantee
-        ``"selection"``; ``"fixed"``; or ``"best"``, the first where it can be had, else the second.
-        Each answer's certificate says which it has.
-    rule
-        Of a point fixed beforehand: ``"exact"``, or ``"paper"`` for equation 17 of the paper, which
-        is for Laplace noise, asks for too much or too little, and has no guarantee but where the
-        exact probability, which the certificate states, suffices.
-    draws
-        How many draws of the noise make ``"selection"``, which is then certain to 99.9 %; with
-        random features, a tenth of them.
-    random_state
-        Their seed.
-    search
-        Where to look, if the model has random features: ``"segment"``, on the way to the prototype;
-        ``"optimal"``, everywhere; ``"best"``, both, if each keeps the guarantee. A point of a
-        segment that was chosen by looking at the weights is hardly less sure than a fixed one, and
-        an optimal one far less: so for ``"fixed"`` the best is the segment, if it has a point that
-        will do. Where the prototype is of no use, the best looks elsewhere, and says so.
-    prototype
-        For such a model a row that is known to be of the class: one row, of values or name → value.
-        It must come from what is public; means of the private rows give them away.
-
-    References
-    ----------
-    Mochaourab, Sinha, Greenstein & Papapetrou, Robust explanations for private support vector
-    machines, equations 14–19, which are about a fixed point. Lagoa, Li & Sznaier (2005),
-    Probabilistically constrained linear programs and risk-adjusted controller design.
-    """
-
-    label: Hashable
-    probability: float
-    guarantee: Literal["best", "selection", "fixed"] = "best"
-    rule: Literal["exact", "paper"] = "exact"
-    draws: int = 10_000
-    random_state: int = 0
-    search: Literal["best", "segment", "optimal"] = "best"
-    prototype: Any = None
-
-    def __post_init__(self) -> None:
-        _check_one(self.label)
-        object.__setattr__(self, "prototype", _row_of(self.prototype))
-        if not (is_number(self.probability) and 0.5 <= self.probability < 1.0):
-            raise InvalidInput(
-                "Expected a probability of at least 0.5, as likely as not, and below 1, which "
-                f"nothing is; got {shown(self.probability)}. 90 % is 0.9."
-            )
-        for name, words in (("guarantee", GUARANTEED), ("rule", RULES), ("search", SEARCHES)):
-            word = getattr(self, name)
-            if not (isinstance(word, str) and word in words):
-                listed = " or ".join(map(repr, words))
-                raise InvalidInput(f"Expected {name} {listed}; got {shown(word)}.")
-        if self.rule == "paper" and self.guarantee == "selection":
-            raise InvalidInput(
-                "Expected rule='exact' with guarantee='selection': the paper's rule is for a point "
-                "that is fixed beforehand."
-            )
-        if self.search == "segment" and self.prototype is None:
-            raise InvalidInput(
-                "Expected a prototype with search='segment'; got none. Pass a row that is known to "
-                "be of the class, from public data and not from the rows the model was fitted on."
-            )
-        for name, least in (("draws", 1), ("random_state", 0)):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < least:
-                raise InvalidInput(
-                    f"Expected {name} to be a whole number of at least {least}; got {shown(value)}."
-                )
-
-    @property
-    def selects(self) -> bool:
-        """Whether the answer is to be sure however it was chosen, if that can be had."""
-        return self.guarantee != "fixed" and self.rule == "exact"
-
-    @property
-    def is_best(self) -> bool:
-        """Whether a point that is sure had it been fixed will do where no other can be had."""
-        return self.selects and self.guarantee == "best"
-
-
-GUARANTEED = ("best", "selection", "fixed")
-RULES = ("exact", "paper")
-SEARCHES = ("best", "segment", "optimal")
-
-
-@final
-@dataclass(frozen=True)
-class Interval(Target):
+class Interval(PlainTarget):
     """A regressor predicts a value between low and high.
 
     Parameters
@@ -297,13 +559,32 @@ class Interval(Target):
         if np.isinf(self.low) and np.isinf(self.high):
             raise InvalidInput("Expected low, high or both; got neither.")
 
+    @property
+    def requirement(self) -> Requirement:
+        return Requirement(limits=(self.low, self.high))
+
+    def each(
+        self, predicted: NDArray[Any], answered: BoolArray
+    ) -> Iterator[tuple[Target, IntArray]]:
+        yield self, np.arange(len(predicted))
+
+    def met(
+        self, model: FittedModel, table: Table, x: FloatArray, predicted: NDArray[Any]
+    ) -> BoolArray:
+        return np.asarray((predicted >= self.low) & (predicted <= self.high))
+
+    def verdict(
+        self, model: FittedModel, table: Table, x: FloatArray, predicted: NDArray[Any]
+    ) -> Verdict:
+        return self._decided(model, table, x, predicted)
+
 
 def _check_margin(margin: float) -> None:
     if not (is_number(margin) and 0.0 <= margin < np.inf):
         raise InvalidInput(f"Expected a margin of at least 0; got {shown(margin)}.")
 
 
-def _check_one(label: object) -> None:
+def check_one_label(label: object) -> None:
     """A class label, and not several of them."""
     if isinstance(label, tuple | list | set | frozenset | dict | np.ndarray):
         raise InvalidInput(f"Expected one class label; got {shown(label)}.")
@@ -311,15 +592,22 @@ def _check_one(label: object) -> None:
         raise InvalidInput(f"Expected a class label; got {shown(label)} ({type(label).__name__}).")
 
 
-def _row_of(row: Any) -> tuple[Any, ...] | None:
-    """One row as a tuple of values, or of pairs of names and values if it has names."""
-    if row is None:
-        return None
-    if isinstance(row, tuple) and row and all(isinstance(pair, tuple) for pair in row):
-        row = dict(row)
-    table = Table.read(list(row) if isinstance(row, tuple) else row)
-    if len(table) != 1:
-        raise InvalidInput(f"Expected one row as a prototype; got {len(table)}.")
-    values = tuple(table.column(name)[0] for name in table.names)
-    values = tuple(value.item() if isinstance(value, np.generic) else value for value in values)
-    return values if table.is_array else tuple(zip(table.names, values, strict=True))
+def _leading(
+    target: Label | OtherLabel, model: FittedModel, x: FloatArray, inside: BoolArray
+) -> BoolArray:
+    """(n,): which points get a decision and lead by what the target asks for."""
+    if target.margin > 0:
+        inside &= model.form.margin(x, target) >= -model.form.noise(x)
+    return inside
+
+
+def _is_among(values: NDArray[Any], labels: tuple[Any, ...]) -> BoolArray:
+    found = np.zeros(len(values), dtype=bool)
+    for label in labels:
+        found |= values == label
+    return found
+
+
+def _log_odds(probability: FloatArray | float) -> FloatArray:
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log(probability) - np.log1p(-np.asarray(probability)))

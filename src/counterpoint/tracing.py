@@ -13,7 +13,7 @@ from counterpoint.explainer import DEFAULT_GAP, Explainer, as_target, effort_of
 from counterpoint.path import Path
 from counterpoint.progress import track
 from counterpoint.results import Counterfactuals
-from counterpoint.targets import Label, OtherLabel, Target, Tradeoff
+from counterpoint.targets import Target
 
 if TYPE_CHECKING:
     from counterpoint.engine.batch import People
@@ -110,7 +110,7 @@ class _Asking:
         """The answers to one target."""
         return self._answers(self.people, target)
 
-    def weights(self, target: Tradeoff, weights: Sequence[float]) -> Iterator[Counterfactuals]:
+    def weights(self, target: Target, weights: Sequence[float | None]) -> Iterator[Counterfactuals]:
         """The answers to a trade-off with each of these weights."""
         table, size = self.people.table, len(self.people.inputs)
         several = max(1, CELLS // max(1, size * len(self.explainer.features)))
@@ -129,13 +129,13 @@ def _answers(asking: _Asking, targets: Sequence[Target]) -> Iterator[tuple[int, 
     """The answers to each target, with its position."""
     weighed: dict[Hashable, list[int]] = {}
     for position, target in enumerate(targets):
-        if isinstance(target, Tradeoff):
-            weighed.setdefault(target.label, []).append(position)
+        if not target.demanding:
+            weighed.setdefault(target.requirement, []).append(position)
         else:
             yield position, asking.one(target)
     for positions in weighed.values():
-        some = [t for t in (targets[k] for k in positions) if isinstance(t, Tradeoff)]
-        answers = asking.weights(some[0], [target.weight for target in some])
+        weights = [targets[k].requirement.weight for k in positions]
+        answers = asking.weights(targets[positions[0]], weights)
         yield from zip(positions, answers, strict=True)
 
 
@@ -163,7 +163,7 @@ def _checked(targets: Any) -> tuple[Target, ...]:
 def _is_hashable(item: Any) -> bool:
     target = as_target(item)
     try:
-        hash(target.labels if isinstance(target, Label | OtherLabel) else target)
+        hash(target.requirement)
     except TypeError:
         return False
     return True

@@ -3,24 +3,31 @@
 The rest imports no wing. It meets their conditions, unions and bounds as kinds of its own (see
 `counterpoint.engine.region`), and asks each wing's module ``wing`` for what it adds. Importing that
 registers readers. ``SOLVERS`` are its solvers, ``WAYS`` says how unions with conditions or leads of
-its own, and its lazy unions, are searched; ``known()`` gives programs to check solvers with.
+its own, and its lazy unions, are searched; ``known()`` gives programs to check solvers with. What
+its targets look like in a policy file is in a module ``policy``, if it has any.
 """
 
 from __future__ import annotations
 
 from functools import cache
 from importlib import import_module
+from importlib.util import find_spec
 from types import ModuleType
 
-__all__ = ["WINGS", "wings"]
+__all__ = ["WINGS", "parts", "wings"]
 
 WINGS = ("prototypes", "robust")
 """Their folders."""
 
 
-@cache
 def wings() -> tuple[ModuleType, ...]:
     """The module ``wing`` of each wing; a wing whose folder is not there is left out."""
+    return parts("wing")
+
+
+@cache
+def parts(part: str) -> tuple[ModuleType, ...]:
+    """The module of this name in each wing that has one."""
     found = []
     for name in WINGS:
         folder = f"{__package__}.{name}"
@@ -30,5 +37,6 @@ def wings() -> tuple[ModuleType, ...]:
             if error.name != folder:
                 raise
         else:
-            found.append(import_module(f"{folder}.wing"))
+            if find_spec(f"{folder}.{part}") is not None:
+                found.append(import_module(f"{folder}.{part}"))
     return tuple(found)

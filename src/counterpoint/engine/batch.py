@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.certificate import Certificates, Claim, Verdict, certify
-from counterpoint.engine.judge import Judge, Surprise
+from counterpoint.certificate import Certificates, Claim, certify
 from counterpoint.engine.pieces import Pieces
 from counterpoint.engine.question import Question
-from counterpoint.engine.settle import Asked, Settled, Settlement
+from counterpoint.engine.settle import Asked, Settled, Settlement, Surprise
 from counterpoint.engine.terms import Terms
+from counterpoint.models.fitted import FittedModel
 from counterpoint.progress import track
 from counterpoint.results import Counterfactuals
 from counterpoint.rows.encoding import PRESENT, Encoded, decode, encode
@@ -22,7 +22,7 @@ from counterpoint.rows.enum_column import EnumColumn
 from counterpoint.rows.table import Table
 from counterpoint.solvers import Effort
 from counterpoint.status import Status
-from counterpoint.targets import Confidence, OtherLabel, Robust, Target, Tradeoff
+from counterpoint.targets import Target, Verdict
 
 __all__ = ["Batch", "People"]
 
@@ -34,8 +34,6 @@ CELLS = 1 << 18
 """Cells of a chunk: small enough for the cache, large enough that Python does not count."""
 PROOFS = 1 << 25
 """Multipliers that are kept at once, one for each row, piece and demand: 256 MiB of them."""
-LARGEST = 1e100
-"""The largest number that a `Robust` is asked about."""
 FEW = 16
 """Rows between two steps of the progress bar where each may need a solver."""
 NOTHING = Terms()
@@ -88,7 +86,7 @@ class Batch:
 
     def __init__(
         self,
-        judge: Judge,
+        judge: FittedModel,
         question: Question,
         target: Target,
         effort: Effort,
@@ -96,36 +94,25 @@ class Batch:
     ) -> None:
         self.judge, self.question, self.target, self.effort = judge, question, target, effort
         self.table, self.inputs, self.terms = people.table, people.inputs, people.terms
-        if self.terms.weight is None and isinstance(target, Tradeoff):
-            self.terms = replace(self.terms, weight=np.full(len(people.inputs), target.weight))
-        if not self._depends_on_row:
+        asked = target.requirement
+        if self.terms.weight is None and asked.weight is not None:
+            self.terms = replace(self.terms, weight=np.full(len(people.inputs), asked.weight))
+        if asked.labels or not asked.others:  # else what is asked depends on the row
             question.pieces(target)
         reading = judge.reading
         encoded = encode(self.inputs, question.features, reading.fills, reading.unfilled)
         self.before, self.missing = encoded.codes, encoded.missing != PRESENT
-        self.problems = self._too_large() | encoded.problems | self._not_filled(encoded)
+        self.problems = (
+            target.unusable(self.before, question.features.names)
+            | encoded.problems
+            | self._not_filled(encoded)
+        )
         n = len(self.inputs)
         self.after = np.array(self.before)
         self.status = EnumColumn.full(n, Status.INVALID)
         self.certificates = Certificates.blank(n)
         self.closed = np.zeros(n, dtype=bool)
         self.targets = np.full(n, target, dtype=object)
-
-    @property
-    def _depends_on_row(self) -> bool:
-        """Whether "anything else" is meant: anything but what each row gets now."""
-        return isinstance(self.target, OtherLabel) and not self.target.labels
-
-    def _too_large(self) -> dict[int, str]:
-        """The rows at which nothing can be said of noise: squares of numbers would overflow."""
-        if not isinstance(self.target, Robust):
-            return {}
-        rows, columns = np.nonzero(np.abs(self.before) > LARGEST)
-        return {
-            i: f"column {self.question.features.names[j]!r} holds {self.before[i, j]:g}, which is "
-            "too large to say what noise on the weights does there. Check its unit."
-            for i, j in zip(rows.tolist(), columns.tolist(), strict=True)
-        }
 
     def _not_filled(self, encoded: Encoded) -> dict[int, str]:
         """The rows whose missing cells the model does not take as the values they count as.
@@ -194,7 +181,7 @@ class Batch:
         table, before = self.inputs.take(rows), self.before[rows]
         x = self.question.features.expand(before)
         index = np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows
-        if len(x) <= FEW and not isinstance(self.target, Confidence):
+        if len(x) <= FEW and self.target.requirement.at_least is None:
             try:
                 self._settle(table, before, index, self.judge.form.predict(x), foreseen=True)
             except Surprise:
@@ -218,17 +205,19 @@ class Batch:
     ) -> None:
         """The rows that have the target already, and the search for the others."""
         x = self.question.features.expand(before)
-        for k, (target, part) in enumerate(self._by_target(predicted, index)):
+        answered, told = np.zeros(len(x), dtype=bool), False
+        for target, part in self.target.each(predicted, answered):
             self.targets[index[part]] = target
-            tell = (lambda _: None) if k and isinstance(target, Robust) else advance
+            tell = (lambda _: None) if told else advance
+            told = len(part) == len(x)
             inside = table.take(part) if len(part) < len(x) else table
-            met = self.judge.meets(target, inside, x[part], predicted[part])
+            met = target.met(self.judge, inside, x[part], predicted[part])
             met[met] = self._stays(target, x[part[met]])
             if foreseen and met.any():
                 raise Surprise
             if met.any():
                 rows, factual = part[met], inside.take(np.flatnonzero(met))
-                said = self.judge.verdict(target, factual, x[rows], predicted[rows])
+                said = target.verdict(self.judge, factual, x[rows], predicted[rows])
                 self._put_already(index[rows], x[rows], said)
                 tell(len(rows))
             if not met.all():
@@ -243,30 +232,14 @@ class Batch:
                     self.terms.take(index[here]),
                 )
                 self._ask(asked, tell)
+            answered[part] = self.certificates.valid[index[part]]
 
     def _stays(self, target: Target, x: FloatArray) -> BoolArray:
         """(n,): whether (n, d) people lead by enough if they stay, where that counts."""
-        band = self.question.band(target, x) if len(x) else None
+        band = target.leads(self.question, x) if len(x) else None
         if band is None:
             return np.ones(len(x), dtype=bool)
         return np.asarray(self.judge.form.margin(x, target) >= band.required(x, np.zeros(len(x))))
-
-    def _by_target(
-        self, predicted: NDArray[Any], index: IntArray
-    ) -> Iterator[tuple[Target, IntArray]]:
-        """The targets, and which rows have each: the second best after the best was tried."""
-        if isinstance(self.target, Robust) and self.target.is_best:
-            yield replace(self.target, guarantee="selection"), np.arange(len(predicted))
-            left = np.flatnonzero(~self.certificates.valid[index])
-            if len(left):
-                yield replace(self.target, guarantee="fixed"), left
-            return
-        if not (isinstance(self.target, OtherLabel) and self._depends_on_row):
-            yield self.target, np.arange(len(predicted))
-            return
-        for label in np.unique(predicted):
-            value = label.item() if isinstance(label, np.generic) else label
-            yield replace(self.target, than=value), np.flatnonzero(predicted == label)
 
     def _put_already(self, rows: IntArray, x: FloatArray, verdict: Verdict) -> None:
         known = np.zeros(len(rows)), EnumColumn.full(len(rows), Claim.PROVED)

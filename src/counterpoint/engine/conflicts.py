@@ -34,16 +34,14 @@ from counterpoint.engine.cases import Cases
 from counterpoint.engine.domains import Box, Transitions
 from counterpoint.engine.evidence import Evidence, RowEvidence
 from counterpoint.engine.frontier import Findings
-from counterpoint.engine.judge import rounding_of
 from counterpoint.engine.pieces import Piece, Pieces
 from counterpoint.engine.program import Program, kinds_region
 from counterpoint.engine.question import Question
 from counterpoint.engine.region import Coupling, Cut, Region
 from counterpoint.engine.search import search
-from counterpoint.robust.attainable import surest
 from counterpoint.rows.features import Categorical, Features
 from counterpoint.solvers import Effort
-from counterpoint.targets import Confidence, Robust, Target, Tradeoff
+from counterpoint.targets import Guarantee, Target
 
 __all__ = ["conflict_of"]
 
@@ -52,11 +50,8 @@ Limits = tuple[FloatArray, FloatArray]
 
 SMALL = 1e-4
 """The price of other columns beside the one whose bound is asked about, where boundaries bend."""
-TRACE = 1e-7
-"""What the price counts beside −log of a probability that is to be as high as can be."""
-TIMES = 3
 HALVINGS = 12
-"""How often the distance to a probability that can be had, or to a bound, is halved."""
+"""How often the distance to a bound is halved."""
 SECONDS, IN_ALL = 0.8, 1.2
 """When the set of constraints has to be found, and all that would help, in seconds of this thread,
 so that what is told does not depend on what else a machine does."""
@@ -185,8 +180,8 @@ class _Possible:
         self.question, self.target, self.x, self.eps, self.end = question, target, x, eps, end
         self.features = question.features
         self.atoms = [a for c in question.constraints for a in _atoms(c, self.features)]
-        self.margin = LEADING * rounding_of(question.form, target, x, eps)
-        self.is_by_price = isinstance(target, Robust) and target.selects
+        self.margin = LEADING * target.requirement.rounding(question.form, x, eps)
+        self.is_by_price = target.promise is Guarantee.SELECTION
         """Whether the target depends on what points cost, and so on the constraints."""
         pieces = question.pieces(target)
         self.bends = any(p.program.nonconvex_duality is not None for p in pieces.listed)
@@ -267,7 +262,7 @@ class _Possible:
         left = self.end - thread_time()
         if left <= 0.0:
             return None
-        band = question.band(self.target, self.x)
+        band = self.target.leads(question, self.x)
         return search(pieces, case, Effort(gap, SHARE * left), band)
 
     def _meets(
@@ -521,58 +516,23 @@ def _probability(possible: _Possible) -> tuple[float | None, list[Relaxation]]:
     """The highest probability that was reached, if one was asked for, and what that would be."""
     question, target, x = possible.question, possible.target, possible.x
     end = 0.5 * (thread_time() + possible.end)
-    match target:
-        case Confidence():
-            reached, asked = _highest_probability(possible, target, end), target.at_least
-        case Robust():
-            reached = surest(question, target, x, HALVINGS, end)
-            asked = target.probability
-        case _:
-            return None, []
-    if reached is None:
+    reached = target.attainable(question, x, end)
+    field = target.sought
+    if reached is None or field is None:
         return None, []
-    said, least = _rounded_down(reached), False
+    said, least, asked = _rounded_down(reached), False, getattr(target, field)
 
     def other(probability: float) -> _Possible:
-        if isinstance(target, Confidence):
-            wanted: Target = replace(target, at_least=probability)
-        else:
-            wanted = replace(target, probability=probability)
+        wanted: Target = replace(target, **{field: probability})  # type: ignore[type-var]
         return _Possible(question, wanted, x, possible.eps, possible.end)
 
     easier = other(float(said))
     if not easier.surely(question.constraints):
         return reached, []
-    if isinstance(target, Confidence):
+    if target.promise is Guarantee.NONE:  # else a search takes long
         least = other(0.5 * (float(said) + asked)).point(question.constraints)[1]
     text = _said(f"a probability of {said} is enough", f"at least {asked:.6g}")
     return reached, [Relaxation(target, easier.target, text, least)]
-
-
-def _highest_probability(possible: _Possible, target: Confidence, end: float) -> float | None:
-    """The highest probability of the label within the constraints, but for a trace of the cost.
-
-    −log of it is minimised with a price that is next to nothing beside it: without any, the highest
-    may be reached at infinity only.
-    """
-    pieces, x = possible.question.pieces(Tradeoff(target.label, 1.0)), possible.x
-    program = pieces[0].program
-    cases, weight, best = program.cases(x), np.full(1, TRACE), None
-    for _ in range(TIMES):
-        left = end - thread_time()
-        if left <= 0.0:
-            break
-        findings = search(pieces, cases.weighing(weight), Effort(CLOSELY, left / TIMES))
-        if findings.piece[0] < 0:
-            break
-        y = findings.points
-        charged = float(sum(charge.amount(y)[0] for charge in program.charges))
-        reached = float(np.exp(-charged))
-        if best is not None and reached <= best * (1.0 + CLOSELY):
-            break
-        best = reached
-        weight = TRACE * max(charged, TRACE) / np.maximum(program.cost(y, x), TRACE)
-    return best
 
 
 def _said(easier: str, now: str) -> str:

@@ -179,11 +179,13 @@ class Pieces(Sequence[Piece]):
     aim: Aim = EVERYWHERE
 
     @classmethod
-    def of(cls, program: Program, regions: Sequence[Region], aim: Aim = EVERYWHERE) -> Pieces:
+    def of(cls, program: Program, regions: Sequence[Region], aim: Aim | None = None) -> Pieces:
         """What is possible without the target, within the regions whose union is the target."""
         if isinstance(regions, LazyUnion) and regions.size > LISTED:
             return cls(program, (), regions)
-        return cls(program, tuple(Piece.of(program, region) for region in regions), aim=aim)
+        return cls(
+            program, tuple(Piece.of(program, region) for region in regions), aim=aim or EVERYWHERE
+        )
 
     def __len__(self) -> int:
         return len(self.listed if self.lazy is None else self.lazy)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
 from functools import cached_property, partial
+from time import thread_time
 from typing import final
 
 import numpy as np
@@ -13,23 +14,25 @@ from numpy.typing import NDArray
 from counterpoint.caches import Memo, fields_only
 from counterpoint.constraints import Constraint
 from counterpoint.costs import Cost, Price
-from counterpoint.engine.pieces import Aim, Pieces
+from counterpoint.engine.pieces import Pieces
 from counterpoint.engine.program import Program, kinds_region
-from counterpoint.errors import InvalidInput
+from counterpoint.engine.search import search
 from counterpoint.models.form import Form
-from counterpoint.robust.bounds.fourier import Heights
-from counterpoint.robust.bounds.linear import Leads, Pulls
-from counterpoint.robust.form import UncertainScores
-from counterpoint.robust.fourier_form import FourierScores
-from counterpoint.rows.encoding import encode, match_columns
 from counterpoint.rows.features import Features
-from counterpoint.rows.table import Table
-from counterpoint.targets import Label, OtherLabel, Robust, Target, Tradeoff
+from counterpoint.solvers import Effort
+from counterpoint.targets import Requirement, Target, Tradeoff
 
 __all__ = ["Question"]
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
+
+TRACE = 1e-7
+"""What the price counts beside −log of a probability that is to be as high as can be."""
+TIMES = 3
+"""How many such prices are tried, each a trace of what the last one left."""
+CLOSELY = 1e-6
+"""The relative gap of each of these searches."""
 
 
 @final
@@ -74,15 +77,15 @@ class Question:
     __getstate__ = fields_only
 
     @cached_property
-    def _pieces(self) -> Memo[Target, Pieces]:
+    def _pieces(self) -> Memo[Requirement, Pieces]:
         return Memo()
 
     def pieces(self, target: Target) -> Pieces:
         """The programs whose union is the target; cached for each target."""
         make = lambda: Pieces.of(  # noqa: E731
-            self.plain, self.form.regions(target), self.aim(target)
+            self.plain, self.form.regions(target), target.aim(self)
         )
-        return self._pieces.get(_key(target), make)
+        return self._pieces.get(target.requirement, make)
 
     def on_lattice(self, x: FloatArray) -> BoolArray:
         """(n,): whether all whole columns of (n, d) people hold multiples of their steps."""
@@ -97,7 +100,7 @@ class Question:
         if not (self._is_discrete and pieces.has_ties):
             return pieces
         units = np.where(self.plain.numeric, self.plain.steps, 1.0)
-        return self._decided.get(_key(target), partial(pieces.decided, units))
+        return self._decided.get(target.requirement, partial(pieces.decided, units))
 
     @cached_property
     def _is_discrete(self) -> bool:
@@ -105,110 +108,44 @@ class Question:
         return bool(self.plain.steps.any() or self.plain.groups)
 
     @cached_property
-    def _decided(self) -> Memo[Target, Pieces]:
+    def _decided(self) -> Memo[Requirement, Pieces]:
         return Memo()
 
-    def aim(self, target: Target) -> Aim:
-        """Where a target says to look.
+    def highest_probability(self, label: Hashable, x: FloatArray, end: float) -> float | None:
+        """The highest probability of a label within the constraints, but for a trace of the cost.
 
-        Raises
-        ------
-        InvalidInput
-            If it says so of a model without random features, or only of the way to a prototype
-            that the model takes for another class.
+        −log of it is minimised with a price that is next to nothing beside it: without any, the
+        highest may be reached at infinity only.
+
+        Parameters
+        ----------
+        label
+            The label.
+        x
+            (1, d) the encoded row.
+        end
+            When to stop, in the seconds of ``thread_time``.
         """
-        if not isinstance(target, Robust):
-            return Aim()
-        if not isinstance(self.form, FourierScores):
-            if target.search != "best" or target.prototype is not None:
-                raise InvalidInput(
-                    "Expected search='best' and no prototype for a linear model, whose answers are "
-                    "optimal; they are for a model with random features. Leave them out."
-                )
-            return Aim()
-        prototype = self.prototype(target)
-        if target.prototype is not None and not self.leads_to(target):
-            if target.search == "segment":
-                raise InvalidInput(
-                    f"Expected a prototype that the model takes for {target.label!r}; it takes "
-                    "this one for the other class. Pass another, or search='best', which looks "
-                    "elsewhere as well."
-                )
-            prototype = None
-        wide = target.search == "best" and (target.selects or prototype is None)
-        anywhere = target.search == "optimal" or wide
-        on_segment = prototype is not None and target.search != "optimal"
-        otherwise = target.search == "best" and not anywhere
-        return Aim(prototype, on_segment, anywhere, otherwise)
-
-    def leads_to(self, target: Robust) -> bool:
-        """Whether the known weights take the prototype of a target for its label."""
-        prototype = self.prototype(target)
-        return prototype is not None and self.form.predict(prototype[None])[0] == target.label
-
-    def prototype(self, target: Robust) -> FloatArray | None:
-        """(d,) that of a target."""
-        if target.prototype is None:
-            return None
-        row = target.prototype
-        named = all(isinstance(pair, tuple) for pair in row)
-        table = match_columns(Table.read(dict(row) if named else list(row)), self.features)
-        encoded = encode(table, self.features)
-        if encoded.problems:
-            raise InvalidInput(f"In prototype=: {encoded.problems[0]}")
-        return np.asarray(self.features.expand(encoded.codes)[0])
-
-    def _sweeps(self, form: FourierScores, target: Robust, x: FloatArray) -> Leads:
-        """What noise can do where answers are looked for.
-
-        Where that is must not depend on the known weights: so a segment counts even if they take
-        its end for another class, and no answer is looked for on it.
-        """
-        key = target.draws, target.random_state
-        heights = self._heights.get(key, partial(Heights.drawn, form.waves, form.law, *key))
-        cases, ends = self.plain.cases(x), None
-        prototype = None if target.search == "optimal" else self.prototype(target)
-        if prototype is not None:
-            ends = np.clip(prototype, cases.low, cases.high)
-        in_balls = target.search != "segment"
-        return heights.sweeps(target.probability, self.plain.price, cases, ends, in_balls=in_balls)
-
-    @cached_property
-    def _heights(self) -> Memo[tuple[int, int], Heights]:
-        return Memo()
-
-    def band(self, target: Target, x: FloatArray) -> Leads | None:
-        """How much a lead depends on the distance from (n, d) people; None if it does not."""
-        if not (isinstance(target, Robust) and target.selects):
-            return None
-        form = self.form
-        if isinstance(form, FourierScores):
-            return self._sweeps(form, target, x)
-        assert isinstance(form, UncertainScores)  # noqa: S101 (no other has regions of it)
-        key = target.draws, target.random_state
-        lift = form.lift
-        pulls = self._pulls.get(key, partial(Pulls.drawn, form.law, lift.matrix, lift.offset, *key))
-        lead, cases = form.leading(target.label), self.plain.cases(x)
-        return pulls.band(target.probability, self.plain, cases, lead)
-
-    @cached_property
-    def _pulls(self) -> Memo[tuple[int, int], Pulls]:
-        return Memo()
+        pieces = self.pieces(Tradeoff(label, 1.0))
+        program = pieces[0].program
+        cases, weight, best = program.cases(x), np.full(1, TRACE), None
+        for _ in range(TIMES):
+            left = end - thread_time()
+            if left <= 0.0:
+                break
+            findings = search(pieces, cases.weighing(weight), Effort(CLOSELY, left / TIMES))
+            if findings.piece[0] < 0:
+                break
+            y = findings.points
+            charged = float(sum(charge.amount(y)[0] for charge in program.charges))
+            reached = float(np.exp(-charged))
+            if best is not None and reached <= best * (1.0 + CLOSELY):
+                break
+            best = reached
+            weight = TRACE * max(charged, TRACE) / np.maximum(program.cost(y, x), TRACE)
+        return best
 
     def asked(self, target: Target) -> Program:
         """The cost over the actionable region, with what the target charges but not its demands."""
         charged = (p.program for p in self.pieces(target).listed if p.program.charges)
         return next(charged, self.plain)
-
-
-def _key(target: Target) -> Target:
-    """What the programs of a target depend on: labels as a tuple, no weight of the price."""
-    match target:
-        case Label():
-            return replace(target, label=target.labels)
-        case OtherLabel():
-            return replace(target, than=target.labels)
-        case Tradeoff():
-            return replace(target, weight=1.0)
-        case _:
-            return target

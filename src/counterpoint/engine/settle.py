@@ -12,21 +12,21 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.certificate import Certificates, Claim, Verdict, certify, lower_bounds
+from counterpoint.certificate import Certificates, Claim, certify, lower_bounds
 from counterpoint.engine.cases import Cases
 from counterpoint.engine.frontier import Findings
-from counterpoint.engine.judge import Judge, Surprise
 from counterpoint.engine.question import Question
 from counterpoint.engine.search import search
 from counterpoint.engine.terms import Terms
+from counterpoint.models.fitted import FittedModel
 from counterpoint.rows.encoding import decode, recode
 from counterpoint.rows.enum_column import EnumColumn
 from counterpoint.rows.table import Table
 from counterpoint.solvers import Effort
 from counterpoint.status import Status
-from counterpoint.targets import Guarantee, Robust, Target, Tradeoff
+from counterpoint.targets import Target, Verdict
 
-__all__ = ["Asked", "Settled", "Settlement"]
+__all__ = ["Asked", "Settled", "Settlement", "Surprise"]
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
@@ -46,6 +46,11 @@ NEARBY = 1.0 + 1e-3
 """How many times as much an answer off the edge may cost."""
 GROWTH = 8.0
 """How much more margin a row gets each time."""
+
+
+@final
+class Surprise(Exception):
+    """The model gives a row the target that what was read of it does not, or the reverse: a tie."""
 
 
 @final
@@ -122,7 +127,9 @@ class Settlement:
         When a search may stop.
     """
 
-    def __init__(self, judge: Judge, question: Question, asked: Asked, effort: Effort) -> None:
+    def __init__(
+        self, judge: FittedModel, question: Question, asked: Asked, effort: Effort
+    ) -> None:
         self.judge, self.question, self.target = judge, question, asked.target
         self.table, self.before, self.foreseen = asked.table, asked.before, asked.foreseen
         self.x = question.features.expand(asked.before)
@@ -131,7 +138,7 @@ class Settlement:
         if asked.terms.piece is not None:
             self.pieces = self.pieces[asked.terms.piece : asked.terms.piece + 1]
         self.effort = effort
-        self.band = question.band(asked.target, self.x)
+        self.band = asked.target.leads(question, self.x)
         self.cases = asked.terms.of(question.plain.cases(self.x), question.features)
         self.exact = np.full(self.x.shape, np.nan)
 
@@ -145,7 +152,7 @@ class Settlement:
         after, verdict = self._returned(everyone, findings)
         if self.foreseen:
             self._compare(self.judge.predict(self.table))
-        if self._is_demanding:
+        if self.target.demanding:
             self._search_again(findings, margin, after, verdict)
         return self._certified(findings, after, verdict, margin)
 
@@ -214,7 +221,7 @@ class Settlement:
         the answer to its column, which is left out here.
         """
         eps, gap = self.judge.eps(self.table), self.effort.gap
-        rounding = np.maximum(self.judge.rounding(self.target, self.x, eps), verdict.rounding)
+        rounding = np.maximum(self._rounding(eps), verdict.rounding)
         asked = np.minimum(margin[:, 0], SPARE * rounding)
         both = np.stack([asked, np.zeros_like(asked)], axis=1)
         program = self.question.asked(self.target)
@@ -241,14 +248,13 @@ class Settlement:
         """
         integral = self.pieces.is_integral
         eps = EPS if integral else self.judge.eps(self.table)
-        least = SPARE * self.judge.rounding(self.target, self.x, eps)
+        least = SPARE * self._rounding(eps)
         none = np.zeros_like(least)
         return np.stack([none, least] if integral else [least, none], axis=1)
 
-    @property
-    def _is_demanding(self) -> bool:
-        """Whether the target demands something, so that an answer may miss it."""
-        return not isinstance(self.target, Tradeoff)
+    def _rounding(self, eps: float) -> FloatArray:
+        """(n,) how far off the model's own margins may be at the rows, in score units."""
+        return self.target.requirement.rounding(self.judge.form, self.x, eps)
 
     def _off_the_edge(self, rows: IntArray, margin: FloatArray) -> Findings:
         """The same answers with a margin: whole columns and categories held, the others free."""
@@ -291,7 +297,7 @@ class Settlement:
         y = features.expand(codes)
         predicted = self._predictions(returned)
         after[found] = codes
-        said = self.judge.verdict(self.target, returned, y, predicted)
+        said = self.target.verdict(self.judge, returned, y, predicted)
         verdict.put(found, self._led(rows[found], y, said))
         return after, verdict
 
@@ -315,7 +321,7 @@ class Settlement:
         """What was foreseen of the factual rows with what the model predicts."""
         self.foreseen = False
         self.judge.check(self.x, factual)
-        met = self.judge.meets(self.target, self.table, self.x, factual)
+        met = self.target.met(self.judge, self.table, self.x, factual)
         if self.band is not None and met.any():
             ahead = self.judge.form.margin(self.x, self.target)
             met &= ahead >= self.band.required(self.x, np.zeros(len(self.x)))
@@ -363,12 +369,10 @@ class Settlement:
         answered = certificates.holds
         after[~answered] = self.before[~answered]
         certificates = certificates.withheld(~answered, known[0])
-        if isinstance(self.target, Robust):
-            wanted = Guarantee.FIXED if self.band is None else Guarantee.SELECTION
-            certificates.guarantee[~answered] = wanted
+        certificates.guarantee[~answered] = self.target.promise
         optimal = answered & (certificates.gap <= self.effort.gap)
         left = answered & ~optimal
-        if left.any() and self.judge.eps(self.table) > EPS and self._is_demanding:
+        if left.any() and self.judge.eps(self.table) > EPS and self.target.demanding:
             leading, claim = self._optimal_among_leading(left, findings, verdict, margin)
             certificates.claim[leading] = claim[leading]
             optimal |= leading

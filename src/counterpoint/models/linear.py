@@ -20,8 +20,8 @@ from counterpoint.engine.couplings import Affine, LogSumExp
 from counterpoint.engine.region import Region
 from counterpoint.errors import InvalidInput
 from counterpoint.models.form import EPS, AffineMap, Form, Magnitude, require_finite
-from counterpoint.models.scores import mask, misfit, rounding, split
-from counterpoint.targets import Confidence, Interval, Target, Tradeoff
+from counterpoint.models.scores import mask, rounding, split
+from counterpoint.targets import Target
 
 __all__ = [
     "LinearRegressor",
@@ -164,7 +164,7 @@ class LinearScores(ProbabilityForm):
         return replace(self, matrix=matrix, offset=offset, magnitude=self.sizes.through(before))
 
     def margin(self, X: FloatArray, target: Target) -> FloatArray:
-        if isinstance(target, Confidence | Tradeoff):
+        if target.requirement.probable:
             return self._log_odds(X, target)
         wanted, asked = self._wanted(target)
         scores = self.scores(X)
@@ -173,10 +173,8 @@ class LinearScores(ProbabilityForm):
         return np.asarray(inside - outside - asked)
 
     def regions(self, target: Target) -> tuple[Region, ...]:
-        if isinstance(target, Confidence):
-            return (self._confidence_region(target),)
-        if isinstance(target, Tradeoff):
-            return (Region((LogLoss(*self._against(self._label(target))),)),)
+        if target.requirement.probable:
+            return (self._probable_region(target),)
         wanted, asked = self._wanted(target)
         others = np.flatnonzero(~wanted)
         return tuple(self._beats(k, others, asked) for k in np.flatnonzero(wanted).tolist())
@@ -193,7 +191,7 @@ class LinearScores(ProbabilityForm):
     def _wanted(self, target: Target) -> tuple[NDArray[np.bool_], float]:
         return split(target, self.classes, "Label, OtherLabel, Confidence or Tradeoff")
 
-    def _label(self, target: Confidence | Tradeoff) -> int:
+    def _label(self, target: Target) -> int:
         """The position of the label whose probability is meant."""
         kind = type(target).__name__
         if self.link is Link.NONE:
@@ -201,38 +199,41 @@ class LinearScores(ProbabilityForm):
                 f"{kind} needs class probabilities: {self.no_probabilities}. "
                 "Use Label with a margin in score units."
             )
-        if self.link is Link.CLIPPED and isinstance(target, Tradeoff):
+        if self.link is Link.CLIPPED and not target.demanding:
             raise InvalidInput(
                 "Tradeoff needs probabilities that are a softmax of the scores; those of the "
                 "modified Huber loss are clipped to 0 and 1, where their logarithm has no use. "
                 "Use Confidence, or Label with a margin in score units."
             )
-        return int(np.flatnonzero(mask((target.label,), self.classes))[0])
+        return int(np.flatnonzero(mask(target.requirement.labels, self.classes))[0])
 
-    def _needed(self, target: Confidence | Tradeoff) -> float:
+    def _needed(self, at_least: float | None) -> float:
         """The binary score, or log-odds, at which the probability is what is asked for."""
-        if isinstance(target, Tradeoff):
+        if at_least is None:
             return 0.0
         if self.link is Link.CLIPPED:
-            return 2.0 * target.at_least - 1.0
-        return float(np.log(target.at_least) - np.log1p(-target.at_least))
+            return 2.0 * at_least - 1.0
+        return float(np.log(at_least) - np.log1p(-at_least))
 
     def _against(self, k: int) -> tuple[FloatArray, FloatArray]:
         """The rows and offsets of the other classes' scores minus the score of one."""
         rows = np.delete(self.matrix, k, axis=0) - self.matrix[k]
         return rows, np.delete(self.offset, k) - self.offset[k]
 
-    def _log_odds(self, X: FloatArray, target: Confidence | Tradeoff) -> FloatArray:
+    def _log_odds(self, X: FloatArray, target: Target) -> FloatArray:
         """(n,) of the label, less what is asked for."""
         rows, offset = self._against(self._label(target))
         others = X @ rows.T + offset
         top = others.max(axis=1)
         total = np.exp(others - top[:, None]).sum(axis=1)
-        return np.asarray(-(top + np.log(total)) - self._needed(target))
+        return np.asarray(-(top + np.log(total)) - self._needed(target.requirement.at_least))
 
-    def _confidence_region(self, target: Confidence) -> Region:
+    def _probable_region(self, target: Target) -> Region:
         rows, offset = self._against(self._label(target))
-        needed = self._needed(target)
+        at_least = target.requirement.at_least
+        if at_least is None:
+            return Region((LogLoss(rows, offset),))
+        needed = self._needed(at_least)
         if self.is_binary:
             return Region((Affine(rows, _vector(-np.inf), -needed - offset, np.ones(1)),))
         return Region((LogSumExp(rows, offset, -needed),))
@@ -296,16 +297,17 @@ class LinearRegressor(Form):
 
     def _limits(self, target: Target) -> tuple[float, float]:
         """Bounds on the linear predictor."""
-        if not isinstance(target, Interval):
-            raise misfit(target, "a regressor", "Interval")
+        limits = target.requirement.limits
+        if limits is None:
+            raise target.misfit("a regressor", "Interval")
+        low, high = limits
         if self.link is LogLink.IDENTITY:
-            return target.low, target.high
-        if target.high <= 0:
+            return low, high
+        if high <= 0:
             raise InvalidInput(
                 f"The model predicts positive values only; got {target!r}. Ask for a high above 0."
             )
-        low = float(np.log(target.low)) if target.low > 0 else -np.inf
-        return low, float(np.log(target.high))
+        return float(np.log(low)) if low > 0 else -np.inf, float(np.log(high))
 
     def margin(self, X: FloatArray, target: Target) -> FloatArray:
         low, high = self._limits(target)
@@ -425,7 +427,7 @@ class Votes(Form):
         return [np.array(cell, dtype=np.int8) for cell in sorted(largest)]
 
     def _wanted(self, target: Target) -> tuple[NDArray[np.bool_], float]:
-        if isinstance(target, Confidence | Tradeoff):
+        if target.requirement.probable:
             raise InvalidInput(
                 f"{type(target).__name__} needs class probabilities: the model decides by votes "
                 "between pairs of classes. Use Label with a margin in score units."

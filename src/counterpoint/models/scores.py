@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from counterpoint.errors import InvalidInput, shown
 from counterpoint.models.form import EPS, Magnitude
-from counterpoint.targets import Label, OtherLabel, Robust, Target
+from counterpoint.targets import Target
 
-__all__ = ["EPS", "mask", "misfit", "rounding", "split"]
+__all__ = ["EPS", "mask", "rounding", "split"]
 
 FloatArray = NDArray[np.float64]
 
@@ -49,18 +49,16 @@ def split(
     known
         What to call the classes in it.
     """
-    if isinstance(target, Label):
-        wanted = mask(target.labels, classes, known)
-    elif isinstance(target, OtherLabel) and target.labels:
-        wanted = ~mask(target.labels, classes, known)
-    else:
-        raise misfit(target, "a classifier", fitting)
+    asked = target.requirement
+    if not asked.labels or asked.probable or asked.chance is not None:
+        raise target.misfit("a classifier", fitting)
+    wanted = mask(asked.labels, classes, known) ^ asked.others
     if wanted.all() or not wanted.any():
         raise InvalidInput(
             f"Expected a target that leaves some class out and some in; {target!r} does not among "
             f"{known} {classes.tolist()!r}."
         )
-    return wanted, target.margin
+    return wanted, asked.margin
 
 
 def mask(
@@ -75,14 +73,3 @@ def mask(
             raise InvalidInput(f"Expected a target among {known} {listed!r}; got {shown(value)}.")
         found[listed.index(value)] = True
     return found
-
-
-def misfit(target: Target, model: str, fitting: str) -> InvalidInput:
-    """The error of a target that a form has no meaning for."""
-    if isinstance(target, Robust):
-        return InvalidInput(
-            "Robust needs a binary linear model, and the law of the noise on its weights: that of "
-            "a PrivateSVC is known, and any other is said by "
-            f"cp.UncertainClassifier(model, covariance=...). Got {model} without one."
-        )
-    return InvalidInput(f"Expected a target for {model} ({fitting}); got {shown(target)}.")

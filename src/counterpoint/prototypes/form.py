@@ -21,7 +21,7 @@ from counterpoint.errors import InvalidInput
 from counterpoint.models.form import EPS, AffineMap, Form, Magnitude
 from counterpoint.models.scores import rounding, split
 from counterpoint.prototypes.cells import Cells
-from counterpoint.targets import Confidence, Target, Tradeoff
+from counterpoint.targets import Target
 
 __all__ = ["Prototypes"]
 
@@ -198,7 +198,7 @@ class Prototypes(Form):
 
     def _wanted(self, target: Target) -> tuple[BoolArray, float]:
         """(P,) which prototypes are of a wanted class, and the margin that is asked for."""
-        if isinstance(target, Confidence | Tradeoff):
+        if target.requirement.probable:
             raise InvalidInput(
                 f"{type(target).__name__} needs class probabilities: the nearest prototype "
                 "decides, and distances are no probabilities. Use Label with a margin in units of "

@@ -18,8 +18,9 @@ from counterpoint.engine.question import Question
 from counterpoint.engine.search import search
 from counterpoint.robust.form import UncertainForm
 from counterpoint.robust.fourier_form import FourierScores
+from counterpoint.robust.target import Robust
 from counterpoint.solvers import Effort
-from counterpoint.targets import Label, Robust
+from counterpoint.targets import Label
 
 __all__ = ["Outlook", "outlook_of", "said_of_prototype", "said_of_rule", "surest"]
 
@@ -141,10 +142,10 @@ def said_of_prototype(
     x, y
         (1, d) the encoded row and its answer; None for none.
     """
-    form, z = question.form, question.prototype(target)
+    form, z = question.form, target.prototype_point(question.features)
     if not isinstance(form, FourierScores) or z is None or target.search == "optimal":
         return ""
-    if not question.leads_to(target):
+    if not form.takes(z, target.label):
         return "The prototype was not used: the model takes it for the other class."
     if y is None:
         sure = float(form.certainty(z[None], target.label)[0])
@@ -237,8 +238,8 @@ def _point(
     left = end - thread_time()
     if left <= 0.0:
         return None
-    regions, leads = question.form.regions(target), question.band(target, x)
-    pieces = Pieces.of(question.plain, regions, question.aim(target))
+    regions, leads = question.form.regions(target), target.leads(question, x)
+    pieces = Pieces.of(question.plain, regions, target.aim(question))
     cases, effort = question.plain.cases(x), Effort(1.0, min(SECONDS, left))
     found = search(pieces, cases, effort, leads)
     return found.points[0] if found.piece[0] >= 0 else None

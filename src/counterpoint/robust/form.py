@@ -10,19 +10,29 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
-from typing import Any, final
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from counterpoint.caches import Memo
+from counterpoint.engine.evidence import Leads
+from counterpoint.engine.pieces import Aim
 from counterpoint.engine.region import Region
 from counterpoint.errors import InvalidInput
 from counterpoint.models.form import EPS, AffineMap, Form
 from counterpoint.models.linear import LinearScores
 from counterpoint.models.scores import mask
 from counterpoint.noise import NoiseLaw, ProjectedGaussian, ProjectedLaplace, k_paper
+from counterpoint.robust.bounds.linear import Pulls
 from counterpoint.robust.chance import Chance
-from counterpoint.targets import Label, Robust, Target
+from counterpoint.robust.target import Robust
+from counterpoint.rows.features import Features
+from counterpoint.targets import Label, Target
+
+if TYPE_CHECKING:
+    from counterpoint.engine.question import Question
 
 __all__ = ["UncertainForm", "UncertainScores", "law_demanded"]
 
@@ -50,6 +60,21 @@ class UncertainForm(Form):
     @abstractmethod
     def certainty(self, X: FloatArray, label: Hashable) -> FloatArray:
         """(n,) the probability that the true weights are for it, at points fixed beforehand."""
+
+    @abstractmethod
+    def aim(self, target: Robust, features: Features) -> Aim:
+        """Where a target says to look.
+
+        Raises
+        ------
+        InvalidInput
+            If it says so of a model without random features, or only of the way to a prototype
+            that the model takes for another class.
+        """
+
+    @abstractmethod
+    def leads(self, target: Robust, question: Question, x: FloatArray) -> Leads:
+        """By how much an answer has to lead at a distance from (n, d) rows, however chosen."""
 
 
 @final
@@ -131,6 +156,24 @@ class UncertainScores(UncertainForm):
 
     def certainty(self, X: FloatArray, label: Hashable) -> FloatArray:
         return 1.0 - self.law.tail(self.lead(X, label), self.lift(X))
+
+    def aim(self, target: Robust, features: Features) -> Aim:
+        if target.search != "best" or target.prototype is not None:
+            raise InvalidInput(
+                "Expected search='best' and no prototype for a linear model, whose answers are "
+                "optimal; they are for a model with random features. Leave them out."
+            )
+        return Aim()
+
+    def leads(self, target: Robust, question: Question, x: FloatArray) -> Leads:
+        key, lift = (target.draws, target.random_state), self.lift
+        pulls = self._pulls.get(key, partial(Pulls.drawn, self.law, lift.matrix, lift.offset, *key))
+        lead, cases = self.leading(target.label), question.plain.cases(x)
+        return pulls.band(target.probability, question.plain, cases, lead)
+
+    @cached_property
+    def _pulls(self) -> Memo[tuple[int, int], Pulls]:
+        return Memo()
 
     def leading(self, label: Hashable) -> tuple[FloatArray, float]:
         """(d,) and a number: the lead of a label as a function slope · x + constant."""

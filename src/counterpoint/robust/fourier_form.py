@@ -4,20 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
-from typing import Any, final
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from counterpoint.caches import Memo
+from counterpoint.engine.evidence import Leads
+from counterpoint.engine.pieces import Aim
 from counterpoint.engine.region import Region
 from counterpoint.errors import InvalidInput
 from counterpoint.models.form import EPS, AffineMap
 from counterpoint.models.scores import mask, split
 from counterpoint.noise import NoiseLaw
+from counterpoint.robust.bounds.fourier import Heights
 from counterpoint.robust.form import ROUNDED, UncertainForm, law_demanded
+from counterpoint.robust.target import Robust
 from counterpoint.robust.wave_limit import WaveLimit
 from counterpoint.robust.waves import Waves
-from counterpoint.targets import Confidence, Robust, Target, Tradeoff
+from counterpoint.rows.features import Features
+from counterpoint.targets import Target
+
+if TYPE_CHECKING:
+    from counterpoint.engine.question import Question
 
 __all__ = ["FourierScores"]
 
@@ -95,6 +105,46 @@ class FourierScores(UncertainForm):
     def certainty(self, X: FloatArray, label: Hashable) -> FloatArray:
         return 1.0 - self.law.tail(self.lead(X, label), self.waves(X))
 
+    def aim(self, target: Robust, features: Features) -> Aim:
+        prototype = target.prototype_point(features)
+        if prototype is not None and not self.takes(prototype, target.label):
+            if target.search == "segment":
+                raise InvalidInput(
+                    f"Expected a prototype that the model takes for {target.label!r}; it takes "
+                    "this one for the other class. Pass another, or search='best', which looks "
+                    "elsewhere as well."
+                )
+            prototype = None
+        wide = target.search == "best" and (target.selects or prototype is None)
+        anywhere = target.search == "optimal" or wide
+        on_segment = prototype is not None and target.search != "optimal"
+        otherwise = target.search == "best" and not anywhere
+        return Aim(prototype, on_segment, anywhere, otherwise)
+
+    def takes(self, point: FloatArray, label: Hashable) -> bool:
+        """Whether the known weights take a point (d,) for a label."""
+        return bool(self.predict(point[None])[0] == label)
+
+    def leads(self, target: Robust, question: Question, x: FloatArray) -> Leads:
+        """What noise can do where answers are looked for.
+
+        Where that is must not depend on the known weights: so a segment counts even if they take
+        its end for another class, and no answer is looked for on it.
+        """
+        key = target.draws, target.random_state
+        heights = self._heights.get(key, partial(Heights.drawn, self.waves, self.law, *key))
+        cases, ends = question.plain.cases(x), None
+        anywhere = target.search == "optimal"
+        prototype = None if anywhere else target.prototype_point(question.features)
+        if prototype is not None:
+            ends = np.clip(prototype, cases.low, cases.high)
+        balls, price = target.search != "segment", question.plain.price
+        return heights.sweeps(target.probability, price, cases, ends, in_balls=balls)
+
+    @cached_property
+    def _heights(self) -> Memo[tuple[int, int], Heights]:
+        return Memo()
+
     def sign(self, label: Hashable) -> float:
         """1 for the second class, −1 for the first."""
         return 1.0 if bool(mask((label,), self.classes)[1]) else -1.0
@@ -125,7 +175,7 @@ class FourierScores(UncertainForm):
 
     def _wanted(self, target: Target) -> tuple[bool, float]:
         """Whether it is the second class, and the margin."""
-        if isinstance(target, Confidence | Tradeoff):
+        if target.requirement.probable:
             raise InvalidInput(
                 f"{type(target).__name__} needs class probabilities: a support vector machine has "
                 "none. Use Label with a margin in score units, or Robust."

@@ -29,7 +29,6 @@ from counterpoint.spec.places import (
     a_matrix,
     a_number,
     a_pair,
-    a_row,
     a_text,
     any_of,
     labels_or_one,
@@ -39,7 +38,8 @@ from counterpoint.spec.places import (
     some_names,
     some_weights,
 )
-from counterpoint.targets import Confidence, Interval, Label, OtherLabel, Robust, Tradeoff
+from counterpoint.targets import Confidence, Interval, Label, OtherLabel, Tradeoff
+from counterpoint.wings import parts
 
 __all__ = ["KINDS", "Kinds", "kind_of"]
 
@@ -108,16 +108,7 @@ KINDS = {
             OtherLabel: {"than": labels_or_one, "margin": a_number},
             Confidence: {"label": a_label, "at_least": a_number},
             Tradeoff: {"label": a_label, "weight": a_number},
-            Robust: {
-                "label": a_label,
-                "probability": a_number,
-                "guarantee": a_text,
-                "rule": a_text,
-                "draws": a_count,
-                "random_state": a_count,
-                "search": a_text,
-                "prototype": a_row,
-            },
+            **{cls: keys for part in parts("policy") for cls, keys in part.TARGETS.items()},
             Interval: {"low": a_number, "high": a_number},
         },
     ),

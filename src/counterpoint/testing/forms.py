@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from counterpoint.engine.region import Charge, NonConvex, Region, Supported
 from counterpoint.models.form import AffineMap, Form
-from counterpoint.targets import Confidence, Interval, Label, OtherLabel, Target, Tradeoff
+from counterpoint.targets import Label, Requirement, Target
 
 __all__ = ["check_form"]
 
@@ -62,7 +62,7 @@ def check_form(
     rng = np.random.default_rng(random_state)
     X = 3.0 * rng.normal(size=(SAMPLES, form.width)) if points is None else points
     for target in targets:
-        if isinstance(target, Tradeoff):
+        if not target.demanding:
             _check_charge((form, *same), target, X)
             continue
         inside = _check_regions(form, target, X)
@@ -136,7 +136,7 @@ def _check_supports(form: Form, region: Region, X: FloatArray) -> None:
         )
 
 
-def _check_charge(forms: Sequence[Form], target: Tradeoff, X: FloatArray) -> None:
+def _check_charge(forms: Sequence[Form], target: Target, X: FloatArray) -> None:
     margin = forms[0].margin(X, target)
     for form in forms:
         regions = form.regions(target)
@@ -151,11 +151,12 @@ def _check_charge(forms: Sequence[Form], target: Tradeoff, X: FloatArray) -> Non
 def _predicted(form: Form, target: Target, X: FloatArray) -> BoolArray:
     """Whether the target is met by what the form predicts; by its margin where that says more."""
     predicted = form.predict(X)
-    if isinstance(target, Interval):
-        return np.asarray((predicted >= target.low) & (predicted <= target.high))
-    if isinstance(target, Label | OtherLabel) and target.margin == 0.0:
-        among = np.array([label in target.labels for label in predicted.tolist()])
-        return among if isinstance(target, Label) else ~among
+    asked = target.requirement
+    if asked.limits is not None:
+        return np.asarray((predicted >= asked.limits[0]) & (predicted <= asked.limits[1]))
+    if asked == Requirement(asked.labels, asked.others):
+        among = np.array([label in asked.labels for label in predicted.tolist()])
+        return among ^ asked.others
     return np.asarray(form.margin(X, target) >= 0)
 
 
@@ -173,13 +174,14 @@ def _check_same(form: Form, other: Form, target: Target, X: FloatArray, inside: 
 
 
 def _check_margin(form: Form, target: Target, X: FloatArray) -> None:
-    if not isinstance(target, Label) or target.margin:
+    labels = target.requirement.labels
+    if target.requirement != Requirement(labels):
         return
-    less = form.margin(X, Label(target.label, margin=0.25))
+    less = form.margin(X, Label(labels, margin=0.25))
     off = np.abs(form.margin(X, target) - 0.25 - less) > CLOSE * form.noise(X)
     assert not off.any(), f"A margin of 0.25 does not lower the margin of {target!r} by 0.25."
     wide = np.zeros(len(X), dtype=bool)
-    for region in form.regions(Label(target.label, margin=0.25)):
+    for region in form.regions(Label(labels, margin=0.25)):
         wide |= region.violation(X, X) == 0.0
     off = _clear(form, X, less) & (wide != (less >= 0))
     assert not off.any(), (
@@ -202,7 +204,7 @@ def _check_through(
             seen.noise(Z) + form.noise(behind)
         )
         assert not off.any(), f"Through an affine map, the margin of {target!r} differs."
-        if isinstance(target, Confidence | Tradeoff):
+        if target.requirement.probable:
             continue
         clear = _clear(form, behind, expected)
         same = _predicted(seen, target, Z) == _predicted(form, target, behind)

@@ -1,0 +1,267 @@
+"""`Robust`: the true weights decide for a label, with at least a probability."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpoint.errors import InvalidInput, is_number, shown
+from counterpoint.rows.encoding import encode, match_columns
+from counterpoint.rows.enum_column import EnumColumn
+from counterpoint.rows.features import Features
+from counterpoint.rows.table import Table
+from counterpoint.targets import Guarantee, Requirement, Target, Verdict, check_one_label
+
+if TYPE_CHECKING:
+    from counterpoint.certificate import Certificate
+    from counterpoint.engine.evidence import Leads
+    from counterpoint.engine.pieces import Aim
+    from counterpoint.engine.question import Question
+    from counterpoint.models.fitted import FittedModel
+    from counterpoint.results import Asked
+    from counterpoint.robust.form import UncertainForm
+
+__all__ = ["Robust"]
+
+FloatArray = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
+IntArray = NDArray[np.intp]
+
+GUARANTEED = ("best", "selection", "fixed")
+RULES = ("exact", "paper")
+SEARCHES = ("best", "segment", "optimal")
+LARGEST = 1e100
+"""The largest number in a row: what noise does there takes squares of it."""
+HALVINGS = 12
+"""How often the distance to the highest probability that can be had is halved."""
+
+
+@final
+@dataclass(frozen=True)
+class Robust(Target):
+    """The true weights decide for a label, with at least a probability.
+
+    For a binary model whose weights are known up to the law of their noise: a
+    `counterpoint.privacy.PrivateSVC`, or any other linear one as an `UncertainClassifier`. What the
+    known weights predict must be the label too.
+
+    A search looks at the known weights, and so it finds points where their noise happens to flatter
+    the label. The chance constraint of the literature, ``guarantee="fixed"``, is about a point that
+    was fixed beforehand, and an optimal point keeps its promise far less often. A point with
+    ``guarantee="selection"`` is as sure as was asked for, however it was chosen: its score leads by
+    what noise can do to any point that costs as much.
+
+    That is for a question that does not depend on the known weights: one row, label, probability,
+    cost and constraints. Where the label was chosen by looking at them, a wrong answer is given
+    with a probability of at most 2 (1 − p). It is still 1 − p if the label is the one that they do
+    not give to the row, the model is linear, and what may move are numbers that may rise and fall.
+
+    Parameters
+    ----------
+    label
+        A class label.
+    probability
+        At least ½ and below 1.
+    guarantee
+        ``"selection"``; ``"fixed"``; or ``"best"``, the first where it can be had, else the second.
+        Each answer's certificate says which it has.
+    rule
+        Of a point fixed beforehand: ``"exact"``, or ``"paper"`` for equation 17 of the paper, which
+        is for Laplace noise, asks for too much or too little, and has no guarantee but where the
+        exact probability, which the certificate states, suffices.
+    draws
+        How many draws of the noise make ``"selection"``, which is then certain to 99.9 %; with
+        random features, a tenth of them.
+    random_state
+        Their seed.
+    search
+        Where to look, if the model has random features: ``"segment"``, on the way to the prototype;
+        ``"optimal"``, everywhere; ``"best"``, both, if each keeps the guarantee. A point of a
+        segment that was chosen by looking at the weights is hardly less sure than a fixed one, and
+        an optimal one far less: so for ``"fixed"`` the best is the segment, if it has a point that
+        will do. Where the prototype is of no use, the best looks elsewhere, and says so.
+    prototype
+        For such a model a row that is known to be of the class: one row, of values or name → value.
+        It must come from what is public; means of the private rows give them away.
+
+    References
+    ----------
+    Mochaourab, Sinha, Greenstein & Papapetrou, Robust explanations for private support vector
+    machines, equations 14–19, which are about a fixed point. Lagoa, Li & Sznaier (2005),
+    Probabilistically constrained linear programs and risk-adjusted controller design.
+    """
+
+    label: Hashable
+    probability: float
+    guarantee: Literal["best", "selection", "fixed"] = "best"
+    rule: Literal["exact", "paper"] = "exact"
+    draws: int = 10_000
+    random_state: int = 0
+    search: Literal["best", "segment", "optimal"] = "best"
+    prototype: Any = None
+    sought: ClassVar[str | None] = "probability"
+
+    def __post_init__(self) -> None:
+        check_one_label(self.label)
+        object.__setattr__(self, "prototype", _row_of(self.prototype))
+        if not (is_number(self.probability) and 0.5 <= self.probability < 1.0):
+            raise InvalidInput(
+                "Expected a probability of at least 0.5, as likely as not, and below 1, which "
+                f"nothing is; got {shown(self.probability)}. 90 % is 0.9."
+            )
+        for name, words in (("guarantee", GUARANTEED), ("rule", RULES), ("search", SEARCHES)):
+            word = getattr(self, name)
+            if not (isinstance(word, str) and word in words):
+                listed = " or ".join(map(repr, words))
+                raise InvalidInput(f"Expected {name} {listed}; got {shown(word)}.")
+        if self.rule == "paper" and self.guarantee == "selection":
+            raise InvalidInput(
+                "Expected rule='exact' with guarantee='selection': the paper's rule is for a point "
+                "that is fixed beforehand."
+            )
+        if self.search == "segment" and self.prototype is None:
+            raise InvalidInput(
+                "Expected a prototype with search='segment'; got none. Pass a row that is known to "
+                "be of the class, from public data and not from the rows the model was fitted on."
+            )
+        for name, least in (("draws", 1), ("random_state", 0)):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+                raise InvalidInput(
+                    f"Expected {name} to be a whole number of at least {least}; got {shown(value)}."
+                )
+
+    @property
+    def selects(self) -> bool:
+        """Whether the answer is to be sure however it was chosen, if that can be had."""
+        return self.guarantee != "fixed" and self.rule == "exact"
+
+    @property
+    def is_best(self) -> bool:
+        """Whether a point that is sure had it been fixed will do where no other can be had."""
+        return self.selects and self.guarantee == "best"
+
+    @property
+    def promise(self) -> Guarantee:
+        return Guarantee.SELECTION if self.selects else Guarantee.FIXED
+
+    @property
+    def requirement(self) -> Requirement:
+        return Requirement((self.label,), chance=self)
+
+    def each(
+        self, predicted: NDArray[Any], answered: BoolArray
+    ) -> Iterator[tuple[Target, IntArray]]:
+        """The best is the first guarantee, and then the second where no answer has the first."""
+        if not self.is_best:
+            yield self, np.arange(len(predicted))
+            return
+        yield replace(self, guarantee="selection"), np.arange(len(predicted))
+        left = np.flatnonzero(~answered)
+        if len(left):
+            yield replace(self, guarantee="fixed"), left
+
+    def met(
+        self, model: FittedModel, table: Table, x: FloatArray, predicted: NDArray[Any]
+    ) -> BoolArray:
+        form = self._uncertain(model)
+        return self._is_sure(form, x, predicted, form.certainty(x, self.label))
+
+    def verdict(
+        self, model: FittedModel, table: Table, x: FloatArray, predicted: NDArray[Any]
+    ) -> Verdict:
+        form = self._uncertain(model)
+        probability = form.certainty(x, self.label)
+        guarantee = EnumColumn.full(len(x), Guarantee.NONE)
+        guarantee[probability >= self.probability] = self.promise
+        return Verdict(
+            self._is_sure(form, x, predicted, probability),
+            form.margin(x, self),
+            probability,
+            guarantee,
+            self.requirement.rounding(form, x, model.eps(table)),
+        )
+
+    def misfit(self, model: str, fitting: str) -> InvalidInput:
+        return InvalidInput(
+            "Robust needs a binary linear model, and the law of the noise on its weights: that of "
+            "a PrivateSVC is known, and any other is said by "
+            f"cp.UncertainClassifier(model, covariance=...). Got {model} without one."
+        )
+
+    def unusable(self, x: FloatArray, names: tuple[Hashable, ...]) -> dict[int, str]:
+        rows, columns = np.nonzero(np.abs(x) > LARGEST)
+        return {
+            i: f"column {names[j]!r} holds {x[i, j]:g}, which is too large to say what noise on "
+            "the weights does there. Check its unit."
+            for i, j in zip(rows.tolist(), columns.tolist(), strict=True)
+        }
+
+    def aim(self, question: Question) -> Aim | None:
+        return self._uncertain(question).aim(self, question.features)
+
+    def leads(self, question: Question, x: FloatArray) -> Leads | None:
+        if not self.selects:
+            return None
+        return self._uncertain(question).leads(self, question, x)
+
+    def remark(self, asked: Asked, certificate: Certificate) -> str:
+        from counterpoint.robust.attainable import outlook_of, said_of_prototype, said_of_rule
+
+        question, x, y = asked.question, asked.x, asked.y if certificate.valid else None
+        if y is None:
+            first = str(outlook_of(question, self, x))
+        else:
+            first = said_of_rule(self, certificate.probability)
+        return " ".join(filter(None, (first, said_of_prototype(question, self, x, y))))
+
+    def attainable(self, question: Question, x: FloatArray, end: float) -> float | None:
+        from counterpoint.robust.attainable import surest
+
+        return surest(question, self, x, HALVINGS, end)
+
+    def prototype_point(self, features: Features) -> FloatArray | None:
+        """(d,) the encoded prototype; None if there is none."""
+        if self.prototype is None:
+            return None
+        row = self.prototype
+        named = all(isinstance(pair, tuple) for pair in row)
+        table = match_columns(Table.read(dict(row) if named else list(row)), features)
+        encoded = encode(table, features)
+        if encoded.problems:
+            raise InvalidInput(f"In prototype=: {encoded.problems[0]}")
+        return np.asarray(features.expand(encoded.codes)[0])
+
+    def _is_sure(
+        self, form: UncertainForm, x: FloatArray, predicted: NDArray[Any], probability: FloatArray
+    ) -> BoolArray:
+        """(n,): whether points have the label, and the probability or what the paper asks for."""
+        met = probability >= self.probability
+        if self.rule == "paper":
+            met = form.margin(x, self) >= 0.0
+        return np.asarray(met & (predicted == self.label))
+
+    def _uncertain(self, has_form: FittedModel | Question) -> UncertainForm:
+        """The form, which has noise: no other has regions for this target."""
+        from counterpoint.robust.form import UncertainForm
+
+        assert isinstance(has_form.form, UncertainForm)  # noqa: S101
+        return has_form.form
+
+
+def _row_of(row: Any) -> tuple[Any, ...] | None:
+    """One row as a tuple of values, or of pairs of names and values if it has names."""
+    if row is None:
+        return None
+    if isinstance(row, tuple) and row and all(isinstance(pair, tuple) for pair in row):
+        row = dict(row)
+    table = Table.read(list(row) if isinstance(row, tuple) else row)
+    if len(table) != 1:
+        raise InvalidInput(f"Expected one row as a prototype; got {len(table)}.")
+    values = tuple(table.column(name)[0] for name in table.names)
+    values = tuple(value.item() if isinstance(value, np.generic) else value for value in values)
+    return values if table.is_array else tuple(zip(table.names, values, strict=True))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import IntEnum, StrEnum
 from typing import ClassVar, final
@@ -12,8 +14,9 @@ from numpy.typing import NDArray
 
 from counterpoint.engine.cases import Cases
 from counterpoint.engine.program import Program
+from counterpoint.errors import SolverFailure
 
-__all__ = ["Effort", "Optimality", "Outcome", "Prepared", "Solution", "Solver"]
+__all__ = ["Effort", "Optimality", "Outcome", "Prepared", "Solution", "Solver", "translated"]
 
 FloatArray = NDArray[np.float64]
 
@@ -147,3 +150,12 @@ class Solver(ABC):
     @abstractmethod
     def prepare(self, program: Program) -> Prepared:
         """Do what does not depend on the person."""
+
+
+@contextmanager
+def translated(backend: str) -> Iterator[None]:
+    """What a backend raises, as `SolverFailure`."""
+    try:
+        yield
+    except (RuntimeError, TypeError, ValueError, IndexError) as error:
+        raise SolverFailure(f"{backend} failed: {error}") from error

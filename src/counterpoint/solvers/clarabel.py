@@ -6,8 +6,6 @@ bound; and, where features ought to stay, by a second run that holds them still.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, final
@@ -23,12 +21,11 @@ from counterpoint.engine.couplings import Affine, Cone, LogSumExp
 from counterpoint.engine.domains import Box, Transitions
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Charge, Region
-from counterpoint.errors import SolverFailure
-from counterpoint.solvers.base import Effort, Outcome, Prepared, Solution, Solver
+from counterpoint.solvers.base import Effort, Outcome, Prepared, Solution, Solver, translated
 from counterpoint.solvers.conic import Conic, Model, Rows
 from counterpoint.solvers.duals import priced, purified
 
-__all__ = ["Clarabel", "translated"]
+__all__ = ["Clarabel"]
 
 FloatArray = NDArray[np.float64]
 
@@ -87,7 +84,7 @@ class ClarabelPrograms(Prepared):
             if (case.low > case.high).any():
                 out.outcomes[i] = Outcome.INFEASIBLE
                 continue
-            with translated():
+            with translated("Clarabel"):
                 self._solve_one(case, effort, out, i)
         return out
 
@@ -299,12 +296,3 @@ def _settings(effort: Effort) -> Any:
     if effort.seconds:
         settings.time_limit = effort.seconds
     return settings
-
-
-@contextmanager
-def translated() -> Iterator[None]:
-    """Errors of the backend as our own."""
-    try:
-        yield
-    except (RuntimeError, TypeError, ValueError) as error:
-        raise SolverFailure(f"Clarabel failed: {error}") from error

@@ -1,14 +1,13 @@
 """HiGHS: linear and mixed-integer linear programs (weighted Manhattan cost).
 
-The model is passed once; for each person only bounds and the costs of the factual categories
-change. Every person starts from nothing (what HiGHS remembers of the last one is cleared), so that
-an answer does not depend on who was asked before.
+Each change is a rise less a fall, both at least 0, so that prices are linear; under a bound on the
+number of changes each feature has a 0–1 switch, and ``rise + fall <= cap · switch``. The model is
+passed once; from row to row only bounds and caps change. Every row starts from nothing (what HiGHS
+remembers of the last one is cleared), so that an answer does not depend on the rows before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, ClassVar, final
@@ -24,15 +23,18 @@ from counterpoint.engine.couplings import Affine
 from counterpoint.engine.domains import AtMost, Box, OneOf, Transitions, Whole
 from counterpoint.engine.program import Program
 from counterpoint.errors import SolverFailure
-from counterpoint.solvers.base import Effort, Outcome, Prepared, Solution, Solver
-from counterpoint.solvers.layout import Data, Layout, balanced_units
+from counterpoint.solvers.base import Effort, Outcome, Prepared, Solution, Solver, translated
+from counterpoint.solvers.standard_form import StandardForm, balanced_units
 
 __all__ = ["Highs"]
 
 FloatArray = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.intp]
 
 STATUS = highspy.HighsModelStatus
+CROSSED = 1e-9
+"""By how much bounds may cross because of rounding, in units of change."""
 FEASIBILITY = 1e-9
 OPTIONS = {
     "output_flag": False,
@@ -60,46 +62,120 @@ class Highs(Solver):
         return program.kinds <= self.accepts
 
     def prepare(self, program: Program) -> HighsPrograms:
-        return HighsPrograms(program)
+        weights, steps = program.price.absolute, program.steps
+        costly = np.where(weights > 0.0, weights, 1.0)
+        unit = np.where(program.numeric, 1.0 / costly, 1.0)  # units of cost
+        return HighsPrograms(StandardForm(program, np.where(steps > 0.0, steps, unit)))
+
+
+@final
+class Data:
+    """The numbers of a batch: bounds of columns and rows, caps of switches, lengths of changes."""
+
+    def __init__(self, model: HighsPrograms, cases: Cases, cutoff: FloatArray | None) -> None:
+        form, n, switches = model.form, len(cases), len(model.switches)
+        limits = form.limits(cases)
+        down, up = -limits.low, limits.high
+        low = np.maximum(np.hstack([-down, -up]), 0.0)
+        high = np.maximum(np.hstack([up, down]), low)
+        self.empty: BoolArray = np.asarray((up + down < -CROSSED).any(axis=1))
+        self.lengths = np.ones(n) if model.integer.any() else limits.shortfall()
+        per = self.lengths[:, None]
+        none = np.zeros((n, switches))
+        self.low, self.high = np.hstack([low / per, none]), np.hstack([high / per, none + 1.0])
+        self.row_low, self.row_high = limits.row_low / per, limits.row_high / per
+        if switches:
+            more = np.full((n, form.program.width + 1), -np.inf)
+            self.row_low = np.hstack([self.row_low, more])
+            self.row_high = np.hstack([self.row_high, np.zeros(more.shape)])
+            self.row_high[:, -1] = model.count
+        reach = np.full(n, np.inf) if cutoff is None or not switches else cutoff
+        with np.errstate(divide="ignore", invalid="ignore"):
+            caps = np.where(form.absolute > 0.0, reach[:, None] / form.absolute, np.inf)
+        self.caps = np.minimum(np.maximum(up, down), caps)
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class HighsPrograms(Prepared):
-    """A program in HiGHS, and its linear relaxation.
+    """A program in HiGHS, and its linear relaxation: rises, falls and switches.
 
     Parameters
     ----------
-    program
+    form
         The program.
-    units
-        Those of the numeric columns; None for units of cost, and others for rows for which these
-        do not do.
+    rebalanced
+        Whether its units are those of one row for which the usual ones did not do.
     """
 
-    program: Program
-    units: FloatArray | None = None
+    form: StandardForm
+    rebalanced: bool = False
+
+    @property
+    def program(self) -> Program:
+        """The program."""
+        return self.form.program
+
+    @property
+    def switches(self) -> tuple[slice, ...]:
+        """The columns of each feature that has a switch."""
+        return self.program.at_most.blocks if self.program.at_most else ()
+
+    @property
+    def count(self) -> int:
+        """How many switches may be on."""
+        return self.program.at_most.count if self.program.at_most else 0
 
     @cached_property
-    def _layout(self) -> Layout:
-        return Layout(self.program, self.units)
+    def owner(self) -> IntArray:
+        """(d,) the switch of each column."""
+        return np.repeat(np.arange(len(self.switches)), [b.stop - b.start for b in self.switches])
+
+    @cached_property
+    def integer(self) -> BoolArray:
+        """Which of the model's columns are integers."""
+        whole = self.form.integral
+        return np.concatenate([whole, whole, np.ones(len(self.switches), dtype=bool)])
+
+    @cached_property
+    def normal(self) -> float:
+        """The unit of cost."""
+        price = self.form.absolute
+        return float(np.median(price[price > 0.0])) if price.any() else 1.0
+
+    @cached_property
+    def price(self) -> FloatArray:
+        """The prices of the model's columns."""
+        own = self.form.absolute / self.normal
+        return np.concatenate([own, own, np.zeros(len(self.switches))])
+
+    @cached_property
+    def matrix(self) -> FloatArray:
+        """The model's rows; caps stand at 1 here."""
+        own, d, s = self.form.matrix, self.program.width, len(self.switches)
+        rows = np.hstack([own, -own, np.zeros((len(own), s))])
+        if not s:
+            return rows
+        uses = np.hstack([np.eye(d), np.eye(d), -np.eye(s)[self.owner]])
+        return np.vstack([rows, uses, np.repeat([0.0, 1.0], [2 * d, s])])
 
     @cached_property
     def _linear(self) -> Pool[Engine]:
-        return Pool(partial(Engine, self._layout, integral=False))
+        return Pool(partial(Engine, self, integral=False))
 
     @cached_property
     def _integral(self) -> Pool[Engine]:
-        return Pool(partial(Engine, self._layout, integral=True))
+        return Pool(partial(Engine, self, integral=True))
 
     def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
         solution = self._solved(cases, effort, cutoff)
-        if self.units is None:
-            for i in self._doubtful(cases, solution).tolist():
-                case = cases.take(slice(i, i + 1))
-                other = HighsPrograms(self.program, balanced_units(self.program, case))
-                below = None if cutoff is None else cutoff[i : i + 1]
-                solution.put(i, other._solved(case, effort, below))
+        for i in [] if self.rebalanced else self._doubtful(cases, solution).tolist():
+            case = cases.take(slice(i, i + 1))
+            other = HighsPrograms(
+                StandardForm(self.program, balanced_units(self.program, case)), rebalanced=True
+            )
+            below = None if cutoff is None else cutoff[i : i + 1]
+            solution.put(i, other._solved(case, effort, below))
         return solution
 
     def _doubtful(self, cases: Cases, solution: Solution) -> IntArray:
@@ -109,131 +185,119 @@ class HighsPrograms(Prepared):
             points, x = solution.points[found], cases.x[found]
             missed[found] = self.program.violation(points, x) > FEASIBILITY
         blocked = np.flatnonzero(solution.outcomes == Outcome.INFEASIBLE)
-        if len(blocked) and not self._layout.integer.any():
+        if len(blocked) and not self.integer.any():
             part = cases.take(blocked)
             missed[blocked] = ~self.program.refutes(part, solution.multipliers[blocked])
         return np.flatnonzero(missed)
 
     def _solved(self, cases: Cases, effort: Effort, cutoff: FloatArray | None) -> Solution:
-        layout = self._layout
-        data = layout.data(cases, cutoff)
-        answers = _Answers(len(cases), layout)
-        empty = (data.low > data.high).any(axis=1)
-        answers.outcomes[empty] = Outcome.INFEASIBLE
-        rows = np.flatnonzero(~empty & np.isfinite(data.caps).all(axis=1))
-        with _translated():
-            if layout.integer.any():
-                for i in rows.tolist():
-                    self._branch_and_bound(data, effort, answers, i)
-            else:
-                with self._linear.lease() as engine:
-                    for i in rows.tolist():
-                        _simplex(engine, data, answers, i)
-        self._sign_rays(answers, cases)
-        reported = np.maximum(layout.cost_of(answers.objective, cases), 0.0)
-        if cutoff is not None and layout.switches:  # their caps leave out what costs more
-            reported = np.minimum(reported, cutoff)
-        return Solution(
-            layout.points(answers.values, cases, data.scale),
-            layout.multipliers(answers.duals),
-            answers.outcomes,
-            np.where(np.isfinite(reported), reported, 0.0),
-        )
+        data, d = Data(self, cases, cutoff), self.program.width
+        out = Solution.blank(len(cases), self.program)
+        out.outcomes[data.empty] = Outcome.INFEASIBLE
+        change, duals = np.full((len(cases), d), np.nan), np.zeros((len(cases), len(self.matrix)))
+        possible = ~data.empty
+        if self.switches:  # one without a cap could not be switched off
+            possible &= np.isfinite(data.caps).all(axis=1)
+        run = self._branch_and_bound if self.integer.any() else self._simplex
+        with translated("HiGHS"):
+            for i in np.flatnonzero(possible).tolist():
+                out.outcomes[i], values, duals[i], out.reported[i] = run(data, i, effort)
+                if values is not None:
+                    change[i] = (values[:d] - values[d : 2 * d]) * data.lengths[i]
+        out.points[:] = self.form.points(change, cases)
+        out.multipliers[:] = self.form.multipliers(-duals * self.normal)
+        if cutoff is not None and self.switches:  # their caps leave out what costs more
+            np.minimum(out.reported, cutoff, out=out.reported)
+        self._sign_rays(out, cases)
+        return out
 
-    def _sign_rays(self, answers: _Answers, cases: Cases) -> None:
+    def _sign_rays(self, out: Solution, cases: Cases) -> None:
         """HiGHS does not say in which sense a ray refutes its row; the program does."""
-        rows = np.flatnonzero(answers.outcomes == Outcome.INFEASIBLE)
-        if not len(rows):
-            return
-        multipliers = self._layout.multipliers(answers.duals[rows])
-        wrong = ~self.program.refutes(cases.take(rows), multipliers)
-        answers.duals[rows[wrong]] *= -1.0
+        rows = np.flatnonzero(out.outcomes == Outcome.INFEASIBLE)
+        if len(rows):
+            wrong = rows[~self.program.refutes(cases.take(rows), out.multipliers[rows])]
+            out.multipliers[wrong] *= -1.0
 
-    def _branch_and_bound(self, data: Data, effort: Effort, answers: _Answers, i: int) -> None:
+    def _simplex(
+        self, data: Data, i: int, _: Effort
+    ) -> tuple[Outcome, FloatArray | None, FloatArray, float]:
+        """Outcome, values of columns, duals of rows (>= 0 for a lower bound), reported bound."""
+        with self._linear.lease() as engine:
+            status = engine.run(data, i)
+            if status == STATUS.kOptimal:
+                return Outcome.FOUND, *engine.solution(), 0.0
+            blocked = status == STATUS.kInfeasible
+            ray = engine.dual_ray() if blocked else np.zeros(len(self.matrix))
+        return Outcome.INFEASIBLE if blocked else Outcome.NOTHING, None, ray, 0.0
+
+    def _branch_and_bound(
+        self, data: Data, i: int, effort: Effort
+    ) -> tuple[Outcome, FloatArray | None, FloatArray, float]:
+        """The same of an integer program, whose duals refute it if they are not 0."""
         with self._integral.lease() as engine:
             status = engine.run(data, i, gap=0.1 * effort.gap, seconds=effort.seconds)
             bound, values = engine.dual_bound(), engine.incumbent()
+        none = np.zeros(len(self.matrix))
         if status == STATUS.kInfeasible:
-            answers.outcomes[i] = Outcome.INFEASIBLE
-            with self._linear.lease() as linear:
-                if linear.run(data, i) == STATUS.kInfeasible:
-                    answers.duals[i] = linear.dual_ray()
-            return
+            outcome, _, ray, _ = self._simplex(data, i, effort)
+            return Outcome.INFEASIBLE, None, ray if outcome == Outcome.INFEASIBLE else none, 0.0
         limited = status == STATUS.kTimeLimit
         if not limited and status != STATUS.kOptimal:
-            return
-        answers.outcomes[i] = Outcome.LIMIT if limited else Outcome.NOTHING
-        answers.objective[i] = bound
-        settled = None if values is None else self._settled(data, i, values)
-        if settled is not None:
-            answers.values[i] = settled
-            answers.outcomes[i] = Outcome.LIMIT if limited else Outcome.FOUND
+            return Outcome.NOTHING, None, none, 0.0
+        values = None if values is None else self._settled(data, i, values)
+        reported = max(bound * self.normal, 0.0) if np.isfinite(bound) else 0.0
+        found = Outcome.NOTHING if values is None else Outcome.FOUND
+        return Outcome.LIMIT if limited else found, values, none, reported
 
     def _settled(self, data: Data, i: int, values: FloatArray) -> FloatArray | None:
         """Integers rounded for good and the rest solved anew, so that nothing is off by 1e-6."""
-        whole = self._layout.integer
+        whole = self.integer
         values = np.where(whole, np.round(values), values)
         if whole.all():
             return values
         low, high = np.where(whole, values, data.low[i]), np.where(whole, values, data.high[i])
         with self._linear.lease() as engine:
-            if engine.run(data.within(i, low, high), 0) != STATUS.kOptimal:
+            if engine.run(data, i, within=(low, high)) != STATUS.kOptimal:
                 return None
             return np.where(whole, values, engine.solution()[0])
 
 
-def _simplex(engine: Engine, data: Data, answers: _Answers, i: int) -> None:
-    status = engine.run(data, i)
-    if status == STATUS.kOptimal:
-        answers.values[i], answers.duals[i] = engine.solution()
-        answers.outcomes[i] = Outcome.FOUND
-    elif status == STATUS.kInfeasible:
-        answers.outcomes[i] = Outcome.INFEASIBLE
-        answers.duals[i] = engine.dual_ray()
-
-
-@final
-class _Answers:
-    """What HiGHS said, in its own columns and rows."""
-
-    def __init__(self, n: int, layout: Layout) -> None:
-        self.values = np.full((n, layout.columns), np.nan)
-        self.duals = np.zeros((n, len(layout.matrix)))
-        self.outcomes = np.full(n, Outcome.NOTHING, dtype=np.int8)
-        self.objective = np.full(n, -np.inf)
-
-
 @final
 class Engine:
-    """One model inside HiGHS, of which people change the numbers."""
+    """One model inside HiGHS, of which rows change the numbers."""
 
-    def __init__(self, layout: Layout, *, integral: bool) -> None:
-        self.layout = layout
-        self.integral = integral
-        self.highs = highspy.Highs()
-        for name, value in OPTIONS.items():
+    def __init__(self, model: HighsPrograms, *, integral: bool) -> None:
+        self.highs, self.integral = highspy.Highs(), integral
+        own = {} if integral else {"solver": "simplex", "presolve": "off"}
+        for name, value in (OPTIONS | own).items():
             self.highs.setOptionValue(name, value)
-        if not integral:
-            self.highs.setOptionValue("solver", "simplex")
-            self.highs.setOptionValue("presolve", "off")
-        with _translated():
-            _expect(self.highs.passModel(_model(layout, integral=integral)))
-        self._columns = np.arange(layout.columns, dtype=np.int32)
-        self._rows = np.arange(len(layout.matrix), dtype=np.int32)
+        with translated("HiGHS"):
+            if self.highs.passModel(_model(model, integral=integral)) == highspy.HighsStatus.kError:
+                raise SolverFailure(
+                    "HiGHS refused the model; its numbers may be too large or too small."
+                )
+        rows, columns = model.matrix.shape
+        self._columns, self._rows = (np.arange(m, dtype=np.int32) for m in (columns, rows))
+        # The changes of categories are capped by 1 for everybody.
+        numbers = np.flatnonzero(model.program.numeric & bool(model.switches)).tolist()
+        first, at = len(model.form.matrix), 2 * model.program.width
+        self._capped = [(j, first + j, at + int(model.owner[j])) for j in numbers]
 
-    def run(self, data: Data, i: int, *, gap: float = 0.0, seconds: float | None = None) -> Any:
-        """Solve with one person's numbers from nothing; HiGHS's model status."""
-        highs = self.highs
-        highs.changeColsBounds(len(self._columns), self._columns, data.low[i], data.high[i])
-        if len(self.layout.hot):
-            highs.changeColsCost(len(self._columns), self._columns, data.cost[i])
+    def run(
+        self,
+        data: Data,
+        i: int,
+        *,
+        gap: float = 0.0,
+        seconds: float | None = None,
+        within: tuple[FloatArray, FloatArray] | None = None,
+    ) -> Any:
+        """Solve with one row's numbers, or narrower bounds of its columns; HiGHS's model status."""
+        highs, (low, high) = self.highs, within or (data.low[i], data.high[i])
+        highs.changeColsBounds(len(self._columns), self._columns, low, high)
         highs.changeRowsBounds(len(self._rows), self._rows, data.row_low[i], data.row_high[i])
-        if data.caps.shape[1]:
-            first = self.layout.first_switch_row
-            for (j, switch), cap in zip(
-                self.layout.switch_of_numbers(), data.caps[i].tolist(), strict=True
-            ):
-                highs.changeCoeff(first + j, switch, -cap)
+        for column, row, switch in self._capped:
+            highs.changeCoeff(row, switch, -data.caps[i, column])
         highs.clearSolver()
         if self.integral:
             highs.setOptionValue("mip_rel_gap", gap)
@@ -261,34 +325,19 @@ class Engine:
         return np.asarray(ray) if exists else np.zeros(len(self._rows))
 
 
-def _model(layout: Layout, *, integral: bool) -> Any:
-    rows, columns = layout.matrix.shape
-    model = highspy.HighsLp()
-    model.num_col_, model.num_row_ = columns, rows
-    hot = np.zeros(len(layout.hot) + len(layout.switches))
-    model.col_cost_ = np.concatenate([layout.price, layout.price, hot]) / layout.normal
-    model.col_lower_, model.col_upper_ = np.zeros(columns), np.full(columns, np.inf)
-    model.row_lower_, model.row_upper_ = np.full(rows, -np.inf), np.full(rows, np.inf)
-    used = layout.matrix != 0
-    model.a_matrix_.format_ = highspy.MatrixFormat.kColwise
-    model.a_matrix_.start_ = np.concatenate([[0], np.cumsum(used.sum(axis=0))]).astype(np.int32)
-    model.a_matrix_.index_ = np.nonzero(used.T)[1].astype(np.int32)
-    model.a_matrix_.value_ = layout.matrix.T[used.T]
+def _model(model: HighsPrograms, *, integral: bool) -> Any:
+    """The model as HiGHS takes it; bounds are those of no row yet."""
+    (rows, columns), used = model.matrix.shape, model.matrix != 0.0
+    lp = highspy.HighsLp()
+    lp.num_col_, lp.num_row_ = columns, rows
+    lp.col_cost_ = model.price
+    lp.col_lower_, lp.col_upper_ = np.zeros(columns), np.full(columns, np.inf)
+    lp.row_lower_, lp.row_upper_ = np.full(rows, -np.inf), np.full(rows, np.inf)
+    lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
+    lp.a_matrix_.start_ = np.concatenate([[0], np.cumsum(used.sum(axis=0))]).astype(np.int32)
+    lp.a_matrix_.index_ = np.nonzero(used.T)[1].astype(np.int32)
+    lp.a_matrix_.value_ = model.matrix.T[used.T]
     if integral:
         kinds = highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger
-        model.integrality_ = [kinds[int(whole)] for whole in layout.integer]
-    return model
-
-
-def _expect(status: Any) -> None:
-    if status == highspy.HighsStatus.kError:
-        raise SolverFailure("HiGHS refused the model; its numbers may be too large or too small.")
-
-
-@contextmanager
-def _translated() -> Iterator[None]:
-    """Errors of the backend as our own."""
-    try:
-        yield
-    except (RuntimeError, TypeError, IndexError) as error:
-        raise SolverFailure(f"HiGHS failed: {error}") from error
+        lp.integrality_ = [kinds[int(whole)] for whole in model.integer]
+    return lp

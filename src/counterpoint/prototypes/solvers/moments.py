@@ -15,8 +15,7 @@ from counterpoint.engine.couplings import Cone
 from counterpoint.engine.program import Program
 from counterpoint.prototypes.curvature import curvature_of, quadrics_of
 from counterpoint.prototypes.solvers.tangents import sparse_columns
-from counterpoint.solvers.base import Effort
-from counterpoint.solvers.clarabel import translated
+from counterpoint.solvers.base import Effort, translated
 
 __all__ = ["Moments", "Relaxed"]
 
@@ -250,7 +249,7 @@ class Moments:
         right = [np.zeros(m), np.ones(2 * p), np.zeros(q - m), self.price[self.at] * self.root]
         objective = np.zeros(q + p + 1)
         objective[-1] = -1.0
-        with translated():
+        with translated("Clarabel"):
             result = clarabel.DefaultSolver(
                 sparse_columns(np.zeros((q + p + 1,) * 2)),
                 objective,

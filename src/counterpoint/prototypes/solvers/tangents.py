@@ -25,8 +25,7 @@ from counterpoint.engine.cases import Cases
 from counterpoint.engine.couplings import Cone
 from counterpoint.engine.program import Program
 from counterpoint.prototypes.curvature import quadrics_of
-from counterpoint.solvers.base import Effort
-from counterpoint.solvers.clarabel import translated
+from counterpoint.solvers.base import Effort, translated
 
 __all__ = ["Step", "Tangents", "sparse_columns"]
 
@@ -111,7 +110,7 @@ class Tangents:
         """
         if not (case.low[0] < case.high[0]).any():
             return None
-        with translated():
+        with translated("Clarabel"):
             return _Cones(self, case, at, chosen, penalty).solve(effort)
 
 

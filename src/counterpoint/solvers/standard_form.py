@@ -1,0 +1,149 @@
+"""The standard form of programs, which each backend translates.
+
+    minimise    Σ_j absolute_j |v_j| + ½ vᵀ hessian v
+    subject to  low <= v <= high  and  row_low <= matrix v <= row_high
+
+v is the change of each column, (y − x) / unit. The rows are the program's own, then one for each
+one-hot group, whose changes add up to 0; each is divided by its size. Bounds differ from row to row
+of a batch, everything else is the program's. Cones are known to Clarabel alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpoint.engine.cases import Cases
+from counterpoint.engine.program import Program
+
+__all__ = ["Limits", "StandardForm", "balanced_units"]
+
+FloatArray = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
+
+BALANCINGS = 8
+"""Passes of geometric equilibration; more change the units by less than a factor of 2."""
+
+
+@final
+class Limits(NamedTuple):
+    """What differs between the rows of a batch: (n, d) and (n, rows) bounds."""
+
+    low: FloatArray
+    high: FloatArray
+    row_low: FloatArray
+    row_high: FloatArray
+
+    def shortfall(self) -> FloatArray:
+        """(n,) about the size of the answer: what the worst row is missed by if nothing changes."""
+        short = np.maximum(self.row_low, -self.row_high).max(axis=1, initial=0.0)
+        return np.where((short > 0.0) & np.isfinite(short), short, 1.0)
+
+    def divided(self, lengths: FloatArray) -> Limits:
+        """The same for changes in units of a length for each row of the batch."""
+        return Limits(*(limit / lengths[:, None] for limit in self))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class StandardForm:
+    """A program in the standard form.
+
+    Parameters
+    ----------
+    program
+        The program.
+    unit
+        (d,) the units of changes, in feature units.
+    norm
+        The order of the norm by which rows are divided.
+    """
+
+    program: Program
+    unit: FloatArray
+    norm: float = np.inf
+
+    @cached_property
+    def absolute(self) -> FloatArray:
+        """(d,) the price of |v|."""
+        return np.asarray(self.program.price.absolute * self.unit)
+
+    @cached_property
+    def hessian(self) -> FloatArray:
+        """(d,), or (d, d) for a full matrix."""
+        quadratic = 2.0 * self.program.price.quadratic
+        return quadratic * (self.unit**2 if quadratic.ndim == 1 else np.outer(self.unit, self.unit))
+
+    @cached_property
+    def integral(self) -> BoolArray:
+        """(d,) the columns whose changes are whole numbers, in units in which these have steps."""
+        return (self.program.steps > 0.0) | ~self.program.numeric
+
+    @cached_property
+    def _unscaled(self) -> FloatArray:
+        sums = np.zeros((len(self.program.groups), self.program.width))
+        for row, group in zip(sums, self.program.groups, strict=True):
+            row[group] = 1.0
+        return np.vstack([self.program.affine.matrix, sums]) * self.unit
+
+    @cached_property
+    def size(self) -> FloatArray:
+        """(rows,) what each row is divided by."""
+        if not self.program.width:
+            return np.ones(len(self._unscaled))
+        size = np.linalg.norm(self._unscaled, self.norm, axis=1)
+        return np.where(size > 0.0, size, 1.0)
+
+    @cached_property
+    def matrix(self) -> FloatArray:
+        """(rows, d)."""
+        return np.asarray(self._unscaled / self.size[:, None])
+
+    def limits(self, cases: Cases) -> Limits:
+        """The bounds of a batch."""
+        x, affine = cases.x, self.program.affine
+        here, none = x @ affine.matrix.T, np.zeros((len(cases), len(self.program.groups)))
+        low, high = (np.hstack([v - here, none]) for v in affine.limits(cases.margin))
+        unit, size = self.unit, self.size
+        return Limits((cases.low - x) / unit, (cases.high - x) / unit, low / size, high / size)
+
+    def points(self, change: FloatArray, cases: Cases) -> FloatArray:
+        """(n, d) the points that changes lead to, moved inside their bounds."""
+        return np.minimum(np.maximum(cases.x + change * self.unit, cases.low), cases.high)
+
+    def multipliers(self, duals: FloatArray) -> FloatArray:
+        """(n, size) the program's multipliers from those of the rows, positive at upper bounds."""
+        out = np.zeros((len(duals), self.program.size))
+        rows = self.program.affine.size
+        out[:, :rows] = duals[:, :rows] / self.size[:rows]
+        return out
+
+
+def balanced_units(program: Program, case: Cases) -> FloatArray:
+    """(d,) units in which the demands of one row and its columns are of about one size.
+
+    Geometric equilibration of the linear rows and what they miss by. Units of cost, which are the
+    usual ones, can differ by so much that a solver takes the entries of some columns for nothing.
+    """
+    low, high = (limit[0] for limit in program.affine.limits(case.margin))
+    here = program.affine.matrix @ case.x[0]
+    missed = np.maximum(np.maximum(low - here, here - high), 0.0)
+    table = np.abs(np.column_stack([program.affine.matrix, missed]))
+    kept = np.append((program.steps > 0.0) | ~program.numeric, True)
+    units = np.append(np.where(program.steps > 0.0, program.steps, 1.0), 1.0)
+    for _ in range(BALANCINGS):
+        rows = _middle(table * units, axis=1)
+        units = np.where(kept, units, 1.0 / _middle(table / rows[:, None], axis=0))
+    width = np.where(case.high[0] > case.low[0], case.high[0] - case.low[0], np.inf)
+    return np.where(kept[:-1], units[:-1], np.minimum(units[:-1], width))
+
+
+def _middle(sizes: FloatArray, axis: int) -> FloatArray:
+    """The geometric mean of the largest and the least entry above 0; 1 where there is none."""
+    least = np.where(sizes > 0, sizes, np.inf).min(axis=axis, initial=np.inf)
+    most = sizes.max(axis=axis, initial=0.0)
+    return np.where(most > 0, np.sqrt(np.where(most > 0, least, 1.0)) * np.sqrt(most), 1.0)

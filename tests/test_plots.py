@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import matplotlib as mpl
@@ -33,14 +34,13 @@ def tradeoffs(label: Any, weights: Any = WEIGHTS) -> list[cp.Target]:
     return [cp.Tradeoff(label, weight) for weight in weights]
 
 
-def cancer(cost: cp.Cost | None = None) -> cp.Path:
+@cache
+def cancer(cost: type[cp.Cost] = cp.SquaredEuclidean) -> cp.Path:
     """Raw features through a scaler."""
     X, y = load_breast_cancer(return_X_y=True, as_frame=True)
     model = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, y)
-    weights = (1.0 / X.var()).to_dict()
-    explainer = cp.Explainer(
-        model, data=X, extrapolate=True, cost=cost or cp.SquaredEuclidean(weights)
-    )
+    weights = (1.0 / X.var()).to_dict() if cost is cp.SquaredEuclidean else cp.mad_weights(X)
+    explainer = cp.Explainer(model, data=X, extrapolate=True, cost=cost(weights))
     return cp.trace(explainer, X[:2], tradeoffs(1))
 
 
@@ -175,8 +175,7 @@ def test_the_features_that_move_most_are_named_at_their_ends():
 
 
 def test_another_cost_is_its_own_axis():
-    X = load_breast_cancer(as_frame=True).data
-    figure = cancer(cp.Manhattan(cp.mad_weights(X))).plot()
+    figure = cancer(cp.Manhattan).plot()
     left, right = figure.axes
     assert left.get_xlabel() == right.get_xlabel() == "cost"
     assert right.get_ylabel() == "change, in units of cost"

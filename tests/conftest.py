@@ -10,12 +10,12 @@ for _threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 os.environ.setdefault("MPLBACKEND", "Agg")  # pictures are drawn, and shown to nobody
 
 from functools import cache
-from itertools import combinations, product
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
+from coverings import is_left_to_the_slow_run
 from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
@@ -136,38 +136,6 @@ def uses_an_oracle(module: ModuleType) -> bool:
         for value in vars(module).values()
     )
     return bool(ORACLES & {name.partition(".")[0] for name in names if isinstance(name, str)})
-
-
-def is_left_to_the_slow_run(item: pytest.Item) -> bool:
-    """Whether the mark `covering` of a test leaves this combination of its parameters out."""
-    mark = item.get_closest_marker("covering")
-    if mark is None:
-        return False
-    factors = [
-        (args[0] if isinstance(args[0], str) else ",".join(args[0]), len(args[1]))
-        for args in (one.args for one in item.iter_markers("parametrize"))
-    ]
-    at = tuple(item.callspec.indices[names.split(",")[0].strip()] for names, _ in factors)
-    return at not in covering(tuple(size for _, size in factors), *mark.args)
-
-
-@cache
-def covering(sizes: tuple[int, ...], strength: int) -> frozenset[tuple[int, ...]]:
-    """Few combinations, in which each value meets each of ``strength − 1`` other parameters.
-
-    A covering array, made greedily: as positions of values, of parameters with so many of them.
-    """
-
-    def meetings(combination: tuple[int, ...]) -> set[tuple[tuple[int, int], ...]]:
-        return set(combinations(enumerate(combination), strength))
-
-    every = {one: meetings(one) for one in product(*map(range, sizes))}
-    missing, kept = set().union(*every.values()), set()
-    while missing:
-        best = max(every, key=lambda one: len(every[one] & missing))
-        kept.add(best)
-        missing -= every[best]
-    return frozenset(kept)
 
 
 def spread(count: int, few: int) -> set[int]:

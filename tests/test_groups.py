@@ -32,9 +32,8 @@ from counterpoint.groups import (
     similarity,
     to_anndata,
 )
-from counterpoint.groups.folds import dealt
 from counterpoint.groups.path import Count, count_of
-from counterpoint.groups.rows import read
+from counterpoint.groups.tables import dealt, read
 
 COUNTS: tuple[Count, ...] = get_args(Count)
 

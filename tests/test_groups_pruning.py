@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from counterpoint.groups import Affine, GroupTranslations, Limits, Network, matching
+from counterpoint.groups import Affine, GroupTranslations, Limits, Network, problem
 from counterpoint.groups.fitting import refit
-from counterpoint.groups.fusion import Fusion
-from counterpoint.groups.matching import Matching, Task
-from counterpoint.groups.pruning import _relieving, pair_counts, prunable, pruned
+from counterpoint.groups.problem import Fusion, Task
+from counterpoint.groups.refinement import _relieving, pair_counts, prunable, pruned
 from counterpoint.groups.representations import Representation, stages
 
 SHAPES = [(2, 4), (3, 5), (5, 6)]
@@ -33,7 +32,7 @@ def made(kind: str, n: int, d: int, reach: float = np.inf) -> tuple[Task, np.nda
     parts = stages(space(kind, d, rng))
     base = parts.hidden(means)
     penalty = Fusion(n, np.ones(d), np.full(d, reach), np.zeros(d, dtype=int))
-    task = Task(Matching(base, parts.finish(base), parts.rest), parts.first.matrix, penalty)
+    task = Task(base, parts.finish(base), parts, parts.first.matrix, penalty)
     return task, penalty.nearest(means - means.mean(axis=0))
 
 
@@ -55,7 +54,7 @@ def test_many_losses_at_once_are_those_one_by_one(
     many[np.arange(3 * d), :, features] = columns
     one_by_one = [task.value(one) for one in many]
     np.testing.assert_allclose(task.exchanged(start, features, columns), one_by_one, atol=1e-12)
-    monkeypatch.setattr(matching, "MOVED", 1)
+    monkeypatch.setattr(problem, "MOVED", 1)
     np.testing.assert_allclose(task.exchanged(start, features, columns), one_by_one, atol=1e-12)
     scattered = replace(task, matrix=sparse.csr_array(task.matrix))
     np.testing.assert_allclose(
@@ -111,7 +110,8 @@ def test_two_groups_are_pruned_as_by_the_best_subset_where_features_are_apart(*,
     """With r(x) = x the loss is a sum over features, and the smallest differences go first."""
     means = np.array([[0.0, 0.0, 0.0, 0.0], [3.0, -1.0, 0.5, 2.0]])
     penalty = Fusion(2, np.ones(4), np.full(4, np.inf), np.zeros(4, dtype=int))
-    task = Task(Matching(means, means, None), np.eye(4), penalty)
+    parts = stages(Affine(np.eye(4), np.zeros(4)))
+    task = Task(means, means, parts, np.eye(4), penalty)
     supports = [set(np.flatnonzero(np.ptp(one, axis=0))) for one in pruned(task, means, near=near)]
     assert supports == [{0, 1, 3}, {0, 3}, {0}]
 
@@ -161,10 +161,11 @@ def test_many_features_of_two_groups_do_not_take_their_square():
 
     rng = np.random.default_rng(0)
     means = rng.normal(size=(2, 700))
-    base = means @ (first := rng.normal(size=(700, 2)))
+    parts = stages(Affine(rng.normal(size=(700, 2)), np.zeros(2)))
+    base = parts.hidden(means)
     free = Fusion(2, np.ones(700), np.full(700, np.inf), np.zeros(700, dtype=int))
     tracemalloc.start()
-    few = next(iter(pruned(Task(Matching(base, base, None), first, free), means, near=True)))
+    few = next(pruned(Task(base, base, parts, parts.first.matrix, free), means, near=True))
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert pair_counts(few).max() == int(0.93 * 700)

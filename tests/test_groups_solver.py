@@ -21,12 +21,10 @@ from counterpoint.groups import (
     Network,
     fitting,
 )
-from counterpoint.groups.descent import Descent, Fused, Tied, descend
-from counterpoint.groups.fitting import Fit, at_zero, fit, refit
-from counterpoint.groups.following import best, follow, patterns
-from counterpoint.groups.fusion import Fusion, rising
-from counterpoint.groups.matching import Matching, Task
-from counterpoint.groups.representations import Representation, stages, times
+from counterpoint.groups.fitting import Fit, at_zero, descend, fit, follow, refit, tied
+from counterpoint.groups.path import patterns
+from counterpoint.groups.problem import Fusion, Task, rising
+from counterpoint.groups.representations import Representation, dense, stages
 
 FREE, RISES, FALLS = 0, 1, -1
 
@@ -57,7 +55,7 @@ def task(
     targets = parts.finish(base) + noise * np.random.default_rng(0).normal(size=(len(means), 1))
     if parts.rest is None:
         targets = base
-    return Task(Matching(base, targets, parts.rest), parts.first.matrix, penalty)
+    return Task(base, targets, parts, parts.first.matrix, penalty)
 
 
 def linear_task(seed: int, n: int = 4, d: int = 7, m: int = 2, **bounds: Any) -> Task:
@@ -200,8 +198,8 @@ def test_the_box_on_changes_is_a_box_on_offsets():
 def penalised(made: Task, D: Any, strength: float) -> Any:
     """Objective (9) over all ordered pairs, from its definition."""
     n, _ = made.shape
-    M, targets = times(np.eye(made.shape[1]), made.matrix), made.matching.targets
-    base, weight = made.matching.base, made.fusion.weight
+    M, targets = dense(made.matrix), made.targets
+    base, weight = made.base, made.fusion.weight
     loss, cost = 0.0, 0.0
     for i in range(n):
         for j in range(n):
@@ -294,7 +292,7 @@ def test_excess_and_conjugate_are_what_brute_force_over_splits_says(seed: int, n
 def test_the_gradient_is_that_of_finite_differences(activation: str):
     rng = np.random.default_rng(1)
     made = task(network(0, activation=activation), rng.normal(size=(4, 5)), fusion(4, np.ones(5)))
-    made = replace(made, matching=replace(made.matching, targets=rng.normal(size=(4, 2))))
+    made = replace(made, targets=rng.normal(size=(4, 2)))
     D = 0.3 * rng.normal(size=made.shape)
     loss, slope = made.slope(D)
     assert loss == pytest.approx(made.value(D))
@@ -309,7 +307,7 @@ def test_the_loss_is_equation_nine_over_all_pairs():
     rng = np.random.default_rng(2)
     net, means, targets = network(1), rng.normal(size=(3, 5)), rng.normal(size=(3, 2))
     made = task(net, means, fusion(3, np.ones(5)))
-    made = replace(made, matching=replace(made.matching, targets=targets))
+    made = replace(made, targets=targets)
     D = rng.normal(size=(3, 5))
     pairs = [(i, j) for i in range(3) for j in range(3) if i != j]
     losses = [
@@ -362,8 +360,10 @@ def test_a_working_set_finds_what_all_features_find(reach: float):
     found = fit(made, strength, np.zeros(made.shape), tol=1e-7, gap=1e-9)
     whole = descend(
         made,
-        Fused(made.fusion, strength),
-        Descent(np.zeros(made.shape), np.inf, np.inf, 1.0, 0),
+        lambda V, step: made.fusion.prox(V, step * strength),
+        lambda D: strength * made.fusion.value(D),
+        np.zeros(made.shape),
+        1.0,
         tol=1e-9,
         max_iter=20_000,
         rounding=1e-15,
@@ -404,7 +404,7 @@ def test_tied_offsets_are_the_nearest_with_these_ties():
     rng = np.random.default_rng(0)
     pattern = rng.integers(0, 3, size=(6, 4)).astype(float)
     V = rng.normal(size=(6, 4))
-    found = Tied(fusion(6, np.ones(4), 0.9), pattern).prox(V, 1.0)
+    found = tied(fusion(6, np.ones(4), 0.9), pattern)(V, 1.0)
     for v, p, x in zip(V.T, pattern.T, found.T, strict=True):
         for level in np.unique(p):
             mean = np.clip(v[p == level].mean(), -0.45, 0.45)
@@ -427,7 +427,13 @@ def test_of_two_starts_the_better_one_is_kept():
     centred = made.fusion.nearest(means - means.mean(axis=0))
     for tried in follow(made, strengths, centred, tol=1e-6, gap=1e-9):
         assert len(tried) == 2
-        assert best(tried).objective == min(one.objective for one in tried)
+    y = np.repeat([0, 1, 2, 3], 20)
+    X = means[y] + rng.normal(size=(80, 5))
+    model = GroupTranslations(network(4, activation="tanh"), strengths=4).fit(X, y)
+    made, strengths = model.task_, [one.strength for one in model.path_.fits[1:]]
+    followed = follow(made, strengths, model.scene_.centred(made), tol=1e-6, gap=1e-9)
+    kept = [min(one.objective for one in tried) for tried in followed]
+    assert model.path_.objective[1:].tolist() == kept
 
 
 def test_patterns_are_ties_and_order_alone():

@@ -93,7 +93,7 @@ def space(**parts: Any) -> Any:
 )
 def test_a_column_transformer_is_read_as_what_it_does(transformer: Any):
     model = DifferenceOfMeans(transformer.fit(X)).fit(X, Y)
-    read, rows = represent(transformer), model.scene_.sample
+    read, rows = represent(transformer), model.scene_.points.rows
     assert isinstance(read, Affine)
     shown = [X.index[label == Y] for label in model.groups_]
     told = transformer.transform(X.loc[np.concatenate(shown)])
@@ -234,7 +234,7 @@ def test_a_network_may_come_after_a_column_transformer():
     )
     read = make_pipeline(mixed(), net).fit(X, X[["age", "income"]] / [10.0, 1e4])
     model = GroupTranslations(read, k=3, strengths=5).fit(X, Y)
-    rows = model.scene_.sample.matrix
+    rows = model.scene_.points.rows.matrix
     shown = np.concatenate([X.index[label == Y] for label in model.groups_])
     told = read.predict(X.loc[shown])
     np.testing.assert_allclose(represent(read).vjp(rows)[0], told, rtol=1e-9, atol=1e-9)

@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.groups import Groups, GroupTranslations, Quality, Translations
-from counterpoint.groups.metrics import Points
+from counterpoint.groups import GroupTranslations, Quality, Translations
 from counterpoint.groups.path import Count
+from counterpoint.groups.quality import Points
 from counterpoint.groups.representations import stages
+from counterpoint.groups.tables import read
 from group_peers.eldr import Published
 from group_peers.sgd import STRENGTHS, TRIALS, Setting, explain
 
@@ -161,9 +162,9 @@ class Seen:
     @classmethod
     def of(cls, data: Published, rows: IntArray) -> Seen:
         """Some rows."""
-        groups, X = Groups.of([data.groups[i] for i in rows]), data.X[rows]
-        parts = stages(data.network)
-        return cls(data, Points(parts, parts.hidden(X), groups), groups.means(X))
+        seen, groups = read(data.X[rows], [data.groups[i] for i in rows], None)
+        points = Points.of(seen, groups, stages(data.network))
+        return cls(data, points, groups.means(seen.matrix))
 
     @property
     def setting(self) -> Setting:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from counterpoint.path import Path
 
-__all__ = ["draw"]
+__all__ = ["draw", "short_name"]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]
@@ -141,10 +141,10 @@ class _Curve:
     def named(self, j: int) -> str:
         """A feature and its change at the end of the path, in its own units."""
         feature = self.path.features.items[j]
-        name, end = _short(feature.name), int(self.order[-1])
+        name, end = short_name(feature.name), int(self.order[-1])
         if isinstance(feature, Categorical):
             codes = (self.path.answers[0].before[0, j], self.path.after[0, end, j])
-            old, new = (_short(feature.categories[int(code)]) for code in codes)
+            old, new = (short_name(feature.categories[int(code)]) for code in codes)
             return f"{name}  {old} → {new}" if old != new else f"{name}  {old}"
         return f"{name}  {_signed(float(self.path.changes[0, end, j]))}"
 
@@ -298,7 +298,8 @@ def _axes(ax: Any) -> tuple[Axes, Axes | None]:
     return given[0], given[1] if len(given) > 1 else None
 
 
-def _short(name: object) -> str:
+def short_name(name: object) -> str:
+    """A name or a category, cut in the middle where it is long."""
     words = str(name)
     if len(words) <= LONGEST:
         return words

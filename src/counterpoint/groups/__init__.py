@@ -7,17 +7,13 @@ is the opposite change, and ways over other groups add up. `DifferenceOfMeans` i
 
 from __future__ import annotations
 
-from counterpoint.groups.annotated import from_anndata, to_anndata
 from counterpoint.groups.estimators import GroupTranslations
+from counterpoint.groups.explainer import DifferenceOfMeans
 from counterpoint.groups.limits import Limits
-from counterpoint.groups.means import DifferenceOfMeans
-from counterpoint.groups.membership import Groups
-from counterpoint.groups.metrics import similarity
-from counterpoint.groups.modules import TorchFunction
-from counterpoint.groups.networks import Network
+from counterpoint.groups.networks import Network, TorchFunction
 from counterpoint.groups.path import TranslationPath
 from counterpoint.groups.pictures import plot_curves
-from counterpoint.groups.quality import Quality
+from counterpoint.groups.quality import Quality, similarity
 from counterpoint.groups.reading import represent
 from counterpoint.groups.representations import (
     Affine,
@@ -25,7 +21,8 @@ from counterpoint.groups.representations import (
     FiniteDifferences,
     Representation,
 )
-from counterpoint.groups.translations import Translations
+from counterpoint.groups.tables import Groups
+from counterpoint.groups.translations import Translations, from_anndata, to_anndata
 
 __all__ = [
     "Affine",

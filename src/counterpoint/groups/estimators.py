@@ -6,35 +6,27 @@ from collections.abc import Mapping, Sequence
 from typing import Any, final
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from counterpoint.errors import InvalidInput
 from counterpoint.groups.explainer import GroupExplainer
-from counterpoint.groups.fitting import FEW, Fit, at_zero, refit
-from counterpoint.groups.following import best, follow, patterns
+from counterpoint.groups.fitting import FEW, Fit, at_zero, follow, refit
 from counterpoint.groups.limits import Limits
-from counterpoint.groups.path import Candidate, Count, TranslationPath, check_count, check_k
-from counterpoint.groups.polish import polished
-from counterpoint.groups.pruning import prunable, pruned
+from counterpoint.groups.path import (
+    Candidate,
+    Count,
+    TranslationPath,
+    check_count,
+    check_k,
+    patterns,
+)
+from counterpoint.groups.refinement import polished, prunable, pruned
+from counterpoint.groups.representations import FloatArray
 from counterpoint.groups.scene import Scene
 from counterpoint.groups.translations import Translations
 from counterpoint.progress import track
 
 __all__ = ["GroupTranslations"]
-
-FloatArray = NDArray[np.float64]
-
-RATIO = 1e-3
-"""The smallest strength, in units of the largest."""
-TOL = 1e-6
-GAP = 1e-9
-"""Where fits end: see `fit`."""
-SOME = 12
-"""Explanations that are pruned, at most; a quarter of them where there are many features."""
-TRIED = 3
-"""Explanations that are polished where they are truncated."""
-WIDEST = 3
-"""Sets of shared features that are tried with all offsets free."""
 
 
 @final
@@ -138,7 +130,7 @@ class GroupTranslations(GroupExplainer):
         chosen: Candidate = self.path_.choose(k, count)
         if count == "shared":
             tried = [chosen, *self._shared(len(chosen.translations.columns))]
-            chosen = max(tried, key=lambda one: one.correctness + one.coverage)
+            chosen = max(tried, key=lambda one: one.worth)
         return self._polished(chosen).translations if self.polish else chosen.translations
 
     def truncated(self, k: int) -> Translations:
@@ -164,7 +156,7 @@ class GroupTranslations(GroupExplainer):
         cut = [answer.truncated(k) for _, answer in whole]
         scores = [sum(scene.rates(one)) for one in cut]
         if self.polish:
-            for at in np.argsort(scores)[::-1][:TRIED].tolist():
+            for at in np.argsort(scores)[::-1][:3].tolist():  # polishing takes time
                 better = scene.translations(self._moved(whole[at][0]), whole[at][1].strength)
                 cut.append(better.truncated(k))
                 scores.append(sum(scene.rates(cut[-1])))
@@ -181,14 +173,15 @@ class GroupTranslations(GroupExplainer):
         given = self._strengths(self.task_.critical)
         means, starts = scene.centred(self.task_), 1 if self.task_.is_convex else 2
         with track(starts * len(given), show=progress, unit="fits") as done:
-            fits = follow(self.task_, given, means, tol=TOL, gap=GAP, done=done)
+            fits = follow(self.task_, given, means, tol=1e-6, gap=1e-9, done=done)
         nothing = at_zero(self.task_, max(self.task_.critical, given[0]))
         self.path_ = self._path([(nothing,), *fits], progress=progress)
         return self.sparse(self.k)
 
     def _path(self, fits: Sequence[tuple[Fit, ...]], *, progress: bool | None) -> TranslationPath:
         """The path of some fits, each refitted and judged once for all that have its ties."""
-        scene, task, kept = self.scene_, self.task_, [best(tried) for tried in fits]
+        scene, task = self.scene_, self.task_
+        kept = [min(tried, key=lambda one: one.objective) for tried in fits]
         places: dict[bytes, int] = {}
         candidates: list[Candidate] = []
 
@@ -201,8 +194,8 @@ class GroupTranslations(GroupExplainer):
 
         for one in (one for tried in fits for one in tried):
             consider(one.D, one.strength)
-        few = len(scene.names) <= FEW
-        chosen = list(prunable(candidates, SOME if few else SOME // 4))
+        few = len(scene.names) <= FEW  # of many features, pruning takes most of the time
+        chosen = prunable(candidates, 12 if few else 3)
         with track(len(chosen), show=progress, unit="explanations pruned") as done:
             for start in chosen:
                 for near in (True, False)[: 2 if few else 1]:
@@ -214,14 +207,14 @@ class GroupTranslations(GroupExplainer):
         return TranslationPath(tuple(kept), penalized, refitted, tuple(candidates))
 
     def _strengths(self, largest: float) -> list[float]:
-        """λ, falling."""
+        """λ, falling; of a number of them, to a thousandth of the largest."""
         given: Any = self.strengths
         if np.ndim(given) == 0:
             if not isinstance(given, int | np.integer) or given < 2:
                 raise InvalidInput(
                     f"Expected at least 2 strengths, or the strengths themselves; got {given!r}."
                 )
-            return list(largest * np.geomspace(1.0, RATIO, int(given) + 1)[1:])
+            return list(largest * np.geomspace(1.0, 1e-3, int(given) + 1)[1:])
         values = np.asarray(given, dtype=np.float64)
         if not (len(values) and (values > 0.0).all() and (np.diff(values) < 0.0).all()):
             raise InvalidInput(f"Expected positive strengths that fall; got {given!r}. Sort them.")
@@ -229,11 +222,9 @@ class GroupTranslations(GroupExplainer):
 
     def _polished(self, chosen: Candidate) -> Candidate:
         """A candidate by which more rows arrive; itself, if its rows arrive already."""
-        D = self._moved(chosen.offsets)
-        strength = chosen.translations.strength
+        D, strength = self._moved(chosen.offsets), chosen.translations.strength
         moved: Candidate = self.scene_.candidate(D, self.task_.value(D), strength)
-        worth, before = (one.correctness + one.coverage for one in (moved, chosen))
-        return moved if worth > before else chosen
+        return moved if moved.worth > chosen.worth else chosen
 
     def _moved(self, offsets: FloatArray) -> FloatArray:
         """(l, d) polished offsets, in units of the standard deviations."""
@@ -245,15 +236,13 @@ class GroupTranslations(GroupExplainer):
         return D
 
     def _shared(self, width: int) -> list[Candidate]:
-        """The features that the widest candidates of at most so many share, with offsets free."""
+        """The features that the three widest candidates of at most so many share, freed of ties."""
         found: dict[bytes, Candidate] = {}
         for one in self.path_.candidates:
             if 0 < len(one.translations.columns) <= width:
                 found[one.translations.columns.tobytes()] = one
         able = sorted(found.values(), key=lambda one: (-len(one.translations.columns), one.loss))
-        starts = [(one, one.translations.strength) for one in able[:WIDEST]]
-        return [
-            self.scene_.candidate(freed.D, freed.loss, freed.strength)
-            for one, strength in starts
-            for freed in [refit(self.task_, one.offsets, strength, free=True)]
+        freed = [
+            refit(self.task_, one.offsets, one.translations.strength, free=True) for one in able[:3]
         ]
+        return [self.scene_.candidate(one.D, one.loss, one.strength) for one in freed]

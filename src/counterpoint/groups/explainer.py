@@ -1,26 +1,23 @@
-"""What the estimators share: reading, answering, judging."""
+"""What the estimators share: reading, answering, judging; and the difference of means."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, final
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
 from counterpoint.errors import InvalidInput, ModelNotFitted
-from counterpoint.groups.folds import dealt
-from counterpoint.groups.membership import Groups
-from counterpoint.groups.metrics import Points
-from counterpoint.groups.path import Count
-from counterpoint.groups.quality import Quality
+from counterpoint.groups.path import Count, check_k
+from counterpoint.groups.quality import Points, Quality
 from counterpoint.groups.reading import look
-from counterpoint.groups.representations import Representation
-from counterpoint.groups.rows import Rows, read
+from counterpoint.groups.representations import FloatArray, Representation
 from counterpoint.groups.scene import Scene
+from counterpoint.groups.tables import Groups, Rows, dealt, read
 from counterpoint.groups.translations import Translations
 from counterpoint.progress import track
 
@@ -28,7 +25,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-__all__ = ["GroupExplainer"]
+__all__ = ["DifferenceOfMeans", "GroupExplainer"]
 
 
 class GroupExplainer(BaseEstimator, ABC):  # type: ignore[misc]
@@ -92,12 +89,11 @@ class GroupExplainer(BaseEstimator, ABC):  # type: ignore[misc]
         UnsupportedModel
             If the representation has no derivatives that are known.
         """
-        reading = look(self.representation)
-        rows, members = read(X, groups, reading.intake)
-        self._learn(reading.representation, rows, members, progress=progress)
+        representation, intake = look(self.representation)
+        self._learn(representation, *read(X, groups, intake), progress=progress)
         return self
 
-    def translation(self, start: Any, end: Any) -> NDArray[np.float64]:
+    def translation(self, start: Any, end: Any) -> FloatArray:
         """(d,) the change from one group to another, in feature units.
 
         Parameters
@@ -181,16 +177,16 @@ class GroupExplainer(BaseEstimator, ABC):  # type: ignore[misc]
         ks
             Numbers of features, as `sparse` takes them.
         """
-        reading = look(self.representation)
-        rows, members = read(X, groups, reading.intake)
+        representation, intake = look(self.representation)
+        rows, members = read(X, groups, intake)
         members.require(len(rows))
         parts: list[list[Quality]] = []
         parts_of = list(dealt(members, folds, check_random_state(random_state)))
         with track(folds, show=progress, unit="folds") as done:
             for learn, test in parts_of:
                 model = type(self)(**self.get_params(deep=False))
-                own = reading.representation, rows.take(learn), members.take(learn)
-                model._learn(*own, progress=False)  # noqa: SLF001 (its own class)
+                own = rows.take(learn), members.take(learn)
+                model._learn(representation, *own, progress=False)  # noqa: SLF001 (its own class)
                 answers = [model.translations_ if k == self.k else model.sparse(k) for k in ks]
                 there = rows.take(test), members.take(test)
                 parts.append([model._judge(answer, *there) for answer in answers])  # noqa: SLF001
@@ -244,37 +240,33 @@ class GroupExplainer(BaseEstimator, ABC):  # type: ignore[misc]
 
         answer = self._answer()
         rows, members = self._read(X, groups)
-        values = self.scene_.parts.values(rows.matrix)
-        own = members.rows(answer.position(start))
-        moved = rows.dense(own, np.arange(len(rows.names))) + answer.translation(start, end)
-        return draw_map(values, members, self.scene_.parts.values(moved), (start, end), ax)
+        parts = self.scene_.points.parts
+        own = rows.cells(members.rows(answer.position(start)), np.arange(len(rows.names)))
+        moved = parts.values(own + answer.translation(start, end))
+        return draw_map(parts.values(rows.matrix), members, moved, (start, end), ax)
 
     def _read(self, X: Any, groups: Any) -> tuple[Rows, Groups]:
         """Rows of the same features and groups as those of the fit."""
-        rows, members = read(X, groups, self.scene_.sample.intake)
-        return rows, members.ordered(self.scene_.labels)
+        rows, members = read(X, groups, self.scene_.points.rows.intake)
+        return rows, members.ordered(self.groups_)
 
     def _learn(
         self, representation: Representation, rows: Rows, groups: Groups, *, progress: bool | None
     ) -> None:
         """Fit on rows that have been read."""
         scene = Scene.of(representation, rows, groups, costs=self.costs, radius=self.radius)
-        self.scene_ = scene
+        self.scene_, self.radius_ = scene, scene.radius
         self.groups_, self.n_features_in_ = scene.labels, len(scene.names)
-        self.radius_ = scene.yardstick.radius
         self.translations_ = self._explain(scene, progress=progress)
 
     def _judge(self, translations: Translations, rows: Rows, groups: Groups) -> Quality:
-        known = np.flatnonzero(groups.member >= 0)
-        rows, groups = rows.take(known), groups.take(known)
-        scene = self.scene_
         if (groups.sizes == 0).any():
             empty = groups.labels[int(np.flatnonzero(groups.sizes == 0)[0])]
             raise InvalidInput(
                 f"Expected rows of every group of the fit; group {empty!r} has none. Pass some."
             )
-        points = Points(scene.parts, scene.parts.hidden(rows.matrix), groups)
-        return scene.yardstick.judge(translations, points, rows, groups)
+        points = Points.of(rows, groups, self.scene_.points.parts)
+        return self.scene_.judge(translations, points)
 
     def _answer(self) -> Translations:
         self._fitted()
@@ -288,3 +280,58 @@ class GroupExplainer(BaseEstimator, ABC):  # type: ignore[misc]
     def __sklearn_clone__(self) -> Self:
         """A copy that is not fitted; the representation stays as it is, fitted."""
         return type(self)(**self.get_params(deep=False))
+
+
+@final
+class DifferenceOfMeans(GroupExplainer):
+    """The difference of the means of two groups as the change between them: a baseline.
+
+    It changes every feature. Of k features, those of the largest cost are kept for each pair, so
+    that the changes of three groups need not add up.
+
+    Parameters
+    ----------
+    representation
+        What groups are seen in; see `GroupTranslations`. It is used to judge alone.
+    k
+        How many features of each pair are kept; None for all.
+    costs, radius
+        As for `GroupTranslations`.
+
+    Attributes
+    ----------
+    translations_, groups_, radius_, scene_, n_features_in_
+        As of `GroupTranslations`.
+    """
+
+    def __init__(
+        self,
+        representation: Any,
+        *,
+        k: int | None = None,
+        costs: ArrayLike | Mapping[Any, float] | None = None,
+        radius: float | None = None,
+    ) -> None:
+        self.representation = representation
+        self.k = k
+        self.costs = costs
+        self.radius = radius
+
+    def sparse(self, k: int | None = None, count: Count | None = None) -> Translations:
+        self._fitted()
+        means = self._means(self.scene_)
+        if k is None:
+            return means
+        check_k(k, len(means.names))
+        if count not in (None, "each"):
+            raise InvalidInput(
+                f"Expected count='each' for the difference of means; got {count!r}. It keeps k "
+                "features of each pair."
+            )
+        return means.truncated(k)
+
+    def _explain(self, scene: Scene, *, progress: bool | None) -> Translations:
+        return self.sparse(self.k)
+
+    def _means(self, scene: Scene) -> Translations:
+        return Translations.of(scene.means, scene.labels, scene.names, costs=scene.price)

@@ -1,39 +1,29 @@
-"""Fits at one strength of the penalty, over few features or very many."""
+"""Fits: accelerated proximal gradient descent on a working set of features, along a path of λ."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import final
+from typing import NamedTuple, final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from counterpoint.groups.descent import Descent, Fused, Tied, descend
-from counterpoint.groups.matching import Task
+from counterpoint.groups.problem import Fusion, Task
+from counterpoint.groups.representations import FloatArray, IntArray
 
-__all__ = ["FEW", "Fit", "at_zero", "fit", "refit"]
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.intp]
+__all__ = ["FEW", "Descent", "Fit", "at_zero", "descend", "fit", "follow", "refit", "tied"]
 
 FEW = 64
-"""Features that are all worked on together."""
-BATCH = 32
-"""Features that join the working set at least, where so many ask to."""
-ROUNDS = 60
-"""How often the working set is formed."""
+"""Features that are all worked on together: with so few, a working set saves nothing."""
 LARGE = 640
+"""Features of a large working set, of which a step is slow; and of the means fits begin with."""
 SHORT = 40
-"""Steps on a working set of more features than that, before it is formed anew, while it grows."""
-LONG, ENOUGH = 20_000, 150
-"""Steps at most; and of a task of many features that is not convex, which has many ends."""
+"""Steps on a large working set before it is formed anew, while it grows."""
 ROUNDING = 1e-14
 """Of the loss where nothing changes: what an objective may seem to rise by."""
-LOOSE = 10.0
-"""How much shorter the proximal gradient is made where the gap of a convex task is still wide."""
-REFIT_STEPS = 200
-REFIT_TOL = 1e-4
-"""Where refits end: many choices are made among them, and few of them matter."""
+
+Prox = Callable[[FloatArray, float], FloatArray]
+"""Takes offsets V and a step to the offsets of least ½‖D − V‖² + step · penalty."""
 
 
 @final
@@ -71,36 +61,95 @@ class Fit:
     iterations: int
 
 
+@final
+class Descent(NamedTuple):
+    """What descent found: ``residual`` is the length of the last step's proximal gradient."""
+
+    D: FloatArray
+    objective: float
+    residual: float
+    lipschitz: float
+    iterations: int
+
+
+def descend(  # noqa: PLR0913 (a problem, where to begin, when to end)
+    task: Task,
+    prox: Prox,
+    penalty: Callable[[FloatArray], float],
+    start: FloatArray,
+    L: float,
+    *,
+    tol: float,
+    max_iter: int,
+    rounding: float,
+) -> Descent:
+    """Lower loss and penalty until the proximal gradient is shorter than ``tol``.
+
+    FISTA (Beck & Teboulle 2009) with the restarts of O'Donoghue & Candès (2015), from a first guess
+    L of the curvature. A step that would raise the objective by more than rounding is taken back,
+    and a plain proximal step, which cannot, follows; so the objective falls, whether the loss is
+    convex or not.
+    """
+    x = y = prox(start, 0.0)
+    best, moment, plain = task.value(x) + penalty(x), 1.0, True
+    residual, steps = np.inf, 0
+    while steps < max_iter:
+        steps += 1
+        z, loss, L = _step(task, prox, y, L, rounding)
+        value = loss + penalty(z)
+        move = float(np.linalg.norm(z - y))
+        residual = L * move
+        if value > best + rounding and not plain:
+            y, moment, plain = x, 1.0, True
+            continue
+        turned = float(np.vdot(y - z, z - x)) > 0.0
+        ahead = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * moment * moment))
+        y = z if turned else z + (moment - 1.0) / ahead * (z - x)
+        moment, plain = (1.0, True) if turned else (ahead, False)
+        x, best = z, value
+        # Less curvature may do for the next step; near rounding any would seem enough.
+        if L * move * move > 1e3 * rounding:
+            L *= 0.9
+        if residual <= tol:
+            break
+    return Descent(x, best, residual, L, steps)
+
+
+def _step(
+    task: Task, prox: Prox, y: FloatArray, L: float, rounding: float
+) -> tuple[FloatArray, float, float]:
+    """A proximal step from y, the loss there, and the curvature that made it short enough."""
+    loss, slope = task.slope(y)
+    while True:
+        z = prox(y - slope / L, 1.0 / L)
+        move, there = z - y, task.value(z)
+        bound = loss + float(np.vdot(slope, move)) + 0.5 * L * float(np.vdot(move, move))
+        if there <= bound + rounding or task.curvature <= L:
+            return z, there, L
+        L = min(2.0 * L, task.curvature)
+
+
 def fit(task: Task, strength: float, start: FloatArray, *, tol: float, gap: float) -> Fit:
     """The offsets of least loss and penalty, from a start.
 
     Descent works on a set of features, to which those join that would not stay at zero, until there
-    are none: whether a feature stays is seen exactly (`Fusion.excess`).
-
-    Parameters
-    ----------
-    task
-        What is minimised.
-    strength
-        λ.
-    start
-        (l, d) offsets to begin at. Of a task that is not convex, what is found depends on it.
-    tol
-        The length of the proximal gradient at which it ends, relative to that of the gradient at
-        zero.
-    gap
-        The relative gap at which it ends, for a convex task.
+    are none: whether a feature stays is seen exactly (`Fusion.excess`). It ends at a proximal
+    gradient of ``tol``, relative to the gradient at zero, and, if the task is convex, a relative
+    gap of ``gap``. If it is not, what is found depends on the start.
     """
     scale, L = _scale(task), _curvature(task)
     D, steps, reach, ended = start.copy(), 0, tol * scale, False
-    most = LONG if task.is_convex or task.shape[1] <= FEW else ENOUGH
-    for _ in range(ROUNDS):
+    # A task of many features that is not convex has many ends: none is worth many steps.
+    most = 20_000 if task.is_convex or task.shape[1] <= FEW else 150
+    for _ in range(60):
         work = _working(task, strength, D, reach)
         joining = len(work) > np.count_nonzero(np.ptp(D, axis=0))
+        part = task.of(work)
         found = descend(
-            task.of(work),
-            Fused(task.fusion.of(work), strength),
-            Descent(D[:, work], np.inf, np.inf, L, 0),
+            part,
+            *_fused(part.fusion, strength),
+            D[:, work],
+            L,
             tol=reach,
             max_iter=SHORT if len(work) > LARGE and joining else most - steps,
             rounding=ROUNDING * task.at_zero[0],
@@ -111,66 +160,100 @@ def fit(task: Task, strength: float, start: FloatArray, *, tol: float, gap: floa
         ended = _residual(task, strength, D, L) <= 2.0 * tol * scale
         if steps >= most or (ended and not _gap(task, strength, D) > gap):
             break
-        reach = reach / LOOSE if ended else reach
-    loss = task.value(D)
-    return Fit(
-        D,
-        strength,
-        loss + strength * task.fusion.value(D),
-        loss,
-        _residual(task, strength, D, L) / scale,
-        _gap(task, strength, D),
-        L,
-        steps,
-    )
+        reach = reach / 10.0 if ended else reach  # stationary enough, but the gap is still wide
+    return _fit(task, strength, D, L, steps)
 
 
 def at_zero(task: Task, strength: float) -> Fit:
     """Nothing changes: the fit at λ_max and above it."""
-    loss, L, D = task.at_zero[0], _curvature(task), np.zeros(task.shape)
-    residual = _residual(task, strength, D, L) / _scale(task)
-    return Fit(D, strength, loss, loss, residual, _gap(task, strength, D), L, 0)
+    return _fit(task, strength, np.zeros(task.shape), _curvature(task), 0)
 
 
 def refit(
-    task: Task,
-    found: FloatArray,
-    strength: float,
-    *,
-    free: bool = False,
-    steps: int = REFIT_STEPS,
+    task: Task, found: FloatArray, strength: float, *, free: bool = False, steps: int = 200
 ) -> Fit:
-    """Without penalty: the offsets of least loss that have the ties of others.
+    """Without penalty: the offsets of least loss that have the ties of others, from these on.
 
-    From these on, so that what the loss does not ask for does not change.
-
-    Parameters
-    ----------
-    task
-        What is minimised.
-    found
-        (l, d) the others.
-    strength
-        λ, for the record.
-    free
-        Whether the offsets of features that change at all are free of ties.
-    steps
-        How many it takes at most.
+    So what the loss does not ask for does not change. If ``free``, the offsets of features that
+    change at all are free of ties. Many choices are made among refits, and few of them matter, so
+    that they end early.
     """
     work = np.flatnonzero(np.ptp(found, axis=0) > 0.0)
     part, start, D = task.of(work), found[:, work], np.zeros_like(found)
     distinct = np.broadcast_to(np.arange(float(len(D)))[:, None], start.shape)
     ended = descend(
         part,
-        Tied(part.fusion, distinct if free else start),
-        Descent(start, np.inf, np.inf, _curvature(task), 0),
-        tol=REFIT_TOL * _scale(task),
+        tied(part.fusion, distinct if free else start),
+        lambda _: 0.0,
+        start,
+        _curvature(task),
+        tol=1e-4 * _scale(task),
         max_iter=steps,
         rounding=ROUNDING * task.at_zero[0],
     )
     D[:, work] = ended.D
     loss, residual = task.value(D), ended.residual / _scale(task)
     return Fit(D, strength, loss, loss, residual, np.nan, ended.lipschitz, ended.iterations)
+
+
+def tied(fusion: Fusion, pattern: FloatArray) -> Prox:
+    """The nearest offsets within the bounds that have the ties of a pattern (l, d)."""
+    places = np.argsort(pattern, axis=0, kind="stable")
+    ascending = np.take_along_axis(pattern, places, axis=0)
+    levels = np.zeros(pattern.shape, dtype=np.intp)
+    levels[1:] = np.cumsum(ascending[1:] > ascending[:-1], axis=0)
+    level = np.empty_like(levels)
+    np.put_along_axis(level, places, levels, axis=0)
+    level += len(pattern) * np.arange(pattern.shape[1])
+    share = 1.0 / np.maximum(np.bincount(level.ravel(), minlength=pattern.size), 1)
+
+    def prox(V: FloatArray, _: float) -> FloatArray:
+        sums = np.bincount(level.ravel(), weights=V.ravel(), minlength=V.size)
+        return fusion.nearest((sums * share)[level])
+
+    return prox
+
+
+def follow(
+    task: Task,
+    strengths: Sequence[float],
+    means: FloatArray,
+    *,
+    tol: float,
+    gap: float,
+    done: Callable[[int], None] = lambda _: None,
+) -> list[tuple[Fit, ...]]:
+    """Fits at falling strengths, each from the one before; ``done`` is told after each.
+
+    A task that is not convex is followed twice, from zero down and from the means (l, d) of the
+    groups up, and has two fits at each strength.
+    """
+
+    def chain(strengths: Iterable[float], start: FloatArray) -> Iterator[Fit]:
+        for strength in strengths:
+            found = fit(task, strength, start, tol=tol, gap=gap)
+            start = found.D
+            done(1)
+            yield found
+
+    down = list(chain(strengths, np.zeros(task.shape)))
+    if task.is_convex:
+        return [(one,) for one in down]
+    gain = -(task.at_zero[1] * means).sum(axis=0)  # features that would lower the loss most
+    promising = np.argsort(np.argsort(-gain, kind="stable")) < LARGE
+    up = list(chain(strengths[::-1], np.where(promising, means, 0.0)))
+    return list(zip(down, up[::-1], strict=True))
+
+
+def _fused(fusion: Fusion, strength: float) -> tuple[Prox, Callable[[FloatArray], float]]:
+    """λ times the pairwise-fused penalty, within the bounds: its prox and its value."""
+    return lambda V, step: fusion.prox(V, step * strength), lambda D: strength * fusion.value(D)
+
+
+def _fit(task: Task, strength: float, D: FloatArray, L: float, steps: int) -> Fit:
+    loss, residual = task.value(D), _residual(task, strength, D, L) / _scale(task)
+    objective = loss + strength * task.fusion.value(D)
+    return Fit(D, strength, objective, loss, residual, _gap(task, strength, D), L, steps)
 
 
 def _curvature(task: Task) -> float:
@@ -186,13 +269,13 @@ def _scale(task: Task) -> float:
 
 
 def _working(task: Task, strength: float, D: FloatArray, least: float) -> IntArray:
-    """The features that change, and those at zero that would gain most by it."""
+    """The features that change, and those at zero that would gain most by it: as many, or 32."""
     if task.shape[1] <= FEW:
         return np.arange(task.shape[1])
     moving = np.ptp(D, axis=0) > 0.0
     excess = task.fusion.excess(-task.slope(D)[1], strength)
     asking = np.flatnonzero((excess > 0.1 * least) & ~moving)
-    most = max(BATCH, int(np.count_nonzero(moving)))
+    most = max(32, int(np.count_nonzero(moving)))
     joining = asking[np.argsort(-excess[asking], kind="stable")][:most]
     return np.union1d(np.flatnonzero(moving), joining)
 

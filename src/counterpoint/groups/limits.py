@@ -1,4 +1,4 @@
-"""What a change may be, feature by feature."""
+"""What a change may be, feature by feature, and what it costs."""
 
 from __future__ import annotations
 
@@ -7,15 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any, final
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from counterpoint.errors import InvalidInput
+from counterpoint.groups.representations import FloatArray, IntArray
 from counterpoint.rows.features import unknown_name
 
 __all__ = ["Limits", "prices"]
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.intp]
 
 Bound = float | tuple[float, float]
 
@@ -49,20 +47,7 @@ class Limits:
     falling: Sequence[Hashable] = ()
 
     def reach(self, means: FloatArray, names: tuple[Hashable, ...]) -> FloatArray:
-        """(d,) the largest change of each feature, in feature units.
-
-        Parameters
-        ----------
-        means
-            (l, d) of the groups.
-        names
-            d names.
-
-        Raises
-        ------
-        InvalidInput
-            If a bound does not hold zero, or there is no such feature.
-        """
+        """(d,) the largest change of each feature, in feature units, from the means of groups."""
         if not _number(self.times) >= 0.0:
             raise InvalidInput(f"Expected times of at least 0; got {self.times!r}. Pass 1.5, say.")
         span = np.ptp(means, axis=0)
@@ -80,13 +65,7 @@ class Limits:
         return reach
 
     def course(self, names: tuple[Hashable, ...]) -> IntArray:
-        """(d,) 1 for features that only rise, −1 for those that only fall, 0 for others.
-
-        Raises
-        ------
-        InvalidInput
-            If a feature is to do both, or there is no such feature.
-        """
+        """(d,) 1 for features that only rise, −1 for those that only fall, 0 for others."""
         course = np.zeros(len(names), dtype=np.intp)
         course[_listed(self.rising, "rising", names)] = 1
         falling = _listed(self.falling, "falling", names)
@@ -105,22 +84,7 @@ def prices(
     spread: FloatArray,
     names: tuple[Hashable, ...],
 ) -> FloatArray:
-    """(d,) what a change of one unit costs.
-
-    Parameters
-    ----------
-    costs
-        d costs, or name → cost; what has none costs 1 for each of its standard deviations.
-    spread
-        (d,) standard deviations.
-    names
-        d names.
-
-    Raises
-    ------
-    InvalidInput
-        If a cost is not positive, there are not d of them, or there is no such feature.
-    """
+    """(d,) what a change of one unit costs: where nothing is said, 1 a standard deviation."""
     price = 1.0 / np.where(spread > 0.0, spread, 1.0)
     if isinstance(costs, Mapping):
         for name, cost in costs.items():
@@ -143,13 +107,7 @@ def prices(
 
 
 def places(name: Hashable, names: tuple[Hashable, ...]) -> list[int]:
-    """The positions of a feature, by its name or its position; of categories there are several.
-
-    Raises
-    ------
-    InvalidInput
-        If there is none.
-    """
+    """The positions of a feature, by its name or its position; of categories there are several."""
     if name in names:
         return [names.index(name)]
     whole: Any = name

@@ -1,26 +1,30 @@
-"""A feed-forward network given by its weights, in NumPy alone."""
+"""Neural networks as representations: given by their weights, or by a function of torch tensors."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import erf, expit
 
-from counterpoint.errors import InvalidInput
-from counterpoint.groups.representations import Affine, Representation, Stages, stages
+from counterpoint.errors import InvalidInput, MissingExtra
+from counterpoint.groups.representations import (
+    Affine,
+    Composed,
+    FloatArray,
+    Pull,
+    Representation,
+    stages,
+)
 
-__all__ = ["ACTIVATIONS", "Network"]
+__all__ = ["ACTIVATIONS", "Network", "TorchFunction", "of_module"]
 
-FloatArray = NDArray[np.float64]
 Activation = Callable[[FloatArray], tuple[FloatArray, FloatArray]]
 """Takes inputs to values and derivatives, entry by entry."""
-
-SELU = (1.0507009873554805, 1.6732632423543772)
-"""Klambauer et al. (2017): scale and alpha."""
 
 
 def _identity(a: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -42,7 +46,7 @@ def _elu(a: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def _selu(a: FloatArray) -> tuple[FloatArray, FloatArray]:
-    scale, alpha = SELU
+    scale, alpha = 1.0507009873554805, 1.6732632423543772  # Klambauer et al. (2017)
     tail = alpha * np.expm1(np.minimum(a, 0.0))
     return scale * (np.maximum(a, 0.0) + tail), scale * np.where(a > 0.0, 1.0, tail + alpha)
 
@@ -85,34 +89,6 @@ ACTIVATIONS: Mapping[str, Activation] = {
     "tanh": _tanh,
 }
 """As PyTorch and scikit-learn define them, with their default parameters."""
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class _Layers(Representation):
-    """Activations, each followed by an affine map."""
-
-    names: tuple[str, ...]
-    weights: tuple[FloatArray, ...]
-    biases: tuple[FloatArray, ...]
-
-    @property
-    def n_features(self) -> int:
-        return len(self.weights[0])
-
-    def vjp(self, X: FloatArray) -> tuple[FloatArray, Callable[[FloatArray], FloatArray]]:
-        slopes = []
-        for name, weight, bias in zip(self.names, self.weights, self.biases, strict=True):
-            X, slope = ACTIVATIONS[name](X)
-            slopes.append(slope)
-            X = X @ weight + bias
-
-        def pull(C: FloatArray) -> FloatArray:
-            for weight, slope in zip(self.weights[::-1], slopes[::-1], strict=True):
-                C = (C @ weight.T) * slope
-            return C
-
-        return X, pull
 
 
 @final
@@ -178,29 +154,49 @@ class Network(Representation):
         said = ", ".join(dict.fromkeys(self.activations))
         return f"<Network: {' → '.join(map(str, sizes))}; {said}>"
 
-    def vjp(self, X: FloatArray) -> tuple[FloatArray, Callable[[FloatArray], FloatArray]]:
-        parts = stages(self)
-        hidden, back = parts.first.vjp(X)
-        if parts.rest is None:
-            return hidden, back
-        values, pull = parts.rest.vjp(hidden)
-        return values, lambda C: back(pull(C))
+    def vjp(self, X: FloatArray) -> tuple[FloatArray, Pull]:
+        return stages(self).vjp(X)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class _Layers(Representation):
+    """Activations, each followed by an affine map; after the last one there may be none."""
+
+    names: tuple[str, ...]
+    weights: tuple[FloatArray, ...]
+    biases: tuple[FloatArray, ...]
+
+    @property
+    def n_features(self) -> int:
+        return len(self.weights[0])
+
+    def vjp(self, X: FloatArray) -> tuple[FloatArray, Pull]:
+        slopes = []
+        for name, weight, bias in zip(self.names, self.weights, self.biases, strict=True):
+            X, slope = ACTIVATIONS[name](X)
+            slopes.append(slope)
+            X = X @ weight + bias
+
+        def pull(C: FloatArray) -> FloatArray:
+            for weight, slope in zip(self.weights[::-1], slopes[::-1], strict=True):
+                C = (C @ weight.T) * slope
+            return C
+
+        return X, pull
 
 
 @stages.register
-def _(representation: Network) -> Stages:
-    weights, biases = list(representation.weights), list(representation.biases)
-    names = list(representation.activations)
+def _(representation: Network) -> Composed:
+    weights, biases = representation.weights, representation.biases
+    names = representation.activations
     if names[-1] == "identity":
-        names.pop()
+        names = names[:-1]
     else:
         width = weights[-1].shape[1]
-        weights.append(np.eye(width))
-        biases.append(np.zeros(width))
-    first = Affine(weights[0], biases[0])
-    if not names:
-        return Stages(first, None)
-    return Stages(first, _Layers(tuple(names), tuple(weights[1:]), tuple(biases[1:])))
+        weights, biases = (*weights, np.eye(width)), (*biases, np.zeros(width))
+    rest = _Layers(names, weights[1:], biases[1:]) if names else None
+    return Composed(Affine(weights[0], biases[0]), rest)
 
 
 def _check_layers(weights: tuple[FloatArray, ...], biases: tuple[FloatArray, ...]) -> None:
@@ -209,7 +205,6 @@ def _check_layers(weights: tuple[FloatArray, ...], biases: tuple[FloatArray, ...
             f"Expected a weight matrix and a bias for each layer; got {len(weights)} and "
             f"{len(biases)}. Pass zeros for a layer without bias."
         )
-    shapes = [weight.shape for weight in weights]
     for i, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
         if weight.ndim != 2 or bias.shape != weight.shape[1:]:
             raise InvalidInput(
@@ -217,10 +212,85 @@ def _check_layers(weights: tuple[FloatArray, ...], biases: tuple[FloatArray, ...
                 f"the shapes {weight.shape} and {bias.shape}. Transpose weights that come from "
                 "PyTorch."
             )
-        if i and weight.shape[0] != shapes[i - 1][1]:
+        if i and len(weight) != len(biases[i - 1]):
             raise InvalidInput(
-                f"Expected layer {i} to take the {shapes[i - 1][1]} outputs of the one before; it "
-                f"takes {weight.shape[0]}. Check the order of the layers, or transpose them."
+                f"Expected layer {i} to take the {len(biases[i - 1])} outputs of the one before; "
+                f"it takes {len(weight)}. Check the order of the layers, or transpose them."
             )
         if not (np.isfinite(weight).all() and np.isfinite(bias).all()):
             raise InvalidInput(f"Expected finite weights; got others in layer {i}. Train it again.")
+
+
+@final
+class TorchFunction(Representation):
+    """A differentiable function of torch tensors.
+
+    What an encoder needs beside the rows goes into the function, so that encoders of other
+    packages, such as scvi-tools, need no adapter: of one that takes logarithms and returns the
+    mean first, ``lambda x: encoder(torch.log1p(x.clamp(min=0)), batch)[0]``; moved rows may hold
+    negative numbers.
+
+    Parameters
+    ----------
+    function
+        Takes a tensor (n, d) of doubles to one of shape (n, m). Put modules into double precision
+        and evaluation first: ``module.double().eval()``.
+    features
+        d.
+
+    Raises
+    ------
+    MissingExtra
+        If torch is not installed.
+    """
+
+    def __init__(self, function: Callable[[Any], Any], features: int) -> None:
+        try:
+            import torch
+        except ImportError:
+            raise MissingExtra(
+                "TorchFunction needs torch, which is not installed. "
+                "Install it with pip install 'counterpoint[torch]'."
+            ) from None
+        self.function, self.features, self._torch = function, int(features), torch
+
+    @property
+    def n_features(self) -> int:
+        return self.features
+
+    def vjp(self, X: FloatArray) -> tuple[FloatArray, Pull]:
+        torch = self._torch
+        with torch.enable_grad():
+            rows = torch.from_numpy(np.array(X, dtype=np.float64)).requires_grad_()
+            values = self.function(rows)
+        if not isinstance(values, torch.Tensor) or values.ndim != 2 or len(values) != len(X):
+            got = tuple(getattr(values, "shape", ())) or type(values).__name__
+            raise InvalidInput(
+                f"Expected a tensor of shape ({len(X)}, m) from the module; got {got}. Wrap it in "
+                "a TorchFunction that returns the tensor of the representation."
+            )
+
+        def pull(C: FloatArray) -> FloatArray:
+            given = torch.from_numpy(np.array(C)).to(values.dtype)
+            (slope,) = torch.autograd.grad(values, rows, given, retain_graph=True)
+            return np.asarray(slope.double().numpy())
+
+        return np.asarray(values.detach().double().numpy()), pull
+
+
+def of_module(module: Any) -> Representation:
+    """A torch module in double precision; it has to begin with nn.Linear, which knows its width."""
+    from torch import nn
+
+    copy = deepcopy(module).double().eval().requires_grad_(requires_grad=False).cpu()
+    steps = list(copy) if type(copy) is nn.Sequential else [copy]
+    if not steps or type(steps[0]) is not nn.Linear:
+        raise InvalidInput(
+            f"Expected to know how many features {type(module).__name__} takes, and it does not "
+            "begin with nn.Linear. Pass TorchFunction(module.double().eval(), features)."
+        )
+    weight, bias = steps[0].weight.numpy().T, steps[0].bias
+    first = Affine(np.array(weight), np.zeros(weight.shape[1]) if bias is None else bias.numpy())
+    if len(steps) == 1:
+        return first
+    return Composed(first, TorchFunction(nn.Sequential(*steps[1:]), weight.shape[1]))

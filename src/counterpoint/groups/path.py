@@ -8,24 +8,27 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, final, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from counterpoint.errors import InvalidInput
 from counterpoint.groups.fitting import Fit
+from counterpoint.groups.representations import FloatArray, IntArray
 from counterpoint.groups.translations import Translations
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-__all__ = ["Candidate", "Count", "TranslationPath", "check_count", "check_k", "count_of"]
+__all__ = [
+    "Candidate",
+    "Count",
+    "TranslationPath",
+    "check_count",
+    "check_k",
+    "count_of",
+    "patterns",
+]
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.intp]
 Count = Literal["each", "mean", "shared"]
-
-SLACK = 0.02
-"""How much worse than the best an explanation may be that is preferred because it is sparse."""
 
 
 @final
@@ -33,23 +36,21 @@ SLACK = 0.02
 class Candidate:
     """An explanation that may be chosen.
 
-    Parameters
-    ----------
-    translations
-        Those with the ties of some fit, refitted without penalty.
-    offsets
-        (l, d) the same in units of the standard deviations.
-    loss
-        Their loss.
-    correctness, coverage
-        The means over pairs, on the rows of the fit.
+    It has the ties of some fit, refitted without penalty; its correctness and coverage are the
+    means over pairs, on the rows of the fit.
     """
 
     translations: Translations
     offsets: FloatArray
+    """(l, d) the same in units of the standard deviations."""
     loss: float
     correctness: float
     coverage: float
+
+    @property
+    def worth(self) -> float:
+        """By which the best is chosen."""
+        return self.correctness + self.coverage
 
 
 @final
@@ -145,18 +146,17 @@ class TranslationPath:
     def choose(self, k: int | None, count: Count = "each") -> Candidate:
         """The candidate that `at` answers with."""
         check_count(count)
-        of = [(one, count_of(one.translations, count)) for one in self.candidates]
-        if k is None:
-            best = max(one.correctness + one.coverage for one in self.candidates)
-            able = [
-                (n, -one.correctness - one.coverage, one.loss, one)
-                for one, n in of
-                if one.correctness + one.coverage >= best - 2.0 * SLACK
-            ]
-            return min(able, key=lambda it: it[:3])[-1]
+
+        def width(one: Candidate) -> float:
+            return count_of(one.translations, count)
+
+        if k is None:  # the sparsest that is at most 0.02 worse in each of the two shares
+            least = max(one.worth for one in self.candidates) - 2.0 * 0.02
+            able = [one for one in self.candidates if one.worth >= least]
+            return min(able, key=lambda one: (width(one), -one.worth, one.loss))
         check_k(k, len(self.candidates[0].translations.names))
-        within = [(-one.correctness - one.coverage, one.loss, one) for one, n in of if n <= k]
-        return min(within, key=lambda it: it[:2])[-1]
+        able = [one for one in self.candidates if width(one) <= k]
+        return min(able, key=lambda one: (-one.worth, one.loss))
 
     def to_frame(self) -> pd.DataFrame:
         """One line for each strength: counts, loss, residual, gap, correctness, coverage."""
@@ -204,13 +204,7 @@ def count_of(translations: Translations, count: Count) -> float:
 
 
 def check_count(count: str) -> None:
-    """Hold a count against those that there are.
-
-    Raises
-    ------
-    InvalidInput
-        If it is none of them.
-    """
+    """Raise if this is no way to count features."""
     if count not in get_args(Count):
         raise InvalidInput(
             f"Expected count to be one of {', '.join(map(repr, get_args(Count)))}; got {count!r}."
@@ -218,16 +212,17 @@ def check_count(count: str) -> None:
 
 
 def check_k(k: Any, width: int) -> None:
-    """Hold a number of features against how many there are.
-
-    Raises
-    ------
-    InvalidInput
-        If it is none.
-    """
+    """Raise if this is no number of features, of so many."""
     whole = isinstance(k, int | np.integer) and not isinstance(k, bool)
     if not whole or not 1 <= k <= width:
         raise InvalidInput(
             f"Expected k to be a whole number of features, 1 to {width}; got {k!r}. Pass None to "
             "have it chosen."
         )
+
+
+def patterns(D: FloatArray) -> bytes:
+    """Which offsets are tied, and in which order they are, as something to compare."""
+    moving = np.flatnonzero(np.ptp(D, axis=0) > 0.0)
+    ranks = (D[:, None, moving] > D[None, :, moving]).sum(axis=1, dtype=np.int32)
+    return moving.astype(np.int64).tobytes() + ranks.tobytes()

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from counterpoint.errors import InvalidInput, MissingExtra
-from counterpoint.groups.membership import Groups
-from counterpoint.groups.words import amount
-from counterpoint.plots import COLOURS, INK, PALE, SMALL
+from counterpoint.groups.representations import FloatArray
+from counterpoint.groups.tables import Groups
+from counterpoint.groups.translations import Translations, amount
+from counterpoint.plots import COLOURS, INK, PALE, SMALL, short_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,20 +19,9 @@ if TYPE_CHECKING:
 
     from counterpoint.groups.path import Count, TranslationPath
     from counterpoint.groups.quality import Quality
-    from counterpoint.groups.translations import Translations
 
 __all__ = ["draw_changes", "draw_map", "draw_path", "draw_quality", "plot_curves"]
 
-FloatArray = NDArray[np.float64]
-
-LONGEST = 28
-"""How many letters of a name are written."""
-CELLS = 10
-"""Groups up to which numbers are written into a map of pairs."""
-DARK = 0.55
-"""The share above which they are written in white."""
-ROOM = 0.28
-"""The height of a bar with its name, in inches."""
 BOTH = (("correctness", "-", "o"), ("coverage", "--", "s"))
 """What curves show, and how."""
 
@@ -43,12 +32,12 @@ def draw_changes(translations: Translations, start: Any, end: Any, most: int, ax
     shown = changes[:most]
     price = dict(zip(translations.columns.tolist(), translations.costs.tolist(), strict=True))
     cost = [price[translations.names.index(name)] * change for name, change in shown]
-    (axes,) = _axes(ax, 1, (6.4, 1.4 + ROOM * max(len(shown), 2)))
+    (axes,) = _axes(ax, 1, (6.4, 1.4 + 0.28 * max(len(shown), 2)))
     places = np.arange(len(shown))
     colours = [COLOURS[0] if change > 0.0 else COLOURS[1] for _, change in shown]
     axes.barh(places, cost, color=colours, height=0.7)
     axes.axvline(0.0, color=PALE, linewidth=0.8)
-    axes.set_yticks(places, [_short(name) for name, _ in shown], parse_math=False)
+    axes.set_yticks(places, [short_name(name) for name, _ in shown], parse_math=False)
     axes.tick_params(axis="y", length=0)
     axes.invert_yaxis()
     axes.margins(x=0.22)
@@ -79,7 +68,7 @@ def draw_quality(quality: Quality, ax: Any) -> Figure:
     for axes, name in ((left, "correctness"), (right, "coverage")):
         values = getattr(quality, name)
         shown = axes.imshow(values, vmin=0.0, vmax=1.0, cmap="cividis_r")
-        labels = [_short(group) for group in quality.groups]
+        labels = [short_name(group) for group in quality.groups]
         turned = 90 if max(map(len, labels)) > 3 else 0
         axes.set_xticks(range(len(labels)), labels, rotation=turned, parse_math=False)
         axes.set_yticks(range(len(labels)), labels, parse_math=False)
@@ -88,9 +77,9 @@ def draw_quality(quality: Quality, ax: Any) -> Figure:
         mean = quality.mean(values)
         axes.set_title(f"{name}, mean {mean:.2f}", loc="left", size="medium")
         axes.spines[:].set_visible(False)
-        if len(labels) <= CELLS:
+        if len(labels) <= 10:  # else numbers would be too small
             for i, j in np.ndindex(values.shape):
-                tone = "white" if values[i, j] > DARK else INK
+                tone = "white" if values[i, j] > 0.55 else INK
                 word = f"{values[i, j]:.2f}"
                 axes.text(j, i, word, ha="center", va="center", color=tone, size=SMALL)
         else:
@@ -101,21 +90,7 @@ def draw_quality(quality: Quality, ax: Any) -> Figure:
 def draw_map(
     values: FloatArray, groups: Groups, moved: FloatArray, pair: tuple[Any, Any], ax: Any
 ) -> Figure:
-    """The rows in the representation, before and after those of one group are moved.
-
-    Parameters
-    ----------
-    values
-        (n, m) all rows; the first two dimensions are shown.
-    groups
-        Their groups.
-    moved
-        The rows of the first of the two groups, as they would be in the second.
-    pair
-        The labels of these groups.
-    ax
-        Two axes, or None.
-    """
+    """The values (n, m) of rows, before and after those of the first of two groups are moved."""
     if values.shape[1] < 2:
         raise InvalidInput(
             "Expected a representation of at least two dimensions to draw a map; got one. Draw a "
@@ -138,10 +113,12 @@ def draw_map(
         axes.set_yticks([])
         axes.spines[:].set_color(PALE)
         axes.legend(frameon=False, markerscale=1.8, loc="best", fontsize=SMALL)
-    low, high = _limits(np.concatenate([values[:, :2], moved[:, :2]]))
+    shown = np.concatenate([values[:, :2], moved[:, :2]])
+    low, high = shown.min(axis=0), shown.max(axis=0)
+    room = 0.05 * np.maximum(high - low, 1e-12)
     for axes in (before, after):
-        axes.set_xlim(low[0], high[0])
-        axes.set_ylim(low[1], high[1])
+        axes.set_xlim(low[0] - room[0], high[0] + room[0])
+        axes.set_ylim(low[1] - room[1], high[1] + room[1])
     return _figure(before)
 
 
@@ -208,13 +185,6 @@ def _frame(axes: Axes, what: str) -> None:
     axes.legend(frameon=False, loc="lower right")
 
 
-def _limits(points: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Corners that leave a margin around points."""
-    low, high = points.min(axis=0), points.max(axis=0)
-    room = 0.05 * np.maximum(high - low, 1e-12)
-    return low - room, high + room
-
-
 def _figure(axes: Axes) -> Figure:
     figure: Figure = axes.figure.figure  # of a part of a figure, the whole
     return figure
@@ -239,10 +209,3 @@ def _axes(ax: Any, count: int, size: tuple[float, float]) -> list[Axes]:
             f"Expected {count} matplotlib axes, or None for a new figure; got {ax!r}."
         )
     return given
-
-
-def _short(name: object) -> str:
-    words = str(name)
-    if len(words) <= LONGEST:
-        return words
-    return f"{words[: LONGEST // 2]}…{words[1 - LONGEST // 2 :]}"

@@ -1,116 +1,26 @@
-"""`Quality`: how good an explanation is, pair by pair."""
+"""How good an explanation is: correctness, coverage and similarity, equations (3), (4), (10)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.spatial import KDTree
 
-from counterpoint.groups.membership import Groups
-from counterpoint.groups.metrics import Points
-from counterpoint.groups.neighbours import Neighbours
-from counterpoint.groups.rows import Rows
+from counterpoint.errors import InvalidInput
+from counterpoint.groups.representations import Composed, FloatArray, IntArray
+from counterpoint.groups.tables import Groups, Rows
 from counterpoint.groups.translations import Translations
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-__all__ = ["Quality", "Yardstick"]
-
-FloatArray = NDArray[np.float64]
-
-WORK = 2e9
-"""Products that the distances between all rows of all pairs may take."""
-FEWEST, MOST = 10, 500
-"""Rows of a group that distances are taken of."""
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Yardstick:
-    """What rows to be judged are held against: those of the fit.
-
-    Parameters
-    ----------
-    radius
-        ε, how near in the representation is near.
-    low, high
-        (d,) the smallest and largest values.
-    scale
-        (d,) the unit of each feature for distances: its standard deviation.
-    extent
-        Of the rows in the representation.
-    known
-        The rows, as their bytes there.
-    """
-
-    radius: float
-    low: FloatArray
-    high: FloatArray
-    scale: FloatArray
-    extent: float
-    known: frozenset[bytes]
-
-    def judge(
-        self, translations: Translations, points: Points, rows: Rows, groups: Groups
-    ) -> Quality:
-        """How good translations are for rows."""
-        correctness, coverage = points.rates(translations, self.radius)
-        seen = float(np.mean([key in self.known for key in keys(points.values, self.extent)]))
-        return Quality(
-            translations.groups,
-            self.radius,
-            correctness,
-            coverage,
-            translations.counts.astype(np.float64),
-            translations.sizes,
-            self._outside(translations, rows, groups),
-            self._away(translations, rows, groups),
-            seen,
-        )
-
-    def _outside(self, translations: Translations, rows: Rows, groups: Groups) -> FloatArray:
-        """(l, l) the share of changed values that leave the range of the rows of the fit."""
-        outside = np.zeros((len(groups),) * 2)
-        columns = translations.columns
-        low, high = self.low[columns], self.high[columns]
-        slack = 1e-12 * np.maximum(np.abs(low), np.abs(high))
-        cells = [rows.dense(groups.rows(i), columns) for i in range(len(groups))]
-        for i, j in translations.pairs:
-            change = translations.between(i, j)
-            moved = cells[i] + change
-            out = (moved < low - slack) | (moved > high + slack)
-            outside[i, j] = out[:, change != 0.0].mean() if change.any() else 0.0
-        return outside
-
-    def _away(self, translations: Translations, rows: Rows, groups: Groups) -> FloatArray:
-        """(l, l) how far moved rows are from the nearest real one, in units of how far those are.
-
-        Distances are Euclidean over all features in units of ``scale``; the median of the rows of
-        i, moved to j, to the nearest of j, over the median of the rows of j to the nearest other.
-        """
-        every, count = np.arange(len(rows.names)), len(groups)
-        most = int(np.sqrt(WORK / max(1, len(rows.names) * count * count)))
-        step = [max(1, -(-size // int(np.clip(most, FEWEST, MOST)))) for size in groups.sizes]
-        some = [rows.dense(groups.rows(i)[:: step[i]], every) / self.scale for i in range(count)]
-        real = [Neighbours(points) for points in some]
-        usual = [float(np.median(own.distances(own.points, 2))) for own in real]
-        away = np.ones((count, count))
-        for i, j in translations.pairs:
-            shift = np.zeros(len(rows.names))
-            shift[translations.columns] = translations.between(i, j)
-            found = float(np.median(real[j].distances(some[i] + shift / self.scale)))
-            away[i, j] = found / usual[j] if usual[j] > 0.0 else np.nan
-        return away
-
-
-def keys(values: FloatArray, extent: float) -> list[bytes]:
-    """Each row as something to compare, to nine digits."""
-    return [row.tobytes() for row in np.round(values / extent, 9) + 0.0]
+__all__ = ["Points", "Quality", "away", "outside", "similarity"]
 
 
 @final
@@ -243,3 +153,200 @@ class Quality:
 
     def __repr__(self) -> str:
         return f"<Quality: {self.summary().splitlines()[1]}; {self._about()}>"
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Points:
+    """Rows of groups, in the representation; each row belongs to a group, each group has rows.
+
+    Two points are near if they are within the radius, in Euclidean distance; a point is not near
+    itself: where both groups are the same, others count.
+    """
+
+    rows: Rows
+    groups: Groups
+    parts: Composed
+    hidden: FloatArray
+    """(n, h) the rows after the affine part of the representation."""
+
+    @classmethod
+    def of(cls, rows: Rows, groups: Groups, parts: Composed) -> Points:
+        """Those of some rows that belong to a group."""
+        known = np.flatnonzero(groups.member >= 0)
+        rows = rows.take(known)
+        return cls(rows, groups.take(known), parts, parts.hidden(rows.matrix))
+
+    def take(self, rows: IntArray) -> Points:
+        """Some of them."""
+        return Points(self.rows.take(rows), self.groups.take(rows), self.parts, self.hidden[rows])
+
+    @cached_property
+    def values(self) -> FloatArray:
+        """(n, m) the representation of the rows."""
+        return self.parts.finish(self.hidden)
+
+    @cached_property
+    def members(self) -> tuple[IntArray, ...]:
+        """The rows of each group."""
+        return tuple(self.groups.rows(i) for i in range(len(self.groups)))
+
+    @cached_property
+    def near(self) -> tuple[Neighbours, ...]:
+        """The points of each group, to measure distances to."""
+        return tuple(Neighbours(self.values[rows]) for rows in self.members)
+
+    def cells(self, columns: IntArray) -> list[FloatArray]:
+        """The cells of some columns, group by group."""
+        return [self.rows.cells(rows, columns) for rows in self.members]
+
+    @cached_property
+    def radius(self) -> float:
+        """The least radius within which 95 % of each group are near another of it: the paper's.
+
+        Where rows of a group coincide, a thousandth of the extent of all.
+        """
+        found = 1e-3 * float(np.ptp(self.values, axis=0).max())
+        for own in self.near:
+            apart = np.sort(own.distances(own.points, 2)) if len(own.points) > 1 else np.zeros(1)
+            found = max(found, float(apart[int(np.ceil(0.95 * len(apart))) - 1]))
+        return found * (1.0 + 1e-9)  # the distance itself is within it, however it is computed
+
+    def rates(
+        self, translations: Translations, radius: float, *, diagonal: bool = True
+    ) -> tuple[FloatArray, FloatArray]:
+        """(l, l) correctness and coverage of each pair; NaN for a group and itself if not asked."""
+        count = len(self.groups)
+        correctness, coverage = np.full((2, count, count), np.nan)
+        matrix = self.parts.first.matrix[translations.columns]
+        for i, own in enumerate(self.near):
+            for j, other in enumerate(self.near):
+                if i == j and not diagonal:
+                    continue
+                shift, which = np.asarray(translations.between(i, j) @ matrix), 2 if i == j else 1
+                moved = own
+                if shift.any():
+                    moved = Neighbours(self.parts.finish(self.hidden[self.members[i]] + shift))
+                correctness[i, j] = other.within(moved.points, radius, which).mean()
+                if self.parts.rest is not None:
+                    coverage[i, j] = moved.within(other.points, radius, which).mean()
+        if self.parts.rest is None:  # moved rows are as near as the others are that move back
+            return correctness, correctness.T.copy()
+        return correctness, coverage
+
+    def keys(self, extent: float) -> list[bytes]:
+        """Each row in the representation as something to compare, to nine digits."""
+        return [row.tobytes() for row in np.round(self.values / extent, 9) + 0.0]
+
+
+@final
+class Neighbours:
+    """Points (q, m) that others are held against, in Euclidean distance."""
+
+    def __init__(self, points: FloatArray) -> None:
+        self.points = points
+
+    def distances(self, others: FloatArray, which: int = 1, most: float = np.inf) -> FloatArray:
+        """(n,) how far the nearest point is (the next one, for 2); infinite from ``most`` on."""
+        if others.shape[1] <= 12:  # in more dimensions, a tree looks at most points anyway
+            found = self._tree.query(others, k=[which], distance_upper_bound=most)[0]
+            return np.asarray(found[:, 0])
+        if len(self.points) < which:
+            return np.full(len(others), np.inf)
+        apart = np.empty(len(others))
+        rows = max(1, 2**22 // len(self.points))  # 32 MB of distances at a time
+        for i in range(0, len(others), rows):
+            part = others[i : i + rows]
+            squares = self._squares - 2.0 * part @ self.points.T
+            if which > 1:
+                squares.partition(which - 1, axis=1)
+                squares = squares[:, which - 1 :]
+            apart[i : i + rows] = squares.min(axis=1) + np.einsum("ij,ij->i", part, part)
+        return np.sqrt(np.maximum(apart, 0.0))
+
+    def within(self, others: FloatArray, radius: float, which: int = 1) -> NDArray[np.bool_]:
+        """(n,) whether that point is within the radius."""
+        most = float(np.nextafter(radius, np.inf))  # trees look for what is nearer than that
+        return self.distances(others, which, most) <= radius
+
+    @cached_property
+    def _tree(self) -> KDTree:
+        return KDTree(self.points)
+
+    @cached_property
+    def _squares(self) -> FloatArray:
+        return np.asarray(np.einsum("ij,ij->i", self.points, self.points))
+
+
+def outside(
+    translations: Translations, points: Points, low: FloatArray, high: FloatArray
+) -> FloatArray:
+    """(l, l) the share of changed values that leave the range (d,) of each feature."""
+    found = np.zeros((len(points.groups),) * 2)
+    columns = translations.columns
+    low, high = low[columns], high[columns]
+    slack = 1e-12 * np.maximum(np.abs(low), np.abs(high))  # rounding of moved values
+    cells = points.cells(columns)
+    for i, j in translations.pairs:
+        change = translations.between(i, j)
+        moved = cells[i] + change
+        out = (moved < low - slack) | (moved > high + slack)
+        found[i, j] = out[:, change != 0.0].mean() if change.any() else 0.0
+    return found
+
+
+def away(translations: Translations, points: Points, scale: FloatArray) -> FloatArray:
+    """(l, l) how far moved rows are from the nearest real one, in units of how far those are.
+
+    Distances are Euclidean over all features in units of ``scale``; the median of the rows of i,
+    moved to j, to the nearest of j, over the median of the rows of j to the nearest other. Of each
+    group, 10 to 500 rows, so that all pairs take two billion products at most.
+    """
+    width, count = len(points.rows.names), len(points.groups)
+    most = int(np.clip(int(np.sqrt(2e9 / max(1, width * count * count))), 10, 500))
+    shown = points.take(points.groups.thinned(most))
+    some = [cells / scale for cells in shown.cells(np.arange(width))]
+    real = [Neighbours(cells) for cells in some]
+    usual = [float(np.median(own.distances(own.points, 2))) for own in real]
+    found = np.ones((count, count))
+    for i, j in translations.pairs:
+        shift = np.zeros(width)
+        shift[translations.columns] = translations.between(i, j)
+        apart = float(np.median(real[j].distances(some[i] + shift / scale)))
+        found[i, j] = apart / usual[j] if usual[j] > 0.0 else np.nan
+    return found
+
+
+def similarity(sparser: Translations, denser: Translations) -> FloatArray:
+    """How much of each explanation uses features that another one uses too, by equation (10).
+
+    Parameters
+    ----------
+    sparser
+        e₁, whose changes are counted.
+    denser
+        e₂, whose features count.
+
+    Returns
+    -------
+    ndarray
+        (l, l) ``Σ_f |e₁f| 1[e₂f ≠ 0] / ‖e₁‖₁`` of each pair; 1 where e₁ changes nothing.
+
+    Raises
+    ------
+    InvalidInput
+        If they are about other groups or features.
+    """
+    if sparser.groups != denser.groups or sparser.names != denser.names:
+        raise InvalidInput(
+            "Expected translations of the same groups and features; got others. Fit both on the "
+            "same columns and labels."
+        )
+    shared = np.ones((len(sparser.groups),) * 2)
+    for i, j in sparser.pairs:
+        one, other = np.zeros((2, len(sparser.names)))
+        one[sparser.columns] = np.abs(sparser.between(i, j))
+        other[denser.columns] = denser.between(i, j)
+        if one.any():
+            shared[i, j] = one[other != 0.0].sum() / one.sum()
+    return shared

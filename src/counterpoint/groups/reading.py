@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from functools import singledispatch
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 from sklearn.neural_network import MLPRegressor
 from sklearn.pipeline import Pipeline
 
 from counterpoint.errors import ReaderMismatch, UnsupportedModel
-from counterpoint.groups.intake import Intake
-from counterpoint.groups.networks import Network
-from counterpoint.groups.representations import Affine, Composed, Representation, times
+from counterpoint.groups.networks import Network, of_module
+from counterpoint.groups.representations import Affine, Composed, Representation, dense
+from counterpoint.groups.tables import Intake
 from counterpoint.models.columns import Columns
 from counterpoint.models.dispatch import Inputs, inputs_of, require_fitted, trace
 from counterpoint.models.fills import fills_of
@@ -22,7 +21,7 @@ from counterpoint.models.probe import run
 from counterpoint.models.seeing import see_columns
 from counterpoint.rows.features import Categorical, Features
 
-__all__ = ["Reading", "look", "represent"]
+__all__ = ["look", "represent"]
 
 INSTEAD = (
     "Pass linear maps of scikit-learn (scalers, encoders of categories, PCA, TruncatedSVD, "
@@ -30,29 +29,8 @@ INSTEAD = (
     "these), a Network, a torch module, your own subclass of Representation, or "
     "FiniteDifferences(function, features) for few features."
 )
-CHECKED = 4
-"""Rows that what was read is held against the transformer on."""
-SAME, SMALL = 1e-6, 1e-2
-"""How far apart they may be, relative to what values add up from; steps may be of single floats."""
-DENSE = 0.25
-"""The share of entries that are not 0 above which a matrix is kept dense."""
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Reading:
-    """A representation, and the columns that it takes.
-
-    Parameters
-    ----------
-    representation
-        Over the encoded columns.
-    intake
-        The columns; None if no more is known than how many there are.
-    """
-
-    representation: Representation
-    intake: Intake | None
+Reading = tuple[Representation, Intake | None]
+"""A representation, and the columns that it takes; None if only their number is known."""
 
 
 @singledispatch
@@ -82,7 +60,7 @@ def represent(model: Any) -> Representation:
     ReaderMismatch
         If what was read is not what the model does.
     """
-    return look(model).representation
+    return look(model)[0]
 
 
 @represent.register
@@ -97,22 +75,18 @@ def _(model: MLPRegressor) -> Representation:
 
 
 def look(model: Any) -> Reading:
-    """Read a fitted model, with the columns that it takes.
-
-    Raises
-    ------
-    UnsupportedModel, ModelNotFitted, ReaderMismatch
-        As `represent`.
-    """
+    """Read a fitted model as `represent` does, with the columns that it takes."""
     reader = _reader_of(model)
     if reader is not None:
-        return Reading(reader(model), _intake_of(model))
+        found, inputs = reader(model), inputs_of(model)
+        names = None if inputs is None else inputs.names
+        return found, None if names is None else Intake.numbers(names, named=True)
     if isinstance(model, Pipeline) and len(model.steps) > 1:
         name, last = model.steps[-1]
         reader = _reader_of(last)
         if reader is not None:
-            head = look(model[:-1])
-            return replace(head, representation=_followed(head.representation, reader(last)))
+            head, intake = look(model[:-1])
+            return _followed(head, reader(last)), intake
         if last is not None and not isinstance(last, str):  # words for steps that do nothing
             _require_trace(last, f"Step {name!r}: ")
     _require_trace(model)
@@ -123,19 +97,9 @@ def _reader_of(model: Any) -> Callable[[Any], Representation] | None:
     """What reads a model as a whole; None for what is read step by step."""
     bases = type(model).__mro__
     if any(b.__name__ == "Module" and b.__module__.startswith("torch.nn.") for b in bases):
-        from counterpoint.groups.modules import of_module
-
         return of_module
     registered = represent.dispatch(type(model))
     return None if registered is represent.dispatch(object) else registered
-
-
-def _intake_of(model: Any) -> Intake | None:
-    """The columns of a model that is read as a whole, if it knows their names."""
-    inputs = inputs_of(model)
-    if inputs is None or inputs.names is None:
-        return None
-    return Intake.numbers(inputs.names, named=True)
 
 
 def _followed(first: Representation, rest: Representation) -> Representation:
@@ -161,28 +125,22 @@ def _traced(model: Any) -> Reading:
             f"{type(model).__name__} kept no note of the columns that it was fitted on. {INSTEAD}"
         )
     columns = see_columns(model, inputs)
-    found = _affine(columns)
-    _check(model, inputs, columns.features, found)
-    named = inputs.names is not None
-    return Reading(found, Intake(columns.features, named, *fills_of(columns)))
-
-
-def _affine(columns: Columns) -> Affine:
-    """The columns as one map of the encoded ones."""
     own = columns.numbers()
     matrix = own.matrix.T.tocsr()
-    many = matrix.nnz > DENSE * matrix.shape[0] * matrix.shape[1]
-    return Affine(matrix.toarray() if many else matrix, own.offset)
+    filled = matrix.nnz > 0.25 * matrix.shape[0] * matrix.shape[1]  # about where dense is faster
+    found = Affine(matrix.toarray() if filled else matrix, own.offset)
+    _check(model, inputs, columns.features, found)
+    return found, Intake(columns.features, inputs.names is not None, *fills_of(columns))
 
 
 def _check(model: Any, inputs: Inputs, features: Features, found: Affine) -> None:
-    """Hold an affine map against the transformer it was read from, on a few rows."""
+    """Hold an affine map against the transformer it was read from, on four rows."""
     rng = np.random.default_rng(0)
-    codes = rng.normal(size=(CHECKED, len(features)))
+    codes = rng.normal(size=(4, len(features)))
     cells: list[Any] = list(codes.T)
     for j, feature in enumerate(features):
         if isinstance(feature, Categorical):
-            at = rng.integers(len(feature.categories), size=CHECKED)
+            at = rng.integers(len(feature.categories), size=4)
             codes[:, j] = at
             cells[j] = np.array(feature.categories, dtype=object)[at]
     rows: Any = np.column_stack(cells)
@@ -193,8 +151,9 @@ def _check(model: Any, inputs: Inputs, features: Features, found: Affine) -> Non
     told = run(model, rows, Columns.inputs(1)).astype(np.float64)
     points = features.expand(codes)
     read = found.vjp(points)[0]
-    size = times(np.abs(points), abs(found.matrix)) + np.abs(found.offset) + SMALL
-    if told.shape != read.shape or (np.abs(told - read) > SAME * size).any():
+    # Relative to what values add up from; steps may be of single floats.
+    near = 1e-6 * (dense(np.abs(points) @ abs(found.matrix)) + np.abs(found.offset) + 1e-2)
+    if told.shape != read.shape or (np.abs(told - read) > near).any():
         raise ReaderMismatch(
             f"What was read of {type(model).__name__} is not what its transform does. "
             f"Please report it; until then: {INSTEAD}"

@@ -1,4 +1,4 @@
-"""What groups are found in: a differentiable map from features to a space of few dimensions."""
+"""Representations: differentiable maps from features to a space of few dimensions."""
 
 from __future__ import annotations
 
@@ -18,21 +18,25 @@ __all__ = [
     "Affine",
     "Composed",
     "FiniteDifferences",
+    "FloatArray",
+    "IntArray",
     "Matrix",
     "Representation",
-    "Stages",
+    "dense",
     "stages",
-    "times",
 ]
 
 FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.intp]
 Matrix = Any
 """A dense array or a sparse one of SciPy."""
+Pull = Callable[[FloatArray], FloatArray]
+"""Takes gradients (n, m) in the values of a map to gradients (n, d) in its rows."""
 
-MOST = 64
-"""Features of which finite differences are taken at most."""
+DIFFERENCED = 64
+"""Features of finite differences, at most: each gradient takes two calls for each."""
 ROWS = 4096
-"""How many rows are mapped at a time."""
+"""Rows that are mapped at a time, so that what a network holds of its layers stays small."""
 
 
 class Representation(ABC):
@@ -44,7 +48,7 @@ class Representation(ABC):
         """d."""
 
     @abstractmethod
-    def vjp(self, X: FloatArray) -> tuple[FloatArray, Callable[[FloatArray], FloatArray]]:
+    def vjp(self, X: FloatArray) -> tuple[FloatArray, Pull]:
         """The values at rows, and what pulls gradients back through the map.
 
         Parameters
@@ -103,13 +107,13 @@ class Affine(Representation):
     def n_features(self) -> int:
         return int(self.matrix.shape[0])
 
-    def vjp(self, X: Matrix) -> tuple[FloatArray, Callable[[FloatArray], FloatArray]]:
-        return times(X, self.matrix) + self.offset, lambda C: times(C, self.matrix.T)
+    def vjp(self, X: Matrix) -> tuple[FloatArray, Pull]:
+        return dense(X @ self.matrix) + self.offset, lambda C: dense(C @ self.matrix.T)
 
     def then(self, other: Affine) -> Affine:
-        """The affine map that runs this one, then the other."""
-        matrix = self.matrix @ other.matrix
-        return Affine(matrix, times(self.offset[None], other.matrix)[0] + other.offset)
+        """The affine map that applies this one, then the other."""
+        offset = dense(self.offset[None] @ other.matrix)[0] + other.offset
+        return Affine(self.matrix @ other.matrix, offset)
 
     @classmethod
     def scaling(cls, scale: FloatArray, offset: FloatArray) -> Affine:
@@ -127,20 +131,41 @@ class Composed(Representation):
     first
         The affine map.
     rest
-        The other.
+        The other; None if nothing follows.
     """
 
     first: Affine
-    rest: Representation
+    rest: Representation | None
 
     @property
     def n_features(self) -> int:
         return self.first.n_features
 
-    def vjp(self, X: Matrix) -> tuple[FloatArray, Callable[[FloatArray], FloatArray]]:
+    def vjp(self, X: Matrix) -> tuple[FloatArray, Pull]:
         hidden, back = self.first.vjp(X)
-        values, pull = self.rest.vjp(hidden)
+        values, pull = self.pull(hidden)
         return values, lambda C: back(pull(C))
+
+    def hidden(self, X: Matrix) -> FloatArray:
+        """(n, h) the values of the affine map."""
+        return self.first.vjp(X)[0]
+
+    def pull(self, hidden: FloatArray) -> tuple[FloatArray, Pull]:
+        """As `vjp`, from the values of the affine map on; an error where it is not finite."""
+        if self.rest is None:
+            return hidden, lambda C: C
+        values, pull = self.rest.vjp(hidden)
+        return _finite(values), lambda C: _finite(pull(C))
+
+    def finish(self, hidden: FloatArray) -> FloatArray:
+        """(n, m) the values of rows, from the values of the affine map."""
+        parts = range(0, max(len(hidden), 1), ROWS)
+        return np.concatenate([self.pull(hidden[i : i + ROWS])[0] for i in parts])
+
+    def values(self, X: Matrix) -> FloatArray:
+        """(n, m) the values of rows."""
+        parts = range(0, max(X.shape[0], 1), ROWS)
+        return np.concatenate([self.finish(self.hidden(X[i : i + ROWS])) for i in parts])
 
 
 @final
@@ -171,11 +196,11 @@ class FiniteDifferences(Representation):
     step: float | FloatArray = 1e-5
 
     def __post_init__(self) -> None:
-        if not 1 <= self.features <= MOST:
+        if not 1 <= self.features <= DIFFERENCED:
             raise InvalidInput(
-                f"Expected finite differences of 1 to {MOST} features; got {self.features}. Pass a "
-                "representation with derivatives: a Network, a torch module, or your own subclass "
-                "of Representation."
+                f"Expected finite differences of 1 to {DIFFERENCED} features; got {self.features}. "
+                "Pass a representation with derivatives: a Network, a torch module, or your own "
+                "subclass of Representation."
             )
         if not np.all(np.asarray(self.step) > 0.0):
             raise InvalidInput(f"Expected a positive step; got {self.step}. Pass 1e-5, say.")
@@ -184,8 +209,7 @@ class FiniteDifferences(Representation):
     def n_features(self) -> int:
         return self.features
 
-    def vjp(self, X: FloatArray) -> tuple[FloatArray, Callable[[FloatArray], FloatArray]]:
-        values = self._values(X)
+    def vjp(self, X: FloatArray) -> tuple[FloatArray, Pull]:
         steps = np.broadcast_to(np.asarray(self.step, dtype=float), (self.features,))
 
         def pull(C: FloatArray) -> FloatArray:
@@ -198,7 +222,7 @@ class FiniteDifferences(Representation):
                 slopes[:, j] = (change * C).sum(axis=1)
             return slopes
 
-        return values, pull
+        return self._values(X), pull
 
     def _values(self, X: FloatArray) -> FloatArray:
         values = np.asarray(self.function(X), dtype=np.float64)
@@ -210,65 +234,40 @@ class FiniteDifferences(Representation):
         return values
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class Stages:
-    """A representation in two parts: all that is affine at its beginning, and the rest.
-
-    Rows enter the rest only through the affine part, so that sparse rows stay sparse, and a change
-    of few features is cheap.
-
-    Parameters
-    ----------
-    first
-        The affine part; the identity if there is none.
-    rest
-        What follows; None if nothing does.
-    """
-
-    first: Affine
-    rest: Representation | None
-
-    def hidden(self, X: Matrix) -> FloatArray:
-        """(n, h) what the affine part makes of rows."""
-        return self.first.vjp(X)[0]
-
-    def pull(self, hidden: FloatArray) -> tuple[FloatArray, Callable[[FloatArray], FloatArray]]:
-        """The values of rows after the affine part, and what pulls gradients back to it."""
-        return (hidden, lambda C: C) if self.rest is None else self.rest.vjp(hidden)
-
-    def finish(self, hidden: FloatArray) -> FloatArray:
-        """(n, m) the values of rows after the affine part."""
-        if self.rest is None:
-            return hidden
-        parts = range(0, max(len(hidden), 1), ROWS)
-        return np.concatenate([self.rest.vjp(hidden[i : i + ROWS])[0] for i in parts])
-
-    def values(self, X: Matrix) -> FloatArray:
-        """(n, m) the values of rows."""
-        parts = range(0, max(X.shape[0], 1), ROWS)
-        return np.concatenate([self.finish(self.hidden(X[i : i + ROWS])) for i in parts])
-
-
 @singledispatch
-def stages(representation: Representation) -> Stages:
-    """Take a representation apart."""
+def stages(representation: Representation) -> Composed:
+    """A representation as all that is affine at its beginning, and the rest.
+
+    Sparse rows stay sparse until the rest, and a change of few features is cheap.
+    """
     width = representation.n_features
-    return Stages(Affine.scaling(np.ones(width), np.zeros(width)), representation)
+    return Composed(Affine.scaling(np.ones(width), np.zeros(width)), representation)
 
 
 @stages.register
-def _(representation: Affine) -> Stages:
-    return Stages(representation, None)
+def _(representation: Affine) -> Composed:
+    return Composed(representation, None)
 
 
 @stages.register
-def _(representation: Composed) -> Stages:
+def _(representation: Composed) -> Composed:
+    if representation.rest is None:
+        return representation
     inner = stages(representation.rest)
-    return Stages(representation.first.then(inner.first), inner.rest)
+    return Composed(representation.first.then(inner.first), inner.rest)
 
 
-def times(X: Matrix, M: Matrix) -> FloatArray:
-    """X M as a dense array."""
-    product = X @ M
-    return np.asarray(product.toarray() if sparse.issparse(product) else product)
+def dense(matrix: Matrix) -> FloatArray:
+    """A dense or sparse array as a dense one of doubles."""
+    filled = matrix.toarray() if sparse.issparse(matrix) else matrix
+    return np.asarray(filled, dtype=np.float64)
+
+
+def _finite(values: FloatArray) -> FloatArray:
+    if not np.isfinite(values).all():
+        raise InvalidInput(
+            "Expected finite values from the representation, and finite derivatives, also where "
+            "rows are moved to within the limits; got others. Scale the rows as those it was "
+            "fitted on, or make it finite everywhere, as torch.log1p(x.clamp(min=0)) is."
+        )
+    return values

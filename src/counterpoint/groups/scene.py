@@ -1,4 +1,4 @@
-"""All that a fit needs to know of rows, groups and representation."""
+"""`Scene`: what a fit learns of rows and groups before anything is minimised."""
 
 from __future__ import annotations
 
@@ -7,30 +7,19 @@ from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
-from numpy.typing import NDArray
+from scipy import sparse
 
 from counterpoint.errors import InvalidInput
-from counterpoint.groups.fusion import Fusion
-from counterpoint.groups.guarded import Guarded
 from counterpoint.groups.limits import Limits, prices
-from counterpoint.groups.matching import Matching, Task
-from counterpoint.groups.membership import Groups
-from counterpoint.groups.metrics import Points
 from counterpoint.groups.path import Candidate
-from counterpoint.groups.polish import Aim, ties
-from counterpoint.groups.quality import Yardstick, keys
-from counterpoint.groups.representations import Affine, Representation, Stages, stages, times
-from counterpoint.groups.rows import Rows
+from counterpoint.groups.problem import Fusion, Task
+from counterpoint.groups.quality import Points, Quality, away, outside
+from counterpoint.groups.refinement import Aim, ties
+from counterpoint.groups.representations import FloatArray, Representation, dense, stages
+from counterpoint.groups.tables import Groups, Rows
 from counterpoint.groups.translations import Translations
 
 __all__ = ["Scene"]
-
-FloatArray = NDArray[np.float64]
-
-SHOWN = 10_000
-"""Moved rows, over all pairs, that the choice between explanations is made by."""
-FEWEST = 20
-"""Rows of a group that it looks at, at least."""
 
 
 @final
@@ -40,12 +29,8 @@ class Scene:
 
     Parameters
     ----------
-    parts
-        The representation.
-    labels
-        l labels of groups.
-    names
-        d names of features.
+    points
+        Some rows of each group, by which the choice between explanations is made.
     means
         (l, d) the means of the groups, in feature units.
     base
@@ -54,24 +39,29 @@ class Scene:
         (l, m) the means of the representations of their rows.
     price
         (d,) what a change of one unit costs.
-    sample
-        Some rows of each group, by which the choice between explanations is made.
-    points
-        These in the representation.
-    yardstick
-        What rows are held against.
+    radius
+        ε, how near in the representation is near.
+    low, high
+        (d,) the smallest and largest values.
+    scale
+        (d,) the units that offsets are found in: the standard deviations, 1 where they are 0.
+    extent
+        Of the rows in the representation.
+    known
+        The rows, as their bytes there.
     """
 
-    parts: Stages
-    labels: tuple[Any, ...]
-    names: tuple[Hashable, ...]
+    points: Points
     means: FloatArray
     base: FloatArray
     targets: FloatArray
     price: FloatArray
-    sample: Rows
-    points: Points
-    yardstick: Yardstick
+    radius: float
+    low: FloatArray
+    high: FloatArray
+    scale: FloatArray
+    extent: float
+    known: frozenset[bytes]
 
     @classmethod
     def of(
@@ -83,13 +73,7 @@ class Scene:
         costs: Any,
         radius: float | None,
     ) -> Scene:
-        """Look at rows and groups that have been read.
-
-        Raises
-        ------
-        InvalidInput
-            If they do not fit together, or the radius is not positive.
-        """
+        """Look at rows and groups that have been read; an error if they do not fit together."""
         if representation.n_features != len(rows.names):
             raise InvalidInput(
                 f"Expected rows of {representation.n_features} features, which the representation "
@@ -100,56 +84,50 @@ class Scene:
             raise InvalidInput(
                 f"Expected a positive radius; got {radius!r}. Pass None for the paper's rule."
             )
-        known = np.flatnonzero(groups.member >= 0)
-        rows, groups, parts = rows.take(known), groups.take(known), stages(representation)
-        if parts.rest is not None:
-            parts = Stages(parts.first, Guarded(parts.rest))
-        every = Points(parts, parts.hidden(rows.matrix), groups)
+        every = Points.of(rows, groups, stages(representation))
+        rows, groups = every.rows, every.groups
         spread, (low, high) = rows.spread, rows.ends
         extent = float(np.ptp(every.values, axis=0).max()) or 1.0
-        yardstick = Yardstick(
-            radius=every.radius if radius is None else float(radius),
-            low=low,
-            high=high,
-            scale=np.where(spread > 0.0, spread, 1.0),
-            extent=extent,
-            known=frozenset(keys(every.values, extent)),
-        )
-        shown = groups.thinned(max(FEWEST, SHOWN // len(groups) ** 2))
+        # Choices look at 10 000 moved rows over all pairs, but at 20 of each group at least.
+        shown = groups.thinned(max(20, 10_000 // len(groups) ** 2))
         return cls(
-            parts,
-            groups.labels,
-            rows.names,
+            every.take(shown),
             groups.means(rows.matrix),
             groups.means(every.hidden),
             groups.means(every.values),
             prices(costs, spread, rows.names),
-            rows.take(shown),
-            Points(parts, every.hidden[shown], groups.take(shown)),
-            yardstick,
+            every.radius if radius is None else float(radius),
+            low,
+            high,
+            np.where(spread > 0.0, spread, 1.0),
+            extent,
+            frozenset(every.keys(extent)),
         )
+
+    @property
+    def labels(self) -> tuple[Any, ...]:
+        """l labels of groups."""
+        return self.points.groups.labels
+
+    @property
+    def names(self) -> tuple[Hashable, ...]:
+        """d names of features."""
+        return self.points.rows.names
 
     def __repr__(self) -> str:
         return f"<Scene: {len(self.labels)} groups, {len(self.names)} features>"
 
-    @property
-    def scale(self) -> FloatArray:
-        """(d,) the units that offsets are found in: those of the standard deviations."""
-        return self.yardstick.scale
-
     def task(self, limits: Limits) -> Task:
         """What is minimised, over offsets in units of ``scale``."""
-        count, parts = len(self.labels), self.parts
-        scaled = Affine.scaling(self.scale, np.zeros(len(self.scale))).then(
-            Affine(parts.first.matrix, np.zeros(parts.first.matrix.shape[1]))
-        )
+        count, parts = len(self.labels), self.points.parts
         fusion = Fusion(
             count,
             2.0 / (count * (count - 1)) * self.price * self.scale,
             limits.reach(self.means, self.names) / self.scale,
             limits.course(self.names),
         )
-        return Task(Matching(self.base, self.targets, parts.rest), scaled.matrix, fusion)
+        matrix = sparse.diags_array(self.scale, format="csr") @ parts.first.matrix
+        return Task(self.base, self.targets, parts, matrix, fusion)
 
     def centred(self, task: Task) -> FloatArray:
         """(l, d) the means in units of ``scale``, in the middle of what offsets may be."""
@@ -159,28 +137,22 @@ class Scene:
     def translations(self, D: FloatArray, strength: float) -> Translations:
         """Offsets in units of ``scale`` as translations in feature units."""
         columns = np.flatnonzero(np.ptp(D, axis=0) > 0.0)
-        levels = D[:, columns] * self.scale[columns]
-        return Translations(
-            self.labels,
-            self.names,
-            columns,
-            levels,
-            self.price[columns],
-            float(strength),
-        )
+        levels, costs = D[:, columns] * self.scale[columns], self.price[columns]
+        return Translations(self.labels, self.names, columns, levels, costs, float(strength))
 
     def aim(self, task: Task, D: FloatArray) -> Aim:
         """What is minimised when offsets in units of ``scale`` are polished."""
         columns = np.flatnonzero(np.ptp(D, axis=0) > 0.0)
-        scale, yardstick = self.scale[columns], self.yardstick
+        scale = self.scale[columns]
         return Aim(
             self.points,
-            self.sample.dense(np.arange(len(self.sample)), columns) / scale,
-            np.stack([yardstick.low[columns], yardstick.high[columns]]) / scale,
-            times(np.eye(len(columns)), task.matrix[columns]),
+            [cells / scale for cells in self.points.cells(columns)],
+            self.low[columns] / scale,
+            self.high[columns] / scale,
+            dense(task.matrix[columns]),
             self.price[columns] * scale,
             ties(D[:, columns]),
-            yardstick.radius,
+            self.radius,
         )
 
     def candidate(self, D: FloatArray, loss: float, strength: float) -> Candidate:
@@ -191,6 +163,18 @@ class Scene:
     def rates(self, translations: Translations) -> tuple[float, float]:
         """Correctness and coverage, the means over pairs, on the rows of the fit."""
         off = ~np.eye(len(self.labels), dtype=bool)
-        radius = self.yardstick.radius
-        correctness, coverage = self.points.rates(translations, radius, diagonal=False)
+        correctness, coverage = self.points.rates(translations, self.radius, diagonal=False)
         return float(correctness[off].mean()), float(coverage[off].mean())
+
+    def judge(self, translations: Translations, points: Points) -> Quality:
+        """How good translations are for rows, which are held against those of the fit."""
+        return Quality(
+            translations.groups,
+            self.radius,
+            *points.rates(translations, self.radius),
+            translations.counts.astype(np.float64),
+            translations.sizes,
+            outside(translations, points, self.low, self.high),
+            away(translations, points, self.scale),
+            float(np.mean([key in self.known for key in points.keys(self.extent)])),
+        )

@@ -1,4 +1,4 @@
-"""`Translations`: one explanation for all pairs of groups."""
+"""`Translations`: one explanation for all pairs of groups, in numbers, in words and in files."""
 
 from __future__ import annotations
 
@@ -9,22 +9,16 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from counterpoint.errors import InvalidInput
-from counterpoint.groups.words import sentence
+from counterpoint.groups.representations import FloatArray, IntArray
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-__all__ = ["Translations"]
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.intp]
-
-NAMED = 6
-"""Features that a sentence names."""
+__all__ = ["Translations", "amount", "from_anndata", "to_anndata"]
 
 
 @final
@@ -167,13 +161,7 @@ class Translations:
         return np.asarray(change)
 
     def position(self, label: Any) -> int:
-        """The position of a group.
-
-        Raises
-        ------
-        InvalidInput
-            If there is no such group.
-        """
+        """The position of a group; an error if there is none."""
         if label not in self.groups:
             raise InvalidInput(
                 f"Expected a group among {', '.join(map(repr, self.groups))}; got {label!r}. "
@@ -182,14 +170,9 @@ class Translations:
         return self.groups.index(label)
 
     def require_about(self, other: Translations) -> None:
-        """Hold the groups and features against those of other translations.
+        """Raise if groups or features are not those of other translations.
 
         Names of features may differ, and labels may be the text of the others.
-
-        Raises
-        ------
-        InvalidInput
-            If there are others.
         """
         if [*map(str, self.groups)] != [*map(str, other.groups)]:
             raise InvalidInput(
@@ -259,7 +242,7 @@ class Translations:
         ]
         return pd.DataFrame(lines, columns=["from", "to", "feature", "change"])
 
-    def sentence(self, start: Any, end: Any, most: int = NAMED) -> str:
+    def sentence(self, start: Any, end: Any, most: int = 6) -> str:
         """What to change, in words.
 
         Parameters
@@ -269,9 +252,16 @@ class Translations:
         most
             How many features are named.
         """
-        return sentence(self.changes(start, end), start, end, most)
+        changes = list(self.changes(start, end).items())
+        said = [
+            f"{'raise' if change > 0 else 'lower'} {name} by {amount(abs(change))}"
+            for name, change in changes[:most]
+        ]
+        if len(changes) > most:
+            said.append(f"and {len(changes) - most} more")
+        return f"from {start} to {end}: {', '.join(said) or 'nothing changes'}"
 
-    def sentences(self, most: int = NAMED) -> str:
+    def sentences(self, most: int = 6) -> str:
         """A line for each pair of groups, in one of the two directions."""
         pairs = ((i, j) for i, j in self.pairs if i < j)
         return "\n".join(self.sentence(self.groups[i], self.groups[j], most) for i, j in pairs)
@@ -304,3 +294,65 @@ class Translations:
             f"<Translations: {len(self.groups)} groups, {len(self.columns)} of {len(self.names)} "
             f"features; {counts.min()} to {counts.max()} a pair, {counts.mean():.1f} on average>"
         )
+
+
+def amount(size: float) -> str:
+    """A number to three digits, as one would write it."""
+    if not 1e-4 <= abs(size) < 1e7:
+        return f"{size:.3g}"
+    return np.format_float_positional(size, precision=3, unique=False, fractional=False, trim="-")
+
+
+def to_anndata(translations: Translations, adata: Any, key: str = "group_translations") -> None:
+    """Keep an explanation in ``adata.uns``.
+
+    Parameters
+    ----------
+    translations
+        The explanation.
+    adata
+        An AnnData; it is changed in place.
+    key
+        Under which name.
+    """
+    adata.uns[key] = {
+        "groups": np.array([str(group) for group in translations.groups]),
+        "names": np.array([str(name) for name in translations.names]),
+        "columns": translations.columns,
+        "levels": translations.levels,
+        "costs": translations.costs,
+        "strength": float(translations.strength),
+        "truncate": -1 if translations.truncate is None else int(translations.truncate),
+    }
+
+
+def from_anndata(adata: Any, key: str = "group_translations") -> Translations:
+    """The explanation that `to_anndata` kept; groups and names are text.
+
+    Parameters
+    ----------
+    adata
+        An AnnData.
+    key
+        Under which name.
+
+    Raises
+    ------
+    InvalidInput
+        If there is none under this name.
+    """
+    if key not in adata.uns:
+        raise InvalidInput(
+            f"Expected an explanation in uns[{key!r}]; there is none. Keep one with to_anndata."
+        )
+    kept = adata.uns[key]
+    truncate = int(kept["truncate"])
+    return Translations(
+        tuple(map(str, kept["groups"])),
+        tuple(map(str, kept["names"])),
+        np.asarray(kept["columns"], dtype=np.intp),
+        np.asarray(kept["levels"], dtype=np.float64),
+        np.asarray(kept["costs"], dtype=np.float64),
+        float(kept["strength"]),
+        None if truncate < 0 else truncate,
+    )

@@ -162,6 +162,7 @@ def assert_best(answers: cp.Counterfactuals, i: int, best: float):
     assert certificate.bound <= best * (1.0 + RELATIVE) + 1e-9
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("limits", LIMITS)
 @pytest.mark.parametrize("cost", sorted(costs(4)))
 @pytest.mark.parametrize("before", [(), (StandardScaler(), PCA(3))], ids=["raw", "projected"])

@@ -212,6 +212,7 @@ def test_no_features_ask_for_less_than_the_least(law: NoiseLaw, p: float):
 # Answers
 
 
+@pytest.mark.covering(2)
 @every_cost
 @every_label
 @every_kind
@@ -238,6 +239,7 @@ def test_answers_are_those_of_a_grid(kind: str, label: str, cost: cp.Cost):
     np.testing.assert_allclose(answers.report()["probability"], at, atol=1e-9)
 
 
+@pytest.mark.covering(2)
 @every_cost
 @every_label
 @pytest.mark.parametrize(

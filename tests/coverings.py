@@ -29,9 +29,14 @@ def position(names: str | Sequence[str], values: Sequence[Any], chosen: Mapping[
         given = value.values if isinstance(value, type(pytest.param())) else value
         if len(names) == 1 and given is value:
             given = [value]
-        if all(a is b or (type(a) is int and a == b) for a, b in zip(given, wanted, strict=True)):
+        if all(map(is_same, given, wanted)):
             return k
     raise LookupError(wanted)
+
+
+def is_same(a: Any, b: Any) -> bool:
+    """Ranges and arrays make their values anew whenever they are asked."""
+    return a is b or (isinstance(a, int | str) and type(a) is type(b) and a == b)
 
 
 @cache

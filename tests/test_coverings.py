@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import combinations, product
 
+import numpy as np
 import pytest
 from coverings import covering, is_left_to_the_slow_run
 
@@ -21,7 +22,7 @@ def test_all_values_meet_in_few_combinations(sizes: tuple[int, ...], strength: i
 
 
 @pytest.mark.covering(1)
-@pytest.mark.parametrize("word", {"one": 1, "two": 2})
+@pytest.mark.parametrize("word", np.array(["one", "two"]))
 @pytest.mark.parametrize(("c", "d"), [(1, 1), (1, 2), pytest.param(2, 1, id="last")])
 @pytest.mark.parametrize("a", range(1000, 1004))
 def test_each_value_comes_once(a: int, c: int, d: int, word: str, request: pytest.FixtureRequest):

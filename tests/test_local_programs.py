@@ -24,7 +24,7 @@ from counterpoint.prototypes.curvature import curvature_of, quadrics_of
 from counterpoint.prototypes.nearer import Nearer
 from counterpoint.prototypes.quadrics import Quadrics
 from counterpoint.prototypes.solvers.quadric import Quadric
-from counterpoint.prototypes.solvers.shor import Shor
+from counterpoint.prototypes.solvers.shor import relaxed
 from counterpoint.solvers import Effort, Outcome, all_solvers
 
 CONDITIONS = ("box", "changes", "transitions", "affine", "cone", "at most", "nearer")
@@ -450,9 +450,9 @@ def test_the_relaxation_is_as_good_as_cvxpys(kind: str):
         program = local(seed, kind, 3, 5)
         x = missing(program, seed)
         cases = program.cases(x)
-        relaxed = Shor(program).relaxed(cases, 1.0, Effort())
-        assert relaxed is not None
-        bound = program.bound(cases, relaxed.multipliers[None], relaxed.point[None])[0]
+        found = relaxed(program, cases, 1.0, Effort())
+        assert found is not None
+        bound = program.bound(cases, found.multipliers[None], found.point[None])[0]
         assert bound == pytest.approx(sdp(program, x), rel=2e-6, abs=1e-7)
 
 

@@ -13,11 +13,11 @@ from counterpoint.prototypes.cells import Cells
 from counterpoint.prototypes.solvers.ccp import Ccp
 from counterpoint.prototypes.solvers.quadric import Quadric
 from counterpoint.prototypes.solvers.scip import Scip
-from counterpoint.solvers import Branching, Solver, relaxed_by
+from counterpoint.solvers.base import Solver
 
 __all__ = ["SOLVERS", "WAYS", "known"]
 
-SOLVERS: tuple[Solver, ...] = (Quadric(), Ccp(Branching(relaxed_by, nodes=200)), Scip())
+SOLVERS: tuple[Solver, ...] = (Quadric(), Ccp(), Scip())
 """In the order of preference."""
 
 

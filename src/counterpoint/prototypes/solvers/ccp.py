@@ -15,9 +15,8 @@ from counterpoint.engine.couplings import Affine, Cone
 from counterpoint.engine.domains import Box, Transitions
 from counterpoint.engine.program import Program
 from counterpoint.prototypes.nearer import Nearer
-from counterpoint.prototypes.solvers.descent import Descent, Methods
-from counterpoint.prototypes.solvers.integral import INTEGRAL
-from counterpoint.prototypes.solvers.lattice import Lattice, Lattices
+from counterpoint.prototypes.solvers.descent import Descent, Descents
+from counterpoint.prototypes.solvers.lattice import INTEGRAL, Lattice
 from counterpoint.solvers.base import Effort, Prepared, Solution, Solver
 
 __all__ = ["Ccp"]
@@ -27,13 +26,7 @@ FloatArray = NDArray[np.float64]
 
 @final
 class Ccp(Solver):
-    """The convex-concave procedure from several starts, see `Descent` and `Lattice`.
-
-    Parameters
-    ----------
-    branching
-        A solver of convex programs with whole steps, categories and few changes.
-    """
+    """The convex-concave procedure from several starts, see `Descent` and `Lattice`."""
 
     accepts: ClassVar[frozenset[type]] = frozenset(
         {Manhattan, SquaredEuclidean, Mahalanobis, Box, Affine, Cone, Nearer, Transitions}
@@ -41,14 +34,11 @@ class Ccp(Solver):
     )
     accuracy: ClassVar[float] = 1e-7
 
-    def __init__(self, branching: Solver) -> None:
-        self.branching = branching
-
     def takes(self, program: Program) -> bool:
         return program.kinds <= self.accepts and bool(program.nonconvex)
 
     def prepare(self, program: Program) -> CcpPrograms:
-        return CcpPrograms(program, self.branching)
+        return CcpPrograms(program)
 
 
 @final
@@ -57,17 +47,16 @@ class CcpPrograms(Prepared):
     """A program and what its searches share."""
 
     program: Program
-    branching: Solver
 
     @cached_property
-    def methods(self) -> Methods:
-        """For descents."""
-        return Methods(self.program)
+    def whole(self) -> Descents:
+        """Descents of the program."""
+        return Descents(self.program)
 
     @cached_property
-    def lattices(self) -> Lattices:
-        """For what is integral."""
-        return Lattices(self.program, self.branching)
+    def free(self) -> Descents:
+        """Those without what is integral."""
+        return Descents(self.program.relaxed(*INTEGRAL))
 
     def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
         out = Solution.blank(len(cases), self.program)
@@ -82,5 +71,5 @@ class CcpPrograms(Prepared):
 
     def _search(self, case: Cases, effort: Effort, cutoff: float) -> Descent | Lattice:
         if self.program.kinds & set(INTEGRAL):
-            return Lattice(self.lattices, case, effort, cutoff)
-        return Descent(self.methods, case, effort, cutoff)
+            return Lattice(self.whole, self.free, case, effort, cutoff)
+        return Descent(self.whole, case, effort, cutoff)

@@ -2,18 +2,16 @@
 
 First the program without what is integral is solved by descents. From its answer one integral part
 after the other is held, the most decided ones first, and what is left descends again, until all are
-held. The points found so are improved in two ways that take turns: by moves of up to three
-integral parts, all of them tried at once; and by branch and bound over the convex part about the
-point (one step of the convex-concave procedure), given up after some nodes. In between the other
-columns descend with the integral parts held. What is proved comes from relaxations and the
-program's own bound, which takes integrality into account.
+held. The points found so are improved by moves of up to three integral parts, all of them tried at
+once; in between the other columns descend with the integral parts held. What is proved comes from
+relaxations and the program's own bound, which takes integrality into account.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
-from itertools import islice
+from itertools import islice, product
 from time import perf_counter
 from typing import final
 
@@ -21,84 +19,43 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.engine.cases import Cases
+from counterpoint.engine.domains import AtMost, OneOf, Whole
 from counterpoint.engine.program import Program
-from counterpoint.engine.region import Region
-from counterpoint.prototypes.curvature import quadrics_of
-from counterpoint.prototypes.nearer import Nearer
-from counterpoint.prototypes.solvers.descent import Descent, Methods
-from counterpoint.prototypes.solvers.floor import Floor, Relaxations
-from counterpoint.prototypes.solvers.integral import INTEGRAL, Integral, joined
-from counterpoint.prototypes.solvers.starts import Starts
-from counterpoint.solvers.base import Effort, Outcome, Solver
+from counterpoint.prototypes.solvers.descent import Descent, Descents
+from counterpoint.prototypes.solvers.floor import Floor
+from counterpoint.solvers.base import Effort, Outcome
 
-__all__ = ["Lattice", "Lattices"]
+__all__ = ["INTEGRAL", "Lattice"]
 
 FloatArray = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
 
+INTEGRAL = (Whole, OneOf, AtMost)
+DECIDED = 1e-6
+NEARLY = 0.15
+"""Columns that are this near to a whole step are held together."""
+STRIDES = (1.0, 2.0, 5.0)
+"""How many whole steps a move may take."""
 GAINED = 1e-9
 TURNS = 20
 TOGETHER = (80, 30, 0)
 """The largest number of moves that are tried two at a time, three at a time, and no more."""
 ELSEWHERE = 24
 """How many integral parts are put elsewhere for the other columns to descend."""
-BRANCHED = 4
-"""How often the convex part is searched."""
-LOOSE = 1e-3
-"""The relative gap at which such a search ends."""
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Lattices:
-    """What the searches of one program share.
-
-    Parameters
-    ----------
-    program
-        The program.
-    branching
-        A solver of its convex parts.
-    """
-
-    program: Program
-    branching: Solver
-
-    @cached_property
-    def methods(self) -> Methods:
-        """Descents without what is integral."""
-        return Methods(self.program.relaxed(*INTEGRAL))
-
-    @cached_property
-    def relaxations(self) -> Relaxations:
-        """What bounds it."""
-        return Relaxations(self.program)
-
-    @cached_property
-    def starts(self) -> Starts:
-        """Starts that change a single feature, and what meets the program."""
-        return Starts(self.program)
+ROUNDS = 4
 
 
 @final
 class Lattice:
-    """One person's search.
+    """One row's search; ``free`` are the descents of its program without what is integral."""
 
-    Parameters
-    ----------
-    shared
-        Of the program.
-    case
-        The person.
-    effort
-        When to stop.
-    cutoff
-        A cost that is already reached.
-    """
-
-    def __init__(self, shared: Lattices, case: Cases, effort: Effort, cutoff: float) -> None:
-        self.shared, self.program, self.case, self.effort = shared, shared.program, case, effort
+    def __init__(
+        self, whole: Descents, free: Descents, case: Cases, effort: Effort, cutoff: float
+    ) -> None:
+        self.whole, self.free, self.program = whole, free, whole.program
+        self.case, self.effort = case, effort
         self.integral = Integral(self.program, case)
-        self.floor = Floor(shared.relaxations, case, effort, cutoff)
+        self.floor = Floor(whole, case, effort, cutoff)
         self.point: FloatArray | None = None
         self.cost = np.inf
         self._end = perf_counter() + effort.seconds if effort.seconds else np.inf
@@ -108,9 +65,13 @@ class Lattice:
         """What there is to say."""
         if self.case.empty[0] or self.floor.is_empty:
             return Outcome.INFEASIBLE
-        if perf_counter() > self._end:
+        if self._is_late:
             return Outcome.LIMIT
         return Outcome.NOTHING if self.point is None else Outcome.FOUND
+
+    @property
+    def _is_late(self) -> bool:
+        return perf_counter() > self._end
 
     def run(self) -> None:
         """Dive, then improve what was found."""
@@ -120,26 +81,22 @@ class Lattice:
         relaxed = None if self._is_over() else self.floor.relax(nearest)
         if self._is_over():
             return
-        self._keep(np.vstack([self.case.x, self.shared.starts.alone(self.case)]))
-        starts = [*self.shared.methods.starts.prototypes, nearest]
-        if relaxed is not None:
-            starts = [relaxed.point, *starts]
-        for start in starts:
+        self._keep(np.vstack([self.case.x, self.whole.alone(self.case)]))
+        starts = [*self.free.prototypes, nearest]
+        for start in starts if relaxed is None else [relaxed.point, *starts]:
             self._dive(start, self.case.low[0], self.case.high[0])
             if self._is_over():
                 return
         self._improve()
 
     def _is_over(self) -> bool:
-        return self.floor.closes(self.cost) or perf_counter() > self._end
+        return self.floor.closes(self.cost) or self._is_late
 
     def _keep(self, points: FloatArray) -> bool:
         """Keep the cheapest of some points that meets the program; whether that is a gain."""
-        if not len(points):
-            return False
         cost = self.program.cost(points, np.repeat(self.case.x, len(points), axis=0))
         cheaper = np.flatnonzero(cost < self.cost * (1.0 - GAINED))
-        met = self.shared.starts.met(points[cheaper], self.case)
+        met = self.whole.met(points[cheaper], self.case)
         if not met.any():
             return False
         best = cheaper[met][cost[cheaper[met]].argmin()]
@@ -150,8 +107,7 @@ class Lattice:
         """Where a descent without what is integral ends, within bounds."""
         within = replace(self.case, low=low[None], high=high[None])
         left = None if np.isinf(self._end) else max(self._end - perf_counter(), 1e-3)
-        effort = replace(self.effort, seconds=left)
-        descent = Descent(self.shared.methods, within, effort, np.inf)
+        descent = Descent(self.free, within, replace(self.effort, seconds=left), np.inf)
         descent.descend(start)
         return descent.point
 
@@ -161,7 +117,7 @@ class Lattice:
             return
         point = self._descent(start, low, high)
         for _ in range(2 * self.program.width):
-            if point is None or perf_counter() > self._end:
+            if point is None or self._is_late:
                 return
             held = self.integral.held(point, low, high)
             if held is None:
@@ -176,41 +132,35 @@ class Lattice:
             point, low, high = found, lower, upper
 
     def _improve(self) -> None:
-        """Moves, convex parts and descents in turn, until none of them gains anything."""
-        for _ in range(BRANCHED):
+        """Moves and descents in turn, until none of them gains anything."""
+        for _ in range(ROUNDS):
             if self.point is None or self._is_over():
                 return
             self._move()
-            gained = self._settle()
-            gained |= self._settle_elsewhere()
-            if not (self._branch() or gained):
+            before = self.cost
+            self._settle()
+            for low, high, start in islice(self.integral.elsewhere(self.point), ELSEWHERE):
+                if (low < high).any() and not self._is_late:
+                    self._dive(start, low, high)
+            if not self.cost < before:
                 return
 
-    def _settle_elsewhere(self) -> bool:
-        """Dive where another feature changes, or an integral part is held elsewhere."""
-        before = self.cost
-        if self.point is not None:
-            for low, high, start in islice(self.integral.elsewhere(self.point), ELSEWHERE):
-                if (low < high).any() and perf_counter() <= self._end:
-                    self._dive(start, low, high)
-        return self.cost < before
-
-    def _settle(self) -> bool:
-        """Let the other columns descend with the integral parts held; whether that gains."""
-        if self.point is None:
-            return False
+    def _settle(self) -> None:
+        """Let the other columns descend with the integral parts held."""
+        assert self.point is not None  # noqa: S101 (asked by the caller)
         held = self.program.held(self.point[None], self.case.x)[0]
         if held.all():
-            return False
+            return
         low = np.where(held, self.point, self.case.low[0])
         high = np.where(held, self.point, self.case.high[0])
         found = self._descent(self.point, low, high)
-        return found is not None and self._keep(found[None])
+        if found is not None:
+            self._keep(found[None])
 
     def _move(self) -> None:
-        """Moves of one or two integral parts, as long as one gains."""
+        """Moves of up to three integral parts, as long as one gains."""
         for _ in range(TURNS):
-            if self.point is None or perf_counter() > self._end:
+            if self.point is None or self._is_late:
                 return
             alone = moves = self.integral.moves(self.point)
             for most in TOGETHER:
@@ -218,24 +168,124 @@ class Lattice:
                     break
                 if len(alone) > most:
                     return
-                moves = joined(moves, alone)
+                moves = _joined(moves, alone)
             else:
                 return
 
-    def _branch(self) -> bool:
-        """Branch and bound over the convex part about the point; whether that gains."""
-        if self.point is None or self._is_over():
-            return False
-        margin = quadrics_of(self.program).closed_in(self.case.margin)[0]
-        parts = [
-            condition.convexified(self.point, float(closed))
-            for condition, closed in zip(quadrics_of(self.program).conditions, margin, strict=True)
-        ]
-        rest = tuple(c for c in self.program.region if not isinstance(c, Nearer))
-        convex = Program(self.program.price, Region((*rest, *(c for part in parts for c in part))))
-        left = None if np.isinf(self._end) else max(self._end - perf_counter(), 1e-3)
-        prepared = self.shared.branching.prepare(convex)
-        solution = prepared.solve(self.case, Effort(LOOSE, left), np.array([self.cost]))
-        return bool(solution.found[0]) and self._keep(
-            self.integral.exactly(solution.points[0])[None]
-        )
+
+@final
+@dataclass(frozen=True, eq=False)
+class Integral:
+    """One row's integral parts."""
+
+    program: Program
+    case: Cases
+
+    def held(self, point: FloatArray, low: FloatArray, high: FloatArray) -> BoolArray | None:
+        """(d,) the columns to hold next; None if nothing is undecided."""
+        program, free = self.program, low < high
+        held = np.zeros(program.width, dtype=bool)
+        still = self.superfluous(point) & free
+        if still.any():
+            return still
+        for group in program.groups:
+            if 1.0 - point[group].max() > DECIDED and free[group].any():
+                held[group] = True
+                return held
+        whole = (program.steps > 0.0) & free
+        off = np.where(whole, np.abs(self.counts(point) - np.round(self.counts(point))), 0.0)
+        undecided = off > DECIDED
+        if not undecided.any():
+            return None
+        return np.asarray(undecided & (off <= max(NEARLY, float(off[undecided].min()))))
+
+    def superfluous(self, point: FloatArray) -> BoolArray:
+        """(d,) the columns of features that move least, where too many move."""
+        program, out = self.program, np.zeros(self.program.width, dtype=bool)
+        if program.at_most is None:
+            return out
+        change = np.abs(point - self.case.x[0])
+        price = program.price
+        diagonal = price.quadratic if price.quadratic.ndim == 1 else np.diag(price.quadratic)
+        paid = price.absolute * change + diagonal * change * change
+        blocks = program.at_most.blocks
+        moves = np.array([paid[block].sum() for block in blocks])
+        order = np.argsort(-moves, kind="stable")
+        if moves[order[program.at_most.count :]].any():
+            for block in order[program.at_most.count :].tolist():
+                out[blocks[block]] = True
+        return out
+
+    def counts(self, point: FloatArray) -> FloatArray:
+        """(d,) how many whole steps each column has moved."""
+        steps = self.program.steps
+        return np.asarray((point - self.case.x[0]) / np.where(steps > 0.0, steps, 1.0))
+
+    def choices(self, point: FloatArray, held: BoolArray) -> Iterator[FloatArray]:
+        """Values to hold columns at, the likeliest first."""
+        x, steps = self.case.x[0], self.program.steps
+        if self.superfluous(point)[held].any():
+            yield x[held]
+            return
+        columns = np.flatnonzero(held)
+        if not self.program.numeric[columns[0]]:
+            allowed = np.where(self.case.high[0, columns] > 0.5, point[columns], -1.0)
+            for best in np.argsort(-allowed, kind="stable")[:2].tolist():
+                yield np.eye(len(columns))[best]
+            return
+        counts = self.counts(point)[columns]
+        away = np.where(counts > np.round(counts), np.ceil(counts), np.floor(counts))
+        for rounded in (np.round(counts), away):
+            value = x[columns] + rounded * steps[columns]
+            low, high = self.case.low[0, columns], self.case.high[0, columns]
+            yield np.minimum(np.maximum(value, low), high)
+
+    def exactly(self, point: FloatArray) -> FloatArray:
+        """The point with its integral parts exactly integral."""
+        x, steps = self.case.x[0], self.program.steps
+        point = np.where(steps > 0.0, x + np.round(self.counts(point)) * steps, point)
+        for group in self.program.groups:
+            point[group] = np.eye(group.stop - group.start)[int(point[group].argmax())]
+        change = np.abs(point - x)
+        return np.where(change <= DECIDED * DECIDED * change.max(initial=0.0), x, point)
+
+    def moves(self, point: FloatArray, steps: tuple[float, ...] = STRIDES) -> FloatArray:
+        """(m, d) changes of one part: some steps, back to x or beyond it, another category."""
+        program, x = self.program, self.case.x[0]
+        eye = np.eye(program.width)
+        moves = [np.zeros((0, program.width))]
+        for column in np.flatnonzero(program.steps).tolist():
+            strides = np.array([s * sign for s in steps for sign in (1.0, -1.0)])
+            moves.append(np.outer(strides * program.steps[column], eye[column]))
+        for group in program.groups:
+            change = np.zeros((group.stop - group.start, program.width))
+            change[:, group] = np.eye(len(change)) - point[group]
+            moves.append(change)
+        back = np.where(eye > 0.0, x - point, 0.0)[program.numeric]
+        every = np.vstack([*moves, back, 2.0 * back])
+        inside = ((self.case.low <= point + every) & (point + every <= self.case.high)).all(axis=1)
+        return np.asarray(every[inside & every.any(axis=1)])
+
+    def elsewhere(self, point: FloatArray) -> Iterator[tuple[FloatArray, FloatArray, FloatArray]]:
+        """Bounds in which another feature changes, or one integral part is elsewhere; starts."""
+        program, x = self.program, self.case.x[0]
+        low, high = self.case.low[0], self.case.high[0]
+        if program.at_most is not None:
+            changed = program.at_most.changed(point[None], self.case.x)[0]
+            blocks = program.at_most.blocks
+            for old, new in product(np.flatnonzero(changed), np.flatnonzero(~changed)):
+                still = np.ones(program.width, dtype=bool)
+                for block in (*np.flatnonzero(changed), new):
+                    still[blocks[block]] = block == old
+                yield np.where(still, x, low), np.where(still, x, high), np.where(still, x, point)
+        held = program.held(point[None], self.case.x)[0]
+        for move in self.moves(point, STRIDES[:1]):
+            target = point + move
+            yield np.where(held, target, low), np.where(held, target, high), target
+
+
+def _joined(moves: FloatArray, alone: FloatArray) -> FloatArray:
+    """Every move together with each single one of other columns."""
+    apart = (moves != 0.0).astype(np.float64) @ (alone != 0.0).astype(np.float64).T == 0.0
+    first, second = np.nonzero(apart)
+    return np.asarray(moves[first] + alone[second])

@@ -13,7 +13,6 @@ are in units of the answer's size, so that tolerances mean the same for small an
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, final
 
 import clarabel
@@ -27,14 +26,12 @@ from counterpoint.engine.program import Program
 from counterpoint.prototypes.curvature import quadrics_of
 from counterpoint.solvers.base import Effort, translated
 
-__all__ = ["Step", "Tangents", "sparse_columns"]
+__all__ = ["Step", "convex_step", "settings", "sparse_columns", "unit_changes"]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]
-BoolArray = NDArray[np.bool_]
 
-STATUS = clarabel.SolverStatus
-USABLE = (STATUS.Solved, STATUS.AlmostSolved)
+USABLE = (clarabel.SolverStatus.Solved, clarabel.SolverStatus.AlmostSolved)
 SAFE = 2e-9
 """How far within convex conditions points stay, relative to the change: they are not exact."""
 TINY = 1e-300
@@ -43,75 +40,41 @@ TINY = 1e-300
 @final
 @dataclass(frozen=True, eq=False)
 class Step:
-    """The optimum of a convex part.
+    """The optimum of a convex part, within the bounds: a (d,) point, with multipliers.
 
-    Parameters
-    ----------
-    point
-        (d,), within the bounds.
-    slack
-        By how much the conditions are missed at the point, in units of their slopes; 0 without a
-        penalty.
-    weights
-        (J,) the multipliers of the quadratic conditions.
-    rows
-        (rows,) those of the linear rows.
+    ``weights`` (J,) are those of the quadratic conditions, ``rows`` those of the linear rows.
     """
 
     point: FloatArray
-    slack: float
     weights: FloatArray
     rows: FloatArray
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class Tangents:
-    """What the convex parts of a program share.
+def unit_changes(program: Program) -> FloatArray:
+    """(d,) the change of each column that costs about 1."""
+    price = program.price
+    diagonal = price.quadratic if price.quadratic.ndim == 1 else np.diag(price.quadratic)
+    size = price.absolute + np.sqrt(diagonal)
+    return 1.0 / np.where(size > 0.0, size, 1.0)
 
-    Parameters
-    ----------
-    program
-        The program; its integral conditions are not looked at.
+
+def convex_step(
+    program: Program,
+    case: Cases,
+    at: FloatArray,
+    chosen: IntArray,
+    effort: Effort,
+    penalty: float | None = None,
+) -> Step | None:
+    """The least price over the convex part about a point within the bounds; None if that fails.
+
+    Only the ``chosen`` quadratic conditions count; to miss them costs a ``penalty``, relative to
+    the price, or is forbidden.
     """
-
-    program: Program
-
-    @cached_property
-    def unit(self) -> FloatArray:
-        """(d,) the change of each column that costs about 1."""
-        price = self.program.price
-        diagonal = price.quadratic if price.quadratic.ndim == 1 else np.diag(price.quadratic)
-        size = price.absolute + np.sqrt(diagonal)
-        return 1.0 / np.where(size > 0.0, size, 1.0)
-
-    def step(
-        self,
-        case: Cases,
-        at: FloatArray,
-        chosen: IntArray,
-        effort: Effort,
-        penalty: float | None = None,
-    ) -> Step | None:
-        """Minimise the price over the convex part about a point; None if that fails.
-
-        Parameters
-        ----------
-        case
-            One person.
-        at
-            (d,) the point, within the bounds.
-        chosen
-            The quadratic conditions that count.
-        effort
-            When to stop.
-        penalty
-            What it costs to miss the conditions, relative to the price; None to forbid it.
-        """
-        if not (case.low[0] < case.high[0]).any():
-            return None
-        with translated("Clarabel"):
-            return _Cones(self, case, at, chosen, penalty).solve(effort)
+    if not (case.low[0] < case.high[0]).any():
+        return None
+    with translated("Clarabel"):
+        return _Cones(program, case, at, chosen, penalty).solve(effort)
 
 
 @final
@@ -123,18 +86,23 @@ class _Cones:
     """
 
     def __init__(
-        self, owner: Tangents, case: Cases, at: FloatArray, chosen: IntArray, penalty: float | None
+        self,
+        program: Program,
+        case: Cases,
+        at: FloatArray,
+        chosen: IntArray,
+        penalty: float | None,
     ) -> None:
-        self.program, self.case = owner.program, case
-        self.at, self.chosen, self.penalty = at, chosen, penalty
-        quadrics, price = quadrics_of(self.program), self.program.price
+        self.program, self.case, self.at, self.chosen = program, case, at, chosen
+        self.penalty = penalty
+        self.quadrics, price, unit = quadrics_of(program), program.price, unit_changes(program)
         self.free = np.flatnonzero(case.low[0] < case.high[0])
-        self.excess = quadrics.missed(at[None], case.margin)[0, chosen]
-        self.slopes = quadrics.slopes(at[None])[0][np.ix_(chosen, self.free)]
-        self.size = self._size(owner.unit)
-        self.scale = owner.unit[self.free] * self.size
+        self.excess = self.quadrics.missed(at[None], case.margin)[0, chosen]
+        self.slopes = self.quadrics.slopes(at[None])[0][np.ix_(chosen, self.free)]
+        self.size = self._size(unit)
+        self.scale = unit[self.free] * self.size
         self.absolute = np.flatnonzero(price.absolute[self.free])
-        self.near, self.square = np.unique(quadrics.near_of[chosen], return_inverse=True)
+        self.near, self.square = np.unique(self.quadrics.near_of[chosen], return_inverse=True)
         counts = len(self.free), len(self.absolute), len(self.near), int(penalty is not None)
         self.ends = np.cumsum(counts)
         self.worth = self.size**2 if price.quadratic.any() else self.size
@@ -152,32 +120,29 @@ class _Cones:
     def solve(self, effort: Effort) -> Step | None:
         """The optimum, or None."""
         rows = self._add_rows()
-        tangents = self._add_tangents()
+        tangents, heights = self._add_tangents()
         self._add_bounds()
-        self._add_near()
         self._add_cones()
         hessian, linear = self._objective()
-        solver = clarabel.DefaultSolver(
+        result = clarabel.DefaultSolver(
             sparse_columns(np.triu(hessian)),
             linear,
             sparse_columns(np.vstack(self.blocks)),
             np.concatenate(self.rights),
             self.cones,
-            _settings(effort),
-        )
-        result = solver.solve()
+            settings(effort),
+        ).solve()
         if result.status not in USABLE:
             return None
         v, duals = np.asarray(result.x), np.asarray(result.z) * self.worth
         point = np.array(self.at)
         point[self.free] += v[: len(self.free)] * self.scale
         point = np.minimum(np.maximum(point, self.case.low[0]), self.case.high[0])
-        weights = np.zeros(len(quadrics_of(self.program)))
-        weights[self.chosen] = duals[tangents] / self.heights
-        affine = np.zeros(self.program.affine.size)
+        weights, affine = np.zeros(len(self.quadrics)), np.zeros(self.program.affine.size)
+        weights[self.chosen] = duals[tangents] / heights
         for where, index, sign, size in rows:
             np.add.at(affine, index, sign * duals[where] / size)
-        return Step(point, 0.0 if self.penalty is None else float(v[-1]), weights, affine)
+        return Step(point, weights, affine)
 
     def _add(self, block: FloatArray, right: FloatArray, cone: Any) -> slice:
         """Append rows over the first variables; their positions."""
@@ -193,8 +158,6 @@ class _Cones:
     def _add_rows(self) -> list[tuple[slice, IntArray, float, FloatArray]]:
         """The linear rows: where they are, which, on which side, and in what unit."""
         affine = self.program.affine
-        if not affine.size:
-            return []
         low, high = (limit[0] for limit in affine.limits(self.case.margin))
         block, here = affine.matrix[:, self.free] * self.scale, affine.matrix @ self.at
         size = np.abs(block).max(axis=1, initial=0.0)
@@ -211,61 +174,44 @@ class _Cones:
             added.append((where, index, sign, unit))
         return added
 
-    def _add_tangents(self) -> slice:
-        """square + slope · (y − at) + excess <= missed."""
+    def _add_tangents(self) -> tuple[slice, FloatArray]:
+        """square + slope · (y − at) + excess <= missed, in units of heights; and the squares."""
         k, a, g = self.ends[:3]
-        slopes = self.slopes * self.scale
-        self.widths = self._widths()
-        heights = np.maximum(np.abs(slopes).max(axis=1, initial=0.0), self.widths[self.square])
-        self.heights = np.where(heights > TINY, heights, 1.0)
-        block = np.zeros((len(self.chosen), self.ends[-1]))
-        block[:, :k] = slopes / self.heights[:, None]
-        block[np.arange(len(block)), a + self.square] = self.widths[self.square] / self.heights
-        block[:, g:] = -1.0
-        return self._add(block, -self.excess / self.heights, clarabel.NonnegativeConeT)
-
-    def _widths(self) -> FloatArray:
-        """(G,) about how large each square gets."""
-        forms = quadrics_of(self.program).near.forms[self.near]
+        forms = self.quadrics.near.forms[self.near]
         diagonal = np.diagonal(forms, axis1=1, axis2=2)[:, self.free] * self.scale**2
-        return np.maximum(diagonal.max(axis=1, initial=0.0), TINY)
+        widths = np.maximum(diagonal.max(axis=1, initial=0.0), TINY)
+        slopes = self.slopes * self.scale
+        heights = np.maximum(np.abs(slopes).max(axis=1, initial=0.0), widths[self.square])
+        heights = np.where(heights > TINY, heights, 1.0)
+        block = np.zeros((len(self.chosen), self.ends[-1]))
+        block[:, :k] = slopes / heights[:, None]
+        block[np.arange(len(block)), a + self.square] = widths[self.square] / heights
+        block[:, g:] = -1.0
+        where = self._add(block, -self.excess / heights, clarabel.NonnegativeConeT)
+        for g, width in enumerate(widths.tolist()):
+            # ‖F (y − at)‖² <= square, as ‖(2 F (y − at), square − 1)‖ <= square + 1
+            matrix = self.quadrics.near.matrix(self.near[g])[:, self.free]
+            block, right = np.zeros((len(matrix) + 2, self.ends[-1])), np.zeros(len(matrix) + 2)
+            block[:2, a + g], right[:2] = -1.0, (1.0, -1.0)
+            block[2:, :k] = -2.0 * matrix * self.scale / np.sqrt(width)
+            self._add(block, right, clarabel.SecondOrderConeT)
+        return where, heights
 
     def _add_bounds(self) -> None:
         """The bounds of columns, the absolute changes, and that none is missed by less than 0."""
-        k, a, _ = self.ends[:3]
+        k, a, g = self.ends[:3]
         at, eye = self.at[self.free], np.eye(k)
         high = (self.case.high[0, self.free] - at) / self.scale
         low = (at - self.case.low[0, self.free]) / self.scale
-        above, below = np.flatnonzero(np.isfinite(high)), np.flatnonzero(np.isfinite(low))
-        blocks = [self._wide(eye[above]), self._wide(-eye[below])]
-        rights = [high[above], low[below]]
+        above, below = np.isfinite(high), np.isfinite(low)
         gone = ((at - self.case.x[0, self.free]) / self.scale)[self.absolute]
-        for sign in (1.0, -1.0):
-            block = self._wide(sign * eye[self.absolute])
-            block[:, k:a] = -np.eye(a - k)
-            blocks.append(block)
-            rights.append(-sign * gone)
+        within = np.vstack([eye[above], -eye[below]])
+        self._add(within, np.append(high[above], low[below]), clarabel.NonnegativeConeT)
+        own, size = eye[self.absolute], np.eye(a - k)
+        sizes = np.vstack([np.hstack([own, -size]), np.hstack([-own, -size])])
+        self._add(sizes, np.append(-gone, gone), clarabel.NonnegativeConeT)
         if self.penalty is not None:
-            last = self._wide(np.zeros((1, k)))
-            last[0, -1] = -1.0
-            blocks.append(last)
-            rights.append(np.zeros(1))
-        self._add(np.vstack(blocks), np.concatenate(rights), clarabel.NonnegativeConeT)
-
-    def _wide(self, block: FloatArray) -> FloatArray:
-        return np.hstack([block, np.zeros((len(block), self.ends[-1] - block.shape[1]))])
-
-    def _add_near(self) -> None:
-        """‖F (y − at)‖² <= square, as ‖(2 F (y − at), square − 1)‖ <= square + 1."""
-        k, a, _ = self.ends[:3]
-        for g, width in enumerate(self.widths.tolist()):
-            matrix = quadrics_of(self.program).near.matrix(self.near[g])[:, self.free]
-            block = np.zeros((len(matrix) + 2, self.ends[-1]))
-            block[:2, a + g] = -1.0
-            block[2:, :k] = -2.0 * matrix * self.scale / np.sqrt(width)
-            right = np.zeros(len(block))
-            right[:2] = 1.0, -1.0
-            self._add(block, right, clarabel.SecondOrderConeT)
+            self._add(-np.eye(1, self.ends[-1], k=g), np.zeros(1), clarabel.NonnegativeConeT)
 
     def _add_cones(self) -> None:
         """(slope · y + radius, M y + c) of the convex conditions."""
@@ -274,23 +220,19 @@ class _Cones:
                 radius = cone.radius - float(cone.closed_in(self.case.margin)[0])
                 block = -np.vstack([cone.slope, cone.matrix])[:, self.free] * self.scale
                 size = float(np.abs(block).max(initial=0.0)) or 1.0
-                right = np.append(
-                    cone.slope @ self.at + radius, cone.matrix @ self.at + cone.offset
-                )
-                right[0] -= SAFE * size
+                here = cone.matrix @ self.at + cone.offset
+                right = np.append(cone.slope @ self.at + radius - SAFE * size, here)
                 self._add(block / size, right / size, clarabel.SecondOrderConeT)
 
     def _objective(self) -> tuple[FloatArray, FloatArray]:
         """Twice a quadratic form and a linear one, in units of ``worth``."""
-        k, a, _ = self.ends[:3]
+        k, a = self.ends[:2]
         price = self.program.price
         form = np.diag(price.quadratic) if price.quadratic.ndim == 1 else price.quadratic
         hessian, linear = np.zeros((self.ends[-1],) * 2), np.zeros(self.ends[-1])
-        gone = self.at - self.case.x[0]
-        hessian[:k, :k] = (
-            2.0 * form[np.ix_(self.free, self.free)] * np.outer(self.scale, self.scale)
-        )
-        linear[:k] = 2.0 * (form @ gone)[self.free] * self.scale
+        units = np.outer(self.scale, self.scale)
+        hessian[:k, :k] = 2.0 * form[np.ix_(self.free, self.free)] * units
+        linear[:k] = 2.0 * (form @ (self.at - self.case.x[0]))[self.free] * self.scale
         linear[k:a] = (price.absolute[self.free] * self.scale)[self.absolute]
         if self.penalty is not None:
             linear[-1] = self.penalty * self.worth
@@ -307,12 +249,12 @@ def sparse_columns(matrix: FloatArray) -> sparse.csc_matrix:
     return sparse.csc_matrix((data, rows.astype(np.int32), starts), shape=matrix.shape)
 
 
-def _settings(effort: Effort) -> Any:
-    settings = clarabel.DefaultSettings()
-    settings.verbose = False
-    settings.max_threads = 1
-    settings.presolve_enable = False
-    settings.tol_gap_rel, settings.tol_gap_abs, settings.tol_feas = 1e-9, 1e-10, 1e-9
+def settings(effort: Effort) -> Any:
+    """Clarabel's, for one small dense program."""
+    out = clarabel.DefaultSettings()
+    out.verbose = out.presolve_enable = out.chordal_decomposition_enable = False
+    out.max_threads = 1
+    out.tol_gap_rel, out.tol_gap_abs, out.tol_feas = 1e-9, 1e-10, 1e-9
     if effort.seconds:
-        settings.time_limit = effort.seconds
-    return settings
+        out.time_limit = effort.seconds
+    return out

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import final
 
 import numpy as np
@@ -13,8 +12,7 @@ from numpy.typing import NDArray
 from counterpoint.engine.cases import Cases
 from counterpoint.engine.program import Program
 from counterpoint.prototypes.curvature import quadrics_of
-from counterpoint.prototypes.solvers.stationary import Equations
-from counterpoint.prototypes.solvers.tangents import Tangents
+from counterpoint.prototypes.solvers.tangents import convex_step
 from counterpoint.solvers.base import Effort
 
 __all__ = ["Vicinity"]
@@ -42,14 +40,6 @@ class Vicinity:
     """
 
     program: Program
-
-    @cached_property
-    def _tangents(self) -> Tangents:
-        return Tangents(self.program)
-
-    @cached_property
-    def _equations(self) -> Equations:
-        return Equations(self.program)
 
     def meets(self, y: FloatArray, case: Cases) -> bool:
         """Whether a (d,) point meets the program of one person, with the margin."""
@@ -92,18 +82,14 @@ class Vicinity:
         return np.asarray(y + far * (inside - y))
 
     def _steps(self, y: FloatArray, case: Cases, effort: Effort) -> Iterator[FloatArray]:
-        """The convex-concave procedure, and the stationary points near its own."""
+        """The convex-concave procedure."""
         everything, before = np.arange(len(quadrics_of(self.program))), np.inf
         for _ in range(STEPS):
-            step = self._tangents.step(case, y, everything, effort)
+            step = convex_step(self.program, case, y, everything, effort)
             if step is None:
                 return
             y = step.point
             yield y
-            if len(everything):
-                exact = self._equations.near(case, y, step.weights, step.rows)
-                if exact is not None:
-                    yield exact.point
             cost = float(self.program.cost(y[None], case.x)[0])
             if not cost < before * (1.0 - STALLED):
                 return

@@ -262,11 +262,9 @@ def lower_bounds(
         if piece.is_local:
             local |= (_gap(reached, bound) > gap) & (told <= bound) & np.isfinite(reached)
     settled = np.isposinf(best) | (_gap(reached, best) <= gap)
-    claim = EnumColumn.full(len(reached), Claim.NONE)
     reported = settled & (best > proved * (1.0 + 1e-12))
-    claim[settled] = Claim.PROVED
-    claim[reported] = Claim.REPORTED
-    claim[local] = Claim.LOCAL
+    rests = (settled, Claim.PROVED), (reported, Claim.REPORTED), (local, Claim.LOCAL)
+    claim = EnumColumn.chosen(len(reached), Claim.NONE, *rests)
     return np.where(settled & ~reported, proved, best), claim
 
 

@@ -15,16 +15,15 @@ from numpy.typing import NDArray
 
 from counterpoint.alternatives import Alternatives, Choice, gathered
 from counterpoint.certificate import Claim
-from counterpoint.engine.terms import Terms
 from counterpoint.errors import InvalidInput, shown
-from counterpoint.explainer import DEFAULT_GAP, Explainer, as_target, effort_of
+from counterpoint.explainer import DEFAULT_GAP, Explainer, as_target, effort_of, repeated
 from counterpoint.progress import track
 from counterpoint.results import Counterfactuals
+from counterpoint.rows.table import Table
 from counterpoint.status import Status
 from counterpoint.targets import Target
 
 if TYPE_CHECKING:
-    from counterpoint.engine.batch import People
     from counterpoint.solvers import Effort
 
 __all__ = ["Difference", "diversify"]
@@ -115,10 +114,10 @@ def diversify(  # noqa: PLR0913 (as `explain`)
         )
     _check(count, by)
     effort = effort_of(gap, time_limit, optimality)
-    people = explainer._people(X)  # noqa: SLF001 (its other way to be asked)
-    with track(len(people.inputs), show=progress) as advance:
-        asking = _Asking(explainer, people, as_target(target), effort)
-        answers = asking.answers(people, asking.target, advance)
+    tables = explainer._tables(X)  # noqa: SLF001 (its other way to be asked)
+    with track(len(tables[1]), show=progress) as advance:
+        asking = _Asking(explainer, tables, as_target(target), effort)
+        answers = asking.answers(tables, asking.target, advance)
         first = [Choice.of(answers, i) for i in range(len(answers))]
         match Difference(by):
             case Difference.FEATURES:
@@ -127,7 +126,7 @@ def diversify(  # noqa: PLR0913 (as `explain`)
                 answered = _answered(asking, [_Chain(choice, count) for choice in first])
             case Difference.PIECE:
                 answered = _one_a_piece(asking, first, count)
-    return _collected(people, answered, gap)
+    return _collected(tables, answered, gap)
 
 
 def _check(count: object, by: str) -> None:
@@ -144,36 +143,37 @@ class _Asking:
     """What all searches have in common."""
 
     explainer: Explainer
-    people: People
+    tables: tuple[Table, Table]
     target: Target
     effort: Effort
 
     def answers(
-        self, people: People, target: Target, advance: Callable[[int], None] = lambda _: None
+        self,
+        tables: tuple[Table, Table],
+        target: Target,
+        advance: Callable[[int], None] = lambda _: None,
+        **asked: Any,
     ) -> Counterfactuals:
-        batch = self.explainer._batch(people, target, self.effort)  # noqa: SLF001 (as above)
-        return batch.answers(advance)
+        answer = self.explainer._answers  # noqa: SLF001 (as above)
+        return answer(tables, target, self.effort, advance, **asked)
 
     def holding(self, rows: IntArray, held: Iterable[frozenset[int]]) -> Counterfactuals:
         """The answers to rows, each with some features held."""
         mask = np.zeros((len(rows), len(self.explainer.features)), dtype=bool)
         for k, some in enumerate(held):
             mask[k, list(some)] = True
-        return self.answers(self.people.repeated(rows, Terms(held=mask)), self.target)
+        return self.answers(repeated(self.tables, rows), self.target, held=mask)
 
     def within(self, rows: IntArray, target: Target) -> Iterator[Counterfactuals]:
         """The answers to rows in one piece of the target after the other."""
-        inputs = self.people.inputs
-        question = self.explainer._question_for(inputs)  # noqa: SLF001 (as above)
+        question = self.explainer._question_for(self.tables[1])  # noqa: SLF001 (as above)
         for piece in range(len(question.pieces(target))):
-            yield self.answers(self.people.repeated(rows, Terms(piece=piece)), target)
+            yield self.answers(repeated(self.tables, rows), target, piece=piece)
 
     def targets(self, rows: IntArray) -> Iterator[tuple[Target, IntArray]]:
         """The targets of rows, and which of the rows have each."""
-        from counterpoint.models.fitted import FittedModel
-
-        model = FittedModel(self.explainer.model, self.explainer.reading)
-        predicted = model.predict(self.people.inputs.take(rows))
+        model = self.explainer._fitted  # noqa: SLF001 (as above)
+        predicted = model.predict(self.tables[1].take(rows))
         for target, part in self.target.each(predicted, np.ones(len(rows), dtype=bool)):
             yield target, rows[part]
 
@@ -330,13 +330,13 @@ def _one_a_piece(asking: _Asking, first: list[Choice], count: int) -> list[_Answ
     return answered
 
 
-def _collected(people: People, answered: list[_Answered], gap: float) -> Alternatives:
+def _collected(tables: tuple[Table, Table], answered: list[_Answered], gap: float) -> Alternatives:
     """All answers below one another; a row without any is there once."""
     choices = [one.chosen or [one.first] for one in answered]
     count = [len(some) for some in choices]
     row = np.repeat(np.arange(len(choices)), count)
     rank = np.concatenate([np.arange(n) for n in count]) if count else row
-    table = people.repeated(row, Terms()).table
+    table = repeated(tables, row)[0]
     exhausted = np.array([one.exhausted for one in answered], dtype=bool)
     flat = [choice for some in choices for choice in some]
     return Alternatives(gathered(table, flat, gap), row, rank, exhausted)

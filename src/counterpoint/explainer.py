@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal, final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from counterpoint.caches import Memo
 from counterpoint.constraints import Bounds, Constraint, Immutable, WithinObserved
 from counterpoint.costs import Cost, Manhattan, ranges, spreads
 from counterpoint.errors import InvalidInput, check_flag, check_number, is_listed, shown
+from counterpoint.progress import track
 from counterpoint.rows.encoding import match_columns
 from counterpoint.rows.features import Categorical, Continuous, Feature, Features, Integer
 from counterpoint.rows.table import Table
 from counterpoint.targets import Label, Target
 
 if TYPE_CHECKING:
-    from counterpoint.engine.batch import Batch, People
     from counterpoint.engine.question import Question
     from counterpoint.factored import FactoredCounterfactuals
     from counterpoint.models import Reading
+    from counterpoint.models.fitted import FittedModel
     from counterpoint.results import Counterfactuals
     from counterpoint.solvers import Effort
 
@@ -32,6 +36,7 @@ __all__ = [
     "as_target",
     "effort_of",
     "explain",
+    "repeated",
 ]
 
 DEFAULT_GAP = 1e-6
@@ -117,7 +122,7 @@ class Explainer:
         _ = self._plain  # cost and constraints are checked here
 
     def __getstate__(self) -> dict[str, Any]:
-        caches = {"_questions", "_plain"}  # prepared programs and engines are made anew
+        caches = {"_questions", "_plain", "_fitted"}  # prepared programs and engines are made anew
         return {name: value for name, value in vars(self).items() if name not in caches}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -181,7 +186,9 @@ class Explainer:
         effort = effort_of(gap, time_limit, optimality)
         if progress is not None:
             check_flag("progress", progress)
-        return self._batch(self._people(X), as_target(target), effort).run(progress=progress)
+        tables = self._tables(X)
+        with track(len(tables[1]), show=progress) as advance:
+            return self._answers(tables, as_target(target), effort, advance)
 
     def explain_factored(
         self,
@@ -216,10 +223,11 @@ class Explainer:
             If the model, the cost or the constraints do not let answers be factored.
         """
         from counterpoint.factored import explain_factored
-        from counterpoint.models.fitted import FittedModel
 
-        model, effort = FittedModel(self.model, self.reading), effort_of(gap, time_limit)
-        return explain_factored(model, self._plain, X, as_target(target), effort, progress=progress)
+        effort = effort_of(gap, time_limit)
+        return explain_factored(
+            self._fitted, self._plain, X, as_target(target), effort, progress=progress
+        )
 
     def summary(self) -> str:
         """What was read of the model, the features' kinds, the cost and the constraints."""
@@ -254,21 +262,36 @@ class Explainer:
             out.append(WithinObserved.by_default(more, LIFT_CATEGORIES))
         return out
 
-    def _people(self, X: object) -> People:
-        """The rows of a call."""
-        from counterpoint.engine.batch import People
-
+    def _tables(self, X: object) -> tuple[Table, Table]:
+        """The rows of a call as they came, and the model's columns of them."""
         table = Table.read(X)
         inputs = match_columns(table, self.features, named=self.reading.named)
-        return People(inputs if table.is_array or inputs.labels is not None else table, inputs)
+        return inputs if table.is_array or inputs.labels is not None else table, inputs
 
-    def _batch(self, people: People, target: Target, effort: Effort) -> Batch:
-        """What is asked for these rows."""
-        from counterpoint.engine.batch import Batch
+    def _answers(
+        self,
+        tables: tuple[Table, Table],
+        target: Target,
+        effort: Effort,
+        advance: Callable[[int], None],
+        *,
+        piece: int | None = None,
+        **asked: Any,
+    ) -> Counterfactuals:
+        """The answers to the rows of tables; see `answers_to` for what each row asks for itself."""
+        from counterpoint.engine.answering import answers_to
+        from counterpoint.engine.confirm import Task
+
+        question = self._question_for(tables[1])
+        task = Task(self._fitted, question, target, effort, piece)
+        return answers_to(task, tables, advance, **asked)
+
+    @cached_property
+    def _fitted(self) -> FittedModel:
+        """The model with what was read of it."""
         from counterpoint.models.fitted import FittedModel
 
-        model, question = FittedModel(self.model, self.reading), self._question_for(people.inputs)
-        return Batch(model, question, target, effort, people)
+        return FittedModel(self.model, self.reading)
 
     def _question(self, features: Features) -> Question:
         """What does not depend on the target, made once for each set of kinds."""
@@ -335,6 +358,13 @@ def explain(  # noqa: PLR0913 (two calls in one)
     return explainer.explain(
         X, target, gap=gap, time_limit=time_limit, optimality=optimality, progress=progress
     )
+
+
+def repeated(tables: tuple[Table, Table], rows: NDArray[np.intp]) -> tuple[Table, Table]:
+    """These rows, each as often as it is named."""
+    came, inputs = tables
+    some = inputs.take(rows)
+    return some if came is inputs else came.take(rows), some
 
 
 def as_target(target: Any) -> Target:

@@ -19,13 +19,15 @@ from scipy import sparse
 
 from counterpoint.constraints import Constraint, Immutable
 from counterpoint.costs import SquaredEuclidean
-from counterpoint.engine.batch import Batch, People
+from counterpoint.engine.answering import answers_to
+from counterpoint.engine.confirm import Task
 from counterpoint.engine.question import Question
 from counterpoint.errors import InvalidInput, floats
 from counterpoint.models import Reading
 from counterpoint.models.fitted import FittedModel
 from counterpoint.models.form import Form, Magnitude
 from counterpoint.models.linear import LinearScores
+from counterpoint.progress import track
 from counterpoint.results import Counterfactual, Counterfactuals
 from counterpoint.rows.features import Continuous, Features
 from counterpoint.rows.table import Table
@@ -196,8 +198,9 @@ def explain_factored(
     asked = Question.ask(reduced, features, fixed, SquaredEuclidean())
     eps = max(model.reading.eps, float(np.finfo(full.dtype).eps))
     reading = Reading(reduced, features, named=False, steps=(), eps=eps)
-    batch = Batch(FittedModel(inside, reading), asked, target, effort, People(table, table))
-    answers = batch.run(progress=progress)
+    task = Task(FittedModel(inside, reading), asked, target, effort)
+    with track(len(table), show=progress) as advance:
+        answers = answers_to(task, (table, table), advance)
     answers.problems.update(bad)
     return FactoredCounterfactuals(full, span.directions, answers, question.features)
 

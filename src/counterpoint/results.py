@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from counterpoint.certificate import COLUMNS, Certificate, Certificates, Claim
 from counterpoint.engine.answer import Conflict
 from counterpoint.errors import InvalidInput, NoAnswer, shown
-from counterpoint.rows.encoding import decode
+from counterpoint.rows.encoding import PRESENT, Encoded, decode
 from counterpoint.rows.enum_column import EnumColumn
 from counterpoint.rows.features import Features
 from counterpoint.rows.table import Table
@@ -198,6 +198,46 @@ class Counterfactuals:
     question: Question
     targets: NDArray[np.object_]
     eps: float
+
+    @classmethod
+    def blank(
+        cls,
+        table: Table,
+        encoded: Encoded,
+        question: Question,
+        target: Target,
+        eps: float,
+    ) -> Counterfactuals:
+        """Rows of which nothing is known yet: all of them invalid."""
+        n = len(encoded.codes)
+        return cls(
+            table,
+            encoded.codes,
+            np.array(encoded.codes),
+            encoded.missing != PRESENT,
+            EnumColumn.full(n, Status.INVALID),
+            Certificates.blank(n),
+            np.zeros(n, dtype=bool),
+            encoded.problems,
+            question,
+            np.full(n, target, dtype=object),
+            eps,
+        )
+
+    def put(
+        self,
+        rows: NDArray[np.intp],
+        after: FloatArray,
+        status: EnumColumn[Status],
+        certificates: Certificates,
+        closed_form: BoolArray,
+    ) -> None:
+        """Write what became of some rows, in order."""
+        here = slice(rows[0], rows[-1] + 1) if rows[-1] - rows[0] + 1 == len(rows) else rows
+        self.after[here] = after
+        self.statuses[here] = status
+        self.certificates.put(here, certificates)
+        self.closed_form[here] = closed_form
 
     def __len__(self) -> int:
         return len(self.statuses)

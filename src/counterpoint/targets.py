@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy as np
@@ -318,9 +319,9 @@ class PlainTarget(Target):
         """The verdict on what is predicted."""
         return Verdict.plain(
             self.met(model, table, x, predicted),
-            model.form.margin(x, self),
+            model.reading.form.margin(x, self),
             np.full(len(x), np.nan),
-            self.requirement.rounding(model.form, x, model.eps(table)),
+            self.requirement.rounding(model.reading.form, x, model.eps(table)),
         )
 
 
@@ -357,8 +358,9 @@ class Label(PlainTarget):
             return tuple(self.label)
         return (self.label,)
 
-    @property
+    @cached_property
     def requirement(self) -> Requirement:
+        """What it requires of a form."""
         return Requirement(self.labels, margin=self.margin)
 
     def each(
@@ -401,8 +403,9 @@ class OtherLabel(PlainTarget):
         """The labels to get away from; empty if it is each row's current prediction."""
         return () if self.than is None else Label(self.than).labels
 
-    @property
+    @cached_property
     def requirement(self) -> Requirement:
+        """What it requires of a form."""
         return Requirement(self.labels, others=True, margin=self.margin)
 
     def each(
@@ -451,8 +454,9 @@ class Confidence(PlainTarget):
                 f"{shown(self.at_least)}. 90 % is 0.9."
             )
 
-    @property
+    @cached_property
     def requirement(self) -> Requirement:
+        """What it requires of a form."""
         return Requirement((self.label,), probable=True, at_least=self.at_least)
 
     def each(
@@ -468,10 +472,13 @@ class Confidence(PlainTarget):
     def verdict(
         self, model: FittedModel, table: Table, x: FloatArray, predicted: NDArray[Any]
     ) -> Verdict:
-        margin, probability = model.form.margin(x, self), model.probability(self.label, table)
+        margin, probability = (
+            model.reading.form.margin(x, self),
+            model.probability(self.label, table),
+        )
         valid = probability >= self.at_least
         short = np.minimum(margin, _log_odds(probability) - _log_odds(self.at_least))
-        rounding = self.requirement.rounding(model.form, x, model.eps(table))
+        rounding = self.requirement.rounding(model.reading.form, x, model.eps(table))
         return Verdict.plain(valid, np.where(valid, margin, short), probability, rounding)
 
 
@@ -512,8 +519,9 @@ class Tradeoff(PlainTarget):
                 "the cost."
             )
 
-    @property
+    @cached_property
     def requirement(self) -> Requirement:
+        """What it requires of a form."""
         return Requirement((self.label,), probable=True, weight=self.weight)
 
     def each(
@@ -530,9 +538,12 @@ class Tradeoff(PlainTarget):
         self, model: FittedModel, table: Table, x: FloatArray, predicted: NDArray[Any]
     ) -> Verdict:
         """An answer is valid if the model's own probability is the one that was weighed."""
-        margin, probability = model.form.margin(x, self), model.probability(self.label, table)
+        margin, probability = (
+            model.reading.form.margin(x, self),
+            model.probability(self.label, table),
+        )
         weighed = 0.5 * (1.0 + np.tanh(0.5 * margin))
-        allowed = DISAGREEMENT * (model.form.noise(x) + np.finfo(np.float64).eps)
+        allowed = DISAGREEMENT * (model.reading.form.noise(x) + np.finfo(np.float64).eps)
         valid = np.abs(probability - weighed) <= allowed
         return Verdict.plain(valid, margin, probability, np.zeros(len(x)))
 
@@ -559,8 +570,9 @@ class Interval(PlainTarget):
         if np.isinf(self.low) and np.isinf(self.high):
             raise InvalidInput("Expected low, high or both; got neither.")
 
-    @property
+    @cached_property
     def requirement(self) -> Requirement:
+        """What it requires of a form."""
         return Requirement(limits=(self.low, self.high))
 
     def each(
@@ -597,7 +609,7 @@ def _leading(
 ) -> BoolArray:
     """(n,): which points get a decision and lead by what the target asks for."""
     if target.margin > 0:
-        inside &= model.form.margin(x, target) >= -model.form.noise(x)
+        inside &= model.reading.form.margin(x, target) >= -model.reading.form.noise(x)
     return inside
 
 

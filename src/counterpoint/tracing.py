@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 
 from counterpoint.errors import InvalidInput, is_listed, shown
-from counterpoint.explainer import DEFAULT_GAP, Explainer, as_target, effort_of
+from counterpoint.explainer import DEFAULT_GAP, Explainer, as_target, effort_of, repeated
 from counterpoint.path import Path
 from counterpoint.progress import track
 from counterpoint.results import Counterfactuals
+from counterpoint.rows.table import Table
 from counterpoint.targets import Target
 
 if TYPE_CHECKING:
-    from counterpoint.engine.batch import People
     from counterpoint.solvers import Effort
 
 __all__ = ["trace"]
@@ -88,10 +88,10 @@ def trace(
         )
     wanted = _checked(targets)
     effort = effort_of(gap, time_limit)
-    people = explainer._people(X)  # noqa: SLF001 (its other way to be asked)
-    n = len(people.inputs)
+    tables = explainer._tables(X)  # noqa: SLF001 (its other way to be asked)
+    n = len(tables[1])
     with track(n * len(wanted), show=progress) as advance:
-        parts = _answers(_Asking(explainer, people, effort, advance), wanted)
+        parts = _answers(_Asking(explainer, tables, effort, advance), wanted)
         answers = tuple(answer for _, answer in sorted(parts, key=lambda part: part[0]))
     return Path(wanted, answers, explainer.cost)
 
@@ -102,27 +102,30 @@ class _Asking:
     """What all targets have in common."""
 
     explainer: Explainer
-    people: People
+    tables: tuple[Table, Table]
     effort: Effort
     advance: Callable[[int], None]
 
     def one(self, target: Target) -> Counterfactuals:
         """The answers to one target."""
-        return self._answers(self.people, target)
+        return self._answers(self.tables, target)
 
     def weights(self, target: Target, weights: Sequence[float | None]) -> Iterator[Counterfactuals]:
         """The answers to a trade-off with each of these weights."""
-        table, size = self.people.table, len(self.people.inputs)
-        several = max(1, CELLS // max(1, size * len(self.explainer.features)))
+        n = len(self.tables[1])
+        several = max(1, CELLS // max(1, n * len(self.explainer.features)))
         for start in range(0, len(weights), several):
             some = np.asarray(weights[start : start + several], dtype=np.float64)
-            whole = self._answers(self.people.weighed(some), target)
+            tables = repeated(self.tables, np.tile(np.arange(n), len(some)))
+            whole = self._answers(tables, target, weight=np.repeat(some, n))
             for k in range(len(some)):
-                yield whole.part(slice(k * size, (k + 1) * size), table)
+                yield whole.part(slice(k * n, (k + 1) * n), self.tables[0])
 
-    def _answers(self, people: People, target: Target) -> Counterfactuals:
-        batch = self.explainer._batch(people, target, self.effort)  # noqa: SLF001 (as in `trace`)
-        return batch.answers(self.advance)
+    def _answers(
+        self, tables: tuple[Table, Table], target: Target, **asked: Any
+    ) -> Counterfactuals:
+        answer = self.explainer._answers  # noqa: SLF001 (as in `trace`)
+        return answer(tables, target, self.effort, self.advance, **asked)
 
 
 def _answers(asking: _Asking, targets: Sequence[Target]) -> Iterator[tuple[int, Counterfactuals]]:

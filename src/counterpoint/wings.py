@@ -20,6 +20,7 @@ WINGS = ("prototypes", "robust")
 """Their folders."""
 
 
+@cache
 def wings() -> tuple[ModuleType, ...]:
     """The module ``wing`` of each wing; a wing whose folder is not there is left out."""
     return parts("wing")

@@ -207,6 +207,12 @@ class Pieces(Sequence[Piece]):
         return replace(self, listed=tuple(piece.decided(units) for piece in self.listed))
 
     @cached_property
+    def asked(self) -> Program:
+        """The cost over what is possible, with what the target charges but not its demands."""
+        charged = (piece.program for piece in self.listed if piece.program.charges)
+        return next(charged, self.program)
+
+    @cached_property
     def has_ties(self) -> bool:
         """Whether some linear row of the target may lose a tie."""
         if self.lazy is not None:

@@ -14,11 +14,13 @@ from numpy.typing import NDArray
 from counterpoint.caches import Memo, fields_only
 from counterpoint.constraints import Constraint
 from counterpoint.costs import Cost, Price
+from counterpoint.engine.cases import Cases
 from counterpoint.engine.pieces import Pieces
 from counterpoint.engine.program import Program, kinds_region
 from counterpoint.engine.search import search
 from counterpoint.models.form import Form
 from counterpoint.rows.features import Features
+from counterpoint.rows.rows import Rows
 from counterpoint.solvers import Effort
 from counterpoint.targets import Requirement, Target, Tradeoff
 
@@ -94,6 +96,17 @@ class Question:
         at = x[:, whole]
         return np.asarray((at == np.rint(at / steps[whole]) * steps[whole]).all(axis=1))
 
+    def cases(self, rows: Rows) -> Cases:
+        """Rows as programs see them, with what each asks for itself."""
+        cases = self.plain.cases(rows.x)
+        if rows.weight is not None:
+            cases = cases.weighing(0.5 * rows.weight)
+        if rows.held is None:
+            return cases
+        width = [block.stop - block.start for block in self.features.blocks]
+        held = np.repeat(rows.held, width, axis=1)
+        return cases.within(np.where(held, rows.x, -np.inf), np.where(held, rows.x, np.inf))
+
     def decided(self, target: Target) -> Pieces:
         """`pieces` for people `on_lattice`, each tie in whole columns decided."""
         pieces = self.pieces(target)
@@ -144,8 +157,3 @@ class Question:
             best = reached
             weight = TRACE * max(charged, TRACE) / np.maximum(program.cost(y, x), TRACE)
         return best
-
-    def asked(self, target: Target) -> Program:
-        """The cost over the actionable region, with what the target charges but not its demands."""
-        charged = (p.program for p in self.pieces(target).listed if p.program.charges)
-        return next(charged, self.plain)

@@ -42,6 +42,15 @@ class EnumColumn(Generic[E]):
         kind = type(member)
         return cls(kind, np.full(n, _code(kind, member), dtype=np.int8))
 
+    @classmethod
+    def chosen(cls, n: int, member: E, *others: tuple[NDArray[np.bool_], E]) -> EnumColumn[E]:
+        """The same member n times, and others where masks say so: the last one that does."""
+        kind = type(member)
+        codes = np.full(n, _code(kind, member), dtype=np.int8)
+        for where, other in others:
+            codes[where] = _code(kind, other)
+        return cls(kind, codes)
+
     def __len__(self) -> int:
         return len(self._codes)
 

@@ -1,0 +1,192 @@
+"""The way of rows through the house: predicted, searched, confirmed by the model and certified."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpoint.certificate import Claim, certify
+from counterpoint.engine.confirm import Surprise, Task, confirmed
+from counterpoint.results import Counterfactuals
+from counterpoint.rows.encoding import PRESENT, Encoded, decode, encode
+from counterpoint.rows.enum_column import EnumColumn
+from counterpoint.rows.rows import Rows
+from counterpoint.rows.table import Table
+from counterpoint.status import Status
+
+__all__ = ["answers_to"]
+
+FloatArray = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
+IntArray = NDArray[np.intp]
+Advance = Callable[[int], None]
+
+CELLS = 1 << 18
+"""Cells of a chunk: small enough for the cache, large enough that Python does not count."""
+PROOFS = 1 << 25
+"""Multipliers that are kept at once, one for each row, piece and demand: 256 MiB of them."""
+FEW = 16
+"""Rows between two steps of the progress bar where each may need a solver."""
+
+
+def answers_to(
+    task: Task,
+    tables: tuple[Table, Table],
+    advance: Advance,
+    *,
+    weight: FloatArray | None = None,
+    held: BoolArray | None = None,
+) -> Counterfactuals:
+    """The answers to all rows of a call, chunk by chunk.
+
+    Parameters
+    ----------
+    task
+        What is asked of all of them.
+    tables
+        The rows as they came, and the model's columns of them.
+    advance
+        Is told how many more rows are done.
+    weight
+        (n,) what the price counts beside what is charged; None for the weight of the target.
+    held
+        (n, p) which features of which row must stay; None if none must.
+    """
+    features, required, (came, inputs) = task.question.features, task.target.requirement, tables
+    if required.labels or not required.others:
+        task.question.pieces(task.target)  # what does not fit is an error, whatever the rows are
+    reading = task.model.reading
+    encoded = encode(inputs, features, reading.fills, reading.unfilled)
+    unusable = task.target.unusable(encoded.codes, features.names)
+    problems = unusable | encoded.problems | _not_filled(task, inputs, encoded)
+    encoded, eps = replace(encoded, problems=problems), task.model.eps(inputs)
+    out = Counterfactuals.blank(came, encoded, task.question, task.target, eps)
+    n = len(inputs)
+    if weight is None and required.weight is not None:
+        weight = np.full(n, required.weight)
+    usable = np.ones(n, dtype=bool)
+    usable[list(problems)] = False
+    size = max(64, CELLS // max(features.width, 1))
+    for start in range(0, n, size):
+        index = start + np.flatnonzero(usable[start : start + size])
+        if len(index):
+            codes = encoded.codes[index]
+            rows = Rows(
+                index,
+                inputs if len(index) == n else inputs.take(index),
+                codes,
+                features.expand(codes),
+                None if weight is None else weight[index],
+                None if held is None else held[index],
+            )
+            _answer(task, rows, out, advance)
+    return out
+
+
+def _answer(task: Task, rows: Rows, out: Counterfactuals, advance: Advance) -> None:
+    """The answers to a chunk of rows.
+
+    For a few, what the model says of them is foreseen from its form and confirmed together with
+    their answers: one call of ``predict`` instead of two.
+    """
+    if len(rows) <= FEW and task.target.requirement.at_least is None:
+        try:
+            foreseen = replace(task, foreseen=True)
+            _search(foreseen, rows, task.model.reading.form.predict(rows.x), out, lambda _: None)
+        except Surprise:
+            pass
+        else:
+            advance(len(rows))
+            return
+    predicted = task.model.predict(rows.table)
+    task.model.check(rows.x, predicted)
+    _search(task, rows, predicted, out, advance)
+
+
+def _search(
+    task: Task, rows: Rows, predicted: NDArray[Any], out: Counterfactuals, advance: Advance
+) -> None:
+    """What the target means for each row: those that meet it already, and a search for others."""
+    answered, told = np.zeros(len(rows), dtype=bool), False
+    for target, part in task.target.each(predicted, answered):
+        one, some, said = replace(task, target=target), rows.take(part), predicted[part]
+        tell = (lambda _: None) if told else advance
+        told = len(part) == len(rows)
+        out.targets[some.index] = target
+        met = target.met(task.model, some.table, some.x, said)
+        met[met] = _stays(one, some.x[met])
+        if met.any():
+            if task.foreseen:
+                raise Surprise
+            _put_already(one, some.take(np.flatnonzero(met)), said[met], out)
+            tell(int(met.sum()))
+        if not met.all():
+            _ask(one, some.take(np.flatnonzero(~met)), out, tell)
+        answered[part] = out.certificates.valid[some.index]
+
+
+def _stays(task: Task, x: FloatArray) -> BoolArray:
+    """(n,): whether (n, d) rows lead by enough if they stay, where that counts."""
+    leads = task.target.leads(task.question, x) if len(x) else None
+    if leads is None:
+        return np.ones(len(x), dtype=bool)
+    ahead = task.model.reading.form.margin(x, task.target)
+    return np.asarray(ahead >= leads.required(x, np.zeros(len(x))))
+
+
+def _put_already(task: Task, rows: Rows, predicted: NDArray[Any], out: Counterfactuals) -> None:
+    """Rows that meet the target as they are."""
+    verdict = task.target.verdict(task.model, rows.table, rows.x, predicted)
+    known = np.zeros(len(rows)), EnumColumn.full(len(rows), Claim.PROVED)
+    plain = task.question.plain
+    already = certify(plain, rows.x, plain.cases(rows.x), known, verdict)
+    status = EnumColumn.full(len(rows), Status.ALREADY)
+    out.put(rows.index, rows.codes, status, already, np.ones(len(rows), dtype=bool))
+
+
+def _ask(task: Task, rows: Rows, out: Counterfactuals, advance: Advance) -> None:
+    """Search and confirm; a few rows at a time where each may need a solver."""
+    step = len(rows)
+    if step > FEW:
+        pieces = task.question.pieces(task.target)
+        step = max(FEW, PROOFS // max(pieces.size, 1)) if pieces.is_quick else FEW
+    on_lattice = task.question.on_lattice(rows.x)
+    for decides in (True, False):
+        alike = np.flatnonzero(on_lattice == decides)
+        for start in range(0, len(alike), step):
+            some = rows.take(alike[start : start + step])
+            out.put(some.index, *confirmed(task, some, decides=decides))
+            advance(len(some))
+
+
+def _not_filled(task: Task, inputs: Table, encoded: Encoded) -> dict[int, str]:
+    """The rows whose missing cells the model does not take as the values they count as.
+
+    An imputer fills in NaN and passes None on, say. All rows that miss the same cells in the
+    same way are alike, so the model is asked about one of each sort, before and after filling.
+    """
+    features = task.question.features
+    usable = (encoded.missing != PRESENT).any(axis=1)
+    usable[list(encoded.problems)] = False
+    rows = np.flatnonzero(usable)
+    if not len(rows):
+        return {}
+    kinds, first, sort = np.unique(
+        encoded.missing[rows], axis=0, return_index=True, return_inverse=True
+    )
+    asked, after = inputs.take(rows[first]), encoded.codes[rows[first]]
+    before = np.where(kinds == PRESENT, after, np.nan)
+    filled = decode(asked, features, slice(None), before, after)
+    good = task.model.is_indifferent(asked, filled, features.expand(after))
+    wrong: dict[int, str] = {}
+    for k in np.flatnonzero(~good).tolist():
+        row = asked.take(slice(k, k + 1))
+        names = [features.names[j] for j in np.flatnonzero(kinds[k])]
+        held = ", ".join(f"column {name!r} holds {row.column(name)[0]!r}" for name in names)
+        sentence = f"{held}, which the pipeline does not fill in. Fill it in."
+        wrong |= dict.fromkeys(rows[sort.ravel() == k].tolist(), sentence)
+    return wrong

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from hypothesis import assume, given
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression
 from strategies import Planted, multipliers, planted, seeds
 
 import counterpoint as cp
@@ -18,6 +18,7 @@ from counterpoint.rows.enum_column import EnumColumn
 from counterpoint.targets import Verdict
 
 PROVED, REPORTED, NONE = cp.Claim.PROVED, cp.Claim.REPORTED, cp.Claim.NONE
+NEVER = EnumColumn.full(2, cp.Guarantee.NONE)
 ROUNDING = 1e-10
 
 
@@ -173,6 +174,21 @@ def test_rows_without_an_answer_hold_nothing():
     assert blank[0].claim == cp.Claim.NONE
 
 
+def test_what_is_withheld_keeps_its_bound_alone():
+    program, y = triangle(), np.array([[3.0, 1.0], [2.0, 2.0]])
+    cases = program.cases(np.zeros((2, 2)))
+    known = lower_bounds([evidence(program, np.zeros((2, 2)))], program.cost(y, cases.x))
+    number = np.ones(2)
+    said = Verdict(number > 0, 2 * number, 0.9 * number, NEVER, 1e-9 * number)
+    before = certify(program, y, cases, known, said)
+    after = before.withheld(np.array([False, True]), np.array([7.0, 7.0]))
+    for name in ("margin", "violation", "cost", "objective", "probability", "rounding"):
+        assert getattr(after, name)[0] == getattr(before, name)[0]
+        assert np.isnan(getattr(after, name)[1])
+    assert after.valid.tolist() == [True, False]
+    assert after.bound.tolist() == [before.bound[0], 7.0]
+
+
 # Through the whole library
 
 
@@ -190,3 +206,40 @@ def test_a_model_that_decides_otherwise_than_its_scores_is_found_out():
     model = Liar().fit(X, X[:, 0] + X[:, 1] > 0)
     with pytest.raises(cp.ModelError, match="Liar"):
         cp.explain(model, X, True, cost=cp.Manhattan())
+
+
+class Off(LinearRegression):
+    """Predicts something else than what its coefficients say."""
+
+    off = 0.0
+
+    def predict(self, X):
+        return super().predict(X) + self.off
+
+
+class Generous(LogisticRegression):
+    """Gives the second class at a tie, where its scores say the first."""
+
+    def predict(self, X):
+        return self.classes_[(self.decision_function(X) >= 0.0).astype(int)]
+
+
+@pytest.mark.parametrize("off", [1e-3, -1e-3])
+def test_a_value_that_is_not_what_was_read_is_found_out(off: float):
+    X = np.random.default_rng(0).normal(size=(50, 3))
+    model = Off().fit(X, X[:, 0] + X[:, 1])
+    model.off = off
+    with pytest.raises(cp.ReaderMismatch, match=r"Off predicts .* \(5 of 5 rows\)"):
+        cp.explain(model, X[:5], cp.Interval(low=5.0), extrapolate=True, data=X)
+
+
+def test_rounding_and_ties_are_no_mismatch():
+    X = np.random.default_rng(0).normal(size=(50, 3))
+    value = X[:, 0] + X[:, 1]
+    model = Off().fit(X, value)
+    model.off = 1e-14
+    assert cp.explain(model, X[:5], cp.Interval(low=5.0), extrapolate=True, data=X).found.all()
+    generous = Generous(fit_intercept=False).fit(X, value > 0)
+    tied = np.vstack([np.zeros(3), X[:2]])
+    assert generous.predict(tied)[0]
+    assert cp.explain(generous, tied, cp.OtherLabel(), data=X).found[1:].all()

@@ -42,6 +42,20 @@ def lattice_optimum(model: Any, cost: cp.Cost, x: np.ndarray, target: int, reach
     return float(price[model.predict(x + steps) == target].min())
 
 
+@pytest.mark.parametrize("kind", [cp.Continuous, cp.Integer])
+def test_where_a_tie_is_all_that_is_left_it_is_the_answer(kind: Any):
+    """No point of class 0 leads by anything, as its score is 0 at the bound: the tie counts."""
+    features, low = [kind("x0"), kind("x1")], [cp.Bounds("x0", low=3.0), cp.Immutable("x1")]
+    x = np.array([[5.0, 0.0], [7.0, 0.0]])
+    answers = cp.explain(
+        linear([1.0, 1.0], -3.0), x, 0, features=features, constraints=low, cost=cp.Manhattan()
+    )
+    assert np.asarray(answers.after).tolist() == [[3.0, 0.0], [3.0, 0.0]]
+    for answer in answers:
+        assert answer.status == cp.Status.OPTIMAL
+        assert answer.certificate.on_edge
+
+
 @pytest.mark.parametrize("cost", COSTS)
 @pytest.mark.parametrize("offset", [0.0, 1e4, 1e6, 1e8])
 def test_a_bound_never_exceeds_a_tie_that_the_model_confirms(cost: str, offset: float):

@@ -344,6 +344,20 @@ def test_polygons_are_what_matplotlib_says():
     assert (member == expected).mean() == 1.0
 
 
+def test_a_point_as_high_as_a_corner_is_inside_or_not():
+    diamond = [[[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0.0, -1.0]]]
+    points = np.array([[0.0, 0.0], [-0.5, 0.0], [-2.0, 0.0], [2.0, 0.0], [-1.0, 1.0], [-1.0, -1.0]])
+    assert Groups.from_polygons(points, diamond).member.tolist() == [0, 0, -1, -1, -1, -1]
+
+
+def test_what_is_kept_of_a_change_costs_most():
+    offsets = [[0.0, 0.0], [1.0, 3.0]]
+    dear = Translations.of(offsets, [0, 1], costs=[4.0, 1.0])
+    assert dear.truncated(1).translation(0, 1).tolist() == [1.0, 0.0]
+    plain = Translations.of(offsets, [0, 1])  # a unit of each costs as much
+    assert plain.truncated(1).translation(0, 1).tolist() == [0.0, 3.0]
+
+
 def test_clusters_leave_noise_out():
     rng = np.random.default_rng(0)
     points = np.concatenate(
@@ -506,6 +520,7 @@ def test_outside_and_away_are_what_one_counts():
     moved = (X[:2] + np.array([5.0, 0.0])) / scale
     near = np.sqrt(((moved[:, None] - (X[2:] / scale)[None]) ** 2).sum(axis=2)).min(axis=1)
     assert quality.away[0, 1] == pytest.approx(np.median(near) * scale[0])
+    assert quality.away.diagonal().tolist() == [1.0, 1.0]  # a group is as near to itself as it is
     assert quality.worst in {("a", "b"), ("b", "a")}
 
 

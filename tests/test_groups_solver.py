@@ -442,6 +442,9 @@ def test_patterns_are_ties_and_order_alone():
     assert patterns(D) == patterns(other)
     assert patterns(D) != patterns(-D)
     assert patterns(D[:, [0, 2, 1]]) != patterns(D)
+    assert patterns(1e-3 * D) == patterns(D)
+    wide = np.array([[0.0, 0.0, 0.0], [0.0, 0.0, 1e-3]])
+    assert len({patterns(wide), patterns(-wide), patterns(0.0 * wide)}) == 3
 
 
 def test_a_fit_says_what_it_is():

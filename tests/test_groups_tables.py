@@ -29,6 +29,7 @@ from counterpoint.errors import InvalidInput, UnsupportedModel
 from counterpoint.groups import (
     Affine,
     DifferenceOfMeans,
+    Groups,
     GroupTranslations,
     Limits,
     estimators,
@@ -314,5 +315,10 @@ def test_what_is_shown_of_things_is_short():
     model = GroupTranslations(space(), k=2, strengths=5).fit(X, Y)
     members = model.scene_.points.groups
     assert repr(members) == "<Groups: 2 groups of 60 to 60 rows; 0 rows in none>"
+    uneven = Groups(("a", "b"), np.array([0, 1, 1, -1, 1]))
+    assert repr(uneven) == "<Groups: 2 groups of 1 to 3 rows; 1 rows in none>"
+    quality = model.judge(X, Y)
+    correctness = quality.mean(quality.correctness)
+    assert repr(quality).startswith(f"<Quality: correctness {correctness:.3f}")
     for thing in (model.translations_, model.path_, model.judge(X, Y), model.scene_):
         assert len(repr(thing)) < 200

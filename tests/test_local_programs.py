@@ -125,6 +125,9 @@ def test_conditions_together_are_the_conditions_one_by_one(seed: int):
     weights, step = rng.uniform(size=(6, 4)), 1e-6
     slope = together.slope(y, weights)
     np.testing.assert_allclose(slope, np.einsum("nj,njd->nd", weights, together.slopes(y)))
+    assert (np.abs(together.forms) <= together.sizes).all()
+    signed = rng.normal(size=(6, 4))
+    assert (np.abs(together.slope(y, signed)) <= together.slope_size(y, signed)).all()
     for j in range(3):
         ahead, behind = (y + sign * step * np.eye(3)[j] for sign in (1.0, -1.0))
         rise = ((together.excess(ahead) - together.excess(behind)) * weights).sum(axis=1)

@@ -32,6 +32,7 @@ from counterpoint.privacy.hinge import minimize_hinge
 from counterpoint.privacy.maps import FourierMap, LinearMap
 from counterpoint.privacy.mechanisms import MECHANISMS, Budget
 from counterpoint.privacy.sensitivity import sensitivity_of
+from counterpoint.testing import check_reader
 
 CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "linear": {},
@@ -505,6 +506,13 @@ def test_scores_are_linear_in_the_features(name: str):
     assert np.allclose(fitted.decision_function(X), scores)
     assert np.array_equal(fitted.predict(X), np.where(scores >= 0.0, "yes", "no"))
     assert fitted.noise_.n_features == len(fitted.coef_) == phi.shape[1]
+
+
+@configured
+def test_bounds_about_another_middle_than_zero_are_read_as_they_are(name: str):
+    X, y = data()
+    bounds = ([-20.0, 1.0, -3.0], [4.0, 30.0, 3.0])
+    check_reader(model(name, bounds=bounds).fit(X, y), np.clip(X, *bounds))
 
 
 def test_a_score_of_zero_decides_for_the_second_class():

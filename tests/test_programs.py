@@ -262,6 +262,17 @@ def test_contradicting_bounds_and_rows_are_refuted():
     assert not program.empty(cases)[0]
 
 
+def test_a_region_of_one_point_is_never_refuted():
+    """However large the numbers are that cancel in the sum of what its rows add up to."""
+    for low, high, least, most in ((-1e6, 5.0, 5.0, np.inf), (-5.0, 1e6, -np.inf, -5.0)):
+        rows, box = Affine(np.array([[1.0]]), [least], [most]), Box.unbounded(1)
+        box.low[0], box.high[0] = low, high
+        program = Program(Price(np.ones(1), np.zeros(1)), Region((box, rows)))
+        cases = program.cases(np.zeros((1, 1)))
+        for multiplier in (-1.0, 1.0):
+            assert not program.refutes(cases, np.array([[multiplier]]))[0]
+
+
 def test_whole_steps_strengthen_the_bound():
     """min y² s.t. y >= ½ from 0: the multiplier 1 proves ¼ over reals, ½ over whole steps."""
     row = Region((Affine(np.array([[1.0]]), [0.5], [np.inf]),))

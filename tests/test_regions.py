@@ -81,6 +81,11 @@ def test_rows_are_judged_one_by_one(case: Any):
     np.testing.assert_allclose(both, alone, rtol=1e-12, atol=1e-15)
 
 
+def test_a_category_is_as_far_from_chosen_as_its_worst_entry():
+    y = np.array([[0.0, 1.0, 0.0], [1.6, -0.3, -0.3], [-1.0, 1.0, 1.0], [0.5, 0.5, 0.0]])
+    np.testing.assert_allclose(ONE.violation(y, y), [0.0, 0.6, 1.0, 0.5], atol=1e-15)
+
+
 def test_an_intersection_fails_where_its_worst_condition_fails():
     region = Region((ROW,)) & Region((BALL,))
     y, x = np.array([[4.0, 0.0], [1.0, 1.0]]), np.zeros((2, 2))

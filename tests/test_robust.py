@@ -6,6 +6,7 @@ import json
 import re
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import combinations, product
 from pathlib import Path
 from typing import Any
@@ -26,8 +27,13 @@ from typer.testing import CliRunner
 
 import counterpoint as cp
 from counterpoint.cli import app
+from counterpoint.costs import Price
 from counterpoint.engine import conflicts, settle
+from counterpoint.engine.couplings import Affine
+from counterpoint.engine.evidence import Evidence
+from counterpoint.engine.program import Program
 from counterpoint.engine.question import Question
+from counterpoint.engine.region import Region
 from counterpoint.models import read
 from counterpoint.noise import (
     NoiseLaw,
@@ -41,7 +47,10 @@ from counterpoint.robust import attainable
 from counterpoint.robust.attainable import Outlook
 from counterpoint.robust.bounds.dual_norms import Reach
 from counterpoint.robust.bounds.linear import Band, Pulls
+from counterpoint.robust.chance import Chance
 from counterpoint.robust.form import UncertainScores
+from counterpoint.robust.lead import Lead
+from counterpoint.robust.search.farkas import sharpened
 from counterpoint.testing import check_reader
 
 NAMES = list("abcd")
@@ -1146,3 +1155,57 @@ def test_the_command_says_what_a_guarantee_is(tmp_path: Path):
         lines = CliRunner().invoke(app, [*asked, "--guarantee", guarantee, "--out", "-"])
         for line in lines.stdout.splitlines():
             assert json.loads(line)["certificate"]["guarantee"] == guarantee
+
+
+# Half-spaces about a condition hold every point that meets it
+
+
+@EVERY_LAW
+def test_every_half_space_of_a_chance_holds_its_points(kind: str):
+    """With an offset of the features, wherever it touches, and wherever a ray turns it."""
+    rng = np.random.default_rng(3)
+    lift = rng.normal(size=(D + 1, 3))
+    chance = Chance(LAWS[kind], 0.9, lift, rng.normal(size=D + 1), rng.normal(size=3), 0.2)
+    y = 3.0 * rng.normal(size=(400, 3))
+    met = y[chance.excess(y) <= 0.0]
+    assert 50 < len(met) < 350
+    _, touching = chance.supports(y[:20])
+    turned = [
+        chance.turned(place, rng.normal(size=2 * D)) for place in map(chance.place, y[:20, None])
+    ]
+    assert chance.is_cone == all(one is None for one in turned)
+    for point, row, high in zip(y[:20], touching.matrix, touching.high, strict=True):
+        phi = lift @ point + chance.offset
+        ray = chance.law.touching(0.9, phi) @ phi
+        if not chance.is_cone:  # the multipliers of where it touches lead there
+            place, half = chance.turned(phi, ray)
+            np.testing.assert_allclose(place / np.abs(place).max(), phi / np.abs(phi).max())
+            np.testing.assert_allclose(half.matrix[0], row)
+            np.testing.assert_allclose(half.high, high)
+    for half in [touching, *(one[1] for one in turned if one is not None)]:
+        assert (met @ half.matrix.T <= half.high + 1e-9).all()
+
+
+def test_every_half_space_of_a_lead_holds_its_points():
+    rng = np.random.default_rng(3)
+    slope, unit = rng.normal(size=3), np.eye(3)
+    lead = Lead(np.zeros(3), np.array([0.5]), np.array([0.4]), slope, -0.3, 0.0, np.zeros(3), unit)
+    y = 3.0 * rng.normal(size=(400, 3))
+    met = y[lead.excess(y) <= 0.0]
+    assert 50 < len(met) < 350
+    lead = replace(lead, least=float((met @ slope - 0.3).min()))
+    for half in (lead.first(), lead.supports(y[:20])[1]):
+        assert (met @ half.matrix.T <= half.high + 1e-9).all()
+    never = replace(lead, least=np.inf).first()
+    assert never.violation(y, y).min() > 0.0
+
+
+def test_what_nearly_refutes_is_sharpened_until_it_does():
+    """y₁ >= 3 + 4 y₂ and y₁ <= 1 + 4 y₂: equal multipliers refute it; nearly equal ones do not."""
+    rows = Affine(np.array([[1.0, -4.0], [1.0, -4.0]]), [3.0, -np.inf], [np.inf, 1.0])
+    program = Program(Price(np.ones(2), np.zeros(2)), Region((rows,)))
+    case = program.cases(np.zeros((1, 2)))
+    for ray in ([-1.0, 1.0], [-1.0, 1.0 + 1e-9]):
+        given = Evidence(program, case, np.array([ray]), None, np.full(1, -np.inf))
+        assert program.refutes(case, sharpened(given).multipliers)[0]
+    assert not program.refutes(case, given.multipliers)[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from counterpoint.engine.couplings import Affine, Cone
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Condition, Region
 from counterpoint.solvers import Effort, HalfSpace, Highs, Solution, all_solvers, applicable
+from counterpoint.solvers.highs import HighsPrograms
 
 ABSOLUTE = Price(np.ones(2), np.zeros(2))
 ROW = Affine(np.array([[1.0, 1.0]]), [1.0], [np.inf])
@@ -48,6 +50,38 @@ def test_a_linear_program_goes_to_highs_and_never_a_quadratic_one():
     ]
     square = Program(Price(np.zeros(2), np.ones(2)), Region((ROW,)))
     assert not any(isinstance(s, Highs) for s in applicable(square))
+
+
+def test_rows_of_a_batch_are_each_found_and_proved():
+    rng = np.random.default_rng(0)
+    rows = Affine(np.array([[1.0, 2.0, 1.0], [2.0, 1.0, -1.0]]), [4.0, 3.0], [np.inf, np.inf])
+    program = Program(Price(np.ones(3), np.zeros(3)), Region((rows,)))
+    cases = program.cases(1e-3 * rng.normal(size=(30, 3)))
+    solution = Highs().prepare(program).solve(cases, Effort())
+    assert solution.found.all()
+    assert (rows.violation(solution.points, cases.x) <= 1e-9).all()
+    cost = program.cost(solution.points, cases.x)
+    np.testing.assert_allclose(program.bound(cases, solution.multipliers), cost, rtol=1e-9)
+
+
+def test_a_row_that_highs_gives_up_is_solved_in_other_units(monkeypatch: pytest.MonkeyPatch):
+    """In the usual units it says nothing of every other row."""
+    usual = HighsPrograms._solved
+
+    def solved(self: HighsPrograms, cases: Any, effort: Effort, cutoff: Any = None) -> Solution:
+        solution = usual(self, cases, effort, cutoff)
+        if not self.rebalanced:
+            blank = Solution.blank(1, self.program)
+            for i in range(0, len(cases), 2):
+                solution.put(i, blank)
+        return solution
+
+    monkeypatch.setattr(HighsPrograms, "_solved", solved)
+    program = Program(ABSOLUTE, Region((ROW,)))
+    cases = program.cases(np.array([[0.0, 0.0], [0.5, 0.0], [0.0, -1.0]]))
+    solution = Highs().prepare(program).solve(cases, Effort())
+    np.testing.assert_allclose(program.cost(solution.points, cases.x), [1.0, 0.5, 2.0])
+    np.testing.assert_allclose(program.bound(cases, solution.multipliers), [1.0, 0.5, 2.0])
 
 
 def test_a_blank_solution_claims_nothing():

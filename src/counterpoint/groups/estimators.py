@@ -1,4 +1,4 @@
-"""`GroupTranslations`: sparse changes between groups, consistent and exact."""
+"""The estimators: sparse changes between groups, and the difference of means as a baseline."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from counterpoint.errors import InvalidInput
-from counterpoint.groups.explainer import GroupExplainer
+from counterpoint.groups.explainer import GroupExplainer, Scene
 from counterpoint.groups.fitting import FEW, Fit, at_zero, follow, refit
-from counterpoint.groups.limits import Limits
 from counterpoint.groups.path import (
     Candidate,
     Count,
@@ -20,13 +19,13 @@ from counterpoint.groups.path import (
     check_k,
     patterns,
 )
+from counterpoint.groups.problem import Limits
 from counterpoint.groups.refinement import polished, prunable, pruned
 from counterpoint.groups.representations import FloatArray
-from counterpoint.groups.scene import Scene
 from counterpoint.groups.translations import Translations
 from counterpoint.progress import track
 
-__all__ = ["GroupTranslations"]
+__all__ = ["DifferenceOfMeans", "GroupTranslations"]
 
 
 @final
@@ -246,3 +245,58 @@ class GroupTranslations(GroupExplainer):
             refit(self.task_, one.offsets, one.translations.strength, free=True) for one in able[:3]
         ]
         return [self.scene_.candidate(one.D, one.loss, one.strength) for one in freed]
+
+
+@final
+class DifferenceOfMeans(GroupExplainer):
+    """The difference of the means of two groups as the change between them: a baseline.
+
+    It changes every feature. Of k features, those of the largest cost are kept for each pair, so
+    that the changes of three groups need not add up.
+
+    Parameters
+    ----------
+    representation
+        What groups are seen in; see `GroupTranslations`. Only judging needs it.
+    k
+        How many features of each pair are kept; None for all.
+    costs, radius
+        As for `GroupTranslations`.
+
+    Attributes
+    ----------
+    translations_, groups_, radius_, scene_, n_features_in_
+        As of `GroupTranslations`.
+    """
+
+    def __init__(
+        self,
+        representation: Any,
+        *,
+        k: int | None = None,
+        costs: ArrayLike | Mapping[Any, float] | None = None,
+        radius: float | None = None,
+    ) -> None:
+        self.representation = representation
+        self.k = k
+        self.costs = costs
+        self.radius = radius
+
+    def sparse(self, k: int | None = None, count: Count | None = None) -> Translations:
+        self._fitted()
+        means = self._means(self.scene_)
+        if k is None:
+            return means
+        check_k(k, len(means.names))
+        if count not in (None, "each"):
+            raise InvalidInput(
+                f"Expected count='each' for the difference of means; got {count!r}. It keeps k "
+                "features of each pair."
+            )
+        return means.truncated(k)
+
+    def _explain(self, scene: Scene, *, progress: bool | None) -> Translations:
+        return self.sparse(self.k)
+
+    def _means(self, scene: Scene) -> Translations:
+        return Translations.of(scene.means, scene.labels, scene.names, costs=scene.price)

@@ -1,22 +1,25 @@
-"""What the estimators share: reading, answering, judging; and the difference of means."""
+"""What the estimators share: reading rows, answering, judging."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self, final
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
 from counterpoint.errors import InvalidInput, ModelNotFitted
-from counterpoint.groups.path import Count, check_k
-from counterpoint.groups.quality import Points, Quality
+from counterpoint.groups.path import Candidate, Count
+from counterpoint.groups.problem import Fusion, Limits, Task, prices
+from counterpoint.groups.quality import Points, Quality, away, outside
 from counterpoint.groups.reading import look
-from counterpoint.groups.representations import FloatArray, Representation
-from counterpoint.groups.scene import Scene
+from counterpoint.groups.refinement import Aim, ties
+from counterpoint.groups.representations import FloatArray, Representation, dense, stages
 from counterpoint.groups.tables import Groups, Rows, dealt, read
 from counterpoint.groups.translations import Translations
 from counterpoint.progress import track
@@ -25,7 +28,141 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-__all__ = ["DifferenceOfMeans", "GroupExplainer"]
+__all__ = ["GroupExplainer", "Scene"]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Scene:
+    """What a fit learns of groups of rows before anything is minimised."""
+
+    points: Points  # some rows of each group, by which the choice between explanations is made
+    means: FloatArray  # (l, d) of the groups, in feature units
+    base: FloatArray  # (l, h) the same after the affine part of the representation
+    targets: FloatArray  # (l, m) the means of the representations of their rows
+    price: FloatArray  # (d,) what a change of one unit costs
+    radius: float  # ε, how near in the representation is near
+    low: FloatArray  # (d,) the smallest values and
+    high: FloatArray  # (d,) the largest
+    scale: FloatArray  # (d,) the units of offsets: standard deviations, 1 where they are 0
+    extent: float  # of the rows in the representation
+    known: frozenset[bytes]  # the rows, as their bytes there
+
+    @classmethod
+    def of(
+        cls,
+        representation: Representation,
+        rows: Rows,
+        groups: Groups,
+        *,
+        costs: Any,
+        radius: float | None,
+    ) -> Scene:
+        """Learn from rows and groups; an error if they do not fit together."""
+        if representation.n_features != len(rows.names):
+            raise InvalidInput(
+                f"Expected rows of {representation.n_features} features, which the representation "
+                f"takes; got {len(rows.names)}. Pass the columns that it was fitted on, in order."
+            )
+        groups.require(len(rows))
+        if radius is not None and not (np.isreal(radius) and radius > 0.0):
+            raise InvalidInput(
+                f"Expected a positive radius; got {radius!r}. Pass None for the paper's rule."
+            )
+        every = Points.of(rows, groups, stages(representation))
+        rows, groups = every.rows, every.groups
+        spread, (low, high) = rows.spread, rows.ends
+        extent = float(np.ptp(every.values, axis=0).max()) or 1.0
+        # Choices look at 10 000 moved rows over all pairs, but at 20 of each group at least.
+        shown = groups.thinned(max(20, 10_000 // len(groups) ** 2))
+        return cls(
+            every.take(shown),
+            groups.means(rows.matrix),
+            groups.means(every.hidden),
+            groups.means(every.values),
+            prices(costs, spread, rows.names),
+            every.radius if radius is None else float(radius),
+            low,
+            high,
+            np.where(spread > 0.0, spread, 1.0),
+            extent,
+            frozenset(every.keys(extent)),
+        )
+
+    @property
+    def labels(self) -> tuple[Any, ...]:
+        """l labels of groups."""
+        return self.points.groups.labels
+
+    @property
+    def names(self) -> tuple[Hashable, ...]:
+        """d names of features."""
+        return self.points.rows.names
+
+    def __repr__(self) -> str:
+        return f"<Scene: {len(self.labels)} groups, {len(self.names)} features>"
+
+    def task(self, limits: Limits) -> Task:
+        """What is minimised, over offsets in units of ``scale``."""
+        count, parts = len(self.labels), self.points.parts
+        fusion = Fusion(
+            count,
+            2.0 / (count * (count - 1)) * self.price * self.scale,
+            limits.reach(self.means, self.names) / self.scale,
+            limits.course(self.names),
+        )
+        matrix = sparse.diags_array(self.scale, format="csr") @ parts.first.matrix
+        return Task(self.base, self.targets, parts, matrix, fusion)
+
+    def centred(self, task: Task) -> FloatArray:
+        """(l, d) the means in units of ``scale``, in the middle of what offsets may be."""
+        middle = (self.means.max(axis=0) + self.means.min(axis=0)) / 2.0
+        return task.fusion.nearest((self.means - middle) / self.scale)
+
+    def translations(self, D: FloatArray, strength: float) -> Translations:
+        """Offsets in units of ``scale`` as translations in feature units."""
+        columns = np.flatnonzero(np.ptp(D, axis=0) > 0.0)
+        levels, costs = D[:, columns] * self.scale[columns], self.price[columns]
+        return Translations(self.labels, self.names, columns, levels, costs, float(strength))
+
+    def aim(self, task: Task, D: FloatArray) -> Aim:
+        """What is minimised when offsets in units of ``scale`` are polished."""
+        columns = np.flatnonzero(np.ptp(D, axis=0) > 0.0)
+        scale = self.scale[columns]
+        return Aim(
+            self.points,
+            [cells / scale for cells in self.points.cells(columns)],
+            self.low[columns] / scale,
+            self.high[columns] / scale,
+            dense(task.matrix[columns]),
+            self.price[columns] * scale,
+            ties(D[:, columns]),
+            self.radius,
+        )
+
+    def candidate(self, D: FloatArray, loss: float, strength: float) -> Candidate:
+        """What offsets in units of ``scale`` are as an explanation."""
+        translations = self.translations(D, strength)
+        return Candidate(translations, D, loss, *self.rates(translations))
+
+    def rates(self, translations: Translations) -> tuple[float, float]:
+        """Correctness and coverage, the means over pairs, on the rows of the fit."""
+        off = ~np.eye(len(self.labels), dtype=bool)
+        correctness, coverage = self.points.rates(translations, self.radius, diagonal=False)
+        return float(correctness[off].mean()), float(coverage[off].mean())
+
+    def judge(self, translations: Translations, points: Points) -> Quality:
+        """How good translations are for rows, which are held against those of the fit."""
+        return Quality(
+            translations.groups,
+            self.radius,
+            *points.rates(translations, self.radius),
+            translations.counts.astype(np.float64),
+            translations.sizes,
+            outside(translations, points, self.low, self.high),
+            away(translations, points, self.scale),
+            float(np.mean([key in self.known for key in points.keys(self.extent)])),
+        )
 
 
 class GroupExplainer(BaseEstimator, ABC):  # type: ignore[misc]
@@ -280,58 +417,3 @@ class GroupExplainer(BaseEstimator, ABC):  # type: ignore[misc]
     def __sklearn_clone__(self) -> Self:
         """A copy that is not fitted; the representation stays as it is, fitted."""
         return type(self)(**self.get_params(deep=False))
-
-
-@final
-class DifferenceOfMeans(GroupExplainer):
-    """The difference of the means of two groups as the change between them: a baseline.
-
-    It changes every feature. Of k features, those of the largest cost are kept for each pair, so
-    that the changes of three groups need not add up.
-
-    Parameters
-    ----------
-    representation
-        What groups are seen in; see `GroupTranslations`. It is used to judge alone.
-    k
-        How many features of each pair are kept; None for all.
-    costs, radius
-        As for `GroupTranslations`.
-
-    Attributes
-    ----------
-    translations_, groups_, radius_, scene_, n_features_in_
-        As of `GroupTranslations`.
-    """
-
-    def __init__(
-        self,
-        representation: Any,
-        *,
-        k: int | None = None,
-        costs: ArrayLike | Mapping[Any, float] | None = None,
-        radius: float | None = None,
-    ) -> None:
-        self.representation = representation
-        self.k = k
-        self.costs = costs
-        self.radius = radius
-
-    def sparse(self, k: int | None = None, count: Count | None = None) -> Translations:
-        self._fitted()
-        means = self._means(self.scene_)
-        if k is None:
-            return means
-        check_k(k, len(means.names))
-        if count not in (None, "each"):
-            raise InvalidInput(
-                f"Expected count='each' for the difference of means; got {count!r}. It keeps k "
-                "features of each pair."
-            )
-        return means.truncated(k)
-
-    def _explain(self, scene: Scene, *, progress: bool | None) -> Translations:
-        return self.sparse(self.k)
-
-    def _means(self, scene: Scene) -> Translations:
-        return Translations.of(scene.means, scene.labels, scene.names, costs=scene.price)

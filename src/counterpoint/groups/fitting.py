@@ -20,7 +20,7 @@ LARGE = 640
 SHORT = 40
 """Steps on a large working set before it is formed anew, while it grows."""
 ROUNDING = 1e-14
-"""Of the loss where nothing changes: what an objective may seem to rise by."""
+"""By which an objective may seem to rise, relative to the loss where nothing changes."""
 
 Prox = Callable[[FloatArray, float], FloatArray]
 """Takes offsets V and a step to the offsets of least ½‖D − V‖² + step · penalty."""
@@ -29,35 +29,15 @@ Prox = Callable[[FloatArray, float], FloatArray]
 @final
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """Offsets at one strength.
+    """Offsets at one strength λ of the penalty, with what proves them."""
 
-    Parameters
-    ----------
-    D
-        (l, d) offsets.
-    strength
-        λ.
-    objective, loss
-        Loss plus penalty, and the loss alone.
-    residual
-        The length of the proximal gradient over all features, relative to the length of the
-        gradient where nothing changes; 0 at stationary points only.
-    gap
-        Of a convex task, the objective less a lower bound on it, relative to the loss where
-        nothing changes; NaN of others.
-    lipschitz
-        The curvature of the last step.
-    iterations
-        How many steps it took.
-    """
-
-    D: FloatArray
-    strength: float
-    objective: float
+    D: FloatArray  # (l, d) offsets
+    strength: float  # λ
+    objective: float  # loss plus penalty
     loss: float
-    residual: float
-    gap: float
-    lipschitz: float
+    residual: float  # of the proximal gradient, relative to the gradient at zero: 0 if stationary
+    gap: float  # to a lower bound, relative to the loss at zero; NaN if the task is not convex
+    lipschitz: float  # the curvature of the last step
     iterations: int
 
 
@@ -83,7 +63,7 @@ def descend(  # noqa: PLR0913 (a problem, where to begin, when to end)
     max_iter: int,
     rounding: float,
 ) -> Descent:
-    """Lower loss and penalty until the proximal gradient is shorter than ``tol``.
+    """Minimise loss and penalty until the proximal gradient is shorter than ``tol``.
 
     FISTA (Beck & Teboulle 2009) with the restarts of O'Donoghue & Candès (2015), from a first guess
     L of the curvature. A step that would raise the objective by more than rounding is taken back,
@@ -172,11 +152,11 @@ def at_zero(task: Task, strength: float) -> Fit:
 def refit(
     task: Task, found: FloatArray, strength: float, *, free: bool = False, steps: int = 200
 ) -> Fit:
-    """Without penalty: the offsets of least loss that have the ties of others, from these on.
+    """The offsets of least loss, without penalty, that have the ties of others.
 
-    So what the loss does not ask for does not change. If ``free``, the offsets of features that
-    change at all are free of ties. Many choices are made among refits, and few of them matter, so
-    that they end early.
+    Descent starts at the others, so that what the loss does not ask for does not change, and ends
+    early: many choices are made among refits, and few of them matter. If ``free``, only features
+    that do not change at all stay tied.
     """
     work = np.flatnonzero(np.ptp(found, axis=0) > 0.0)
     part, start, D = task.of(work), found[:, work], np.zeros_like(found)

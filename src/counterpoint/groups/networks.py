@@ -27,14 +27,6 @@ Activation = Callable[[FloatArray], tuple[FloatArray, FloatArray]]
 """Takes inputs to values and derivatives, entry by entry."""
 
 
-def _identity(a: FloatArray) -> tuple[FloatArray, FloatArray]:
-    return a, np.ones_like(a)
-
-
-def _relu(a: FloatArray) -> tuple[FloatArray, FloatArray]:
-    return np.maximum(a, 0.0), (a > 0.0).astype(float)
-
-
 def _leaky_relu(a: FloatArray) -> tuple[FloatArray, FloatArray]:
     slope = np.where(a > 0.0, 1.0, 0.01)
     return a * slope, slope
@@ -61,10 +53,6 @@ def _sigmoid(a: FloatArray) -> tuple[FloatArray, FloatArray]:
     return value, value * (1.0 - value)
 
 
-def _softplus(a: FloatArray) -> tuple[FloatArray, FloatArray]:
-    return np.logaddexp(0.0, a), expit(a)
-
-
 def _silu(a: FloatArray) -> tuple[FloatArray, FloatArray]:
     gate = expit(a)
     return a * gate, gate * (1.0 + a * (1.0 - gate))
@@ -78,14 +66,14 @@ def _gelu(a: FloatArray) -> tuple[FloatArray, FloatArray]:
 ACTIVATIONS: Mapping[str, Activation] = {
     "elu": _elu,
     "gelu": _gelu,
-    "identity": _identity,
+    "identity": lambda a: (a, np.ones_like(a)),
     "leaky_relu": _leaky_relu,
     "logistic": _sigmoid,
-    "relu": _relu,
+    "relu": lambda a: (np.maximum(a, 0.0), (a > 0.0).astype(float)),
     "selu": _selu,
     "sigmoid": _sigmoid,
     "silu": _silu,
-    "softplus": _softplus,
+    "softplus": lambda a: (np.logaddexp(0.0, a), expit(a)),
     "tanh": _tanh,
 }
 """As PyTorch and scikit-learn define them, with their default parameters."""

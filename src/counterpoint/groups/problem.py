@@ -1,4 +1,4 @@
-"""The optimisation problem: a least-squares loss and the pairwise-fused penalty, exactly.
+"""The problem that is solved: limits and prices, a least-squares loss, a pairwise-fused penalty.
 
 An explanation is offsets D (l, d), a row for each group; the change from group i to group j is
 D_j − D_i. Each feature f is charged w_f Σ_{i<j} |D_jf − D_if|, and no change of it may be larger
@@ -9,45 +9,161 @@ feature that may only rise from each group to the next, the offsets are in that 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import final
+from typing import Any, final
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import isotonic_regression
 
+from counterpoint.errors import InvalidInput
 from counterpoint.groups.representations import Composed, FloatArray, IntArray, Matrix, dense
+from counterpoint.rows.features import unknown_name
 
-__all__ = ["Fusion", "Task", "rising"]
+__all__ = ["Fusion", "Limits", "Task", "prices", "rising"]
 
 MOVED = 2**15
 """Means of groups, moved, that are mapped at a time where there are very many: a few megabytes."""
+
+Bound = float | tuple[float, float]
+
+
+@final
+@dataclass(frozen=True)
+class Limits:
+    """Bounds on the change of each feature between any two groups.
+
+    Parameters
+    ----------
+    times
+        The largest change in units of the range of the group means; infinite for none. The
+        difference of means is within it from 1 on.
+    bounds
+        Name or position → the largest change up or down in feature units, in place of that: a
+        number, or the two ends (low, high). Every change has its opposite, so that both are held
+        within the nearer of the two. Here and below, the name of a column of categories stands for
+        all of them, and ``home=own`` for one.
+    immutable
+        Names or positions of features that stay.
+    rising, falling
+        Names or positions of features that may only rise, or only fall, from each group to those
+        after it, in the order of the groups.
+    """
+
+    times: float = 1.5
+    bounds: Mapping[Hashable, Bound] = field(default_factory=dict)
+    immutable: Sequence[Hashable] = ()
+    rising: Sequence[Hashable] = ()
+    falling: Sequence[Hashable] = ()
+
+    def reach(self, means: FloatArray, names: tuple[Hashable, ...]) -> FloatArray:
+        """(d,) the largest change of each feature, in feature units, from the means of groups."""
+        if not _number(self.times) >= 0.0:
+            raise InvalidInput(f"Expected times of at least 0; got {self.times!r}. Pass 1.5, say.")
+        span = np.ptp(means, axis=0)
+        reach = np.where(span > 0.0, self.times, 0.0) * np.where(span > 0.0, span, 1.0)
+        for name, bound in self.bounds.items():
+            low, high = _ends(bound)
+            if not low <= 0.0 <= high:
+                raise InvalidInput(
+                    f"Expected the bounds of {name!r} to hold 0, the change from a group to "
+                    f"itself; got {bound!r}. Pass the largest change, or (low, high) with low <= 0 "
+                    "<= high."
+                )
+            reach[places(name, names)] = min(-low, high)
+        reach[_listed(self.immutable, "immutable", names)] = 0.0
+        return reach
+
+    def course(self, names: tuple[Hashable, ...]) -> IntArray:
+        """(d,) 1 for features that only rise, −1 for those that only fall, 0 for others."""
+        course = np.zeros(len(names), dtype=np.intp)
+        course[_listed(self.rising, "rising", names)] = 1
+        falling = _listed(self.falling, "falling", names)
+        if (course[falling] != 0).any():
+            both = names[falling[np.flatnonzero(course[falling])[0]]]
+            raise InvalidInput(
+                f"Expected features to rise or to fall; {both!r} is to do both. Make it immutable "
+                "if it is to stay."
+            )
+        course[falling] = -1
+        return course
+
+
+def prices(
+    costs: ArrayLike | Mapping[Hashable, float] | None,
+    spread: FloatArray,
+    names: tuple[Hashable, ...],
+) -> FloatArray:
+    """(d,) what a change of one unit costs: where nothing is said, 1 a standard deviation."""
+    price = 1.0 / np.where(spread > 0.0, spread, 1.0)
+    if isinstance(costs, Mapping):
+        for name, cost in costs.items():
+            price[places(name, names)] = _number(cost)
+    elif costs is not None:
+        given = np.asarray(costs)
+        if given.shape != (len(names),) or given.dtype.kind not in "biuf":
+            raise InvalidInput(
+                f"Expected a cost for each of {len(names)} features; got {given.dtype} of shape "
+                f"{given.shape}. Pass a flat sequence of numbers, or a mapping from names."
+            )
+        price = given.astype(np.float64)
+    wrong = np.flatnonzero(~(np.isfinite(price) & (price > 0.0)))
+    if len(wrong):
+        raise InvalidInput(
+            f"Expected positive costs; got {price[wrong[0]]} for {names[wrong[0]]!r}. Make a "
+            "feature that must not change immutable."
+        )
+    return price
+
+
+def places(name: Hashable, names: tuple[Hashable, ...]) -> list[int]:
+    """The positions of a feature, by its name or its position; of categories there are several."""
+    if name in names:
+        return [names.index(name)]
+    whole: Any = name
+    if isinstance(name, int | np.integer) and not isinstance(name, bool):
+        if 0 <= whole < len(names):
+            return [int(whole)]
+        raise InvalidInput(
+            f"Expected a position below {len(names)}; got {name!r}. Positions begin at 0."
+        )
+    found = [i for i, one in enumerate(names) if str(one).startswith(f"{name}=")]
+    if not found:
+        raise InvalidInput(unknown_name(name, names))
+    return found
+
+
+def _listed(given: Sequence[Hashable], what: str, names: tuple[Hashable, ...]) -> IntArray:
+    if isinstance(given, str):
+        raise InvalidInput(f"Expected a list of names in {what}; got {given!r}. Pass [{given!r}].")
+    found = [place for name in given for place in places(name, names)]
+    return np.array(found, dtype=np.intp)
+
+
+def _ends(bound: Bound) -> tuple[float, float]:
+    """The ends of a bound; NaN for what is none."""
+    given: Any = bound
+    if isinstance(given, tuple | list) and len(given) == 2:
+        return _number(given[0]), _number(given[1])
+    return -_number(given), _number(given)
+
+
+def _number(value: Any) -> float:
+    """NaN for what is no number."""
+    return float(value) if isinstance(value, int | float | np.number) else float("nan")
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Fusion:
-    """The penalty Σ_f w_f Σ_{i<j} |v_j − v_i| of the columns v of D, with what they may be.
+    """The penalty Σ_f w_f Σ_{i<j} |v_j − v_i| of the columns v of D, with their bounds."""
 
-    Parameters
-    ----------
-    groups
-        l, the number of rows.
-    weight
-        (d,) w, positive.
-    reach
-        (d,) the largest change; 0 for a feature that stays, infinite for a free one.
-    course
-        (d,) 1 for a feature that may only rise from each group to the next, −1 for one that may
-        only fall, 0 for others.
-    """
-
-    groups: int
-    weight: FloatArray
-    reach: FloatArray
-    course: IntArray
+    groups: int  # l
+    weight: FloatArray  # (d,) w, positive
+    reach: FloatArray  # (d,) the largest change: 0 for immutable features, infinite for free ones
+    course: IntArray  # (d,) 1: may only rise from each group to the next; −1: only fall; 0: both
 
     def of(self, columns: IntArray) -> Fusion:
         """The penalty of some columns."""
@@ -175,26 +291,13 @@ class Task:
     """Minimise loss(D M) + λ Σ_f w_f Σ_{i<j} |D_jf − D_if| over offsets D within their bounds.
 
     The loss is the mean over i ≠ j of ½‖r(x̄_i + D_j − D_i) − r̄_j‖², of equation (9), as a function
-    of Q = D M, (l, h): what offsets are after the affine part of the representation.
-
-    Parameters
-    ----------
-    base
-        (l, h) the means of the groups after the affine part.
-    targets
-        (l, m) r̄, the means of the representations of their rows.
-    parts
-        The representation.
-    matrix
-        (d, h) M, dense or sparse: the matrix of its affine part, in the units of D.
-    fusion
-        The penalty and the bounds.
+    of Q = D M, (l, h): what offsets are after the affine part of the representation r.
     """
 
-    base: FloatArray
-    targets: FloatArray
-    parts: Composed
-    matrix: Matrix
+    base: FloatArray  # (l, h) the means of the groups after the affine part
+    targets: FloatArray  # (l, m) r̄, the means of the representations of their rows
+    parts: Composed  # r
+    matrix: Matrix  # (d, h) M of its affine part, in the units of D
     fusion: Fusion
 
     @property

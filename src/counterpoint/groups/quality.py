@@ -172,13 +172,13 @@ class Points:
 
     @classmethod
     def of(cls, rows: Rows, groups: Groups, parts: Composed) -> Points:
-        """Those of some rows that belong to a group."""
+        """The rows that belong to a group, in the representation."""
         known = np.flatnonzero(groups.member >= 0)
         rows = rows.take(known)
         return cls(rows, groups.take(known), parts, parts.hidden(rows.matrix))
 
     def take(self, rows: IntArray) -> Points:
-        """Some of them."""
+        """Some of the points."""
         return Points(self.rows.take(rows), self.groups.take(rows), self.parts, self.hidden[rows])
 
     @cached_property
@@ -241,7 +241,7 @@ class Points:
 
 @final
 class Neighbours:
-    """Points (q, m) that others are held against, in Euclidean distance."""
+    """Points (q, m), and the Euclidean distances of others to the nearest of them."""
 
     def __init__(self, points: FloatArray) -> None:
         self.points = points
@@ -344,9 +344,8 @@ def similarity(sparser: Translations, denser: Translations) -> FloatArray:
         )
     shared = np.ones((len(sparser.groups),) * 2)
     for i, j in sparser.pairs:
-        one, other = np.zeros((2, len(sparser.names)))
-        one[sparser.columns] = np.abs(sparser.between(i, j))
-        other[denser.columns] = denser.between(i, j)
+        pair = sparser.groups[i], sparser.groups[j]
+        one, other = np.abs(sparser.translation(*pair)), denser.translation(*pair)
         if one.any():
             shared[i, j] = one[other != 0.0].sum() / one.sum()
     return shared

@@ -134,7 +134,7 @@ def _traced(model: Any) -> Reading:
 
 
 def _check(model: Any, inputs: Inputs, features: Features, found: Affine) -> None:
-    """Hold an affine map against the transformer it was read from, on four rows."""
+    """Raise unless an affine map does what the transformer does, on four rows."""
     rng = np.random.default_rng(0)
     codes = rng.normal(size=(4, len(features)))
     cells: list[Any] = list(codes.T)

@@ -120,34 +120,16 @@ def _levels(D: FloatArray, *, near: bool) -> tuple[IntArray, FloatArray, FloatAr
 @final
 @dataclass(frozen=True, eq=False)
 class Aim:
-    """What polishing minimises: a price on changes, less smoothed correctness and coverage.
+    """What polishing minimises: a price on changes, less smoothed correctness and coverage."""
 
-    Parameters
-    ----------
-    points
-        The rows that are to arrive.
-    cells
-        Group by group, their values of the s features that change, in the units of the offsets.
-    low, high
-        (s,) the smallest and largest values of these in the data.
-    matrix
-        (s, h) what a change of each is after the affine part of the representation.
-    costs
-        (s,) what a change of one unit costs.
-    level
-        (l, s) which level each offset is at: those that are tied share one.
-    radius
-        ε.
-    """
-
-    points: Points
-    cells: list[FloatArray]
-    low: FloatArray
-    high: FloatArray
-    matrix: FloatArray
-    costs: FloatArray
-    level: IntArray
-    radius: float
+    points: Points  # the rows that are to arrive
+    cells: list[FloatArray]  # of each group, their values of the s features, in the offsets' units
+    low: FloatArray  # (s,) the smallest and
+    high: FloatArray  # (s,) the largest of these in the data
+    matrix: FloatArray  # (s, h) what a change of each is after the affine part
+    costs: FloatArray  # (s,) of a change of one unit
+    level: IntArray  # (l, s) which level each offset is at: those that are tied share one
+    radius: float  # ε
 
     @cached_property
     def _trees(self) -> list[KDTree]:

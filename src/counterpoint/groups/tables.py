@@ -39,7 +39,7 @@ class Groups:
 
     @classmethod
     def of(cls, groups: Any) -> Groups:
-        """Groups as they are given.
+        """Read groups as they are given.
 
         Parameters
         ----------
@@ -163,12 +163,12 @@ class Groups:
         return np.flatnonzero(self.member == group)
 
     def thinned(self, most: int) -> IntArray:
-        """So many rows of each group at most, evenly spaced, group by group."""
+        """At most so many rows of each group, evenly spaced, group by group."""
         chosen = [self.rows(i) for i in range(len(self))]
         return np.concatenate([rows[:: max(1, -(-len(rows) // most))] for rows in chosen])
 
     def take(self, rows: IntArray) -> Groups:
-        """Of some of the rows."""
+        """The groups of some of the rows."""
         return Groups(self.labels, self.member[rows])
 
     def ordered(self, labels: tuple[Any, ...]) -> Groups:
@@ -316,7 +316,7 @@ class Rows:
         return replace(self, matrix=self.matrix[rows])
 
     def cells(self, rows: IntArray, columns: IntArray) -> FloatArray:
-        """Some cells, as a dense array."""
+        """The cells of some rows and columns, as a dense array."""
         return dense(self.matrix[rows][:, columns])
 
     @property

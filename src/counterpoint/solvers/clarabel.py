@@ -28,6 +28,8 @@ from counterpoint.solvers.duals import priced, purified
 __all__ = ["Clarabel"]
 
 FloatArray = NDArray[np.float64]
+Answer = tuple[Outcome, FloatArray, FloatArray]
+"""Of one row: the point, NaN where there is none, and the multipliers."""
 
 STATUS = clarabel.SolverStatus
 SOLVED = (STATUS.Solved, STATUS.AlmostSolved)
@@ -78,97 +80,96 @@ class ClarabelPrograms(Prepared):
     def _conic(self) -> Conic:
         return Conic(self.program)
 
-    def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
-        out = Solution.blank(len(cases), self.program)
-        for i, case in enumerate(cases):
-            if (case.low > case.high).any():
-                out.outcomes[i] = Outcome.INFEASIBLE
-                continue
-            with translated("Clarabel"):
-                self._solve_one(case, effort, out, i)
-        return out
-
-    def _solve_one(self, case: Cases, effort: Effort, out: Solution, i: int) -> None:
-        if self.program.charges and self._settled_by_staying(case, effort, out, i):
-            return
-        rows, result = self._run(case, effort)
-        usable = result.status in (USABLE if self.program.charges else SOLVED)
-        astray = result.status not in INFEASIBLE and not (
-            usable and self._is_allowed(case, rows, result)
-        )
-        if self.program.charges and astray and self._settled_without(case, effort, out, i):
-            return
-        if usable:
-            point = self._point(case, rows, result)
-            multipliers = self._multipliers(case, rows, result)
-            if self.program.charges:
-                point, multipliers = self._sharpened(case, effort, point, multipliers)
-            out.points[i] = self._on_the_surface(case, self._sparse(case, point, effort))
-            out.outcomes[i] = Outcome.FOUND
-            out.multipliers[i] = multipliers
-        elif result.status == STATUS.MaxTime:
-            out.outcomes[i] = Outcome.LIMIT
-        else:
-            ray = purified(self.program, case, rows.multipliers(np.asarray(result.z)))
-            refuted = self.program.refutes(case, ray[None, :])[0]
-            if refuted or result.status in INFEASIBLE:
-                out.outcomes[i] = Outcome.INFEASIBLE
-            out.multipliers[i] = ray
-
-    def _settled_by_staying(self, case: Cases, effort: Effort, out: Solution, i: int) -> bool:
-        """Whether hardly any change is worth its price: Newton's method from x itself ends at once.
-
-        Where next to nothing moves, cones see nothing but their own noise.
-        """
-        x = np.clip(case.x, case.low, case.high)
-        if self.program.violation(x, case.x)[0] > 0.0:
-            return False
-        charge, multipliers = self.program.charges[0], np.zeros(self.program.size)
-        multipliers[-charge.size :] = self._model(case, x[0]).shares
-        if _gap(*self._value(case, x[0], multipliers)) > NEARLY:
-            return False
-        point, multipliers = self._sharpened(case, effort, x[0], multipliers)
-        if _gap(*self._value(case, point, multipliers)) > TRACE:
-            return False
-        out.points[i], out.multipliers[i], out.outcomes[i] = point, multipliers, Outcome.FOUND
-        return True
-
-    def _is_allowed(self, case: Cases, rows: Rows, result: Any) -> bool:
-        """Whether the point of a run meets the linear rows, but for what a solver leaves."""
-        affine, point = self.program.affine, self._point(case, rows, result)
-        low, high = (limit[0] for limit in affine.limits(case.margin))
-        value = affine.matrix @ point
-        room = ALLOWED * (1.0 + np.abs(affine.matrix) @ np.abs(point))
-        return bool(((low - room <= value) & (value <= high + room)).all())
-
     @cached_property
     def _uncharged(self) -> ClarabelPrograms:
         """The same demands at the price alone."""
         demands = Region(tuple(c for c in self.program.region if not isinstance(c, Charge)))
         return ClarabelPrograms(Program(self.program.price, demands))
 
-    def _settled_without(self, case: Cases, effort: Effort, out: Solution, i: int) -> bool:
+    def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
+        out = Solution.blank(len(cases), self.program)
+        out.outcomes[cases.empty] = Outcome.INFEASIBLE
+        with translated("Clarabel"):
+            for i in np.flatnonzero(~cases.empty).tolist():
+                found = self._solved(cases.take(slice(i, i + 1)), effort)
+                out.outcomes[i], out.points[i], out.multipliers[i] = found
+        return out
+
+    def _solved(self, case: Cases, effort: Effort) -> Answer:
+        charged = bool(self.program.charges)
+        stays = self._settled_by_staying(case, effort) if charged else None
+        if stays is not None:
+            return stays
+        rows, result = self._run(case, effort)
+        point, duals = _answer(rows, result)
+        usable = result.status in (USABLE if charged else SOLVED)
+        astray = result.status not in INFEASIBLE and not (usable and self._is_allowed(case, point))
+        without = self._settled_without(case, effort) if charged and astray else None
+        if without is not None:
+            return without
+        if usable:
+            duals = priced(self.program, case, duals)
+            if charged:
+                point, duals = self._sharpened(case, effort, point, duals)
+            point = self._on_the_surface(case, self._sparse(case, point, effort))
+            return Outcome.FOUND, point, duals
+        nowhere = np.full(self.program.width, np.nan)
+        if result.status == STATUS.MaxTime:
+            return Outcome.LIMIT, nowhere, np.zeros(self.program.size)
+        ray = purified(self.program, case, duals)
+        refuted = result.status in INFEASIBLE or self.program.refutes(case, ray[None, :])[0]
+        return Outcome.INFEASIBLE if refuted else Outcome.NOTHING, nowhere, ray
+
+    def _run(self, case: Cases, effort: Effort, model: Model | None = None) -> tuple[Rows, Any]:
+        rows = Rows(self._conic, case, model)
+        hessian, linear = rows.objective()
+        solver = clarabel.DefaultSolver(
+            hessian, linear, rows.matrix, rows.right, rows.cones, _settings(effort)
+        )
+        return rows, solver.solve()
+
+    def _settled_by_staying(self, case: Cases, effort: Effort) -> Answer | None:
+        """Where hardly any change is worth its price: Newton's method from x itself ends at once.
+
+        Where next to nothing moves, cones see nothing but their own noise.
+        """
+        x = np.clip(case.x, case.low, case.high)
+        if self.program.violation(x, case.x)[0] > 0.0:
+            return None
+        charge, multipliers = self.program.charges[0], np.zeros(self.program.size)
+        multipliers[-charge.size :] = self._model(case, x[0]).shares
+        if _gap(*self._value(case, x[0], multipliers)) > NEARLY:
+            return None
+        point, multipliers = self._sharpened(case, effort, x[0], multipliers)
+        settled = _gap(*self._value(case, point, multipliers)) <= TRACE
+        return (Outcome.FOUND, point, multipliers) if settled else None
+
+    def _settled_without(self, case: Cases, effort: Effort) -> Answer | None:
         """From the cheapest point that is allowed: where the charge is nothing beside the price."""
         plain = self._uncharged.solve(case, effort)
         if not plain.found[0]:
-            return False
+            return None
         shares = self._model(case, plain.points[0]).shares
         multipliers = np.append(plain.multipliers[0] * float(case.weights[0]), shares)
-        out.points[i], out.multipliers[i] = self._sharpened(
-            case, effort, plain.points[0], multipliers
-        )
-        out.outcomes[i] = Outcome.FOUND
-        return True
+        return Outcome.FOUND, *self._sharpened(case, effort, plain.points[0], multipliers)
+
+    def _is_allowed(self, case: Cases, point: FloatArray) -> bool:
+        """Whether a point meets the linear rows, but for what a solver leaves."""
+        affine = self.program.affine
+        low, high = (limit[0] for limit in affine.limits(case.margin))
+        value, room = affine.matrix @ point, 1.0 + np.abs(affine.matrix) @ np.abs(point)
+        room *= ALLOWED
+        return bool(((low - room <= value) & (value <= high + room)).all())
 
     def _on_the_surface(self, case: Cases, point: FloatArray) -> FloatArray:
         """A point that meets a probability by more than need be, moved back towards the row.
 
         All demands are convex, so the way back is allowed if the row itself meets the others.
         """
-        curved = self.program.curved
+        curved, x = self.program.curved, case.x[0]
         if len(curved) != 1 or not isinstance(curved[0], LogSumExp):
             return point
-        x, demand = case.x[0], curved[0]
+        demand = curved[0]
         others = Region(tuple(c for c in self.program.region if c is not demand))
         within = bool(((case.low[0] <= x) & (x <= case.high[0])).all())
         if not within or others.violation(case.x, case.x)[0] > 0.0:
@@ -195,15 +196,18 @@ class ClarabelPrograms(Prepared):
             rows, result = self._run(case, effort, self._model(case, point))
             if result.status not in USABLE:
                 break
-            other, duals = self._point(case, rows, result), self._multipliers(case, rows, result)
-            other, reached = self._lower(case, point, other, value)
-            proved = self._value(case, other, duals)[1]
-            gained = (value - bound) - (min(reached, value) - max(proved, bound))
+            goal, duals = _answer(rows, result)
+            duals = priced(self.program, case, duals)
+            left = value - bound
+            # The way there is shortened until the objective falls.
+            tried = (point + 0.5**k * (goal - point) for k in range(HALVINGS))
+            goal = next((y for y in tried if self._reached(case, y) < value), point)
+            reached, proved = self._value(case, goal, duals)
             if reached < value:
-                point, value = other, reached
+                point, value = goal, reached
             if proved > bound:
                 multipliers, bound = duals, proved
-            if not gained > 0.0:
+            if not value - bound < left:
                 break
         return point, multipliers
 
@@ -214,22 +218,9 @@ class ClarabelPrograms(Prepared):
         z = charge.matrix @ point + charge.offset
         shares = np.exp(z - charge.of(z[None, :])[0])
         change = point - case.x[0]
-        size = float((np.abs(change) / self._conic.unit).max())
+        size = float((np.abs(change) / self._conic.form.unit).max())
         worth = float(self.program.objective(point[None, :], case)[0])
         return Model(shares, charge.matrix @ change, max(size, 1e-12), max(worth, 1e-300))
-
-    def _lower(
-        self, case: Cases, point: FloatArray, other: FloatArray, value: float
-    ) -> tuple[FloatArray, float]:
-        """The first point on the way back from another one whose objective is below a value."""
-        length = 1.0
-        for _ in range(HALVINGS):
-            tried = point + length * (other - point)
-            reached = self._reached(case, tried)
-            if reached < value:
-                return tried, reached
-            length *= 0.5
-        return point, value
 
     def _value(
         self, case: Cases, point: FloatArray, multipliers: FloatArray
@@ -244,22 +235,6 @@ class ClarabelPrograms(Prepared):
             return np.inf
         return float(self.program.objective(point[None, :], case)[0])
 
-    def _run(self, case: Cases, effort: Effort, model: Model | None = None) -> tuple[Rows, Any]:
-        rows = Rows(self._conic, case, model)
-        hessian, linear = rows.objective()
-        solver = clarabel.DefaultSolver(
-            hessian, linear, rows.matrix, rows.right, rows.cones, _settings(effort)
-        )
-        return rows, solver.solve()
-
-    def _point(self, case: Cases, rows: Rows, result: Any) -> FloatArray:
-        change = np.asarray(result.x)[: self.program.width] * self._conic.unit * rows.scale
-        y = case.x[0] + change
-        return np.minimum(np.maximum(y, case.low[0]), case.high[0])
-
-    def _multipliers(self, case: Cases, rows: Rows, result: Any) -> FloatArray:
-        return priced(self.program, case, rows.multipliers(np.asarray(result.z)))
-
     def _sparse(self, case: Cases, point: FloatArray, effort: Effort) -> FloatArray:
         """The point without the traces that an interior point leaves on features that stay.
 
@@ -272,14 +247,17 @@ class ClarabelPrograms(Prepared):
         if not held.any():
             return point
         low, high = (np.where(held, case.x, bound) for bound in (case.low, case.high))
-        still = replace(case, low=low, high=high)
-        rows, result = self._run(still, effort)
+        rows, result = self._run(replace(case, low=low, high=high), effort)
         if result.status not in SOLVED:
             return point
-        sparser = self._point(still, rows, result)
-        before = self.program.objective(point[None, :], case)[0]
-        after = self.program.objective(sparser[None, :], case)[0]
+        sparser = _answer(rows, result)[0]
+        before, after = (self.program.objective(y[None, :], case)[0] for y in (point, sparser))
         return sparser if after <= before * (1.0 + TRACE) else point
+
+
+def _answer(rows: Rows, result: Any) -> tuple[FloatArray, FloatArray]:
+    """The point and the multipliers of a run."""
+    return rows.point(np.asarray(result.x)), rows.multipliers(np.asarray(result.z))
 
 
 def _gap(value: float, bound: float) -> float:

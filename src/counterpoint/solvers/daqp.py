@@ -159,7 +159,7 @@ class DaqpPrograms(Prepared):
         self, cases: Cases, answers: _Answers, change: FloatArray, lengths: FloatArray
     ) -> Solution:
         """What DAQP said of changes in units of some lengths."""
-        points = self.form.points(change * lengths[:, None], cases)
+        points = self.form.points(change, cases, lengths)
         points[answers.outcomes != Outcome.FOUND] = np.nan
         for group in self.program.groups:
             points[:, group] = np.round(points[:, group])

@@ -203,8 +203,8 @@ class HighsPrograms(Prepared):
             for i in np.flatnonzero(possible).tolist():
                 out.outcomes[i], values, duals[i], out.reported[i] = run(data, i, effort)
                 if values is not None:
-                    change[i] = (values[:d] - values[d : 2 * d]) * data.lengths[i]
-        out.points[:] = self.form.points(change, cases)
+                    change[i] = values[:d] - values[d : 2 * d]
+        out.points[:] = self.form.points(change, cases, data.lengths)
         out.multipliers[:] = self.form.multipliers(-duals * self.normal)
         if cutoff is not None and self.switches:  # their caps leave out what costs more
             np.minimum(out.reported, cutoff, out=out.reported)

@@ -88,38 +88,39 @@ class StandardForm:
         sums = np.zeros((len(self.program.groups), self.program.width))
         for row, group in zip(sums, self.program.groups, strict=True):
             row[group] = 1.0
-        return np.vstack([self.program.affine.matrix, sums]) * self.unit
+        return np.vstack([self.program.affine.matrix, sums])
 
     @cached_property
     def size(self) -> FloatArray:
         """(rows,) what each row is divided by."""
         if not self.program.width:
             return np.ones(len(self._unscaled))
-        size = np.linalg.norm(self._unscaled, self.norm, axis=1)
+        size = np.linalg.norm(self._unscaled * self.unit, self.norm, axis=1)
         return np.where(size > 0.0, size, 1.0)
 
     @cached_property
     def matrix(self) -> FloatArray:
         """(rows, d)."""
-        return np.asarray(self._unscaled / self.size[:, None])
+        return np.asarray(self._unscaled / self.size[:, None] * self.unit)
 
-    def limits(self, cases: Cases) -> Limits:
-        """The bounds of a batch."""
+    def limits(self, cases: Cases, length: float = 1.0) -> Limits:
+        """The bounds of a batch, for changes in units of a length."""
         x, affine = cases.x, self.program.affine
         here, none = x @ affine.matrix.T, np.zeros((len(cases), len(self.program.groups)))
         low, high = (np.hstack([v - here, none]) for v in affine.limits(cases.margin))
-        unit, size = self.unit, self.size
+        unit, size = self.unit * length, self.size * length
         return Limits((cases.low - x) / unit, (cases.high - x) / unit, low / size, high / size)
 
-    def points(self, change: FloatArray, cases: Cases) -> FloatArray:
-        """(n, d) the points that changes lead to, moved inside their bounds."""
-        return np.minimum(np.maximum(cases.x + change * self.unit, cases.low), cases.high)
+    def points(self, change: FloatArray, cases: Cases, lengths: FloatArray) -> FloatArray:
+        """(n, d) the points that changes in units of (n,) lengths lead to, inside their bounds."""
+        y = cases.x + change * self.unit * lengths[:, None]
+        return np.minimum(np.maximum(y, cases.low), cases.high)
 
-    def multipliers(self, duals: FloatArray) -> FloatArray:
+    def multipliers(self, duals: FloatArray, length: float = 1.0) -> FloatArray:
         """(n, size) the program's multipliers from those of the rows, positive at upper bounds."""
         out = np.zeros((len(duals), self.program.size))
         rows = self.program.affine.size
-        out[:, :rows] = duals[:, :rows] / self.size[:rows]
+        out[:, :rows] = duals[:, :rows] / (self.size[:rows] * length)
         return out
 
 

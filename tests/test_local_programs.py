@@ -21,8 +21,7 @@ from counterpoint.engine.domains import Box, Whole
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Condition, Region
 from counterpoint.prototypes.curvature import curvature_of, quadrics_of
-from counterpoint.prototypes.nearer import Nearer
-from counterpoint.prototypes.quadrics import Quadrics
+from counterpoint.prototypes.nearer import Nearer, Quadrics
 from counterpoint.prototypes.solvers.quadric import Quadric
 from counterpoint.prototypes.solvers.shor import relaxed
 from counterpoint.solvers import Effort, Outcome, all_solvers

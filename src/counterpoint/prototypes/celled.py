@@ -41,15 +41,9 @@ MORE = 8
 class RowOfCells:
     """What a search leaves behind of many cells for one row: of most of them, a glance.
 
-    Parameters
-    ----------
-    case
-        The person.
-    glance
-        At all cells, perhaps within narrower bounds, see `spared`.
-    opened
-        Cells that were searched, and what is known of a relaxation of each with some of its rows,
-        perhaps within narrower bounds.
+    ``glance``: at all cells, perhaps within narrower bounds, see `spared`; ``opened``: cells that
+    were searched, and what is known of a relaxation of each with some of its rows, perhaps within
+    narrower bounds.
     """
 
     case: Cases
@@ -75,10 +69,7 @@ class RowOfCells:
 class CellEvidence(Bounding):
     """What a search leaves behind of many cells, row by row.
 
-    Parameters
-    ----------
-    rows
-        What is known of each.
+    ``rows``: what is known of each.
     """
 
     rows: Sequence[RowOfCells]
@@ -102,14 +93,8 @@ class CellEvidence(Bounding):
 class Celled(Way):
     """Cells that are never all written down, one row after the other.
 
-    Parameters
-    ----------
-    frontier
-        The search.
-    program
-        The cost over what is possible, without the target.
-    cells
-        The target. Each cell may take half of the time that its row has left.
+    ``program``: the cost over what is possible, without the target; ``cells``: the target. Each
+    cell may take half of the time that its row has left.
     """
 
     def __init__(self, frontier: Frontier, program: Program, cells: Cells) -> None:

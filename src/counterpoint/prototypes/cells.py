@@ -28,23 +28,12 @@ class Cells(LazyUnion):
     as there are owners times rivals. Owners and rivals are told by their positions in ``own`` and
     ``rivals``.
 
-    Parameters
-    ----------
-    matrix, offset
-        (P, d) the rows A and (P,) b.
-    own
-        (S,) the scores i that may lead.
-    rivals
-        (R,) the scores j that none of them may let lead.
-    lead
-        By how much, in score units.
-    order
-        (P,) of two equal scores the one of the lower order wins; None if it is not known which, or
-        if a lead is asked for.
-    place
-        (P,) equal for scores that are the same everywhere, of which the owner's counts.
-    units
-        (d,) what each column is a multiple of, if ties are to be decided, see `Affine.decided`.
+    ``matrix``, ``offset``: (P, d) the rows A and (P,) b; ``own``: (S,) the scores i that may lead;
+    ``rivals``: (R,) the scores j that none of them may let lead; ``lead``: by how much, in score
+    units; ``order``: (P,) of two equal scores the one of the lower order wins; None if it is not
+    known which, or if a lead is asked for; ``place``: (P,) equal for scores that are the same
+    everywhere, of which the owner's counts; ``units``: (d,) what each column is a multiple of, if
+    ties are to be decided, see `Affine.decided`.
     """
 
     matrix: FloatArray
@@ -137,12 +126,8 @@ class Cells(LazyUnion):
     def missed(self, s: int, y: FloatArray, margin: FloatArray) -> IntArray:
         """The rivals whose rows a point misses, by more than rounding; the farthest ahead first.
 
-        Parameters
-        ----------
-        s
-            The region.
-        y, margin
-            (d,) the point; (2,) by how much rows are closed in, see `Cases`.
+        ``s``: the region; ``y``, ``margin``: (d,) the point; (2,) by how much rows are closed in,
+        see `Cases`.
         """
         scores, i = self.scores(y), self.own[s]
         size = np.linalg.norm(y) * self._lengths + np.abs(self.offset)

@@ -72,18 +72,8 @@ def gaussians(
 ) -> LocalPrototypes:
     """The form whose scores are log π + log N(y; mean, Σ), but for what all have in common.
 
-    Parameters
-    ----------
-    classes
-        (C,) labels.
-    means
-        (C, d).
-    whitening
-        For each class (k, d) W with WᵀW = Σ⁻¹.
-    volumes
-        (C,) log|Σ|.
-    priors
-        (C,) log π.
+    ``classes``: (C,) labels; ``means``: (C, d); ``whitening``: for each class (k, d) W with WᵀW =
+    Σ⁻¹; ``volumes``: (C,) log|Σ|; ``priors``: (C,) log π.
     """
     halves = [matrix * np.sqrt(0.5) for matrix in whitening]
     offsets = 0.5 * volumes - priors

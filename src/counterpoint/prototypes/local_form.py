@@ -21,9 +21,8 @@ from counterpoint.engine.region import Condition, Region
 from counterpoint.errors import InvalidInput
 from counterpoint.models.form import EPS, AffineMap, Magnitude
 from counterpoint.models.linear import Link, ProbabilityForm
-from counterpoint.prototypes.demands import Demand, demand_of
+from counterpoint.models.scores import mask, split
 from counterpoint.prototypes.nearer import Nearer
-from counterpoint.prototypes.parts import distinct, first_equal, parts_of
 from counterpoint.targets import Target
 
 __all__ = ["LocalPrototypes"]
@@ -125,13 +124,13 @@ class LocalPrototypes(ProbabilityForm):
         >>> form.predict(np.array([[0.9, 0.0], [1.1, 0.0], [-2.9, 0.0], [-3.1, 0.0]]))
         array(['narrow', 'wide', 'narrow', 'wide'], dtype='<U6')
         """
-        parts = parts_of(prototypes, labels, matrices, offsets, metric_per)
+        parts = _parts_of(prototypes, labels, matrices, offsets, metric_per)
         classes, owner = np.unique(parts.labels, return_inverse=True)
         if len(classes) < 2:
             raise InvalidInput(
                 f"Expected prototypes of two classes or more; got {classes.tolist()!r} alone."
             )
-        kept, shifts = distinct(parts, owner.ravel())
+        kept, shifts = _distinct(parts, owner.ravel())
         if link is not Link.NONE and (link is not Link.SOFTMAX or len(kept) != len(classes)):
             raise InvalidInput(
                 f"Expected Link.NONE, or Link.SOFTMAX for one prototype of each class; got {link} "
@@ -150,7 +149,7 @@ class LocalPrototypes(ProbabilityForm):
     @cached_property
     def place(self) -> IntArray:
         """(P,) the first prototype with the same F and f, which may belong to another class."""
-        return first_equal(np.column_stack([self.metric, self.shifts]))
+        return _first_equal(np.column_stack([self.metric, self.shifts]))
 
     def scores(self, X: FloatArray) -> FloatArray:
         """(n, P) scores, of which the largest is the nearest prototype's."""
@@ -210,8 +209,8 @@ class LocalPrototypes(ProbabilityForm):
         ]
         return tuple(pieces) if pieces else (self._nowhere,)
 
-    def _demand(self, target: Target) -> Demand:
-        return demand_of(target, self.classes, self.owner, self.link)
+    def _demand(self, target: Target) -> _Demand:
+        return _demand_of(target, self.classes, self.owner, self.link)
 
     def _one_a_place(self, chosen: BoolArray) -> IntArray:
         """The best of the chosen prototypes at each place: what the others meet, it meets."""
@@ -219,13 +218,13 @@ class LocalPrototypes(ProbabilityForm):
         best = positions[np.lexsort((positions, self.offsets[positions]))]
         return np.sort(best[np.unique(self.place[best], return_index=True)[1]])
 
-    def _is_shadowed(self, i: int, rivals: IntArray, demand: Demand) -> bool:
+    def _is_shadowed(self, i: int, rivals: IntArray, demand: _Demand) -> bool:
         """Whether a rival at the same place takes all that prototype i could get."""
         same = rivals[self.place[rivals] == self.place[i]]
         lead = self.offsets[same] - self.offsets[i] - demand.margin
         return bool(((lead < 0.0) | ((lead == 0.0) & (same < i) & demand.by_order)).any())
 
-    def _nearer(self, i: int, rivals: IntArray, demand: Demand) -> Region:
+    def _nearer(self, i: int, rivals: IntArray, demand: _Demand) -> Region:
         """score_i >= score_j + margin for each rival j: linear where they share a metric."""
         others = rivals[self.place[rivals] != self.place[i]]
         alike = self.metric[others] == self.metric[i]
@@ -236,7 +235,7 @@ class LocalPrototypes(ProbabilityForm):
         conditions += [self._curve(i, j, demand) for j in others[~alike].tolist()]
         return Region(tuple(conditions))
 
-    def _rows(self, i: int, others: IntArray, demand: Demand) -> Affine:
+    def _rows(self, i: int, others: IntArray, demand: _Demand) -> Affine:
         """‖F y + f_i‖² − ‖F y + f_j‖² = 2 (f_i − f_j)ᵀF y + ‖f_i‖² − ‖f_j‖²."""
         apart, total = self.shifts[i] - self.shifts[others], self.shifts[i] + self.shifts[others]
         rows = 2.0 * apart @ self.factors[self.metric[i]]
@@ -245,7 +244,7 @@ class LocalPrototypes(ProbabilityForm):
         low, tight = np.full(len(rows), -np.inf), np.ones(len(rows))
         return Affine(rows, low, high, tight, loses.astype(np.float64))
 
-    def _curve(self, i: int, j: int, demand: Demand) -> Nearer:
+    def _curve(self, i: int, j: int, demand: _Demand) -> Nearer:
         return Nearer(
             self.factors[self.metric[i]],
             self.shifts[i],
@@ -261,3 +260,171 @@ class LocalPrototypes(ProbabilityForm):
         """No point: 0 · y <= −1."""
         none = np.full(1, -np.inf)
         return Region((Affine(np.zeros((1, self.width)), none, -np.ones(1)),))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class _Parts:
+    """Prototypes with a metric each.
+
+    ``points``: (P, d); ``labels``: (P,); ``factors``: (M, k, d) matrices Ω, those of one metric
+    being the same one; ``metric``: (P,) the position of each prototype's matrix; ``offsets``: (P,)
+    what is added to the squared distance.
+    """
+
+    points: FloatArray
+    labels: NDArray[Any]
+    factors: FloatArray
+    metric: IntArray
+    offsets: FloatArray
+
+
+def _parts_of(
+    prototypes: ArrayLike,
+    labels: ArrayLike,
+    matrices: ArrayLike | Sequence[ArrayLike],
+    offsets: ArrayLike | None,
+    metric_per: Literal["prototype", "class"],
+) -> _Parts:
+    """The parts as arrays that fit each other; see `LocalPrototypes.from_arrays`."""
+    points, kinds = np.asarray(prototypes, dtype=np.float64), np.asarray(labels)
+    if points.ndim != 2 or kinds.shape != points.shape[:1]:
+        raise InvalidInput(
+            "Expected prototypes of shape (P, d) and P labels; "
+            f"got shapes {points.shape} and {kinds.shape}."
+        )
+    which = np.arange(len(kinds))
+    if metric_per == "class":
+        which = np.unique(kinds, return_inverse=True)[1].ravel()
+    elif metric_per != "prototype":
+        raise InvalidInput(f"Expected metric_per 'prototype' or 'class'; got {metric_per!r}.")
+    count = int(which.max(initial=-1)) + 1
+    factors = _factors(matrices, count, points.shape[1], metric_per)
+    added = np.zeros(len(kinds)) if offsets is None else np.asarray(offsets, dtype=np.float64)
+    if added.shape != kinds.shape:
+        raise InvalidInput(f"Expected {len(kinds)} offsets; got shape {added.shape}.")
+    if not all(np.isfinite(part).all() for part in (points, factors, added)):
+        raise InvalidInput("Expected finite prototypes, matrices and offsets; got others.")
+    if not factors.any():
+        raise InvalidInput("Expected metrics in which some column counts; got zeros alone.")
+    return _Parts(points, kinds, factors, _alike(factors)[which], added)
+
+
+def _factors(
+    matrices: ArrayLike | Sequence[ArrayLike], count: int, width: int, metric_per: str
+) -> FloatArray:
+    """(count, k, d) matrices, shorter ones filled up with rows of zeros."""
+    listed = matrices if isinstance(matrices, Sequence) else np.atleast_1d(np.asarray(matrices))
+    found = [np.asarray(matrix, dtype=np.float64) for matrix in listed]
+    shapes = sorted({matrix.shape for matrix in found})
+    dimensions = {len(shape) for shape in shapes}
+    fits = all(shape[-1:] == (width,) for shape in shapes) and dimensions in ({1}, {2})
+    if len(found) != count or not fits:
+        raise InvalidInput(
+            f"Expected {count} matrices of shape (k, {width}), one for each {metric_per}, or as "
+            f"many rows of {width} relevances; got {len(found)} of shape "
+            f"{' and '.join(map(str, shapes))}."
+        )
+    if dimensions == {1}:
+        relevances = np.stack(found)
+        if (relevances < 0.0).any():
+            raise InvalidInput(f"Expected relevances of at least 0; got {relevances.min():.6g}.")
+        return np.asarray(np.sqrt(relevances)[:, None, :] * np.eye(width))
+    out = np.zeros((count, max(len(matrix) for matrix in found), width))
+    for place, matrix in zip(out, found, strict=True):
+        place[: len(matrix)] = matrix
+    return out
+
+
+def _alike(factors: FloatArray) -> IntArray:
+    """(M,) the first matrix Ω with the same ΩᵀΩ, up to the rounding of that product."""
+    first = _first_equal(factors)
+    size = np.sum(factors * factors, axis=1)
+    rounding = 2.0 * (factors.shape[1] + 2) * EPS
+    for j in np.flatnonzero(first == np.arange(len(first))).tolist():
+        near = np.all(np.abs(size[:j] - size[j]) <= rounding * size[j], axis=1)
+        for i in np.flatnonzero(near & (first[:j] == np.arange(j))).tolist():
+            apart = np.abs(factors[i].T @ factors[i] - factors[j].T @ factors[j])
+            if (apart <= rounding * np.sqrt(np.outer(size[j], size[j]))).all():
+                first[first == j] = i
+                break
+    return first
+
+
+def _distinct(parts: _Parts, owner: IntArray) -> tuple[IntArray, FloatArray]:
+    """Which prototypes to keep, and their (P, k) shifts −Ωp, equal ones equal to the last bit.
+
+    Of several of one class at one place, the first with the least offset is kept: the others never
+    win.
+    """
+    counts = np.asarray(parts.factors.any(axis=1))[parts.metric]  # columns that a metric looks at
+    place = _first_equal(np.column_stack([parts.metric, np.where(counts, parts.points, 0.0)]))
+    order = np.lexsort((parts.offsets, owner, place))
+    _, best = np.unique(np.stack([place, owner])[:, order], axis=1, return_index=True)
+    kept = np.sort(order[best])
+    shifts = np.empty((len(kept), parts.factors.shape[1]))
+    for row, at in zip(shifts, place[kept].tolist(), strict=True):
+        row[:] = -(parts.factors[parts.metric[at]] @ parts.points[at])
+    return kept, shifts
+
+
+def _first_equal(rows: FloatArray) -> IntArray:
+    """(n,) for each of n arrays the first that is equal to it."""
+    seen: dict[bytes, int] = {}
+    keys = (np.ascontiguousarray(row + 0.0).tobytes() for row in rows)  # −0 becomes 0
+    return np.array([seen.setdefault(key, i) for i, key in enumerate(keys)], dtype=np.intp)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class _Demand:
+    """What a target asks of prototypes.
+
+    ``wanted``: (P,) which of them may win; ``margin``: by how much, in score units; ``by_order``:
+    whether the first of equal scores wins; if not, being equal is enough.
+    """
+
+    wanted: NDArray[np.bool_]
+    margin: float
+    by_order: bool
+
+
+def _demand_of(target: Target, classes: NDArray[Any], owner: IntArray, link: Link) -> _Demand:
+    """What a target asks of prototypes whose classes are at ``owner`` (P,) in ``classes``.
+
+    Raises
+    ------
+    InvalidInput
+        If the target has no meaning for them, or asks for a probability that has no region.
+    """
+    if target.requirement.probable:
+        return _probable(target, classes, owner, link)
+    known = "the classes that have prototypes"
+    wanted, asked = split(target, classes, "Label, OtherLabel or Confidence", known)
+    return _Demand(wanted[owner], asked, asked == 0.0)
+
+
+def _probable(target: Target, classes: NDArray[Any], owner: IntArray, link: Link) -> _Demand:
+    """The log-odds of one of two classes are the difference of their scores."""
+    kind = type(target).__name__
+    if link is Link.NONE:
+        raise InvalidInput(
+            f"{kind} needs class probabilities: the nearest prototype decides, and distances are "
+            "no probabilities. Use Label with a margin in units of the squared distance."
+        )
+    asked = target.requirement
+    wanted = mask(asked.labels, classes)[owner]
+    if asked.at_least is None:
+        raise InvalidInput(
+            "Tradeoff needs probabilities whose −log is convex; those of classes that each have a "
+            "covariance of their own are not. Use Confidence, or Label with a margin in log-odds."
+        )
+    needed = float(np.log(asked.at_least) - np.log1p(-asked.at_least))
+    if len(classes) > 2:
+        enough = np.ceil(1e4 * max(needed + np.log(len(classes) - 1), 0.0)) / 1e4
+        raise InvalidInput(
+            "Confidence is read for two classes if each has a covariance of its own; got "
+            f"{len(classes)}. Label({asked.labels[0]!r}, margin={enough:.6g}), a margin in "
+            "log-odds against each other class, gives at least that probability."
+        )
+    return _Demand(wanted, needed, by_order=False)

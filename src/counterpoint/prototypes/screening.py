@@ -44,20 +44,10 @@ may not suffice."""
 class Glance:
     """One rival for each cell, and how much its row weighs: a bound without a search.
 
-    Parameters
-    ----------
-    program
-        The cost over what is possible, without the target.
-    cells
-        The target.
-    case
-        One person.
-    rivals
-        (S,) positions among the rivals, any.
-    weights
-        (S,), any; negative ones count as 0.
-    spread
-        What a full quadratic price means to the columns that the person can move; None for others.
+    ``program``: the cost over what is possible, without the target; ``cells``: the target;
+    ``rivals``: (S,) positions among the rivals, any; ``weights``: (S,), any; negative ones count as
+    0; ``spread``: what a full quadratic price means to the columns that the person can move; None
+    for others.
     """
 
     program: Program
@@ -140,12 +130,8 @@ def blocks(count: int, width: int) -> Iterator[slice]:
 class View:
     """All cells as one row sees them.
 
-    Parameters
-    ----------
-    glance
-        What is known of the row; what is found out is written there.
-    pool
-        The rivals with which cells are compared; None to begin with those near the row.
+    ``glance``: what is known of the row; what is found out is written there; ``pool``: the rivals
+    with which cells are compared; None to begin with those near the row.
     """
 
     def __init__(self, glance: Glance, pool: IntArray | None = None) -> None:

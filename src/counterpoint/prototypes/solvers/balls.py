@@ -30,16 +30,9 @@ IntArray = NDArray[np.intp]
 class Ball:
     """What one person can reach for at most a radius.
 
-    Parameters
-    ----------
-    program
-        The program; every column has a price, or is one of a category.
-    case
-        One person, whose bounds leave each column a value.
-    radius
-        A positive cost.
-    limit
-        The largest coordinate: 1, or infinite, if the radius is to be a unit and no limit.
+    ``program``: the program; every column has a price, or is one of a category; ``case``: one
+    person, whose bounds leave each column a value; ``radius``: A positive cost; ``limit``: the
+    largest coordinate: 1, or infinite, if the radius is to be a unit and no limit.
     """
 
     program: Program

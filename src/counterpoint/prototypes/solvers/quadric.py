@@ -121,14 +121,9 @@ class QuadricPrograms(Prepared):
 class Nearest:
     """What single conditions say of some rows.
 
-    Parameters
-    ----------
-    points
-        (n, d) the nearest point that meets the condition which asks for most; NaN without one.
-    multipliers
-        (n, J) not 0 for that condition alone.
-    empty
-        (n,): whether a condition holds no point at all.
+    ``points``: (n, d) the nearest point that meets the condition which asks for most; NaN without
+    one; ``multipliers``: (n, J) not 0 for that condition alone; ``empty``: (n,): whether a
+    condition holds no point at all.
     """
 
     points: FloatArray
@@ -147,12 +142,7 @@ class Nearest:
 class Axes:
     """The conditions in the metric of the price, over the columns that can move.
 
-    Parameters
-    ----------
-    program
-        The program.
-    movable
-        (d,) the columns.
+    ``movable``: (d,) the columns.
     """
 
     program: Program
@@ -205,14 +195,8 @@ class Axes:
 class Root:
     """The nearest points ζ with Σ q ζ² + 2 Σ β ζ + c <= 0, for c > 0.
 
-    Parameters
-    ----------
-    steps
-        (n, J, k) ζ.
-    multipliers
-        (n, J) 1/μ, which bound the price.
-    price
-        (n, J) about ‖ζ‖²; infinite where there is no such ζ.
+    ``steps``: (n, J, k) ζ; ``multipliers``: (n, J) 1/μ, which bound the price; ``price``: (n, J)
+    about ‖ζ‖²; infinite where there is no such ζ.
     """
 
     steps: FloatArray
@@ -226,12 +210,8 @@ class Root:
         These are nearly proportional, near the pole and far from it. A pair whose root is found
         stays, so that no answer depends on what else is in the batch.
 
-        Parameters
-        ----------
-        q, beta
-            (n, J, k).
-        c
-            (n, J); where it is not positive, what comes out has no meaning.
+        ``q``, ``beta``: (n, J, k); ``c``: (n, J); where it is not positive, what comes out has no
+        meaning.
         """
         size = np.abs(q).max(axis=2)
         size = np.where(size > 0.0, size, 1.0)

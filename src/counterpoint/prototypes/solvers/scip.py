@@ -9,6 +9,7 @@ ball grows until one is found, or until it holds all that the bounds allow.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from time import perf_counter
@@ -27,7 +28,7 @@ from counterpoint.prototypes.curvature import quadrics_of
 from counterpoint.prototypes.nearer import Nearer
 from counterpoint.prototypes.solvers.balls import Ball
 from counterpoint.prototypes.solvers.quadric import QuadricPrograms
-from counterpoint.prototypes.solvers.vicinity import MET, Vicinity
+from counterpoint.prototypes.solvers.tangents import convex_step
 from counterpoint.solvers.base import Effort, Outcome, Prepared, Solution, Solver
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 __all__ = ["Scip"]
 
 FloatArray = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
+IntArray = NDArray[np.intp]
 
 USED = 0.8
 """How much of the gap SCIP may leave; some of the rest is given away to its tolerances."""
@@ -53,6 +56,13 @@ NUMERICAL = "error in LP solver"
 """What SCIP says where it cannot go on with a row for numerical reasons: then it claims nothing."""
 NODES = 1
 """How many nodes are searched without a ball."""
+MET = 5e-9
+"""The largest relative violation of a point that meets a program."""
+HAIR = 1e-4
+"""How much of the way inside a point that misses the program may be led back."""
+HALVINGS = 20
+STEPS = 30
+STALLED = 1e-9
 
 
 @final
@@ -96,11 +106,6 @@ class ScipPrograms(Prepared):
         """Each quadratic condition alone, for a first radius."""
         return QuadricPrograms(self.program)
 
-    @cached_property
-    def vicinity(self) -> Vicinity:
-        """What makes points exact."""
-        return Vicinity(self.program)
-
     def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
         out = Solution.blank(len(cases), self.program)
         for i, case in enumerate(cases):
@@ -133,7 +138,7 @@ class Hunt:
             self._offer(case.low[0])
             missed = self.program.violation(case.low, case.x)[0] > MET
             self.bound = np.inf if missed else float(self.program.cost(case.low, case.x)[0])
-        elif self.owner.vicinity.meets(case.x[0], case):
+        elif self._meets(case.x[0]):
             self.point, self.cost = case.x[0], 0.0
         else:
             self._search()
@@ -219,15 +224,57 @@ class Hunt:
         return 2.0 * float(paid[usable][0])
 
     def _offer(self, y: FloatArray) -> bool:
-        """Keep the best point about another if it costs less; whether it does."""
-        best = self.owner.vicinity.best(y, self.case, self.effort, self.point)
-        if best is None:
-            return False
-        cost = float(self.program.cost(best[None], self.case.x)[0])
-        if not cost < self.cost:
-            return False
-        self.point, self.cost = best, cost
-        return True
+        """Keep the best point about another if it costs less; whether it does.
+
+        A point that misses the program by a hair is led back towards one that meets it.
+        """
+        before, held = self.cost, self.program.held(y[None], self.case.x)[0]
+        inside = self.point
+        if inside is not None and (inside[held] != y[held]).any():
+            inside = None
+        within = self.case.within(np.where(held, y, -np.inf), np.where(held, y, np.inf))
+        for candidate in (y, *(() if held.all() else self._steps(y, within))):
+            point = self._led_back(candidate, inside)
+            cost = (
+                np.inf if point is None else float(self.program.cost(point[None], self.case.x)[0])
+            )
+            if point is not None:
+                inside = point
+            if cost < self.cost:
+                self.point, self.cost = point, cost
+        return self.cost < before
+
+    def _meets(self, y: FloatArray) -> bool:
+        """Whether a (d,) point meets the program, with the margin."""
+        x, margin = self.case.x, self.program.tightened(self.case.margin)
+        missed = self.program.violation(y[None], x), margin.violation(y[None], x)
+        return bool(max(part[0] for part in missed) <= MET)
+
+    def _led_back(self, y: FloatArray, inside: FloatArray | None) -> FloatArray | None:
+        """The point itself if it meets the program, or the first one on the way inside."""
+        if self._meets(y):
+            return y
+        if inside is None or not self._meets(y + HAIR * (inside - y)):
+            return None
+        near, far = 0.0, HAIR
+        for _ in range(HALVINGS):
+            middle = 0.5 * (near + far)
+            near, far = (near, middle) if self._meets(y + middle * (inside - y)) else (middle, far)
+        return np.asarray(y + far * (inside - y))
+
+    def _steps(self, y: FloatArray, case: Cases) -> Iterator[FloatArray]:
+        """The convex-concave procedure, with what is integral held."""
+        everything, before = np.arange(len(quadrics_of(self.program))), np.inf
+        for _ in range(STEPS):
+            step = convex_step(self.program, case, y, everything, self.effort)
+            if step is None:
+                return
+            y = step.point
+            yield y
+            cost = float(self.program.cost(y[None], case.x)[0])
+            if not cost < before * (1.0 - STALLED):
+                return
+            before = cost
 
     def record(self, out: Solution, i: int) -> None:
         """What the search says of its person."""

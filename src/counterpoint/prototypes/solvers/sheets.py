@@ -9,15 +9,16 @@ from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
-from pyscipopt import SCIP_PARAMSETTING, Model, sqrt
+from pyscipopt import SCIP_PARAMSETTING, SCIP_RESULT, Model, Sepa, sqrt
 from pyscipopt.scip import Expr, ExprCons, Term
 
 from counterpoint.errors import SolverFailure
-from counterpoint.prototypes.solvers.cuts import Column, Semidefinite
 
-__all__ = ["Found", "Limits", "Sheet", "Translated"]
+__all__ = ["Column", "Found", "Limits", "Semidefinite", "Sheet", "Translated"]
 
 FloatArray = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
+IntArray = NDArray[np.intp]
 
 PARAMETERS: dict[str, Any] = {
     "propagating/obbt/freq": -1,
@@ -29,6 +30,10 @@ FAINT = 1e-9
 """What SCIP takes for 0 as a coefficient; a row gives way by as much as is left out of it."""
 ENDS = ("optimal", "gaplimit", "infeasible")
 """What SCIP says where nothing is left to search."""
+DEEP = 1e-6
+"""What a semidefinite cut must cut off."""
+CUTS = 10
+"""How many of them are added at a time."""
 
 
 @final
@@ -36,16 +41,8 @@ ENDS = ("optimal", "gaplimit", "infeasible")
 class Limits:
     """When a search stops.
 
-    Parameters
-    ----------
-    gap
-        At this relative gap.
-    seconds
-        After this time; None for any.
-    first
-        Whether at the first point.
-    nodes
-        After so many nodes; −1 for any number.
+    ``gap``: at this relative gap; ``seconds``: after this time; None for any; ``first``: whether at
+    the first point; ``nodes``: after so many nodes; −1 for any number.
     """
 
     gap: float
@@ -59,14 +56,9 @@ class Limits:
 class Found:
     """What a search found.
 
-    Parameters
-    ----------
-    ended
-        Whether nothing is left to search.
-    bound
-        A lower bound on the objective; infinite if no point is below the limit.
-    values
-        Of the columns that were asked for, at the best point; None without one.
+    ``ended``: whether nothing is left to search; ``bound``: A lower bound on the objective;
+    infinite if no point is below the limit; ``values``: of the columns that were asked for, at the
+    best point; None without one.
     """
 
     ended: bool
@@ -80,11 +72,8 @@ class Sheet:
 
     Columns are to lie between about −1 and 1, and coefficients too.
 
-    Parameters
-    ----------
-    scale
-        What SCIP sees in the place of 1, and its square for products, as its tolerances are
-        absolute: they are 1e-6 / scale² relative to 1.
+    ``scale``: what SCIP sees in the place of 1, and its square for products, as its tolerances are
+    absolute: they are 1e-6 / scale² relative to 1.
     """
 
     def __init__(self, scale: float) -> None:
@@ -169,14 +158,7 @@ class Sheet:
     def search(self, wanted: Sequence[Column], below: float, limits: Limits) -> Found:
         """Search for the least point below a limit, or for any of them.
 
-        Parameters
-        ----------
-        wanted
-            The columns whose values to return.
-        below
-            The limit of the objective.
-        limits
-            When to stop.
+        ``wanted``: the columns whose values to return; ``below``: the limit of the objective.
         """
         model = self.model
         model.setParam("limits/gap", limits.gap)
@@ -215,3 +197,68 @@ class Translated:
     ) -> None:
         if kind is not None and "SCIP:" in str(error):
             raise SolverFailure(f"SCIP failed: {error}") from error
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Column:
+    """A column.
+
+    ``variable``: SCIP's own; ``scale``: what it is in SCIP where it is 1.
+    """
+
+    variable: Any
+    scale: float
+
+
+@final
+class Semidefinite(Sepa):  # type: ignore[misc]
+    """Cuts (uᵀv)² <= uᵀV u, linearised at the point to be cut off.
+
+    ``columns``: the p columns v; ``products``: the columns V, row by row up to the diagonal; None
+    for 0; ``unit``: what a row is multiplied by.
+    """
+
+    def __init__(
+        self,
+        columns: Sequence[Column],
+        products: Sequence[Sequence[Column | None]],
+        unit: float,
+    ) -> None:
+        self.columns, self.unit = list(columns), unit
+        parts = [(i, j, part) for i, row in enumerate(products) for j, part in enumerate(row)]
+        self.products = [part for *_, part in parts if part is not None]
+        kept = [(i, j) for i, j, part in parts if part is not None]
+        self.row, self.across = np.array(kept, dtype=np.intp).T
+
+    def sepaexeclp(self) -> dict[str, Any]:
+        """Cut off the solution of the current relaxation, as SCIP asks."""
+        v = self._values(self.columns)
+        matrix = np.zeros((len(v), len(v)))
+        matrix[self.row, self.across] = self._values(self.products)
+        matrix[self.across, self.row] = matrix[self.row, self.across]
+        values, vectors = np.linalg.eigh(matrix - np.outer(v, v))
+        result = SCIP_RESULT.DIDNOTFIND
+        for value, u in zip(values[:CUTS].tolist(), vectors.T, strict=False):
+            if value > -DEEP:
+                break
+            result = SCIP_RESULT.SEPARATED
+            if self._cut(u, float(u @ v)):
+                return {"result": SCIP_RESULT.CUTOFF}
+        return {"result": result}
+
+    def _values(self, columns: Sequence[Column]) -> FloatArray:
+        return np.array([self.model.getSolVal(None, c.variable) / c.scale for c in columns])
+
+    def _cut(self, u: FloatArray, at: float) -> bool:
+        """uᵀV u − 2 at uᵀv >= −at²; whether that leaves nothing."""
+        model, twice = self.model, np.where(self.row == self.across, 1.0, 2.0)
+        weights = np.append(-2.0 * at * u, twice * u[self.row] * u[self.across]).tolist()
+        row = model.createEmptyRowSepa(self, "semidefinite", lhs=-at * at * self.unit, local=False)
+        model.cacheRowExtensions(row)
+        for column, weight in zip((*self.columns, *self.products), weights, strict=True):
+            model.addVarToRow(row, column.variable, weight * self.unit / column.scale)
+        model.flushRowExtensions(row)
+        excludes = bool(model.addCut(row, forcecut=True))
+        model.releaseRow(row)
+        return excludes

@@ -660,3 +660,10 @@ def test_truncation_is_the_best_of_the_path_cut_to_k(case: tuple[GroupTranslatio
         assert cut.counts.max() <= k
         for one in (*model.path_, *model.path_.penalized):
             assert sum(model.scene_.rates(cut)) >= sum(model.scene_.rates(one.truncated(k)))
+
+
+def test_groups_that_do_not_differ_stay_where_they_are():
+    rows = np.random.default_rng(0).normal(size=(30, 3))
+    model = GroupTranslations(Affine(np.eye(3), np.zeros(3)), strengths=3)
+    model.fit(np.concatenate([rows, rows]), np.repeat(["a", "b"], 30))
+    assert not model.translations_.translation("a", "b").any()

@@ -287,3 +287,12 @@ def test_a_free_category_without_effect_is_no_item():
     cases = program.cases(np.array([[0.0, 1.0, 0.0]]))
     solution = HalfSpace().prepare(program).solve(cases, Effort())
     np.testing.assert_array_equal(solution.points, [[3.0, 1.0, 0.0]])
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_whole_steps_that_are_enough_are_not_taken_twice(sign: float):
+    """y = 2 units away is the optimum over real numbers, up to rounding, and a whole number."""
+    row, whole = Affine(np.array([[0.1 * sign]]), [0.2], [np.inf]), Whole(np.array([0]), np.ones(1))
+    program = Program(Price(np.zeros(1), np.ones(1)), Region((row, whole)))
+    solution = HalfSpace().prepare(program).solve(program.cases(np.zeros((1, 1))), Effort())
+    assert solution.points.tolist() == [[2.0 * sign]]

@@ -135,6 +135,14 @@ def test_conditions_together_are_the_conditions_one_by_one(seed: int):
     np.testing.assert_allclose(together.form(weights).sum(axis=2), bent, rtol=1e-9, atol=1e-9)
 
 
+def test_columns_with_an_effect_are_those_of_either_side():
+    """The prototype sees the first column, and its rival the second."""
+    rng = np.random.default_rng(0)
+    one = Quadrics([Nearer(np.eye(1, 3), *_flat(rng), 1.0)], 3)
+    assert one.columns.tolist() == [True, True, False]
+    assert ((one.slopes(rng.normal(size=(5, 3))) != 0.0).any(axis=(0, 1)) == one.columns).all()
+
+
 def _flat(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """A rival that sees one column."""
     return rng.normal(size=1), np.eye(1, 3, k=1), rng.normal(size=1)

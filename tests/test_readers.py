@@ -70,6 +70,8 @@ from sklearn.svm import SVC, SVR, LinearSVC, LinearSVR, NuSVC, NuSVR
 
 from counterpoint.errors import InvalidInput, ModelNotFitted, UnsupportedModel
 from counterpoint.models import read, see_through
+from counterpoint.models.attributes import scores_of_rows
+from counterpoint.models.form import Magnitude
 from counterpoint.models.linear import LinearScores, Link, LogLink, Votes
 from counterpoint.rows.features import Continuous, Features
 from counterpoint.targets import Confidence
@@ -482,6 +484,10 @@ def test_a_model_of_one_class_is_refused():
         (TransformedTargetRegressor(Ridge()), "TransformedTargetRegressor has not been fitted"),
         (RANSACRegressor(), "RANSACRegressor has not been fitted"),
         (TunedThresholdClassifierCV(Ridge()), "has not been fitted"),
+        (
+            TunedThresholdClassifierCV(LogisticRegression().fit([[0.0], [1.0]], [0, 1])),
+            "TunedThresholdClassifierCV has not been fitted",
+        ),
         (GaussianNB(), "GaussianNB has not been fitted"),
         (PLSRegression(), "PLSRegression has not been fitted"),
         (RFE(Ridge()), "RFE has not been fitted"),
@@ -547,3 +553,15 @@ def test_check_reader_finds_a_wrong_reader():
     X, y = blobs(2)
     with pytest.raises(AssertionError, match=r"The form predicts .* in row \d+, by .* the model,"):
         check_reader(Wrong(5).fit(X, y), X)
+
+
+def test_rows_of_scores_that_cancel_round_as_what_they_are():
+    """The difference of two scores is off by what the scores are off by."""
+    matrix, offset, classes = np.array([[1e6], [1e6 + 1.0]]), np.array([3.0, 4.0]), np.array([0, 1])
+    own = scores_of_rows(matrix, offset, classes, Link.NONE).magnitude
+    assert own.matrix.tolist() == matrix.tolist()
+    assert own.offset.tolist() == offset.tolist()
+    told = Magnitude(2.0 * matrix, 2.0 * offset, 7)
+    given = scores_of_rows(matrix, offset, classes, Link.NONE, sizes=told).magnitude
+    assert given.matrix.tolist() == told.matrix.tolist()
+    assert given.terms == 7

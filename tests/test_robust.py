@@ -28,7 +28,7 @@ from typer.testing import CliRunner
 import counterpoint as cp
 from counterpoint.cli import app
 from counterpoint.costs import Price
-from counterpoint.engine import conflicts, settle
+from counterpoint.engine import confirm, conflicts
 from counterpoint.engine.couplings import Affine
 from counterpoint.engine.evidence import Evidence
 from counterpoint.engine.program import Program
@@ -951,8 +951,8 @@ def test_a_row_that_lacks_only_a_lead_is_searched_once(monkeypatch: pytest.Monke
     target = cp.Robust("yes", 0.9, "selection")
     near = explain("laplace", cp.Robust("yes", 0.9, "fixed"), rows=ROWS[:1]).to_frame()
     searches: list[Any] = []
-    search = settle.search
-    monkeypatch.setattr(settle, "search", lambda *a: (searches.append(a), search(*a))[1])
+    search = confirm.search
+    monkeypatch.setattr(confirm, "search", lambda *a: (searches.append(a), search(*a))[1])
     (answer,) = explain("laplace", target, rows=near + 1e-6 * COEF)
     assert answer.status == cp.Status.OPTIMAL
     assert len(searches) == 1

@@ -16,6 +16,7 @@ from counterpoint.engine.couplings import Affine, Cone
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Condition, Region
 from counterpoint.solvers import Effort, HalfSpace, Highs, Solution, all_solvers, applicable
+from counterpoint.solvers.conic import Model
 from counterpoint.solvers.highs import HighsPrograms
 
 ABSOLUTE = Price(np.ones(2), np.zeros(2))
@@ -99,3 +100,14 @@ def test_no_people_no_answers(solver):
     program = next(k.program for k in KNOWN if solver.takes(k.program))
     solution = solver.prepare(program).solve(program.cases(np.zeros((0, program.width))), Effort())
     assert solution.points.shape == (0, program.width)
+
+
+def test_the_model_of_a_loss_has_its_slope_and_curvature_where_it_is_made():
+    rng = np.random.default_rng(0)
+    at, unit, worth = rng.normal(size=4), rng.uniform(0.5, 2.0, 4), 3.0
+    shares = np.exp(at) / (1.0 + np.exp(at).sum())  # of log(1 + Σ exp s)
+    square, line = Model(shares, at, 1.0, worth).form(unit)
+    np.testing.assert_allclose(square @ (at / unit) + line, shares * unit / worth)
+    ahead = at + 1e-6 * np.eye(4)
+    bent = (np.exp(ahead) / (1.0 + np.exp(ahead).sum(axis=1, keepdims=True)) - shares) / 1e-6
+    np.testing.assert_allclose(square, bent * np.outer(unit, unit) / worth, atol=1e-5)

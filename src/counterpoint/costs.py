@@ -46,8 +46,7 @@ class Price:
     quadratic: FloatArray
 
     def __post_init__(self) -> None:
-        diagonal = self.quadratic if self.quadratic.ndim == 1 else np.diag(self.quadratic)
-        if (self.absolute * diagonal).any():
+        if (self.absolute * self.diagonal).any():
             raise InvalidInput(
                 "Expected each column to have an absolute or a quadratic price; got both."
             )
@@ -67,6 +66,11 @@ class Price:
         if self.quadratic.any():
             return np.asarray(cost + np.einsum("ij,ij,j->i", delta, delta, self.quadratic))
         return np.asarray(cost)
+
+    @cached_property
+    def diagonal(self) -> FloatArray:
+        """(d,) the quadratic price of each column alone."""
+        return self.quadratic if self.quadratic.ndim == 1 else np.diag(self.quadratic)
 
     @cached_property
     def floor(self) -> FloatArray:

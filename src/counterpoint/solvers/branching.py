@@ -14,7 +14,7 @@ from functools import cached_property
 from heapq import heappop, heappush
 from itertools import count
 from time import perf_counter
-from typing import ClassVar, final
+from typing import ClassVar, NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,6 @@ from counterpoint.engine.domains import AtMost, Box, OneOf, Transitions, Whole
 from counterpoint.engine.program import Program
 from counterpoint.errors import NoSolver
 from counterpoint.solvers.base import Effort, Outcome, Prepared, Solution, Solver
-from counterpoint.solvers.nodes import Node, Splits
 
 __all__ = ["Branching"]
 
@@ -45,6 +44,8 @@ DOUBTED = 200
 """How many nodes one counts for that tolerances leave undecided: about as much time."""
 WIDTH = 32
 """How many open nodes are split at once."""
+CLOSE = 1e-7
+"""How far from a whole step, a category or no change a point may be and count as on it."""
 
 
 @final
@@ -103,8 +104,8 @@ class Branchings(Prepared):
     def linear(self) -> tuple[Prepared, ...]:
         """Solvers of the same region at a linear price, which find points where others give up."""
         price, d = self.program.price, self.program.width
-        squares = price.quadratic if price.quadratic.ndim == 1 else np.diag(price.quadratic)
-        plain = Program(Price(price.absolute + np.sqrt(squares), np.zeros(d)), self.program.region)
+        linear = Price(price.absolute + np.sqrt(price.diagonal), np.zeros(d))
+        plain = Program(linear, self.program.region)
         return tuple(solver.prepare(plain) for solver in self.choose(plain))
 
     def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
@@ -118,8 +119,31 @@ class Branchings(Prepared):
 
 
 @final
+class Node(NamedTuple):
+    """The program within narrower bounds.
+
+    Parameters
+    ----------
+    low, high
+        (d,) bounds on y.
+    point
+        (d,) the answer of the relaxation; of the parent's, before the node is visited.
+    used
+        Features that count as changed.
+    bound
+        A lower bound on the cost within the node.
+    """
+
+    low: FloatArray
+    high: FloatArray
+    point: FloatArray
+    used: frozenset[int]
+    bound: float
+
+
+@final
 class Tree:
-    """One person's search tree; several of the best open nodes are visited at once."""
+    """One row's search tree; several of the best open nodes are visited at once."""
 
     def __init__(self, owner: Branchings, case: Cases, effort: Effort, cutoff: float) -> None:
         self.owner = owner
@@ -127,7 +151,7 @@ class Tree:
         self.relaxation = owner.relaxation
         self.effort = effort
         self.case = case
-        self.splits = Splits(self.program, case.x[0])
+        self.x = case.x[0]
         self.best = cutoff
         self.point: FloatArray | None = None
         self.root = np.zeros(self.program.size)
@@ -151,8 +175,7 @@ class Tree:
 
     def run(self) -> None:
         """Search until nothing open can be cheaper, or time or nodes run out."""
-        x = self.case.x[0]
-        self._visit([Node(self.case.low[0], self.case.high[0], x, frozenset(), 0.0)])
+        self._visit([Node(self.case.low[0], self.case.high[0], self.x, frozenset(), 0.0)])
         self.visited += 1
         width = 1
         while self._open and not self._hopeless(self._open[0][0]):
@@ -162,13 +185,13 @@ class Tree:
             children = []
             for _ in range(min(width, len(self._open))):
                 node = heappop(self._open)[2]
-                split = self.splits.of(node)
-                if not split:  # its point is no answer, or more would have been made of it
-                    split = self.splits.of(node, 0.0)
+                halves = split(self.program, self.x, node, CLOSE)
+                if not halves:  # its point is no answer, or more would have been made of it
+                    halves = split(self.program, self.x, node, 0.0)
                     self.visited += DOUBTED
-                if not split:
+                if not halves:
                     self._closed = min(self._closed, node.bound)
-                children += split
+                children += halves
             if children:
                 self._visit(children)
             self.visited += len(children)
@@ -201,7 +224,9 @@ class Tree:
 
     def _visit(self, nodes: list[Node]) -> None:
         """Bound nodes; keep them open, close them, or take a point as the best so far."""
-        cases = self._cases(nodes)
+        low, high = np.stack([node.low for node in nodes]), np.stack([node.high for node in nodes])
+        several = self.case.take(np.zeros(len(nodes), dtype=np.intp))
+        cases = replace(several, low=low, high=high)
         solution, multipliers, refuted = self._relaxed(cases)
         if not self.root.any():
             self.root = multipliers[0]
@@ -214,7 +239,7 @@ class Tree:
             self._round(solution.points[hopeful], cases.take(hopeful))
         for i, node in enumerate(nodes):
             if found[i] and not self._hopeless(float(bounds[i])):
-                kept = replace(node, point=solution.points[i], bound=float(bounds[i]))
+                kept = node._replace(point=solution.points[i], bound=float(bounds[i]))
                 heappush(self._open, (kept.bound, next(self._order), kept))
             elif not refuted[i]:
                 self._closed = min(self._closed, float(bounds[i]))
@@ -250,14 +275,9 @@ class Tree:
         refuted[refuted] = self.program.refutes(cases.take(refuted), multipliers[refuted])
         return np.asarray(refuted)
 
-    def _cases(self, nodes: list[Node]) -> Cases:
-        n = len(nodes)
-        low, high = np.stack([node.low for node in nodes]), np.stack([node.high for node in nodes])
-        return replace(self.case.take(np.zeros(n, dtype=np.intp)), low=low, high=high)
-
     def _round(self, points: FloatArray, cases: Cases) -> None:
         """Round to points of the region, let the other columns settle, keep the cheapest."""
-        low, high = self.splits.rounded(points, cases)
+        low, high = rounded(self.program, points, cases)
         usable = np.all((low <= high) & (cases.low <= low) & (high <= cases.high), axis=1)
         if not usable.any():
             return
@@ -284,7 +304,7 @@ class Tree:
         return bool(tightened.violation(candidate, self.case.x)[0] <= tolerance)
 
     def record(self, out: Solution, i: int) -> None:
-        """What the search says of its person."""
+        """What the search says of its row."""
         out.multipliers[i] = self.root
         if self.point is not None:
             out.points[i] = self.point
@@ -298,3 +318,97 @@ class Tree:
             out.outcomes[i] = Outcome.NOTHING
         if self.cut_short:
             out.outcomes[i] = Outcome.LIMIT
+
+
+def split(program: Program, x: FloatArray, node: Node, close: float) -> list[Node]:
+    """Two halves of a node, or none if its point is integral, but for ``close``."""
+    return (
+        _split_changes(program, x, node, close)
+        or _split_category(program, node, close)
+        or _split_whole(program, x, node, close)
+    )
+
+
+def _split_changes(program: Program, x: FloatArray, node: Node, close: float) -> list[Node]:
+    """A feature that moves: it stays, or it counts as changed (and then others must stay)."""
+    at_most = program.at_most
+    if at_most is None:
+        return []
+    moves = _moves(program, node.point[None, :] - x)[0]
+    if (moves > close * close * max(float(moves.sum()), 1e-300)).sum() <= at_most.count:
+        return []
+    moves[list(node.used)] = -1.0
+    feature = int(moves.argmax())
+    if moves[feature] <= 0:
+        return []
+
+    def held(features: set[int]) -> Node:
+        low, high = np.array(node.low), np.array(node.high)
+        for block in (at_most.blocks[i] for i in features):
+            low[block] = np.maximum(low[block], x[block])
+            high[block] = np.minimum(high[block], x[block])
+        return node._replace(low=low, high=high)
+
+    used = node.used | {feature}
+    full = len(used) == at_most.count
+    others = set(range(len(at_most.blocks))) - used if full else set()
+    return [held({feature}), held(others)._replace(used=used)]
+
+
+def _split_category(program: Program, node: Node, close: float) -> list[Node]:
+    """The most undecided group: its likeliest category, or any other."""
+
+    def undecided(group: slice) -> float:
+        shares = np.where(node.high[group] > 0.0, node.point[group], 0.0)
+        return float(shares.sum() - shares.max())
+
+    group = max(program.groups, key=undecided, default=None)
+    if group is None or not undecided(group) > close:
+        return []
+    column = group.start + int(node.point[group].argmax())
+    low, only, without = np.array(node.low), np.array(node.high), np.array(node.high)
+    low[column], without[column] = 1.0, 0.0
+    only[group] = np.where(np.arange(group.start, group.stop) == column, only[group], 0.0)
+    return [node._replace(low=low, high=only), node._replace(high=without)]
+
+
+def _split_whole(program: Program, x: FloatArray, node: Node, close: float) -> list[Node]:
+    """The column furthest from a whole step: below it, or above."""
+    whole = program.steps > 0.0
+    unit = np.where(whole, program.steps, 1.0)
+    counts = (node.point - x) / unit
+    off = np.where(whole, np.abs(counts - np.round(counts)), 0.0)
+    column = int(off.argmax())
+    if off[column] <= close:
+        return []
+    high, low = np.array(node.high), np.array(node.low)
+    high[column] = x[column] + np.floor(counts[column]) * unit[column]
+    low[column] = x[column] + np.ceil(counts[column]) * unit[column]
+    return [node._replace(high=high), node._replace(low=low)]
+
+
+def rounded(program: Program, points: FloatArray, cases: Cases) -> tuple[FloatArray, FloatArray]:
+    """(n, d) bounds that fix whole columns, categories and unchanged features."""
+    x, low, high = cases.x, np.array(cases.low), np.array(cases.high)
+    whole = np.flatnonzero(program.steps)
+    step, at = program.steps[whole], x[:, whole]
+    value = at + np.round((points[:, whole] - at) / step) * step
+    low[:, whole] = high[:, whole] = np.minimum(np.maximum(value, low[:, whole]), high[:, whole])
+    for group in program.groups:
+        likeliest = np.where(high[:, group] > 0.5, points[:, group], -1.0).argmax(axis=1)
+        low[:, group] = high[:, group] = np.eye(group.stop - group.start)[likeliest]
+    if program.at_most is not None:
+        blocks = program.at_most.blocks
+        order = np.argsort(-_moves(program, points - x), axis=1, kind="stable")
+        for i, still in enumerate(order[:, program.at_most.count :].tolist()):
+            for b in still:
+                low[i, blocks[b]] = high[i, blocks[b]] = x[i, blocks[b]]
+    return low, high
+
+
+def _moves(program: Program, delta: FloatArray) -> FloatArray:
+    """(n, features) how much each feature's change costs, alone."""
+    price, at_most = program.price, program.at_most
+    paid = price.absolute * np.abs(delta) + price.diagonal * delta * delta
+    starts = [block.start for block in at_most.blocks] if at_most else []
+    return np.asarray(np.add.reduceat(paid, starts, axis=1))

@@ -42,8 +42,7 @@ class Conic:
     def form(self) -> StandardForm:
         """The program in the standard form."""
         price = self.program.price
-        diagonal = price.quadratic if price.quadratic.ndim == 1 else np.diag(price.quadratic)
-        size = price.absolute + np.sqrt(diagonal)
+        size = price.absolute + np.sqrt(price.diagonal)
         return StandardForm(self.program, 1.0 / np.where(size > 0, size, 1.0))
 
     @cached_property

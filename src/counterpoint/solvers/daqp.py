@@ -52,9 +52,7 @@ class Daqp(Solver):
         return program.kinds <= self.accepts
 
     def prepare(self, program: Program) -> DaqpPrograms:
-        quadratic = program.price.quadratic
-        diagonal = quadratic if quadratic.ndim == 1 else np.diag(quadratic)
-        unit = 1.0 / np.sqrt(2.0 * (diagonal + program.price.absolute))
+        unit = 1.0 / np.sqrt(2.0 * (program.price.diagonal + program.price.absolute))
         return DaqpPrograms(StandardForm(program, unit, norm=2))
 
 

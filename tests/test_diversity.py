@@ -239,3 +239,16 @@ def test_what_makes_no_sense_is_said(given: dict[str, Any], said: str) -> None:
     } | given
     with pytest.raises(cp.InvalidInput, match=said):
         cp.diversify(**asked)
+
+
+def test_an_explainer_gives_several_answers_itself() -> None:
+    data = mixed()
+    explainer = cp.Explainer(credit(data), data=data)
+    rows = data.head(5)
+    for by in ("features", "disjoint"):
+        several = explainer.explain(rows, "yes", n=2, by=by)
+        pd.testing.assert_frame_equal(
+            several.report(), cp.diversify(explainer, rows, "yes", 2, by=by).report()
+        )
+    with pytest.raises(cp.InvalidInput, match="Pass, say, n=3"):
+        explainer.explain(rows, "yes", by="disjoint")

@@ -573,3 +573,10 @@ def test_options_are_those_of_explain(plain: Any, options: Any):
     ask, data = plain
     with pytest.raises(cp.InvalidInput, match=r"Expected a (finite gap|time limit)"):
         cp.trace(ask, data[:1], tradeoffs(), **options)
+
+
+def test_an_explainer_traces_itself():
+    data = numbers()
+    ask = cp.Explainer(softmax(data), data=data)
+    path, same = ask.trace(data.head(3), LABELS), cp.trace(ask, data.head(3), LABELS)
+    pd.testing.assert_frame_equal(path.to_frame(), same.to_frame())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import count as count_up
 from typing import TYPE_CHECKING, Any, Literal, final
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from counterpoint.alternatives import Alternatives, Choice, gathered
 from counterpoint.certificate import Claim
 from counterpoint.errors import InvalidInput, shown
-from counterpoint.explainer import DEFAULT_GAP, Explainer, as_target, effort_of, repeated
+from counterpoint.explainer import DEFAULT_GAP, Explainer, repeated
 from counterpoint.progress import track
 from counterpoint.results import Counterfactuals
 from counterpoint.rows.table import Table
@@ -24,9 +24,9 @@ from counterpoint.status import Status
 from counterpoint.targets import Target
 
 if TYPE_CHECKING:
-    from counterpoint.solvers import Effort
+    from counterpoint.engine.confirm import Task
 
-__all__ = ["Difference", "diversify"]
+__all__ = ["Difference", "alternatives_to", "diversify"]
 
 IntArray = NDArray[np.intp]
 
@@ -112,21 +112,47 @@ def diversify(  # noqa: PLR0913 (as `explain`)
             f"Expected an Explainer; got {shown(explainer)} ({type(explainer).__name__}). "
             "Pass cp.Explainer(model, data=...)."
         )
-    _check(count, by)
-    effort = effort_of(gap, time_limit, optimality)
-    tables = explainer._tables(X)  # noqa: SLF001 (its other way to be asked)
+    return explainer.explain(
+        X,
+        target,
+        n=count,
+        by=by,
+        gap=gap,
+        time_limit=time_limit,
+        optimality=optimality,
+        progress=progress,
+    )
+
+
+def alternatives_to(
+    task: Task, tables: tuple[Table, Table], n: int, by: str, *, progress: bool | None
+) -> Alternatives:
+    """Several answers to each row; see `diversify`.
+
+    Parameters
+    ----------
+    task
+        What is asked.
+    tables
+        The rows as they came, and the model's columns of them.
+    n, by, progress
+        As for `diversify`.
+    """
+    from counterpoint.engine.answering import answers_to
+
+    _check(n, by)
     with track(len(tables[1]), show=progress) as advance:
-        asking = _Asking(explainer, tables, as_target(target), effort)
-        answers = asking.answers(tables, asking.target, advance)
+        asking = _Asking(task, tables, answers_to)
+        answers = answers_to(task, tables, advance)
         first = [Choice.of(answers, i) for i in range(len(answers))]
         match Difference(by):
             case Difference.FEATURES:
-                answered = _answered(asking, [_Tree(choice, count) for choice in first])
+                answered = _answered(asking, [_Tree(choice, n) for choice in first])
             case Difference.DISJOINT:
-                answered = _answered(asking, [_Chain(choice, count) for choice in first])
+                answered = _answered(asking, [_Chain(choice, n) for choice in first])
             case Difference.PIECE:
-                answered = _one_a_piece(asking, first, count)
-    return _collected(tables, answered, gap)
+                answered = _one_a_piece(asking, first, n)
+    return _collected(tables, answered, task.effort.gap)
 
 
 def _check(count: object, by: str) -> None:
@@ -142,39 +168,27 @@ def _check(count: object, by: str) -> None:
 class _Asking:
     """What all searches have in common."""
 
-    explainer: Explainer
+    task: Task
     tables: tuple[Table, Table]
-    target: Target
-    effort: Effort
-
-    def answers(
-        self,
-        tables: tuple[Table, Table],
-        target: Target,
-        advance: Callable[[int], None] = lambda _: None,
-        **asked: Any,
-    ) -> Counterfactuals:
-        answer = self.explainer._answers  # noqa: SLF001 (as above)
-        return answer(tables, target, self.effort, advance, **asked)
+    answers_to: Callable[..., Counterfactuals]
 
     def holding(self, rows: IntArray, held: Iterable[frozenset[int]]) -> Counterfactuals:
         """The answers to rows, each with some features held."""
-        mask = np.zeros((len(rows), len(self.explainer.features)), dtype=bool)
+        mask = np.zeros((len(rows), len(self.task.question.features)), dtype=bool)
         for k, some in enumerate(held):
             mask[k, list(some)] = True
-        return self.answers(repeated(self.tables, rows), self.target, held=mask)
+        return self.answers_to(self.task, repeated(self.tables, rows), lambda _: None, held=mask)
 
     def within(self, rows: IntArray, target: Target) -> Iterator[Counterfactuals]:
         """The answers to rows in one piece of the target after the other."""
-        question = self.explainer._question_for(self.tables[1])  # noqa: SLF001 (as above)
-        for piece in range(len(question.pieces(target))):
-            yield self.answers(repeated(self.tables, rows), target, piece=piece)
+        for piece in range(len(self.task.question.pieces(target))):
+            one = replace(self.task, target=target, piece=piece)
+            yield self.answers_to(one, repeated(self.tables, rows), lambda _: None)
 
     def targets(self, rows: IntArray) -> Iterator[tuple[Target, IntArray]]:
         """The targets of rows, and which of the rows have each."""
-        model = self.explainer._fitted  # noqa: SLF001 (as above)
-        predicted = model.predict(self.tables[1].take(rows))
-        for target, part in self.target.each(predicted, np.ones(len(rows), dtype=bool)):
+        predicted = self.task.model.predict(self.tables[1].take(rows))
+        for target, part in self.task.target.each(predicted, np.ones(len(rows), dtype=bool)):
             yield target, rows[part]
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Literal, final
+from typing import TYPE_CHECKING, Any, Literal, final, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,10 +21,13 @@ from counterpoint.rows.table import Table
 from counterpoint.targets import Label, Target
 
 if TYPE_CHECKING:
+    from counterpoint.alternatives import Alternatives
+    from counterpoint.engine.confirm import Task
     from counterpoint.engine.question import Question
     from counterpoint.factored import FactoredCounterfactuals
     from counterpoint.models import Reading
     from counterpoint.models.fitted import FittedModel
+    from counterpoint.path import Path
     from counterpoint.results import Counterfactuals
     from counterpoint.solvers import Effort
 
@@ -134,16 +137,44 @@ class Explainer:
         """The raw columns that the model takes, with their kinds."""
         return self.reading.features
 
+    @overload
     def explain(
         self,
         X: object,
         target: Any,
         *,
+        n: None = None,
+        by: str = ...,
+        gap: float = ...,
+        time_limit: float | None = ...,
+        optimality: Literal["local", "global"] = ...,
+        progress: bool | None = ...,
+    ) -> Counterfactuals: ...
+    @overload
+    def explain(
+        self,
+        X: object,
+        target: Any,
+        *,
+        n: int,
+        by: str = ...,
+        gap: float = ...,
+        time_limit: float | None = ...,
+        optimality: Literal["local", "global"] = ...,
+        progress: bool | None = ...,
+    ) -> Alternatives: ...
+    def explain(  # noqa: PLR0913 (as scikit-learn's estimators: options have names)
+        self,
+        X: object,
+        target: Any,
+        *,
+        n: int | None = None,
+        by: str = "features",
         gap: float = DEFAULT_GAP,
         time_limit: float | None = None,
         optimality: Literal["local", "global"] = "local",
         progress: bool | None = None,
-    ) -> Counterfactuals:
+    ) -> Counterfactuals | Alternatives:
         """The cheapest change of each row that gives the target.
 
         Parameters
@@ -155,6 +186,10 @@ class Explainer:
             unless the answer changes it, the cell stays missing.
         target
             A `Target`; anything else is taken as the label of `Label`.
+        n
+            How many answers to give to each row at most; None for one.
+        by
+            In what several answers differ, as for `diversify`.
         gap
             The relative gap, (objective − bound) / objective, at which a search may stop; the
             objective is the cost, but for a `Tradeoff`.
@@ -172,7 +207,8 @@ class Explainer:
         Returns
         -------
         Counterfactuals
-            One for each row; a row that fails has a status and a sentence.
+            One for each row; a row that fails has a status and a sentence. With ``n``,
+            `Alternatives`.
 
         Raises
         ------
@@ -186,9 +222,48 @@ class Explainer:
         effort = effort_of(gap, time_limit, optimality)
         if progress is not None:
             check_flag("progress", progress)
-        tables = self._tables(X)
+        task, tables = self._task(X, as_target(target), effort)
+        if n is None and by != "features":
+            raise InvalidInput(
+                f"Expected n= with by={shown(by)}: it says in what several answers differ. Pass, "
+                "say, n=3."
+            )
+        if n is not None:
+            from counterpoint.diversity import alternatives_to
+
+            return alternatives_to(task, tables, n, by, progress=progress)
+        from counterpoint.engine.answering import answers_to
+
         with track(len(tables[1]), show=progress) as advance:
-            return self._answers(tables, as_target(target), effort, advance)
+            return answers_to(task, tables, advance)
+
+    def trace(
+        self,
+        X: object,
+        targets: Iterable[Any],
+        *,
+        gap: float = DEFAULT_GAP,
+        time_limit: float | None = None,
+        progress: bool | None = None,
+    ) -> Path:
+        """The answers of each row to one target after the other: `counterpoint.trace`.
+
+        Parameters
+        ----------
+        X, gap, time_limit, progress
+            As for `explain`; the seconds are those of each answer.
+        targets
+            What is wanted, in any order; what is no `Target` is taken as the label of `Label`.
+
+        Returns
+        -------
+        Path
+        """
+        from counterpoint.tracing import checked_targets, traced
+
+        wanted, effort = checked_targets(targets), effort_of(gap, time_limit)
+        task, tables = self._task(X, wanted[0], effort)
+        return traced(task, tables, wanted, self.cost, progress=progress)
 
     def explain_factored(
         self,
@@ -268,23 +343,12 @@ class Explainer:
         inputs = match_columns(table, self.features, named=self.reading.named)
         return inputs if table.is_array or inputs.labels is not None else table, inputs
 
-    def _answers(
-        self,
-        tables: tuple[Table, Table],
-        target: Target,
-        effort: Effort,
-        advance: Callable[[int], None],
-        *,
-        piece: int | None = None,
-        **asked: Any,
-    ) -> Counterfactuals:
-        """The answers to the rows of tables; see `answers_to` for what each row asks for itself."""
-        from counterpoint.engine.answering import answers_to
+    def _task(self, X: object, target: Target, effort: Effort) -> tuple[Task, tuple[Table, Table]]:
+        """What is asked of the rows of a call, as they came and the model's columns of them."""
         from counterpoint.engine.confirm import Task
 
-        question = self._question_for(tables[1])
-        task = Task(self._fitted, question, target, effort, piece)
-        return answers_to(task, tables, advance, **asked)
+        tables = self._tables(X)
+        return Task(self._fitted, self._question_for(tables[1]), target, effort), tables
 
     @cached_property
     def _fitted(self) -> FittedModel:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, final
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from counterpoint.errors import InvalidInput, is_listed, shown
-from counterpoint.explainer import DEFAULT_GAP, Explainer, as_target, effort_of, repeated
+from counterpoint.explainer import DEFAULT_GAP, Explainer, as_target, repeated
 from counterpoint.path import Path
 from counterpoint.progress import track
 from counterpoint.results import Counterfactuals
@@ -17,9 +18,12 @@ from counterpoint.rows.table import Table
 from counterpoint.targets import Target
 
 if TYPE_CHECKING:
-    from counterpoint.solvers import Effort
+    from counterpoint.costs import Cost
+    from counterpoint.engine.confirm import Task
 
-__all__ = ["trace"]
+__all__ = ["checked_targets", "trace", "traced"]
+
+FloatArray = NDArray[np.float64]
 
 CELLS = 1 << 22
 """Cells of a batch that answers several weights at once: what it holds of them stays small."""
@@ -86,63 +90,67 @@ def trace(
             f"Expected an Explainer; got {shown(explainer)} ({type(explainer).__name__}). "
             "Pass cp.Explainer(model, data=...)."
         )
-    wanted = _checked(targets)
-    effort = effort_of(gap, time_limit)
-    tables = explainer._tables(X)  # noqa: SLF001 (its other way to be asked)
-    n = len(tables[1])
-    with track(n * len(wanted), show=progress) as advance:
-        parts = _answers(_Asking(explainer, tables, effort, advance), wanted)
-        answers = tuple(answer for _, answer in sorted(parts, key=lambda part: part[0]))
-    return Path(wanted, answers, explainer.cost)
+    return explainer.trace(X, targets, gap=gap, time_limit=time_limit, progress=progress)
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class _Asking:
-    """What all targets have in common."""
+def traced(
+    task: Task,
+    tables: tuple[Table, Table],
+    targets: tuple[Target, ...],
+    cost: Cost,
+    *,
+    progress: bool | None,
+) -> Path:
+    """The answers to one target after the other; see `trace`.
 
-    explainer: Explainer
-    tables: tuple[Table, Table]
-    effort: Effort
-    advance: Callable[[int], None]
+    Parameters
+    ----------
+    task
+        What is asked, with any target.
+    tables
+        The rows as they came, and the model's columns of them.
+    targets
+        What is wanted.
+    cost
+        Of a change.
+    progress
+        As for `trace`.
+    """
+    from counterpoint.engine.answering import answers_to
 
-    def one(self, target: Target) -> Counterfactuals:
-        """The answers to one target."""
-        return self._answers(self.tables, target)
-
-    def weights(self, target: Target, weights: Sequence[float | None]) -> Iterator[Counterfactuals]:
-        """The answers to a trade-off with each of these weights."""
-        n = len(self.tables[1])
-        several = max(1, CELLS // max(1, n * len(self.explainer.features)))
-        for start in range(0, len(weights), several):
-            some = np.asarray(weights[start : start + several], dtype=np.float64)
-            tables = repeated(self.tables, np.tile(np.arange(n), len(some)))
-            whole = self._answers(tables, target, weight=np.repeat(some, n))
-            for k in range(len(some)):
-                yield whole.part(slice(k * n, (k + 1) * n), self.tables[0])
-
-    def _answers(
-        self, tables: tuple[Table, Table], target: Target, **asked: Any
-    ) -> Counterfactuals:
-        answer = self.explainer._answers  # noqa: SLF001 (as in `trace`)
-        return answer(tables, target, self.effort, self.advance, **asked)
-
-
-def _answers(asking: _Asking, targets: Sequence[Target]) -> Iterator[tuple[int, Counterfactuals]]:
-    """The answers to each target, with its position."""
+    found: list[Counterfactuals | None] = [None] * len(targets)
     weighed: dict[Hashable, list[int]] = {}
-    for position, target in enumerate(targets):
-        if not target.demanding:
-            weighed.setdefault(target.requirement, []).append(position)
-        else:
-            yield position, asking.one(target)
-    for positions in weighed.values():
-        weights = [targets[k].requirement.weight for k in positions]
-        answers = asking.weights(targets[positions[0]], weights)
-        yield from zip(positions, answers, strict=True)
+    with track(len(tables[1]) * len(targets), show=progress) as advance:
+        for k, target in enumerate(targets):
+            if target.requirement.weight is None:
+                found[k] = answers_to(replace(task, target=target), tables, advance)
+            else:
+                weighed.setdefault(target.requirement, []).append(k)
+        for ks in weighed.values():
+            one = replace(task, target=targets[ks[0]])
+            weights = np.array([targets[k].requirement.weight for k in ks])
+            for k, answers in zip(ks, _weighed(one, tables, weights, advance), strict=True):
+                found[k] = answers
+    return Path(targets, tuple(answers for answers in found if answers is not None), cost)
 
 
-def _checked(targets: Any) -> tuple[Target, ...]:
+def _weighed(
+    task: Task, tables: tuple[Table, Table], weights: FloatArray, advance: Callable[[int], None]
+) -> Iterator[Counterfactuals]:
+    """The answers to a trade-off with each of these weights, several of them in one batch."""
+    from counterpoint.engine.answering import answers_to
+
+    n = len(tables[1])
+    several = max(1, CELLS // max(1, n * len(task.question.features)))
+    for start in range(0, len(weights), several):
+        some = weights[start : start + several]
+        again = repeated(tables, np.tile(np.arange(n), len(some)))
+        whole = answers_to(task, again, advance, weight=np.repeat(some, n))
+        for k in range(len(some)):
+            yield whole.part(slice(k * n, (k + 1) * n), tables[0])
+
+
+def checked_targets(targets: Any) -> tuple[Target, ...]:
     """Targets, or a sentence that says what is wrong with them."""
     if isinstance(targets, Mapping | Target) or not is_listed(targets):
         raise InvalidInput(

@@ -90,7 +90,7 @@ def breast_cancer() -> Iterator[tuple[str, cp.Counterfactuals]]:
     targets = {
         "other": cp.OtherLabel(),
         "margin": cp.Label(1, margin=0.5),
-        "probability": cp.Confidence(1, 0.9),
+        "probability": cp.Probability(1, 0.9),
         "tradeoff": cp.Tradeoff(1, weight=0.2),
     }
     for c, cost in costs.items():
@@ -132,8 +132,11 @@ def several_classes() -> Iterator[tuple[str, cp.Counterfactuals]]:
             if m == "softmax":
                 for k in range(3):
                     some = X[::12]
-                    yield f"{name}, {k}, sure", plain.explain(some, cp.Confidence(k, 0.8))
-                    yield f"{name}, {k}, sure, squared", square.explain(some, cp.Confidence(k, 0.8))
+                    yield f"{name}, {k}, sure", plain.explain(some, cp.Probability(k, 0.8))
+                    yield (
+                        f"{name}, {k}, sure, squared",
+                        square.explain(some, cp.Probability(k, 0.8)),
+                    )
                     yield f"{name}, {k}, trade", plain.explain(some, cp.Tradeoff(k, 0.5))
                     yield f"{name}, {k}, trade, squared", square.explain(some, cp.Tradeoff(k, 0.5))
     X, y = load_digits(return_X_y=True)
@@ -167,7 +170,7 @@ def credit() -> Iterator[tuple[str, cp.Counterfactuals]]:
             explainer = cp.Explainer(model, data=X, cost=cost, constraints=constraints)
             count = 60 if c == "mad" else 3 if a == "few" else 20
             yield f"{a}, {c}", explainer.explain(bad.head(count), 1)
-        yield f"{a}, probability", explainer.explain(bad.head(10), cp.Confidence(1, 0.7))
+        yield f"{a}, probability", explainer.explain(bad.head(10), cp.Probability(1, 0.7))
 
 
 def heloc() -> Iterator[tuple[str, cp.Counterfactuals]]:

@@ -163,7 +163,7 @@ def random_target(rng: np.random.Generator, k: int) -> Any:
     """One of the targets."""
     label = int(rng.integers(k))
     choices: list[Any] = [cp.Label(label), cp.OtherLabel(), cp.Label(label, margin=0.2)]
-    choices.append(cp.Confidence(label, float(rng.uniform(0.5, 0.95))))
+    choices.append(cp.Probability(label, float(rng.uniform(0.5, 0.95))))
     if k > 3:
         choices.append(cp.Label({label, (label + 1) % k}))
     return choices[rng.integers(len(choices))]
@@ -181,7 +181,7 @@ def random_questions(count: int) -> Iterator[Question]:
         model = random_model(rng, frame, k)
         cost, constraints = random_cost(rng, frame), random_constraints(rng, frame)
         target = random_target(rng, k)
-        if isinstance(target, cp.Confidence) and k > 2 and kind != "continuous":
+        if isinstance(target, cp.Probability) and k > 2 and kind != "continuous":
             target = cp.Label(target.label)
         rows = frame.iloc[rng.choice(len(frame), 2, replace=False)]
         family = f"{kind}, {type(cost).__name__}"
@@ -284,7 +284,7 @@ def _confirmed(
     """What the model itself says of the rows that were returned."""
     if not len(returned):
         return []
-    if isinstance(target, cp.Confidence):
+    if isinstance(target, cp.Probability):
         column = question.model.classes_.tolist().index(target.label)
         return (question.model.predict_proba(returned)[:, column] >= target.at_least).tolist()
     predicted = question.model.predict(returned).tolist()

@@ -292,7 +292,7 @@ class Statement:
     def pieces(self, target: Any, classes: list[Any], now: Any) -> list[list[Any]]:
         """The conditions of each piece of the target."""
         z = self.scores
-        if isinstance(target, cp.Confidence):
+        if isinstance(target, cp.Probability):
             k = classes.index(target.label)
             others = [z[j] - z[k] for j in range(len(classes)) if j != k]
             needed = float(np.log(target.at_least / (1.0 - target.at_least)))

@@ -197,7 +197,7 @@ Piece = tuple[Demand, ...]
 def pieces(target: cp.Target, classes: Sequence[Any], *, clipped: bool = False) -> list[Piece]:
     """The demands of each way to meet a target of a scoring classifier."""
     k, eye = len(classes), np.eye(len(classes))
-    if isinstance(target, cp.Confidence):
+    if isinstance(target, cp.Probability):
         at = list(classes).index(target.label)
         odds = np.log(target.at_least / (1.0 - target.at_least))
         if k > 2:

@@ -219,7 +219,7 @@ def test_a_set_with_every_class_is_no_target():
 
 def test_a_target_of_the_wrong_kind():
     with pytest.raises(
-        cp.InvalidInput, match=r"for a classifier \(Label, OtherLabel, Confidence or Tradeoff\)"
+        cp.InvalidInput, match=r"for a classifier \(Label, OtherLabel, Probability or Tradeoff\)"
     ):
         explain(ROWS, cp.Interval(low=1.0))
     _, data = numeric_model()
@@ -228,18 +228,18 @@ def test_a_target_of_the_wrong_kind():
         cp.explain(regressor, data, "yes", data=data)
 
 
-def test_confidence_without_probabilities():
+def test_probability_without_probabilities():
     from sklearn.svm import LinearSVC
 
     model = pipeline(LinearSVC()).fit(DATA, LABELS)
-    with pytest.raises(cp.InvalidInput, match="Confidence needs class probabilities"):
-        cp.explain(model, ROWS, cp.Confidence("yes", 0.9), data=DATA)
+    with pytest.raises(cp.InvalidInput, match="Probability needs class probabilities"):
+        cp.explain(model, ROWS, cp.Probability("yes", 0.9), data=DATA)
 
 
 @pytest.mark.parametrize("at_least", [0.0, 1.0, -1.0, 2.0, np.nan])
-def test_a_confidence_is_between_0_and_1(at_least: float):
+def test_a_probability_is_between_0_and_1(at_least: float):
     with pytest.raises(cp.InvalidInput, match="between 0 and 1, both excluded; got"):
-        cp.Confidence("yes", at_least)
+        cp.Probability("yes", at_least)
 
 
 @pytest.mark.parametrize("margin", [-1.0, np.nan, np.inf])
@@ -573,7 +573,7 @@ ASKED: dict[str, Callable[[Any], Any]] = {
         f"{t.__name__} margin": lambda w, t=t: said().explain(NUMBERS[:2], t("yes", margin=w))
         for t in (cp.Label, cp.OtherLabel)
     },
-    "Confidence label": lambda w: said().explain(NUMBERS[:2], cp.Confidence(w, 0.7)),
+    "Probability label": lambda w: said().explain(NUMBERS[:2], cp.Probability(w, 0.7)),
     "targets": lambda w: cp.trace(said(), NUMBERS[:2], w),
     "explain_factored": lambda w: cp.Explainer(
         LogisticRegression().fit(NUMBERS.to_numpy(), LABELS), cost=cp.SquaredEuclidean()

@@ -229,7 +229,7 @@ def test_targets(tmp_path: Path):
     farther = pd.read_csv(out)["cf_cost"]
     run(*ASK, "--other", "--out", out)
     assert (farther > pd.read_csv(out)["cf_cost"]).all()
-    run(*GRANTED, "--confidence", "0.9", "--out", out)
+    run(*GRANTED, "--probability", "0.9", "--out", out)
     share = skops.io.load("loan.skops").predict_proba(pd.read_csv(out)[["age", "income", "home"]])
     assert (share[:, 0] >= 0.9).all()
     for text in ("True", "1"):
@@ -450,7 +450,7 @@ WRONG: list[tuple[list[str], str]] = [
     (ASK, "Expected a target; got none. Say --target with one of granted, refused, or --other"),
     ([*ASK, "--target", "yes"], "The model has no label 'yes'; it has granted, refused."),
     ([*GRANTED, "--other"], "Expected one target; got --target and --other. Keep one."),
-    ([*ASK, "--confidence", "0.9"], "--confidence is about one label; got 0. Say which"),
+    ([*ASK, "--probability", "0.9"], "--probability is about one label; got 0. Say which"),
     ([*ASK, "--tradeoff", "0.1"], "--tradeoff is about one label; got 0. Say which"),
     ([*GRANTED, "--tradeoff", "0"], "Expected a finite weight above 0; got 0.0"),
     ([*GRANTED, "--guarantee", "fixed"], "--guarantee goes with --robust."),
@@ -461,11 +461,11 @@ WRONG: list[tuple[list[str], str]] = [
         "Expected one of --tradeoff and --robust; got both.",
     ),
     (
-        [*GRANTED, "--tradeoff", "1", "--confidence", ".9"],
-        "Expected one of --confidence and --tradeoff; got both.",
+        [*GRANTED, "--tradeoff", "1", "--probability", ".9"],
+        "Expected one of --probability and --tradeoff; got both.",
     ),
-    ([*GRANTED, "--confidence", "9"], "Expected a probability between 0 and 1, both excluded"),
-    ([*GRANTED, "--confidence", ".9", "--margin", "1"], "--margin goes with --target or --other"),
+    ([*GRANTED, "--probability", "9"], "Expected a probability between 0 and 1, both excluded"),
+    ([*GRANTED, "--probability", ".9", "--margin", "1"], "--margin goes with --target or --other"),
     ([*ASK, "--spec", "loan.toml", "--margin", "1"], "--margin goes with --target or --other"),
     ([*GRANTED, "--margin", "-1"], "Expected a margin of at least 0; got -1.0."),
     ([*ASK, "--low", "1"], "--low and --high are for models that predict numbers; this one"),

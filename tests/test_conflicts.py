@@ -459,7 +459,7 @@ def test_the_highest_probability_can_be_had():
     """What is named is reached with everything kept; halfway to what was asked for is not."""
     model, data, row = problem(2)
     constraints = [cp.Bounds(name, fall=0.3, rise=0.3) for name in NAMES]
-    wanted = cp.Confidence(True, 0.999)
+    wanted = cp.Probability(True, 0.999)
     answer = cp.explain(model, row, wanted, data=data, extrapolate=True, constraints=constraints)[0]
     assert answer.status == cp.Status.INFEASIBLE
     conflict = answer.conflict
@@ -467,7 +467,7 @@ def test_the_highest_probability_can_be_had():
     (relaxation,) = [r for r in conflict.relaxed if r.old == wanted]
     assert relaxation.least
     easier = relaxation.new
-    assert isinstance(easier, cp.Confidence)
+    assert isinstance(easier, cp.Probability)
     assert cp.explain(model, row, easier, data=data, extrapolate=True, constraints=constraints)[
         0
     ].found

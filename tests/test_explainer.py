@@ -110,7 +110,7 @@ def targets(draw: Any, classes: list[Any], *, probabilities: bool) -> cp.Target:
     if len(classes) > 2:
         made.append(cp.Label(tuple(c for c in classes if c != label)[:2], margin))
     if probabilities:
-        made.append(cp.Confidence(label, draw(st.sampled_from([0.35, 0.6, 0.9]))))
+        made.append(cp.Probability(label, draw(st.sampled_from([0.35, 0.6, 0.9]))))
     return draw(st.sampled_from(made))
 
 
@@ -248,7 +248,7 @@ def test_what_is_impossible_by_far_is_proved_impossible(kind: str, cost: str, se
         1: [cp.Bounds("a", fall=0.1, rise=0.1), cp.Bounds("b", fall=1, rise=1), cp.Immutable("c")],
         2: [cp.Linear({"a": 1.0, "b": 1.0}, low=1e3), cp.WithinObserved("a", "b")],
     }[seed % 3]
-    target = cp.Confidence(other, 0.97) if seed % 2 else cp.Label(other, 0.5)
+    target = cp.Probability(other, 0.97) if seed % 2 else cp.Label(other, 0.5)
     price = make.COSTS[cost](rng, given.features)
     if optimum(question(given, target, price, near, record).stricter(-0.01)).exists:
         pytest.skip("the target is within reach")
@@ -342,14 +342,14 @@ def test_anything_else_is_the_nearest_other_class():
 @pytest.mark.covering(1)
 @pytest.mark.parametrize("name", ["logistic", "binary logistic", "huber", "discriminant"])
 @pytest.mark.parametrize("at_least", [0.2, 0.5, 0.9])
-def test_confidence_is_what_predict_proba_says(name: str, at_least: float):
+def test_probability_is_what_predict_proba_says(name: str, at_least: float):
     given, _ = zoo_problem(name)
     explainer = cp.Explainer(
         given.model, data=given.data, extrapolate=True, cost=cp.SquaredEuclidean()
     )
     rows = given.data.iloc[::29]
     for column, label in enumerate(given.classes):
-        target = cp.Confidence(label, at_least)
+        target = cp.Probability(label, at_least)
         answers = explainer.explain(rows, target)
         assert answers.found.all()
         reached = given.model.predict_proba(answers.to_frame())[:, column]

@@ -51,7 +51,7 @@ def costs() -> list[cp.Cost]:
 def targets() -> list[cp.Target]:
     made: list[cp.Target] = [cp.OtherLabel()]
     for k in range(CLASSES):
-        made += [cp.Label(k), cp.Label(k, margin=0.5), cp.Confidence(k, 0.8), cp.Tradeoff(k, 0.1)]
+        made += [cp.Label(k), cp.Label(k, margin=0.5), cp.Probability(k, 0.8), cp.Tradeoff(k, 0.1)]
     return made
 
 
@@ -68,7 +68,7 @@ def test_the_answers_are_those_of_dense_rows(
     assert np.nanmax(few.gap) <= 1e-6
     if not isinstance(target, cp.Tradeoff | cp.OtherLabel):
         assert (model.predict(few.rows(slice(None))) == target.label).sum() >= ROWS // 2
-    if isinstance(target, cp.Confidence | cp.Tradeoff):
+    if isinstance(target, cp.Probability | cp.Tradeoff):
         said = model.predict_proba(few.rows(slice(None)))[:, target.label]
         assert few.probability == pytest.approx(said, rel=1e-9)
 
@@ -79,8 +79,8 @@ def test_the_answers_are_those_of_dense_rows(
 def test_rows_may_come_in_any_format(model: Any, rows: Any, kind: Any):
     explainer = cp.Explainer(model, cost=cp.SquaredEuclidean())
     given = kind(rows.toarray())
-    answers = explainer.explain_factored(given, cp.Confidence(1, 0.9))
-    expected = explainer.explain_factored(rows, cp.Confidence(1, 0.9))
+    answers = explainer.explain_factored(given, cp.Probability(1, 0.9))
+    expected = explainer.explain_factored(rows, cp.Probability(1, 0.9))
     assert answers.coefficients == pytest.approx(expected.coefficients, abs=1e-9)
     assert answers.found.all()
 
@@ -95,8 +95,8 @@ def test_rows_are_not_written_to(model: Any):
     for part in parts:
         part.flags.writeable = False
     explainer = cp.Explainer(model, cost=cp.SquaredEuclidean())
-    answers = explainer.explain_factored(twice, cp.Confidence(1, 0.9))
-    expected = explainer.explain_factored(twice.toarray(), cp.Confidence(1, 0.9))
+    answers = explainer.explain_factored(twice, cp.Probability(1, 0.9))
+    expected = explainer.explain_factored(twice.toarray(), cp.Probability(1, 0.9))
     assert answers.coefficients == pytest.approx(expected.coefficients, abs=1e-9)
     for part, before in zip(parts, kept, strict=True):
         np.testing.assert_array_equal(part, before)
@@ -104,7 +104,7 @@ def test_rows_are_not_written_to(model: Any):
 
 def test_single_precision_stays_single_and_valid(model: Any, rows: Any):
     explainer = cp.Explainer(model, cost=cp.SquaredEuclidean())
-    for target in (cp.Label(2), cp.Confidence(2, 0.9)):
+    for target in (cp.Label(2), cp.Probability(2, 0.9)):
         answers = explainer.explain_factored(rows.astype(np.float32), target)
         full = answers.rows(slice(None))
         assert full.dtype == np.float32
@@ -138,10 +138,10 @@ def test_models_with_scores_alone(rows: Any, labels: np.ndarray):
 def test_immutable_columns_stay_to_the_bit(model: Any, rows: Any):
     frozen = [cp.Immutable(*(f"x{j}" for j in range(0, WIDTH, 3)))]
     explainer = cp.Explainer(model, cost=cp.SquaredEuclidean(), constraints=frozen)
-    answers = explainer.explain_factored(rows, cp.Confidence(3, 0.7))
+    answers = explainer.explain_factored(rows, cp.Probability(3, 0.7))
     before, after = rows.toarray(), answers.rows(slice(None))
     assert (before[:, ::3] == after[:, ::3]).all()
-    dense = explainer.explain(before, cp.Confidence(3, 0.7))
+    dense = explainer.explain(before, cp.Probability(3, 0.7))
     assert answers.cost == pytest.approx(dense.cost, rel=1e-9)
 
 
@@ -203,7 +203,7 @@ def test_full_rows_take_their_budget_once(monkeypatch: pytest.MonkeyPatch):
     budget = 8_000_000
     monkeypatch.setattr(span, "MEMORY", budget)
     tracemalloc.start()
-    answers = explainer.explain_factored(X, cp.Confidence(1, 0.99))
+    answers = explainer.explain_factored(X, cp.Probability(1, 0.99))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert answers.found.all()
@@ -264,7 +264,7 @@ def test_scores_that_no_free_column_moves_count_as_they_are(seed: int):
     explainer = cp.Explainer(
         softmax_model(matrix, offset), cost=cp.SquaredEuclidean(), constraints=frozen
     )
-    for target in (cp.Confidence(2, 0.4), cp.Tradeoff(1, 0.3), cp.Label(0)):
+    for target in (cp.Probability(2, 0.4), cp.Tradeoff(1, 0.3), cp.Label(0)):
         dense, few = explainer.explain(X, target), explainer.explain_factored(X, target)
         assert few.status.tolist() == dense.status.tolist()
         assert few.cost == pytest.approx(dense.cost, rel=1e-6, nan_ok=True)
@@ -277,8 +277,8 @@ def test_what_all_classes_share_does_not_count(common: float):
     matrix, X = rng.normal(size=(4, 6)) + shared, rng.normal(size=(1, 6))
     X -= np.outer(X @ shared, shared) / (shared @ shared)
     explainer = cp.Explainer(softmax_model(matrix, np.zeros(4)), cost=cp.SquaredEuclidean())
-    dense = explainer.explain(X, cp.Confidence(2, 0.9))
-    few = explainer.explain_factored(X, cp.Confidence(2, 0.9))
+    dense = explainer.explain(X, cp.Probability(2, 0.9))
+    few = explainer.explain_factored(X, cp.Probability(2, 0.9))
     # Each leads by what the model's own sums of such terms may be off, at about 1 a log-odds.
     leads = [answers.certificates.margin[0] for answers in (dense, few.answers)]
     assert few.cost == pytest.approx(dense.cost, rel=1e-9, abs=2.0 * abs(leads[0] - leads[1]))

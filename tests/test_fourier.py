@@ -399,7 +399,7 @@ def test_what_makes_no_sense_is_refused():
         (cp.Robust("yes", P, prototype=[np.nan, 1.0]), "prototype"),
         (cp.Robust("yes", 0.999, "selection", draws=1000), "draws="),
         (cp.Robust("maybe", P), "Expected a target among"),
-        (cp.Confidence("yes", P), "Confidence needs class probabilities"),
+        (cp.Probability("yes", P), "Probability needs class probabilities"),
     ]
     for target, words in asked:
         with pytest.raises(cp.InvalidInput, match=words):

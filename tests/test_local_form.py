@@ -371,7 +371,7 @@ def test_priors_and_the_probability_of_one_of_two_classes(model: Any, priors: li
     for column, label in enumerate(model.classes_):
         probability = model.predict_proba(rows)[:, column]
         for p in (0.01, 0.5, 0.7, 0.999):
-            target = cp.Confidence(label, p)
+            target = cp.Probability(label, p)
             (region,) = form.regions(target)
             assert region.kinds == {Nearer}
             inside, margin = region.violation(rows, rows) == 0.0, form.margin(rows, target)
@@ -386,18 +386,18 @@ def test_priors_and_the_probability_of_one_of_two_classes(model: Any, priors: li
 def test_probabilities_are_claimed_where_a_region_gives_them():
     two, three = (read(QuadraticDiscriminantAnalysis().fit(*spread(k))) for k in (2, 3))
     prototypes = LocalPrototypes.from_arrays([[0.0], [1.0]], ["ash", "elm"], [[[1.0]], [[2.0]]])
-    for target in (cp.Confidence("ash", 0.9), cp.Tradeoff("ash", 1.0)):
+    for target in (cp.Probability("ash", 0.9), cp.Tradeoff("ash", 1.0)):
         with pytest.raises(InvalidInput, match=f"{type(target).__name__} needs class probabilit"):
             prototypes.regions(target)
     for form in (two, three):
-        with pytest.raises(InvalidInput, match=r"whose −log is convex; .* Use Confidence, or"):
+        with pytest.raises(InvalidInput, match=r"whose −log is convex; .* Use Probability, or"):
             form.margin(np.zeros((1, 4)), cp.Tradeoff("ash", 1.0))
         with pytest.raises(InvalidInput, match="Expected a target among the classes"):
-            form.regions(cp.Confidence("oak", 0.9))
-        with pytest.raises(InvalidInput, match="Label, OtherLabel or Confidence"):
+            form.regions(cp.Probability("oak", 0.9))
+        with pytest.raises(InvalidInput, match="Label, OtherLabel or Probability"):
             form.regions(cp.Interval(low=0.0))
     with pytest.raises(InvalidInput, match=r"read for two classes .*margin=2\.8904\)"):
-        three.regions(cp.Confidence("ash", 0.9))
+        three.regions(cp.Probability("ash", 0.9))
 
 
 def test_the_margin_that_is_named_instead_of_a_probability_gives_it():
@@ -406,7 +406,7 @@ def test_the_margin_that_is_named_instead_of_a_probability_gives_it():
     form, rows = read(model), probes(X)
     for label, p in [("elm", 0.9), ("fir", 0.01)]:
         with pytest.raises(InvalidInput) as caught:
-            form.regions(cp.Confidence(label, p))
+            form.regions(cp.Probability(label, p))
         margin = float(str(caught.value).split("margin=")[1].split(")")[0])
         inside = form.margin(rows, cp.Label(label, margin=margin)) >= 0.0
         assert inside.any()

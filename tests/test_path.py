@@ -27,7 +27,7 @@ PARTS = 1e-6
 """The same of the two parts of a trade-off: at its optimum, moving by the root of what is left of
 the objective trades one for the other."""
 WEIGHTS = np.geomspace(30.0, 1e-3, 12)
-INVERTED = [cp.Confidence("b", p) for p in (0.3, 0.6, 0.9)]
+INVERTED = [cp.Probability("b", p) for p in (0.3, 0.6, 0.9)]
 LABELS = [cp.Label("b", margin) for margin in (0.0, 1.0)]
 
 
@@ -159,7 +159,7 @@ def test_a_smaller_weight_buys_no_less(kind: str, cost: str, constrained: bool):
 def test_the_order_is_that_of_the_targets(plain: Any):
     ask, data = plain
     both = [t for pair in zip(tradeoffs("c"), tradeoffs("a"), strict=True) for t in pair]
-    both.insert(3, cp.Confidence("b", 0.5))
+    both.insert(3, cp.Probability("b", 0.5))
     shuffled = [both[k] for k in np.random.default_rng(0).permutation(len(both))]
     there = cp.trace(ask, data[:4], both)
     path = cp.trace(ask, data[:4], iter(shuffled))
@@ -199,7 +199,7 @@ def test_a_hundred_weights_are_one_batch(plain: Any, monkeypatch: pytest.MonkeyP
 
 def test_changes_are_those_of_the_answers():
     ask, data = explainer_of("mixed", "manhattan")
-    path = cp.trace(ask, data[:4], [*tradeoffs(weights=WEIGHTS[::3]), cp.Confidence("b", 0.95)])
+    path = cp.trace(ask, data[:4], [*tradeoffs(weights=WEIGHTS[::3]), cp.Probability("b", 0.95)])
     assert path.changes.shape == path.moved.shape == path.changed.shape == (4, 5, 5)
     np.testing.assert_array_equal(path.changes != 0.0, path.changed)
     for k, answers in enumerate(path.answers):
@@ -339,7 +339,7 @@ def test_missing_cells_stay_missing_where_nothing_changes():
 
 def test_the_frame_has_one_line_for_each_answer(plain: Any):
     ask, data = plain
-    path = cp.trace(ask, data[:3], [*tradeoffs(), cp.Confidence("c", 0.7)])
+    path = cp.trace(ask, data[:3], [*tradeoffs(), cp.Probability("c", 0.7)])
     cells = path.to_frame()
     assert list(cells) == [
         *["row", "label", "weight", "at_least", "status", "probability", "cost", "gap"],
@@ -528,7 +528,7 @@ def test_a_summary_says_where_the_path_goes(plain: Any):
         ([cp.Interval(high=2.0)], "high"),
         ([cp.Interval(1.0, 2.0), cp.Interval(2.0, 3.0)], None),
         ([cp.Tradeoff("a", 1.0), cp.Tradeoff("b", 1.0)], None),
-        ([cp.Tradeoff("a", 1.0), cp.Confidence("a", 0.5)], None),
+        ([cp.Tradeoff("a", 1.0), cp.Probability("a", 0.5)], None),
         (["a", "b"], None),
     ],
 )

@@ -121,8 +121,8 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "counterfactuals": lambda: stuck().explain(flowers()[0].head(ROWS), cp.OtherLabel()),
     "one": lambda: stuck().explain(flowers()[0].head(ROWS), cp.OtherLabel())[1],
     "one found": lambda: explainer().explain(flowers()[0].head(ROWS), 2)[1],
-    "confidence": lambda: explainer(cp.WithinObserved()).explain(
-        flowers()[0].head(2), cp.Confidence(2, 0.99999)
+    "probability": lambda: explainer(cp.WithinObserved()).explain(
+        flowers()[0].head(2), cp.Probability(2, 0.99999)
     ),
     "robust": unsure,
     "polars": polars,
@@ -131,7 +131,7 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "path": lambda: cp.trace(
         explainer(cost=cp.SquaredEuclidean()),
         flowers()[0].head(2),
-        [cp.Tradeoff(1, 1.0), cp.Tradeoff(1, 0.1), cp.Confidence(2, 0.8)],
+        [cp.Tradeoff(1, 1.0), cp.Tradeoff(1, 0.1), cp.Probability(2, 0.8)],
     ),
     "factored": lambda: cp.Explainer(
         model_of(named=False),

@@ -213,7 +213,7 @@ def test_whole_numbers_and_categories_move_in_steps(german: pd.DataFrame):
 @pytest.mark.parametrize(
     ("targets", "name"),
     [
-        ([cp.Confidence(1, p) for p in (0.2, 0.5, 0.9)], "probability of 1"),
+        ([cp.Probability(1, p) for p in (0.2, 0.5, 0.9)], "probability of 1"),
         ([cp.Label(1, margin) for margin in (0.0, 1.0, 2.0)], "margin"),
         ([cp.Tradeoff(1, 0.3)], "probability of 1"),
     ],

@@ -102,7 +102,7 @@ def as_kind(values: np.ndarray, kind: str) -> Any:
 
 
 def is_met(model: Any, target: Any, rows: Any) -> np.ndarray:
-    if isinstance(target, cp.Confidence):
+    if isinstance(target, cp.Probability):
         column = model.classes_.tolist().index(target.label)
         return np.asarray(model.predict_proba(rows)[:, column] >= target.at_least)
     said = model.predict(rows)
@@ -185,11 +185,11 @@ def test_the_model_agrees_in_every_layout(name: str, kind: str):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("name", "at_least"), [("scaled", 0.9), ("logistic", 0.999)])
-def test_a_confidence_is_met_in_every_layout(name: str, at_least: float, kind: str):
+def test_a_probability_is_met_in_every_layout(name: str, at_least: float, kind: str):
     case = Case(4, 40)
     model, _ = fitted(name, case, kind)
     for label in (0, 1):
-        target = cp.Confidence(label, at_least)
+        target = cp.Probability(label, at_least)
         explainer = cp.Explainer(model, data=as_kind(case.known, kind))
         answers = explainer.explain(as_kind(case.rows, kind), target)
         assert answers.found.all()
@@ -337,7 +337,7 @@ def test_the_model_agrees_with_a_hundred_thousand_answers(kind: str):
             model, _ = fitted(name, case, kind)
             targets = list(TARGETS[task])
             if name in ("logistic", "scaled"):
-                targets += [cp.Confidence(1, 0.9), cp.Confidence(0, 0.9999)]
+                targets += [cp.Probability(1, 0.9), cp.Probability(0, 0.9999)]
             for target in targets:
                 answers = cp.explain(
                     model, as_kind(case.rows, kind), target, data=as_kind(case.known, kind)

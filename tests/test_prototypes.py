@@ -594,7 +594,7 @@ def test_targets_that_do_not_fit_are_refused_in_a_sentence():
         InvalidInput, match=r"the classes that have prototypes \['a', 'b'\]; got 'c'"
     ):
         form.regions(cp.Label("c"))
-    for target in (cp.Confidence("a", 0.9), cp.Tradeoff("a", 1.0)):
+    for target in (cp.Probability("a", 0.9), cp.Tradeoff("a", 1.0)):
         for ask in (form.regions, lambda target: form.margin(np.eye(3), target)):
             with pytest.raises(InvalidInput, match=r"distances are no probabilities\. Use Label"):
                 ask(target)

@@ -74,7 +74,7 @@ from counterpoint.models.attributes import scores_of_rows
 from counterpoint.models.form import Magnitude
 from counterpoint.models.linear import LinearScores, Link, LogLink, Votes
 from counterpoint.rows.features import Continuous, Features
-from counterpoint.targets import Confidence
+from counterpoint.targets import Probability
 from counterpoint.testing import check_reader
 
 # Deprecations of scikit-learn and unfinished fits are not what is tested here.
@@ -198,8 +198,8 @@ def test_probabilities_are_claimed_where_they_are_a_function_of_the_scores(model
         form = read(fit(model, X, y))
         assert form.link is expected
         if expected is Link.NONE:
-            with pytest.raises(InvalidInput, match=r"Confidence needs class probabilities: .+"):
-                form.regions(Confidence(y[0], 0.9))
+            with pytest.raises(InvalidInput, match=r"Probability needs class probabilities: .+"):
+                form.regions(Probability(y[0], 0.9))
 
 
 def test_names_inside_another_model_go_by_position():

@@ -1047,7 +1047,7 @@ def test_an_uncertain_classifier_is_an_estimator_that_passes_on():
     assert uncertain.get_params()["estimator"] is logistic
     answers = cp.explain(chain, X[y == "no"][:2], cp.Robust("yes", 0.9), data=X)
     assert answers.found.all()
-    sure = cp.explain(chain, X[y == "no"][:2], cp.Confidence("yes", 0.9), data=X)
+    sure = cp.explain(chain, X[y == "no"][:2], cp.Probability("yes", 0.9), data=X)
     assert (sure.certificates.probability >= 0.9).all()
     assert set(sure.report()["guarantee"]) == {"none"}
 

@@ -30,7 +30,7 @@ TARGETS = [
     cp.OtherLabel(),
     cp.OtherLabel("declined", margin=0.5),
     cp.OtherLabel(("declined", "open")),
-    cp.Confidence("approved", 0.9),
+    cp.Probability("approved", 0.9),
     cp.Tradeoff("approved", 0.1),
     cp.Robust("approved", 0.9),
     cp.Robust(1, 0.75, "fixed", "paper"),
@@ -233,17 +233,17 @@ WRONG = [
     (
         "[target]\nlabel = 1",
         (
-            "loan.toml, target: expected a kind of target: 'label', 'other_label', 'confidence', "
+            "loan.toml, target: expected a kind of target: 'label', 'other_label', 'probability', "
             "'tradeoff', 'robust' or 'interval'; got none."
         ),
     ),
     (
-        '[target]\nkind = "confidence"\nlabel = "yes"',
-        "loan.toml, target, confidence: the key 'at_least' is missing. Add it.",
+        '[target]\nkind = "probability"\nlabel = "yes"',
+        "loan.toml, target, probability: the key 'at_least' is missing. Add it.",
     ),
     (
-        '[target]\nkind = "confidence"\nlabel = "yes"\nat_least = 90',
-        "loan.toml, target, confidence: Expected a probability between 0 and 1, both excl",
+        '[target]\nkind = "probability"\nlabel = "yes"\nat_least = 90',
+        "loan.toml, target, probability: Expected a probability between 0 and 1, both excl",
     ),
     ('cost = "manhattan"', 'loan.toml, cost: expected a table such as { kind = "manhattan" }; got'),
     ("[cost]\nkind = [1]", "loan.toml, cost, kind: expected text; got [1]."),

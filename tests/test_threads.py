@@ -108,12 +108,12 @@ def explainers() -> dict[str, cp.Explainer]:
 
 TARGETS: dict[str, tuple[Any, ...]] = {
     "sparse": (0, 1, cp.OtherLabel(), cp.Label(1, margin=0.1)),
-    "stuck": (1, cp.OtherLabel(), cp.Confidence(1, 0.95)),
-    "whole": (0, cp.OtherLabel(), cp.Confidence(1, 0.8)),
+    "stuck": (1, cp.OtherLabel(), cp.Probability(1, 0.95)),
+    "whole": (0, cp.OtherLabel(), cp.Probability(1, 0.8)),
     "few": (1, cp.OtherLabel()),
-    "linear": (0, 1, 2, cp.OtherLabel(), cp.Confidence(2, 0.7)),
-    "square": (1, cp.OtherLabel(), cp.Tradeoff(1, 0.5), cp.Confidence(0, 0.6)),
-    "bounded": (2, cp.Tradeoff(2, 0.1), cp.Confidence(2, 0.9)),
+    "linear": (0, 1, 2, cp.OtherLabel(), cp.Probability(2, 0.7)),
+    "square": (1, cp.OtherLabel(), cp.Tradeoff(1, 0.5), cp.Probability(0, 0.6)),
+    "bounded": (2, cp.Tradeoff(2, 0.1), cp.Probability(2, 0.9)),
     "value": (cp.Interval(1.0, 2.0), cp.Interval(low=3.0)),
     "cells": (0, 1, 2, cp.OtherLabel()),
     "unsure": (cp.Robust(1, 0.9, draws=500), cp.Robust(0, 0.9, guarantee="fixed")),

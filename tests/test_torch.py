@@ -315,7 +315,7 @@ def test_a_probability_is_reached_by_torchs_own_word(outputs: int, kind: str):
         model = cp.LastLayer(made(name, outputs), labels(outputs))
         for column, label in enumerate(labels(outputs)):
             for least in (0.3, 0.9, 0.999):
-                target = cp.Confidence(label, least)
+                target = cp.Probability(label, least)
                 answers = cp.explain(
                     model, X, target, data=X, extrapolate=True, cost=cp.SquaredEuclidean()
                 )

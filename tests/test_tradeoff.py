@@ -810,13 +810,13 @@ SURE = [1e-6, 0.01, 0.35, 0.9, 0.999, 1 - 1e-6]
 @pytest.mark.covering(1)
 @pytest.mark.parametrize("cost", sorted(make.COSTS))
 @pytest.mark.parametrize("at_least", SURE)
-def test_a_confidence_is_met_and_no_more(at_least: float, cost: str):
+def test_a_probability_is_met_and_no_more(at_least: float, cost: str):
     given = zoo_problem(("logistic", "discriminant", "gaussian bayes")[SURE.index(at_least) % 3])
     price = make.COSTS[cost](np.random.default_rng(0), given.features)
     explainer = cp.Explainer(given.model, data=given.data, extrapolate=True, cost=price)
     rows = given.data.iloc[5::73]
     for column, label in enumerate(given.classes):
-        target = cp.Confidence(label, at_least)
+        target = cp.Probability(label, at_least)
         answers = explainer.explain(rows, target)
         assert answers.found.all()
         said = given.model.predict_proba(answers.to_frame())[:, column]
@@ -854,7 +854,7 @@ def test_near_certainty_is_met_as_nearly_as_floats_tell(left: float, cost: str):
     explainer = cp.Explainer(given.model, data=given.data, extrapolate=True, cost=price)
     rows, at_least = given.data.iloc[5::47], 1.0 - left
     for column, label in enumerate(given.classes):
-        answers = explainer.explain(rows, cp.Confidence(label, at_least))
+        answers = explainer.explain(rows, cp.Probability(label, at_least))
         said = given.model.predict_proba(answers.to_frame())[:, column]
         assert answers.found.all()
         assert (said >= at_least).all()
@@ -865,7 +865,7 @@ def test_near_certainty_is_met_as_nearly_as_floats_tell(left: float, cost: str):
 @pytest.mark.covering(1)
 @pytest.mark.parametrize("cost", sorted(make.COSTS))
 @pytest.mark.parametrize("policy", POLICIES)
-def test_a_confidence_keeps_every_constraint(policy: str, cost: str):
+def test_a_probability_keeps_every_constraint(policy: str, cost: str):
     rng = np.random.default_rng(3)
     given = problem(rng, PLAIN["continuous"], LogisticRegression(), 3)
     price = make.COSTS[cost](rng, given.features)
@@ -874,7 +874,7 @@ def test_a_confidence_keeps_every_constraint(policy: str, cost: str):
         row = rows.to_dict("records")[0]
         constraints = policies(row)[policy]
         at_least = (0.4, 0.8, 0.6)[k]
-        target = cp.Confidence(label, at_least)
+        target = cp.Probability(label, at_least)
         options = {"features": given.features, "cost": price, "constraints": constraints}
         answers = cp.explain(
             given.model, rows, target, data=given.data, extrapolate=True, **options
@@ -916,7 +916,7 @@ def test_a_probability_out_of_reach_is_proved_out_of_reach(
         price = make.COSTS[cost](rng, cp.Features([cp.Continuous(n) for n in names]))
         model, rows = softmax_model(matrix, offset), rng.normal(size=(3, d))
         explainer = cp.Explainer(model, cost=price, constraints=related)
-        answers = explainer.explain(rows, cp.Confidence(0, at_least))
+        answers = explainer.explain(rows, cp.Probability(0, at_least))
         odds = np.log(at_least / (1.0 - at_least))
         for i, x in enumerate(rows):
             best = oracles.best_log_odds(matrix, matrix @ x + offset, 0)
@@ -936,12 +936,12 @@ def test_a_weight_is_above_0_and_within_reason(weight: float):
 
 
 @pytest.mark.parametrize("at_least", [0.0, 1.0, -0.5, 1.5, np.nan, np.inf, -np.inf])
-def test_a_confidence_is_between_0_and_1(at_least: float):
+def test_a_probability_is_between_0_and_1(at_least: float):
     with pytest.raises(cp.InvalidInput, match="between 0 and 1, both excluded; got"):
-        cp.Confidence("yes", at_least)
+        cp.Probability("yes", at_least)
 
 
-@pytest.mark.parametrize("target", [cp.Tradeoff(99, 0.1), cp.Confidence(99, 0.5)])
+@pytest.mark.parametrize("target", [cp.Tradeoff(99, 0.1), cp.Probability(99, 0.5)])
 @pytest.mark.parametrize("name", ["logistic", "binary logistic"])
 def test_an_unknown_label_lists_the_classes(name: str, target: cp.Target):
     given = zoo_problem(name)
@@ -965,7 +965,7 @@ WITHOUT = {
 }
 
 
-@pytest.mark.parametrize("target", [cp.Tradeoff(4, 0.1), cp.Confidence(4, 0.5)], ids=repr)
+@pytest.mark.parametrize("target", [cp.Tradeoff(4, 0.1), cp.Probability(4, 0.5)], ids=repr)
 @pytest.mark.parametrize("name", WITHOUT)
 def test_a_model_without_probabilities_says_so_in_a_sentence(name: str, target: cp.Target):
     fit, classes = WITHOUT[name]
@@ -980,7 +980,7 @@ def test_a_model_without_probabilities_says_so_in_a_sentence(name: str, target: 
     assert len(str(e.value)) < 300
 
 
-@pytest.mark.parametrize("target", [cp.Tradeoff(4, 0.1), cp.Confidence(4, 0.5)], ids=repr)
+@pytest.mark.parametrize("target", [cp.Tradeoff(4, 0.1), cp.Probability(4, 0.5)], ids=repr)
 def test_a_regressor_has_no_probabilities(target: cp.Target):
     data, labels = blobs(3)
     model = LinearRegression().fit(data, labels)
@@ -996,7 +996,7 @@ def test_clipped_probabilities_are_not_weighed_but_reached():
     for column, label in enumerate((3, 4)):
         for at_least in (0.1, 0.5, 0.9, 0.999):
             answers = cp.explain(
-                model, data[::7], cp.Confidence(label, at_least), data=data, extrapolate=True
+                model, data[::7], cp.Probability(label, at_least), data=data, extrapolate=True
             )
             assert answers.found.all()
             assert (model.predict_proba(answers.to_frame())[:, column] >= at_least).all()

@@ -27,12 +27,12 @@ spread = X.std()
 explainer = cp.Explainer(model, data=X, cost=cp.SquaredEuclidean(1 / spread**2))
 row = X.iloc[[5]]
 edge = explainer.explain(row, cp.Label(1))
-sure = explainer.explain(row, cp.Confidence(1, 0.9))
+sure = explainer.explain(row, cp.Probability(1, 0.9))
 weights = np.geomspace(1e2, 1e-3, 60)
 path = cp.trace(explainer, row, [cp.Tradeoff(1, w) for w in weights])
 
 # %%
-# ``Label`` stops at the edge of the decision, ``Confidence`` where the probability is 90 %. The
+# ``Label`` stops at the edge of the decision, ``Probability`` where the probability is 90 %. The
 # trade-offs run from the wine itself (a heavy weight: no change is worth its cost) past both of
 # them. They do not run straight: each is the cheapest change for the probability that it reaches.
 
@@ -52,7 +52,7 @@ for label, marker in enumerate("os^"):
     ax.scatter(*some.to_numpy().T, s=14, marker=marker, color="#999999", label=f"grower {label}")
 trail = np.array([answers.to_frame().to_numpy()[0] for answers in path.answers])
 ax.plot(*trail.T, color=orange, linewidth=2, label="Tradeoff, weight 100 to 0.001")
-for answers, name, marker in ((edge, "Label", "D"), (sure, "Confidence 90 %", "*")):
+for answers, name, marker in ((edge, "Label", "D"), (sure, "Probability 90 %", "*")):
     ax.scatter(
         *answers.to_frame().to_numpy().T, s=110, marker=marker, color=orange, zorder=3, label=name
     )

@@ -39,11 +39,11 @@ from counterpoint.rows.features import Categorical, Continuous, Features, Intege
 from counterpoint.spec import Problem
 from counterpoint.status import Status
 from counterpoint.targets import (
-    Confidence,
     Guarantee,
     Interval,
     Label,
     OtherLabel,
+    Probability,
     Target,
     Tradeoff,
 )
@@ -63,7 +63,6 @@ __all__ = [
     "Categorical",
     "Certificate",
     "Claim",
-    "Confidence",
     "Conflict",
     "Constraint",
     "Continuous",
@@ -95,6 +94,7 @@ __all__ = [
     "NoSolver",
     "OtherLabel",
     "Path",
+    "Probability",
     "Problem",
     "ReaderMismatch",
     "Relaxation",

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from counterpoint.models.form import Form
 
 __all__ = [
-    "Confidence",
     "Guarantee",
     "Interval",
     "Label",
     "OtherLabel",
     "PlainTarget",
+    "Probability",
     "Requirement",
     "Target",
     "Tradeoff",
@@ -431,7 +431,7 @@ class OtherLabel(PlainTarget):
 
 @final
 @dataclass(frozen=True)
-class Confidence(PlainTarget):
+class Probability(PlainTarget):
     """The model's probability of a label is at least a number.
 
     Parameters

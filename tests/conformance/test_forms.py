@@ -38,7 +38,7 @@ def targets(form: Any) -> list[Target]:
             : len(classes) - 2
         ]
     if isinstance(form, LinearScores) and form.link is not Link.NONE:
-        made += [cp.Confidence(label, p) for label in classes for p in (0.3, 0.6)]
+        made += [cp.Probability(label, p) for label in classes for p in (0.3, 0.6)]
         if form.link is Link.SOFTMAX:
             made += [cp.Tradeoff(label, 0.1) for label in classes]
     if isinstance(form, UncertainForm):
@@ -47,7 +47,7 @@ def targets(form: Any) -> list[Target]:
             made += [cp.Robust(label, 0.9, "fixed", rule) for rule in rules]
             made += [cp.Robust(label, 0.5, "fixed"), cp.Robust(label, 0.9, "selection")]
     if isinstance(form, LocalPrototypes) and form.link is not Link.NONE and len(classes) == 2:
-        made += [cp.Confidence(label, p) for label in classes for p in (0.3, 0.5, 0.9)]
+        made += [cp.Probability(label, p) for label in classes for p in (0.3, 0.5, 0.9)]
     return made
 
 

@@ -52,7 +52,7 @@ def explain(
         bool,
         typer.Option("--other", help="Any other decision than now.", rich_help_panel=TARGET),
     ] = False,
-    confidence: Annotated[
+    probability: Annotated[
         float | None,
         typer.Option(
             metavar="P",
@@ -198,7 +198,9 @@ def explain(
     Every answer comes with its certificate: cost, lower bound, gap, and what the bound rests on.
     """
     with sentences():
-        wish = Wish(target or (), other, confidence, margin, low, high, tradeoff, robust, guarantee)
+        wish = Wish(
+            target or (), other, probability, margin, low, high, tradeoff, robust, guarantee
+        )
         if out is not None:
             check_out(out, model, rows, data, spec)
         problem = cp.Problem() if spec is None else cp.Problem.load(spec)

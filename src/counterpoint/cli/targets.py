@@ -22,7 +22,7 @@ class Wish:
         Class labels as text.
     other
         Whether any other decision than the current one will do.
-    confidence
+    probability
         The probability that the label shall have.
     margin
         By how much its score shall exceed the others.
@@ -38,7 +38,7 @@ class Wish:
 
     labels: Sequence[str] = ()
     other: bool = False
-    confidence: float | None = None
+    probability: float | None = None
     margin: float | None = None
     low: float | None = None
     high: float | None = None
@@ -69,8 +69,8 @@ class Wish:
 
     def _about(self, labels: tuple[Any, ...]) -> cp.Target:
         """One label, or one of several."""
-        if self.confidence is not None:
-            return cp.Confidence(labels[0], self.confidence)
+        if self.probability is not None:
+            return cp.Probability(labels[0], self.probability)
         if self.tradeoff is not None:
             return cp.Tradeoff(labels[0], self.tradeoff)
         if self.robust is not None:
@@ -88,7 +88,7 @@ class Wish:
         if len(ways) > 1:
             raise cp.InvalidInput(f"Expected one target; got {' and '.join(ways)}. Keep one.")
         about_one = {
-            "--confidence": self.confidence,
+            "--probability": self.probability,
             "--tradeoff": self.tradeoff,
             "--robust": self.robust,
         }
@@ -102,7 +102,7 @@ class Wish:
             )
         if self.margin is not None and (given_one or not self._is_label):
             raise cp.InvalidInput(
-                "--margin goes with --target or --other, without --confidence, --tradeoff or "
+                "--margin goes with --target or --other, without --probability, --tradeoff or "
                 "--robust."
             )
         if self.guarantee is not None and self.robust is None:

@@ -31,7 +31,7 @@ class Relaxation:
         The same in words.
     least
         Whether it is known that hardly less would do: for bounds, changes that are counted, and a
-        `Confidence`, half as much does not.
+        `Probability`, half as much does not.
     """
 
     old: Constraint | Target
@@ -58,12 +58,12 @@ class Conflict:
         For each bound in the set, on either side, and for `MaxChanges`: what it alone would have to
         become for an answer to exist, with all other constraints kept, and not those of the set
         alone. None where nothing that it alone could become would do. The same of the probability
-        of a `Confidence` or a `Robust`.
+        of a `Probability` or a `Robust`.
     minimal
         False if it is not known for some smaller set whether it has an answer, because time ran
         out, say; then the set may hold more than it need.
     attainable
-        For a `Confidence` or a `Robust`, the highest probability that was reached within all
+        For a `Probability` or a `Robust`, the highest probability that was reached within all
         constraints.
     """
 

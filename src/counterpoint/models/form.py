@@ -143,7 +143,7 @@ class Form(ABC):
     def margin(self, X: FloatArray, target: Target) -> FloatArray:
         """(n,): by how much the target is met, in score units; negative where it is not.
 
-        For `Confidence` on the scale of log-odds, for `Interval` of the prediction. It includes
+        For `Probability` on the scale of log-odds, for `Interval` of the prediction. It includes
         the margin that the target itself asks for. For `Tradeoff`, which demands nothing, it is the
         log-odds of the label.
         """
@@ -171,7 +171,7 @@ class Form(ABC):
         ------
         InvalidInput
             If the target does not fit the form: an unknown label, an `Interval` of a classifier,
-            a `Confidence` or `Tradeoff` of a model without probabilities.
+            a `Probability` or `Tradeoff` of a model without probabilities.
         """
 
     @abstractmethod

@@ -189,7 +189,7 @@ class LinearScores(ProbabilityForm):
         return Region((Affine(rows, low, high, np.ones(len(rows)), lost),))
 
     def _wanted(self, target: Target) -> tuple[NDArray[np.bool_], float]:
-        return split(target, self.classes, "Label, OtherLabel, Confidence or Tradeoff")
+        return split(target, self.classes, "Label, OtherLabel, Probability or Tradeoff")
 
     def _label(self, target: Target) -> int:
         """The position of the label whose probability is meant."""
@@ -203,7 +203,7 @@ class LinearScores(ProbabilityForm):
             raise InvalidInput(
                 "Tradeoff needs probabilities that are a softmax of the scores; those of the "
                 "modified Huber loss are clipped to 0 and 1, where their logarithm has no use. "
-                "Use Confidence, or Label with a margin in score units."
+                "Use Probability, or Label with a margin in score units."
             )
         return int(np.flatnonzero(mask(target.requirement.labels, self.classes))[0])
 

@@ -400,7 +400,7 @@ def _demand_of(target: Target, classes: NDArray[Any], owner: IntArray, link: Lin
     if target.requirement.probable:
         return _probable(target, classes, owner, link)
     known = "the classes that have prototypes"
-    wanted, asked = split(target, classes, "Label, OtherLabel or Confidence", known)
+    wanted, asked = split(target, classes, "Label, OtherLabel or Probability", known)
     return _Demand(wanted[owner], asked, asked == 0.0)
 
 
@@ -417,13 +417,13 @@ def _probable(target: Target, classes: NDArray[Any], owner: IntArray, link: Link
     if asked.at_least is None:
         raise InvalidInput(
             "Tradeoff needs probabilities whose −log is convex; those of classes that each have a "
-            "covariance of their own are not. Use Confidence, or Label with a margin in log-odds."
+            "covariance of their own are not. Use Probability, or Label with a margin in log-odds."
         )
     needed = float(np.log(asked.at_least) - np.log1p(-asked.at_least))
     if len(classes) > 2:
         enough = np.ceil(1e4 * max(needed + np.log(len(classes) - 1), 0.0)) / 1e4
         raise InvalidInput(
-            "Confidence is read for two classes if each has a covariance of its own; got "
+            "Probability is read for two classes if each has a covariance of its own; got "
             f"{len(classes)}. Label({asked.labels[0]!r}, margin={enough:.6g}), a margin in "
             "log-odds against each other class, gives at least that probability."
         )

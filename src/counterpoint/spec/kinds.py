@@ -38,7 +38,7 @@ from counterpoint.spec.places import (
     some_names,
     some_weights,
 )
-from counterpoint.targets import Confidence, Interval, Label, OtherLabel, Tradeoff
+from counterpoint.targets import Interval, Label, OtherLabel, Probability, Tradeoff
 from counterpoint.wings import parts
 
 __all__ = ["KINDS", "Kinds", "kind_of"]
@@ -106,7 +106,7 @@ KINDS = {
         {
             Label: {"label": labels_or_one, "margin": a_number},
             OtherLabel: {"than": labels_or_one, "margin": a_number},
-            Confidence: {"label": a_label, "at_least": a_number},
+            Probability: {"label": a_label, "at_least": a_number},
             Tradeoff: {"label": a_label, "weight": a_number},
             **{cls: keys for part in parts("policy") for cls, keys in part.TARGETS.items()},
             Interval: {"low": a_number, "high": a_number},

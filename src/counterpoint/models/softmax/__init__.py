@@ -14,9 +14,9 @@ Carreira-Perpiñán & Hada, Inverse classification with logistic and softmax cla
 optimization. Theorems 3.2–3.8 (the problem and Newton's method), 4.1 and 4.2 (two classes).
 """
 
-from counterpoint.models.softmax.confidence import reach
 from counterpoint.models.softmax.directions import Hessians
 from counterpoint.models.softmax.logistic import logistic_root
+from counterpoint.models.softmax.probability import reach
 from counterpoint.models.softmax.reduced import LogLosses, Reduced
 from counterpoint.models.softmax.tradeoff import minimise
 

@@ -33,7 +33,7 @@ from counterpoint.groups import (
     to_anndata,
 )
 from counterpoint.groups.path import Count, count_of
-from counterpoint.groups.tables import dealt, read
+from counterpoint.groups.tables import read_rows, stratified_folds
 
 COUNTS: tuple[Count, ...] = get_args(Count)
 
@@ -288,7 +288,7 @@ def test_standard_deviations_of_sparse_rows_are_those_of_dense_ones(kind: Any):
     cells[:, 0] = 5.0 + 1e-3 * rng.normal(size=200)  # small beside their mean
     cells[:, 1] = 7.1
     cells[:90, 2] = rng.normal(size=90)
-    rows, _ = read(sparse.csr_matrix(cells), np.zeros(200), None)
+    rows, _ = read_rows(sparse.csr_matrix(cells), np.zeros(200), None)
     np.testing.assert_allclose(rows.spread, cells.std(axis=0, dtype=float), rtol=1e-9, atol=1e-12)
 
 
@@ -296,7 +296,7 @@ def test_cells_that_a_sparse_matrix_has_twice_are_added_up():
     place = (np.array([0, 0, 1, 2]), np.array([1, 1, 0, 1]))
     given = sparse.coo_array((np.array([1.0, 2.0, 4.0, -1.0]), place), (3, 2))
     twice = sparse.csr_array((given.data, place[1], np.array([0, 2, 3, 4])), shape=(3, 2))
-    rows, _ = read(twice, np.zeros(3), None)
+    rows, _ = read_rows(twice, np.zeros(3), None)
     np.testing.assert_allclose(rows.spread, given.toarray().std(axis=0))
     assert twice.nnz == 4  # what was passed is as it was
 
@@ -566,7 +566,7 @@ def test_evaluation_is_a_fit_on_some_folds_and_a_judgement_on_the_other(kind: An
     """Radius, scales, limits, strengths and choices are all those of the rows of the fit."""
     X, y = wine()
     space, by_hand = plane(X), []
-    folds = dealt(Groups.of(y), 2, np.random.RandomState(3))
+    folds = stratified_folds(Groups.of(y), 2, np.random.RandomState(3))
     for learn, test in folds:
         model = kind(space, k=3).fit(X.iloc[learn], y.iloc[learn])
         by_hand.append(model.judge(X.iloc[test], y.iloc[test]))

@@ -11,7 +11,7 @@ from scipy import sparse
 
 from counterpoint.groups import Affine, GroupTranslations, Limits, Network, problem
 from counterpoint.groups.fitting import refit
-from counterpoint.groups.problem import Fusion, Task
+from counterpoint.groups.problem import Fusion, Objective
 from counterpoint.groups.refinement import _relieving, pair_counts, prunable, pruned
 from counterpoint.groups.representations import Representation, stages
 
@@ -25,14 +25,14 @@ def space(kind: str, d: int, rng: np.random.Generator) -> Representation:
     return Network([first, rng.normal(size=(4, 3))], [np.zeros(4), np.zeros(3)], "elu")
 
 
-def made(kind: str, n: int, d: int, reach: float = np.inf) -> tuple[Task, np.ndarray]:
+def made(kind: str, n: int, d: int, reach: float = np.inf) -> tuple[Objective, np.ndarray]:
     """A task of n groups and d features, and offsets that change all of them."""
     rng = np.random.default_rng(n + d)
     means = rng.normal(size=(n, d))
     parts = stages(space(kind, d, rng))
     base = parts.hidden(means)
     penalty = Fusion(n, np.ones(d), np.full(d, reach), np.zeros(d, dtype=int))
-    task = Task(base, parts.finish(base), parts, parts.first.matrix, penalty)
+    task = Objective(base, parts.finish(base), parts, parts.first.matrix, penalty)
     return task, penalty.nearest(means - means.mean(axis=0))
 
 
@@ -100,7 +100,7 @@ def test_bounds_hold(*, near: bool):
 def test_features_that_rise_from_group_to_group_still_do(*, near: bool):
     task, start = made("network", 5, 4)
     start[:, :2] = np.sort(start[:, :2], axis=0)
-    fusion = replace(task.fusion, course=np.array([1, 1, 0, 0]))
+    fusion = replace(task.fusion, monotone=np.array([1, 1, 0, 0]))
     for one in pruned(replace(task, fusion=fusion), start, near=near):
         assert (np.diff(one[:, :2], axis=0) >= 0.0).all()
 
@@ -111,7 +111,7 @@ def test_two_groups_are_pruned_as_by_the_best_subset_where_features_are_apart(*,
     means = np.array([[0.0, 0.0, 0.0, 0.0], [3.0, -1.0, 0.5, 2.0]])
     penalty = Fusion(2, np.ones(4), np.full(4, np.inf), np.zeros(4, dtype=int))
     parts = stages(Affine(np.eye(4), np.zeros(4)))
-    task = Task(means, means, parts, np.eye(4), penalty)
+    task = Objective(means, means, parts, np.eye(4), penalty)
     supports = [set(np.flatnonzero(np.ptp(one, axis=0))) for one in pruned(task, means, near=near)]
     assert supports == [{0, 1, 3}, {0, 3}, {0}]
 
@@ -126,21 +126,21 @@ def test_levels_with_another_one_between_them_can_become_one(*, near: bool):
 
 
 @both
-@pytest.mark.parametrize("course", [0, 1, -1])
+@pytest.mark.parametrize("monotone", [0, 1, -1])
 @pytest.mark.parametrize("n", [2, 3, 5])
-def test_the_merges_are_those_that_brute_force_lists(n: int, course: int, *, near: bool):
+def test_the_merges_are_those_that_brute_force_lists(n: int, monotone: int, *, near: bool):
     task, start = made("affine", n, 4)
     start = start.round()  # ties
-    if course:
-        start = course * np.sort(start, axis=0)[::course]
-    task = replace(task, fusion=replace(task.fusion, course=np.full(4, course)))
+    if monotone:
+        start = monotone * np.sort(start, axis=0)[::monotone]
+    task = replace(task, fusion=replace(task.fusion, monotone=np.full(4, monotone)))
     crowded = pair_counts(start) > 1
     listed = {}
     for feature, column in enumerate(start.T):
         levels = sorted(set(column))
         pairs = list(pairwise(levels) if near else combinations(levels, 2))
         for low, high in pairs:
-            among = (low, high) if not course else [v for v in levels if low <= v <= high]
+            among = (low, high) if not monotone else [v for v in levels if low <= v <= high]
             own = [i for i in range(n) if column[i] in among]
             gain = sum(crowded[i, j] and column[i] != column[j] for i, j in combinations(own, 2))
             if gain:
@@ -165,7 +165,7 @@ def test_many_features_of_two_groups_do_not_take_their_square():
     base = parts.hidden(means)
     free = Fusion(2, np.ones(700), np.full(700, np.inf), np.zeros(700, dtype=int))
     tracemalloc.start()
-    few = next(pruned(Task(base, base, parts, parts.first.matrix, free), means, near=True))
+    few = next(pruned(Objective(base, base, parts, parts.first.matrix, free), means, near=True))
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert pair_counts(few).max() == int(0.93 * 700)

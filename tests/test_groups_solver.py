@@ -22,17 +22,17 @@ from counterpoint.groups import (
     fitting,
 )
 from counterpoint.groups.fitting import Fit, at_zero, descend, fit, follow, refit, tied
-from counterpoint.groups.path import patterns
-from counterpoint.groups.problem import Fusion, Task, rising
+from counterpoint.groups.path import tie_pattern
+from counterpoint.groups.problem import Fusion, Objective, rising
 from counterpoint.groups.representations import Representation, dense, stages
 
 FREE, RISES, FALLS = 0, 1, -1
 
 
-def fusion(n: int, weight: Any, reach: Any = np.inf, course: Any = FREE) -> Fusion:
+def fusion(n: int, weight: Any, reach: Any = np.inf, monotone: Any = FREE) -> Fusion:
     weight = np.atleast_1d(np.asarray(weight, dtype=float))
     many = np.ones(len(weight))
-    return Fusion(n, weight, reach * many, (course * many).astype(int))
+    return Fusion(n, weight, reach * many, (monotone * many).astype(int))
 
 
 def spread_of(v: np.ndarray) -> float:
@@ -49,16 +49,16 @@ def network(seed: int, sizes: tuple[int, ...] = (5, 8, 6, 2), activation: str = 
 
 def task(
     representation: Representation, means: np.ndarray, penalty: Fusion, noise: float = 0.0
-) -> Task:
+) -> Objective:
     parts = stages(representation)
     base = parts.hidden(means)
     targets = parts.finish(base) + noise * np.random.default_rng(0).normal(size=(len(means), 1))
     if parts.rest is None:
         targets = base
-    return Task(base, targets, parts, parts.first.matrix, penalty)
+    return Objective(base, targets, parts, parts.first.matrix, penalty)
 
 
-def linear_task(seed: int, n: int = 4, d: int = 7, m: int = 2, **bounds: Any) -> Task:
+def linear_task(seed: int, n: int = 4, d: int = 7, m: int = 2, **bounds: Any) -> Objective:
     rng = np.random.default_rng(seed)
     means = rng.normal(size=(n, d))
     weight = rng.uniform(0.5, 2.0, size=d) * 2.0 / (n * (n - 1))
@@ -77,32 +77,32 @@ def test_the_value_is_the_sum_over_pairs(seed: int, n: int, size: float):
     assert told == pytest.approx(sum(w * spread_of(v) for w, v in zip(weight, D.T, strict=True)))
 
 
-def prox_oracle(v: np.ndarray, weight: float, reach: float, course: int) -> np.ndarray:
+def prox_oracle(v: np.ndarray, weight: float, reach: float, monotone: int) -> np.ndarray:
     """CVXPY on the definition."""
     x, n = cvxpy.Variable(len(v)), len(v)
     pairs = list(combinations(range(n), 2))
     cost = 0.5 * cvxpy.sum_squares(x - v)
     cost += weight * sum(cvxpy.abs(x[i] - x[j]) for i, j in pairs)
     rules = [cvxpy.abs(x) <= reach / 2.0] if np.isfinite(reach) else []
-    rules += [course * (x[i + 1] - x[i]) >= 0.0 for i in range(n - 1)] if course else []
+    rules += [monotone * (x[i + 1] - x[i]) >= 0.0 for i in range(n - 1)] if monotone else []
     cvxpy.Problem(cvxpy.Minimize(cost), rules).solve(
         solver="CLARABEL", tol_gap_abs=1e-12, tol_gap_rel=1e-12, tol_feas=1e-12
     )
     return np.asarray(x.value)
 
 
-@pytest.mark.parametrize("course", [FREE, RISES, FALLS])
+@pytest.mark.parametrize("monotone", [FREE, RISES, FALLS])
 @pytest.mark.parametrize("reach", [np.inf, 1.5, 0.0])
 @pytest.mark.parametrize("seed", range(3))
-def test_the_prox_is_that_of_an_oracle(seed: int, reach: float, course: int):
+def test_the_prox_is_that_of_an_oracle(seed: int, reach: float, monotone: int):
     rng = np.random.default_rng(seed)
     n = 4 + 2 * seed
     V = rng.normal(size=(n, 3))
     V[1] = V[0]  # ties
     weight = np.array([0.02, 0.2, 1.0])
-    found = fusion(n, weight, reach, course).prox(V, 0.7)
+    found = fusion(n, weight, reach, monotone).prox(V, 0.7)
     for v, w, x in zip(V.T, weight, found.T, strict=True):
-        np.testing.assert_allclose(x, prox_oracle(v, 0.7 * w, reach, course), atol=2e-6)
+        np.testing.assert_allclose(x, prox_oracle(v, 0.7 * w, reach, monotone), atol=2e-6)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -156,14 +156,14 @@ def test_rows_never_fall_by_what_rounding_hides_among_many(fall: float):
 
 @given(st.integers(0, 10_000), st.sampled_from([0.5, 2.0, np.inf]))
 def test_the_nearest_columns_keep_the_order_and_the_bounds(seed: int, reach: float):
-    """Isotonic regressions, clipped, where a column has a course; the column clipped, where not."""
+    """Isotonic regressions, clipped, where a column is monotone; the column clipped, where not."""
     from sklearn.isotonic import isotonic_regression
 
     rng = np.random.default_rng(seed)
-    n, course = int(rng.integers(2, 8)), np.append(rng.choice([FREE, RISES, FALLS], 4), RISES)
+    n, monotone = int(rng.integers(2, 8)), np.append(rng.choice([FREE, RISES, FALLS], 4), RISES)
     V = rng.normal(size=(n, 5))
-    found = fusion(n, np.ones(5), reach, course).nearest(V)
-    for way, v, one in zip(course, V.T, found.T, strict=True):
+    found = fusion(n, np.ones(5), reach, monotone).nearest(V)
+    for way, v, one in zip(monotone, V.T, found.T, strict=True):
         fitted = v if way == FREE else isotonic_regression(v, increasing=way == RISES)
         np.testing.assert_allclose(one, np.clip(fitted, -reach / 2.0, reach / 2.0), atol=1e-12)
 
@@ -195,7 +195,7 @@ def test_the_box_on_changes_is_a_box_on_offsets():
     assert found.objective == pytest.approx(oracle, rel=1e-7)
 
 
-def penalised(made: Task, D: Any, strength: float) -> Any:
+def penalised(made: Objective, D: Any, strength: float) -> Any:
     """Objective (9) over all ordered pairs, from its definition."""
     n, _ = made.shape
     M, targets = dense(made.matrix), made.targets
@@ -213,17 +213,17 @@ def penalised(made: Task, D: Any, strength: float) -> Any:
 # --- linear representations: global optima ---
 
 
-@pytest.mark.parametrize("course", [FREE, RISES])
+@pytest.mark.parametrize("monotone", [FREE, RISES])
 @pytest.mark.parametrize("reach", [np.inf, 1.0])
 @pytest.mark.parametrize("share", [0.5, 0.05])
 @pytest.mark.parametrize("seed", range(2))
-def test_a_linear_fit_is_a_global_optimum(seed: int, share: float, reach: float, course: int):
-    made = linear_task(seed, reach=reach, course=course)
+def test_a_linear_fit_is_a_global_optimum(seed: int, share: float, reach: float, monotone: int):
+    made = linear_task(seed, reach=reach, monotone=monotone)
     strength = share * made.critical
     found = fit(made, strength, np.zeros(made.shape), tol=1e-6, gap=1e-9)
     D = cvxpy.Variable(made.shape)
     rules = [] if np.isinf(reach) else [cvxpy.abs(D) <= reach / 2.0]
-    rules += [D[1:] >= D[:-1]] if course else []
+    rules += [D[1:] >= D[:-1]] if monotone else []
     oracle = cvxpy.Problem(cvxpy.Minimize(penalised(made, D, strength)), rules).solve(
         solver="CLARABEL"
     )
@@ -439,12 +439,12 @@ def test_of_two_starts_the_better_one_is_kept():
 def test_patterns_are_ties_and_order_alone():
     D = np.array([[0.0, 1.0, 5.0], [0.0, 2.0, 5.0], [0.0, 2.0, 4.0]])
     other = np.array([[3.0, -9.0, 0.2], [3.0, 8.0, 0.2], [3.0, 8.0, 0.1]])
-    assert patterns(D) == patterns(other)
-    assert patterns(D) != patterns(-D)
-    assert patterns(D[:, [0, 2, 1]]) != patterns(D)
-    assert patterns(1e-3 * D) == patterns(D)
+    assert tie_pattern(D) == tie_pattern(other)
+    assert tie_pattern(D) != tie_pattern(-D)
+    assert tie_pattern(D[:, [0, 2, 1]]) != tie_pattern(D)
+    assert tie_pattern(1e-3 * D) == tie_pattern(D)
     wide = np.array([[0.0, 0.0, 0.0], [0.0, 0.0, 1e-3]])
-    assert len({patterns(wide), patterns(-wide), patterns(0.0 * wide)}) == 3
+    assert len({tie_pattern(wide), tie_pattern(-wide), tie_pattern(0.0 * wide)}) == 3
 
 
 def test_a_fit_says_what_it_is():

@@ -19,7 +19,7 @@ from counterpoint.groups import GroupTranslations, Quality, Translations
 from counterpoint.groups.path import Count
 from counterpoint.groups.quality import Points
 from counterpoint.groups.representations import stages
-from counterpoint.groups.tables import read
+from counterpoint.groups.tables import read_rows
 from group_peers.eldr import Published
 from group_peers.sgd import STRENGTHS, TRIALS, Setting, explain
 
@@ -162,7 +162,7 @@ class Seen:
     @classmethod
     def of(cls, data: Published, rows: IntArray) -> Seen:
         """Some rows."""
-        seen, groups = read(data.X[rows], [data.groups[i] for i in rows], None)
+        seen, groups = read_rows(data.X[rows], [data.groups[i] for i in rows], None)
         points = Points.of(seen, groups, stages(data.network))
         return cls(data, points, groups.means(seen.matrix))
 

@@ -17,9 +17,9 @@ from counterpoint.groups.path import (
     TranslationPath,
     check_count,
     check_k,
-    patterns,
+    tie_pattern,
 )
-from counterpoint.groups.problem import Limits
+from counterpoint.groups.problem import Limits, moving
 from counterpoint.groups.refinement import polished, prunable, pruned
 from counterpoint.groups.representations import FloatArray
 from counterpoint.groups.translations import Translations
@@ -185,7 +185,7 @@ class GroupTranslations(GroupExplainer):
         candidates: list[Candidate] = []
 
         def consider(D: FloatArray, strength: float) -> None:
-            pattern = patterns(D)
+            pattern = tie_pattern(D)
             if pattern not in places:
                 places[pattern] = len(candidates)
                 ended = refit(task, D, strength)
@@ -201,7 +201,7 @@ class GroupTranslations(GroupExplainer):
                     for D in pruned(task, start.offsets, near=near):
                         consider(D, start.translations.strength)
                 done(1)
-        refitted = np.array([places[patterns(one.D)] for one in kept], dtype=np.intp)
+        refitted = np.array([places[tie_pattern(one.D)] for one in kept], dtype=np.intp)
         penalized = tuple(scene.translations(one.D, one.strength) for one in kept)
         return TranslationPath(tuple(kept), penalized, refitted, tuple(candidates))
 
@@ -228,7 +228,7 @@ class GroupTranslations(GroupExplainer):
     def _moved(self, offsets: FloatArray) -> FloatArray:
         """(l, d) polished offsets, in units of the standard deviations."""
         D = np.zeros_like(offsets)
-        columns = np.flatnonzero(np.ptp(offsets, axis=0) > 0.0)
+        columns = moving(offsets)
         if len(columns):
             aim = self.scene_.aim(self.task_, offsets)
             D[:, columns] = polished(aim, offsets[:, columns], self.task_.fusion.of(columns))

@@ -15,12 +15,12 @@ from sklearn.utils import check_random_state
 
 from counterpoint.errors import InvalidInput, ModelNotFitted
 from counterpoint.groups.path import Candidate, Count
-from counterpoint.groups.problem import Fusion, Limits, Task, prices
+from counterpoint.groups.problem import Fusion, Limits, Objective, moving, prices
 from counterpoint.groups.quality import Points, Quality, away, outside
-from counterpoint.groups.reading import look
-from counterpoint.groups.refinement import Aim, ties
+from counterpoint.groups.reading import read_model
+from counterpoint.groups.refinement import SmoothedRates, ties
 from counterpoint.groups.representations import FloatArray, Representation, dense, stages
-from counterpoint.groups.tables import Groups, Rows, dealt, read
+from counterpoint.groups.tables import Groups, Sample, read_rows, stratified_folds
 from counterpoint.groups.translations import Translations
 from counterpoint.progress import track
 
@@ -52,7 +52,7 @@ class Scene:
     def of(
         cls,
         representation: Representation,
-        rows: Rows,
+        rows: Sample,
         groups: Groups,
         *,
         costs: Any,
@@ -102,34 +102,34 @@ class Scene:
     def __repr__(self) -> str:
         return f"<Scene: {len(self.labels)} groups, {len(self.names)} features>"
 
-    def task(self, limits: Limits) -> Task:
+    def task(self, limits: Limits) -> Objective:
         """What is minimised, over offsets in units of ``scale``."""
         count, parts = len(self.labels), self.points.parts
         fusion = Fusion(
             count,
             2.0 / (count * (count - 1)) * self.price * self.scale,
             limits.reach(self.means, self.names) / self.scale,
-            limits.course(self.names),
+            limits.monotone(self.names),
         )
         matrix = sparse.diags_array(self.scale, format="csr") @ parts.first.matrix
-        return Task(self.base, self.targets, parts, matrix, fusion)
+        return Objective(self.base, self.targets, parts, matrix, fusion)
 
-    def centred(self, task: Task) -> FloatArray:
+    def centred(self, task: Objective) -> FloatArray:
         """(l, d) the means in units of ``scale``, in the middle of what offsets may be."""
         middle = (self.means.max(axis=0) + self.means.min(axis=0)) / 2.0
         return task.fusion.nearest((self.means - middle) / self.scale)
 
     def translations(self, D: FloatArray, strength: float) -> Translations:
         """Offsets in units of ``scale`` as translations in feature units."""
-        columns = np.flatnonzero(np.ptp(D, axis=0) > 0.0)
+        columns = moving(D)
         levels, costs = D[:, columns] * self.scale[columns], self.price[columns]
         return Translations(self.labels, self.names, columns, levels, costs, float(strength))
 
-    def aim(self, task: Task, D: FloatArray) -> Aim:
+    def aim(self, task: Objective, D: FloatArray) -> SmoothedRates:
         """What is minimised when offsets in units of ``scale`` are polished."""
-        columns = np.flatnonzero(np.ptp(D, axis=0) > 0.0)
+        columns = moving(D)
         scale = self.scale[columns]
-        return Aim(
+        return SmoothedRates(
             self.points,
             [cells / scale for cells in self.points.cells(columns)],
             self.low[columns] / scale,
@@ -226,8 +226,8 @@ class GroupExplainer(BaseEstimator, ABC):  # type: ignore[misc]
         UnsupportedModel
             If the representation has no derivatives that are known.
         """
-        representation, intake = look(self.representation)
-        self._learn(representation, *read(X, groups, intake), progress=progress)
+        representation, intake = read_model(self.representation)
+        self._learn(representation, *read_rows(X, groups, intake), progress=progress)
         return self
 
     def translation(self, start: Any, end: Any) -> FloatArray:
@@ -314,11 +314,11 @@ class GroupExplainer(BaseEstimator, ABC):  # type: ignore[misc]
         ks
             Numbers of features, as `sparse` takes them.
         """
-        representation, intake = look(self.representation)
-        rows, members = read(X, groups, intake)
+        representation, intake = read_model(self.representation)
+        rows, members = read_rows(X, groups, intake)
         members.require(len(rows))
         parts: list[list[Quality]] = []
-        parts_of = list(dealt(members, folds, check_random_state(random_state)))
+        parts_of = list(stratified_folds(members, folds, check_random_state(random_state)))
         with track(folds, show=progress, unit="folds") as done:
             for learn, test in parts_of:
                 model = type(self)(**self.get_params(deep=False))
@@ -382,13 +382,13 @@ class GroupExplainer(BaseEstimator, ABC):  # type: ignore[misc]
         moved = parts.values(own + answer.translation(start, end))
         return draw_map(parts.values(rows.matrix), members, moved, (start, end), ax)
 
-    def _read(self, X: Any, groups: Any) -> tuple[Rows, Groups]:
+    def _read(self, X: Any, groups: Any) -> tuple[Sample, Groups]:
         """Rows of the same features and groups as those of the fit."""
-        rows, members = read(X, groups, self.scene_.points.rows.intake)
+        rows, members = read_rows(X, groups, self.scene_.points.rows.intake)
         return rows, members.ordered(self.groups_)
 
     def _learn(
-        self, representation: Representation, rows: Rows, groups: Groups, *, progress: bool | None
+        self, representation: Representation, rows: Sample, groups: Groups, *, progress: bool | None
     ) -> None:
         """Fit on rows that have been read."""
         scene = Scene.of(representation, rows, groups, costs=self.costs, radius=self.radius)
@@ -396,7 +396,7 @@ class GroupExplainer(BaseEstimator, ABC):  # type: ignore[misc]
         self.groups_, self.n_features_in_ = scene.labels, len(scene.names)
         self.translations_ = self._explain(scene, progress=progress)
 
-    def _judge(self, translations: Translations, rows: Rows, groups: Groups) -> Quality:
+    def _judge(self, translations: Translations, rows: Sample, groups: Groups) -> Quality:
         if (groups.sizes == 0).any():
             empty = groups.labels[int(np.flatnonzero(groups.sizes == 0)[0])]
             raise InvalidInput(

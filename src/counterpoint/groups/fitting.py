@@ -8,10 +8,10 @@ from typing import NamedTuple, final
 
 import numpy as np
 
-from counterpoint.groups.problem import Fusion, Task
+from counterpoint.groups.problem import Fusion, Objective, moving
 from counterpoint.groups.representations import FloatArray, IntArray
 
-__all__ = ["FEW", "Descent", "Fit", "at_zero", "descend", "fit", "follow", "refit", "tied"]
+__all__ = ["FEW", "Fit", "Iterate", "at_zero", "descend", "fit", "follow", "refit", "tied"]
 
 FEW = 64
 """Features that are all worked on together: with so few, a working set saves nothing."""
@@ -42,7 +42,7 @@ class Fit:
 
 
 @final
-class Descent(NamedTuple):
+class Iterate(NamedTuple):
     """What descent found: ``residual`` is the length of the last step's proximal gradient."""
 
     D: FloatArray
@@ -53,7 +53,7 @@ class Descent(NamedTuple):
 
 
 def descend(  # noqa: PLR0913 (a problem, where to begin, when to end)
-    task: Task,
+    task: Objective,
     prox: Prox,
     penalty: Callable[[FloatArray], float],
     start: FloatArray,
@@ -62,7 +62,7 @@ def descend(  # noqa: PLR0913 (a problem, where to begin, when to end)
     tol: float,
     max_iter: int,
     rounding: float,
-) -> Descent:
+) -> Iterate:
     """Minimise loss and penalty until the proximal gradient is shorter than ``tol``.
 
     FISTA (Beck & Teboulle 2009) with the restarts of O'Donoghue & Candès (2015), from a first guess
@@ -92,11 +92,11 @@ def descend(  # noqa: PLR0913 (a problem, where to begin, when to end)
             L *= 0.9
         if residual <= tol:
             break
-    return Descent(x, best, residual, L, steps)
+    return Iterate(x, best, residual, L, steps)
 
 
 def _step(
-    task: Task, prox: Prox, y: FloatArray, L: float, rounding: float
+    task: Objective, prox: Prox, y: FloatArray, L: float, rounding: float
 ) -> tuple[FloatArray, float, float]:
     """A proximal step from y, the loss there, and the curvature that made it short enough."""
     loss, slope = task.slope(y)
@@ -109,7 +109,7 @@ def _step(
         L = min(2.0 * L, task.curvature)
 
 
-def fit(task: Task, strength: float, start: FloatArray, *, tol: float, gap: float) -> Fit:
+def fit(task: Objective, strength: float, start: FloatArray, *, tol: float, gap: float) -> Fit:
     """The offsets of least loss and penalty, from a start.
 
     Descent works on a set of features, to which those join that would not stay at zero, until there
@@ -123,7 +123,7 @@ def fit(task: Task, strength: float, start: FloatArray, *, tol: float, gap: floa
     most = 20_000 if task.is_convex or task.shape[1] <= FEW else 150
     for _ in range(60):
         work = _working(task, strength, D, reach)
-        joining = len(work) > np.count_nonzero(np.ptp(D, axis=0))
+        joining = len(work) > len(moving(D))
         part = task.of(work)
         found = descend(
             part,
@@ -144,13 +144,18 @@ def fit(task: Task, strength: float, start: FloatArray, *, tol: float, gap: floa
     return _fit(task, strength, D, L, steps)
 
 
-def at_zero(task: Task, strength: float) -> Fit:
+def at_zero(task: Objective, strength: float) -> Fit:
     """Nothing changes: the fit at λ_max and above it."""
     return _fit(task, strength, np.zeros(task.shape), _curvature(task), 0)
 
 
 def refit(
-    task: Task, found: FloatArray, strength: float, *, free: bool = False, steps: int = 200
+    task: Objective,
+    found: FloatArray,
+    strength: float,
+    *,
+    free: bool = False,
+    steps: int = 200,
 ) -> Fit:
     """The offsets of least loss, without penalty, that have the ties of others.
 
@@ -158,7 +163,7 @@ def refit(
     early: many choices are made among refits, and few of them matter. If ``free``, only features
     that do not change at all stay tied.
     """
-    work = np.flatnonzero(np.ptp(found, axis=0) > 0.0)
+    work = moving(found)
     part, start, D = task.of(work), found[:, work], np.zeros_like(found)
     distinct = np.broadcast_to(np.arange(float(len(D)))[:, None], start.shape)
     ended = descend(
@@ -195,7 +200,7 @@ def tied(fusion: Fusion, pattern: FloatArray) -> Prox:
 
 
 def follow(
-    task: Task,
+    task: Objective,
     strengths: Sequence[float],
     means: FloatArray,
     *,
@@ -230,42 +235,41 @@ def _fused(fusion: Fusion, strength: float) -> tuple[Prox, Callable[[FloatArray]
     return lambda V, step: fusion.prox(V, step * strength), lambda D: strength * fusion.value(D)
 
 
-def _fit(task: Task, strength: float, D: FloatArray, L: float, steps: int) -> Fit:
+def _fit(task: Objective, strength: float, D: FloatArray, L: float, steps: int) -> Fit:
     loss, residual = task.value(D), _residual(task, strength, D, L) / _scale(task)
     objective = loss + strength * task.fusion.value(D)
     return Fit(D, strength, objective, loss, residual, _gap(task, strength, D), L, steps)
 
 
-def _curvature(task: Task) -> float:
+def _curvature(task: Objective) -> float:
     """A curvature that is not too large: the loss falls by no more than what it is."""
     loss, slope = task.at_zero
     least = float(np.finfo(np.float64).tiny)
     return max(0.5 * float(np.vdot(slope, slope)) / loss, least) if loss > 0.0 else 1.0
 
 
-def _scale(task: Task) -> float:
+def _scale(task: Objective) -> float:
     """The length of the gradient where nothing changes."""
     return float(np.linalg.norm(task.at_zero[1])) or 1.0
 
 
-def _working(task: Task, strength: float, D: FloatArray, least: float) -> IntArray:
+def _working(task: Objective, strength: float, D: FloatArray, least: float) -> IntArray:
     """The features that change, and those at zero that would gain most by it: as many, or 32."""
     if task.shape[1] <= FEW:
         return np.arange(task.shape[1])
-    moving = np.ptp(D, axis=0) > 0.0
+    working = moving(D)
     excess = task.fusion.excess(-task.slope(D)[1], strength)
-    asking = np.flatnonzero((excess > 0.1 * least) & ~moving)
-    most = max(32, int(np.count_nonzero(moving)))
-    joining = asking[np.argsort(-excess[asking], kind="stable")][:most]
-    return np.union1d(np.flatnonzero(moving), joining)
+    asking = np.setdiff1d(np.flatnonzero(excess > 0.1 * least), working)
+    joining = asking[np.argsort(-excess[asking], kind="stable")][: max(32, len(working))]
+    return np.union1d(working, joining)
 
 
-def _residual(task: Task, strength: float, D: FloatArray, L: float) -> float:
+def _residual(task: Objective, strength: float, D: FloatArray, L: float) -> float:
     """The length of the proximal gradient, over all features."""
     slope = task.slope(D)[1]
     return L * float(np.linalg.norm(D - task.fusion.prox(D - slope / L, strength / L)))
 
 
-def _gap(task: Task, strength: float, D: FloatArray) -> float:
+def _gap(task: Objective, strength: float, D: FloatArray) -> float:
     """Of a convex task, the gap in units of the loss where nothing changes; NaN of others."""
     return task.gap(D, strength) / (task.at_zero[0] or 1.0) if task.is_convex else float("nan")

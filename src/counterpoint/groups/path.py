@@ -11,6 +11,7 @@ import numpy as np
 
 from counterpoint.errors import InvalidInput
 from counterpoint.groups.fitting import Fit
+from counterpoint.groups.problem import moving
 from counterpoint.groups.representations import FloatArray, IntArray
 from counterpoint.groups.translations import Translations
 
@@ -25,7 +26,7 @@ __all__ = [
     "check_count",
     "check_k",
     "count_of",
-    "patterns",
+    "tie_pattern",
 ]
 
 Count = Literal["each", "mean", "shared"]
@@ -221,8 +222,8 @@ def check_k(k: Any, width: int) -> None:
         )
 
 
-def patterns(D: FloatArray) -> bytes:
+def tie_pattern(D: FloatArray) -> bytes:
     """Which offsets are tied, and in which order they are, as something to compare."""
-    moving = np.flatnonzero(np.ptp(D, axis=0) > 0.0)
-    ranks = (D[:, None, moving] > D[None, :, moving]).sum(axis=1, dtype=np.int32)
-    return moving.astype(np.int64).tobytes() + ranks.tobytes()
+    columns = moving(D)
+    ranks = (D[:, None, columns] > D[None, :, columns]).sum(axis=1, dtype=np.int32)
+    return columns.astype(np.int64).tobytes() + ranks.tobytes()

@@ -22,7 +22,7 @@ from counterpoint.errors import InvalidInput
 from counterpoint.groups.representations import Composed, FloatArray, IntArray, Matrix, dense
 from counterpoint.rows.features import unknown_name
 
-__all__ = ["Fusion", "Limits", "Task", "prices", "rising"]
+__all__ = ["Fusion", "Limits", "Objective", "moving", "prices", "rising"]
 
 MOVED = 2**15
 """Means of groups, moved, that are mapped at a time where there are very many: a few megabytes."""
@@ -76,19 +76,19 @@ class Limits:
         reach[_listed(self.immutable, "immutable", names)] = 0.0
         return reach
 
-    def course(self, names: tuple[Hashable, ...]) -> IntArray:
+    def monotone(self, names: tuple[Hashable, ...]) -> IntArray:
         """(d,) 1 for features that only rise, −1 for those that only fall, 0 for others."""
-        course = np.zeros(len(names), dtype=np.intp)
-        course[_listed(self.rising, "rising", names)] = 1
+        monotone = np.zeros(len(names), dtype=np.intp)
+        monotone[_listed(self.rising, "rising", names)] = 1
         falling = _listed(self.falling, "falling", names)
-        if (course[falling] != 0).any():
-            both = names[falling[np.flatnonzero(course[falling])[0]]]
+        if (monotone[falling] != 0).any():
+            both = names[falling[np.flatnonzero(monotone[falling])[0]]]
             raise InvalidInput(
                 f"Expected features to rise or to fall; {both!r} is to do both. Make it immutable "
                 "if it is to stay."
             )
-        course[falling] = -1
-        return course
+        monotone[falling] = -1
+        return monotone
 
 
 def prices(
@@ -163,11 +163,13 @@ class Fusion:
     groups: int  # l
     weight: FloatArray  # (d,) w, positive
     reach: FloatArray  # (d,) the largest change: 0 for immutable features, infinite for free ones
-    course: IntArray  # (d,) 1: may only rise from each group to the next; −1: only fall; 0: both
+    monotone: IntArray  # (d,) 1: may only rise from each group to the next; −1: only fall; 0: both
 
     def of(self, columns: IntArray) -> Fusion:
         """The penalty of some columns."""
-        return Fusion(self.groups, self.weight[columns], self.reach[columns], self.course[columns])
+        return Fusion(
+            self.groups, self.weight[columns], self.reach[columns], self.monotone[columns]
+        )
 
     @cached_property
     def ranks(self) -> FloatArray:
@@ -209,11 +211,11 @@ class Fusion:
 
     @cached_property
     def _sign(self) -> FloatArray:
-        return np.where(self.course < 0, -1.0, 1.0)
+        return np.where(self.monotone < 0, -1.0, 1.0)
 
     @cached_property
     def _ordered(self) -> NDArray[np.bool_]:
-        return self.course != 0
+        return self.monotone != 0
 
     @cached_property
     def _begins(self) -> IntArray:
@@ -257,6 +259,11 @@ class Fusion:
         return float(excess[positive] @ self.reach[positive])
 
 
+def moving(D: FloatArray) -> IntArray:
+    """The features that some pair of groups changes."""
+    return np.flatnonzero(np.ptp(D, axis=0) > 0.0)
+
+
 def rising(T: FloatArray) -> FloatArray:
     """(d, l) the non-decreasing rows nearest to those of T (least squares).
 
@@ -287,7 +294,7 @@ def rising(T: FloatArray) -> FloatArray:
 
 @final
 @dataclass(frozen=True, eq=False)
-class Task:
+class Objective:
     """Minimise loss(D M) + λ Σ_f w_f Σ_{i<j} |D_jf − D_if| over offsets D within their bounds.
 
     The loss is the mean over i ≠ j of ½‖r(x̄_i + D_j − D_i) − r̄_j‖², of equation (9), as a function
@@ -310,7 +317,7 @@ class Task:
         """Whether the representation is affine."""
         return self.parts.rest is None
 
-    def of(self, columns: IntArray) -> Task:
+    def of(self, columns: IntArray) -> Objective:
         """The task over some features, where all others stay."""
         return replace(self, matrix=self.matrix[columns], fusion=self.fusion.of(columns))
 

@@ -13,7 +13,7 @@ from scipy.spatial import KDTree
 
 from counterpoint.errors import InvalidInput
 from counterpoint.groups.representations import Composed, FloatArray, IntArray
-from counterpoint.groups.tables import Groups, Rows
+from counterpoint.groups.tables import Groups, Sample
 from counterpoint.groups.translations import Translations
 
 if TYPE_CHECKING:
@@ -164,14 +164,14 @@ class Points:
     itself: where both groups are the same, others count.
     """
 
-    rows: Rows
+    rows: Sample
     groups: Groups
     parts: Composed
     hidden: FloatArray
     """(n, h) the rows after the affine part of the representation."""
 
     @classmethod
-    def of(cls, rows: Rows, groups: Groups, parts: Composed) -> Points:
+    def of(cls, rows: Sample, groups: Groups, parts: Composed) -> Points:
         """The rows that belong to a group, in the representation."""
         known = np.flatnonzero(groups.member >= 0)
         rows = rows.take(known)

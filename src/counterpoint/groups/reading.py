@@ -21,7 +21,7 @@ from counterpoint.models.probe import run
 from counterpoint.models.seeing import see_columns
 from counterpoint.rows.features import Categorical, Features
 
-__all__ = ["look", "represent"]
+__all__ = ["read_model", "represent"]
 
 INSTEAD = (
     "Pass linear maps of scikit-learn (scalers, encoders of categories, PCA, TruncatedSVD, "
@@ -60,7 +60,7 @@ def represent(model: Any) -> Representation:
     ReaderMismatch
         If what was read is not what the model does.
     """
-    return look(model)[0]
+    return read_model(model)[0]
 
 
 @represent.register
@@ -74,7 +74,7 @@ def _(model: MLPRegressor) -> Representation:
     return Network(model.coefs_, model.intercepts_, model.activation, model.out_activation_)
 
 
-def look(model: Any) -> Reading:
+def read_model(model: Any) -> Reading:
     """Read a fitted model as `represent` does, with the columns that it takes."""
     reader = _reader_of(model)
     if reader is not None:
@@ -85,7 +85,7 @@ def look(model: Any) -> Reading:
         name, last = model.steps[-1]
         reader = _reader_of(last)
         if reader is not None:
-            head, intake = look(model[:-1])
+            head, intake = read_model(model[:-1])
             return _followed(head, reader(last)), intake
         if last is not None and not isinstance(last, str):  # words for steps that do nothing
             _require_trace(last, f"Step {name!r}: ")

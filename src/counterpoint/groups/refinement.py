@@ -26,11 +26,11 @@ from scipy.special import expit
 
 from counterpoint.groups.fitting import refit
 from counterpoint.groups.path import Candidate, count_of
-from counterpoint.groups.problem import Fusion, Task
+from counterpoint.groups.problem import Fusion, Objective, moving
 from counterpoint.groups.quality import Points
 from counterpoint.groups.representations import FloatArray, IntArray
 
-__all__ = ["Aim", "pair_counts", "polished", "prunable", "pruned", "ties"]
+__all__ = ["SmoothedRates", "pair_counts", "polished", "prunable", "pruned", "ties"]
 
 
 def pair_counts(D: FloatArray) -> IntArray:
@@ -52,7 +52,7 @@ def prunable(candidates: Sequence[Candidate], most: int) -> list[Candidate]:
     return [able[i] for i in places]
 
 
-def pruned(task: Task, start: FloatArray, *, near: bool) -> Iterator[FloatArray]:
+def pruned(task: Objective, start: FloatArray, *, near: bool) -> Iterator[FloatArray]:
     """Offsets (l, d) of which no pair changes more than k features, for falling k, from a start.
 
     Greedy: of the merges that take a feature from pairs that change more than k, the one that
@@ -60,7 +60,7 @@ def pruned(task: Task, start: FloatArray, *, near: bool) -> Iterator[FloatArray]
     ``near``, only levels that are next to each other become one, where there are such: either way
     is better at times.
     """
-    columns = np.flatnonzero(np.ptp(start, axis=0) > 0.0)
+    columns = moving(start)
     part, D = task.of(columns), start[:, columns]
     k = int(pair_counts(D).max(initial=0))
     while (k := min(k - 1, int(0.93 * k))) > 0:  # a large k falls by many features at once
@@ -72,7 +72,9 @@ def pruned(task: Task, start: FloatArray, *, near: bool) -> Iterator[FloatArray]
         yield whole
 
 
-def _merged(task: Task, D: FloatArray, crowded: NDArray[np.bool_], *, near: bool) -> FloatArray:
+def _merged(
+    task: Objective, D: FloatArray, crowded: NDArray[np.bool_], *, near: bool
+) -> FloatArray:
     """Offsets after the merge that relieves crowded pairs for the least loss."""
     features, columns, gains = _relieving(task, D, crowded, near=near)
     if not len(features):  # only levels with another one between them are of crowded pairs
@@ -85,16 +87,16 @@ def _merged(task: Task, D: FloatArray, crowded: NDArray[np.bool_], *, near: bool
 
 
 def _relieving(
-    task: Task, D: FloatArray, crowded: NDArray[np.bool_], *, near: bool
+    task: Objective, D: FloatArray, crowded: NDArray[np.bool_], *, near: bool
 ) -> tuple[IntArray, FloatArray, FloatArray]:
     """The merges of two levels that take a feature from crowded pairs.
 
     (q,) the feature of each; (q, l) its offsets then; (q,) from how many crowded pairs it is taken.
     """
     features, low, high = _levels(D, near=near)
-    column, course = D[:, features].T, task.fusion.course[features, None]
+    column, monotone = D[:, features].T, task.fusion.monotone[features, None]
     between = (low <= column) & (column <= high)  # in the order of the groups, these go along
-    both = np.where(course != 0, between, (column == low) | (column == high))
+    both = np.where(monotone != 0, between, (column == low) | (column == high))
     level = (column * both).sum(axis=1) / both.sum(axis=1)
     apart = both[:, None] & both[:, :, None] & (column[:, None] != column[:, :, None])
     gains = (apart & crowded).sum(axis=(1, 2)) / 2.0
@@ -119,7 +121,7 @@ def _levels(D: FloatArray, *, near: bool) -> tuple[IntArray, FloatArray, FloatAr
 
 @final
 @dataclass(frozen=True, eq=False)
-class Aim:
+class SmoothedRates:
     """What polishing minimises: a price on changes, less smoothed correctness and coverage."""
 
     points: Points  # the rows that are to arrive
@@ -214,7 +216,7 @@ def ties(D: FloatArray) -> IntArray:
     return level
 
 
-def polished(aim: Aim, start: FloatArray, fusion: Fusion) -> FloatArray:
+def polished(aim: SmoothedRates, start: FloatArray, fusion: Fusion) -> FloatArray:
     """(l, s) offsets within the bounds by which more rows arrive, from some with the aim's ties."""
     middle = (start.max(axis=0) + start.min(axis=0)) / 2.0
     price = 0.2 / aim.charge(start)  # to change as much again costs 0.2 of the two shares

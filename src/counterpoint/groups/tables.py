@@ -18,7 +18,7 @@ from counterpoint.rows.encoding import encode
 from counterpoint.rows.features import Categorical, Continuous, Features, unknown_name
 from counterpoint.rows.table import Table
 
-__all__ = ["Groups", "Intake", "Rows", "dealt", "read"]
+__all__ = ["Groups", "Intake", "Sample", "read_rows", "stratified_folds"]
 
 
 @final
@@ -203,7 +203,7 @@ class Groups:
         return dense(belongs @ values) / self.sizes[:, None]
 
 
-def dealt(
+def stratified_folds(
     groups: Groups, folds: int, random: np.random.RandomState
 ) -> Iterator[tuple[IntArray, IntArray]]:
     """The rows to learn from and those to judge on, fold by fold; each group is dealt by itself."""
@@ -294,7 +294,7 @@ class Intake:
 
 @final
 @dataclass(frozen=True, eq=False)
-class Rows:
+class Sample:
     """Finite numbers (n, d), dense or sparse in rows, and the columns that they were made of.
 
     A column of categories is a column of zeros and ones for each of them.
@@ -311,7 +311,7 @@ class Rows:
         """d names."""
         return self.intake.names
 
-    def take(self, rows: IntArray) -> Rows:
+    def take(self, rows: IntArray) -> Sample:
         """Some of the rows."""
         return replace(self, matrix=self.matrix[rows])
 
@@ -337,7 +337,7 @@ class Rows:
         return dense(self.matrix.min(axis=0)), dense(self.matrix.max(axis=0))
 
 
-def read(X: Any, groups: Any, intake: Intake | None) -> tuple[Rows, Groups]:
+def read_rows(X: Any, groups: Any, intake: Intake | None) -> tuple[Sample, Groups]:
     """Rows and their groups, as `GroupExplainer.fit` takes them; all columns without an intake."""
     if any(b.__name__ == "AnnData" for b in type(X).__mro__):
         if isinstance(groups, str):
@@ -404,7 +404,7 @@ def _arranged(intake: Intake | None, names: tuple[Hashable, ...] | None, width: 
     return intake if names is None else intake.renamed(names)
 
 
-def _of_matrix(X: Any, names: tuple[Hashable, ...] | None, intake: Intake | None) -> Rows:
+def _of_matrix(X: Any, names: tuple[Hashable, ...] | None, intake: Intake | None) -> Sample:
     """Rows of a matrix, which may be sparse."""
     took = _arranged(intake, names, X.shape[1])
     wanted = took.features.names
@@ -429,10 +429,10 @@ def _of_matrix(X: Any, names: tuple[Hashable, ...] | None, intake: Intake | None
     if not matrix.has_canonical_format:  # a cell that is there twice counts with its sum
         matrix = matrix.copy()
         matrix.sum_duplicates()
-    return Rows(matrix, took)
+    return Sample(matrix, took)
 
 
-def _encoded(table: Table, took: Intake) -> Rows:
+def _encoded(table: Table, took: Intake) -> Sample:
     """Rows with categories encoded, and missing cells filled in as the representation does."""
     encoded = encode(table, took.features, took.fills, took.unfilled)
     if encoded.problems:
@@ -443,4 +443,4 @@ def _encoded(table: Table, took: Intake) -> Rows:
         )
         raise InvalidInput(f"Row {row} cannot be used: {problem}")
     codes = took.features.expand(encoded.codes)
-    return Rows(np.ascontiguousarray(codes, dtype=np.float64), took)
+    return Sample(np.ascontiguousarray(codes, dtype=np.float64), took)

@@ -186,3 +186,14 @@ def test_a_model_of_few_features_a_pair_is_better_for_it():
     assert quality.mean(quality.correctness) > 0.9
     counts = [one.translations.counts.max() for one in prunable(model.path_.candidates, 5)]
     assert all(a <= b for a, b in pairwise(counts))
+
+
+def test_what_is_pruned_changes_several_features():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(90, 4)), np.repeat([0, 1, 2], 30)
+    X[y == 1] += [1.0, 2.0, 0.0, 0.0]
+    X[y == 2] += [0.0, 2.0, 3.0, 0.0]
+    model = GroupTranslations(Affine(np.eye(4), np.zeros(4)), strengths=5).fit(X, y)
+    able = prunable(model.path_.candidates, 3)
+    assert 0 < len(able) <= 3
+    assert all(len(one.translations.columns) > 1 for one in able)

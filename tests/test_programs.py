@@ -308,3 +308,12 @@ def test_changes_that_are_used_up_prove_that_there_is_no_answer():
         program = Program(price, Region((row, box, few)))
         cases = program.cases(np.zeros((1, 2)))
         assert program.refutes(cases, np.ones((1, 1)))[0]
+
+
+def test_the_right_multipliers_close_the_gap_of_a_cone_that_opens():
+    """min |y| s.t. 2 <= y / 2: at y = 4, by multipliers u and t of one length, 2."""
+    cone = Cone(np.zeros((1, 1)), np.array([2.0]), 0.0, np.array([0.5]))
+    program = Program(Price(np.ones(1), np.zeros(1)), Region((cone,)))
+    cases = program.cases(np.zeros((1, 1)))
+    bound = program.bound(cases, np.array([[2.0, 2.0]]))[0]
+    assert bound == pytest.approx(4.0, rel=1e-12)

@@ -110,8 +110,7 @@ class Possible:
             self._had.add(frozenset(map(id, atoms)))
         elif point is not None:
             self._points = np.vstack([self._points, point])
-            self._missed.append({id(a) for a in self.atoms if self._misses(a, point)})
-            self._missed[-1] -= set(map(id, atoms))
+            self._missed.append(self._misses(point[None]) - set(map(id, atoms)))
         return not refuted
 
     def is_refuted(self, constraints: Sequence[Constraint]) -> bool:
@@ -177,22 +176,24 @@ class Possible:
         chosen = np.zeros((len(sets), len(free)))
         np.put_along_axis(chosen, sets, 1.0, axis=1)
         chosen = chosen[(chosen >= [must[0, block].any() for block in free]).all(axis=1)]
+        alone, ids = _only(case, [[block] for block in free]), set(map(id, rest))
         missing = [np.full(len(chosen), -np.inf) for _ in pieces.listed]
         used = [0] * len(missing)
         tried = np.zeros(len(chosen), dtype=bool)
         for _ in range(TRIES):
             for s, piece in enumerate(pieces.listed):
-                for needed, cut in self._proofs[s][used[s] :]:
-                    if needed <= set(map(id, rest)):
-                        more = _missing(piece, cut, case, free, chosen)
-                        missing[s] = np.maximum(missing[s], more)
-                used[s] = len(self._proofs[s])
+                proofs = self._proofs[s][used[s] :]
+                cuts = [cut for needed, cut in proofs if needed <= ids]
+                if cuts:
+                    more = _missing(piece, Cut.stacked(cuts), alone, chosen)
+                    missing[s] = np.maximum(missing[s], more)
+                used[s] += len(proofs)
             least = np.where(tried, np.inf, np.min(missing, axis=0))
             if not (least <= SURELY).any():
                 return None, True
             best = int(least.argmin())
             tried[best] = True
-            part = _only(case, [b for b, c in zip(free, chosen[best], strict=True) if c])
+            part = _only(case, [[free[i] for i in np.flatnonzero(chosen[best])]])
             point, refuted = self._searched(rest, question, pieces, part, 1.0, margins)
             if point is not None:
                 return np.clip(point, part.low[0], part.high[0]), False
@@ -233,7 +234,7 @@ class Possible:
 
     def _moved(self, constraints: Sequence[Constraint]) -> FloatArray | None:
         """A point that is known, moved to within the bounds, if it is an answer there."""
-        question, pieces, case = self._asked(constraints)
+        pieces, case = self._asked(constraints)[1:]
         points = np.clip(self._points, case.low, case.high)
         if self.is_by_price or self.bends or not len(points) or case.empty.any():
             return None
@@ -250,10 +251,17 @@ class Possible:
                 return np.asarray(points[missed.argmin()])
         return None
 
-    def _misses(self, atom: Constraint, point: FloatArray) -> bool:
-        limits = self._limits_of(atom)
-        region = atom.region(self.features) if limits is None else Region((_box(limits),))
-        return bool(region.violation(point[None], self.x)[0] > VIOLATION)
+    def _misses(self, point: FloatArray) -> set[int]:
+        """Which atoms a point (1, d) misses."""
+        limits = {id(a): self._limits_of(a) for a in self.atoms}
+        boxes = {key: case for key, case in limits.items() if case is not None}
+        regions = [(id(a), a.region(self.features)) for a in self.atoms if limits[id(a)] is None]
+        missed = {key for key, r in regions if r.violation(point, self.x)[0] > VIOLATION}
+        if boxes:
+            y, x = (np.repeat(v, len(boxes), axis=0) for v in (point, self.x))
+            over = _box(*boxes.values()).violation(y, x) > VIOLATION
+            missed |= {key for key, out in zip(boxes, over.tolist(), strict=True) if out}
+        return missed
 
     def _learn(self, constraints: Sequence[Constraint], pieces: Pieces, findings: Findings) -> None:
         """Keep the inequalities of a search that excluded every answer."""
@@ -315,17 +323,20 @@ def _atoms(constraint: Constraint, features: Features) -> Iterator[Constraint]:
         yield constraint
 
 
-def _box(case: Cases) -> Box:
-    """The bounds of a row."""
-    return replace(Box.unbounded(case.x.shape[1]), low=case.low[0], high=case.high[0])
+def _box(*cases: Cases) -> Box:
+    """The bounds of some rows, each for one of as many points."""
+    low, high = np.concatenate([c.low for c in cases]), np.concatenate([c.high for c in cases])
+    return replace(Box.unbounded(low.shape[1]), low=low, high=high)
 
 
-def _only(case: Cases, blocks: Sequence[slice]) -> Cases:
-    """A row of which only some features may change."""
-    low, high = case.x.copy(), case.x.copy()
-    for block in blocks:
-        low[:, block], high[:, block] = case.low[:, block], case.high[:, block]
-    return replace(case, low=low, high=high)
+def _only(case: Cases, sets: Sequence[Sequence[slice]]) -> Cases:
+    """A row once for each set of features, of which alone it may change."""
+    some = case.take(np.zeros(len(sets), dtype=np.intp))
+    low, high = some.x.copy(), some.x.copy()
+    for i, blocks in enumerate(sets):
+        for block in blocks:
+            low[i, block], high[i, block] = case.low[0, block], case.high[0, block]
+    return replace(some, low=low, high=high)
 
 
 def _units(piece: Piece) -> Cut:
@@ -336,23 +347,28 @@ def _units(piece: Piece) -> Cut:
     return program.cut(np.vstack([np.zeros((1, program.size)), units, -units]))
 
 
-def _missing(
-    piece: Piece, cut: Cut, case: Cases, free: Sequence[slice], chosen: FloatArray
-) -> FloatArray:
-    """(T,) by how much proofs show that sets of features that change miss a piece, at most.
+def _missing(piece: Piece, cut: Cut, alone: Cases, chosen: FloatArray) -> FloatArray:
+    """(T,) how far proofs are from allowing for a set of features to change; not above 0 if all do.
 
-    Relative to the size of their terms; not above 0 where no proof does.
+    Relative to the size of their terms.
+
+    Parameters
+    ----------
+    piece, cut
+        A piece and inequalities that its points meet.
+    alone
+        (F) the row, once for each feature, which alone may change.
+    chosen
+        (T, F) the sets.
     """
-    domain, count = piece.program.duality.domain, len(cut.offset)
-    zero = np.zeros(cut.normal.shape[1])
-    gains = np.zeros((len(free), count))
-    for i, block in enumerate(free):
-        each = _only(case, [block]).take(np.zeros(count, dtype=np.intp))
-        gains[i] = domain.least(Diagonal(zero, zero), cut.normal, each)
-    gains = np.clip(gains, -FAR, FAR)
-    here = cut.normal @ case.x[0] - cut.offset
-    size = np.abs(cut.normal) @ np.abs(case.x[0]) + np.abs(cut.offset)
-    short = (chosen @ gains + here) / (chosen @ np.abs(gains) + size + 1e-300)
+    count, zero = len(cut.offset), np.zeros(cut.normal.shape[1])
+    each = alone.take(np.repeat(np.arange(len(alone)), count))
+    normals = np.tile(cut.normal, (len(alone), 1))
+    gains = piece.program.duality.domain.least(Diagonal(zero, zero), normals, each)
+    gains = np.clip(gains, -FAR, FAR).reshape(len(alone), count)
+    here = cut.normal @ alone.x[0] - cut.offset
+    size = np.abs(cut.normal) @ np.abs(alone.x[0]) + np.abs(cut.offset)
+    short = (chosen @ gains + here) / (chosen @ np.abs(gains) + size + 1.0 / FAR)
     return np.asarray(short.max(axis=1))
 
 

@@ -409,6 +409,41 @@ def test_the_limit_that_is_told_is_the_one_that_holds():
         assert f" (now {now})" in told
 
 
+@pytest.mark.parametrize("seed", range(2))
+def test_few_changes_of_many_features(seed: int):
+    """Each set of features that may change is told apart in time: the conflict is minimal."""
+    rng = np.random.default_rng(seed)
+    names = [f"f{i}" for i in range(24)]
+    data = pd.DataFrame(rng.normal(size=(200, 24)), columns=names)
+    labels = data.to_numpy() @ rng.normal(size=24) > 0.0
+    model = LogisticRegression(C=100.0).fit(data, labels)
+    row = data.iloc[[int(model.decision_function(data).argmin())]]
+    x = row.iloc[0]
+    constraints: list[cp.Constraint] = [cp.MaxChanges(2), cp.WithinObserved()]
+    for name, (fall, rise) in zip(names[:10], rng.uniform(0.1, 2.0, (10, 2)), strict=True):
+        constraints.append(cp.Bounds(name, fall=fall, rise=rise))
+    constraints += [
+        cp.Immutable(*names[10:14]),
+        cp.Linear({"f0": 1.0, "f15": 1.0, "f20": -1.0}, high=x["f0"] + x["f15"] - x["f20"] + 0.2),
+    ]
+
+    def answer(asked: list[cp.Constraint]) -> cp.Counterfactual:
+        return cp.explain(model, row, True, data=data, extrapolate=True, constraints=asked)[0]
+
+    conflict = answer(constraints).conflict
+    assert conflict is not None
+    assert conflict.minimal
+    named = list(conflict.constraints)
+    assert answer(named).status is cp.Status.INFEASIBLE
+    for rest in fewer(named):
+        assert answer(rest).found
+    assert conflict.relaxed
+    for relaxation in conflict.relaxed:
+        assert answer(instead(constraints, relaxation)).found
+        assert relaxation.least
+        assert not answer(instead(constraints, relaxation, 0.5)).found
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_relaxations_of_float32_models_do(seed: int):
     """They lead by more than float32 may be off, which is far more than their six digits."""

@@ -28,7 +28,7 @@ from typer.testing import CliRunner
 import counterpoint as cp
 from counterpoint.cli import app
 from counterpoint.costs import Price
-from counterpoint.engine import confirm, conflicts
+from counterpoint.engine import confirm, conflicts, possible
 from counterpoint.engine.couplings import Affine
 from counterpoint.engine.evidence import Evidence
 from counterpoint.engine.program import Program
@@ -928,7 +928,8 @@ def test_the_highest_probability_is_searched_for_until_the_deadline(
     assert answer.status == cp.Status.INFEASIBLE
     clock = Clock(0.1)
     monkeypatch.setattr(attainable, "thread_time", clock)
-    monkeypatch.setattr(conflicts, "thread_time", clock)
+    for module in (conflicts, possible):
+        monkeypatch.setattr(module, "thread_time", clock)
     look = attainable.search
 
     def seen(*given: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Why a row has no answer: a minimal set of conflicting constraints; how far one of them must give."""
+"""Why a row has no answer: a minimal set of conflicting constraints, and how far one must give."""
 
 from __future__ import annotations
 

@@ -23,9 +23,9 @@ from counterpoint.engine.pieces import Piece
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Region
 from counterpoint.prototypes.cells import Cells
-from counterpoint.prototypes.screening import Glance, View, least_moves, spared
+from counterpoint.prototypes.screening import Glance, View
 
-__all__ = ["CellEvidence", "Celled", "RowOfCells"]
+__all__ = ["CellEvidence", "Celled"]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]
@@ -38,41 +38,14 @@ MORE = 8
 
 @final
 @dataclass(frozen=True, eq=False)
-class RowOfCells:
-    """What a search leaves behind of many cells for one row: of most of them, a glance.
-
-    ``glance``: at all cells, perhaps within narrower bounds, see `spared`; ``opened``: cells that
-    were searched, and what is known of a relaxation of each with some of its rows, perhaps within
-    narrower bounds.
-    """
-
-    case: Cases
-    glance: Glance
-    opened: Sequence[tuple[int, Evidence]]
-
-    def bounds(self, reached: float, margin: FloatArray | None = None) -> tuple[float, float]:
-        """The least bound of a cell that is proved, and with what was reported."""
-        program = self.glance.program
-        proved = self.glance.closed_in(margin).bounds(reached)
-        proved = np.minimum(proved, spared(program, self.case, self.glance.case))
-        best = np.array(proved)
-        for cell, evidence in self.opened:
-            least = spared(program, self.case, evidence.cases)
-            bound, told = evidence.bounds(np.array([reached]), margin)
-            proved[cell] = max(proved[cell], min(bound[0], least))
-            best[cell] = max(best[cell], min(told[0], least))
-        return float(proved.min()), float(best.min())
-
-
-@final
-@dataclass(frozen=True, eq=False)
 class CellEvidence(Bounding):
     """What a search leaves behind of many cells, row by row.
 
-    ``rows``: what is known of each.
+    For each row a glance at all cells, and of the cells that were searched what is known of a
+    relaxation of each with some of its rows.
     """
 
-    rows: Sequence[RowOfCells]
+    rows: Sequence[tuple[Glance, Sequence[tuple[int, Evidence]]]]
 
     @property
     def is_local(self) -> bool:
@@ -81,12 +54,17 @@ class CellEvidence(Bounding):
     def bounds(
         self, reached: FloatArray, margin: FloatArray | None = None
     ) -> tuple[FloatArray, FloatArray]:
-        both = [
-            row.bounds(least, None if margin is None else margin[[i]])
-            for i, (row, least) in enumerate(zip(self.rows, reached.tolist(), strict=True))
-        ]
-        proved, best = np.array(both).reshape(-1, 2).T
-        return proved, best
+        both = np.empty((2, len(reached)))
+        for i, (glance, opened) in enumerate(self.rows):
+            part = None if margin is None else margin[[i]]
+            proved = glance.closed_in(part).bounds(float(reached[i]))
+            best = np.array(proved)
+            for cell, evidence in opened:
+                bound, told = evidence.bounds(reached[[i]], part)
+                proved[cell] = max(proved[cell], bound[0])
+                best[cell] = max(best[cell], told[0])
+            both[:, i] = proved.min(), best.min()
+        return both[0], both[1]
 
 
 @final
@@ -99,7 +77,7 @@ class Celled(Way):
 
     def __init__(self, frontier: Frontier, program: Program, cells: Cells) -> None:
         self.frontier, self.program, self.cells = frontier, program, cells
-        self.known: list[RowOfCells] = []
+        self.known: list[tuple[Glance, list[tuple[int, Evidence]]]] = []
         self._spreads: dict[bytes, Spread] = {}
 
     def evidence(self) -> list[CellEvidence]:
@@ -109,7 +87,7 @@ class Celled(Way):
         for i in range(len(self.frontier.cases)):
             row = _Row(self, i)
             row.run()
-            self.known.append(RowOfCells(row.case, row.view.glance, row.opened))
+            self.known.append((row.view.glance, row.opened))
 
     def glance(self, case: Cases) -> Glance:
         """At all cells, with nothing known of them yet."""
@@ -131,7 +109,6 @@ class _Row:
         self.case = self.frontier.cases.take(self.row)
         self.view = View(owner.glance(self.case))
         self.opened: list[tuple[int, Evidence]] = []
-        self.done: list[int] = []
         seconds = self.frontier.effort.seconds
         self.end = np.inf if seconds is None else perf_counter() + seconds
 
@@ -146,30 +123,8 @@ class _Row:
             if perf_counter() > self.end:
                 self.frontier.limited[self.row] = True
                 return
-            before = self.worth
             self.view.add(self._open(s))
-            self.done.append(s)
             self.view.close(np.array([s]))
-            if self.worth < before:
-                self._narrow()
-
-    def _narrow(self) -> None:
-        """Whole steps and categories that cost as much as what was reached are not for the rest."""
-        if not (self.view.bounds < self.worth).any():
-            return
-        program, case = self.owner.program, self.view.glance.case
-        x, low, high = case.x[0], case.low[0], case.high[0]
-        dear = (least_moves(program, x) >= self.worth) & (low < high)
-        dear &= (program.steps > 0.0) | (~program.numeric & (x <= 0.5))
-        if not dear.any():
-            return
-        held = np.where(program.numeric, x, 0.0)
-        narrower = case.within(
-            np.where(dear & program.numeric, held, low)[None, :],
-            np.where(dear, held, high)[None, :],
-        )
-        self.view = View(self.owner.glance(narrower), self.view.pool)
-        self.view.close(np.array(self.done))
 
     def _open(self, s: int) -> IntArray:
         """One cell: with a few rivals, then with those that are missed, which are returned."""

@@ -251,7 +251,9 @@ def curvature_of(program: Program) -> Curvature:
 
 
 def quadrics_of(program: Program) -> Quadrics:
-    """A program's quadratic conditions, evaluated together."""
+    """A program's quadratic conditions, evaluated together; there may be none."""
+    if not program.nonconvex:
+        return Quadrics((), program.width)
     return curvature_of(program).quadrics
 
 

@@ -21,9 +21,9 @@ from counterpoint.engine.cases import Cases
 from counterpoint.engine.evidence import CLOSED, Spread
 from counterpoint.engine.program import Program
 from counterpoint.prototypes.cells import Cells
-from counterpoint.rounding import UNIT, Sizes
+from counterpoint.rounding import Sizes
 
-__all__ = ["Glance", "View", "least_moves", "spared"]
+__all__ = ["Glance", "View"]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]
@@ -98,28 +98,6 @@ class Glance:
         return Cases(*(np.broadcast_to(part[0], (count, part.shape[1])) for part in parts))
 
 
-def least_moves(program: Program, x: FloatArray) -> FloatArray:
-    """(d,) what a change of each column costs at least; 0 where it may be as small as any.
-
-    A column of a category stands for a change to it.
-    """
-    price, steps = program.price, program.steps
-    moves = (price.absolute * steps + price.floor * steps * steps) * (1.0 - 8.0 * UNIT)
-    return np.where(program.numeric | (x > 0.5), moves, 2.0 * price.absolute)
-
-
-def spared(program: Program, case: Cases, narrower: Cases) -> float:
-    """What any point of a case costs at least that is not within narrower bounds of the same.
-
-    Bounds may have been narrowed so that some whole columns and categories cannot change.
-    """
-    low, high, x = narrower.low[0], narrower.high[0], case.x[0]
-    moved = (low != case.low[0]) | (high != case.high[0])
-    stays = np.where(program.numeric, (low == x) & (high == x), x <= 0.5)
-    least = np.where(stays, least_moves(program, x), 0.0)
-    return float(least[moved].min(initial=np.inf))
-
-
 def blocks(count: int, width: int) -> Iterator[slice]:
     """Slices of rows of so many numbers that fit into the cache."""
     size = max(16, NUMBERS // max(width, 1))
@@ -130,11 +108,10 @@ def blocks(count: int, width: int) -> Iterator[slice]:
 class View:
     """All cells as one row sees them.
 
-    ``glance``: what is known of the row; what is found out is written there; ``pool``: the rivals
-    with which cells are compared; None to begin with those near the row.
+    What is found out is written into the glance.
     """
 
-    def __init__(self, glance: Glance, pool: IntArray | None = None) -> None:
+    def __init__(self, glance: Glance) -> None:
         program, case = glance.program, glance.case
         self.glance, self.cells, self.spread = glance, glance.cells, glance.spread
         x, low, high = case.x[0], case.low[0], case.high[0]
@@ -150,7 +127,7 @@ class View:
         self.per_cost, self.per_square = 1.0 / absolute[self.flat], 1.0 / diagonal[self.curved]
         self.gratis = np.flatnonzero((absolute == 0.0) & (diagonal == 0.0))
         self.fall, self.rise = (start - low)[self.gratis], (high - start)[self.gratis]
-        self.pool = self._nearest() if pool is None else pool
+        self.pool = self._nearest()
         self.seen = np.zeros(len(self.cells), dtype=np.intp)
         """(S,) with how many rivals of the pool each cell was compared."""
         self.bounds = self._first_look()

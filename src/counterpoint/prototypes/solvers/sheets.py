@@ -9,12 +9,12 @@ from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
-from pyscipopt import SCIP_PARAMSETTING, SCIP_RESULT, Model, Sepa, sqrt
+from pyscipopt import SCIP_PARAMSETTING, Model, sqrt
 from pyscipopt.scip import Expr, ExprCons, Term
 
 from counterpoint.errors import SolverFailure
 
-__all__ = ["Column", "Found", "Limits", "Semidefinite", "Sheet", "Translated"]
+__all__ = ["Column", "Found", "Limits", "Sheet", "Translated"]
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
@@ -30,10 +30,6 @@ FAINT = 1e-9
 """What SCIP takes for 0 as a coefficient; a row gives way by as much as is left out of it."""
 ENDS = ("optimal", "gaplimit", "infeasible")
 """What SCIP says where nothing is left to search."""
-DEEP = 1e-6
-"""What a semidefinite cut must cut off."""
-CUTS = 10
-"""How many of them are added at a time."""
 
 
 @final
@@ -83,7 +79,6 @@ class Sheet:
         for name, value in PARAMETERS.items():
             self.model.setParam(name, value)
         self.model.setHeuristics(SCIP_PARAMSETTING.OFF)
-        self._separator: Semidefinite | None = None
 
     def column(self, low: float, high: float, *, price: float = 0.0, degree: int = 1) -> Column:
         """A new column: a coordinate, or a product of two if its degree is 2."""
@@ -135,26 +130,6 @@ class Sheet:
         squares = Expr({Term(column.variable, column.variable): 1.0 for column in columns})
         self.model.addCons(sqrt(squares) <= most.variable)
 
-    def semidefinite(
-        self,
-        columns: Sequence[Column],
-        products: Sequence[Sequence[Column | None]],
-        *,
-        thorough: bool,
-    ) -> None:
-        """The matrix of products less the products of the columns has no negative eigenvalue.
-
-        ``products[i][j]`` for j <= i is a column, or None for 0. To be thorough is to make cuts at
-        every node for as long as they help.
-        """
-        if thorough:
-            self.model.setParam("separating/maxrounds", -1)
-            self.model.setParam("separating/maxstallrounds", -1)
-        self._separator = Semidefinite(columns, products, self.unit)
-        self.model.includeSepa(
-            self._separator, "semidefinite", "eigenvector cuts", priority=100_000, freq=1
-        )
-
     def search(self, wanted: Sequence[Column], below: float, limits: Limits) -> Found:
         """Search for the least point below a limit, or for any of them.
 
@@ -177,8 +152,6 @@ class Sheet:
             best = model.getBestSol()
             values = np.array([model.getSolVal(best, c.variable) / c.scale for c in wanted])
         bound = np.inf if status == "infeasible" else float(model.getDualbound()) / self.unit
-        if self._separator is not None:  # or both would keep each other alive
-            self._separator.model = None
         return Found(status in ENDS, bound, values)
 
 
@@ -209,56 +182,3 @@ class Column:
 
     variable: Any
     scale: float
-
-
-@final
-class Semidefinite(Sepa):  # type: ignore[misc]
-    """Cuts (uᵀv)² <= uᵀV u, linearised at the point to be cut off.
-
-    ``columns``: the p columns v; ``products``: the columns V, row by row up to the diagonal; None
-    for 0; ``unit``: what a row is multiplied by.
-    """
-
-    def __init__(
-        self,
-        columns: Sequence[Column],
-        products: Sequence[Sequence[Column | None]],
-        unit: float,
-    ) -> None:
-        self.columns, self.unit = list(columns), unit
-        parts = [(i, j, part) for i, row in enumerate(products) for j, part in enumerate(row)]
-        self.products = [part for *_, part in parts if part is not None]
-        kept = [(i, j) for i, j, part in parts if part is not None]
-        self.row, self.across = np.array(kept, dtype=np.intp).T
-
-    def sepaexeclp(self) -> dict[str, Any]:
-        """Cut off the solution of the current relaxation, as SCIP asks."""
-        v = self._values(self.columns)
-        matrix = np.zeros((len(v), len(v)))
-        matrix[self.row, self.across] = self._values(self.products)
-        matrix[self.across, self.row] = matrix[self.row, self.across]
-        values, vectors = np.linalg.eigh(matrix - np.outer(v, v))
-        result = SCIP_RESULT.DIDNOTFIND
-        for value, u in zip(values[:CUTS].tolist(), vectors.T, strict=False):
-            if value > -DEEP:
-                break
-            result = SCIP_RESULT.SEPARATED
-            if self._cut(u, float(u @ v)):
-                return {"result": SCIP_RESULT.CUTOFF}
-        return {"result": result}
-
-    def _values(self, columns: Sequence[Column]) -> FloatArray:
-        return np.array([self.model.getSolVal(None, c.variable) / c.scale for c in columns])
-
-    def _cut(self, u: FloatArray, at: float) -> bool:
-        """uᵀV u − 2 at uᵀv >= −at²; whether that leaves nothing."""
-        model, twice = self.model, np.where(self.row == self.across, 1.0, 2.0)
-        weights = np.append(-2.0 * at * u, twice * u[self.row] * u[self.across]).tolist()
-        row = model.createEmptyRowSepa(self, "semidefinite", lhs=-at * at * self.unit, local=False)
-        model.cacheRowExtensions(row)
-        for column, weight in zip((*self.columns, *self.products), weights, strict=True):
-            model.addVarToRow(row, column.variable, weight * self.unit / column.scale)
-        model.flushRowExtensions(row)
-        excludes = bool(model.addCut(row, forcecut=True))
-        model.releaseRow(row)
-        return excludes

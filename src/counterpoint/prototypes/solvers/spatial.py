@@ -5,12 +5,10 @@ is one linear row, whatever its curvature. What makes the relaxation of V = v v�
 
 - for an absolute price, the ball times itself: Σ_j |V_ij| <= |v_i| Σ_j |v_j| <= |v_i|
   (the reformulation-linearization technique);
-- positive semidefiniteness of V − v vᵀ, by cuts for its negative eigenvectors;
 - the price itself, which is linear in |v| and V.
 
 Source: Sherali & Adams (1999), A Reformulation-Linearization Technique for Solving Discrete and
-Continuous Nonconvex Problems; Sherali & Fraticelli (2002), Enhancing RLT relaxations via a new
-class of semidefinite cuts, Journal of Global Optimization 22.
+Continuous Nonconvex Problems.
 """
 
 from __future__ import annotations
@@ -206,11 +204,6 @@ class Lifted:
         self.v = self._coordinates()
         self.lengths = self._lengths() if ball.is_limited else {}
         self.products = {pair: self._product(*pair) for pair in _pairs(used.tolist())}
-        if len(used) > 1:
-            rows = [[self.products.get((i, j)) for j in used[: k + 1]] for k, i in enumerate(used)]
-            # Without lengths, cuts are all there is; with them, nodes are quicker than rounds.
-            thorough = bool(ball.is_quadratic.any())
-            sheet.semidefinite([self.v[i] for i in used], rows, thorough=thorough)
         if ball.is_limited:
             self._add_ball_times_ball([i for i in used.tolist() if i in self.lengths])
             self._add_price()

@@ -8,6 +8,7 @@ import enum
 import graphlib
 import importlib
 import inspect
+import re
 import sys
 from collections.abc import Iterator
 from functools import cache
@@ -20,6 +21,7 @@ from counterpoint.wings import WINGS
 
 PACKAGE = "counterpoint"
 SOURCE = Path(__file__).parents[1] / "src" / PACKAGE
+ARCHITECTURE = Path(__file__).parents[1] / "docs" / "architecture.md"
 
 FORBIDDEN = {"certificate": {"solvers"}, "solvers": {"certificate"}}
 SOLVER_LIBRARIES = {"clarabel", "cvxpy", "daqp", "highspy", "pyscipopt"}
@@ -76,6 +78,30 @@ def own(file: Path) -> set[str]:
 
 def files_of(part: str) -> list[Path]:
     return [file for file in FILES if part_of(module_name(file)) == part]
+
+
+ROOMS = re.search(r"## Rooms.*?```text\n(.*?)```", ARCHITECTURE.read_text(), re.DOTALL)
+FLOORS = [re.split(r" {3,}", line)[0].split() for line in ROOMS[1].splitlines()] if ROOMS else []
+FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
+
+
+def floor_of(module: str) -> int | None:
+    """The line of the longest room in the list that a module is in."""
+    parts = [*module.split(".")[1:], *(["__init__"] if module == PACKAGE else [])]
+    names = ("/".join(parts[:end]) for end in range(len(parts), 0, -1))
+    return next((FLOOR[name] for name in names if name in FLOOR), None)
+
+
+@pytest.mark.parametrize("file", FILES, ids=module_name)
+def test_a_module_imports_only_from_its_floor_and_those_above(file: Path):
+    floor = floor_of(module_name(file))
+    assert floor is not None, f"{module_name(file)} is in no room of {ARCHITECTURE.name}"
+    for imported in at_the_top(file) - (
+        {PACKAGE} if module_name(file).endswith("__main__") else set()
+    ):
+        above = floor_of(imported)
+        assert above is not None
+        assert above <= floor, f"{module_name(file)} imports {imported}, which is on a floor below"
 
 
 def at_the_top(file: Path) -> set[str]:

@@ -667,3 +667,13 @@ def test_groups_that_do_not_differ_stay_where_they_are():
     model = GroupTranslations(Affine(np.eye(3), np.zeros(3)), strengths=3)
     model.fit(np.concatenate([rows, rows]), np.repeat(["a", "b"], 30))
     assert not model.translations_.translation("a", "b").any()
+
+
+def test_nothing_is_polished_unless_asked_for(monkeypatch: pytest.MonkeyPatch):
+    rows = np.random.default_rng(0).normal(size=(30, 3))
+    model = GroupTranslations(Affine(np.eye(3), np.zeros(3)), strengths=3, polish=False)
+    model.fit(np.concatenate([rows, rows + np.array([1.0, 2.0, 0.0])]), np.repeat(["a", "b"], 30))
+    monkeypatch.setattr(GroupTranslations, "_moved", None)
+    assert model.truncated(2).counts.max() <= 2
+    with pytest.raises(TypeError, match="not callable"):
+        model.set_params(polish=True).truncated(2)

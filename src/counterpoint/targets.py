@@ -222,9 +222,22 @@ class Target(ABC):
 
     @abstractmethod
     def verdict(
-        self, model: FittedModel, table: Table, x: FloatArray, predicted: NDArray[Any]
+        self,
+        model: FittedModel,
+        table: Table,
+        x: FloatArray,
+        predicted: NDArray[Any],
+        eps: float,
     ) -> Verdict:
-        """What the model's own methods say of answers; the parameters are those of `met`."""
+        """What the model's own methods say of answers.
+
+        Parameters
+        ----------
+        model, table, x, predicted
+            As for `met`.
+        eps
+            The distance from 1 to the next number where the model computes, or rows are kept.
+        """
 
     @abstractmethod
     def misfit(self, model: str, fitting: str) -> InvalidInput:
@@ -314,14 +327,19 @@ class PlainTarget(Target):
 
     @final
     def _decided(
-        self, model: FittedModel, table: Table, x: FloatArray, predicted: NDArray[Any]
+        self,
+        model: FittedModel,
+        table: Table,
+        x: FloatArray,
+        predicted: NDArray[Any],
+        eps: float,
     ) -> Verdict:
         """The verdict on what is predicted."""
         return Verdict.plain(
             self.met(model, table, x, predicted),
             model.reading.form.margin(x, self),
             np.full(len(x), np.nan),
-            self.requirement.rounding(model.reading.form, x, model.eps(table)),
+            self.requirement.rounding(model.reading.form, x, eps),
         )
 
 
@@ -374,9 +392,14 @@ class Label(PlainTarget):
         return _leading(self, model, x, _is_among(predicted, self.labels))
 
     def verdict(
-        self, model: FittedModel, table: Table, x: FloatArray, predicted: NDArray[Any]
+        self,
+        model: FittedModel,
+        table: Table,
+        x: FloatArray,
+        predicted: NDArray[Any],
+        eps: float,
     ) -> Verdict:
-        return self._decided(model, table, x, predicted)
+        return self._decided(model, table, x, predicted, eps)
 
 
 @final
@@ -424,9 +447,14 @@ class OtherLabel(PlainTarget):
         return _leading(self, model, x, ~_is_among(predicted, self.labels))
 
     def verdict(
-        self, model: FittedModel, table: Table, x: FloatArray, predicted: NDArray[Any]
+        self,
+        model: FittedModel,
+        table: Table,
+        x: FloatArray,
+        predicted: NDArray[Any],
+        eps: float,
     ) -> Verdict:
-        return self._decided(model, table, x, predicted)
+        return self._decided(model, table, x, predicted, eps)
 
 
 @final
@@ -470,7 +498,12 @@ class Probability(PlainTarget):
         return np.asarray(model.probability(self.label, table) >= self.at_least)
 
     def verdict(
-        self, model: FittedModel, table: Table, x: FloatArray, predicted: NDArray[Any]
+        self,
+        model: FittedModel,
+        table: Table,
+        x: FloatArray,
+        predicted: NDArray[Any],
+        eps: float,
     ) -> Verdict:
         margin, probability = (
             model.reading.form.margin(x, self),
@@ -478,7 +511,7 @@ class Probability(PlainTarget):
         )
         valid = probability >= self.at_least
         short = np.minimum(margin, _log_odds(probability) - _log_odds(self.at_least))
-        rounding = self.requirement.rounding(model.reading.form, x, model.eps(table))
+        rounding = self.requirement.rounding(model.reading.form, x, eps)
         return Verdict.plain(valid, np.where(valid, margin, short), probability, rounding)
 
 
@@ -535,7 +568,12 @@ class Tradeoff(PlainTarget):
         return np.zeros(len(x), dtype=bool)
 
     def verdict(
-        self, model: FittedModel, table: Table, x: FloatArray, predicted: NDArray[Any]
+        self,
+        model: FittedModel,
+        table: Table,
+        x: FloatArray,
+        predicted: NDArray[Any],
+        eps: float,
     ) -> Verdict:
         """An answer is valid if the model's own probability is the one that was weighed."""
         margin, probability = (
@@ -586,9 +624,14 @@ class Interval(PlainTarget):
         return np.asarray((predicted >= self.low) & (predicted <= self.high))
 
     def verdict(
-        self, model: FittedModel, table: Table, x: FloatArray, predicted: NDArray[Any]
+        self,
+        model: FittedModel,
+        table: Table,
+        x: FloatArray,
+        predicted: NDArray[Any],
+        eps: float,
     ) -> Verdict:
-        return self._decided(model, table, x, predicted)
+        return self._decided(model, table, x, predicted, eps)
 
 
 def _check_margin(margin: float) -> None:

@@ -93,45 +93,58 @@ def _answer(task: Task, rows: Rows, out: Counterfactuals, advance: Advance) -> N
     For a few, what the model says of them is foreseen from its form and confirmed together with
     their answers: one call of ``predict`` instead of two.
     """
-    if len(rows) <= FEW and task.target.requirement.at_least is None:
+    if len(rows.index) <= FEW and task.target.requirement.at_least is None:
         try:
-            foreseen = replace(task, foreseen=True)
-            _search(foreseen, rows, task.model.reading.form.predict(rows.x), out, lambda _: None)
+            predicted = task.model.reading.form.predict(rows.x)
+            _search(task, rows, predicted, out, lambda _: None, foreseen=True)
         except Surprise:
             pass
         else:
-            advance(len(rows))
+            advance(len(rows.index))
             return
     predicted = task.model.predict(rows.table)
     task.model.check(rows.x, predicted)
-    _search(task, rows, predicted, out, advance)
+    _search(task, rows, predicted, out, advance, foreseen=False)
 
 
 def _search(
-    task: Task, rows: Rows, predicted: NDArray[Any], out: Counterfactuals, advance: Advance
+    task: Task,
+    rows: Rows,
+    predicted: NDArray[Any],
+    out: Counterfactuals,
+    advance: Advance,
+    *,
+    foreseen: bool,
 ) -> None:
-    """What the target means for each row: those that meet it already, and a search for others."""
-    answered, told = np.zeros(len(rows), dtype=bool), False
+    """What the target means for each row: those that meet it already, and a search for others.
+
+    What is ``foreseen`` of the rows, the model itself has not said.
+    """
+    n = len(rows.index)
+    answered, told = np.zeros(n, dtype=bool), False
     for target, part in task.target.each(predicted, answered):
-        one, some, said = replace(task, target=target), rows.take(part), predicted[part]
+        one = task if target is task.target else replace(task, target=target)
+        some, said = (rows, predicted) if len(part) == n else (rows.take(part), predicted[part])
         tell = (lambda _: None) if told else advance
-        told = len(part) == len(rows)
+        told = len(part) == n
         out.targets[some.index] = target
         met = target.met(task.model, some.table, some.x, said)
-        met[met] = _stays(one, some.x[met])
         if met.any():
-            if task.foreseen:
+            met[met] = _stays(one, some.x[met])
+        if met.any():
+            if foreseen:
                 raise Surprise
             _put_already(one, some.take(np.flatnonzero(met)), said[met], out)
             tell(int(met.sum()))
         if not met.all():
-            _ask(one, some.take(np.flatnonzero(~met)), out, tell)
+            asked = some.take(np.flatnonzero(~met)) if met.any() else some
+            _ask(one, asked, out, tell, foreseen=foreseen)
         answered[part] = out.certificates.valid[some.index]
 
 
 def _stays(task: Task, x: FloatArray) -> BoolArray:
     """(n,): whether (n, d) rows lead by enough if they stay, where that counts."""
-    leads = task.target.leads(task.question, x) if len(x) else None
+    leads = task.target.leads(task.question, x)
     if leads is None:
         return np.ones(len(x), dtype=bool)
     ahead = task.model.reading.form.margin(x, task.target)
@@ -140,7 +153,7 @@ def _stays(task: Task, x: FloatArray) -> BoolArray:
 
 def _put_already(task: Task, rows: Rows, predicted: NDArray[Any], out: Counterfactuals) -> None:
     """Rows that meet the target as they are."""
-    verdict = task.target.verdict(task.model, rows.table, rows.x, predicted)
+    verdict = task.target.verdict(task.model, rows.table, rows.x, predicted, out.eps)
     known = np.zeros(len(rows)), EnumColumn.full(len(rows), Claim.PROVED)
     plain = task.question.plain
     already = certify(plain, rows.x, plain.cases(rows.x), known, verdict)
@@ -148,19 +161,22 @@ def _put_already(task: Task, rows: Rows, predicted: NDArray[Any], out: Counterfa
     out.put(rows.index, rows.codes, status, already, np.ones(len(rows), dtype=bool))
 
 
-def _ask(task: Task, rows: Rows, out: Counterfactuals, advance: Advance) -> None:
+def _ask(task: Task, rows: Rows, out: Counterfactuals, advance: Advance, *, foreseen: bool) -> None:
     """Search and confirm; a few rows at a time where each may need a solver."""
-    step = len(rows)
+    pieces, step = task.question.pieces(task.target), len(rows.index)
     if step > FEW:
-        pieces = task.question.pieces(task.target)
         step = max(FEW, PROOFS // max(pieces.size, 1)) if pieces.is_quick else FEW
     on_lattice = task.question.on_lattice(rows.x)
     for decides in (True, False):
         alike = np.flatnonzero(on_lattice == decides)
         for start in range(0, len(alike), step):
-            some = rows.take(alike[start : start + step])
-            out.put(some.index, *confirmed(task, some, decides=decides))
-            advance(len(some))
+            part = alike[start : start + step]
+            some = rows.take(part) if len(part) < len(rows.index) else rows
+            out.put(
+                some.index,
+                *confirmed(task, some, pieces, out.eps, decides=decides, foreseen=foreseen),
+            )
+            advance(len(part))
 
 
 def _not_filled(task: Task, inputs: Table, encoded: Encoded) -> dict[int, str]:

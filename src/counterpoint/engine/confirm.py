@@ -7,7 +7,6 @@ a larger margin; no point is ever pushed out of its constraints.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, final
 
 import numpy as np
@@ -71,8 +70,6 @@ class Task:
         When a search may stop.
     piece
         The one piece of the target in which to search; None for all.
-    foreseen
-        Whether the model itself has not been asked about the rows.
     """
 
     model: FittedModel
@@ -80,7 +77,6 @@ class Task:
     target: Target
     effort: Effort
     piece: int | None = None
-    foreseen: bool = False
 
 
 @final
@@ -98,6 +94,8 @@ class _Search:
         The rows as programs see them.
     leads
         By how much answers have to lead, if that depends on the distance.
+    eps
+        The distance from 1 to the next number where the model computes, or rows are kept.
     foreseen
         Whether the model itself is still to be asked about the rows.
     exact
@@ -109,29 +107,31 @@ class _Search:
     pieces: Pieces
     cases: Cases
     leads: Leads | None
+    eps: float
     foreseen: bool
     exact: FloatArray
 
-    @cached_property
-    def eps(self) -> float:
-        """The distance from 1 to the next number where the model computes, or rows are kept."""
-        return self.task.model.eps(self.rows.table)
-
 
 def confirmed(
-    task: Task, rows: Rows, *, decides: bool
+    task: Task, rows: Rows, pieces: Pieces, eps: float, *, decides: bool, foreseen: bool
 ) -> tuple[FloatArray, EnumColumn[Status], Certificates, BoolArray]:
     """Search once for all rows, then again for those whose answers the model does not confirm.
 
     Parameters
     ----------
     task
-        What is asked. If the model has not been asked about the rows, it is together with their
-        answers; `Surprise` is raised if it gives one of them the target already.
+        What is asked.
     rows
         The rows.
+    pieces
+        The union of programs that is the target.
+    eps
+        The distance from 1 to the next number where the model computes, or rows are kept.
     decides
         Whether all of them are on the lattice of whole columns; else none is.
+    foreseen
+        Whether the model has not been asked about the rows: it is together with their answers, and
+        `Surprise` is raised if it gives one of them the target already.
 
     Returns
     -------
@@ -140,11 +140,12 @@ def confirmed(
         row, what the answers are worth, and whether closed forms settled the row.
     """
     question, x = task.question, rows.x
-    pieces = (question.decided if decides else question.pieces)(task.target)
+    if decides:
+        pieces = question.decided(task.target, pieces)
     if task.piece is not None:
         pieces = pieces[task.piece : task.piece + 1]
     cases, leads = question.cases(rows), task.target.leads(question, x)
-    s = _Search(task, rows, pieces, cases, leads, task.foreseen, x)
+    s = _Search(task, rows, pieces, cases, leads, eps, foreseen, x)
     everyone = np.arange(len(x))
     margin = _first_margin(s)
     findings = _search(s, everyone, margin)
@@ -309,7 +310,9 @@ def _returned(s: _Search, rows: IntArray, findings: Findings) -> tuple[FloatArra
     codes = recode(returned, features, codes)
     y = features.expand(codes)
     predicted = _predictions(s, returned)
-    said = _led(s, rows[found], y, s.task.target.verdict(s.task.model, returned, y, predicted))
+    said = _led(
+        s, rows[found], y, s.task.target.verdict(s.task.model, returned, y, predicted, s.eps)
+    )
     if len(found) == len(rows):
         return codes, said
     after, verdict = np.array(s.rows.codes[rows]), Verdict.none(len(rows))

@@ -301,7 +301,8 @@ class Possible:
         return question, pieces, replace(case, low=low.max(axis=0), high=high.min(axis=0))
 
     def _pieces_of(self, question: Question) -> Pieces:
-        return (question.decided if self._decides else question.pieces)(self.target)
+        pieces = question.pieces(self.target)
+        return question.decided(self.target, pieces) if self._decides else pieces
 
     def _limits_of(self, constraint: Constraint) -> Cases | None:
         """Bounds that say all that a constraint does; None if it has to be in a program."""

@@ -107,9 +107,8 @@ class Question:
         held = np.repeat(rows.held, width, axis=1)
         return cases.within(np.where(held, rows.x, -np.inf), np.where(held, rows.x, np.inf))
 
-    def decided(self, target: Target) -> Pieces:
-        """`pieces` for people `on_lattice`, each tie in whole columns decided."""
-        pieces = self.pieces(target)
+    def decided(self, target: Target, pieces: Pieces) -> Pieces:
+        """The pieces of a target for rows `on_lattice`, each tie in whole columns decided."""
         if not (self._is_discrete and pieces.has_ties):
             return pieces
         units = np.where(self.plain.numeric, self.plain.steps, 1.0)

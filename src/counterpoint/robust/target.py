@@ -172,7 +172,12 @@ class Robust(Target):
         return self._is_sure(form, x, predicted, form.certainty(x, self.label))
 
     def verdict(
-        self, model: FittedModel, table: Table, x: FloatArray, predicted: NDArray[Any]
+        self,
+        model: FittedModel,
+        table: Table,
+        x: FloatArray,
+        predicted: NDArray[Any],
+        eps: float,
     ) -> Verdict:
         form = self._uncertain(model)
         probability = form.certainty(x, self.label)
@@ -183,7 +188,7 @@ class Robust(Target):
             form.margin(x, self),
             probability,
             guarantee,
-            self.requirement.rounding(form, x, model.eps(table)),
+            self.requirement.rounding(form, x, eps),
         )
 
     def misfit(self, model: str, fitting: str) -> InvalidInput:

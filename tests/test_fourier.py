@@ -22,8 +22,7 @@ from counterpoint.engine.question import Question
 from counterpoint.models import read
 from counterpoint.noise import NoiseLaw, ProjectedGamma, ProjectedGaussian, ProjectedLaplace
 from counterpoint.privacy import PrivateSVC
-from counterpoint.robust.bounds.fourier import Sweeps
-from counterpoint.robust.bounds.wave_sums import Crests
+from counterpoint.robust.bounds.fourier import SumsOfWaves, Sweeps
 from counterpoint.robust.fourier_form import FourierScores
 from counterpoint.robust.waves import Waves
 from counterpoint.testing import check_form, check_reader
@@ -338,7 +337,7 @@ def test_categories_and_what_cannot_move_stay():
         assert not valid(stuck.explain(before, target)).any()
 
 
-def test_a_row_beyond_all_crests_is_proved_infeasible():
+def test_a_row_beyond_all_sums_is_proved_infeasible():
     model = copy.deepcopy(fitted())
     model.coef_ = 0.01 * model.coef_
     X = factual(model, "yes", 2)
@@ -549,28 +548,28 @@ def test_nothing_changes_by_a_trace():
     assert (paid[paid > 0.0] > 1e-4 * paid.sum(axis=1).max()).all()
 
 
-# Crests
+# Sums of waves
 
 
-def drawn(n: int, k: int, f: int, seed: int, *, is_round: bool) -> Crests:
+def drawn(n: int, k: int, f: int, seed: int, *, is_round: bool) -> SumsOfWaves:
     random = np.random.default_rng(seed)
     sizes = random.exponential(size=(n, k))
     angles = random.uniform(-9.0, 9.0, size=(n, k))
     constants = random.normal(size=n)
-    return Crests(sizes, angles, constants, random.normal(size=(k, f)), is_round=is_round)
+    return SumsOfWaves(sizes, angles, constants, random.normal(size=(k, f)), is_round=is_round)
 
 
-def values(crests: Crests, i: int, y: np.ndarray) -> np.ndarray:
-    angle = crests.angles[i] + y @ crests.frequencies.T
-    return np.asarray((crests.sizes[i] * np.cos(angle)).sum(axis=-1) + crests.constants[i])
+def values(sums: SumsOfWaves, i: int, y: np.ndarray) -> np.ndarray:
+    angle = sums.angles[i] + y @ sums.frequencies.T
+    return np.asarray((sums.sizes[i] * np.cos(angle)).sum(axis=-1) + sums.constants[i])
 
 
 @pytest.mark.parametrize("is_round", [True, False])
 @pytest.mark.parametrize("f", [1, 2, 3, 8])
 def test_nothing_in_a_ball_is_above_its_bound(f: int, is_round: bool):
-    crests = drawn(6, 10, f, f, is_round=is_round)
+    sums = drawn(6, 10, f, f, is_round=is_round)
     radii = np.array([0.0, 0.1, 0.5, 1.0, 2.0, 5.0, np.inf])
-    bounds = crests.in_balls(radii)
+    bounds = sums.in_balls(radii)
     random = np.random.default_rng(0)
     assert (np.diff(bounds, axis=1) >= -1e-9).all()
     for v, radius in enumerate(radii[:-1].tolist()):
@@ -578,26 +577,26 @@ def test_nothing_in_a_ball_is_above_its_bound(f: int, is_round: bool):
             y = random.normal(size=(4000, f))
             length = np.linalg.norm(y, axis=1) if is_round else np.abs(y).sum(axis=1)
             y *= radius * random.random((4000, 1)) ** (1 / f) / length[:, None]
-            seen = values(crests, i, y)
+            seen = values(sums, i, y)
             assert seen.max() <= bounds[i, v] + 1e-9
             if is_round and radius:
                 start = y[seen.argmax()]
                 ball = {"type": "ineq", "fun": lambda z, r=radius: r * r - z @ z}
                 up = minimize(
-                    lambda z, i=i: -values(crests, i, z), start, constraints=[ball], method="SLSQP"
+                    lambda z, i=i: -values(sums, i, z), start, constraints=[ball], method="SLSQP"
                 )
                 if up.x @ up.x <= radius**2 * (1 + 1e-9):
                     assert -up.fun <= bounds[i, v] + 1e-6
-    assert (bounds[:, 0] <= [values(crests, i, np.zeros(f)) + 0.05 for i in range(6)]).all()
+    assert (bounds[:, 0] <= [values(sums, i, np.zeros(f)) + 0.05 for i in range(6)]).all()
 
 
 def test_nothing_on_a_segment_is_above_its_bound():
-    crests = drawn(6, 10, 3, 0, is_round=True)
+    sums = drawn(6, 10, 3, 0, is_round=True)
     to = np.array([1.0, -2.0, 0.5])
-    bounds = crests.on_segment(to)
+    bounds = sums.on_segment(to)
     way = np.linspace(0, 1, 20_001)[:, None] * to
     for i, bound in enumerate(bounds):
-        assert bound - 1e-3 <= values(crests, i, way).max() <= bound
+        assert bound - 1e-3 <= values(sums, i, way).max() <= bound
 
 
 # What the guarantees promise

@@ -12,9 +12,8 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from counterpoint.noise import NoiseLaw, ProjectedLaplace
-from counterpoint.robust.bounds.fourier import SHARE, Level
-from counterpoint.robust.bounds.linear import PILOT, Polygon, rank_of
-from counterpoint.robust.bounds.wave_sums import Crests
+from counterpoint.robust.bounds.fourier import SHARE, SumsOfWaves
+from counterpoint.robust.bounds.linear import corners, joint_quantiles
 from counterpoint.robust.waves import Waves
 from private.grid import P
 from private.known import Kind, known
@@ -160,10 +159,8 @@ def _losses(kind: Kind, rows: int, draws: int) -> Iterator[Losses]:
 def _linear(law: NoiseLaw, phi: FloatArray, mine: FloatArray, fresh: FloatArray) -> Losses:
     """φ(x)ᵀμ + ρ ‖μ_x‖₂, and the polygon of both numbers."""
     near, far = fresh @ phi, np.linalg.norm(fresh[:, :-1], axis=1)
-    pilot = int(np.ceil(PILOT * len(mine)))
-    polygon = Polygon(P, pilot, rank_of(len(mine) - pilot, P))
     own = (mine @ phi)[None], np.linalg.norm(mine[:, :-1], axis=1)[None]
-    start, rate = (part[0] for part in polygon.corners(*own))
+    start, rate = (part[0] for part in corners(*own, P))
     exact = near[:, None] + RADII * far[:, None]
     ours = (start[:, None] + rate[:, None] * RADII).max(axis=0)
     away = np.zeros_like(phi)
@@ -178,19 +175,17 @@ def _waves(
     """Sums of waves about a row."""
     angles = waves.frequencies @ x + waves.phases
 
-    def about(noise: FloatArray) -> Crests:
+    def about(noise: FloatArray) -> SumsOfWaves:
         sizes, shifts, constants = waves.polar(noise)
-        return Crests(sizes, angles + shifts, constants, waves.frequencies, is_round=True)
+        return SumsOfWaves(sizes, angles + shifts, constants, waves.frequencies, is_round=True)
 
-    pilot = int(np.ceil(PILOT * len(mine)))
-    level = Level(P, pilot, rank_of(len(mine) - pilot, P))
-    ours = np.maximum.accumulate(level.of(about(mine).in_balls(RADII)))
+    ours = np.maximum.accumulate(joint_quantiles(about(mine).in_balls(RADII).T, P))
     some = about(fresh)
     fixed = np.full(len(RADII), float(law.quantile(P, waves(x[None])[0])))
     return Losses(_searched(some), some.in_balls(RADII), ours, fixed)
 
 
-def _searched(some: Crests) -> FloatArray:
+def _searched(some: SumsOfWaves) -> FloatArray:
     """(N, V) the largest values that an ascent from the centre finds in each ball."""
     rows, out = some.frequencies, []
     y = np.zeros((len(some.sizes), rows.shape[1]))

@@ -15,7 +15,7 @@ from counterpoint.engine.cases import Cases
 from counterpoint.engine.couplings import Affine
 from counterpoint.engine.domains import AtMost, OneOf, Whole
 from counterpoint.engine.program import Program
-from counterpoint.engine.region import Condition, Domain, LazyUnion, Region, Supported
+from counterpoint.engine.region import Domain, LazyUnion, Region, Supported
 from counterpoint.solvers import Prepared, Solver, all_solvers, applicable
 
 __all__ = ["Aim", "Piece", "Pieces"]
@@ -60,7 +60,9 @@ class Piece:
 
     def relaxed(self, cuts: Affine) -> Piece:
         """The piece with half-spaces in their place."""
-        return self._with([cuts] if cuts.size else [])
+        rest = tuple(c for c in self.program.region if not isinstance(c, Supported))
+        instead = (cuts,) if cuts.size else ()
+        return replace(self, program=Program(self.program.price, Region((*rest, *instead))))
 
     @cached_property
     def free(self) -> Piece:
@@ -69,16 +71,6 @@ class Piece:
             (Whole, AtMost, OneOf) if self.program.price.kind is Manhattan else (Whole, AtMost)
         )
         return Piece(self.program.relaxed(*dropped))
-
-    def modelled(self, places: Sequence[FloatArray]) -> Piece | None:
-        """The piece with second-order cones in their stead, which are like them near places."""
-        each = zip(self.supported, places, strict=True)
-        cones = [condition.models(place) for condition, place in each]
-        return self._with([c for some in cones for c in some]) if all(cones) else None
-
-    def _with(self, instead: Sequence[Condition]) -> Piece:
-        rest = (c for c in self.program.region if not isinstance(c, Supported))
-        return replace(self, program=Program(self.program.price, Region((*rest, *instead))))
 
     @cached_property
     def closed_form(self) -> Prepared | None:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from counterpoint.engine.cases import Cases
-    from counterpoint.engine.couplings import Affine, Cone
+    from counterpoint.engine.couplings import Affine
     from counterpoint.engine.program import Program
 
 __all__ = [
@@ -218,13 +218,8 @@ class NonConvexDuality(ABC):
 class Supported(Condition):
     """A convex condition that is known by the half-spaces that hold it, without a dual of its own.
 
-    Programs are given the few half-spaces that matter.
+    Programs are given the few half-spaces that matter: see `counterpoint.engine.refine`.
     """
-
-    @property
-    @abstractmethod
-    def is_cone(self) -> bool:
-        """Whether `models`, where there are any, are the condition itself."""
 
     @abstractmethod
     def excess(self, y: FloatArray) -> FloatArray:
@@ -235,40 +230,8 @@ class Supported(Condition):
         """(n,) the excess at points, and for each a half-space that it misses by as much."""
 
     @abstractmethod
-    def around(self, y: FloatArray, free: BoolArray, lost: float) -> FloatArray:
-        """(k, d) points near one (1, d), whose half-spaces miss little there.
-
-        Those supports at the points, which differ in columns that are free (d,) alone, cut off
-        about ``lost`` less at y than its own; between them they have all the slopes that the
-        condition has nearby. None if the condition is not curved.
-        """
-
-    @abstractmethod
     def first(self) -> Affine:
         """Half-spaces to begin with; there may be none."""
-
-    @abstractmethod
-    def place(self, y: FloatArray) -> FloatArray:
-        """(k,) where a point (1, d) is, in the coordinates in which it is curved."""
-
-    @abstractmethod
-    def models(self, place: FloatArray) -> tuple[Cone, ...]:
-        """Second-order cones that are like it near a place (k,); none if there are no such."""
-
-    @abstractmethod
-    def turned(self, place: FloatArray, ray: FloatArray) -> tuple[FloatArray, Affine] | None:
-        """The place with a half-space that is nearest to what multipliers of a model combine.
-
-        Where models at a place have no point, multipliers say why; the half-space is one of the
-        condition itself, and models there are more like it. None if the model is the condition.
-
-        Parameters
-        ----------
-        place
-            (k,) that of the model.
-        ray
-            (m,) the multipliers of its cone.
-        """
 
 
 @final

@@ -16,11 +16,13 @@ law                     μ                                     quantile of φᵀ
 from __future__ import annotations
 
 from counterpoint.noise.constants import k_laplace, k_normal, k_pair, k_paper, k_safe
-from counterpoint.noise.gamma import ProjectedGamma
-from counterpoint.noise.gaussian import ProjectedGaussian
-from counterpoint.noise.laplace import ProjectedLaplace
-from counterpoint.noise.law import NoiseLaw
-from counterpoint.noise.records import law_from_record
+from counterpoint.noise.laws import (
+    NoiseLaw,
+    ProjectedGamma,
+    ProjectedGaussian,
+    ProjectedLaplace,
+    law_from_record,
+)
 
 __all__ = [
     "NoiseLaw",

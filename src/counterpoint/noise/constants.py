@@ -8,17 +8,17 @@
 `k_safe`                  the largest of the last three
 ========================  ==============================================================
 
-`k_safe` was above the quantile for every φ that was tried. That is no proof: use it to start from,
-and the exact quantile (`ProjectedLaplace`) to decide.
+`k_safe` was above the quantile for every φ that was tried. That is no proof: the exact quantile
+(`ProjectedLaplace`) decides.
 """
 
 from __future__ import annotations
 
-from math import log, sqrt
+from math import exp, log, sqrt
 
 from counterpoint.errors import InvalidInput
 
-__all__ = ["k_laplace", "k_normal", "k_pair", "k_paper", "k_safe", "normal_quantile", "upper"]
+__all__ = ["k_laplace", "k_normal", "k_pair", "k_paper", "k_safe", "normal_quantile"]
 
 
 def k_paper(p: float) -> float:
@@ -28,24 +28,22 @@ def k_paper(p: float) -> float:
 
 def k_laplace(p: float) -> float:
     """ln(1 / (2 (1 − p))), the quantile of one Laplace variable of scale 1."""
-    return -log(2.0 * upper(p))
+    return -log(2.0 * _upper(p))
 
 
 def k_pair(p: float) -> float:
     """The quantile of (L₁ + L₂) / √2, whose tail is exp(−u) (2 + u) / 4 at u / √2."""
     from scipy.special import lambertw
 
-    q = upper(p)
+    q = _upper(p)
     if q == 0.5:  # the branch point, where the function loses half of its digits
         return 0.0
-    return (-2.0 - float(lambertw(-4.0 * q * _EXP2, -1).real)) / sqrt(2.0)
+    return (-2.0 - float(lambertw(-4.0 * q * exp(-2.0), -1).real)) / sqrt(2.0)
 
 
 def k_normal(p: float) -> float:
     """√2 Φ⁻¹(p), the quantile of a normal variable with the variance of a Laplace one."""
-    from scipy.special import ndtri
-
-    return -sqrt(2.0) * float(ndtri(upper(p)))
+    return sqrt(2.0) * normal_quantile(_upper(p))
 
 
 def k_safe(p: float) -> float:
@@ -60,17 +58,8 @@ def normal_quantile(q: float) -> float:
     return -float(ndtri(q))
 
 
-_EXP2 = 0.1353352832366127  # exp(−2)
-
-
-def upper(p: float) -> float:
-    """1 − p, of a probability of at least ½.
-
-    Raises
-    ------
-    InvalidInput
-        If p is none.
-    """
+def _upper(p: float) -> float:
+    """1 − p, of a probability of at least ½."""
     if not 0.5 <= p < 1.0:
         raise InvalidInput(
             f"Expected a probability of at least 0.5 and below 1, and got {p!r}: pass one such as "

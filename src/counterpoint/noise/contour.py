@@ -11,8 +11,9 @@ and every |1 − b_j² z²| grows with |v|, so that the integrand is largest on 
 nothing cancels, and the trapezoidal rule converges geometrically. Partial fractions, which look
 simpler, lose all digits from some twenty weights on.
 
-Weights are scaled so that the largest is 1, and so is t. ``power`` is that of M: the projections of
-spherical gamma noise have M(z) = (1 − z²)^−((F + 1) / 2).
+Squared weights ``squares`` (n, F) are scaled so that the largest of each row is 1, and so is t
+(n,), not negative. ``power`` is that of M: the projections of spherical gamma noise have
+M(z) = (1 − z²)^−((F + 1) / 2).
 
 References
 ----------
@@ -21,26 +22,23 @@ Weideman & Trefethen (2007), Parabolic and hyperbolic contours for computing the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.noise.hyperbola import ANGLE, MOST, crossing, cut, inside, step_of
-
 __all__ = ["Contour", "blocks", "log_tails", "upper_quantiles"]
 
 FloatArray = NDArray[np.float64]
 ComplexArray = NDArray[np.complex128]
 
-FAR = 1e4
-"""Beyond this t the logarithm of the tail is followed along its tangent."""
-NEAR = 0.05
-"""A contour made for t serves all t that differ by so much."""
-BLOCK = 1_000_000
-"""Rows, times nodes, times weights, that are computed with in one call, about."""
+ANGLE = np.deg2rad(67.5)
+"""θ: the wider, the faster the decay, and the nearer the pole at 0."""
+NEGLIGIBLE = 39.0
+"""exp(−39) is a hundredth of the relative spacing of floats."""
+MOST = 100
+"""More steps than any of the iterations takes."""
 CACHED = 5_000
 """So many complex numbers are computed with at once."""
 
@@ -69,11 +67,11 @@ class Contour:
 
     @classmethod
     def through(cls, squares: FloatArray, t: FloatArray, power: float = 1.0) -> Contour:
-        """The contour for squared weights (n, F), the largest of each row 1, and t ≥ 0 (n,)."""
-        c = crossing(squares, t, power)
+        """The contour for squared weights and t."""
+        c = _crossing(squares, t, power)
         r = c / np.cos(ANGLE)
-        h = step_of(squares, t, power, r)
-        last = cut(squares, t, power, c)
+        h = _step(squares, t, power, r)
+        last = _cut(squares, t, power, c)
         number = np.arange(int((last / h).max()) + 2)
         v = h[:, None] * number
         kept = v <= (last + h)[:, None]
@@ -82,11 +80,11 @@ class Contour:
         weight = r[:, None] * np.sinh(v) / z * (h / np.pi)[:, None] * kept
         weight[:, 0] *= 0.5  # the other half of the contour is its mirror image
         for some in _columns(z, squares):
-            scale = 1.0 / inside(some, c)[:, None, :]
+            scale = 1.0 / _inside(some, c)[:, None, :]
             factor = (some[:, None, :] * scale) * (z * z)[:, :, None]
             np.subtract(scale, factor, out=factor)
             weight /= factor.prod(axis=2) if power == 1.0 else (factor**power).prod(axis=2)
-        return cls(c, -power * np.log(inside(squares, c)).sum(axis=1), z, weight)
+        return cls(c, -power * np.log(_inside(squares, c)).sum(axis=1), z, weight)
 
     def log_tail(self, t: FloatArray) -> FloatArray:
         """(n,) log P(S > t)."""
@@ -97,8 +95,8 @@ class Contour:
         terms = self._terms(t)
         return (terms * self.z).imag.sum(axis=1) / terms.imag.sum(axis=1)
 
-    def slopes(self, squares: FloatArray, t: FloatArray, power: float = 1.0) -> FloatArray:
-        """(n, F) the derivatives by b_j of the quantile t at a fixed probability."""
+    def slopes(self, squares: FloatArray, t: FloatArray) -> FloatArray:
+        """(n, F) the derivatives by b_j of the quantile t at a fixed probability, for power 1."""
         terms = self._terms(t)
         z = self.z * self.z
         pulls = []
@@ -108,41 +106,18 @@ class Contour:
             np.divide((terms * z)[:, :, None], factor, out=factor)
             pulls.append(factor.imag.sum(axis=1))
         density = (terms * self.z).imag.sum(axis=1)[:, None]
-        return 2.0 * power * np.sqrt(squares) * np.concatenate(pulls, axis=1) / density
-
-    def bend(self, squares: FloatArray, t: FloatArray, slopes: FloatArray) -> FloatArray:
-        """(F, F) the second derivatives by b of the quantile t of one law, with its slopes (1, F).
-
-        Along the surface on which the tail stays as it is, the logarithm of the integrand has the
-        slopes u_j = ∂ log M / ∂b_j − z ∂t / ∂b_j.
-        """
-        terms, z = self._terms(t)[0], self.z[0][:, None]
-        b = np.sqrt(squares)
-        factor = 1.0 - squares * (z * z)
-        pull = 2.0 * b * (z * z) / factor - z * slopes
-        own = 2.0 * (z * z) * (1.0 + squares * (z * z)) / (factor * factor)
-        outer = ((pull * terms[:, None]).T @ pull).imag + np.diag((terms @ own).imag)
-        return np.asarray(outer / (terms @ self.z[0]).imag)
+        return 2.0 * np.sqrt(squares) * np.concatenate(pulls, axis=1) / density
 
     def _terms(self, t: FloatArray) -> ComplexArray:
         return self.weight * np.exp(-(self.z - self.crossing[:, None]) * t[:, None])
 
 
 def log_tails(squares: FloatArray, t: FloatArray, power: float = 1.0) -> FloatArray:
-    """(n,) log P(S > t).
+    """(n,) log P(S > t) for positive t.
 
     It is a concave function, so that its tangent, which is followed from 10⁴ on, lies above it.
-
-    Parameters
-    ----------
-    squares
-        (n, F) squared weights, the largest of each row 1.
-    t
-        (n,) positive.
-    power
-        Of the transform.
     """
-    near = np.minimum(t, FAR)
+    near = np.minimum(t, 1e4)
     contour = Contour.through(squares, near, power)
     return contour.log_tail(near) - contour.hazard(near) * (t - near)
 
@@ -150,27 +125,16 @@ def log_tails(squares: FloatArray, t: FloatArray, power: float = 1.0) -> FloatAr
 def upper_quantiles(
     squares: FloatArray, q: float, start: FloatArray, power: float = 1.0
 ) -> tuple[FloatArray, Contour]:
-    """(n,) t with P(S > t) = q < ½, and the contour through it.
+    """(n,) t with P(S > t) = q < ½, and the contour through it, from positive guesses.
 
     The tail is log-concave, so Newton's method on its logarithm lands right of the solution from
     anywhere and comes down to it from there.
-
-    Parameters
-    ----------
-    squares
-        (n, F) squared weights, the largest of each row 1.
-    q
-        The probability.
-    start
-        (n,) positive guesses.
-    power
-        Of the transform.
     """
     t, goal = start, float(np.log(q))
     contour = Contour.through(squares, t, power)
     for _ in range(MOST):
         found = _newton(contour, t, goal)
-        near = np.abs(found - t) <= NEAR * t
+        near = np.abs(found - t) <= 0.05 * t  # so far a contour serves
         t = found
         if near.all():
             break
@@ -178,10 +142,10 @@ def upper_quantiles(
     return t, contour
 
 
-def blocks(rows: Sequence[int] | NDArray[np.intp], width: int) -> list[NDArray[np.intp]]:
-    """Rows in parts that are held at once."""
-    chosen = np.asarray(rows, dtype=np.intp)
-    many = max(1, BLOCK // (60 * (width + 20)))
+def blocks(which: NDArray[np.bool_], width: int) -> list[NDArray[np.intp]]:
+    """Row numbers where ``which``, in parts with about a million numbers (nodes times weights)."""
+    chosen = np.flatnonzero(which)
+    many = max(1, 1_000_000 // (60 * (width + 20)))
     return [chosen[i : i + many] for i in range(0, len(chosen), many)]
 
 
@@ -202,3 +166,76 @@ def _columns(z: ComplexArray, squares: FloatArray) -> list[FloatArray]:
     """Squares (n, F) in parts (n, f) with which arrays (n, J, f) fit a cache."""
     width = max(1, CACHED // z.size)
     return [squares[:, i : i + width] for i in range(0, squares.shape[1], width)]
+
+
+def _inside(squares: FloatArray, c: FloatArray) -> FloatArray:
+    """(n, F) 1 − b² c²."""
+    return 1.0 - squares * (c * c)[:, None]
+
+
+def _crossing(squares: FloatArray, t: FloatArray, power: float) -> FloatArray:
+    """(n,) c: near the minimum over (0, 1) of the integrand, by Newton's method on its logarithm.
+
+    That is −c t − log c − power Σ log(1 − b² c²), which is self-concordant: damped steps stay
+    inside and converge from anywhere.
+    """
+    mass = power * squares.sum(axis=1)
+    c = np.maximum(t / (mass + np.hypot(mass, t)), 1.0 / np.sqrt(2.0 * mass + 1.0))
+    for _ in range(MOST):
+        part = squares / _inside(squares, c)
+        slope = -t - 1.0 / c + 2.0 * power * c * part.sum(axis=1)
+        grown = part * (1.0 + 2.0 * part * (c * c)[:, None])
+        bend = 1.0 / c**2 + 2.0 * power * grown.sum(axis=1)
+        decrement = np.abs(slope) / np.sqrt(bend)
+        if (decrement < 0.05).all():
+            break
+        c = c - slope / bend / (1.0 + decrement)
+    # Up to three times its width left of the saddle point, but not where the nearest pole is 0.3
+    # away in v: a factor of less than 100 in the integrand, and far fewer nodes where a single
+    # weight is large.
+    farthest = c / (1.0 + 3.0 / (c * np.sqrt(bend)))
+    return np.maximum(farthest, np.minimum(c, np.cos(ANGLE) / np.cos(ANGLE - 0.3)))
+
+
+def _step(squares: FloatArray, t: FloatArray, power: float, r: FloatArray) -> FloatArray:
+    """(n,) the step of the trapezoidal rule.
+
+    The error is exp(−2π d / h) times the integrand at the height d of v. At imaginary v, where that
+    is largest, z = r cos(θ ± d) is real. Six heights are tried in the strip of analyticity.
+    """
+    pole = np.arccos(1.0 / np.maximum(r, 1.0))  # θ where the hyperbola would cross at 1
+    middle = _log_size(squares, t, power, r, np.full((len(r), 1), ANGLE))
+    steps = []
+    for sign, room in ((1.0, np.full_like(r, np.pi / 2.0 - ANGLE)), (-1.0, ANGLE - pole)):
+        d = room[:, None] * np.linspace(0.15, 0.95, 6)
+        grown = _log_size(squares, t, power, r, ANGLE + sign * d) - middle
+        steps.append((2.0 * np.pi * d / np.maximum(NEGLIGIBLE + grown, 1.0)).max(axis=1))
+    return np.minimum(*steps)
+
+
+def _log_size(
+    squares: FloatArray, t: FloatArray, power: float, r: FloatArray, angle: FloatArray
+) -> FloatArray:
+    """(n, m) the logarithm of the integrand where the hyperbola of an angle (n, m) crosses."""
+    z = r[:, None] * np.cos(angle)
+    factor = np.abs(1.0 - squares[:, None, :] * (z * z)[:, :, None])
+    return np.log(np.tan(angle)) - t[:, None] * z - power * np.log(factor).sum(axis=2)
+
+
+def _cut(squares: FloatArray, t: FloatArray, power: float, c: FloatArray) -> FloatArray:
+    """(n,) the v from which on the integrand is negligible, by bisection.
+
+    It decays at least as exp(−v), so that 45 is far enough.
+    """
+    low, high = np.zeros_like(c), np.full_like(c, 45.0)
+    whole = power * np.log(_inside(squares, c)).sum(axis=1)
+    for _ in range(10):
+        v = 0.5 * (low + high)
+        z = (c / np.cos(ANGLE)) * np.cosh(v + 1j * ANGLE)
+        size = 1.0 - squares * (z * z)[:, None]
+        squared = size.real * size.real + size.imag * size.imag
+        fall = t * (z.real - c) + 0.5 * power * np.log(squared).sum(axis=1) - whole
+        fall -= np.log(np.abs(z) / c)  # the integrand of the density has z once more
+        small = fall >= NEGLIGIBLE
+        low, high = np.where(small, low, v), np.where(small, v, high)
+    return high

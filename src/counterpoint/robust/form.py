@@ -26,7 +26,7 @@ from counterpoint.models.linear import LinearScores
 from counterpoint.models.scores import mask
 from counterpoint.noise import NoiseLaw, ProjectedGaussian, ProjectedLaplace, k_paper
 from counterpoint.robust.bounds.linear import Pulls
-from counterpoint.robust.chance import Chance
+from counterpoint.robust.conditions import Chance
 from counterpoint.robust.target import Robust
 from counterpoint.rows.features import Features
 from counterpoint.targets import Label, Target

@@ -21,8 +21,7 @@ from counterpoint.noise import NoiseLaw
 from counterpoint.robust.bounds.fourier import Heights
 from counterpoint.robust.form import ROUNDED, UncertainForm, law_demanded
 from counterpoint.robust.target import Robust
-from counterpoint.robust.wave_limit import WaveLimit
-from counterpoint.robust.waves import Waves
+from counterpoint.robust.waves import WaveLimit, Waves
 from counterpoint.rows.features import Features
 from counterpoint.targets import Target
 

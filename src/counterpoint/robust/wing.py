@@ -8,14 +8,13 @@ from typing import Any
 from counterpoint.engine.evidence import Leads
 from counterpoint.engine.frontier import Frontier, Way
 from counterpoint.engine.pieces import Pieces
+from counterpoint.engine.refine import Outer
 from counterpoint.robust import reader  # noqa: F401 (registers its readers)
 from counterpoint.robust.bounds.fourier import Sweeps
 from counterpoint.robust.bounds.linear import Band
-from counterpoint.robust.chance import Chance
-from counterpoint.robust.lead import Lead
-from counterpoint.robust.search.outer import Outer
+from counterpoint.robust.conditions import Chance, Lead
 from counterpoint.robust.search.smooth import Smooth
-from counterpoint.robust.wave_limit import WaveLimit
+from counterpoint.robust.waves import WaveLimit
 
 __all__ = ["SOLVERS", "WAYS", "known"]
 

@@ -3,9 +3,3 @@
 An answer that was chosen by looking at the weights is as sure as it says if its score leads by as
 much; and where no point within a distance can lead by as much, the answer is farther away.
 """
-
-from counterpoint.robust.bounds.distances import Soundings
-from counterpoint.robust.bounds.fourier import Heights, Sweeps
-from counterpoint.robust.bounds.linear import Band, Leads, Pulls
-
-__all__ = ["Band", "Heights", "Leads", "Pulls", "Soundings", "Sweeps"]

@@ -28,7 +28,7 @@ from counterpoint.costs import Price
 from counterpoint.engine.cases import Cases
 from counterpoint.engine.evidence import Bounding
 from counterpoint.robust.bounds.fourier import Sweeps
-from counterpoint.robust.wave_limit import WaveLimit
+from counterpoint.robust.waves import WaveLimit
 
 __all__ = ["Soundings"]
 

@@ -10,14 +10,13 @@ holds the true pair with probability p. Then with probability p
 so a point whose lead is at least T(ρ) is as sure as p, whoever chose it and whatever they looked
 at. A quantile for each ρ by itself would be less, but the ρ of an answer looked at the weights too.
 
-C is a polygon. Its sides lie in a few directions between those of a and N, all in proportion to
-how far a first part of the draws spreads, and far enough out to hold a share of the other part that
-is at least p, but with a chance of one in a thousand (an order statistic).
+C is a polygon whose sides lie in a few directions between those of a and N.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import final
 
 import numpy as np
@@ -25,30 +24,22 @@ from numpy.typing import NDArray
 
 from counterpoint.costs import Manhattan
 from counterpoint.engine.cases import Cases
-from counterpoint.engine.evidence import Leads
+from counterpoint.engine.evidence import Leads, Spread
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Region
 from counterpoint.errors import InvalidInput
 from counterpoint.noise import NoiseLaw
-from counterpoint.robust.bounds.dual_norms import Reach
-from counterpoint.robust.lead import Lead
+from counterpoint.robust.conditions import Lead
 
-__all__ = ["CONFIDENCE", "PILOT", "Band", "Leads", "Pulls", "rank_of"]
+__all__ = ["Band", "Pulls", "Reach", "corners", "joint_quantiles", "least_draws"]
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 
 CONFIDENCE = 0.999
-"""How sure it is that the polygon holds a share of at least p."""
-SIDES = 8
+"""How sure it is that a share of at least p of the noise is below what was estimated from draws."""
 PILOT = 0.2
-"""The part of the draws that gives the polygon its shape."""
-LEAST_SPREAD = 0.84
-"""The spread in a direction is that of the quantile asked for, or of this one."""
-ROUNDED = 1e-12
-"""What the least lead gives away, so that rounding does not lift it over the truth."""
-NUMBERS = 1 << 19
-"""Numbers that are worked on at a time."""
+"""The part of the draws that tells how each number spreads; the others tell how far to reach."""
 
 
 @final
@@ -80,13 +71,8 @@ class Band(Leads):
     quadratic: FloatArray
 
     def take(self, rows: NDArray[np.intp] | BoolArray) -> Band:
-        return replace(
-            self,
-            x=self.x[rows],
-            start=self.start[rows],
-            rate=self.rate[rows],
-            least=self.least[rows],
-        )
+        each = {name: getattr(self, name)[rows] for name in ("x", "start", "rate", "least")}
+        return replace(self, **each)
 
     def required(self, y: FloatArray, cost: FloatArray) -> FloatArray:
         distance = cost if self.absolute.any() else np.sqrt(cost)
@@ -95,8 +81,7 @@ class Band(Leads):
     @property
     def regions(self) -> list[Region]:
         """For each row where its lead is large enough."""
-        norm = self.absolute, self.quadratic
-        ahead = self.slope, self.constant
+        ahead, norm = (self.slope, self.constant), (self.absolute, self.quadratic)
         rows = zip(self.x, self.start, self.rate, self.least.tolist(), strict=True)
         return [Region((Lead(x, a, b, *ahead, least, *norm),)) for x, a, b, least in rows]
 
@@ -124,11 +109,7 @@ class Pulls:
         return cls(noise @ matrix, noise @ offset)
 
     def band(
-        self,
-        probability: float,
-        program: Program,
-        cases: Cases,
-        lead: tuple[FloatArray, float],
+        self, probability: float, program: Program, cases: Cases, lead: tuple[FloatArray, float]
     ) -> Band:
         """T for rows of a program, and a lead (slope (d,), constant) that is to be kept.
 
@@ -137,88 +118,181 @@ class Pulls:
         InvalidInput
             If there are too few draws for the probability.
         """
-        pilot = int(np.ceil(PILOT * len(self.slope)))
-        polygon = Polygon(probability, pilot, rank_of(len(self.slope) - pilot, probability))
-        parts = []
-        for block in _blocks(len(cases), len(self.slope)):
-            some = cases.take(block)
+        parts, size = (
+            [],
+            max(1, (1 << 16) // len(self.slope)),
+        )  # a number for each draw in the cache
+        for first in range(0, len(cases), size):
+            some = cases.take(slice(first, first + size))
             reach = Reach(program, some)
             near = some.x @ self.slope.T + self.constant
-            start, rate = polygon.corners(near, reach.of(self.slope))
+            start, rate = corners(near, reach.of(self.slope), probability)
             room, most = reach.room(lead[0])
             level = (some.x @ lead[0] + lead[1])[:, None] + room
             parts.append((start, rate, _least(start, rate, level, most)))
         start, rate, least = (np.concatenate(part) for part in zip(*parts, strict=True))
-        return Band(cases.x, start, rate, least, *lead, *_norm(program))
-
-
-def _norm(program: Program) -> tuple[FloatArray, FloatArray]:
-    """The cost as a norm, or as the square of one: categories count a half of δ² for |δ|."""
-    price, zero = program.price, np.zeros(program.width)
-    if price.kind is Manhattan:
-        return price.absolute, zero
-    if price.quadratic.ndim == 1:
-        return zero, price.quadratic + price.absolute
-    return zero, price.quadratic + np.diag(price.absolute)
-
-
-def _least(start: FloatArray, rate: FloatArray, level: FloatArray, most: FloatArray) -> FloatArray:
-    """(n,) the least lead that can be enough; infinite if none can.
-
-    A lead is at most each ``level + most · ρ``, (n, 2), at the distance ρ. So going out from the
-    row, where that is below some line it stays so up to where they meet, or forever.
-    """
-    n = len(start)
-    behind = (start[:, :, None] - level[:, None, :]).reshape(n, -1)
-    gain = (most[:, None, :] - rate[:, :, None]).reshape(n, -1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        meets = np.where(gain > 0.0, behind / gain, np.inf)
-    at = np.zeros(n)
-    for _ in range(behind.shape[1]):
-        finite = np.where(np.isfinite(at), at, 0.0)
-        below = (behind > gain * finite[:, None]) & np.isfinite(at)[:, None]
-        at = np.maximum(at, np.where(below, meets, -np.inf).max(axis=1))
-    needed = (start + rate * np.where(np.isfinite(at), at, 0.0)[:, None]).max(axis=1)
-    return np.where(np.isfinite(at), needed - ROUNDED * np.abs(needed), np.inf)
+        price = program.price
+        quadratic = price.quadratic
+        if price.kind is Manhattan:
+            return Band(cases.x, start, rate, least, *lead, price.absolute, 0.0 * price.absolute)
+        # Categories count a half of δ² for |δ|.
+        own = np.diag(price.absolute) if quadratic.ndim == 2 else price.absolute
+        return Band(cases.x, start, rate, least, *lead, 0.0 * price.absolute, quadratic + own)
 
 
 @final
-@dataclass(frozen=True)
-class Polygon:
-    """A set of pairs (a, N), N >= 0, that holds a share of at least p.
+class Reach:
+    """How much linear functions gain for a unit of distance from each row: dual norms.
+
+    Only the moves that are open to a row count: whether a column may rise or fall, which categories
+    may be chosen, how many features may change. How far a column may go counts in `room` alone.
 
     Parameters
     ----------
-    probability
-        p.
-    pilot
-        How many draws, the first, give it its shape.
-    rank
-        That of the draw, among the others, that it reaches out to.
+    program
+        The price, and what features may be.
+    cases
+        The rows (n), with their bounds.
     """
 
-    probability: float
-    pilot: int
-    rank: int
+    def __init__(self, program: Program, cases: Cases) -> None:
+        self.program, self.cases = program, cases
+        self.rises, self.falls = cases.high > cases.x, cases.low < cases.x
+        hot = ~program.numeric
+        self.here = (cases.x > 0.5) & hot
+        self.rises &= ~(hot & (cases.high < 0.5))
 
-    def corners(self, near: FloatArray, far: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """(n, N) draws of both numbers → (n, V) both numbers of the corners."""
-        units = [_unit(values[:, : self.pilot]) for values in (near, far)]
-        angle = np.linspace(0.0, 0.5 * np.pi, SIDES)
-        sides = np.stack([np.cos(angle), np.sin(angle)], axis=1)
-        sides[[0, -1]] = np.eye(2)
-        middle, spread = np.empty((2, len(near), SIDES))
-        scores = np.full((len(near), near.shape[1] - self.pilot), -np.inf)
-        for k, (a, b) in enumerate(sides):
-            seen = a * near / units[0] + b * far / units[1]
-            level = [0.5, max(self.probability, LEAST_SPREAD)]
-            middle[:, k], upper = np.quantile(seen[:, : self.pilot], level, axis=1)
-            spread[:, k] = np.where(upper > middle[:, k], upper - middle[:, k], 1.0)
-            score = (seen[:, self.pilot :] - middle[:, [k]]) / spread[:, [k]]
-            np.maximum(scores, score, out=scores)
-        out = np.partition(scores, self.rank - 1, axis=1)[:, [self.rank - 1]]
-        first, second = _meetings(sides, middle + out * spread)
-        return first * units[0], second * units[1]
+    def of(self, slopes: FloatArray) -> FloatArray:
+        """(N, d) functions → (n, N) the most that each gains."""
+        out = np.empty((len(self.here), len(slopes)))
+        alike: dict[bytes, int] = {}
+        for i in range(len(out)):
+            key = np.concatenate([self.rises[i], self.falls[i], self.here[i]]).tobytes()
+            first = alike.setdefault(key, i)
+            out[i] = self._gains(i, slopes) if first == i else out[first]
+        return out
+
+    def room(self, slope: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """(n, 2) and (n, 2): a function (d,) gains at most each first + each second · distance.
+
+        With all columns by the distance; and with only those that may go on forever by it, the
+        others as far as they go.
+        """
+        cases, numeric = self.cases, self.program.numeric
+        ends = np.where(slope > 0.0, cases.high, cases.low)
+        goes_on = np.isinf(ends) & numeric & (slope != 0.0)
+        far = np.where(goes_on | ~numeric, cases.x, ends) - cases.x
+        room = np.zeros((len(far), 2))
+        room[:, 1] = np.maximum(np.where(np.isfinite(far), far, 0.0) * slope, 0.0).sum(axis=1)
+        most = np.stack([self.of(slope[None, :])[:, 0], np.zeros(len(far))], axis=1)
+        for i, on in enumerate(goes_on):
+            others = (self._best_other(i, g, slope[None, :])[0] for g in self.program.groups)
+            room[i, 1] += sum(others)
+            most[i, 1] = self._gains(i, np.where(on, slope, 0.0)[None, :])[0]
+        return room, most
+
+    def _gains(self, i: int, slopes: FloatArray) -> FloatArray:
+        """(N,) the gains of one row: the largest share, or by Cauchy–Schwarz the root of all."""
+        program, price = self.program, self.program.price
+        is_norm = price.kind is Manhattan
+        shares = []
+        for group in program.groups:
+            gain = self._best_other(i, group, slopes)
+            share = gain if is_norm else gain * gain
+            shares.append(share / (2.0 * price.absolute[group.start]))
+        moves = np.where(slopes > 0.0, self.rises[i], self.falls[i]) & program.numeric
+        gain = np.where(moves, np.abs(slopes), 0.0)
+        if is_norm:
+            return np.asarray(np.stack([*shares, *_divided(gain, price.absolute).T]).max(axis=0))
+        if price.quadratic.ndim == 2:
+            free = (self.rises[i] | self.falls[i]) & program.numeric
+            spread = Spread(price, free)
+            joint = ((slopes[:, spread.columns] @ spread.root) ** 2).sum(axis=1)
+            return np.asarray(np.sqrt(joint + sum(shares)))
+        squares = np.stack([*shares, *_divided(gain * gain, price.quadratic).T])
+        most = program.at_most
+        if most is not None and most.count < len(squares):
+            squares = np.partition(squares, len(squares) - most.count, axis=0)[-most.count :]
+        return np.asarray(np.sqrt(squares.sum(axis=0)))
+
+    def _best_other(self, i: int, group: slice, slopes: FloatArray) -> FloatArray:
+        """(N,) what the best other category gains."""
+        others = self.rises[i, group] & ~self.here[i, group]
+        if not others.any():
+            return np.zeros(len(slopes))
+        block = slopes[:, group]
+        gain = block[:, others].max(axis=1) - block[:, self.here[i, group]].sum(axis=1)
+        return np.maximum(gain, 0.0)
+
+
+def _divided(gain: FloatArray, price: FloatArray) -> FloatArray:
+    """(N, d) gains over prices; 0 where nothing is gained, whatever that costs."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(gain > 0.0, gain / price, 0.0)
+
+
+def joint_quantiles(draws: FloatArray, probability: float) -> FloatArray:
+    """T of V random numbers with which all are at most T at once, with a probability.
+
+    In units of how the first draws of each spread, T is so large that a share of the others is
+    below it that is at least p, but with a chance of one in a thousand (an order statistic).
+
+    Parameters
+    ----------
+    draws
+        (…, V, N), of which (…, V) T are made.
+    probability
+        p.
+
+    Raises
+    ------
+    InvalidInput
+        If there are too few draws.
+    """
+    n = draws.shape[-1]
+    pilot = int(np.ceil(PILOT * n))
+    rank = _order_statistic(n - pilot, probability)
+    # The spread is that of the quantile asked for, or of one standard deviation.
+    levels = [0.5, max(probability, 0.84)]
+    middle, upper = np.quantile(draws[..., :pilot], levels, axis=-1)[..., None]
+    spread = np.where(upper > middle, upper - middle, 1.0)
+    scores = ((draws[..., pilot:] - middle) / spread).max(axis=-2)
+    reached = np.partition(scores, rank - 1, axis=-1)[..., rank - 1]
+    return np.asarray(middle[..., 0] + reached[..., None] * spread[..., 0])
+
+
+@lru_cache(maxsize=256)
+def _order_statistic(draws: int, probability: float) -> int:
+    """The least rank of draws whose place holds a share of p below it, with `CONFIDENCE`."""
+    from scipy.special import bdtrc
+
+    ranks = np.arange(1, draws + 1)
+    enough = np.flatnonzero(bdtrc(ranks - 1, draws, probability) <= 1.0 - CONFIDENCE)
+    if not len(enough):
+        raise InvalidInput(
+            f"Expected at least {least_draws(probability) + 3} draws of the noise to tell a "
+            f"probability of {probability!r}; got draws={round(draws / (1.0 - PILOT))}. Ask for "
+            "more, or for guarantee='fixed'."
+        )
+    return int(ranks[enough[0]])
+
+
+def least_draws(probability: float) -> int:
+    """So many draws tell a probability, about; never fewer than needed."""
+    least = np.log(1.0 - CONFIDENCE) / np.log(probability)
+    return int(np.ceil((np.ceil(least) + 1.0) / (1.0 - PILOT))) + 2
+
+
+def corners(near: FloatArray, far: FloatArray, probability: float) -> tuple[FloatArray, FloatArray]:
+    """(n, N) draws of a and N → (n, V) both at the corners of polygons that hold a share of p."""
+    pilot = int(np.ceil(PILOT * near.shape[1]))
+    units = [_unit(values[:, :pilot]) for values in (near, far)]
+    angle = np.linspace(0.0, 0.5 * np.pi, 8)
+    sides = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    sides[[0, -1]] = np.eye(2)
+    scaled = np.stack([near / units[0], far / units[1]], axis=1)
+    first, second = _meetings(sides, joint_quantiles(sides @ scaled, probability))
+    return first * units[0], second * units[1]
 
 
 def _unit(values: FloatArray) -> FloatArray:
@@ -248,23 +322,22 @@ def _meetings(sides: FloatArray, limits: FloatArray) -> tuple[FloatArray, FloatA
     return first[rows, chosen], second[rows, chosen]
 
 
-def rank_of(draws: int, probability: float) -> int:
-    """The least rank of draws whose place holds a share of p below it, with `CONFIDENCE`."""
-    from scipy.special import bdtrc
+def _least(start: FloatArray, rate: FloatArray, level: FloatArray, most: FloatArray) -> FloatArray:
+    """(n,) the least lead that can be enough; infinite if none can.
 
-    ranks = np.arange(1, draws + 1)
-    enough = np.flatnonzero(bdtrc(ranks - 1, draws, probability) <= 1.0 - CONFIDENCE)
-    if not len(enough):
-        least = int(np.ceil(np.log(1.0 - CONFIDENCE) / np.log(probability) / (1.0 - PILOT))) + 5
-        raise InvalidInput(
-            f"Expected at least {least} draws of the noise to tell a probability of "
-            f"{probability!r}; got draws={round(draws / (1.0 - PILOT))}. Ask for more, or for "
-            "guarantee='fixed'."
-        )
-    return int(ranks[enough[0]])
-
-
-def _blocks(n: int, draws: int) -> list[slice]:
-    """So many rows that a number for each draw and row fits into the cache, about."""
-    size = max(1, NUMBERS // draws)
-    return [slice(i, min(i + size, n)) for i in range(0, n, size)]
+    A lead is at most each ``level + most · ρ``, (n, 2), at the distance ρ. So going out from the
+    row, where that is below some line it stays so up to where they meet, or forever.
+    """
+    n = len(start)
+    behind = (start[:, :, None] - level[:, None, :]).reshape(n, -1)
+    gain = (most[:, None, :] - rate[:, :, None]).reshape(n, -1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        meets = np.where(gain > 0.0, behind / gain, np.inf)
+    at = np.zeros(n)
+    for _ in range(behind.shape[1]):
+        finite = np.where(np.isfinite(at), at, 0.0)
+        below = (behind > gain * finite[:, None]) & np.isfinite(at)[:, None]
+        at = np.maximum(at, np.where(below, meets, -np.inf).max(axis=1))
+    needed = (start + rate * np.where(np.isfinite(at), at, 0.0)[:, None]).max(axis=1)
+    # Lowered by what rounding may have lifted it.
+    return np.where(np.isfinite(at), needed - 1e-12 * np.abs(needed), np.inf)

@@ -14,7 +14,7 @@ from counterpoint.engine.domains import AtMost, OneOf, Whole
 from counterpoint.engine.pieces import Piece
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Region
-from counterpoint.robust.wave_limit import WaveLimit
+from counterpoint.robust.waves import WaveLimit, parabola
 from counterpoint.solvers import Effort, Outcome
 
 __all__ = ["Ground", "Models"]
@@ -132,7 +132,7 @@ class Models:
         self, y: FloatArray, value: float, slope: FloatArray, form: FloatArray
     ) -> FloatArray | None:
         """The optimum of the price where a convex parabola is not positive, within all else."""
-        model = WaveLimit.parabola(y, float(value), slope, form)
+        model = parabola(y, float(value), slope, form)
         rest = self.ground.rest
         return self._optimum(Program(rest.price, rest.region & model), self.case)
 

@@ -1,0 +1,286 @@
+"""Cutting planes: conditions that are known by their half-spaces, for one row and one program.
+
+A relaxation knows a few half-spaces of a convex condition; any solver takes it, and its bound
+holds. Where its optimum misses a condition, the half-space that it misses most is added, and so on
+(Kelley 1960); the one at a point between that optimum and earlier ones is added too, which saves
+many rounds where many columns move (Ben-Ameur & Neto 2007). Whole steps and categories are found in
+the relaxation by a branch and bound; then they are held, and the other columns are refined by
+themselves (Duran & Grossmann 1986).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+from time import perf_counter
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpoint.engine.cases import Cases
+from counterpoint.engine.couplings import Affine
+from counterpoint.engine.evidence import Bounding, Evidence, RowEvidence
+from counterpoint.engine.frontier import Frontier, Way
+from counterpoint.engine.listed import Listed
+from counterpoint.engine.pieces import Piece
+from counterpoint.engine.region import Region
+from counterpoint.solvers import Effort
+from counterpoint.solvers.duals import purified
+
+__all__ = ["Outer", "Refinement", "purified_evidence"]
+
+FloatArray = NDArray[np.float64]
+
+ROUNDS = 1000
+"""How many times half-spaces are added at most: some 10 do, but for absolute prices and much noise
+on many columns some hundreds."""
+EXACT = 1e-9
+"""The relative gap that is aimed at where columns are continuous, since the last digits are cheap;
+in whole steps a tenth of what is asked for will do."""
+CLOSED = 1e-10
+"""Where a point misses a condition by what costs such a share of its own cost, the next one is to
+be a little inside; it costs hardly more."""
+PATIENCE = 150
+"""After so many rounds a tenth of the gap that is asked for will do."""
+STUCK = 1e-3
+"""A solver cannot do better where what is missed changes by less than such a share in a round; then
+`ROUNDING` takes the place of `CLOSED`: solvers leave absolute errors in rows."""
+ROUNDING = 1e-8
+INWARDS = 1.2
+"""How far inside that is, in units of what this one misses; twice as far if that does not do."""
+MOST = 4
+"""From so many half-spaces for each column on, those that are farthest away are dropped."""
+
+
+@final
+class Refinement:
+    """One row in one piece.
+
+    Parameters
+    ----------
+    piece, case, effort
+        The program, the row, and when to stop.
+    cuts
+        Half-spaces to begin with; None for those of the conditions themselves.
+    end
+        When to stop, in the seconds of ``perf_counter``; None for what the effort says.
+
+    Attributes
+    ----------
+    best, bound
+        What gives the best lower bound, and that bound.
+    point, cost
+        The cheapest point that meets all conditions, (1, d), and what it costs.
+    limited
+        Whether time ran out.
+    """
+
+    best: Evidence
+
+    def __init__(
+        self,
+        piece: Piece,
+        case: Cases,
+        effort: Effort,
+        cuts: Affine | None = None,
+        end: float | None = None,
+    ) -> None:
+        self.piece, self.case, self.effort = piece, case, effort
+        if cuts is None:
+            cuts = Affine(np.zeros((0, piece.program.width)), np.zeros(0), np.zeros(0))
+            for condition in piece.supported:
+                cuts = cuts.stacked(condition.first())
+        self.cuts = cuts
+        stop = np.inf if effort.seconds is None else perf_counter() + effort.seconds
+        self.end = stop if end is None else end
+        self.bound, self.cost, self.limited = -np.inf, np.inf, False
+        self.point: FloatArray | None = None
+        self.centre = case.x
+        self.inwards, self.missed = 0.0, np.inf
+        self.closed = CLOSED if effort.gap < 1.0 else 0.01  # where any point will do
+
+    def run(self, worth: float) -> None:
+        """Until the gap is closed, or there is no point, or none that costs less than ``worth``."""
+        if self.piece.is_integral and not self.piece.free.is_integral:
+            self._start_from(self.piece.free, worth)
+        for k in range(ROUNDS):
+            if self._is_closed(k) or self.bound >= worth:
+                return
+            y = self._relaxed(worth)
+            if y is not None:
+                self._forget(y)
+                missed = self._cut(y)
+                if missed <= 0.0:
+                    self._offer(y)
+                    return
+                if self.piece.is_integral:
+                    self._hold(y, worth)
+                else:
+                    self.centre = 0.5 * (y + self.centre)
+                    self._cut(self.centre)
+                    self._go_inwards(missed, y)
+            elif self.inwards and not self.limited:  # what was asked for besides may be too much
+                self.inwards, self.closed = 0.0, max(0.01 * self.closed, CLOSED)
+            else:
+                return
+
+    def _start_from(self, piece: Piece, worth: float) -> None:
+        """Take over the half-spaces and the bound of a relaxation."""
+        relaxation = Refinement(piece, self.case, self.effort, end=self.end)
+        relaxation.run(worth)
+        self.cuts, self.best, self.bound = relaxation.cuts, relaxation.best, relaxation.bound
+        point = relaxation.point
+        if point is not None and self.piece.program.violation(point, self.case.x)[0] == 0.0:
+            self._offer(point)
+
+    def _hold(self, y: FloatArray, worth: float) -> None:
+        """Refine the other columns where whole steps and categories are those of a point."""
+        held = self.piece.program.held(y, self.case.x)
+        case = self.case.within(np.where(held, y, -np.inf), np.where(held, y, np.inf))
+        inner = Refinement(self.piece.free, case, self.effort, self.cuts, self.end)
+        inner.run(min(worth, self.cost))
+        self.cuts = inner.cuts
+        if inner.point is not None:
+            self._offer(np.where(held, y, inner.point))
+
+    def _relaxed(self, worth: float) -> FloatArray | None:
+        """(1, d) the optimum within the half-spaces so far; None if it is not worth going on."""
+        relaxed = self.piece.relaxed(self.cuts)
+        contradiction = _contradiction(relaxed, self.case)
+        if contradiction is not None:
+            self.best, self.bound = contradiction, np.inf
+            return None
+        case = self.case.with_margin(self.case.margin + np.array([self.inwards, 0.0]))
+        frontier = Frontier(case, self._effort())
+        way = Listed(frontier, (relaxed,))
+        found, (self.evidence,) = frontier.run(way), way.evidence()
+        is_found = found.piece[0] >= 0
+        if not is_found:
+            self.evidence = purified_evidence(self.evidence)
+        told = float(self.evidence.bounds(np.array([worth]))[1][0])
+        if told > self.bound:
+            self.best, self.bound = self.evidence, told
+        # A branch and bound that had to leave a node open has a point all the same, to go on from.
+        self.limited = bool(found.limited[0]) and (not is_found or perf_counter() >= self.end)
+        return None if not is_found or self.limited or self.bound >= worth else found.points
+
+    def _effort(self) -> Effort:
+        """That of a relaxation: sharper than what is asked, and half of the time that is left."""
+        effort = self.effort
+        if not self.piece.is_integral:
+            effort = replace(effort, gap=min(effort.gap, EXACT))
+        if np.isfinite(self.end):
+            effort = replace(effort, seconds=max(0.5 * (self.end - perf_counter()), 1e-6))
+        return effort
+
+    def _forget(self, y: FloatArray) -> None:
+        """Drop the half-spaces that are farthest from a point, where there are too many."""
+        cuts = self.cuts
+        most = MOST * (y.shape[1] + 2)
+        if cuts.size > most:
+            slack = cuts.high - cuts.matrix @ y[0]
+            kept = np.sort(np.argsort(slack, kind="stable")[: most // 2])
+            self.cuts = Affine(cuts.matrix[kept], cuts.low[kept], cuts.high[kept], cuts.tight[kept])
+
+    def _cut(self, y: FloatArray) -> float:
+        """By how much a point misses the conditions; from now on their half-spaces there count."""
+        missed = -np.inf
+        for condition in self.piece.supported:
+            excess, support = condition.supports(y)
+            missed = max(missed, float(excess[0] + self.case.margin[0, 0]))
+            self.cuts = self.cuts.stacked(support)
+        return missed
+
+    def _offer(self, y: FloatArray) -> None:
+        cost = float(self.piece.program.objective(y, self.case)[0])
+        if cost < self.cost:
+            self.point, self.cost = y, cost
+
+    def _go_inwards(self, missed: float, y: FloatArray) -> None:
+        """Where hardly anything is missed, the next point is to be a little inside."""
+        cost = float(self.piece.program.objective(y, self.case)[0])
+        affine, first = self.evidence.program.affine, self._missed_at_first
+        unit = float(np.abs(self.evidence.multipliers[0, : affine.size]) @ affine.tight)
+        unit = max(unit, cost / first if first > 0.0 else 0.0)  # what a score unit costs, about
+        stuck = abs(missed - self.missed) <= STUCK * missed
+        self.missed = missed
+        if missed * unit <= (max(ROUNDING, self.closed) if stuck else self.closed) * cost:
+            self.inwards = max(INWARDS * missed, 2.0 * self.inwards)
+
+    @cached_property
+    def _missed_at_first(self) -> float:
+        """By how much the row itself misses the conditions."""
+        return max(float(c.excess(self.case.x)[0]) for c in self.piece.supported)
+
+    def _is_closed(self, k: int) -> bool:
+        """Whether the gap is as small as is aimed at after so many rounds."""
+        if k == PATIENCE:
+            self.closed = max(self.closed, 0.1 * self.effort.gap)
+        if self.effort.gap >= 1.0 or np.isinf(self.cost):
+            return np.isfinite(self.cost)
+        wanted = max(0.1 * self.effort.gap, EXACT) if self.piece.is_integral else EXACT
+        return self.cost - self.bound <= wanted * self.cost
+
+
+def _contradiction(piece: Piece, case: Cases) -> Evidence | None:
+    """The proof that some row alone, 0 <= a negative number, has no point; None without such."""
+    program, affine = piece.program, piece.program.affine
+    rows = np.flatnonzero(~affine.matrix.any(axis=1) & (affine.high < 0.0))
+    if not len(rows):
+        return None
+    proof = np.zeros((1, program.size))
+    proof[0, rows[0]] = 1.0
+    evidence = Evidence(program, case, proof, None, np.full(1, -np.inf))
+    return evidence if program.refutes(case, proof)[0] else None
+
+
+def purified_evidence(evidence: Evidence) -> Evidence:
+    """What nearly refutes a row, without the noise of the solver that found it."""
+    program, ray = evidence.program, evidence.multipliers
+    if program.refutes(evidence.cases, ray)[0]:
+        return evidence
+    return replace(evidence, multipliers=purified(program, evidence.cases, ray[0])[None, :])
+
+
+@final
+class Outer(Way):
+    """Pieces with conditions that no solver takes, one row after the other.
+
+    Parameters
+    ----------
+    frontier
+        The search.
+    pieces
+        The union; the time of each row is shared evenly among them.
+    beside
+        What each row has to meet besides; None for nothing.
+    """
+
+    def __init__(
+        self, frontier: Frontier, pieces: tuple[Piece, ...], beside: Sequence[Region] | None = None
+    ) -> None:
+        self.frontier, self.pieces, self.beside = frontier, pieces, beside
+        self.effort = frontier.effort.shared(len(pieces))
+        self.known: list[list[Bounding]] = []
+
+    def evidence(self) -> list[Bounding]:
+        return [RowEvidence(self.known)]
+
+    def run(self) -> None:
+        self.frontier.closed[:] = False
+        for i in range(len(self.frontier.cases)):
+            self.known.append([self._refined(i, s) for s in range(len(self.pieces))])
+
+    def _refined(self, i: int, s: int) -> Bounding:
+        """One row in one piece; the best that bounds it."""
+        frontier, piece, row = self.frontier, self.pieces[s], np.array([i])
+        if self.beside is not None:
+            piece = piece.within(self.beside[i])
+        refinement = Refinement(piece, piece.sees(frontier.cases).take(row), self.effort)
+        refinement.run(float(frontier.worth_beating()[i]))
+        frontier.limited[i] |= refinement.limited
+        if refinement.point is not None:
+            frontier.offer(s, row, refinement.point, np.array([refinement.cost]))
+        return refinement.best

@@ -1,0 +1,515 @@
+"""Laws of a random vector of weights, seen through its projections φᵀμ."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, ClassVar, final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from counterpoint.errors import InvalidInput
+from counterpoint.noise.constants import normal_quantile
+from counterpoint.noise.contour import blocks, log_tails, upper_quantiles
+
+__all__ = [
+    "NoiseLaw",
+    "ProjectedGamma",
+    "ProjectedGaussian",
+    "ProjectedLaplace",
+    "law_from_record",
+]
+
+FloatArray = NDArray[np.float64]
+
+
+class NoiseLaw(ABC):
+    """The law of a random vector μ (F,), symmetric about 0, seen through its projections φᵀμ.
+
+    Linear scores φᵀw whose weights are known as w̃ = w + μ alone are off by φᵀμ. Every projection
+    has a log-concave density, so its quantile q_p(φ) is a norm of φ for p > ½: {φ : φᵀw̃ ≤ −q_p(φ)}
+    is convex, and an affine minorant of q_p cuts off none of it (Lagoa, Li & Sznaier, 2005).
+    """
+
+    kind: ClassVar[str]
+    """The name of the law in a record."""
+    elliptical: ClassVar[bool]
+    """Whether the quantile is a Euclidean norm ‖Aᵀφ‖₂ times a number that depends on p alone."""
+
+    n_features: int
+
+    def tail(self, t: ArrayLike, phi: ArrayLike) -> FloatArray:
+        """P(φᵀμ > t).
+
+        Parameters
+        ----------
+        t
+            Score units; a number, or one for each row of ``phi``.
+        phi
+            (F,) or (n, F).
+
+        Returns
+        -------
+        ndarray
+            () or (n,).
+
+        Raises
+        ------
+        InvalidInput
+            If shapes disagree, or an entry is no finite number.
+        """
+        rows, shape = self._rows(phi)
+        t = _levels(t, len(rows))
+        upper = np.exp(self._log_tail(np.abs(t), rows))
+        return np.where(t >= 0.0, upper, 1.0 - upper).reshape(shape)
+
+    def log_tail(self, t: ArrayLike, phi: ArrayLike) -> FloatArray:
+        """log P(φᵀμ > t), also where the probability itself is no float any more.
+
+        Parameters
+        ----------
+        t
+            As in `tail`.
+        phi
+            As in `tail`.
+        """
+        rows, shape = self._rows(phi)
+        t = _levels(t, len(rows))
+        upper = self._log_tail(np.abs(t), rows)
+        with np.errstate(divide="ignore"):  # log1p(−1) where φ = 0 and t = 0 is not used
+            lower = np.log1p(-np.exp(upper))
+        return np.where(t >= 0.0, upper, lower).reshape(shape)
+
+    def quantile(self, p: float, phi: ArrayLike) -> FloatArray:
+        """q with P(φᵀμ ≤ q) = p, in score units.
+
+        Parameters
+        ----------
+        p
+            Above 0 and below 1.
+        phi
+            (F,) or (n, F).
+
+        Returns
+        -------
+        ndarray
+            () or (n,).
+
+        Raises
+        ------
+        InvalidInput
+            If p is no such probability, or φ no such array.
+        """
+        q, sign = _tail_of(p)
+        rows, shape = self._rows(phi)
+        return (sign * self._quantiles(q, rows, sloped=False)[0]).reshape(shape)
+
+    def quantile_with_gradient(self, p: float, phi: ArrayLike) -> tuple[FloatArray, FloatArray]:
+        """The quantile, and its gradient in φ; 0 where φ = 0, which is a subgradient for p ≥ ½.
+
+        Parameters
+        ----------
+        p
+            As in `quantile`.
+        phi
+            As in `quantile`.
+
+        Returns
+        -------
+        tuple of ndarray
+            () or (n,), and (F,) or (n, F).
+        """
+        q, sign = _tail_of(p)
+        rows, shape = self._rows(phi)
+        values, slopes = self._quantiles(q, rows, sloped=True)
+        return (sign * values).reshape(shape), (sign * slopes).reshape(*shape, self.n_features)
+
+    def deviation(self, phi: ArrayLike) -> FloatArray:
+        """The standard deviation of φᵀμ, () or (n,), in score units.
+
+        Parameters
+        ----------
+        phi
+            (F,) or (n, F).
+        """
+        rows, shape = self._rows(phi)
+        return self._deviation(rows).reshape(shape)
+
+    @abstractmethod
+    def scaled(self, factor: float) -> NoiseLaw:
+        """The law of so many times the noise.
+
+        Parameters
+        ----------
+        factor
+            Above 0.
+        """
+
+    @abstractmethod
+    def draw(self, size: int, random_state: int | np.random.Generator | None = None) -> FloatArray:
+        """(size, F) independent μ, from a generator that is no secret: for simulations.
+
+        Parameters
+        ----------
+        size
+            How many.
+        random_state
+            The same integer gives the same draws.
+        """
+
+    @abstractmethod
+    def parameters(self) -> dict[str, Any]:
+        """What makes the law again, as plain numbers and lists: see `law_from_record`."""
+
+    @abstractmethod
+    def _log_tail(self, t: FloatArray, rows: FloatArray) -> FloatArray:
+        """(n,) log P(φᵀμ > t) for t ≥ 0 (n,) and rows (n, F)."""
+
+    @abstractmethod
+    def _quantiles(
+        self, q: float, rows: FloatArray, *, sloped: bool
+    ) -> tuple[FloatArray, FloatArray]:
+        """(n,) t with P(φᵀμ > t) = q ≤ ½, and (n, F) their gradients where these are asked for."""
+
+    @abstractmethod
+    def _deviation(self, rows: FloatArray) -> FloatArray:
+        """(n,) standard deviations."""
+
+    def _rows(self, phi: ArrayLike) -> tuple[FloatArray, tuple[int, ...]]:
+        """(n, F) rows, and the shape that answers for them have."""
+        given = np.asarray(phi, dtype=np.float64)
+        if given.ndim not in (1, 2) or given.shape[-1] != self.n_features:
+            raise InvalidInput(
+                f"Expected features of shape ({self.n_features},) or (n, {self.n_features}), and "
+                f"got {given.shape}: pass φ(x), one entry for each weight of the model."
+            )
+        if not np.isfinite(given).all():
+            raise InvalidInput(
+                "Expected finite features, and got NaN or infinity: leave such rows out."
+            )
+        return given.reshape(-1, self.n_features), given.shape[:-1]
+
+
+@final
+@dataclass(frozen=True)
+class ProjectedLaplace(NoiseLaw):
+    """Independent Laplace variables: φᵀμ = λ Σ φ_j L_j.
+
+    The law of each projection is exact, by contour integration (see `counterpoint.noise.contour`):
+    relative errors of tails and quantiles are around 1e-15, whatever φ.
+
+    Parameters
+    ----------
+    scale
+        λ > 0, in weight units: E|μ_j| = λ, and the standard deviation is √2 λ.
+    n_features
+        F.
+
+    Examples
+    --------
+    >>> law = ProjectedLaplace(scale=0.5, n_features=2)
+    >>> print(law.quantile(0.9, [[1.0, 0.0], [0.6, 0.8]]).round(6))
+    [0.804719 0.843923]
+    """
+
+    kind: ClassVar[str] = "laplace"
+    elliptical: ClassVar[bool] = False
+
+    scale: float
+    n_features: int
+
+    def __post_init__(self) -> None:
+        _check_scale(self.scale, self.n_features)
+
+    def scaled(self, factor: float) -> ProjectedLaplace:
+        return replace(self, scale=factor * self.scale)
+
+    def draw(self, size: int, random_state: int | np.random.Generator | None = None) -> FloatArray:
+        random = np.random.default_rng(random_state)
+        return random.laplace(scale=self.scale, size=(size, self.n_features))
+
+    def parameters(self) -> dict[str, Any]:
+        return {"scale": float(self.scale), "n_features": int(self.n_features)}
+
+    def _log_tail(self, t: FloatArray, rows: FloatArray) -> FloatArray:
+        unit = self._unit(rows)
+        found = np.where(t > 0.0, -np.inf, -np.log(2.0))
+        for some in blocks((unit > 0.0) & (t > 0.0), self.n_features):
+            found[some] = log_tails(_squares(rows[some]), t[some] / unit[some])
+        return np.where((unit == 0.0) & (t >= 0.0), -np.inf, found)
+
+    def _quantiles(
+        self, q: float, rows: FloatArray, *, sloped: bool
+    ) -> tuple[FloatArray, FloatArray]:
+        unit = self._unit(rows)
+        found, slopes = np.zeros(len(rows)), np.zeros_like(rows)
+        for some in blocks((unit > 0.0) & (q < 0.5), self.n_features):
+            squares = _squares(rows[some])
+            found[some], contour = upper_quantiles(squares, q, _guesses(squares, q))
+            if sloped:
+                slopes[some] = contour.slopes(squares, found[some])
+        return found * unit, slopes * self.scale * np.sign(rows)
+
+    def _deviation(self, rows: FloatArray) -> FloatArray:
+        return np.sqrt(2.0) * self.scale * np.linalg.norm(rows, axis=1)
+
+    def _unit(self, rows: FloatArray) -> FloatArray:
+        """(n,) the largest weight of each projection: in this unit it is integrated."""
+        return self.scale * np.abs(rows).max(axis=1)
+
+
+class _Elliptical(NoiseLaw):
+    """Quantiles are a number k(p) times the Euclidean norm of Aᵀφ, in which A is a factor."""
+
+    elliptical: ClassVar[bool] = True
+
+    @abstractmethod
+    def _seen(self, rows: FloatArray) -> FloatArray:
+        """(n, r) Aᵀφ."""
+
+    @abstractmethod
+    def _pulled(self, seen: FloatArray) -> FloatArray:
+        """(n, F) A u for (n, r) u."""
+
+    @abstractmethod
+    def _unit_quantile(self, q: float) -> float:
+        """The upper quantile where ‖Aᵀφ‖ is 1."""
+
+    def _quantiles(
+        self, q: float, rows: FloatArray, *, sloped: bool
+    ) -> tuple[FloatArray, FloatArray]:
+        k, seen = self._unit_quantile(q), self._seen(rows)
+        norm = np.linalg.norm(seen, axis=1)
+        if not sloped:
+            return k * norm, rows
+        return k * norm, k * self._pulled(seen) / np.where(norm > 0.0, norm, 1.0)[:, None]
+
+
+@final
+@dataclass(frozen=True)
+class ProjectedGamma(_Elliptical):
+    """A uniform direction, and a length of the gamma law: density ∝ exp(−‖μ‖₂ / s).
+
+    The law is spherical, so all quantiles are multiples of ‖φ‖₂. The projection on a unit vector
+    has the characteristic function (1 + s² t²)^(−(F + 1) / 2).
+
+    Parameters
+    ----------
+    scale
+        s > 0, in weight units: the length has mean F s, a projection the standard deviation
+        √(F + 1) s ‖φ‖₂.
+    n_features
+        F.
+    """
+
+    kind: ClassVar[str] = "gamma"
+
+    scale: float
+    n_features: int
+
+    def __post_init__(self) -> None:
+        _check_scale(self.scale, self.n_features)
+
+    def scaled(self, factor: float) -> ProjectedGamma:
+        return replace(self, scale=factor * self.scale)
+
+    def draw(self, size: int, random_state: int | np.random.Generator | None = None) -> FloatArray:
+        random = np.random.default_rng(random_state)
+        towards = random.normal(size=(size, self.n_features))
+        towards /= np.linalg.norm(towards, axis=1, keepdims=True)
+        return towards * random.gamma(self.n_features, self.scale, size=(size, 1))
+
+    def parameters(self) -> dict[str, Any]:
+        return {"scale": float(self.scale), "n_features": int(self.n_features)}
+
+    def _log_tail(self, t: FloatArray, rows: FloatArray) -> FloatArray:
+        norm = np.linalg.norm(self._seen(rows), axis=1)
+        found = np.where(t > 0.0, -np.inf, -np.log(2.0))
+        for some in blocks((norm > 0.0) & (t > 0.0), 1):
+            found[some] = log_tails(np.ones((len(some), 1)), t[some] / norm[some], self._power)
+        return np.where((norm == 0.0) & (t >= 0.0), -np.inf, found)
+
+    def _seen(self, rows: FloatArray) -> FloatArray:
+        return self.scale * rows
+
+    def _pulled(self, seen: FloatArray) -> FloatArray:
+        return self.scale * seen
+
+    def _unit_quantile(self, q: float) -> float:
+        return _gamma_quantile(q, self._power)
+
+    def _deviation(self, rows: FloatArray) -> FloatArray:
+        return np.sqrt(2.0 * self._power) * np.linalg.norm(self._seen(rows), axis=1)
+
+    @property
+    def _power(self) -> float:
+        return 0.5 * (self.n_features + 1)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ProjectedGaussian(_Elliptical):
+    """Normal noise of covariance A Aᵀ, A the `factor`: φᵀμ is normal, of deviation ‖Aᵀ φ‖₂.
+
+    Noise that was added for privacy, or the sampling error of coefficients whose covariance is
+    known.
+
+    Parameters
+    ----------
+    factor
+        (F, r) in weight units.
+    """
+
+    kind: ClassVar[str] = "gaussian"
+
+    factor: FloatArray
+
+    def __post_init__(self) -> None:
+        given = np.array(self.factor, dtype=np.float64)
+        if given.ndim != 2 or not given.size or not np.isfinite(given).all():
+            raise InvalidInput(
+                "Expected the factor of a covariance to be a finite array of shape (F, r), and got "
+                f"shape {given.shape}: pass such an array."
+            )
+        object.__setattr__(self, "factor", given)
+
+    @classmethod
+    def isotropic(cls, scale: float, n_features: int) -> ProjectedGaussian:
+        """Independent entries of standard deviation ``scale`` > 0."""
+        _check_scale(scale, n_features)
+        return cls(scale * np.eye(n_features))
+
+    @classmethod
+    def of(cls, covariance: ArrayLike) -> ProjectedGaussian:
+        """Noise of a covariance (F, F), symmetric and positive semi-definite.
+
+        Raises
+        ------
+        InvalidInput
+            If it is none.
+        """
+        given = np.asarray(covariance, dtype=np.float64)
+        square = given.ndim == 2 and given.shape[0] == given.shape[1] and bool(given.size)
+        if not square or not np.isfinite(given).all() or not np.allclose(given, given.T):
+            raise InvalidInput(
+                f"Expected a finite symmetric covariance, and got shape {given.shape}: pass the "
+                "covariance of the weights, (F, F)."
+            )
+        size, towards = np.linalg.eigh(0.5 * (given + given.T))
+        if size[0] < -1e-10 * max(size[-1], 0.0) or size[-1] < 0.0:
+            raise InvalidInput(
+                "Expected a positive semi-definite covariance, and its smallest eigenvalue is "
+                f"{size[0]:g}: check how it was estimated."
+            )
+        return cls(towards * np.sqrt(np.maximum(size, 0.0)))
+
+    @property
+    def n_features(self) -> int:  # type: ignore[override]
+        """F."""
+        return len(self.factor)
+
+    def scaled(self, factor: float) -> ProjectedGaussian:
+        return ProjectedGaussian(factor * self.factor)
+
+    def draw(self, size: int, random_state: int | np.random.Generator | None = None) -> FloatArray:
+        random = np.random.default_rng(random_state)
+        return random.normal(size=(size, self.factor.shape[1])) @ self.factor.T
+
+    def parameters(self) -> dict[str, Any]:
+        return {"factor": self.factor.tolist()}
+
+    def _log_tail(self, t: FloatArray, rows: FloatArray) -> FloatArray:
+        from scipy.special import log_ndtr
+
+        spread = self._deviation(rows)
+        found = log_ndtr(-t / np.where(spread > 0.0, spread, 1.0))
+        return np.where(spread > 0.0, found, -np.inf)
+
+    def _seen(self, rows: FloatArray) -> FloatArray:
+        return np.asarray(rows @ self.factor)
+
+    def _pulled(self, seen: FloatArray) -> FloatArray:
+        return np.asarray(seen @ self.factor.T)
+
+    def _unit_quantile(self, q: float) -> float:
+        return normal_quantile(q)
+
+    def _deviation(self, rows: FloatArray) -> FloatArray:
+        return np.linalg.norm(self._seen(rows), axis=1)
+
+
+LAWS: tuple[type[NoiseLaw], ...] = (ProjectedLaplace, ProjectedGamma, ProjectedGaussian)
+
+
+def law_from_record(kind: str, parameters: Mapping[str, Any]) -> NoiseLaw:
+    """The law of this `NoiseLaw.kind` with these `NoiseLaw.parameters`.
+
+    Raises
+    ------
+    InvalidInput
+        If there is no such law, or its parameters are others.
+    """
+    laws = {law.kind: law for law in LAWS}
+    if kind not in laws:
+        raise InvalidInput(f"Expected a noise law among {sorted(laws)}, and got {kind!r}.")
+    try:
+        return laws[kind](**parameters)
+    except TypeError as error:
+        raise InvalidInput(
+            f"Expected the parameters of {kind} noise, and got {sorted(parameters)}: pass those of "
+            "NoiseLaw.parameters()."
+        ) from error
+
+
+def _squares(rows: FloatArray) -> FloatArray:
+    """(n, F) squared weights, the largest of each row 1."""
+    return np.square(rows / np.abs(rows).max(axis=1, keepdims=True))
+
+
+def _guesses(squares: FloatArray, q: float) -> FloatArray:
+    """(n,) upper quantiles by the first terms of Cornish and Fisher, within what can be."""
+    z = normal_quantile(q)
+    total = squares.sum(axis=1)
+    excess = 3.0 * np.square(squares).sum(axis=1) / total**2
+    spread = np.sqrt(2.0 * total)
+    most = np.sqrt(total) * max(np.sqrt(2.0) * z, -np.log(2.0 * q))
+    return np.minimum(spread * z * (1.0 + excess * (z * z - 3.0) / 24.0), most).clip(0.1 * most)
+
+
+@lru_cache(maxsize=256)
+def _gamma_quantile(q: float, power: float) -> float:
+    """The upper quantile of spherical gamma noise of scale 1 along a unit vector."""
+    if q == 0.5:
+        return 0.0
+    start = np.array([max(np.sqrt(2.0 * power), 1.0) * normal_quantile(q)])
+    return float(upper_quantiles(np.ones((1, 1)), q, start, power)[0][0])
+
+
+def _levels(t: ArrayLike, n: int) -> FloatArray:
+    """(n,) finite t."""
+    given = np.asarray(t, dtype=np.float64)
+    if given.shape not in ((), (n,)) or not np.isfinite(given).all():
+        raise InvalidInput(
+            f"Expected t to be a finite number, or one for each of {n} rows, and got {t!r}: pass "
+            "such numbers."
+        )
+    return np.broadcast_to(given, (n,))
+
+
+def _tail_of(p: float) -> tuple[float, float]:
+    """The smaller of p and 1 − p, and the sign of the quantile."""
+    if not 0.0 < p < 1.0:
+        raise InvalidInput(
+            f"Expected a probability above 0 and below 1, and got {p!r}: pass one such as 0.9."
+        )
+    return (1.0 - p, 1.0) if p >= 0.5 else (p, -1.0)
+
+
+def _check_scale(scale: float, n_features: int) -> None:
+    if not (np.isfinite(scale) and scale > 0.0):
+        raise InvalidInput(f"Expected a finite noise scale above 0, and got {scale!r}.")
+    if n_features < 1:
+        raise InvalidInput(f"Expected at least one weight, and got n_features={n_features!r}.")

@@ -20,7 +20,7 @@ from counterpoint.engine.program import Program
 from counterpoint.engine.region import Condition, Region
 from counterpoint.engine.search import search
 from counterpoint.solvers import Effort, HalfSpace, Outcome
-from counterpoint.solvers.knapsack import Knapsack
+from counterpoint.solvers.halfspace import filled
 
 ROWS = 24
 CLOSE = 1e-9
@@ -244,7 +244,7 @@ def test_a_knapsack_with_whole_items_costs_what_greedy_filling_costs(seed: int):
     short = b - cases.x @ a
     rows = np.flatnonzero(short > 0.0)
     part = cases.take(rows)
-    step = Knapsack(program, a).meet(part.x, short[rows], part)
+    step = filled(program, a, part.x, short[rows], part)
     for k, i in enumerate(rows.tolist()):
         items = Items(program, a, cases, i)
         expected = items.greedy(float(short[i]))

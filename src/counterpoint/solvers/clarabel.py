@@ -22,7 +22,7 @@ from counterpoint.engine.domains import Box, Transitions
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Charge, Region
 from counterpoint.solvers.base import Effort, Outcome, Prepared, Solution, Solver, translated
-from counterpoint.solvers.conic import Conic, Model, Rows
+from counterpoint.solvers.conic import Conic, ConicProgram, Model
 from counterpoint.solvers.duals import priced, purified
 
 __all__ = ["Clarabel"]
@@ -120,8 +120,10 @@ class ClarabelPrograms(Prepared):
         refuted = result.status in INFEASIBLE or self.program.refutes(case, ray[None, :])[0]
         return Outcome.INFEASIBLE if refuted else Outcome.NOTHING, nowhere, ray
 
-    def _run(self, case: Cases, effort: Effort, model: Model | None = None) -> tuple[Rows, Any]:
-        rows = Rows(self._conic, case, model)
+    def _run(
+        self, case: Cases, effort: Effort, model: Model | None = None
+    ) -> tuple[ConicProgram, Any]:
+        rows = ConicProgram(self._conic, case, model)
         hessian, linear = rows.objective()
         solver = clarabel.DefaultSolver(
             hessian, linear, rows.matrix, rows.right, rows.cones, _settings(effort)
@@ -255,7 +257,7 @@ class ClarabelPrograms(Prepared):
         return sparser if after <= before * (1.0 + TRACE) else point
 
 
-def _answer(rows: Rows, result: Any) -> tuple[FloatArray, FloatArray]:
+def _answer(rows: ConicProgram, result: Any) -> tuple[FloatArray, FloatArray]:
     """The point and the multipliers of a run."""
     return rows.point(np.asarray(result.x)), rows.multipliers(np.asarray(result.z))
 

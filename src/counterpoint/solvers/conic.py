@@ -23,7 +23,7 @@ from counterpoint.engine.program import Program
 from counterpoint.engine.region import Charge, Coupling
 from counterpoint.solvers.standard_form import StandardForm
 
-__all__ = ["Conic", "Model", "Rows"]
+__all__ = ["Conic", "ConicProgram", "Model"]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]
@@ -97,7 +97,7 @@ class Model:
 
 
 @final
-class Rows:
+class ConicProgram:
     """The conic program of one row of a batch, and the way back from its duals.
 
     All changes are divided by ``scale``, about the size of the answer, and the objective by

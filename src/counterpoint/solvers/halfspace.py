@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, final
+from typing import ClassVar, NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,11 +22,10 @@ from counterpoint.engine.cases import Cases
 from counterpoint.engine.couplings import Affine
 from counterpoint.engine.domains import AtMost, Box, OneOf, Transitions, Whole
 from counterpoint.engine.program import Program
-from counterpoint.engine.separable import SLACK
+from counterpoint.engine.separable import SLACK, Groups
 from counterpoint.solvers.base import Effort, Outcome, Prepared, Solution, Solver
-from counterpoint.solvers.knapsack import Knapsack, Step
 
-__all__ = ["HalfSpace"]
+__all__ = ["HalfSpace", "filled"]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]
@@ -55,50 +54,72 @@ class HalfSpace(Solver):
 
 
 @final
+class Demands(NamedTuple):
+    """The rows of a program as s one-sided demands a·y >= b.
+
+    Parameters
+    ----------
+    rows, signs
+        (s,) which row each comes from, and +1 for its lower bound, −1 for the upper.
+    normals, limits
+        (s, d) a and (s,) b.
+    """
+
+    rows: IntArray
+    signs: FloatArray
+    normals: FloatArray
+    limits: FloatArray
+
+
+@final
+class Moves(NamedTuple):
+    """Moves that meet one demand at the least cost.
+
+    Parameters
+    ----------
+    points
+        (n, d) where they lead; NaN where the demand cannot be met within the box.
+    multipliers
+        (n,) of the row.
+    """
+
+    points: FloatArray
+    multipliers: FloatArray
+
+
+@final
 @dataclass(frozen=True, eq=False)
 class HalfSpaces(Prepared):
-    """The rows of a program as one-sided demands a·y >= b."""
+    """The rows of a program, met one at a time."""
 
     program: Program
 
     @cached_property
-    def _sides(self) -> tuple[IntArray, FloatArray]:
-        """Which row each one-sided demand comes from, and its sign: +1 for a lower bound."""
+    def _demands(self) -> Demands:
         affine = self.program.affine
         lower = np.flatnonzero(np.isfinite(affine.low))
         upper = np.flatnonzero(np.isfinite(affine.high))
         rows = np.concatenate([lower, upper])
-        return rows, np.concatenate([np.ones(len(lower)), -np.ones(len(upper))])
-
-    @cached_property
-    def _demands(self) -> FloatArray:
-        """(s, d) the normals a."""
-        rows, signs = self._sides
-        return self.program.affine.matrix[rows] * signs[:, None]
-
-    @cached_property
-    def _limits(self) -> FloatArray:
-        """(s,) the limits b."""
-        rows, signs = self._sides
-        affine = self.program.affine
-        return np.where(signs > 0, affine.low[rows], -affine.high[rows])
+        signs = np.repeat([1.0, -1.0], [len(lower), len(upper)])
+        limits = np.concatenate([affine.low[lower], -affine.high[upper]])
+        return Demands(rows, signs, affine.matrix[rows] * signs[:, None], limits)
 
     @cached_property
     def _effect(self) -> FloatArray:
         """(s,) how much score one unit of (the root of) cost buys at best, without a box."""
         price = self.program.price
-        demands = np.abs(self._demands)
+        demands = np.abs(self._demands.normals)
         if price.kind is Manhattan:
             weight = np.where(self.program.numeric, price.absolute, 2.0 * price.absolute)
             return np.asarray((demands / np.maximum(weight, 1e-300)).max(axis=1))
         if price.quadratic.ndim == 1:
             return np.asarray(np.sqrt((demands**2 / price.quadratic).sum(axis=1)))
-        return np.asarray(np.sqrt(np.einsum("ij,ij->i", self._demands, self._directions)))
+        return np.asarray(np.sqrt(np.einsum("ij,ij->i", self._demands.normals, self._directions)))
 
     @cached_property
     def _directions(self) -> FloatArray:
         """(s, d) the rows of (quadratic⁻¹ a)."""
-        return np.asarray(np.linalg.solve(self.program.price.quadratic, self._demands.T).T)
+        return np.asarray(np.linalg.solve(self.program.price.quadratic, self._demands.normals.T).T)
 
     def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
         out = Solution.blank(len(cases), self.program)
@@ -112,7 +133,7 @@ class HalfSpaces(Prepared):
             rows = np.flatnonzero(~free & (worst == side))
             part = slice(None) if len(rows) == len(cases) else rows
             step = self._meet(side, start[part], short[part, side], cases.take(part))
-            row, sign = self._sides[0][side], self._sides[1][side]
+            row, sign = self._demands.rows[side], self._demands.signs[side]
             out.points[part] = step.points
             out.multipliers[part, row] = -sign * step.multipliers
         out.points[free] = start[free]
@@ -124,10 +145,12 @@ class HalfSpaces(Prepared):
         """Keep the points that meet every condition; name the rows that cannot be met."""
         blocked = np.isnan(out.points[:, 0])
         met = ~blocked
-        if len(self._demands) > 1 or self.program.steps.any() or self.program.groups:
+        if len(self._demands.normals) > 1 or self.program.steps.any() or self.program.groups:
             rest = self._shortfall(np.nan_to_num(out.points), cases)
-            size = np.abs(np.nan_to_num(out.points)) @ np.abs(self._demands.T)
-            met &= (rest <= 8 * np.finfo(float).eps * (size + np.abs(self._limits))).all(axis=1)
+            size = np.abs(np.nan_to_num(out.points)) @ np.abs(self._demands.normals.T)
+            met &= (rest <= 8 * np.finfo(float).eps * (size + np.abs(self._demands.limits))).all(
+                axis=1
+            )
         for group in self.program.groups:
             met &= (np.nan_to_num(out.points[:, group]) <= cases.high[:, group]).all(axis=1)
         if self.program.at_most is not None:
@@ -152,9 +175,9 @@ class HalfSpaces(Prepared):
 
     def _shortfall(self, y: FloatArray, cases: Cases) -> FloatArray:
         """(n, s) by how much each demand is missed, in score units."""
-        short = self._limits - y @ self._demands.T
+        short = self._demands.limits - y @ self._demands.normals.T
         if cases.margin.any():
-            short += self.program.affine.closed_in(cases.margin)[:, self._sides[0]]
+            short += self.program.affine.closed_in(cases.margin)[:, self._demands.rows]
         return np.asarray(short)
 
     def _most_expensive(self, short: FloatArray) -> IntArray:
@@ -164,29 +187,29 @@ class HalfSpaces(Prepared):
             price = np.maximum(short, 0.0) / self._effect
         return np.asarray(np.nan_to_num(price, posinf=np.inf).argmax(axis=1))
 
-    def _meet(self, side: int, start: FloatArray, short: FloatArray, cases: Cases) -> Step:
+    def _meet(self, side: int, start: FloatArray, short: FloatArray, cases: Cases) -> Moves:
         price = self.program.price
-        demand = self._demands[side]
+        demand = self._demands.normals[side]
         if price.kind is Manhattan:
-            return Knapsack(self.program, demand).meet(start, short, cases)
+            return filled(self.program, demand, start, short, cases)
         if price.kind is SquaredEuclidean:
             step = _meet_diagonal(demand, price.quadratic, start, short, cases)
         else:
             step = self._meet_full(side, start, short, cases)
         if self.program.steps.any():
-            return Step(self._rounded(step.points, demand, cases), step.multipliers)
+            return Moves(self._rounded(step.points, demand, cases), step.multipliers)
         return step
 
-    def _meet_full(self, side: int, start: FloatArray, short: FloatArray, cases: Cases) -> Step:
+    def _meet_full(self, side: int, start: FloatArray, short: FloatArray, cases: Cases) -> Moves:
         """The unconstrained optimum, where it lies in the box."""
-        demand, direction = self._demands[side], self._directions[side]
+        demand, direction = self._demands.normals[side], self._directions[side]
         still = (start == cases.x).all(axis=1)
         length = short / float(demand @ direction) if demand.any() else np.full(len(short), np.nan)
         points = start + length[:, None] * direction
         inside = np.all((points >= cases.low) & (points <= cases.high), axis=1) & still
         blocked = np.where(demand.any(), 0.0, 1.0)
         multipliers = np.where(blocked, 1.0, 2.0 * np.nan_to_num(length))
-        return Step(np.where(inside[:, None], points, np.nan), multipliers)
+        return Moves(np.where(inside[:, None], points, np.nan), multipliers)
 
     def _rounded(self, points: FloatArray, demand: FloatArray, cases: Cases) -> FloatArray:
         """Whole columns rounded towards meeting the demand, within their intervals."""
@@ -203,18 +226,18 @@ class HalfSpaces(Prepared):
 
 def _meet_diagonal(
     demand: FloatArray, quadratic: FloatArray, start: FloatArray, short: FloatArray, cases: Cases
-) -> Step:
+) -> Moves:
     """min Σ q δ² s.t. a·δ >= short: δ(λ) = clip(λ a / 2q) with λ the root of a·δ(λ) = short."""
     direction = demand / (2.0 * quadratic)
     rate = float(demand @ direction)
     if rate == 0.0:
-        return Step(np.full_like(start, np.nan), np.ones(len(start)))
+        return Moves(np.full_like(start, np.nan), np.ones(len(start)))
     x, low, high = cases.x, cases.low, cases.high
     multiplier = short / rate
     if cases.unbounded:
         points = np.multiply.outer(multiplier, direction)
         points += x
-        return Step(points, multiplier)
+        return Moves(points, multiplier)
     total = short + (start - x) @ demand
     furthest = np.where(demand > 0, high, np.where(demand < 0, low, x)) - x
     with np.errstate(invalid="ignore"):
@@ -222,7 +245,7 @@ def _meet_diagonal(
     possible = reach >= total * (1.0 - 4e-16)
     multiplier = _root(direction, demand, total, low - x, high - x, np.abs(multiplier))
     points = np.clip(x + multiplier[:, None] * direction, low, high)
-    return Step(np.where(possible[:, None], points, np.nan), np.where(possible, multiplier, 1.0))
+    return Moves(np.where(possible[:, None], points, np.nan), np.where(possible, multiplier, 1.0))
 
 
 def _root(
@@ -255,3 +278,142 @@ def _root(
             break
         root = np.where(excess == 0, root, following)
     return root
+
+
+def filled(
+    program: Program, demand: FloatArray, start: FloatArray, short: FloatArray, cases: Cases
+) -> Moves:
+    """One demand under weighted Manhattan cost: a knapsack, filled with the best buys first.
+
+    An item is a numeric column, with the room that its interval leaves in the demand's direction,
+    or a category, which gives the best permitted change or nothing.
+    """
+    numbers, groups = np.flatnonzero(program.numeric), program.groups
+    unit_price = _per_unit(program.price.absolute[numbers], np.abs(demand[numbers]))
+    if not groups and np.isfinite(unit_price).any():  # the one best column may have room for all
+        item = int(unit_price.argmin())
+        column = int(numbers[item])
+        limit = (cases.high if demand[column] > 0 else cases.low)[:, column]
+        limit = limit[:1] if limit.strides[0] == 0 else limit
+        if not program.steps[column] and not np.isfinite(limit).any():
+            points = np.array(start)
+            points[:, column] += short / demand[column]
+            return Moves(points, np.full(len(points), unit_price[item]))
+    room = _room(program, demand, start, cases)
+    price = np.broadcast_to(unit_price, room.shape)
+    grain = program.steps[numbers] * np.abs(demand[numbers])
+    if groups:
+        hot = Groups(groups)
+        scores = np.where(hot.permitted(cases), demand[hot.columns], -np.inf)
+        here = hot.reduce(np.add, start[:, hot.columns] * demand[hot.columns])
+        gain = np.maximum(hot.reduce(np.maximum, scores) - here, 0.0)
+        weights = 2.0 * program.price.absolute[hot.first]
+        price, room = np.hstack([price, _per_unit(weights, gain)]), np.hstack([room, gain])
+        grain = np.append(grain, np.full(len(groups), np.nan))
+    amount, possible, multipliers = _greedy(short, room, price, grain)
+    points = _moved(program, demand, start, amount, cases)
+    points[~possible] = np.nan
+    return Moves(points, np.where(possible, multipliers, 1.0))
+
+
+def _per_unit(weight: FloatArray, gain: FloatArray) -> FloatArray:
+    """Cost for each unit of score; infinite where there is nothing to gain, even for nothing."""
+    price = np.full(np.broadcast_shapes(weight.shape, gain.shape), np.inf)
+    return np.divide(weight, gain, out=price, where=gain > 0)
+
+
+def _room(program: Program, demand: FloatArray, start: FloatArray, cases: Cases) -> FloatArray:
+    """(n, numeric items) score units that each column can still give."""
+    numbers = np.flatnonzero(program.numeric)
+    effect, steps = demand[numbers], program.steps[numbers]
+    rise = np.maximum(cases.high[:, numbers] - start[:, numbers], 0.0)
+    fall = np.maximum(start[:, numbers] - cases.low[:, numbers], 0.0)
+    room, whole = np.where(effect > 0, rise, fall), steps > 0
+    if whole.any():
+        room[:, whole] = np.floor(room[:, whole] / steps[whole] + SLACK) * steps[whole]
+    with np.errstate(invalid="ignore"):
+        return np.where(effect == 0, 0.0, room * np.abs(effect))
+
+
+def _greedy(
+    short: FloatArray, room: FloatArray, price: FloatArray, grain: FloatArray
+) -> tuple[FloatArray, BoolArray, FloatArray]:
+    """(n, items) amounts, in the order of price until the demand is met; (n,) whether it is.
+
+    Parameters
+    ----------
+    short
+        (n,) the demand.
+    room, price
+        (n, items) how much there is of each, and its price.
+    grain
+        (items,) whose multiples must be taken; 0 for any amount, NaN for all or nothing.
+
+    Returns
+    -------
+    tuple of ndarray
+        With the (n,) multipliers, besides.
+    """
+    rows, alike = np.arange(len(short)), price.strides[0] == 0
+    order = np.argsort(price[:1] if alike else price, axis=1, kind="stable")
+    order = np.broadcast_to(order, price.shape)
+    so_far = np.cumsum(np.take_along_axis(room, order, axis=1), axis=1)
+    enough = so_far >= short[:, None] * (1.0 - 4e-16)
+    possible = enough[:, -1]
+    last = np.where(possible, enough.argmax(axis=1), room.shape[1] - 1)
+    item = order[rows, last]
+    before = np.where(last > 0, so_far[rows, np.maximum(last - 1, 0)], 0.0)
+    taken = np.zeros(room.shape, dtype=bool)
+    np.put_along_axis(taken, order, np.arange(room.shape[1]) < last[:, None], axis=1)
+    amount = np.where(taken, room, 0.0)
+    missing = np.maximum(short - before, 0.0)
+    if (grain == 0.0).all():
+        amount[rows, item] += missing
+    else:
+        _finish(amount, missing, room, price, grain)
+    return amount, possible, price[rows, item]
+
+
+def _finish(
+    amount: FloatArray,
+    missing: FloatArray,
+    room: FloatArray,
+    price: FloatArray,
+    grain: FloatArray,
+) -> None:
+    """Add to ``amount`` the cheapest single item that covers the rest, in whole grains."""
+    rows, left = np.arange(len(amount)), room - amount
+    need = np.broadcast_to(missing[:, None], room.shape)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        steps = np.ceil(need / np.where(grain > 0, grain, 1.0) - SLACK) * grain
+    need = np.where(grain > 0, steps, np.where(np.isnan(grain), left, need))
+    covers = (need >= missing[:, None] * (1 - 1e-15)) & (need <= left * (1 + 1e-12))
+    with np.errstate(invalid="ignore"):
+        cost = np.where(covers & np.isfinite(price), need * price, np.inf)
+    choice = cost.argmin(axis=1)
+    nothing = ~np.isfinite(cost[rows, choice]) | (missing <= 0)
+    amount[rows, choice] += np.where(nothing, 0.0, need[rows, choice])
+
+
+def _moved(
+    program: Program, demand: FloatArray, start: FloatArray, amount: FloatArray, cases: Cases
+) -> FloatArray:
+    """(n, d) where the amounts of the items lead."""
+    numbers, points = np.flatnonzero(program.numeric), np.array(start)
+    effect = np.where(demand[numbers] == 0, 1.0, demand[numbers])
+    change, steps = amount[:, : len(numbers)] / effect, program.steps[numbers]
+    whole = steps > 0.0
+    change[:, whole] = np.rint(change[:, whole] / steps[whole]) * steps[whole]
+    moved = points[:, numbers] + change
+    points[:, numbers] = np.clip(moved, cases.low[:, numbers], cases.high[:, numbers])
+    chosen = amount[:, len(numbers) :] > 0.0
+    if not chosen.any():
+        return points
+    hot = Groups(program.groups)
+    scores = np.full(points.shape, -np.inf)
+    scores[:, hot.columns] = np.where(hot.permitted(cases), demand[hot.columns], -np.inf)
+    for g, group in enumerate(program.groups):
+        rows = np.flatnonzero(chosen[:, g])
+        best = scores[rows, group].argmax(axis=1)
+        points[rows, group] = np.eye(group.stop - group.start)[best]
+    return points

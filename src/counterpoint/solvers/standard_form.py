@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from counterpoint.engine.cases import Cases
 from counterpoint.engine.program import Program
 
-__all__ = ["Limits", "StandardForm", "balanced_units"]
+__all__ = ["BatchBounds", "StandardForm", "balanced_units"]
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
@@ -30,7 +30,7 @@ BALANCINGS = 8
 
 
 @final
-class Limits(NamedTuple):
+class BatchBounds(NamedTuple):
     """What differs between the rows of a batch: (n, d) and (n, rows) bounds."""
 
     low: FloatArray
@@ -43,9 +43,9 @@ class Limits(NamedTuple):
         short = np.maximum(self.row_low, -self.row_high).max(axis=1, initial=0.0)
         return np.where((short > 0.0) & np.isfinite(short), short, 1.0)
 
-    def divided(self, lengths: FloatArray) -> Limits:
+    def divided(self, lengths: FloatArray) -> BatchBounds:
         """The same for changes in units of a length for each row of the batch."""
-        return Limits(*(limit / lengths[:, None] for limit in self))
+        return BatchBounds(*(limit / lengths[:, None] for limit in self))
 
 
 @final
@@ -103,13 +103,13 @@ class StandardForm:
         """(rows, d)."""
         return np.asarray(self._unscaled / self.size[:, None] * self.unit)
 
-    def limits(self, cases: Cases, length: float = 1.0) -> Limits:
+    def limits(self, cases: Cases, length: float = 1.0) -> BatchBounds:
         """The bounds of a batch, for changes in units of a length."""
         x, affine = cases.x, self.program.affine
         here, none = x @ affine.matrix.T, np.zeros((len(cases), len(self.program.groups)))
         low, high = (np.hstack([v - here, none]) for v in affine.limits(cases.margin))
         unit, size = self.unit * length, self.size * length
-        return Limits((cases.low - x) / unit, (cases.high - x) / unit, low / size, high / size)
+        return BatchBounds((cases.low - x) / unit, (cases.high - x) / unit, low / size, high / size)
 
     def points(self, change: FloatArray, cases: Cases, lengths: FloatArray) -> FloatArray:
         """(n, d) the points that changes in units of (n,) lengths lead to, inside their bounds."""

@@ -32,6 +32,7 @@ UNITS = {"µs": 1e-6, "ms": 1e-3}
 ROUNDED = 0.01
 """Numbers are shown with three digits."""
 DURATIONS = {
+    "conflicts": ("median", "worst"),
     "latency": ("median", "95 %", "median on the clock", "predict alone"),
     "lvq_local": ("a row", "a row of the paper's"),
     "lvq_training": ("a fit",),

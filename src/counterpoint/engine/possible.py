@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations
 from math import comb
-from time import thread_time
+from time import perf_counter, thread_time
 from typing import final
 
 import numpy as np
@@ -42,8 +42,9 @@ BoolArray = NDArray[np.bool_]
 Proof = tuple[set[int], Cut]
 """Inequalities, and the atoms that they rest on beside the target."""
 
-SHARE = 0.5
-"""How much of the time that is left one search may take."""
+SHARE, BUSY = 0.5, 4.0
+"""How much of the time that is left one search may take, and how many times that on the clock, by
+which solvers stop, where others keep this one waiting."""
 LEADING = 4.0
 """By how many rounding errors of the model at the row a relaxation must lead to an answer."""
 SETS, TRIES = 20_000, 40
@@ -72,6 +73,7 @@ class Possible:
         self, question: Question, target: Target, x: FloatArray, eps: float, end: float
     ) -> None:
         self.question, self.target, self.x, self.eps, self.end = question, target, x, eps, end
+        self._start = perf_counter(), thread_time()
         self.features = question.features
         self.atoms = [a for c in question.constraints for a in _atoms(c, self.features)]
         self.margin = LEADING * target.requirement.rounding(question.form, x, eps)
@@ -214,10 +216,13 @@ class Possible:
         leads = self.target.leads(question, self.x)
         only = pieces.is_integral or self.is_by_price
         for margin in margins or (self.margin, 0.0 * self.margin)[only:]:
-            left = self.end - thread_time()
-            if left <= 0.0:
+            now = perf_counter(), thread_time()
+            if now[1] >= self.end:
                 break
-            findings = search(pieces, case.with_margin(margin), Effort(gap, SHARE * left), leads)
+            passed, used = now[0] - self._start[0], now[1] - self._start[1]
+            waiting = min(max(passed / max(used, 1e-9), 1.0), BUSY)
+            effort = Effort(gap, SHARE * (self.end - now[1]) * waiting)
+            findings = search(pieces, case.with_margin(margin), effort, leads)
             if self._meets(findings, question, case):
                 return findings.points[0], False
             if _refutes(findings, with_margin=bool(margin.any())):

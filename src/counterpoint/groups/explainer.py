@@ -46,7 +46,7 @@ class Scene:
     high: FloatArray  # (d,) the largest
     scale: FloatArray  # (d,) the units of offsets: standard deviations, 1 where they are 0
     extent: float  # of the rows in the representation
-    known: frozenset[bytes]  # the rows, as their bytes there
+    known: frozenset[bytes]  # the rows in the representation, as bytes
 
     @classmethod
     def of(
@@ -166,10 +166,7 @@ class Scene:
 
 
 class GroupExplainer(BaseEstimator, ABC):  # type: ignore[misc]
-    """An estimator of one explanation for all pairs of groups.
-
-    How offsets are found is for those who implement it to say.
-    """
+    """An estimator of one explanation for all pairs of groups; subclasses say how it is found."""
 
     representation: Any
     k: int | None
@@ -178,7 +175,7 @@ class GroupExplainer(BaseEstimator, ABC):  # type: ignore[misc]
 
     @abstractmethod
     def _explain(self, scene: Scene, *, progress: bool | None) -> Translations:
-        """Find the explanation that is asked for, and keep what else there is to know."""
+        """Find the explanation that is asked for, and set the attributes of the subclass."""
 
     @abstractmethod
     def sparse(self, k: int | None = None, count: Count | None = None) -> Translations:
@@ -318,9 +315,9 @@ class GroupExplainer(BaseEstimator, ABC):  # type: ignore[misc]
         rows, members = read_rows(X, groups, intake)
         members.require(len(rows))
         parts: list[list[Quality]] = []
-        parts_of = list(stratified_folds(members, folds, check_random_state(random_state)))
+        splits = list(stratified_folds(members, folds, check_random_state(random_state)))
         with track(folds, show=progress, unit="folds") as done:
-            for learn, test in parts_of:
+            for learn, test in splits:
                 model = type(self)(**self.get_params(deep=False))
                 own = rows.take(learn), members.take(learn)
                 model._learn(representation, *own, progress=False)  # noqa: SLF001 (its own class)

@@ -121,7 +121,7 @@ def fit(task: Objective, strength: float, start: FloatArray, *, tol: float, gap:
     D, steps, reach, ended = start.copy(), 0, tol * scale, False
     # A task of many features that is not convex has many ends: none is worth many steps.
     most = 20_000 if task.is_convex or task.shape[1] <= FEW else 150
-    for _ in range(60):
+    for _ in range(60):  # far more than it takes: the set may double each time
         work = _working(task, strength, D, reach)
         joining = len(work) > len(moving(D))
         part = task.of(work)

@@ -205,7 +205,7 @@ def count_of(translations: Translations, count: Count) -> float:
 
 
 def check_count(count: str) -> None:
-    """Raise if this is no way to count features."""
+    """Raise unless this is a way to count features."""
     if count not in get_args(Count):
         raise InvalidInput(
             f"Expected count to be one of {', '.join(map(repr, get_args(Count)))}; got {count!r}."
@@ -213,7 +213,7 @@ def check_count(count: str) -> None:
 
 
 def check_k(k: Any, width: int) -> None:
-    """Raise if this is no number of features, of so many."""
+    """Raise unless k is a whole number of features, 1 to ``width``."""
     whole = isinstance(k, int | np.integer) and not isinstance(k, bool)
     if not whole or not 1 <= k <= width:
         raise InvalidInput(

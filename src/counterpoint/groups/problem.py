@@ -96,7 +96,7 @@ def prices(
     spread: FloatArray,
     names: tuple[Hashable, ...],
 ) -> FloatArray:
-    """(d,) what a change of one unit costs: where nothing is said, 1 a standard deviation."""
+    """(d,) what a change of one unit costs; by default 1 for each standard deviation."""
     price = 1.0 / np.where(spread > 0.0, spread, 1.0)
     if isinstance(costs, Mapping):
         for name, cost in costs.items():

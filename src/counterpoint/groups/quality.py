@@ -215,7 +215,7 @@ class Points:
     def rates(
         self, translations: Translations, radius: float, *, diagonal: bool = True
     ) -> tuple[FloatArray, FloatArray]:
-        """(l, l) correctness and coverage of each pair; NaN for a group and itself if not asked."""
+        """(l, l) correctness and coverage; without ``diagonal``, NaN for a group and itself."""
         count = len(self.groups)
         correctness, coverage = np.full((2, count, count), np.nan)
         matrix = self.parts.first.matrix[translations.columns]

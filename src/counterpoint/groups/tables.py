@@ -183,7 +183,7 @@ class Groups:
         return Groups(labels, position[self.member])
 
     def require(self, rows: int) -> None:
-        """Raise if these are not groups of so many rows, two groups, of two rows each."""
+        """Raise unless these are at least two groups of two rows, out of so many rows."""
         if len(self.member) != rows:
             raise InvalidInput(
                 f"Expected a group for each of {rows} rows; got {len(self.member)}. Use None for "

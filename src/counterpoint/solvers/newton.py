@@ -21,9 +21,8 @@ from counterpoint.engine.charges import LogLoss
 from counterpoint.engine.couplings import LogSumExp
 from counterpoint.engine.domains import Box
 from counterpoint.engine.program import Program
-from counterpoint.models.softmax import Reduced, minimise, reach
+from counterpoint.models.softmax import Hessians, LogLosses, Reduced, minimise, reach
 from counterpoint.solvers.base import Effort, Outcome, Prepared, Solution, Solver
-from counterpoint.solvers.polish import Slope, polished
 
 __all__ = ["Newton"]
 
@@ -31,6 +30,9 @@ FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 
 TRIES = 40
+STEPS = 4
+EXACTLY = 1e-12
+LOSS = LogLosses()
 
 
 @final
@@ -176,11 +178,37 @@ class Newtons(Prepared):
         return np.subtract(x, points, out=points)
 
     def _polish(self, points: FloatArray, cases: Cases, charge: LogLoss, reduced: Reduced) -> None:
-        """Where large coefficients cancel, a few steps on the points themselves."""
+        """Newton steps on the points themselves, for the few rows whose coefficients cancel.
+
+        Where λ is small and the label's row lies within the hull of the others, u is large, and of
+        G u little is left but rounding. The gradient at the point itself has no such loss.
+        """
         rows = np.flatnonzero(~reduced.settled)
         if not len(rows):
             return
-        weight, price = 2.0 * cases.weights[rows], self.program.price
-        start = Slope(points[rows], cases.x[rows], weight, charge, self._directions, price)
-        end = polished(start, self._gram)
-        points[rows], reduced.shares[rows] = end.points, end.shares.T
+        x, weight, y = cases.x[rows], 2.0 * cases.weights[rows], points[rows]
+        price, exactly = self.program.price, np.full(len(rows), EXACTLY)
+        shares, steepest = self._steepest(y, x, weight, charge)
+        for _ in range(STEPS):
+            weighed = np.zeros_like(shares)
+            weighed[:-1] = charge.matrix @ steepest.T
+            hessians = Hessians(self._gram, shares, weight)
+            along = hessians.direction(np.zeros_like(weighed), weighed, exactly)
+            there = y + (along[:-1].T @ self._directions - steepest / weight[:, None])
+            new_shares, new_steepest = self._steepest(there, x, weight, charge)
+            better = price(new_steepest) < price(steepest)
+            if not better.any():
+                break
+            shares = np.where(better, new_shares, shares)
+            y = np.where(better[:, None], there, y)
+            steepest = np.where(better[:, None], new_steepest, steepest)
+        points[rows], reduced.shares[rows] = y, shares.T
+
+    def _steepest(
+        self, y: FloatArray, x: FloatArray, weight: FloatArray, charge: LogLoss
+    ) -> tuple[FloatArray, FloatArray]:
+        """(m + 1, n) the probabilities of the classes, the label's last, and (n, d) P⁻¹∇E."""
+        scores = np.zeros((charge.size + 1, len(y)))
+        scores[:-1] = charge.matrix @ y.T + charge.offset[:, None]
+        shares = LOSS.pull(scores, np.full(len(y), charge.size)).shares
+        return shares, weight[:, None] * (y - x) + shares[:-1].T @ self._directions

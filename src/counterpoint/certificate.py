@@ -39,7 +39,7 @@ VIOLATION = 1e-8
 
 
 class Claim(StrEnum):
-    """What the bound rests on that settles a row: that closes the gap, or excludes every answer.
+    """The source of the lower bound that settles a row: closes the gap, or excludes every answer.
 
     A row that is ``optimal``, ``already`` or ``infeasible`` is ``proved`` or ``reported``; one that
     is ``suboptimal`` is ``local`` or ``none``; all others are ``none``. The bound of a row that is
@@ -84,7 +84,7 @@ class Certificate:
     gap
         (objective − bound) / objective; 0 for an objective of 0.
     claim
-        What the bound rests on that settles the row.
+        The source of the lower bound that settles the row.
     objective
         What was minimised: the cost; for a `Tradeoff`, weight / 2 · cost − log p.
     probability
@@ -280,12 +280,12 @@ def certify(
     Parameters
     ----------
     program
-        What the person asked: the cost over the actionable region, with what is charged, without
+        What is asked: the cost over the actionable region, with what is charged, without
         what the target demands.
     points
         (n, d) the returned rows, encoded.
     cases
-        The people.
+        The rows.
     known
         (n,) bounds and (n,) claims, from `lower_bounds`.
     verdict

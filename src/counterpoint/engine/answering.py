@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.certificate import Claim, certify
-from counterpoint.engine.confirm import Surprise, Task, confirmed
+from counterpoint.engine.confirm import NotForeseen, Task, confirmed
 from counterpoint.results import Counterfactuals
 from counterpoint.rows.encoding import PRESENT, Encoded, decode, encode
 from counterpoint.rows.enum_column import EnumColumn
@@ -73,15 +73,17 @@ def answers_to(
     size = max(64, CELLS // max(features.width, 1))
     for start in range(0, n, size):
         index = start + np.flatnonzero(usable[start : start + size])
-        if len(index):
-            codes = encoded.codes[index]
+        if len(index):  # rows that follow one another are not copied
+            together = index[-1] - index[0] + 1 == len(index)
+            part = slice(index[0], index[-1] + 1) if together else index
+            codes = encoded.codes[part]
             rows = Rows(
                 index,
-                inputs if len(index) == n else inputs.take(index),
+                inputs if len(index) == n else inputs.take(part),
                 codes,
                 features.expand(codes),
-                None if weight is None else weight[index],
-                None if held is None else held[index],
+                None if weight is None else weight[part],
+                None if held is None else held[part],
             )
             _answer(task, rows, out, advance)
     return out
@@ -97,7 +99,7 @@ def _answer(task: Task, rows: Rows, out: Counterfactuals, advance: Advance) -> N
         try:
             predicted = task.model.reading.form.predict(rows.x)
             _search(task, rows, predicted, out, lambda _: None, foreseen=True)
-        except Surprise:
+        except NotForeseen:
             pass
         else:
             advance(len(rows.index))
@@ -133,7 +135,7 @@ def _search(
             met[met] = _stays(one, some.x[met])
         if met.any():
             if foreseen:
-                raise Surprise
+                raise NotForeseen
             _put_already(one, some.take(np.flatnonzero(met)), said[met], out)
             tell(int(met.sum()))
         if not met.all():

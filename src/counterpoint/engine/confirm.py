@@ -28,7 +28,7 @@ from counterpoint.solvers import Effort
 from counterpoint.status import Status
 from counterpoint.targets import Target, Verdict
 
-__all__ = ["Surprise", "Task", "confirmed"]
+__all__ = ["NotForeseen", "Task", "confirmed"]
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
@@ -51,7 +51,7 @@ GROWTH = 8.0
 
 
 @final
-class Surprise(Exception):
+class NotForeseen(Exception):
     """The model gives a row the target that what was read of it does not, or the reverse: a tie."""
 
 
@@ -131,7 +131,7 @@ def confirmed(
         Whether all of them are on the lattice of whole columns; else none is.
     foreseen
         Whether the model has not been asked about the rows: it is together with their answers, and
-        `Surprise` is raised if it gives one of them the target already.
+        `NotForeseen` is raised if it gives one of them the target already.
 
     Returns
     -------
@@ -348,7 +348,7 @@ def _compare(s: _Search, factual: NDArray[Any]) -> None:
         ahead = s.task.model.reading.form.margin(s.rows.x, s.task.target)
         met &= ahead >= s.leads.required(s.rows.x, np.zeros(len(s.rows.x)))
     if met.any():
-        raise Surprise
+        raise NotForeseen
 
 
 def _representable(s: _Search, codes: FloatArray, which: IntArray | slice) -> FloatArray:

@@ -1,4 +1,4 @@
-"""The question that an explainer asks of every row: everything but the target and the people."""
+"""The question that an explainer asks of every row: everything but the target and the rows."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class Question:
         return self._pieces.get(target.requirement, make)
 
     def on_lattice(self, x: FloatArray) -> BoolArray:
-        """(n,): whether all whole columns of (n, d) people hold multiples of their steps."""
+        """(n,): whether all whole columns of (n, d) rows hold multiples of their steps."""
         steps = self.plain.steps
         whole = np.flatnonzero(steps)
         at = x[:, whole]

@@ -25,8 +25,8 @@ from counterpoint.noise import NoiseLaw, ProjectedGamma, ProjectedGaussian, Proj
 from counterpoint.prototypes.form import Prototypes
 from counterpoint.prototypes.local_form import LocalPrototypes
 from counterpoint.prototypes.nearer import Nearer
-from counterpoint.robust.form import UncertainScores
-from counterpoint.robust.fourier_form import FourierScores
+from counterpoint.robust.form import FourierScores, UncertainScores
+from counterpoint.robust.waves import Waves
 
 LETTERS = ("ash", "birch", "cedar", "elm", "fir")
 ALL_KINDS = "cik"  # continuous, integer, categorical
@@ -164,7 +164,8 @@ def waves(rng: np.random.Generator, width: int, kind: str) -> FourierScores:
     """Random Fourier features with weights of about the size that decides, and a constant one."""
     frequencies, weights = rng.normal(size=(12, width)), np.append(rng.normal(size=24), 0.2)
     law = {**laws(rng, 25), "gaussian": ProjectedGaussian.isotropic(0.05, 25)}[kind]
-    return FourierScores.of(frequencies, 0.5, weights, np.array(["no", "yes"]), law)
+    features = Waves(frequencies, np.zeros(12), 0.5)
+    return FourierScores(features, weights, np.array(["no", "yes"]), law)
 
 
 def seen_through(form: Any, rng: np.random.Generator, width: int) -> Any:

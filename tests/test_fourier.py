@@ -23,7 +23,7 @@ from counterpoint.models import read
 from counterpoint.noise import NoiseLaw, ProjectedGamma, ProjectedGaussian, ProjectedLaplace
 from counterpoint.privacy import PrivateSVC
 from counterpoint.robust.bounds.fourier import SumsOfWaves, Sweeps
-from counterpoint.robust.fourier_form import FourierScores
+from counterpoint.robust.form import FourierScores
 from counterpoint.robust.waves import Waves
 from counterpoint.testing import check_form, check_reader
 

@@ -17,8 +17,7 @@ from counterpoint.noise import ProjectedLaplace
 from counterpoint.prototypes.form import Prototypes
 from counterpoint.prototypes.local_form import LocalPrototypes
 from counterpoint.prototypes.nearer import Nearer
-from counterpoint.robust.form import UncertainForm, UncertainScores
-from counterpoint.robust.fourier_form import FourierScores
+from counterpoint.robust.form import FourierScores, UncertainForm, UncertainScores
 from counterpoint.targets import Target
 from counterpoint.testing import check_form
 

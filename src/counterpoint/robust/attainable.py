@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from counterpoint.engine.pieces import Pieces
 from counterpoint.engine.question import Question
 from counterpoint.engine.search import search
-from counterpoint.robust.form import UncertainForm
-from counterpoint.robust.fourier_form import FourierScores
+from counterpoint.robust.form import FourierScores, UncertainForm
 from counterpoint.robust.target import Robust
 from counterpoint.solvers import Effort
 from counterpoint.targets import Label

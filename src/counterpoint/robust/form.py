@@ -23,18 +23,20 @@ from counterpoint.engine.region import Region
 from counterpoint.errors import InvalidInput
 from counterpoint.models.form import EPS, AffineMap, Form
 from counterpoint.models.linear import LinearScores
-from counterpoint.models.scores import mask
+from counterpoint.models.scores import mask, split
 from counterpoint.noise import NoiseLaw, ProjectedGaussian, ProjectedLaplace, k_paper
+from counterpoint.robust.bounds.fourier import Heights
 from counterpoint.robust.bounds.linear import Pulls
 from counterpoint.robust.conditions import Chance
 from counterpoint.robust.target import Robust
+from counterpoint.robust.waves import WaveLimit, Waves
 from counterpoint.rows.features import Features
 from counterpoint.targets import Label, Target
 
 if TYPE_CHECKING:
     from counterpoint.engine.question import Question
 
-__all__ = ["UncertainForm", "UncertainScores", "law_demanded"]
+__all__ = ["FourierScores", "UncertainForm", "UncertainScores"]
 
 FloatArray = NDArray[np.float64]
 ROUNDED = 16 * EPS
@@ -44,10 +46,14 @@ ROUNDED = 16 * EPS
 class UncertainForm(Form):
     """A binary model whose weights are known up to the law of their noise."""
 
-    @property
+    law: NoiseLaw
+    """That of the noise of the weights (F,)."""
+    epsilon: float | None
+    """The ε of a release whose noise is in proportion to 1/ε; None for other noise."""
+
     @abstractmethod
-    def epsilon(self) -> float | None:
-        """What the noise falls with in proportion, if it was added for privacy; None else."""
+    def phi(self, X: FloatArray) -> FloatArray:
+        """(n, F) the features that the weights are of."""
 
     @abstractmethod
     def with_noise(self, share: float) -> UncertainForm:
@@ -57,9 +63,39 @@ class UncertainForm(Form):
     def lead(self, X: FloatArray, label: Hashable) -> FloatArray:
         """(n,) by how much the known weights are for a label, in score units."""
 
-    @abstractmethod
     def certainty(self, X: FloatArray, label: Hashable) -> FloatArray:
         """(n,) the probability that the true weights are for it, at points fixed beforehand."""
+        return 1.0 - self.law.tail(self.lead(X, label), self.phi(X))
+
+    def demanded(self, target: Robust) -> NoiseLaw | None:
+        """The law whose quantile a lead is to exceed; None if no quantile is demanded.
+
+        That of the paper, λ √2 ln(1 / (2 (1 − p))) ‖φ‖, is that of a normal law of the right scale.
+        What an answer to a `Robust` that ``selects`` has to lead by is said by `leads`.
+        """
+        law, p = self.law, target.probability
+        if target.selects or p == 0.5:
+            return None
+        if target.rule == "exact":
+            return law
+        if not isinstance(law, ProjectedLaplace):
+            raise InvalidInput(
+                f"Expected Laplace noise for rule='paper'; got {law.kind} noise. Use rule='exact'."
+            )
+        unit = ProjectedGaussian.isotropic(1.0, 1).quantile(p, np.ones(1))
+        return ProjectedGaussian.isotropic(law.scale * k_paper(p) / float(unit), law.n_features)
+
+    def sure_margin(self, X: FloatArray, target: Robust) -> FloatArray:
+        """(n,) by how much points lead more than is demanded."""
+        lead, law = self.lead(X, target.label), self.demanded(target)
+        if law is None:
+            return lead
+        return np.asarray(lead - law.quantile(target.probability, self.phi(X)))
+
+    @cached_property
+    def draws(self) -> Memo[tuple[int, int], Any]:
+        """What is drawn of the noise, by how many draws and their seed."""
+        return Memo()
 
     @abstractmethod
     def aim(self, target: Robust, features: Features) -> Aim:
@@ -88,16 +124,14 @@ class UncertainScores(UncertainForm):
         The model as it is known, binary; what is predicted.
     lift
         The features φ(x), F of them.
-    law
-        That of the noise of their weights (F,).
-    released
-        The ε of a release whose noise is in proportion to 1/ε; None for other noise.
+    law, epsilon
+        See `UncertainForm`.
     """
 
     scores: LinearScores
     lift: AffineMap
     law: NoiseLaw
-    released: float | None = None
+    epsilon: float | None = None
 
     @property
     def width(self) -> int:
@@ -119,43 +153,34 @@ class UncertainScores(UncertainForm):
         lift = AffineMap(*before.followed_by(self.lift.matrix, self.lift.offset))
         return replace(self, scores=self.scores.through(before), lift=lift)
 
-    @property
-    def epsilon(self) -> float | None:
-        return self.released
+    def phi(self, X: FloatArray) -> FloatArray:
+        return self.lift(X)
 
     def with_noise(self, share: float) -> UncertainScores:
         return replace(self, law=self.law.scaled(share))
 
     def margin(self, X: FloatArray, target: Target) -> FloatArray:
-        if not isinstance(target, Robust):
-            return self.scores.margin(X, target)
-        lead = self.lead(X, target.label)
-        if target.selects or target.probability == 0.5:
-            return lead
-        quantile = self.demanded(target).quantile(target.probability, self.lift(X))
-        return np.asarray(lead - quantile)
+        if isinstance(target, Robust):
+            return self.sure_margin(X, target)
+        return self.scores.margin(X, target)
 
     def regions(self, target: Target) -> tuple[Region, ...]:
-        """Closed convex pieces whose union is where the target holds.
-
-        What an answer to a `Robust` that ``selects`` has to lead by depends on the row: see
-        `counterpoint.robust.bounds.linear`.
-        """
+        """Closed convex pieces whose union is where the target holds."""
         if not isinstance(target, Robust):
             return self.scores.regions(target)
-        predicted = self.scores.regions(Label(target.label))
-        if target.selects or target.probability == 0.5:
+        predicted, law, lift = (
+            self.scores.regions(Label(target.label)),
+            self.demanded(target),
+            self.lift,
+        )
+        if law is None:
             return predicted
-        law, (slope, constant) = self.demanded(target), self.leading(target.label)
-        lift = self.lift
-        chance = Chance(law, target.probability, lift.matrix, lift.offset, slope, constant)
+        ahead, lift = self.leading(target.label), self.lift
+        chance = Chance(law, target.probability, lift.matrix, lift.offset, *ahead)
         return (predicted[0] & Region((chance,)),)
 
     def lead(self, X: FloatArray, label: Hashable) -> FloatArray:
         return self.scores.margin(X, Label(label))
-
-    def certainty(self, X: FloatArray, label: Hashable) -> FloatArray:
-        return 1.0 - self.law.tail(self.lead(X, label), self.lift(X))
 
     def aim(self, target: Robust, features: Features) -> Aim:
         if target.search != "best" or target.prototype is not None:
@@ -167,13 +192,9 @@ class UncertainScores(UncertainForm):
 
     def leads(self, target: Robust, question: Question, x: FloatArray) -> Leads:
         key, lift = (target.draws, target.random_state), self.lift
-        pulls = self._pulls.get(key, partial(Pulls.drawn, self.law, lift.matrix, lift.offset, *key))
+        pulls = self.draws.get(key, partial(Pulls.drawn, self.law, lift.matrix, lift.offset, *key))
         lead, cases = self.leading(target.label), question.plain.cases(x)
         return pulls.band(target.probability, question.plain, cases, lead)
-
-    @cached_property
-    def _pulls(self) -> Memo[tuple[int, int], Pulls]:
-        return Memo()
 
     def leading(self, label: Hashable) -> tuple[FloatArray, float]:
         """(d,) and a number: the lead of a label as a function slope · x + constant."""
@@ -183,22 +204,121 @@ class UncertainScores(UncertainForm):
         slope = sign * (matrix[1] - matrix[0])
         return slope, sign * float(offset[1] - offset[0] - self.scores.threshold)
 
-    def demanded(self, target: Robust) -> NoiseLaw:
-        """The law whose quantile is demanded.
 
-        That of the paper, λ √2 ln(1 / (2 (1 − p))) ‖φ‖, is that of a normal law of the right scale.
+@final
+@dataclass(frozen=True, eq=False)
+class FourierScores(UncertainForm):
+    """The second class where weights · φ(x) >= 0, with φ of random frequencies; else the first.
+
+    Parameters
+    ----------
+    waves
+        φ, F of them.
+    weights
+        (F,) as they are known.
+    classes
+        (2,) labels.
+    law, epsilon
+        See `UncertainForm`; the law is of spherical noise, or independent and alike.
+    """
+
+    waves: Waves
+    weights: FloatArray
+    classes: NDArray[Any]
+    law: NoiseLaw
+    epsilon: float | None = None
+
+    @property
+    def width(self) -> int:
+        return self.waves.width
+
+    def score(self, X: FloatArray) -> FloatArray:
+        """(n,) weights · φ."""
+        return np.asarray(self.waves(X) @ self.weights)
+
+    def predict(self, X: FloatArray) -> NDArray[Any]:
+        return np.asarray(self.classes[(self.score(X) >= 0.0).astype(np.intp)])
+
+    def noise(self, X: FloatArray, eps: float = EPS) -> FloatArray:
+        own = self.waves.rounding(X, self.weights)
+        whole = own + ROUNDED * self.law.deviation(self.waves(X))
+        return np.asarray(eps / EPS * whole)
+
+    def through(self, before: AffineMap) -> FourierScores:
+        return replace(self, waves=self.waves.through(before.matrix, before.offset))
+
+    def phi(self, X: FloatArray) -> FloatArray:
+        return self.waves(X)
+
+    def with_noise(self, share: float) -> FourierScores:
+        return replace(self, law=self.law.scaled(share))
+
+    def lead(self, X: FloatArray, label: Hashable) -> FloatArray:
+        return self.sign(label) * self.score(X)
+
+    def aim(self, target: Robust, features: Features) -> Aim:
+        prototype = target.prototype_point(features)
+        if prototype is not None and not self.takes(prototype, target.label):
+            if target.search == "segment":
+                raise InvalidInput(
+                    f"Expected a prototype that the model takes for {target.label!r}; it takes "
+                    "this one for the other class. Pass another, or search='best', which looks "
+                    "elsewhere as well."
+                )
+            prototype = None
+        wide = target.search == "best" and (target.selects or prototype is None)
+        anywhere = target.search == "optimal" or wide
+        on_segment = prototype is not None and target.search != "optimal"
+        otherwise = target.search == "best" and not anywhere
+        return Aim(prototype, on_segment, anywhere, otherwise)
+
+    def takes(self, point: FloatArray, label: Hashable) -> bool:
+        """Whether the known weights take a point (d,) for a label."""
+        return bool(self.predict(point[None])[0] == label)
+
+    def leads(self, target: Robust, question: Question, x: FloatArray) -> Leads:
+        """What noise can do where answers are looked for.
+
+        Where that is must not depend on the known weights: so a segment counts even if they take
+        its end for another class, and no answer is looked for on it.
         """
-        return law_demanded(self.law, target)
+        key = target.draws, target.random_state
+        heights = self.draws.get(key, partial(Heights.drawn, self.waves, self.law, *key))
+        cases, ends = question.plain.cases(x), None
+        anywhere = target.search == "optimal"
+        prototype = None if anywhere else target.prototype_point(question.features)
+        if prototype is not None:
+            ends = np.clip(prototype, cases.low, cases.high)
+        balls, price = target.search != "segment", question.plain.price
+        return heights.sweeps(target.probability, price, cases, ends, in_balls=balls)
 
+    def sign(self, label: Hashable) -> float:
+        """1 for the second class, −1 for the first."""
+        return 1.0 if bool(mask((label,), self.classes)[1]) else -1.0
 
-def law_demanded(law: NoiseLaw, target: Robust) -> NoiseLaw:
-    """The law whose quantile a target demands, for weights of a law."""
-    if target.rule == "exact":
-        return law
-    if not isinstance(law, ProjectedLaplace):
-        raise InvalidInput(
-            f"Expected Laplace noise for rule='paper'; got {law.kind} noise. Use rule='exact'."
-        )
-    p = target.probability
-    unit = ProjectedGaussian.isotropic(1.0, 1).quantile(p, np.ones(1))
-    return ProjectedGaussian.isotropic(law.scale * k_paper(p) / float(unit), law.n_features)
+    def margin(self, X: FloatArray, target: Target) -> FloatArray:
+        if isinstance(target, Robust):
+            return self.sure_margin(X, target)
+        second, asked = self._wanted(target)
+        return np.asarray((1.0 if second else -1.0) * self.score(X) - asked)
+
+    def regions(self, target: Target) -> tuple[Region, ...]:
+        """One piece, which is closed and not convex."""
+        if isinstance(target, Robust):
+            second, asked, law = self.sign(target.label) > 0.0, 0.0, self.demanded(target)
+        else:
+            (second, asked), law = self._wanted(target), None
+        weights = self.weights if second else -self.weights
+        p = target.probability if isinstance(target, Robust) and law is not None else 0.5
+        lost = float(not second and asked == 0.0 and law is None)
+        return (Region((WaveLimit(self.waves, weights, asked, law, p, lost),)),)
+
+    def _wanted(self, target: Target) -> tuple[bool, float]:
+        """Whether it is the second class, and the margin."""
+        if target.requirement.probable:
+            raise InvalidInput(
+                f"{type(target).__name__} needs class probabilities: a support vector machine has "
+                "none. Use Label with a margin in score units, or Robust."
+            )
+        wanted, asked = split(target, self.classes, "Label, OtherLabel or Robust")
+        return bool(wanted[1]), asked

@@ -12,8 +12,8 @@ from counterpoint.models.attributes import dense, fitted
 from counterpoint.models.dispatch import Inputs, by_name, fitted_inputs, inputs_of, read
 from counterpoint.models.form import AffineMap, Form, Magnitude
 from counterpoint.models.linear import LinearScores, Ties
-from counterpoint.robust.form import UncertainScores
-from counterpoint.robust.fourier_form import FourierScores
+from counterpoint.robust.form import FourierScores, UncertainScores
+from counterpoint.robust.waves import Waves
 
 __all__: list[str] = []
 
@@ -50,8 +50,8 @@ def _(model: Any) -> Form:
     released = float(model.epsilon_spent_) if in_proportion else None
     if len(model.frequencies_):
         frequencies, intercept = dense(model.frequencies_), float(model.intercept_scaling_)
-        parts = dense(model.coef_), model.classes_, model.noise_, released
-        form = FourierScores.of(frequencies, intercept, *parts)
+        waves = Waves(frequencies, np.zeros(len(frequencies)), intercept)
+        form = FourierScores(waves, dense(model.coef_), model.classes_, model.noise_, released)
         return form.through(AffineMap(np.diag(1.0 / half), -(low + half) / half))
     scaled, shift, constant = np.diag(1.0 / half), -(low + half) / half, model.intercept_scaling_
     if constant:

@@ -13,7 +13,7 @@ from counterpoint.robust import reader  # noqa: F401 (registers its readers)
 from counterpoint.robust.bounds.fourier import Sweeps
 from counterpoint.robust.bounds.linear import Band
 from counterpoint.robust.conditions import Chance, Lead
-from counterpoint.robust.search.smooth import Smooth
+from counterpoint.robust.search import Smooth
 from counterpoint.robust.waves import WaveLimit
 
 __all__ = ["SOLVERS", "WAYS", "known"]

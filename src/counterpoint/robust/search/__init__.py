@@ -1,1 +1,0 @@
-"""The search over conditions that noise on the weights brings."""

@@ -22,7 +22,7 @@ from counterpoint.engine.question import Question
 from counterpoint.models import read
 from counterpoint.noise import NoiseLaw, ProjectedGamma, ProjectedGaussian, ProjectedLaplace
 from counterpoint.privacy import PrivateSVC
-from counterpoint.robust.bounds.fourier import SumsOfWaves, Sweeps
+from counterpoint.robust.bounds.fourier import SumsOfWaves, WaveLeads
 from counterpoint.robust.form import FourierScores
 from counterpoint.robust.waves import Waves
 from counterpoint.testing import check_form, check_reader
@@ -472,7 +472,7 @@ def test_whether_noise_puts_the_prototype_on_the_wrong_side_does_not_change_what
         features, cost = cp.Features(FEATURES), COSTS["manhattan"]
         question = Question.ask(read(model), features, limits, cost)
         leads = target.leads(question, factual(fitted(), "yes").to_numpy())
-        assert isinstance(leads, Sweeps)
+        assert isinstance(leads, WaveLeads)
         asked.append(leads.balls)
     np.testing.assert_array_equal(*asked)
 

@@ -45,8 +45,8 @@ from counterpoint.noise import (
 )
 from counterpoint.privacy import PrivateSVC
 from counterpoint.robust import attainable
-from counterpoint.robust.attainable import Outlook
-from counterpoint.robust.bounds.linear import Band, Pulls, Reach
+from counterpoint.robust.attainable import Attainable
+from counterpoint.robust.bounds.linear import LinearLeads, Reach, ScoreDraws
 from counterpoint.robust.conditions import Chance, Lead
 from counterpoint.robust.form import UncertainScores
 from counterpoint.testing import check_reader
@@ -545,9 +545,9 @@ def question(kind: str, cost: str, constraints: Sequence[cp.Constraint] = ()) ->
     return Question.ask(read(model(kind)), described, constraints, COSTS[cost])
 
 
-def band(kind: str, cost: str, p: float, constraints: Sequence[cp.Constraint] = ()) -> Band:
+def band(kind: str, cost: str, p: float, constraints: Sequence[cp.Constraint] = ()) -> LinearLeads:
     found = cp.Robust("yes", p, "selection").leads(question(kind, cost, constraints), ROWS)
-    assert isinstance(found, Band)
+    assert isinstance(found, LinearLeads)
     return found
 
 
@@ -614,7 +614,7 @@ def test_moves_that_are_closed_to_a_row_pull_at_nothing(cost: str):
         assert (less == 0.0).all() if same else (less < 0.0).all()
     pulls = np.random.default_rng(0).normal(size=(50, D))
     asked = question("laplace", cost, [cp.Immutable("a", "c")])
-    some = Pulls(pulls, np.zeros(50))
+    some = ScoreDraws(pulls, np.zeros(50))
     told = asked.plain.cases(ROWS[:1])
     reach = Reach(asked.plain, told).of(some.slope)[0]
     np.testing.assert_allclose(reach, dual(cost, pulls, [1, 3]), rtol=1e-12)
@@ -896,8 +896,8 @@ def test_what_could_be_had_is_searched_for_once(monkeypatch: pytest.MonkeyPatch)
     limits = [cp.Bounds(name, fall=0.1, rise=0.1) for name in NAMES]
     answers = explain("laplace", cp.Robust("yes", 0.999, "fixed"), constraints=limits)
     searched: list[Any] = []
-    look = attainable.outlook_of
-    monkeypatch.setattr(attainable, "outlook_of", lambda *a: (searched.append(a), look(*a))[1])
+    look = attainable.attainable_of
+    monkeypatch.setattr(attainable, "attainable_of", lambda *a: (searched.append(a), look(*a))[1])
     first = answers[0].message
     assert answers.report()["message"].tolist() == [first, answers[1].message, answers[2].message]
     assert len(searched) == len(answers) == 3
@@ -963,7 +963,7 @@ def test_what_could_be_had_says_what_it_is_a_probability_of():
         (cp.Robust("yes", 0.9, "fixed", "paper"), " by the paper's rule"),
         (cp.Robust("yes", 0.9, "selection"), " (a promise only if it was settled on beforehand)"),
     ):
-        told = str(Outlook(asked, 0.75, None, None, decided=True))
+        told = str(Attainable(asked, 0.75, None, None, decided=True))
         assert told == f"A probability of 0.750 can be had{said}."
 
 

@@ -29,7 +29,7 @@ from counterpoint.engine.region import Region
 from counterpoint.solvers import Effort
 from counterpoint.solvers.duals import purified
 
-__all__ = ["Outer", "Refinement", "purified_evidence"]
+__all__ = ["CuttingPlanes", "Refinement", "purified_evidence"]
 
 FloatArray = NDArray[np.float64]
 
@@ -245,7 +245,7 @@ def purified_evidence(evidence: Evidence) -> Evidence:
 
 
 @final
-class Outer(Way):
+class CuttingPlanes(Way):
     """Pieces with conditions that no solver takes, one row after the other.
 
     Parameters

@@ -21,7 +21,7 @@ from counterpoint.robust.target import Robust
 from counterpoint.solvers import Effort
 from counterpoint.targets import Label
 
-__all__ = ["Outlook", "outlook_of", "said_of_prototype", "said_of_rule", "surest"]
+__all__ = ["Attainable", "attainable_of", "said_of_prototype", "said_of_rule", "surest"]
 
 FloatArray = NDArray[np.float64]
 
@@ -45,7 +45,7 @@ NEAR = 1e-7
 
 @final
 @dataclass(frozen=True)
-class Outlook:
+class Attainable:
     """What could be had instead.
 
     Parameters
@@ -94,7 +94,7 @@ class Outlook:
         return " by the paper's rule" if self.asked.rule == "paper" else " for a fixed point"
 
 
-def outlook_of(question: Question, target: Robust, x: FloatArray) -> Outlook:
+def attainable_of(question: Question, target: Robust, x: FloatArray) -> Attainable:
     """What could be had for one row.
 
     Parameters
@@ -110,13 +110,13 @@ def outlook_of(question: Question, target: Robust, x: FloatArray) -> Outlook:
     finely, roughly = (FEW, FEW) if slow else (PROBABILITIES, SHARES)
     end = thread_time() + IN_ALL
     if _point(question, Label(target.label), x, end) is None:
-        return Outlook(target, None, None, None, decided=False)
+        return Attainable(target, None, None, None, decided=False)
     probability = surest(question, target, x, finely, end)
     share = _quietest(question, form, target, x, roughly, end)
     epsilon = None
     if share is not None and form.epsilon is not None:
         epsilon = float(_rounded(form.epsilon / share, 3, ROUND_CEILING))
-    return Outlook(target, probability, share, epsilon, decided=True)
+    return Attainable(target, probability, share, epsilon, decided=True)
 
 
 def said_of_rule(target: Robust, probability: float) -> str:

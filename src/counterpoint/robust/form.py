@@ -25,8 +25,8 @@ from counterpoint.models.form import EPS, AffineMap, Form
 from counterpoint.models.linear import LinearScores
 from counterpoint.models.scores import mask, split
 from counterpoint.noise import NoiseLaw, ProjectedGaussian, ProjectedLaplace, k_paper
-from counterpoint.robust.bounds.fourier import Heights
-from counterpoint.robust.bounds.linear import Pulls
+from counterpoint.robust.bounds.fourier import WaveDraws
+from counterpoint.robust.bounds.linear import ScoreDraws
 from counterpoint.robust.conditions import Chance
 from counterpoint.robust.target import Robust
 from counterpoint.robust.waves import WaveLimit, Waves
@@ -192,9 +192,10 @@ class UncertainScores(UncertainForm):
 
     def leads(self, target: Robust, question: Question, x: FloatArray) -> Leads:
         key, lift = (target.draws, target.random_state), self.lift
-        pulls = self.draws.get(key, partial(Pulls.drawn, self.law, lift.matrix, lift.offset, *key))
+        make = partial(ScoreDraws.drawn, self.law, lift.matrix, lift.offset, *key)
         lead, cases = self.leading(target.label), question.plain.cases(x)
-        return pulls.band(target.probability, question.plain, cases, lead)
+        draws: ScoreDraws = self.draws.get(key, make)
+        return draws.leads(target.probability, question.plain, cases, lead)
 
     def leading(self, label: Hashable) -> tuple[FloatArray, float]:
         """(d,) and a number: the lead of a label as a function slope · x + constant."""
@@ -283,14 +284,14 @@ class FourierScores(UncertainForm):
         its end for another class, and no answer is looked for on it.
         """
         key = target.draws, target.random_state
-        heights = self.draws.get(key, partial(Heights.drawn, self.waves, self.law, *key))
+        draws: WaveDraws = self.draws.get(key, partial(WaveDraws.drawn, self.waves, self.law, *key))
         cases, ends = question.plain.cases(x), None
         anywhere = target.search == "optimal"
         prototype = None if anywhere else target.prototype_point(question.features)
         if prototype is not None:
             ends = np.clip(prototype, cases.low, cases.high)
         balls, price = target.search != "segment", question.plain.price
-        return heights.sweeps(target.probability, price, cases, ends, in_balls=balls)
+        return draws.leads(target.probability, price, cases, ends, in_balls=balls)
 
     def sign(self, label: Hashable) -> float:
         """1 for the second class, −1 for the first."""

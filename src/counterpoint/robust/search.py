@@ -1,7 +1,7 @@
 """Scores of random Fourier features: points on the segment to a prototype, and by descents.
 
 The condition is smooth and not convex, so that what is found is a local optimum; how far from it
-the optimum can be at most is said by `Soundings`.
+the optimum can be at most is said by `DistanceBounds`.
 
 A step of a descent minimises the price where a parabola that stands in for the condition is not
 positive: one with the condition's own value, slope and, as far as that can be, curvature at the
@@ -31,12 +31,12 @@ from counterpoint.engine.pieces import Aim, Piece
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Region
 from counterpoint.errors import InvalidInput
-from counterpoint.robust.bounds.distances import Soundings
-from counterpoint.robust.bounds.fourier import Sweeps
+from counterpoint.robust.bounds.distances import DistanceBounds
+from counterpoint.robust.bounds.fourier import WaveLeads
 from counterpoint.robust.waves import WaveLimit, parabola
 from counterpoint.solvers import Effort, Optimality, Outcome
 
-__all__ = ["Smooth"]
+__all__ = ["WaveSearch"]
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
@@ -64,7 +64,7 @@ ROUNDED = 1e-6
 
 
 @final
-class Smooth(Way):
+class WaveSearch(Way):
     """Pieces with a `WaveLimit`, one row after the other.
 
     Parameters
@@ -80,7 +80,7 @@ class Smooth(Way):
     """
 
     def __init__(
-        self, frontier: Frontier, pieces: Sequence[Piece], aim: Aim, leads: Sweeps | None
+        self, frontier: Frontier, pieces: Sequence[Piece], aim: Aim, leads: WaveLeads | None
     ) -> None:
         self.frontier, self.aim, self.leads = frontier, aim, leads
         self.grounds = [Ground(piece) for piece in pieces]
@@ -88,7 +88,7 @@ class Smooth(Way):
 
     def evidence(self) -> list[Bounding]:
         each = zip(self.grounds, self.cases, strict=True)
-        return [Soundings(g.piece.program.price, g.limit, c, self.leads) for g, c in each]
+        return [DistanceBounds(g.piece.program.price, g.limit, c, self.leads) for g, c in each]
 
     def run(self) -> None:
         self.frontier.closed[:] = False
@@ -168,7 +168,7 @@ class RowSearch:
     """
 
     def __init__(
-        self, ground: Ground, case: Cases, effort: Effort, aim: Aim, leads: Sweeps | None
+        self, ground: Ground, case: Cases, effort: Effort, aim: Aim, leads: WaveLeads | None
     ) -> None:
         self.walk = Walk(ground, case, effort)
         self.end = np.inf if effort.seconds is None else perf_counter() + effort.seconds
@@ -243,7 +243,7 @@ class RowSearch:
         return [points[1] for points in found if points is not None]
 
     def _around(self) -> FloatArray:
-        """(S, d) points about the row, the same for everyone."""
+        """(S, d) points about the row, the same for every row."""
         walk, waves = self.walk, self.walk.limit.waves
         steep = np.sqrt((waves.frequencies**2).sum(axis=0))
         size = np.where(walk.free & (steep > 0.0), 1.0 / np.where(steep > 0.0, steep, 1.0), 0.0)

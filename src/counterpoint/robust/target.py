@@ -215,11 +215,11 @@ class Robust(Target):
         return self._uncertain(question).leads(self, question, x)
 
     def remark(self, asked: Asked, certificate: Certificate) -> str:
-        from counterpoint.robust.attainable import outlook_of, said_of_prototype, said_of_rule
+        from counterpoint.robust.attainable import attainable_of, said_of_prototype, said_of_rule
 
         question, x, y = asked.question, asked.x, asked.y if certificate.valid else None
         if y is None:
-            first = str(outlook_of(question, self, x))
+            first = str(attainable_of(question, self, x))
         else:
             first = said_of_rule(self, certificate.probability)
         return " ".join(filter(None, (first, said_of_prototype(question, self, x, y))))

@@ -170,7 +170,7 @@ def sharpest(angle: FloatArray) -> FloatArray:
 class WaveLimit(NonConvex):
     """weights · φ(y) >= asked + q_p(φ(y)), with q_p the p-quantile of the noise φᵀμ on a score.
 
-    Smooth and not convex: the score is a sum of waves. ‖φ(y)‖ is the same everywhere, so the
+    WaveSearch and not convex: the score is a sum of waves. ‖φ(y)‖ is the same everywhere, so the
     quantile of spherical noise is a constant; that of Laplace noise changes a little with y.
 
     Parameters
@@ -237,7 +237,7 @@ class WaveLimit(NonConvex):
         return parabola(at, float(value[0]) + margin, slope[0], self.score.below(at))
 
     def duality(self, program: Program) -> None:
-        """None: bounds come from parabolas below the score, see `Soundings`."""
+        """None: bounds come from parabolas below the score, see `DistanceBounds`."""
         return
 
     @cached_property

@@ -27,10 +27,10 @@ from numpy.typing import NDArray
 from counterpoint.costs import Price
 from counterpoint.engine.cases import Cases
 from counterpoint.engine.evidence import Bounding
-from counterpoint.robust.bounds.fourier import Sweeps
+from counterpoint.robust.bounds.fourier import WaveLeads
 from counterpoint.robust.waves import WaveLimit
 
-__all__ = ["Soundings"]
+__all__ = ["DistanceBounds"]
 
 FloatArray = NDArray[np.float64]
 
@@ -41,7 +41,7 @@ STEPS = 60
 
 @final
 @dataclass(frozen=True, eq=False)
-class Soundings(Bounding):
+class DistanceBounds(Bounding):
     """What is proved of a piece with one `WaveLimit`.
 
     Parameters
@@ -51,7 +51,7 @@ class Soundings(Bounding):
     limit
         The condition.
     cases
-        The people; who has no room at all has no point.
+        The rows; one with no room at all has no point.
     leads
         By how much more the score has to lead, which depends on the distance; None for nothing.
     """
@@ -59,7 +59,7 @@ class Soundings(Bounding):
     price: Price
     limit: WaveLimit
     cases: Cases
-    leads: Sweeps | None = None
+    leads: WaveLeads | None = None
 
     @property
     def is_local(self) -> bool:
@@ -78,15 +78,15 @@ class Soundings(Bounding):
     def _bound(self, i: int) -> float:
         if self.cases.empty[i]:
             return float("inf")
-        sounding = Sounding.of(self.price, self.limit, self.cases, i)
+        parabola = Parabola.of(self.price, self.limit, self.cases, i)
         if self.leads is None:
-            return sounding.least(0.0)
+            return parabola.least(0.0)
         leads = self.leads.take(np.array([i]))
-        nearest = sounding.least(float(leads.segments[0]))
+        nearest = parabola.least(float(leads.segments[0]))
         radii, asked = leads.radii[0], leads.balls[0]
         v = 0
         while v < len(radii) and np.isfinite(asked[v]):
-            cost = sounding.least(float(asked[v]))
+            cost = parabola.least(float(asked[v]))
             distance = float(leads.distance(np.array([cost]))[0])
             if distance <= radii[v]:
                 inner = float(radii[v - 1]) if v else 0.0
@@ -97,7 +97,7 @@ class Soundings(Bounding):
 
 @final
 @dataclass(frozen=True, eq=False)
-class Sounding:
+class Parabola:
     """The parabola above a score about one row, in coordinates in which it is a sum of squares.
 
     Parameters
@@ -118,7 +118,7 @@ class Sounding:
     absolute: FloatArray | None
 
     @classmethod
-    def of(cls, price: Price, limit: WaveLimit, cases: Cases, i: int) -> Sounding:
+    def of(cls, price: Price, limit: WaveLimit, cases: Cases, i: int) -> Parabola:
         """That of one row."""
         score, x, low, high = limit.score, cases.x[i], cases.low[i], cases.high[i]
         size = float(score.sizes.sum()) + abs(score.constant)

@@ -31,7 +31,7 @@ from counterpoint.noise import NoiseLaw
 from counterpoint.robust.bounds.linear import joint_quantiles, least_draws
 from counterpoint.robust.waves import Waves, sharpest
 
-__all__ = ["Heights", "SumsOfWaves", "Sweeps"]
+__all__ = ["SumsOfWaves", "WaveDraws", "WaveLeads"]
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
@@ -61,7 +61,7 @@ TINY = 1e-300
 
 @final
 @dataclass(frozen=True, eq=False)
-class Sweeps(Leads):
+class WaveLeads(Leads):
     """T for each of n rows.
 
     Parameters
@@ -85,7 +85,7 @@ class Sweeps(Leads):
     ends: FloatArray
     is_root: bool
 
-    def take(self, rows: NDArray[np.intp] | BoolArray) -> Sweeps:
+    def take(self, rows: NDArray[np.intp] | BoolArray) -> WaveLeads:
         names = ("radii", "balls", "segments", "starts", "ends")
         return replace(self, **{name: getattr(self, name)[rows] for name in names})
 
@@ -110,7 +110,7 @@ class Sweeps(Leads):
 
 @final
 @dataclass(frozen=True, eq=False)
-class Heights:
+class WaveDraws:
     """Draws of the noise as sums of waves.
 
     Parameters
@@ -129,12 +129,12 @@ class Heights:
     constants: FloatArray
 
     @classmethod
-    def drawn(cls, waves: Waves, law: NoiseLaw, draws: int, random_state: int) -> Heights:
+    def drawn(cls, waves: Waves, law: NoiseLaw, draws: int, random_state: int) -> WaveDraws:
         """A tenth as many draws of a law that acts on φ."""
         noise = law.draw(max(draws // SHARE, 1), random_state)
         return cls(waves, *waves.polar(noise))
 
-    def sweeps(
+    def leads(
         self,
         probability: float,
         price: Price,
@@ -142,7 +142,7 @@ class Heights:
         ends: FloatArray | None,
         *,
         in_balls: bool,
-    ) -> Sweeps:
+    ) -> WaveLeads:
         """T for rows.
 
         Parameters
@@ -185,7 +185,7 @@ class Heights:
             if in_balls:
                 balls[i] = np.maximum.accumulate(found)
         table = np.broadcast_to(radii, balls.shape)
-        return Sweeps(
+        return WaveLeads(
             table, balls, segments, cases.x, cases.x if ends is None else ends, not is_norm
         )
 

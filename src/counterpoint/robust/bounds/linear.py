@@ -31,7 +31,7 @@ from counterpoint.errors import InvalidInput
 from counterpoint.noise import NoiseLaw
 from counterpoint.robust.conditions import Lead
 
-__all__ = ["Band", "Pulls", "Reach", "corners", "joint_quantiles", "least_draws"]
+__all__ = ["LinearLeads", "Reach", "ScoreDraws", "corners", "joint_quantiles", "least_draws"]
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
@@ -44,7 +44,7 @@ PILOT = 0.2
 
 @final
 @dataclass(frozen=True, eq=False)
-class Band(Leads):
+class LinearLeads(Leads):
     """T(ρ) = max_v start_v + rate_v ρ, for each of n rows, and the lead that is to be as large.
 
     Parameters
@@ -70,7 +70,7 @@ class Band(Leads):
     absolute: FloatArray
     quadratic: FloatArray
 
-    def take(self, rows: NDArray[np.intp] | BoolArray) -> Band:
+    def take(self, rows: NDArray[np.intp] | BoolArray) -> LinearLeads:
         each = {name: getattr(self, name)[rows] for name in ("x", "start", "rate", "least")}
         return replace(self, **each)
 
@@ -88,7 +88,7 @@ class Band(Leads):
 
 @final
 @dataclass(frozen=True, eq=False)
-class Pulls:
+class ScoreDraws:
     """Draws of the noise, as what they do to a linear score.
 
     Parameters
@@ -103,14 +103,14 @@ class Pulls:
     @classmethod
     def drawn(
         cls, law: NoiseLaw, matrix: FloatArray, offset: FloatArray, draws: int, random_state: int
-    ) -> Pulls:
+    ) -> ScoreDraws:
         """Draws of a law that acts on features M y + c."""
         noise = law.draw(draws, random_state)
         return cls(noise @ matrix, noise @ offset)
 
-    def band(
+    def leads(
         self, probability: float, program: Program, cases: Cases, lead: tuple[FloatArray, float]
-    ) -> Band:
+    ) -> LinearLeads:
         """T for rows of a program, and a lead (slope (d,), constant) that is to be kept.
 
         Raises
@@ -131,13 +131,12 @@ class Pulls:
             level = (some.x @ lead[0] + lead[1])[:, None] + room
             parts.append((start, rate, _least(start, rate, level, most)))
         start, rate, least = (np.concatenate(part) for part in zip(*parts, strict=True))
-        price = program.price
-        quadratic = price.quadratic
-        if price.kind is Manhattan:
-            return Band(cases.x, start, rate, least, *lead, price.absolute, 0.0 * price.absolute)
-        # Categories count a half of δ² for |δ|.
-        own = np.diag(price.absolute) if quadratic.ndim == 2 else price.absolute
-        return Band(cases.x, start, rate, least, *lead, 0.0 * price.absolute, quadratic + own)
+        price, zero = program.price, np.zeros(program.width)
+        norm = price.absolute, zero
+        if price.kind is not Manhattan:  # categories count a half of δ² for |δ|
+            full = price.quadratic.ndim == 2
+            norm = zero, price.quadratic + (np.diag(price.absolute) if full else price.absolute)
+        return LinearLeads(cases.x, start, rate, least, *lead, *norm)
 
 
 @final

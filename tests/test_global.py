@@ -25,7 +25,7 @@ from counterpoint.lvq import LGMLVQ
 from counterpoint.prototypes.curvature import quadrics_of
 from counterpoint.prototypes.nearer import Nearer
 from counterpoint.prototypes.solvers.scip import Scip, ScipPrograms
-from counterpoint.prototypes.solvers.sheets import Found, Limits, Translated
+from counterpoint.prototypes.solvers.scip_model import Found, Limits, Translated
 from counterpoint.prototypes.solvers.spatial import Spatial
 from counterpoint.solvers import Effort, Outcome, Solution
 from counterpoint.testing import KNOWN, Known, check_solver

@@ -263,7 +263,7 @@ class Lagrangian:
     """L for some rows.
 
     ``quadrics``, ``domain``: the conditions e_j, and what else each column may be; ``cases``: the
-    people, n of them, each with a point in their bounds; ``weights``: (n, J) the λ, none of them
+    rows, n of them, each with a point in their bounds; ``weights``: (n, J) the λ, none of them
     negative; ``cut``: normal and offset; its weights (n, d) are the sizes of the terms of each
     entry; ``price``: (n, d, d) or (1, d, d); ``base``: (d,) the diagonal of B, in whose units
     curvatures are; positive.

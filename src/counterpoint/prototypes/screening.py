@@ -46,7 +46,7 @@ class Glance:
 
     ``program``: the cost over what is possible, without the target; ``cells``: the target;
     ``rivals``: (S,) positions among the rivals, any; ``weights``: (S,), any; negative ones count as
-    0; ``spread``: what a full quadratic price means to the columns that the person can move; None
+    0; ``spread``: what a full quadratic price means to the columns that the row can move; None
     for others.
     """
 
@@ -92,7 +92,7 @@ class Glance:
         return bound
 
     def _repeated(self, count: int) -> Cases:
-        """The person as often as that, without repeating anything in memory."""
+        """The row as often as that, without repeating anything in memory."""
         case = self.case
         parts = (case.x, case.low, case.high, case.margin)
         return Cases(*(np.broadcast_to(part[0], (count, part.shape[1])) for part in parts))

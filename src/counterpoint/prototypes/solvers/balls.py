@@ -28,10 +28,10 @@ IntArray = NDArray[np.intp]
 @final
 @dataclass(frozen=True, eq=False)
 class Ball:
-    """What one person can reach for at most a radius.
+    """What one row can reach for at most a radius.
 
     ``program``: the program; every column has a price, or is one of a category; ``case``: one
-    person, whose bounds leave each column a value; ``radius``: A positive cost; ``limit``: the
+    row, whose bounds leave each column a value; ``radius``: A positive cost; ``limit``: the
     largest coordinate: 1, or infinite, if the radius is to be a unit and no limit.
     """
 

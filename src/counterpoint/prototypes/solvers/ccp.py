@@ -63,7 +63,7 @@ class CcpPrograms(Prepared):
         for i, case in enumerate(cases):
             search = self._search(case, effort, np.inf if cutoff is None else float(cutoff[i]))
             search.run()
-            out.multipliers[i] = search.floor.multipliers
+            out.multipliers[i] = search.lower.multipliers
             out.outcomes[i] = search.outcome
             if search.point is not None:
                 out.points[i] = search.point

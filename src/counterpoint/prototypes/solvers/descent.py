@@ -25,7 +25,7 @@ from counterpoint.engine.program import Program
 from counterpoint.engine.region import Region
 from counterpoint.prototypes.curvature import Curvature, curvature_of
 from counterpoint.prototypes.nearer import Nearer
-from counterpoint.prototypes.solvers.floor import Floor
+from counterpoint.prototypes.solvers.lower_bound import LowerBound
 from counterpoint.prototypes.solvers.quadric import QuadricPrograms
 from counterpoint.prototypes.solvers.shor import Relaxed, relaxed
 from counterpoint.prototypes.solvers.tangents import Step, convex_step, unit_changes
@@ -176,7 +176,7 @@ class Descent:
     def __init__(self, shared: Descents, case: Cases, effort: Effort, cutoff: float) -> None:
         self.shared, self.program, self.case, self.effort = shared, shared.program, case, effort
         self.quadrics = shared.curvature.quadrics
-        self.floor = Floor(shared, case, effort, cutoff)
+        self.lower = LowerBound(shared, case, effort, cutoff)
         self.point: FloatArray | None = None
         self.cost = np.inf
         self._ends: list[tuple[FloatArray, float]] = []
@@ -186,7 +186,7 @@ class Descent:
     @property
     def outcome(self) -> Outcome:
         """What there is to say."""
-        if self.case.empty[0] or self.floor.is_empty:
+        if self.case.empty[0] or self.lower.is_empty:
             return Outcome.INFEASIBLE
         if perf_counter() > self._end:
             return Outcome.LIMIT
@@ -202,18 +202,18 @@ class Descent:
                 return
 
     def _is_over(self) -> bool:
-        return self.floor.closes(self.cost) or perf_counter() > self._end
+        return self.lower.closes(self.cost) or perf_counter() > self._end
 
     def _starts(self) -> Iterator[FloatArray]:
         """Points to start from, the most promising first; bounds on the way."""
-        nearest = self.floor.nearest()
+        nearest = self.lower.nearest()
         if self._is_over():
             return
-        found = self.floor.relax(nearest)
+        found = self.lower.relax(nearest)
         if self._is_over():
             return
         yield nearest if found is None else found.point
-        if self.cost > HOPE * self.floor.cutoff:
+        if self.cost > HOPE * self.lower.cutoff:
             return
         if found is not None:
             yield from found.spread
@@ -255,7 +255,7 @@ class Descent:
             if cost < price:
                 at, price = reached, cost
             if cost >= before * (1.0 - STALLED) or perf_counter() > self._end:
-                self.floor.by_step(step)
+                self.lower.by_step(step)
                 break
         self._ends.append((at, price))
         if self.program.price.absolute.any():

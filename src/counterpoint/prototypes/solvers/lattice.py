@@ -22,7 +22,7 @@ from counterpoint.engine.cases import Cases
 from counterpoint.engine.domains import AtMost, OneOf, Whole
 from counterpoint.engine.program import Program
 from counterpoint.prototypes.solvers.descent import Descent, Descents
-from counterpoint.prototypes.solvers.floor import Floor
+from counterpoint.prototypes.solvers.lower_bound import LowerBound
 from counterpoint.solvers.base import Effort, Outcome
 
 __all__ = ["INTEGRAL", "Lattice"]
@@ -55,7 +55,7 @@ class Lattice:
         self.whole, self.free, self.program = whole, free, whole.program
         self.case, self.effort = case, effort
         self.integral = Integral(self.program, case)
-        self.floor = Floor(whole, case, effort, cutoff)
+        self.lower = LowerBound(whole, case, effort, cutoff)
         self.point: FloatArray | None = None
         self.cost = np.inf
         self._end = perf_counter() + effort.seconds if effort.seconds else np.inf
@@ -63,7 +63,7 @@ class Lattice:
     @property
     def outcome(self) -> Outcome:
         """What there is to say."""
-        if self.case.empty[0] or self.floor.is_empty:
+        if self.case.empty[0] or self.lower.is_empty:
             return Outcome.INFEASIBLE
         if self._is_late:
             return Outcome.LIMIT
@@ -77,8 +77,8 @@ class Lattice:
         """Dive, then improve what was found."""
         if self.case.empty[0]:
             return
-        nearest = self.floor.nearest()
-        relaxed = None if self._is_over() else self.floor.relax(nearest)
+        nearest = self.lower.nearest()
+        relaxed = None if self._is_over() else self.lower.relax(nearest)
         if self._is_over():
             return
         self._keep(np.vstack([self.case.x, self.whole.alone(self.case)]))
@@ -90,7 +90,7 @@ class Lattice:
         self._improve()
 
     def _is_over(self) -> bool:
-        return self.floor.closes(self.cost) or self._is_late
+        return self.lower.closes(self.cost) or self._is_late
 
     def _keep(self, points: FloatArray) -> bool:
         """Keep the cheapest of some points that meets the program; whether that is a gain."""

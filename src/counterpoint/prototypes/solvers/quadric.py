@@ -6,7 +6,7 @@ condition's curvature, e(x + ζ) = Σ q_k ζ_k² + 2 Σ β_k ζ_k + c, and the n
 
     ζ_k = −β_k / (μ + q_k)    with    ψ(μ) = c − Σ β_k² (2μ + q_k) / (μ + q_k)² = 0,
 
-where 1/μ is the multiplier and μ > max(−q): ψ rises there. For each person the condition that asks
+where 1/μ is the multiplier and μ > max(−q): ψ rises there. For each row the condition that asks
 for most is met. That is a relaxation, so its price bounds all others from below; where the point
 happens to meet the other conditions too, it is the optimum. An absolute price is bounded through
 its square, Σ w² δ², and its points are no optima.

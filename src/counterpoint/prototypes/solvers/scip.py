@@ -1,7 +1,7 @@
 """SCIP: the global optimum of programs that are not convex (extra ``global``).
 
 The search is a proof by contradiction: is there a point that costs less than the best one known?
-All of those lie in a ball about the person (`Ball`), which is what makes a lifted relaxation tight
+All of those lie in a ball about the row (`Ball`), which is what makes a lifted relaxation tight
 (`Spatial`). A point that SCIP finds is polished, becomes the best one known, and the ball shrinks;
 when SCIP has excluded all others, what it excluded is the bound. Without a point to begin with, the
 ball grows until one is found, or until it holds all that the bounds allow.
@@ -32,7 +32,7 @@ from counterpoint.prototypes.solvers.tangents import convex_step
 from counterpoint.solvers.base import Effort, Outcome, Prepared, Solution, Solver
 
 if TYPE_CHECKING:
-    from counterpoint.prototypes.solvers.sheets import Found
+    from counterpoint.prototypes.solvers.scip_model import Found
 
 __all__ = ["Scip"]
 
@@ -97,7 +97,7 @@ def _check_extra() -> None:
 @final
 @dataclass(frozen=True, eq=False)
 class ScipPrograms(Prepared):
-    """A program, of which SCIP gets one person's part at a time."""
+    """A program, of which SCIP gets one row's part at a time."""
 
     program: Program
 
@@ -109,15 +109,17 @@ class ScipPrograms(Prepared):
     def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
         out = Solution.blank(len(cases), self.program)
         for i, case in enumerate(cases):
-            hunt = Hunt(self, case, effort, np.inf if cutoff is None else float(cutoff[i]))
-            hunt.run()
-            hunt.record(out, i)
+            search = GlobalSearch(
+                self, case, effort, np.inf if cutoff is None else float(cutoff[i])
+            )
+            search.run()
+            search.record(out, i)
         return out
 
 
 @final
-class Hunt:
-    """One person's search: for the best point, and for the proof that it is."""
+class GlobalSearch:
+    """One row's search: for the best point, and for the proof that it is."""
 
     def __init__(self, owner: ScipPrograms, case: Cases, effort: Effort, cutoff: float) -> None:
         self.owner, self.program, self.case = owner, owner.program, case
@@ -185,7 +187,7 @@ class Hunt:
         return bool(np.isposinf(self.bound))
 
     def _looked(self, ball: Ball, share: float, *, first: bool, scale: float = COARSE) -> Found:
-        from counterpoint.prototypes.solvers.sheets import Found, Limits, Translated
+        from counterpoint.prototypes.solvers.scip_model import Found, Limits, Translated
         from counterpoint.prototypes.solvers.spatial import Spatial
 
         left = self._end - perf_counter()
@@ -277,7 +279,7 @@ class Hunt:
             before = cost
 
     def record(self, out: Solution, i: int) -> None:
-        """What the search says of its person."""
+        """What the search says of its row."""
         out.reported[i] = max(self.bound, 0.0)
         out.outcomes[i] = self.outcome
         if self.point is not None:

@@ -24,7 +24,7 @@ from counterpoint.engine.couplings import Cone
 from counterpoint.prototypes.curvature import quadrics_of
 from counterpoint.prototypes.nearer import Nearer, Quadrics
 from counterpoint.prototypes.solvers.balls import Ball
-from counterpoint.prototypes.solvers.sheets import Column, Found, Limits, Sheet
+from counterpoint.prototypes.solvers.scip_model import Column, Found, Limits, ScipModel
 
 __all__ = ["Lifted", "Spatial"]
 
@@ -41,18 +41,18 @@ TINY = float(np.finfo(np.float64).tiny)
 
 @final
 class Spatial:
-    """One person's program within a ball.
+    """One row's program within a ball.
 
     ``ball``: the ball, with some column that can move; ``share``: points that pay no less than this
     share of the radius are not looked for; infinite, and the price and the number of changes are
-    left out, if the ball has no limit; ``scale``: how fine tolerances are, see `Sheet`.
+    left out, if the ball has no limit; ``scale``: how fine tolerances are, see `ScipModel`.
     """
 
     def __init__(self, ball: Ball, share: float, scale: float) -> None:
         self.ball, self.program, self.share = ball, ball.program, share
-        self.sheet = Sheet(scale)
+        self.model = ScipModel(scale)
         used = np.flatnonzero(self._forms[0].any(axis=(0, 1)))
-        self.lifted = Lifted(self.sheet, ball, share, used)
+        self.lifted = Lifted(self.model, ball, share, used)
         self._add_quadrics()
         self._add_affine()
         self._add_cones()
@@ -64,7 +64,7 @@ class Spatial:
     def search(self, limits: Limits) -> Found:
         """Search; the bound and the values are shares of the radius, and coordinates."""
         paid = self.ball.paid
-        found = self.sheet.search(self.lifted.v, self.share - paid, limits)
+        found = self.model.search(self.lifted.v, self.share - paid, limits)
         return Found(found.ended, found.bound + paid, found.values)
 
     @cached_property
@@ -101,7 +101,7 @@ class Spatial:
                 if column is not None
             ]
             terms += self.lifted.combined(slope / scale)
-            self.sheet.row(terms, high=(ROUNDED * size - value) / scale)
+            self.model.row(terms, high=(ROUNDED * size - value) / scale)
 
     def _add_affine(self) -> None:
         affine, ball = self.program.affine, self.ball
@@ -120,11 +120,11 @@ class Spatial:
             scale = max(np.abs(row).max(initial=0.0), TINY)
             below = least - at - ROUNDED * (size + abs(least)) if np.isfinite(least) else -np.inf
             above = most - at + ROUNDED * (size + abs(most)) if np.isfinite(most) else np.inf
-            self.sheet.row(self.lifted.combined(row / scale), below / scale, above / scale)
+            self.model.row(self.lifted.combined(row / scale), below / scale, above / scale)
 
     def _add_cones(self) -> None:
         """‖M y + c‖ <= slope · y + radius, where there is a slope."""
-        ball, sheet = self.ball, self.sheet
+        ball, model = self.ball, self.model
         for cone in self._cones:
             if not cone.slope.any():
                 continue
@@ -136,9 +136,9 @@ class Spatial:
             scale = max(np.abs(block).max(), TINY)
             sides = []
             for row, at in zip(block / scale, (here / scale).tolist(), strict=True):
-                sides.append(sheet.column(-np.inf, np.inf, degree=2))
-                sheet.row([(sides[-1], -1.0), *self.lifted.combined(row)], -at, -at)
-            sheet.cone(sides[:-1], sides[-1])
+                sides.append(model.column(-np.inf, np.inf, degree=2))
+                model.row([(sides[-1], -1.0), *self.lifted.combined(row)], -at, -at)
+            model.cone(sides[:-1], sides[-1])
 
     def _add_categories(self) -> None:
         """Σ of a feature's columns = 1."""
@@ -146,7 +146,7 @@ class Spatial:
         for group in self.program.groups:
             inside = (ball.columns >= group.start) & (ball.columns < group.stop)
             rest = 1.0 - ball.center[group].sum()
-            self.sheet.row([(v[i], 1.0) for i in np.flatnonzero(inside)], rest, rest)
+            self.model.row([(v[i], 1.0) for i in np.flatnonzero(inside)], rest, rest)
 
     def _add_whole(self) -> None:
         """y = x + step · count."""
@@ -157,24 +157,24 @@ class Spatial:
             if furthest > MANY:  # next to no restriction, and no number to be exact with
                 continue
             least, most = np.rint(low[c] / steps[c]), np.rint(high[c] / steps[c])
-            count = self.sheet.whole(max(least, -furthest), min(most, furthest))
+            count = self.model.whole(max(least, -furthest), min(most, furthest))
             scale = max(np.abs(ball.basis[c]).max(), steps[c])
             at = (ball.x[c] - ball.center[c]) / scale
             terms = self.lifted.combined(ball.basis[c] / scale)
-            self.sheet.row([*terms, (count, -steps[c] / scale)], at, at)
+            self.model.row([*terms, (count, -steps[c] / scale)], at, at)
 
     def _add_changes(self) -> None:
         """At most so many features change; a switch is on for each that does."""
-        at_most, sheet = self.program.at_most, self.sheet
+        at_most, model = self.program.at_most, self.model
         if at_most is None:
             return
         switches = []
         for block in at_most.blocks:
-            switch = sheet.whole(0.0, 1.0)
+            switch = model.whole(0.0, 1.0)
             switches.append((switch, 1.0))
             for c in range(block.start, block.stop):
                 self._add_switch(c, switch)
-        sheet.row(switches, high=float(at_most.count))
+        model.row(switches, high=float(at_most.count))
 
     def _add_switch(self, c: int, switch: Column) -> None:
         """Column c changes only if the switch is on."""
@@ -187,20 +187,20 @@ class Spatial:
         at = (ball.center[c] - ball.x[c]) / scale
         for sign in (1.0, -1.0):
             terms = self.lifted.combined(sign * ball.basis[c] / scale)
-            self.sheet.row([*terms, (switch, -furthest / scale)], high=-sign * at)
+            self.model.row([*terms, (switch, -furthest / scale)], high=-sign * at)
 
 
 @final
 class Lifted:
     """The columns that stand for a point, and what ties them together.
 
-    ``sheet``: where they are written; ``ball``: the ball. If it has no limit, the price is left
+    ``model``: where they are written; ``ball``: the ball. If it has no limit, the price is left
     out; ``share``: the largest share of the radius that is paid; ``used``: the coordinates whose
     products are needed.
     """
 
-    def __init__(self, sheet: Sheet, ball: Ball, share: float, used: IntArray) -> None:
-        self.sheet, self.ball, self.share = sheet, ball, share
+    def __init__(self, model: ScipModel, ball: Ball, share: float, used: IntArray) -> None:
+        self.model, self.ball, self.share = model, ball, share
         self.v = self._coordinates()
         self.lengths = self._lengths() if ball.is_limited else {}
         self.products = {pair: self._product(*pair) for pair in _pairs(used.tolist())}
@@ -216,9 +216,9 @@ class Lifted:
         ball, (low, high) = self.ball, self.ball.bounds
         parts = zip(low.tolist(), high.tolist(), ball.hot_price.tolist(), strict=True)
         return [
-            self.sheet.whole(least, most, price=price)
+            self.model.whole(least, most, price=price)
             if ball.is_hot[i]
-            else self.sheet.column(least, max(least, most))
+            else self.model.column(least, max(least, most))
             for i, (least, most, price) in enumerate(parts)
         ]
 
@@ -226,12 +226,12 @@ class Lifted:
         """|v_i| for each coordinate with an absolute price."""
         lengths = {}
         for i in np.flatnonzero(self.ball.is_absolute).tolist():
-            lengths[i] = self._size_of(self.v[i], self.sheet.column(0.0, 1.0, price=1.0))
+            lengths[i] = self._size_of(self.v[i], self.model.column(0.0, 1.0, price=1.0))
         return lengths
 
     def _size_of(self, column: Column, size: Column) -> Column:
         for sign in (1.0, -1.0):
-            self.sheet.row(((column, sign), (size, -1.0)), high=0.0)
+            self.model.row(((column, sign), (size, -1.0)), high=0.0)
         return size
 
     def _product(self, i: int, j: int) -> Column | None:
@@ -243,8 +243,8 @@ class Lifted:
             if ball.are_rivals(i, j):
                 return None
         price = 1.0 if i == j and ball.is_quadratic[i] else 0.0
-        column = self.sheet.column(*self._range(i, j), price=price, degree=2)
-        self.sheet.product(self.v[i], self.v[j], column)
+        column = self.model.column(*self._range(i, j), price=price, degree=2)
+        self.model.product(self.v[i], self.v[j], column)
         return column
 
     def _range(self, i: int, j: int) -> tuple[float, float]:
@@ -267,11 +267,11 @@ class Lifted:
         for i, j in _pairs(used):
             product = self.products[i, j]
             if product is not None:
-                size = product if i == j else self.sheet.column(0.0, 0.25, degree=2)
+                size = product if i == j else self.model.column(0.0, 0.25, degree=2)
                 sizes[i, j] = sizes[j, i] = product if i == j else self._size_of(product, size)
         for i in used:
             total = [(sizes[i, j], 1.0) for j in used]
-            self.sheet.row([(self.lengths[i], -self.share), *total], high=0.0)
+            self.model.row([(self.lengths[i], -self.share), *total], high=0.0)
 
     def _add_price(self) -> None:
         ball = self.ball
@@ -280,10 +280,10 @@ class Lifted:
         for i in np.flatnonzero(ball.is_quadratic).tolist():
             square = self.products.get((i, i))
             if square is None:
-                square = self.sheet.column(0.0, 1.0, price=1.0, degree=2)
-                self.sheet.square(self.v[i], square)
+                square = self.model.column(0.0, 1.0, price=1.0, degree=2)
+                self.model.square(self.v[i], square)
             paid.append((square, 1.0))
-        self.sheet.row(paid, high=self.share - ball.paid)
+        self.model.row(paid, high=self.share - ball.paid)
 
 
 def _pairs(used: list[int]) -> list[tuple[int, int]]:

@@ -14,7 +14,7 @@ from pyscipopt.scip import Expr, ExprCons, Term
 
 from counterpoint.errors import SolverFailure
 
-__all__ = ["Column", "Found", "Limits", "Sheet", "Translated"]
+__all__ = ["Column", "Found", "Limits", "ScipModel", "Translated"]
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
@@ -63,7 +63,7 @@ class Found:
 
 
 @final
-class Sheet:
+class ScipModel:
     """A model in SCIP, written column by column and row by row.
 
     Columns are to lie between about −1 and 1, and coefficients too.

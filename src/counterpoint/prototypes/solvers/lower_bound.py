@@ -15,7 +15,7 @@ from counterpoint.solvers.base import Effort, Optimality
 if TYPE_CHECKING:
     from counterpoint.prototypes.solvers.descent import Descents
 
-__all__ = ["Floor"]
+__all__ = ["LowerBound"]
 
 FloatArray = NDArray[np.float64]
 
@@ -26,7 +26,7 @@ OPEN = 1e-4
 
 
 @final
-class Floor:
+class LowerBound:
     """The best bound so far, and the multipliers that prove it."""
 
     def __init__(self, shared: Descents, case: Cases, effort: Effort, cutoff: float) -> None:

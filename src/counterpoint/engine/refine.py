@@ -42,6 +42,8 @@ in whole steps a tenth of what is asked for will do."""
 CLOSED = 1e-10
 """Where a point misses a condition by what costs such a share of its own cost, the next one is to
 be a little inside; it costs hardly more."""
+FEW = 8
+"""So many rounds settle most rows; from then on there are half-spaces at points in between, too."""
 PATIENCE = 150
 """After so many rounds a tenth of the gap that is asked for will do."""
 STUCK = 1e-3
@@ -118,13 +120,18 @@ class Refinement:
                 if self.piece.is_integral:
                     self._hold(y, worth)
                 else:
-                    self.centre = 0.5 * (y + self.centre)
-                    self._cut(self.centre)
+                    self._cut_between(y, k)
                     self._go_inwards(missed, y)
             elif self.inwards and not self.limited:  # what was asked for besides may be too much
                 self.inwards, self.closed = 0.0, max(0.01 * self.closed, CLOSED)
             else:
                 return
+
+    def _cut_between(self, y: FloatArray, k: int) -> None:
+        """Half-spaces at a point between the optimum of a relaxation and earlier ones."""
+        self.centre = 0.5 * (y + self.centre)
+        if k >= FEW:
+            self._cut(self.centre)
 
     def _start_from(self, piece: Piece, worth: float) -> None:
         """Take over the half-spaces and the bound of a relaxation."""

@@ -181,6 +181,7 @@ class Descent:
         self.cost = np.inf
         self._ends: list[tuple[FloatArray, float]] = []
         self._chosen = np.zeros(0, dtype=np.intp)
+        self._last: Step | None = None
         self._end = perf_counter() + effort.seconds if effort.seconds else np.inf
 
     @property
@@ -198,6 +199,8 @@ class Descent:
             return
         for start in self._starts():
             self.descend(start)
+            if self._last is not None:
+                self.lower.by_step(self._last)
             if self._is_over():
                 return
 
@@ -255,7 +258,7 @@ class Descent:
             if cost < price:
                 at, price = reached, cost
             if cost >= before * (1.0 - STALLED) or perf_counter() > self._end:
-                self.lower.by_step(step)
+                self._last = step
                 break
         self._ends.append((at, price))
         if self.program.price.absolute.any():

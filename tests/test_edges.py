@@ -42,11 +42,12 @@ def lattice_optimum(model: Any, cost: cp.Cost, x: np.ndarray, target: int, reach
     return float(price[model.predict(x + steps) == target].min())
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("kind", [cp.Continuous, cp.Integer])
-def test_where_a_tie_is_all_that_is_left_it_is_the_answer(kind: Any):
+def test_where_a_tie_is_all_that_is_left_it_is_the_answer(kind: Any, dtype: Any):
     """No point of class 0 leads by anything, as its score is 0 at the bound: the tie counts."""
     features, low = [kind("x0"), kind("x1")], [cp.Bounds("x0", low=3.0), cp.Immutable("x1")]
-    x = np.array([[5.0, 0.0], [7.0, 0.0]])
+    x = np.array([[5.0, 0.0], [7.0, 0.0]], dtype)
     answers = cp.explain(
         linear([1.0, 1.0], -3.0), x, 0, features=features, constraints=low, cost=cp.Manhattan()
     )
@@ -88,6 +89,17 @@ def test_a_tie_that_is_lost_is_no_better_answer_that_was_missed(
         if off == 0.0 or i == 1:  # whoever else is in the batch
             assert answers.status[i] == cp.Status.OPTIMAL
         assert answers[i].certificate.bound <= best * (1 + 1e-9)
+
+
+def test_a_lattice_is_searched_until_the_model_confirms():
+    """It asks for more than it says; the nearest points of the lattice lead by too little."""
+    model = linear([1.0, 3e-10], -3.0)
+    model.predict = lambda X: (model.decision_function(X) > 1e-9).astype(int)
+    features = [cp.Integer("x0"), cp.Integer("x1")]
+    x = np.array([[0.0, 0.0], [1.0, 0.0]])
+    answers = cp.explain(model, x, 1, features=features, cost=cp.Manhattan([10.0, 1.0]))
+    assert answers.found.all()
+    assert model.predict(answers.after).tolist() == [1, 1]
 
 
 def test_a_conflict_counts_a_lost_tie_as_no_answer():
@@ -194,6 +206,20 @@ def test_values_never_leave_their_bounds_by_an_ulp():
     after = explainer.explain(X, cp.Interval(low=0.5)).to_frame()
     assert after.min() >= 0.0
     assert after.max() <= 0.7
+
+
+def test_an_answer_that_ends_at_a_bound_is_at_the_bound():
+    """Solvers of quadratic programs end a hair from it."""
+    high = 0.7 / 3.0
+    limits = [cp.Linear.parse("x0 - x1 <= 2"), *(cp.Bounds(f"x{j}", -high, high) for j in range(3))]
+    model = linear([1.0, -2.0, 0.5], 0.3)
+    cost = cp.Mahalanobis(np.eye(3) + 0.1)
+    X = np.random.default_rng(0).normal(size=(30, 3))
+    answers = cp.explain(model, X, cp.OtherLabel(), cost=cost, constraints=limits)
+    after = np.asarray(answers.after)[answers.found]
+    away = np.abs(np.abs(after) - high)
+    assert (away == 0.0).sum() > 30
+    assert not ((away > 0.0) & (away < 1e-12)).any()
 
 
 def test_half_a_step_is_a_violation_however_large_the_number():

@@ -33,6 +33,8 @@ from counterpoint.groups import (
     to_anndata,
 )
 from counterpoint.groups.path import Count, count_of
+from counterpoint.groups.problem import moving
+from counterpoint.groups.refinement import polished
 from counterpoint.groups.tables import read_rows, stratified_folds
 
 COUNTS: tuple[Count, ...] = get_args(Count)
@@ -611,6 +613,25 @@ def test_polished_offsets_keep_ties_and_limits_and_bring_more_rows_near():
     assert sum(model.scene_.rates(polished)) >= sum(model.scene_.rates(plain)) - 1e-9
     reach = 1.5 * np.ptp(model.scene_.means, axis=0)
     assert (np.ptp(polished.offsets, axis=0) <= reach * (1.0 + 1e-12)).all()
+
+
+def test_polishing_moves_rows_to_where_they_arrive():
+    """From less than half of the way there, within the bounds."""
+    rows = np.random.default_rng(0).normal(size=(30, 3))
+    X = np.concatenate([rows, rows + np.array([4.0, -3.0, 0.0])])
+    model = GroupTranslations(Affine(np.eye(3), np.zeros(3)), strengths=3)
+    model.fit(X, np.repeat(["a", "b"], 30))
+    scene, task = model.scene_, model.task_
+    start = np.array([[0.0, 0.0, 0.0], [1.6, -1.2, 0.0]]) / scene.scale
+    columns = moving(start)
+    assert columns.tolist() == [0, 1]
+    fusion = task.fusion.of(columns)
+    done = polished(scene.aim(task, start), start[:, columns], fusion)
+    assert (np.ptp(done, axis=0) <= fusion.reach * (1.0 + 1e-12)).all()
+    whole = np.zeros_like(start)
+    whole[:, columns] = done
+    before, after = (sum(scene.rates(scene.translations(D, 0.0))) for D in (start, whole))
+    assert after > before + 0.1
 
 
 def test_the_aim_of_polishing_has_the_gradient_of_finite_differences():

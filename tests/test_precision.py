@@ -302,6 +302,19 @@ def test_mixed_columns_leave_the_edge(kind: str):
         assert not answers.certificates.on_edge[answers.status != cp.Status.ALREADY].any()
 
 
+def test_answers_of_few_changes_leave_the_edge_of_what_is_not_convex():
+    """What changes moves on by a hair, and nothing else does."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 2)) * [3.0, 1.0]
+    model = GaussianNB().fit(X, X[:, 0] + 3.0 * X[:, 1] ** 2 > 2.0)
+    few = [cp.MaxChanges(1)]
+    explainer = cp.Explainer(model, data=X, cost=cp.Manhattan(), constraints=few, extrapolate=True)
+    answers = explainer.explain(X[:1], cp.OtherLabel())
+    assert answers.found.all()
+    assert not answers.certificates.on_edge.any()
+    assert (np.asarray(answers.after) != X[:1]).sum() == 1
+
+
 def test_what_a_lead_costs_is_no_gap():
     """Optimal in float32: nothing that leads by so much costs less, by the closed form."""
     case = Case(2, 200)
@@ -324,6 +337,19 @@ def test_what_a_lead_costs_is_no_gap():
         size = np.linalg.norm(wide, axis=1) + np.sqrt(ahead)
         moved = 2.0 * SINGLE * size * np.sqrt(ahead)  # what float32 columns make of the answer
         assert (sure.cost[at] <= ahead[at] + moved[at] + (SINGLE * size[at]) ** 2).all()
+
+
+def test_what_a_lead_costs_is_no_gap_of_a_branch_and_bound():
+    """Whole columns are beside others: searched again with the lead, to the gap asked for."""
+    case = Case(7, 20)
+    rows, whole = np.round(case.rows), as_kind(np.round(case.known), "array float32")
+    rows[:, 2:] = case.rows[:, 2:]
+    model = make_pipeline(StandardScaler(), LogisticRegression()).fit(whole, case.labels["two"])
+    features = [cp.Integer("x0"), cp.Integer("x1")]
+    explainer = cp.Explainer(model, data=whole, features=features, cost=cp.Manhattan())
+    answers = explainer.explain(as_kind(rows, "array float32"), 1, gap=1e-7)
+    assert set(answers.status) == {cp.Status.ALREADY, cp.Status.OPTIMAL}
+    assert (answers.certificates.gap[answers.status == cp.Status.OPTIMAL] > 1e-7).any()
 
 
 @pytest.mark.slow

@@ -9,13 +9,16 @@ from strategies import Planted, planted, seeds
 
 from counterpoint.certificate import lower_bounds
 from counterpoint.costs import Price
+from counterpoint.engine.cases import Cases
+from counterpoint.engine.charges import LogLoss
 from counterpoint.engine.couplings import Affine
 from counterpoint.engine.frontier import Findings
 from counterpoint.engine.pieces import Piece, Pieces
 from counterpoint.engine.program import Program
-from counterpoint.engine.region import Region
+from counterpoint.engine.region import Condition, Region
 from counterpoint.engine.search import search
-from counterpoint.solvers import Effort
+from counterpoint.prototypes.nearer import Nearer
+from counterpoint.solvers import Effort, Outcome, Prepared, Solution
 
 LINEAR = ("affine", "box", "at most", "transitions", "changes")
 
@@ -73,6 +76,61 @@ def test_nothing_is_found_where_every_piece_is_impossible():
     assert np.isnan(findings.points).all()
     assert np.isinf(cost)
     assert np.isposinf(bound)
+
+
+class Told(Prepared):
+    """Says the same whatever it is asked, with multipliers that prove nothing."""
+
+    def __init__(self, program: Program, outcome: Outcome, point: float = np.nan) -> None:
+        self.program, self.outcome, self.point, self.times = program, outcome, point, 0
+
+    def solve(self, cases: Cases, effort: Effort, cutoff: np.ndarray | None = None) -> Solution:
+        self.times += 1
+        solution = Solution.blank(len(cases), self.program)
+        solution.outcomes[:], solution.points[:] = self.outcome, self.point
+        return solution
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        Nearer(np.zeros((1, 2)), np.zeros(1), np.eye(2), np.zeros(2), -4.0),
+        LogLoss(np.array([[-1.0, -2.0]]), np.zeros(1)),
+    ],
+    ids=["not convex", "charged"],
+)
+def test_what_is_iterated_is_as_good_as_its_bound_says(
+    condition: Condition, monkeypatch: pytest.MonkeyPatch
+):
+    """A closed form that stops too early leaves the row to solvers that do not."""
+    program = Program(Price(np.zeros(2), np.ones(2)), Region((condition,)))
+    cases = program.cases(np.array([[1.0, 0.5]]))
+    pieces = Pieces(program, (Piece(program),))
+    best = program.objective(search(pieces, cases, Effort(1e-9)).points, cases)
+    early = Told(program, Outcome.FOUND, 3.0)
+    monkeypatch.setattr(Piece, "closed_form", early)
+    findings = search(Pieces(program, (Piece(program),)), cases, Effort(1e-9))
+    assert early.times == 1
+    assert not findings.closed[0]
+    assert program.objective(findings.points, cases) == pytest.approx(best, rel=1e-6)
+
+
+def test_solvers_are_asked_until_one_settles_the_row_or_time_runs_out(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    rows = Affine(np.array([[1.0, 2.0], [2.0, 1.0]]), [3.0, 3.0], [np.inf, np.inf])
+    program = Program(Price(np.zeros(2), np.ones(2)), Region((rows,)))
+    for outcome in (Outcome.NOTHING, Outcome.LIMIT):
+        solvers = Told(program, outcome), Told(program, Outcome.FOUND, 1.0)
+        monkeypatch.setattr(Piece, "closed_form", None)
+        monkeypatch.setattr(Piece, "complete", lambda _, exhaustive, known=solvers: iter(known))
+        findings = search(
+            Pieces(program, (Piece(program),)), program.cases(np.zeros((1, 2))), Effort(1e-9)
+        )
+        out_of_time = outcome == Outcome.LIMIT
+        assert findings.limited[0] == out_of_time
+        assert [solver.times for solver in solvers] == [1, 0 if out_of_time else 1]
+        assert findings.piece[0] == (-1 if out_of_time else 0)
 
 
 def test_rows_that_one_half_space_settles_need_no_solver():

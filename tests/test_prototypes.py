@@ -24,7 +24,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import counterpoint as cp
 import counterpoint.lvq
-from counterpoint.engine import batch
+from counterpoint.engine import answering
 from counterpoint.errors import InvalidInput, ModelNotFitted, UnsupportedModel
 from counterpoint.models import read, see_through
 from counterpoint.models.linear import LinearScores
@@ -470,8 +470,8 @@ def test_far_from_the_origin_nothing_is_lost():
     explainer = cp.Explainer(model, data=X, extrapolate=True, cost=cp.SquaredEuclidean())
     near = cp.Explainer(
         GLVQ(per_class=3).fit(X - 1e4, labels),
-        data=X,
-        extrapolate=True - 1e4,
+        data=X - 1e4,
+        extrapolate=True,
         cost=cp.SquaredEuclidean(),
     )
     for label in model.classes_.tolist():
@@ -714,7 +714,7 @@ def test_many_prototypes_take_fewer_rows_at_once(monkeypatch: pytest.MonkeyPatch
     model = KNeighborsClassifier(1, algorithm="brute").fit(X[::5], y[::5])
     explainer = cp.Explainer(model, data=X, extrapolate=True)
     before = explainer.explain(X, 2)
-    monkeypatch.setattr(batch, "PROOFS", 40 * 10 * 20)
+    monkeypatch.setattr(answering, "PROOFS", 40 * 10 * 20)
     after = explainer.explain(X, 2)
     np.testing.assert_array_equal(before.status, after.status)
     np.testing.assert_array_equal(before.to_frame(), after.to_frame())

@@ -644,7 +644,7 @@ def check_one_label(label: object) -> None:
     if isinstance(label, tuple | list | set | frozenset | dict | np.ndarray):
         raise InvalidInput(f"Expected one class label; got {shown(label)}.")
     if not is_comparable(label):
-        raise InvalidInput(f"Expected a class label; got {shown(label)} ({type(label).__name__}).")
+        raise InvalidInput(f"Expected a class label; got a {type(label).__name__}.")
 
 
 def _leading(

@@ -85,9 +85,8 @@ class DaqpPrograms(Prepared):
 
     def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
         with translated("DAQP"):
-            if cases.unbounded:
-                return self._solved_in_span(cases)
-            solution = self._solved(cases, effort)
+            free = cases.unbounded
+            solution = self._solved_in_span(cases) if free else self._solved(cases, effort)
             self._doubted(cases, effort, solution)
             return solution
 

@@ -170,7 +170,7 @@ def sharpest(angle: FloatArray) -> FloatArray:
 class WaveLimit(NonConvex):
     """weights · φ(y) >= asked + q_p(φ(y)), with q_p the p-quantile of the noise φᵀμ on a score.
 
-    WaveSearch and not convex: the score is a sum of waves. ‖φ(y)‖ is the same everywhere, so the
+    Smooth and not convex: the score is a sum of waves. ‖φ(y)‖ is the same everywhere, so the
     quantile of spherical noise is a constant; that of Laplace noise changes a little with y.
 
     Parameters

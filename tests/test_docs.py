@@ -177,6 +177,12 @@ def test_every_example_of_a_docstring_runs(
     assert not report, "".join(report)
 
 
+def test_every_name_on_the_api_page_is_there():
+    for name in re.findall(r"^   ([a-z]\w*\.[\w.]+)$", (DOCS / "api.md").read_text(), re.MULTILINE):
+        module, _, last = f"counterpoint.{name}".rpartition(".")
+        assert hasattr(importlib.import_module(module), last), name
+
+
 def test_the_api_page_lists_every_public_name():
     listed = re.findall(r"^   (\w+)$", (DOCS / "api.md").read_text(), re.MULTILINE)
     public = importlib.import_module("counterpoint").__all__

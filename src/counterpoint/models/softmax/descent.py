@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import final
 
 import numpy as np
@@ -164,7 +164,3 @@ class State:
         progress = np.sqrt(self.gradient / np.maximum(start, 1e-300))
         forcing = np.minimum(ROUGH, progress)
         return self.hessians(gram).direction(self.residual, self.weighed, forcing)
-
-    def with_weight(self, weight: FloatArray) -> State:
-        """The same, for a λ of which nothing follows yet."""
-        return replace(self, weight=weight)

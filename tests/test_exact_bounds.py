@@ -34,7 +34,7 @@ from counterpoint.engine.domains import AtMost, Box, OneOf, Whole
 from counterpoint.engine.evidence import CLOSED
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Region
-from counterpoint.rounding import depth, dots, gamma, total
+from counterpoint.numerics import depth, dots, gamma, total
 from counterpoint.solvers import Effort, applicable
 
 ROWS = 12

@@ -16,16 +16,16 @@ from functools import cached_property
 from typing import final
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from counterpoint.errors import InvalidInput, check_numbers, floats, shown
+from counterpoint.numerics import FloatArray
 from counterpoint.rows.encoding import encode
 from counterpoint.rows.features import Categorical, Feature, Features
 from counterpoint.rows.table import Table
 
 __all__ = ["Cost", "Mahalanobis", "Manhattan", "Price", "SquaredEuclidean", "mad_weights"]
 
-FloatArray = NDArray[np.float64]
 Weights = Mapping[Hashable, float] | ArrayLike | None
 
 

@@ -7,17 +7,15 @@ from dataclasses import dataclass, field
 from typing import final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from counterpoint.constraints.base import Constraint, between, named, numbers, some_names
 from counterpoint.engine.domains import Box, Transitions
 from counterpoint.engine.region import Condition, Region
 from counterpoint.errors import InvalidInput, check_name, check_number, shown
+from counterpoint.numerics import FloatArray
 from counterpoint.rows.features import Categorical, Features
 
 __all__ = ["Bounds", "Immutable", "Monotone", "WithinObserved"]
-
-FloatArray = NDArray[np.float64]
 
 
 @final

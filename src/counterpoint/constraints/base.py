@@ -7,15 +7,14 @@ from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from counterpoint.engine.region import Region
 from counterpoint.errors import InvalidInput, check_name, is_listed
+from counterpoint.numerics import FloatArray
 from counterpoint.rows.features import Categorical, Features
 
 __all__ = ["Constraint", "between", "named", "numbers", "some_names"]
 
-FloatArray = NDArray[np.float64]
 
 MANY = 20
 """Names in a sentence that a person still reads."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import final
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from counterpoint.constraints.base import Constraint, between, named, numbers
 from counterpoint.engine.couplings import Affine, Cone
@@ -23,14 +23,13 @@ from counterpoint.errors import (
     listed,
     shown,
 )
+from counterpoint.numerics import FloatArray
 from counterpoint.relations import parse_relation
 from counterpoint.rows.encoding import encode
 from counterpoint.rows.features import Categorical, Features, unknown_name
 from counterpoint.rows.table import Table
 
 __all__ = ["Ellipsoid", "Linear", "MaxChanges"]
-
-FloatArray = NDArray[np.float64]
 
 
 @final

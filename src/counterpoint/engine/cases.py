@@ -10,10 +10,9 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Cases"]
+from counterpoint.numerics import BoolArray, FloatArray
 
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
+__all__ = ["Cases"]
 
 
 @final

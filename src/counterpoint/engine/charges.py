@@ -6,14 +6,11 @@ from dataclasses import dataclass
 from typing import final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from counterpoint.engine.region import Charge, Cut
-from counterpoint.rounding import LIBRARY, gamma
+from counterpoint.numerics import LIBRARY, FloatArray, gamma
 
 __all__ = ["LogLoss"]
-
-FloatArray = NDArray[np.float64]
 
 
 @final

@@ -8,7 +8,6 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from time import thread_time
 
 import numpy as np
-from numpy.typing import NDArray
 
 from counterpoint.constraints import (
     Bounds,
@@ -24,12 +23,12 @@ from counterpoint.costs import Price
 from counterpoint.engine.answer import EXISTS, Conflict, Relaxation
 from counterpoint.engine.possible import Possible
 from counterpoint.engine.question import Question
+from counterpoint.numerics import FloatArray
 from counterpoint.rows.features import Categorical
 from counterpoint.targets import Guarantee, Target
 
 __all__ = ["conflict_of"]
 
-FloatArray = NDArray[np.float64]
 
 SECONDS, IN_ALL = 0.8, 1.2
 """When the set of constraints has to be found, and all that would help, in seconds of this thread,

@@ -7,16 +7,13 @@ from functools import cached_property
 from typing import final
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from counterpoint.engine.region import EPS, TINY, Coupling, Cut
-from counterpoint.rounding import LIBRARY, gamma
+from counterpoint.engine.region import Coupling, Cut
+from counterpoint.numerics import EPS, LIBRARY, TINY, BoolArray, FloatArray, gamma
 
 __all__ = ["Affine", "Cone", "LogSumExp"]
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.intp]
-BoolArray = NDArray[np.bool_]
 
 FINE = 20
 """How many binary places a number may have to be on a lattice."""

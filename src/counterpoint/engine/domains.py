@@ -9,12 +9,10 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.engine.region import EPS, TINY, Domain
+from counterpoint.engine.region import Domain
+from counterpoint.numerics import EPS, TINY, FloatArray, IntArray
 
 __all__ = ["AtMost", "Box", "OneOf", "Transitions", "Whole"]
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.intp]
 
 
 @final

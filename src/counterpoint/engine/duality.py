@@ -16,18 +16,25 @@ from functools import cached_property
 from typing import final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from counterpoint.costs import Price
 from counterpoint.engine.cases import Cases
 from counterpoint.engine.region import Cut
 from counterpoint.engine.separable import Diagonal, SeparableDomain
-from counterpoint.rounding import AFTER, SMALLEST, UNIT, Sizes, depth, dots, gamma
+from counterpoint.numerics import (
+    AFTER,
+    TINY,
+    UNIT,
+    BoolArray,
+    FloatArray,
+    Sizes,
+    depth,
+    dots,
+    gamma,
+)
 
 __all__ = ["Duality", "one_row_bound"]
 
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
 
 CANCELLED = 128 * UNIT
 """What is left of a sum that cancels, relative to the size of its terms."""
@@ -111,7 +118,7 @@ class Duality:
                 slopes = sizes = sizes.scaled(shrink)
         least, lost = self.domain.lower(self._diagonal, slope, cases, slopes)
         size = sizes.along(np.abs(cases.x)) + np.abs(offset) + np.abs(least)
-        lost = lost + doubt + gamma(sizes.count + depth(d) + AFTER + 8) * size + SMALLEST
+        lost = lost + doubt + gamma(sizes.count + depth(d) + AFTER + 8) * size + TINY
         bound = np.maximum(least + dots(normal, cases.x) - offset - lost, 0.0)
         return np.asarray(bound * (cases.weights * (1.0 - 4.0 * UNIT))) if self.weighed else bound
 
@@ -206,7 +213,7 @@ def one_row_bound(
         weight, offset = weight * shrink, offset * shrink
         least = weight * weight * curved
         size = np.abs(weight) * dots(np.abs(x), np.abs(row)) + np.abs(offset) + least
-        lost = gamma(depth(len(row)) + 12) * size + SMALLEST
+        lost = gamma(depth(len(row)) + 12) * size + TINY
         # What overflows is not a number in the end, and proves nothing.
         return np.fmax(weight * dots(x, row) - least - offset - lost, 0.0)
 

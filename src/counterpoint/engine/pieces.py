@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import final, overload
 
 import numpy as np
-from numpy.typing import NDArray
 
 from counterpoint.costs import Manhattan
 from counterpoint.engine.cases import Cases
@@ -16,12 +15,11 @@ from counterpoint.engine.couplings import Affine
 from counterpoint.engine.domains import AtMost, OneOf, Whole
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Domain, LazyUnion, Region, Supported
+from counterpoint.numerics import BoolArray, FloatArray
 from counterpoint.solvers import Prepared, Solver, all_solvers, applicable
 
 __all__ = ["Aim", "Piece", "Pieces"]
 
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
 
 LISTED = 2048
 """Up to how many rows in all the regions of a lazy union are written down."""

@@ -16,7 +16,6 @@ from time import perf_counter, thread_time
 from typing import final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from counterpoint.certificate import VIOLATION, lower_bounds
 from counterpoint.constraints import Constraint, Immutable, MaxChanges, WithinObserved
@@ -31,14 +30,13 @@ from counterpoint.engine.question import Question
 from counterpoint.engine.region import Coupling, Cut, Region
 from counterpoint.engine.search import search
 from counterpoint.engine.separable import Diagonal
+from counterpoint.numerics import FloatArray
 from counterpoint.rows.features import Features
 from counterpoint.solvers import Effort
 from counterpoint.targets import Guarantee, Target
 
 __all__ = ["Possible"]
 
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
 Proof = tuple[set[int], Cut]
 """Inequalities, and the atoms that they rest on beside the target."""
 

@@ -17,7 +17,6 @@ from functools import cached_property
 from typing import final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from counterpoint.costs import Price
 from counterpoint.engine.cases import Cases
@@ -33,14 +32,11 @@ from counterpoint.engine.region import (
     NonConvexDuality,
     Region,
 )
-from counterpoint.engine.separable import SLACK, SeparableDomain
-from counterpoint.rounding import UNIT, Sizes, gamma
+from counterpoint.engine.separable import SeparableDomain
+from counterpoint.numerics import STEP_SLACK, UNIT, BoolArray, FloatArray, Sizes, gamma
 from counterpoint.rows.features import Categorical, Features, Integer
 
 __all__ = ["Program", "kinds_region"]
-
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
 
 
 def kinds_region(features: Features) -> Region:
@@ -233,8 +229,8 @@ class Program:
             return low, high
         low, high = np.array(low), np.array(high)
         at, step = x[:, whole], self.steps[whole]
-        low[:, whole] = at + np.ceil((low[:, whole] - at) / step - SLACK) * step
-        high[:, whole] = at + np.floor((high[:, whole] - at) / step + SLACK) * step
+        low[:, whole] = at + np.ceil((low[:, whole] - at) / step - STEP_SLACK) * step
+        high[:, whole] = at + np.floor((high[:, whole] - at) / step + STEP_SLACK) * step
         return low, high
 
     def cost(self, y: FloatArray, x: FloatArray) -> FloatArray:

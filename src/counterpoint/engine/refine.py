@@ -17,7 +17,6 @@ from time import perf_counter
 from typing import final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from counterpoint.engine.cases import Cases
 from counterpoint.engine.couplings import Affine
@@ -26,12 +25,12 @@ from counterpoint.engine.frontier import Frontier, Way
 from counterpoint.engine.listed import Listed
 from counterpoint.engine.pieces import Piece
 from counterpoint.engine.region import Region
+from counterpoint.numerics import FloatArray
 from counterpoint.solvers import Effort
 from counterpoint.solvers.duals import purified
 
 __all__ = ["CuttingPlanes", "Refinement", "purified_evidence"]
 
-FloatArray = NDArray[np.float64]
 
 ROUNDS = 1000
 """How many times half-spaces are added at most: some 10 do, but for absolute prices and much noise

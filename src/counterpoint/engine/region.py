@@ -9,7 +9,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, final
 
 import numpy as np
-from numpy.typing import NDArray
+
+from counterpoint.numerics import BoolArray, FloatArray, IntArray
 
 if TYPE_CHECKING:
     from counterpoint.engine.cases import Cases
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from counterpoint.engine.program import Program
 
 __all__ = [
-    "EPS",
-    "TINY",
     "Charge",
     "Condition",
     "Coupling",
@@ -30,13 +29,6 @@ __all__ = [
     "Region",
     "Supported",
 ]
-
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
-IntArray = NDArray[np.intp]
-
-TINY = np.finfo(np.float64).tiny
-EPS = np.finfo(np.float64).eps
 
 
 @final

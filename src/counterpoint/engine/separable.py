@@ -16,15 +16,22 @@ from numpy.typing import NDArray
 
 from counterpoint.engine.cases import Cases
 from counterpoint.engine.domains import AtMost
-from counterpoint.rounding import AFTER, LIBRARY, SMALLEST, UNIT, Sizes, depth, dots, gamma, total
+from counterpoint.numerics import (
+    AFTER,
+    LIBRARY,
+    STEP_SLACK,
+    TINY,
+    UNIT,
+    BoolArray,
+    FloatArray,
+    Sizes,
+    depth,
+    dots,
+    gamma,
+    total,
+)
 
-__all__ = ["SLACK", "Diagonal", "Groups", "Least", "SeparableDomain"]
-
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
-
-SLACK = 1e-9
-"""How far, in steps, a whole number may lie outside its interval because of rounding."""
+__all__ = ["Diagonal", "Groups", "Least", "SeparableDomain"]
 
 
 @final
@@ -224,7 +231,7 @@ class SeparableDomain:
             reach = reach + self.steps[mask]
         roundings = sizes.count + depth(slope.shape[1]) + AFTER + LIBRARY
         if self.at_most is not None:
-            return value, gamma(roundings) * self._changed(price, sizes, reach, cases) + SMALLEST
+            return value, gamma(roundings) * self._changed(price, sizes, reach, cases) + TINY
         size, bend = own.along(reach), np.zeros(len(slope))
         if cases.unbounded and not self.steps.any() and not self.groups:
             size -= value  # which is −curvature · reach²
@@ -235,7 +242,7 @@ class SeparableDomain:
             bend = slopes * slopes * own.over(2.0 * part.curvature)
         if self.groups:
             size += self._groups.size(price, sizes).sum(axis=1)
-        return value, gamma(roundings) * size + bend + SMALLEST
+        return value, gamma(roundings) * size + bend + TINY
 
     @staticmethod
     def _paid(price: Diagonal, reach: FloatArray) -> FloatArray | float:
@@ -333,8 +340,8 @@ class SeparableDomain:
         if steps.any():
             whole = steps > 0
             low, high = np.array(low), np.array(high)
-            low[:, whole] = np.ceil(low[:, whole] / steps[whole] - SLACK) * steps[whole]
-            high[:, whole] = np.floor(high[:, whole] / steps[whole] + SLACK) * steps[whole]
+            low[:, whole] = np.ceil(low[:, whole] / steps[whole] - STEP_SLACK) * steps[whole]
+            high[:, whole] = np.floor(high[:, whole] / steps[whole] + STEP_SLACK) * steps[whole]
         best = price.best(slope, low, high)
         value = price.value(best, slope)
         if steps.any():

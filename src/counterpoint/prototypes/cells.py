@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.engine.couplings import Affine
-from counterpoint.engine.region import EPS, Cut, LazyUnion, Region
-from counterpoint.rounding import gamma
+from counterpoint.engine.region import Cut, LazyUnion, Region
+from counterpoint.numerics import EPS, gamma
 
 __all__ = ["Cells"]
 

@@ -43,8 +43,8 @@ from counterpoint.engine.cases import Cases
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Cut, NonConvexDuality, Region
 from counterpoint.engine.separable import Diagonal, SeparableDomain
+from counterpoint.numerics import LIBRARY, TINY, UNIT, Sizes, gamma
 from counterpoint.prototypes.nearer import Quadrics
-from counterpoint.rounding import LIBRARY, SMALLEST, UNIT, Sizes, gamma
 
 __all__ = ["Curvature", "Lagrangian", "curvature_of", "quadrics_of"]
 
@@ -311,7 +311,7 @@ class Lagrangian:
         here = ((floor[:, None] * self.base * delta - slope) * delta).sum(axis=1)
         size = size + ((bent + slope_size) * np.abs(delta)).sum(axis=1) + np.abs(below) * floor
         lost = self.cut.doubt + lost * floor * (1.0 + 4.0 * UNIT)
-        lost += gamma(self._roundings) * size + SMALLEST
+        lost += gamma(self._roundings) * size + TINY
         with np.errstate(invalid="ignore"):
             bound = value + below * floor + here - lost
         return np.where(convex & np.isfinite(bound), bound, -np.inf)

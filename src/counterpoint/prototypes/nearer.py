@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.engine.couplings import Cone
-from counterpoint.engine.region import EPS, TINY, NonConvex, Region
-from counterpoint.rounding import gamma
+from counterpoint.engine.region import NonConvex, Region
+from counterpoint.numerics import EPS, TINY, gamma
 
 if TYPE_CHECKING:
     from counterpoint.engine.program import Program

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from counterpoint.engine.cases import Cases
 from counterpoint.engine.evidence import CLOSED, Spread
 from counterpoint.engine.program import Program
+from counterpoint.numerics import Sizes
 from counterpoint.prototypes.cells import Cells
-from counterpoint.rounding import Sizes
 
 __all__ = ["Glance", "View"]
 

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.engine.couplings import Affine
-from counterpoint.engine.region import EPS, TINY, Supported
+from counterpoint.engine.region import Supported
 from counterpoint.noise import NoiseLaw
+from counterpoint.numerics import EPS, TINY
 
 __all__ = ["Chance", "Lead"]
 

@@ -21,8 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.engine.couplings import Cone
-from counterpoint.engine.region import EPS, TINY, NonConvex, Region
+from counterpoint.engine.region import NonConvex, Region
 from counterpoint.noise import NoiseLaw
+from counterpoint.numerics import EPS, TINY
 
 if TYPE_CHECKING:
     from counterpoint.engine.program import Program

@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 from counterpoint.engine.cases import Cases
 from counterpoint.engine.program import Program
 from counterpoint.errors import SolverFailure
+from counterpoint.numerics import FloatArray
 
 __all__ = ["Effort", "Optimality", "Outcome", "Prepared", "Solution", "Solver", "translated"]
-
-FloatArray = NDArray[np.float64]
 
 
 class Outcome(IntEnum):

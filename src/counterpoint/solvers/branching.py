@@ -17,7 +17,6 @@ from time import perf_counter
 from typing import ClassVar, NamedTuple, final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from counterpoint.costs import Mahalanobis, Manhattan, Price, SquaredEuclidean
 from counterpoint.engine.cases import Cases
@@ -26,12 +25,11 @@ from counterpoint.engine.couplings import Affine, Cone, LogSumExp
 from counterpoint.engine.domains import AtMost, Box, OneOf, Transitions, Whole
 from counterpoint.engine.program import Program
 from counterpoint.errors import NoSolver
+from counterpoint.numerics import BoolArray, FloatArray
 from counterpoint.solvers.base import Effort, Outcome, Prepared, Solution, Solver
 
 __all__ = ["Branching"]
 
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
 
 INTEGRAL = (Whole, OneOf, AtMost)
 DROPS = ((AtMost,), (Whole,), (AtMost, Whole), INTEGRAL)

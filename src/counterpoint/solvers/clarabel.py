@@ -12,7 +12,6 @@ from typing import Any, ClassVar, final
 
 import clarabel
 import numpy as np
-from numpy.typing import NDArray
 
 from counterpoint.costs import Mahalanobis, Manhattan, SquaredEuclidean
 from counterpoint.engine.cases import Cases
@@ -21,13 +20,13 @@ from counterpoint.engine.couplings import Affine, Cone, LogSumExp
 from counterpoint.engine.domains import Box, Transitions
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Charge, Region
+from counterpoint.numerics import FloatArray
 from counterpoint.solvers.base import Effort, Outcome, Prepared, Solution, Solver, translated
 from counterpoint.solvers.conic import Conic, ConicProgram, Model
 from counterpoint.solvers.duals import priced, purified
 
 __all__ = ["Clarabel"]
 
-FloatArray = NDArray[np.float64]
 Answer = tuple[Outcome, FloatArray, FloatArray]
 """Of one row: the point, NaN where there is none, and the multipliers."""
 

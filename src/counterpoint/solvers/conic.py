@@ -13,7 +13,6 @@ from typing import Any, final
 
 import clarabel
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from counterpoint.engine.cases import Cases
@@ -21,12 +20,11 @@ from counterpoint.engine.charges import LogLoss
 from counterpoint.engine.couplings import Cone, LogSumExp
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Charge, Coupling
+from counterpoint.numerics import FloatArray, IntArray
 from counterpoint.solvers.standard_form import StandardForm
 
 __all__ = ["Conic", "ConicProgram", "Model"]
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.intp]
 Entries = tuple[IntArray, IntArray, FloatArray]
 """Rows, columns and values of a sparse matrix."""
 

@@ -14,7 +14,6 @@ from typing import Any, ClassVar, final
 
 import daqp
 import numpy as np
-from numpy.typing import NDArray
 
 from counterpoint.caches import Memo
 from counterpoint.costs import Mahalanobis, Price, SquaredEuclidean
@@ -22,14 +21,13 @@ from counterpoint.engine.cases import Cases
 from counterpoint.engine.couplings import Affine
 from counterpoint.engine.domains import Box, OneOf, Transitions
 from counterpoint.engine.program import Program
+from counterpoint.numerics import FloatArray
 from counterpoint.solvers.base import Effort, Outcome, Prepared, Solution, Solver, translated
 from counterpoint.solvers.highs import Highs
 from counterpoint.solvers.standard_form import StandardForm
 
 __all__ = ["Daqp"]
 
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
 
 EQUAL, BINARY = 5, 16
 OUTCOMES = {1: Outcome.FOUND, 2: Outcome.FOUND, -1: Outcome.INFEASIBLE, -7: Outcome.LIMIT}

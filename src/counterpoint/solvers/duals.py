@@ -10,15 +10,13 @@ has to be proved of how they were found.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from counterpoint.engine.cases import Cases
 from counterpoint.engine.program import Program
+from counterpoint.numerics import FloatArray
 
 __all__ = ["priced", "purified"]
 
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
 
 FAINT = (1e-7, 1e-5, 1e-3)
 """Multipliers that are this small beside the largest may be noise of the interior point."""

@@ -15,21 +15,18 @@ from functools import cached_property
 from typing import ClassVar, NamedTuple, final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from counterpoint.costs import Mahalanobis, Manhattan, SquaredEuclidean
 from counterpoint.engine.cases import Cases
 from counterpoint.engine.couplings import Affine
 from counterpoint.engine.domains import AtMost, Box, OneOf, Transitions, Whole
 from counterpoint.engine.program import Program
-from counterpoint.engine.separable import SLACK, Groups
+from counterpoint.engine.separable import Groups
+from counterpoint.numerics import EPS, STEP_SLACK, BoolArray, FloatArray, IntArray
 from counterpoint.solvers.base import Effort, Outcome, Prepared, Solution, Solver
 
 __all__ = ["HalfSpace", "filled"]
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.intp]
-BoolArray = NDArray[np.bool_]
 
 NEWTON_STEPS = 60
 
@@ -148,9 +145,7 @@ class HalfSpaces(Prepared):
         if len(self._demands.normals) > 1 or self.program.steps.any() or self.program.groups:
             rest = self._shortfall(np.nan_to_num(out.points), cases)
             size = np.abs(np.nan_to_num(out.points)) @ np.abs(self._demands.normals.T)
-            met &= (rest <= 8 * np.finfo(float).eps * (size + np.abs(self._demands.limits))).all(
-                axis=1
-            )
+            met &= (rest <= 8 * EPS * (size + np.abs(self._demands.limits))).all(axis=1)
         for group in self.program.groups:
             met &= (np.nan_to_num(out.points[:, group]) <= cases.high[:, group]).all(axis=1)
         if self.program.at_most is not None:
@@ -217,7 +212,7 @@ class HalfSpaces(Prepared):
         whole = steps > 0
         unit = np.where(whole, steps, 1.0)
         count = (points - cases.x) / unit
-        up = np.where(demand > 0, np.ceil(count - SLACK), np.floor(count + SLACK))
+        up = np.where(demand > 0, np.ceil(count - STEP_SLACK), np.floor(count + STEP_SLACK))
         up = np.where(demand == 0, np.round(count), up)
         rounded = np.where(whole, cases.x + up * unit, points)
         inside = np.all((rounded >= cases.low) & (rounded <= cases.high), axis=1)
@@ -330,7 +325,7 @@ def _room(program: Program, demand: FloatArray, start: FloatArray, cases: Cases)
     fall = np.maximum(start[:, numbers] - cases.low[:, numbers], 0.0)
     room, whole = np.where(effect > 0, rise, fall), steps > 0
     if whole.any():
-        room[:, whole] = np.floor(room[:, whole] / steps[whole] + SLACK) * steps[whole]
+        room[:, whole] = np.floor(room[:, whole] / steps[whole] + STEP_SLACK) * steps[whole]
     with np.errstate(invalid="ignore"):
         return np.where(effect == 0, 0.0, room * np.abs(effect))
 
@@ -385,7 +380,7 @@ def _finish(
     rows, left = np.arange(len(amount)), room - amount
     need = np.broadcast_to(missing[:, None], room.shape)
     with np.errstate(divide="ignore", invalid="ignore"):
-        steps = np.ceil(need / np.where(grain > 0, grain, 1.0) - SLACK) * grain
+        steps = np.ceil(need / np.where(grain > 0, grain, 1.0) - STEP_SLACK) * grain
     need = np.where(grain > 0, steps, np.where(np.isnan(grain), left, need))
     covers = (need >= missing[:, None] * (1 - 1e-15)) & (need <= left * (1 + 1e-12))
     with np.errstate(invalid="ignore"):

@@ -14,7 +14,6 @@ from typing import Any, ClassVar, final
 
 import highspy
 import numpy as np
-from numpy.typing import NDArray
 
 from counterpoint.caches import Pool
 from counterpoint.costs import Manhattan
@@ -23,14 +22,12 @@ from counterpoint.engine.couplings import Affine
 from counterpoint.engine.domains import AtMost, Box, OneOf, Transitions, Whole
 from counterpoint.engine.program import Program
 from counterpoint.errors import SolverFailure
+from counterpoint.numerics import BoolArray, FloatArray, IntArray
 from counterpoint.solvers.base import Effort, Outcome, Prepared, Solution, Solver, translated
 from counterpoint.solvers.standard_form import StandardForm, balanced_units
 
 __all__ = ["Highs"]
 
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
-IntArray = NDArray[np.intp]
 
 STATUS = highspy.HighsModelStatus
 CROSSED = 1e-9

@@ -14,7 +14,6 @@ from functools import cached_property
 from typing import ClassVar, final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from counterpoint.costs import Manhattan, SquaredEuclidean
 from counterpoint.engine.cases import Cases
@@ -22,11 +21,11 @@ from counterpoint.engine.charges import LogLoss
 from counterpoint.engine.domains import Box
 from counterpoint.engine.program import Program
 from counterpoint.models.softmax import logistic_root
+from counterpoint.numerics import FloatArray
 from counterpoint.solvers.base import Effort, Outcome, Prepared, Solution, Solver
 
 __all__ = ["Logistic"]
 
-FloatArray = NDArray[np.float64]
 
 TRIES = 100
 

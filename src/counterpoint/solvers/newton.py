@@ -13,7 +13,6 @@ from functools import cached_property
 from typing import ClassVar, final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from counterpoint.costs import Mahalanobis, SquaredEuclidean
 from counterpoint.engine.cases import Cases
@@ -22,12 +21,11 @@ from counterpoint.engine.couplings import LogSumExp
 from counterpoint.engine.domains import Box
 from counterpoint.engine.program import Program
 from counterpoint.models.softmax import Hessians, LogLosses, Reduced, minimise, reach
+from counterpoint.numerics import BoolArray, FloatArray
 from counterpoint.solvers.base import Effort, Outcome, Prepared, Solution, Solver
 
 __all__ = ["Newton"]
 
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
 
 TRIES = 40
 STEPS = 4

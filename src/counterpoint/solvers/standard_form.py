@@ -15,15 +15,13 @@ from functools import cached_property
 from typing import NamedTuple, final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from counterpoint.engine.cases import Cases
 from counterpoint.engine.program import Program
+from counterpoint.numerics import BoolArray, FloatArray
 
 __all__ = ["BatchBounds", "StandardForm", "balanced_units"]
 
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
 
 BALANCINGS = 8
 """Passes of geometric equilibration; more change the units by less than a factor of 2."""

@@ -1,4 +1,4 @@
-"""What rounding can do to a sum, whatever the order in which it is added up.
+"""Numbers and array types that are used throughout, and what rounding can do to a sum.
 
 A sum of n products is off by at most γ_n times the sum of their sizes, γ_n = n u / (1 − n u), in
 any order, in blocks, and with fused operations or without. Each further rounding of a term adds one
@@ -17,23 +17,43 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["AFTER", "LIBRARY", "SMALLEST", "UNIT", "Sizes", "depth", "dots", "gamma", "total"]
+__all__ = [
+    "AFTER",
+    "EPS",
+    "LIBRARY",
+    "STEP_SLACK",
+    "TINY",
+    "UNIT",
+    "BoolArray",
+    "FloatArray",
+    "IntArray",
+    "Sizes",
+    "depth",
+    "dots",
+    "gamma",
+    "total",
+]
 
+BoolArray = NDArray[np.bool_]
 FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.intp]
 
 UNIT = 2.0**-53
 """u: what one operation is off by at most, relative to its result."""
-SMALLEST = float(np.finfo(np.float64).tiny)
-"""What is granted besides for each sum, in any unit: products below it lose digits."""
+EPS = 2.0 * UNIT
+"""From 1 to the next number."""
+TINY = float(np.finfo(np.float64).tiny)
+"""The smallest number with all of its digits: granted for each sum, in any unit, since products
+below it lose digits; and divided by where there would be 0."""
 LIBRARY = 8
 """How many roundings exp and log are worth: NumPy's are off by less than 4 units in the last place,
 each of which is 2 u."""
 BLOCK = 4096
 """How many terms are added up at a time: 131 072 columns have n = 4128 then."""
-
-
 AFTER = 4
 """How many roundings, relative to the number itself, a sum may go through when it is done."""
+STEP_SLACK = 1e-9
+"""How far, in steps, a whole number may lie outside its interval because of rounding."""
 
 
 def gamma(n: int) -> float:

@@ -19,7 +19,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import counterpoint as cp
-from counterpoint import tracing
+from counterpoint import path as paths
 
 SAME = 1e-9
 """Relative: what objectives in a batch may differ from those one by one."""
@@ -172,7 +172,7 @@ def test_the_order_is_that_of_the_targets(plain: Any):
 def test_many_rows_are_answered_in_several_batches(plain: Any, monkeypatch: pytest.MonkeyPatch):
     ask, data = plain
     whole = cp.trace(ask, data, tradeoffs())
-    monkeypatch.setattr(tracing, "CELLS", 3 * data.size)
+    monkeypatch.setattr(paths, "CELLS", 3 * data.size)
     path = cp.trace(ask, data, tradeoffs())
     np.testing.assert_allclose(path.objective, whole.objective, rtol=SAME)
     np.testing.assert_allclose(path.changes, whole.changes, rtol=0, atol=PARTS)
@@ -271,7 +271,7 @@ def test_progress_counts_all_answers(plain: Any, monkeypatch: pytest.MonkeyPatch
         assert (total, show) == (30, True)
         yield counted.append
 
-    monkeypatch.setattr(tracing, "track", track)
+    monkeypatch.setattr(paths, "track", track)
     cp.trace(ask, data[:2], [*tradeoffs(), *INVERTED], progress=True)
     assert sum(counted) == 30
 
@@ -533,10 +533,8 @@ def test_a_summary_says_where_the_path_goes(plain: Any):
     ],
 )
 def test_what_varies(targets: Any, varied: str | None):
-    from counterpoint.parameters import Parameters
-
     as_targets = tuple(t if isinstance(t, cp.Target) else cp.Label(t) for t in targets)
-    assert Parameters(as_targets).varied == varied
+    assert cp.Path(as_targets, (), cp.Manhattan()).varied == varied
 
 
 # Bad input

@@ -33,7 +33,7 @@ from counterpoint.errors import (
     UnsupportedModel,
 )
 from counterpoint.explainer import Explainer, explain
-from counterpoint.path import Path
+from counterpoint.path import Path, trace
 from counterpoint.results import Counterfactual, Counterfactuals
 from counterpoint.rows.features import Categorical, Continuous, Features, Integer
 from counterpoint.spec import Problem
@@ -47,7 +47,6 @@ from counterpoint.targets import (
     Target,
     Tradeoff,
 )
-from counterpoint.tracing import trace
 
 if TYPE_CHECKING:
     from counterpoint.factored import FactoredCounterfactuals

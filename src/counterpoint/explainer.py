@@ -259,7 +259,7 @@ class Explainer:
         -------
         Path
         """
-        from counterpoint.tracing import checked_targets, traced
+        from counterpoint.path import checked_targets, traced
 
         wanted, effort = checked_targets(targets), effort_of(gap, time_limit)
         task, tables = self._task(X, wanted[0], effort)

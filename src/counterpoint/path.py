@@ -1,34 +1,41 @@
-"""`Path`: the answers to one target after the other, in columns."""
+"""`Path` and `trace`: the answers to one target after the other, such as falling weights."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.costs import Cost, Manhattan, Price
-from counterpoint.parameters import Parameters
+from counterpoint.costs import Cost, Manhattan
+from counterpoint.errors import InvalidInput, is_listed, shown
+from counterpoint.explainer import DEFAULT_GAP, Explainer, as_target, repeated
+from counterpoint.progress import track
 from counterpoint.results import Counterfactuals
 from counterpoint.rows.encoding import decode
 from counterpoint.rows.features import Features
 from counterpoint.rows.table import Table
 from counterpoint.status import Status
-from counterpoint.targets import Target
+from counterpoint.targets import Label, Target
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Path"]
+    from counterpoint.engine.confirm import Task
+
+__all__ = ["Path", "checked_targets", "trace", "traced"]
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 
-NAMED = 8
-"""Features that a summary names."""
+LABELS = ("label", "than")
+NUMBERS = ("weight", "at_least", "probability", "margin", "low", "high")
+"""The fields of targets, in the order in which frames show them."""
+CELLS = 1 << 22
+"""Cells of a batch that answers several weights at once: what it holds of them stays small."""
 
 
 @final
@@ -61,8 +68,7 @@ class Path:
 
     def __getitem__(self, i: int) -> Path:
         i = range(len(self))[i]
-        came = self.answers[0].table
-        row = slice(i, i + 1)
+        came, row = self.answers[0].table, slice(i, i + 1)
         table = replace(came.take(row), labels=came.labels)
         return replace(self, answers=tuple(a.part(row, table) for a in self.answers))
 
@@ -74,11 +80,13 @@ class Path:
     @property
     def varied(self) -> str | None:
         """The number that the targets vary, such as ``weight``; None if they differ otherwise."""
-        return self._parameters.varied
-
-    @cached_property
-    def _parameters(self) -> Parameters:
-        return Parameters(self.targets)
+        made = [_fields(target) for target in self.targets]
+        first = made[0]
+        if any(other.keys() != first.keys() for other in made):
+            return None
+        names = {name for name in first if any(other[name] != first[name] for other in made)}
+        names = names or {name for name in NUMBERS if np.isfinite(first.get(name, np.inf))}
+        return names.pop() if len(names) == 1 and names <= set(NUMBERS) else None
 
     @cached_property
     def probability(self) -> FloatArray:
@@ -110,6 +118,9 @@ class Path:
         """(n, T): where there is an answer."""
         return self._column("valid")
 
+    def _column(self, name: str) -> NDArray[Any]:
+        return np.stack([getattr(a.certificates, name) for a in self.answers], axis=1)
+
     @cached_property
     def status(self) -> NDArray[Any]:
         """(n, T) `Status` of each answer."""
@@ -119,6 +130,11 @@ class Path:
     def changed(self) -> BoolArray:
         """(n, T, p): which features of each answer differ from the factual row."""
         return np.stack([answers.changed for answers in self.answers], axis=1)
+
+    @property
+    def after(self) -> FloatArray:
+        """(n, T, p) codes of the answers; the factual codes where there is none."""
+        return np.stack([answers.after for answers in self.answers], axis=1)
 
     @property
     def changes(self) -> FloatArray:
@@ -138,33 +154,16 @@ class Path:
 
         With its sign; where the cost is the square of a length, the length.
         """
-        return self.changes * self._units
+        price, starts = self.measure.price(self.features), [b.start for b in self.features.blocks]
+        quadratic = price.quadratic if price.quadratic.ndim == 1 else np.diag(price.quadratic)
+        sides = np.where(self.features.is_numeric, 1.0, 2.0)  # two entries of a category move
+        unit = sides * price.absolute[starts] + quadratic[starts]
+        return self.changes * (np.sqrt(unit) if self.is_squared else unit)
 
     @property
     def is_squared(self) -> bool:
         """Whether the cost is the square of a length: `SquaredEuclidean`, `Mahalanobis`."""
-        return self._price.kind is not Manhattan
-
-    @cached_property
-    def _price(self) -> Price:
-        return self.measure.price(self.features)
-
-    @property
-    def _units(self) -> FloatArray:
-        """(p,) the cost, or the length, of a change of 1: two entries of a category move."""
-        price, starts = self._price, [block.start for block in self.features.blocks]
-        diagonal = price.quadratic if price.quadratic.ndim == 1 else np.diag(price.quadratic)
-        cost = np.where(self.features.is_numeric, 1.0, 2.0) * price.absolute[starts]
-        cost += diagonal[starts]
-        return np.sqrt(cost) if self.is_squared else cost
-
-    @property
-    def after(self) -> FloatArray:
-        """(n, T, p) codes of the answers; the factual codes where there is none."""
-        return np.stack([answers.after for answers in self.answers], axis=1)
-
-    def _column(self, name: str) -> NDArray[Any]:
-        return np.stack([getattr(a.certificates, name) for a in self.answers], axis=1)
+        return self.measure.price(self.features).kind is not Manhattan
 
     def to_frame(self) -> Any:
         """One line for each row and target: what was wanted, what came of it, and the answer.
@@ -177,27 +176,18 @@ class Path:
         A frame of the library of what was passed, with its index; of pandas for an array.
         """
         n, count = self.found.shape
-        lines, ours = np.repeat(np.arange(n), count), self._columns()
-        answers = self._answered(lines)
-        names = [_free(name, answers.names) for name in ours]
-        left = self.answers[0].table.sibling(dict(zip(names, ours.values(), strict=True)), lines)
-        return _side_by_side(left, answers, self.found.ravel())
-
-    def _answered(self, lines: NDArray[np.intp]) -> Table:
-        """The features of all answers, row by row; the factual ones where there is no answer."""
         first, features = self.answers[0], self.features
+        lines = np.repeat(np.arange(n), count)
+        columns: dict[str, Any] = {"row": lines}
+        columns |= {name: values * n for name, values in _wanted(self.targets).items()}
+        columns["status"] = [str(status) for status in self.status.ravel()]
+        columns |= {name: getattr(self, name).ravel() for name in ("probability", "cost", "gap")}
         after = self.after.reshape(-1, len(features))
         answers = decode(first.table, features, lines, first.before[lines], after)
-        return replace(answers.select(features.names), labels=first.table.labels)
-
-    def _columns(self) -> dict[str, Any]:
-        n, count = self.found.shape
-        columns: dict[str, Any] = {"row": np.repeat(np.arange(n), count)}
-        columns |= {name: values * n for name, values in self._parameters.columns().items()}
-        columns["status"] = [str(status) for status in self.status.ravel()]
-        for name in ("probability", "cost", "gap"):
-            columns[name] = getattr(self, name).ravel()
-        return columns
+        answers = answers.select(features.names).emptied(features.names, ~self.found.ravel())
+        names = [_free(name, answers.names) for name in columns]
+        left = first.table.sibling(dict(zip(names, columns.values(), strict=True)), lines)
+        return _side_by_side(left, answers, first.table.labels)
 
     def plot(self, row: int = 0, features: int = 8, ax: Any = None) -> Figure:
         """One row's path: the probability against the cost, and what changes along it.
@@ -237,63 +227,242 @@ class Path:
 
     def summary(self) -> str:
         """How many answers have which status, and from where to where the path goes."""
-        shown = [f"{(self.status == s).sum()} {s}" for s in Status if (self.status == s).any()]
-        lines = [f"{self._size()}: {', '.join(shown) or 'none'}"]
-        lines.append(f"targets: {self._parameters}")
-        found = self.found.any(axis=0)
-        if found.any():
-            ends = np.flatnonzero(found)[[0, -1]]
-            lines += self._reached(ends)
-            lines.append(f"largest gap: {self.gap[self.found].max():.1e}")
-            size = np.abs(self.moved[self.found]).max(axis=0)
-            order = [j for j in np.argsort(-size, kind="stable")[:NAMED] if size[j]]
-            names = [str(self.features.names[j]) for j in order]
-            lines.append(f"moves most: {', '.join(names) or 'nothing'}")
-        return "\n".join(lines)
-
-    def _size(self) -> str:
         n, count = self.found.shape
-        return f"{n} {_plural('row', n)}, {count} {_plural('target', count)}"
-
-    def _reached(self, ends: NDArray[np.intp]) -> Iterator[str]:
-        """What the first and the last answers reach."""
-        middle = "median " if len(self) > 1 else ""
+        size = f"{n} {_plural('row', n)}, {count} {_plural('target', count)}"
+        shown = [f"{(self.status == s).sum()} {s}" for s in Status if (self.status == s).any()]
+        lines = [f"{size}: {', '.join(shown) or 'none'}", f"targets: {self._described()}"]
+        if not self.found.any():
+            return "\n".join(lines)
+        ends = np.flatnonzero(self.found.any(axis=0))[[0, -1]]
         for name in ("probability", "cost"):
             values = getattr(self, name)[:, ends]
             if not np.isnan(values).all(axis=0).any():
                 first, last = (f"{value:.4g}" for value in np.nanmedian(values, axis=0))
-                yield f"{middle}{name}: {first if len(self.targets) == 1 else f'{first} to {last}'}"
+                reached = first if count == 1 else f"{first} to {last}"
+                lines.append(f"{'median ' if n > 1 else ''}{name}: {reached}")
+        lines.append(f"largest gap: {self.gap[self.found].max():.1e}")
+        size_of = np.abs(self.moved[self.found]).max(axis=0)
+        most = [j for j in np.argsort(-size_of, kind="stable")[:8] if size_of[j]]
+        names = [str(self.features.names[j]) for j in most]
+        lines.append(f"moves most: {', '.join(names) or 'nothing'}")
+        return "\n".join(lines)
+
+    def _described(self) -> str:
+        """The number that varies, from where to where; else the first targets."""
+        targets, varied = self.targets, self.varied
+        if varied is None or len(targets) == 1:
+            more = f"; and {len(targets) - 3} more" if len(targets) > 3 else ""
+            return "; ".join(map(_words, targets[:3])) + more
+        first, last = getattr(targets[0], varied), getattr(targets[-1], varied)
+        return f"{_words(targets[0], varied)} with {varied} from {first:g} to {last:g}"
 
     def __repr__(self) -> str:
         return f"<Path: {self.summary().splitlines()[0]}>"
 
 
-def _free(name: str, taken: Sequence[Hashable]) -> str:
+# The parameters of targets
+
+
+def _fields(target: Target) -> dict[str, Any]:
+    """The fields of a target: labels as plain values, several of them as a tuple."""
+    made = {f.name: getattr(target, f.name) for f in fields(target)}  # type: ignore[arg-type]
+    for name in LABELS:
+        if made.get(name) is not None:
+            labels = Label(made[name]).labels
+            plain = tuple(v.item() if isinstance(v, np.generic) else v for v in labels)
+            made[name] = plain[0] if len(plain) == 1 else plain
+    return made
+
+
+def _wanted(targets: tuple[Target, ...]) -> dict[str, list[Any]]:
+    """Field → its value in each target: None or NaN where there is none."""
+    made, out = tuple(map(_fields, targets)), dict[str, list[Any]]()
+    for name in LABELS:
+        if any(name in target for target in made):
+            out[name] = _alike([target.get(name) for target in made])
+    for name in NUMBERS:
+        numbers = [float(target.get(name, np.nan)) for target in made]
+        if np.isfinite(numbers).any():  # the model's own probability is in a column of this name
+            out["asked" if name == "probability" else name] = numbers
+    return out
+
+
+def _alike(labels: list[Any]) -> list[Any]:
+    """Labels of one type as they are; of several types, and sets of them, as text."""
+    kinds = {type(label) for label in labels if label is not None}
+    if len(kinds) <= 1 and tuple not in kinds:
+        return labels
+    return [None if label is None else ", ".join(map(str, Label(label).labels)) for label in labels]
+
+
+def _words(target: Target, without: str = "") -> str:
+    """A target as one would write it, but for fields that are as they always are."""
+    usual = {f.name: f.default for f in fields(target)}  # type: ignore[arg-type]
+    made = {n: v for n, v in _fields(target).items() if n != without and v != usual[n]}
+    shown = (f"{n}={v:g}" if n in NUMBERS else f"{n}={v!r}" for n, v in made.items())
+    return f"{type(target).__name__}({', '.join(shown)})"
+
+
+def _plural(noun: str, count: int) -> str:
+    return noun if count == 1 else f"{noun}s"
+
+
+# Frames
+
+
+def _free(name: str, taken: tuple[Hashable, ...]) -> str:
     while name in taken:
         name += "_"
     return name
 
 
-def _side_by_side(left: Any, answers: Table, found: BoolArray) -> Any:
-    """A frame beside the answers, whose cells are missing where there is none."""
-    import narwhals.stable.v2 as nw
-
+def _side_by_side(left: Any, answers: Table, labels: Any) -> Any:
+    """A frame beside the answers; of arrays, and of pandas, a data frame of pandas."""
     if answers.is_array or answers.is_pandas:
         import pandas as pd
 
-        columns = list(answers.names) if answers.labels is None else answers.labels
+        columns = list(answers.names) if labels is None else labels
         right = pd.DataFrame(answers.native).set_axis(columns, axis=1).set_axis(left.index)
-        if not found.all():
-            right = right.where(np.broadcast_to(found[:, None], right.shape))
         return pd.concat([left, right], axis=1)
-    ours, right = nw.from_native(left, eager_only=True), answers.frame
-    if not found.all():
-        backend = nw.get_native_namespace(right)
-        mask = nw.new_series("found", found.tolist(), dtype=nw.Boolean, backend=backend)
-        names = map(str, answers.names)
-        right = right.select(nw.when(mask).then(nw.col(n)).alias(n) for n in names)
-    return nw.concat([ours, right], how="horizontal").to_native()
+    import narwhals.stable.v2 as nw
+
+    both = [nw.from_native(left, eager_only=True), answers.frame]
+    return nw.concat(both, how="horizontal").to_native()
 
 
-def _plural(noun: str, count: int) -> str:
-    return noun if count == 1 else f"{noun}s"
+# Tracing
+
+
+def trace(
+    explainer: Explainer,
+    X: object,
+    targets: Iterable[Any],
+    *,
+    gap: float = DEFAULT_GAP,
+    time_limit: float | None = None,
+    progress: bool | None = None,
+) -> Path:
+    """The answers of each row to one target after the other.
+
+    The trade-offs of one label are answered in one batch, which takes far less time than as many
+    calls of `Explainer.explain`; other targets are answered one by one. The answers are the same.
+
+    As the weight of a `Tradeoff` falls, neither the cost of the answer nor the probability of the
+    label falls, up to their gaps, whatever the cost and the constraints are.
+
+    Parameters
+    ----------
+    explainer
+        What is asked of each row.
+    X
+        A data frame, an array of shape (n, p), or one row.
+    targets
+        What is wanted, in any order; what is no `Target` is taken as the label of `Label`.
+    gap, time_limit, progress
+        As for `Explainer.explain`; the seconds are those of each answer.
+
+    Returns
+    -------
+    Path
+
+    Raises
+    ------
+    InvalidInput
+        If columns are missing, or a target does not fit the model.
+    ReaderMismatch
+        If the model predicts otherwise than what was read of it.
+
+    References
+    ----------
+    Carreira-Perpiñán & Hada, Inverse classification with logistic and softmax classifiers,
+    section 3.4.
+
+    Examples
+    --------
+    >>> import counterpoint as cp
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> X, y = load_iris(return_X_y=True, as_frame=True)
+    >>> model = LogisticRegression(max_iter=1000).fit(X, y)
+    >>> explainer = cp.Explainer(model, data=X, cost=cp.SquaredEuclidean())
+    >>> path = cp.trace(explainer, X.head(1), [cp.Tradeoff(1, w) for w in (10.0, 1.0, 0.1)])
+    >>> path.probability.round(2).tolist()
+    [[0.04, 0.5, 0.92]]
+    """
+    if not isinstance(explainer, Explainer):
+        raise InvalidInput(
+            f"Expected an Explainer; got {shown(explainer)} ({type(explainer).__name__}). "
+            "Pass cp.Explainer(model, data=...)."
+        )
+    return explainer.trace(X, targets, gap=gap, time_limit=time_limit, progress=progress)
+
+
+def traced(
+    task: Task,
+    tables: tuple[Table, Table],
+    targets: tuple[Target, ...],
+    cost: Cost,
+    *,
+    progress: bool | None,
+) -> Path:
+    """The answers to one target after the other; trade-offs that differ in weight, in one batch."""
+    from counterpoint.engine.answering import answers_to
+
+    found: dict[int, Counterfactuals] = {}
+    weighed: dict[Hashable, list[int]] = {}
+    with track(len(tables[1]) * len(targets), show=progress) as advance:
+        for k, target in enumerate(targets):
+            if target.requirement.weight is None:
+                found[k] = answers_to(replace(task, target=target), tables, advance)
+            else:
+                weighed.setdefault(target.requirement, []).append(k)
+        for ks in weighed.values():
+            one = replace(task, target=targets[ks[0]])
+            weights = np.array([targets[k].requirement.weight for k in ks])
+            found |= zip(ks, _weighed(one, tables, weights, advance), strict=True)
+    return Path(targets, tuple(found[k] for k in range(len(targets))), cost)
+
+
+def _weighed(
+    task: Task, tables: tuple[Table, Table], weights: FloatArray, advance: Callable[[int], None]
+) -> Iterator[Counterfactuals]:
+    """The answers to a trade-off with each of these weights, several of them in one batch."""
+    from counterpoint.engine.answering import answers_to
+
+    n = len(tables[1])
+    several = max(1, CELLS // max(1, n * len(task.question.features)))
+    for start in range(0, len(weights), several):
+        some = weights[start : start + several]
+        again = repeated(tables, np.tile(np.arange(n), len(some)))
+        whole = answers_to(task, again, advance, weight=np.repeat(some, n))
+        for k in range(len(some)):
+            yield whole.part(slice(k * n, (k + 1) * n), tables[0])
+
+
+def checked_targets(targets: Any) -> tuple[Target, ...]:
+    """Targets, or a sentence that says what is wrong with them."""
+    if isinstance(targets, Mapping | Target) or not is_listed(targets):
+        raise InvalidInput(
+            f"Expected a list of targets; got {shown(targets)} ({type(targets).__name__}). "
+            "Pass one target as [target]."
+        )
+    given = tuple(targets)
+    if not given:
+        raise InvalidInput(
+            "Expected at least one target, such as cp.Tradeoff(label, weight=0.1); got none."
+        )
+    for item in given:
+        if isinstance(item, type) or not _is_hashable(as_target(item).requirement):
+            raise InvalidInput(
+                "Expected targets such as cp.Tradeoff(label, weight=0.1), or labels; got "
+                f"{shown(item)} ({type(item).__name__})."
+            )
+    return tuple(map(as_target, given))
+
+
+def _is_hashable(value: object) -> bool:
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True

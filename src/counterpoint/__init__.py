@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from counterpoint.alternatives import Alternatives
 from counterpoint.certificate import Certificate, Claim
 from counterpoint.constraints import (
     Bounds,
@@ -17,7 +16,7 @@ from counterpoint.constraints import (
     WithinObserved,
 )
 from counterpoint.costs import Cost, Mahalanobis, Manhattan, SquaredEuclidean, mad_weights
-from counterpoint.diversity import diversify
+from counterpoint.diversity import Alternatives, diversify
 from counterpoint.engine.answer import Conflict, Relaxation
 from counterpoint.errors import (
     CounterpointError,

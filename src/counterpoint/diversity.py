@@ -1,45 +1,102 @@
-"""`diversify`: several answers to each row that differ in what they change."""
+"""`diversify` and `Alternatives`: several answers to each row that differ in what they change."""
 
 from __future__ import annotations
 
 import heapq
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
+from functools import cached_property
 from itertools import count as count_up
 from typing import TYPE_CHECKING, Any, Literal, final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from counterpoint.alternatives import Alternatives, Choice, gathered
-from counterpoint.certificate import Claim
+from counterpoint.certificate import COLUMNS, Certificates, Claim
 from counterpoint.errors import InvalidInput, shown
 from counterpoint.explainer import DEFAULT_GAP, Explainer, repeated
+from counterpoint.numerics import BoolArray, FloatArray, IntArray
 from counterpoint.progress import track
-from counterpoint.results import Counterfactuals
+from counterpoint.results import Counterfactual, Counterfactuals
+from counterpoint.rows.enum_column import EnumColumn
 from counterpoint.rows.table import Table
 from counterpoint.status import Status
-from counterpoint.targets import Target
 
 if TYPE_CHECKING:
     from counterpoint.engine.confirm import Task
 
-__all__ = ["Difference", "alternatives_to", "diversify"]
-
-IntArray = NDArray[np.intp]
+__all__ = ["Alternatives", "alternatives_to", "diversify"]
 
 
-class Difference(StrEnum):
-    """In what the answers to one row differ."""
+@final
+@dataclass(frozen=True, eq=False)
+class Alternatives:
+    """Several answers to each row, the cheapest first; made by `diversify`.
 
-    FEATURES = "features"
-    """None of them changes all the features that another one changes."""
-    DISJOINT = "disjoint"
-    """No feature is changed by two of them."""
-    PIECE = "piece"
-    """Each lies in another piece of the target: the cell of a prototype, the region of a class."""
+    ``len`` is the number of rows n, and ``alternatives[i]`` are the answers to row i.
+
+    Parameters
+    ----------
+    answers
+        All answers below one another, m in all, those to one row together. A row without any has
+        one entry, which says why.
+    row
+        (m,) the position of the row that each answers.
+    rank
+        (m,) 0 for the cheapest of a row, 1 for the next, and so on.
+    exhausted
+        (n,): whether it is certain that there are no more than these.
+    """
+
+    answers: Counterfactuals
+    row: IntArray
+    rank: IntArray
+    exhausted: BoolArray
+
+    def __len__(self) -> int:
+        return len(self.exhausted)
+
+    def __iter__(self) -> Iterator[tuple[Counterfactual, ...]]:
+        return (self[i] for i in range(len(self)))
+
+    def __getitem__(self, i: int) -> tuple[Counterfactual, ...]:
+        i = range(len(self))[i]
+        mine = np.flatnonzero((self.row == i) & self.answers.found)
+        return tuple(self.answers[k] for k in mine.tolist())
+
+    @property
+    def count(self) -> IntArray:
+        """(n,) how many answers each row has."""
+        return np.bincount(self.row[self.answers.found], minlength=len(self))
+
+    def to_frame(self) -> Any:
+        """The counterfactual rows below one another, as `Counterfactuals.to_frame` gives them.
+
+        The index of a row is repeated for each of its answers.
+        """
+        return self.answers.to_frame()
+
+    def report(self) -> Any:
+        """One row for each answer: its row and rank, and what `Counterfactuals.report` says."""
+        return self.answers.report(row=self.row, rank=self.rank)
+
+    def summary(self) -> str:
+        """How many answers the rows have, what they cost, and which features change."""
+        count = self.count
+        sizes, times = np.unique(count, return_counts=True)
+        pairs = zip(sizes.tolist(), times.tolist(), strict=True)
+        told = [f"{_several(t, 'row')} with {_several(s, 'answer')}" for s, t in pairs]
+        lines = [f"{_several(len(self), 'row')}: {', '.join(told) or 'none'}"]
+        for rank in range(int(count.max(initial=0))):
+            cost = self.answers.cost[(self.rank == rank) & self.answers.found]
+            lines.append(f"answer {rank + 1}: median cost {np.median(cost):.4g}")
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return f"<Alternatives: {self.summary().splitlines()[0]}>"
+
+
+def _several(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def diversify(  # noqa: PLR0913 (as `explain`)
@@ -48,7 +105,7 @@ def diversify(  # noqa: PLR0913 (as `explain`)
     target: Any,
     count: int = 3,
     *,
-    by: str = Difference.FEATURES,
+    by: str = "features",
     gap: float = DEFAULT_GAP,
     time_limit: float | None = None,
     optimality: Literal["local", "global"] = "local",
@@ -125,232 +182,221 @@ def diversify(  # noqa: PLR0913 (as `explain`)
 
 
 def alternatives_to(
-    task: Task, tables: tuple[Table, Table], n: int, by: str, *, progress: bool | None
+    task: Task, tables: tuple[Table, Table], n: Any, by: str, *, progress: bool | None
 ) -> Alternatives:
-    """Several answers to each row; see `diversify`.
-
-    Parameters
-    ----------
-    task
-        What is asked.
-    tables
-        The rows as they came, and the model's columns of them.
-    n, by, progress
-        As for `diversify`.
-    """
+    """Several answers to each row; see `diversify`."""
     from counterpoint.engine.answering import answers_to
 
-    _check(n, by)
+    if not (isinstance(n, int | np.integer) and n >= 1):
+        raise InvalidInput(f"Expected a count of at least 1 answer; got {shown(n)}.")
+    if by not in (*SEARCHES, "piece"):
+        words = ", ".join(map(repr, (*SEARCHES, "piece")))
+        raise InvalidInput(f"Expected by to be one of {words}; got {shown(by)}.")
+
+    def ask(rows: IntArray, asked: Task = task, held: BoolArray | None = None) -> list[Choice]:
+        answers = answers_to(asked, repeated(tables, rows), lambda _: None, held=held)
+        return [Choice.of(answers, k) for k in range(len(rows))]
+
     with track(len(tables[1]), show=progress) as advance:
-        asking = _Asking(task, tables, answers_to)
         answers = answers_to(task, tables, advance)
         first = [Choice.of(answers, i) for i in range(len(answers))]
-        match Difference(by):
-            case Difference.FEATURES:
-                answered = _answered(asking, [_Tree(choice, n) for choice in first])
-            case Difference.DISJOINT:
-                answered = _answered(asking, [_Chain(choice, n) for choice in first])
-            case Difference.PIECE:
-                answered = _one_a_piece(asking, first, n)
-    return _collected(tables, answered, task.effort.gap)
-
-
-def _check(count: object, by: str) -> None:
-    if not (isinstance(count, int | np.integer) and count >= 1):
-        raise InvalidInput(f"Expected a count of at least 1 answer; got {shown(count)}.")
-    if str(by) not in tuple(Difference):
-        words = ", ".join(repr(str(word)) for word in Difference)
-        raise InvalidInput(f"Expected by to be one of {words}; got {shown(by)}.")
+        if by == "piece":
+            chosen, exhausted = _one_a_piece(task, tables[1], ask, first, n)
+        else:
+            width = len(task.question.features)
+            chosen, exhausted = _searched(ask, width, [SEARCHES[by](one, n) for one in first])
+    choices = [some or [first[i]] for i, some in enumerate(chosen)]
+    count = [len(some) for some in choices]
+    row = np.repeat(np.arange(len(choices)), count)
+    rank = np.concatenate([np.arange(k) for k in count]) if count else row
+    flat = [choice for some in choices for choice in some]
+    whole = _gathered(repeated(tables, row)[0], answers, flat, task.effort.gap)
+    return Alternatives(whole, row, rank, np.array(exhausted, dtype=bool))
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class _Asking:
-    """What all searches have in common."""
+class Choice:
+    """One row's answer among those of a batch.
 
-    task: Task
-    tables: tuple[Table, Table]
-    answers_to: Callable[..., Counterfactuals]
-
-    def holding(self, rows: IntArray, held: Iterable[frozenset[int]]) -> Counterfactuals:
-        """The answers to rows, each with some features held."""
-        mask = np.zeros((len(rows), len(self.task.question.features)), dtype=bool)
-        for k, some in enumerate(held):
-            mask[k, list(some)] = True
-        return self.answers_to(self.task, repeated(self.tables, rows), lambda _: None, held=mask)
-
-    def within(self, rows: IntArray, target: Target) -> Iterator[Counterfactuals]:
-        """The answers to rows in one piece of the target after the other."""
-        for piece in range(len(self.task.question.pieces(target))):
-            one = replace(self.task, target=target, piece=piece)
-            yield self.answers_to(one, repeated(self.tables, rows), lambda _: None)
-
-    def targets(self, rows: IntArray) -> Iterator[tuple[Target, IntArray]]:
-        """The targets of rows, and which of the rows have each."""
-        predicted = self.task.model.predict(self.tables[1].take(rows))
-        for target, part in self.task.target.each(predicted, np.ones(len(rows), dtype=bool)):
-            yield target, rows[part]
-
-
-@final
-@dataclass(eq=False)
-class _Answered:
-    """What one row gets.
-
-    Parameters
-    ----------
-    first
-        The cheapest of all, if there is one.
-    chosen
-        The answers.
-    exhausted
-        Whether it is certain that there are no more.
+    ``bound`` is what is known of the least objective among all that the row may still choose, and
+    ``claim`` what that rests on.
     """
 
-    first: Choice
-    chosen: list[Choice]
-    exhausted: bool
+    answers: Counterfactuals
+    position: int
+    bound: float
+    claim: Claim
 
-    def add(self, found: Choice) -> None:
-        """Another one, if it is one and new."""
-        if found.found:
-            if not any((found.after == other.after).all() for other in self.chosen):
-                self.chosen.append(found)
-        elif np.isfinite(found.bound):
-            self.exhausted = False
+    @classmethod
+    def of(cls, answers: Counterfactuals, position: int) -> Choice:
+        """An answer with its own bound."""
+        c = answers.certificates
+        return cls(answers, position, float(c.bound[position]), c.claim[position])
 
-    def keep(self, count: int) -> None:
-        """The cheapest ones, in order."""
-        self.chosen.sort(key=lambda choice: choice.objective)
-        self.exhausted &= len(self.chosen) <= count and self.first.status is not Status.INVALID
-        del self.chosen[count:]
+    @property
+    def found(self) -> bool:
+        """Whether there is an answer."""
+        return bool(self.answers.found[self.position])
+
+    @property
+    def status(self) -> Status:
+        """What became of the row."""
+        return self.answers.statuses[self.position]
+
+    @property
+    def objective(self) -> float:
+        """What was minimised."""
+        return float(self.answers.certificates.objective[self.position])
+
+    @property
+    def after(self) -> FloatArray:
+        """(p,) codes of the answer."""
+        return np.asarray(self.answers.after[self.position])
+
+    @cached_property
+    def changed(self) -> frozenset[int]:
+        """The positions of the features that differ from the factual row."""
+        here = self.answers.before[self.position] != self.after
+        return frozenset(np.flatnonzero(here).tolist()) if self.found else frozenset()
 
 
-class _Line(ABC):
-    """The answers to one row, one after the other.
+Ask = Callable[..., list[Choice]]
+Search = Generator[list[frozenset[int]], list[Choice], tuple[list[Choice], bool]]
+"""One row's search: it yields features to hold, is sent what is found so, and returns the answers
+and whether there are certainly no more."""
 
-    Parameters
-    ----------
-    first
-        The cheapest of all.
-    count
-        How many to give at most.
+
+def _by_features(first: Choice, count: int) -> Search:
+    """No answer changes all that an earlier one does: a tree of hitting sets, best first.
+
+    Whatever is left to choose holds all that some open node holds.
     """
-
-    def __init__(self, first: Choice, count: int) -> None:
-        self.first, self.count = first, count
-        self.chosen: list[Choice] = []
-        self.exhausted = False
-        self.learn(frozenset(), first)
-
-    @abstractmethod
-    def learn(self, held: frozenset[int], found: Choice) -> None:
-        """Take up what a search with some features held found."""
-
-    @abstractmethod
-    def wanted(self) -> list[frozenset[int]]:
-        """Choose what can be chosen; the features to hold in the searches to come, if any."""
-
-
-def _least(known: Sequence[tuple[float, Claim]]) -> tuple[float, Claim]:
-    """The least of some bounds; it is proved if all of them are, for each could be the least."""
-    proved = all(claim is Claim.PROVED for _, claim in known)
-    return min(bound for bound, _ in known), Claim.PROVED if proved else Claim.REPORTED
-
-
-@final
-class _Tree(_Line):
-    """By features: whatever is left to choose holds all that some open node holds."""
-
-    def __init__(self, first: Choice, count: int) -> None:
-        self.open: list[tuple[float, int, frozenset[int], Choice]] = []
-        self.order = count_up()
-        self.seen = {frozenset[int]()}
-        self.lost = (np.inf, Claim.PROVED)
-        super().__init__(first, count)
-
-    def learn(self, held: frozenset[int], found: Choice) -> None:
-        if found.found:
-            heapq.heappush(self.open, (found.objective, next(self.order), held, found))
-        else:  # nothing found, which is no proof unless the bound is infinite
-            self.lost = _least([self.lost, (found.bound, found.claim)])
-
-    def wanted(self) -> list[frozenset[int]]:
-        while self.open and len(self.chosen) < self.count:
-            best = self.open[0][3]
-            earlier = (one.changed for one in self.chosen if one.changed <= best.changed)
-            covered = next(earlier, None)
-            if covered is None:
-                nodes = ((node.bound, node.claim) for *_, node in self.open)
-                self.chosen.append(best.bounded(*_least([self.lost, *nodes])))
-            else:
-                new = self._opened(covered)
-                if new:
-                    return new
-        self.exhausted = not self.open and self.lost[0] == np.inf
-        return []
-
-    def _opened(self, covered: frozenset[int]) -> list[frozenset[int]]:
-        """The best node in parts, each of which leaves one of these features alone."""
-        held = heapq.heappop(self.open)[2]
-        parts = (held | {feature} for feature in sorted(covered))
-        new = [part for part in parts if part not in self.seen]
-        self.seen.update(new)
-        return new
-
-
-@final
-class _Chain(_Line):
-    """Disjoint: each answer holds whatever the earlier ones change."""
-
-    def learn(self, held: frozenset[int], found: Choice) -> None:
-        self.last = found
-        if found.found:
-            self.chosen.append(found)
-
-    def wanted(self) -> list[frozenset[int]]:
-        unchanged = self.last.found and not self.last.changed
-        self.exhausted = unchanged or self.last.bound == np.inf
-        if not self.last.changed or len(self.chosen) == self.count:
-            return []
-        return [frozenset[int]().union(*(one.changed for one in self.chosen))]
-
-
-def _answered(asking: _Asking, lines: list[_Line]) -> list[_Answered]:
-    """Search for all rows at once, until none of them wants more."""
+    chosen: list[Choice] = []
+    nodes: list[tuple[float, int, frozenset[int], Choice]] = []
+    order, seen = count_up(), {frozenset[int]()}
+    lost = (np.inf, Claim.PROVED)
+    parts, replies = [frozenset[int]()], [first]
     while True:
-        wanted = [(i, held) for i, line in enumerate(lines) for held in line.wanted()]
-        if not wanted:
-            return [_Answered(line.first, line.chosen, line.exhausted) for line in lines]
-        found = asking.holding(np.array([i for i, _ in wanted]), [held for _, held in wanted])
-        for k, (i, held) in enumerate(wanted):
-            lines[i].learn(held, Choice.of(found, k))
+        for held, found in zip(parts, replies, strict=True):
+            if found.found:
+                heapq.heappush(nodes, (found.objective, next(order), held, found))
+            else:  # nothing found, which is no proof unless the bound is infinite
+                lost = _least([lost, (found.bound, found.claim)])
+        parts = []
+        while nodes and len(chosen) < count and not parts:
+            best = nodes[0][3]
+            covered = next((one.changed for one in chosen if one.changed <= best.changed), None)
+            if covered is None:
+                bound, claim = _least([lost, *((node.bound, node.claim) for *_, node in nodes)])
+                proved = best.status is Status.OPTIMAL  # else its own search settled nothing
+                chosen.append(replace(best, bound=bound, claim=claim if proved else best.claim))
+            else:  # the best node in parts, each of which leaves one of these features alone
+                held = heapq.heappop(nodes)[2]
+                parts = [p for p in (held | {j} for j in sorted(covered)) if p not in seen]
+                seen.update(parts)
+        if not parts:
+            return chosen, not nodes and lost[0] == np.inf
+        replies = yield parts
 
 
-def _one_a_piece(asking: _Asking, first: list[Choice], count: int) -> list[_Answered]:
+def _disjoint(first: Choice, count: int) -> Search:
+    """Each answer holds whatever the earlier ones change."""
+    chosen, last = list[Choice](), first
+    while last.found:
+        chosen.append(last)
+        if not last.changed or len(chosen) == count:
+            break
+        (last,) = yield [frozenset[int]().union(*(one.changed for one in chosen))]
+    return chosen, (last.found and not last.changed) or last.bound == np.inf
+
+
+SEARCHES = {"features": _by_features, "disjoint": _disjoint}
+
+
+def _least(known: Iterable[tuple[float, Claim]]) -> tuple[float, Claim]:
+    """The least of some bounds; it is proved if all of them are, for each could be the least."""
+    bounds, claims = zip(*known, strict=True)
+    proved = all(claim is Claim.PROVED for claim in claims)
+    return min(bounds), Claim.PROVED if proved else Claim.REPORTED
+
+
+def _searched(
+    ask: Ask, width: int, searches: list[Search]
+) -> tuple[list[list[Choice]], list[bool]]:
+    """Run the searches of all rows at once, until none of them wants more."""
+    ended: dict[int, tuple[list[Choice], bool]] = {}
+    replies: dict[int, list[Choice] | None] = dict.fromkeys(range(len(searches)))
+    while replies:
+        wanted: list[tuple[int, frozenset[int]]] = []
+        for i, reply in replies.items():
+            search = searches[i]
+            try:
+                parts = next(search) if reply is None else search.send(reply)
+            except StopIteration as end:
+                ended[i] = end.value
+            else:
+                wanted += [(i, held) for held in parts]
+        replies = {}
+        if wanted:
+            mask = np.zeros((len(wanted), width), dtype=bool)
+            for k, (_, held) in enumerate(wanted):
+                mask[k, list(held)] = True
+            rows = np.array([i for i, _ in wanted])
+            for i, found in zip(rows.tolist(), ask(rows, held=mask), strict=True):
+                replies[i] = [*(replies.get(i) or ()), found]
+    both = [ended[i] for i in range(len(searches))]
+    return [chosen for chosen, _ in both], [exhausted for _, exhausted in both]
+
+
+def _one_a_piece(
+    task: Task, inputs: Table, ask: Ask, first: list[Choice], count: int
+) -> tuple[list[list[Choice]], list[bool]]:
     """The cheapest answer in each piece, for rows that need a change."""
-    answered = [_Answered(choice, [], exhausted=True) for choice in first]
-    for one in answered:
-        if one.first.status is Status.ALREADY:
-            one.chosen.append(one.first)
-    unsettled = (Status.ALREADY, Status.INVALID)
-    rows = [i for i, choice in enumerate(first) if choice.status not in unsettled]
-    for target, some in asking.targets(np.array(rows, dtype=np.intp)):
-        for answers in asking.within(some, target):
-            for k, i in enumerate(some.tolist()):
-                answered[i].add(Choice.of(answers, k))
-    for one in answered:
-        one.keep(count)
-    return answered
+    chosen = [[one] if one.status is Status.ALREADY else [] for one in first]
+    exhausted = [one.status is not Status.INVALID for one in first]
+    settled = (Status.ALREADY, Status.INVALID)
+    rows = np.array([i for i, one in enumerate(first) if one.status not in settled], dtype=np.intp)
+    predicted = task.model.predict(inputs.take(rows))
+    for target, part in task.target.each(predicted, np.ones(len(rows), dtype=bool)):
+        for piece in range(len(task.question.pieces(target))):
+            found = ask(rows[part], replace(task, target=target, piece=piece))
+            for i, one in zip(rows[part].tolist(), found, strict=True):
+                if not one.found:
+                    exhausted[i] &= one.bound == np.inf
+                elif not any((one.after == other.after).all() for other in chosen[i]):
+                    chosen[i].append(one)
+    for i, some in enumerate(chosen):
+        some.sort(key=lambda one: one.objective)
+        exhausted[i] &= len(some) <= count
+        del some[count:]
+    return chosen, exhausted
 
 
-def _collected(tables: tuple[Table, Table], answered: list[_Answered], gap: float) -> Alternatives:
-    """All answers below one another; a row without any is there once."""
-    choices = [one.chosen or [one.first] for one in answered]
-    count = [len(some) for some in choices]
-    row = np.repeat(np.arange(len(choices)), count)
-    rank = np.concatenate([np.arange(n) for n in count]) if count else row
-    table = repeated(tables, row)[0]
-    exhausted = np.array([one.exhausted for one in answered], dtype=bool)
-    flat = [choice for some in choices for choice in some]
-    return Alternatives(gathered(table, flat, gap), row, rank, exhausted)
+def _gathered(
+    table: Table, asked: Counterfactuals, choices: Sequence[Choice], gap: float
+) -> Counterfactuals:
+    """Answers from several batches as one; those with a gap above ``gap`` are suboptimal."""
+    parts = [(c.answers, c.position) for c in choices]
+    certificates = Certificates.blank(len(choices))
+    status = EnumColumn.full(len(choices), Status.INVALID)
+    for i, (answers, k) in enumerate(parts):
+        for name in COLUMNS:
+            getattr(certificates, name)[i] = getattr(answers.certificates, name)[k]
+        certificates.bound[i], certificates.claim[i] = choices[i].bound, choices[i].claim
+        status[i] = choices[i].status
+    reopened = (status == Status.OPTIMAL) & (certificates.gap > gap)
+    status[reopened], certificates.claim[reopened] = Status.SUBOPTIMAL, Claim.NONE
+    resolution = max((a.certificates.resolution for a, _ in parts), default=certificates.resolution)
+    return replace(
+        asked,
+        table=table,
+        before=np.array([a.before[k] for a, k in parts]),
+        after=np.array([a.after[k] for a, k in parts]),
+        missing=np.array([a.missing[k] for a, k in parts]),
+        statuses=status,
+        certificates=replace(certificates, resolution=resolution),
+        closed_form=np.array([a.closed_form[k] for a, k in parts], dtype=bool),
+        problems={i: a.problems[k] for i, (a, k) in enumerate(parts) if k in a.problems},
+        targets=np.array([a.targets[k] for a, k in parts], dtype=object),
+    )

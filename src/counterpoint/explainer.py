@@ -21,7 +21,7 @@ from counterpoint.rows.table import Table
 from counterpoint.targets import Label, Target
 
 if TYPE_CHECKING:
-    from counterpoint.alternatives import Alternatives
+    from counterpoint.diversity import Alternatives
     from counterpoint.engine.confirm import Task
     from counterpoint.engine.question import Question
     from counterpoint.factored import FactoredCounterfactuals

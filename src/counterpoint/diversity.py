@@ -182,7 +182,7 @@ def diversify(  # noqa: PLR0913 (as `explain`)
 
 
 def alternatives_to(
-    task: Task, tables: tuple[Table, Table], n: Any, by: str, *, progress: bool | None
+    task: Task, tables: tuple[Table, Table], n: object, by: str, *, progress: bool | None
 ) -> Alternatives:
     """Several answers to each row; see `diversify`."""
     from counterpoint.engine.answering import answers_to
@@ -192,6 +192,7 @@ def alternatives_to(
     if by not in (*SEARCHES, "piece"):
         words = ", ".join(map(repr, (*SEARCHES, "piece")))
         raise InvalidInput(f"Expected by to be one of {words}; got {shown(by)}.")
+    most = int(n)
 
     def ask(rows: IntArray, asked: Task = task, held: BoolArray | None = None) -> list[Choice]:
         answers = answers_to(asked, repeated(tables, rows), lambda _: None, held=held)
@@ -201,10 +202,10 @@ def alternatives_to(
         answers = answers_to(task, tables, advance)
         first = [Choice.of(answers, i) for i in range(len(answers))]
         if by == "piece":
-            chosen, exhausted = _one_a_piece(task, tables[1], ask, first, n)
+            chosen, exhausted = _one_a_piece(task, tables[1], ask, first, most)
         else:
             width = len(task.question.features)
-            chosen, exhausted = _searched(ask, width, [SEARCHES[by](one, n) for one in first])
+            chosen, exhausted = _searched(ask, width, [SEARCHES[by](one, most) for one in first])
     choices = [some or [first[i]] for i, some in enumerate(chosen)]
     count = [len(some) for some in choices]
     row = np.repeat(np.arange(len(choices)), count)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -24,8 +25,8 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from counterpoint.errors import InvalidInput
 from counterpoint.lvq import GLVQ, GMLVQ, GRLVQ, LGMLVQ, LMRSLVQ, MRSLVQ, RSLVQ
-from counterpoint.lvq.starts import Rows, Start, centres
-from counterpoint.lvq.training import Problem, train
+from counterpoint.lvq.starts import TrainingRows, centres, starting_prototypes
+from counterpoint.lvq.training import Training
 
 RELATIVE = (GLVQ, GRLVQ, GMLVQ, LGMLVQ)
 LIKELIHOOD = (RSLVQ, MRSLVQ, LMRSLVQ)
@@ -59,10 +60,10 @@ def data(seed: int = 0, n: int = 90, d: int = 4) -> tuple[np.ndarray, np.ndarray
     return X * np.array([1.0, 0.5, 2.0, 1.5])[:d], y
 
 
-def problem_of(estimator: Any, X: np.ndarray, y: np.ndarray, weight: np.ndarray) -> Problem:
-    rows = Rows.of(X, y, weight)
-    start = Start.of(rows, np.array([2, 1, 3])[rows.classes], np.random.RandomState(0))
-    return Problem(start, estimator._plan(start))
+def training_of(estimator: Any, X: np.ndarray, y: np.ndarray, weight: np.ndarray) -> Training:
+    rows = TrainingRows.of(X, y, weight)
+    counts = np.array([2, 1, 3])[rows.classes]
+    return estimator._training(rows, *starting_prototypes(rows, counts, np.random.RandomState(0)))
 
 
 def squared(X: np.ndarray, fitted: Any) -> np.ndarray:
@@ -93,7 +94,7 @@ def squared(X: np.ndarray, fitted: Any) -> np.ndarray:
 def test_the_gradient_is_that_of_finite_differences(name: str, seed: int):
     random = np.random.default_rng(seed)
     X, y = data(seed)
-    problem = problem_of(model(name), X, y, random.uniform(0.1, 3.0, len(X)))
+    problem = training_of(model(name), X, y, random.uniform(0.1, 3.0, len(X)))
     vector = problem.first + 0.3 * random.normal(size=problem.first.size)
     _, gradient = problem.loss(vector)
     for i, step in enumerate(1e-6 * np.eye(vector.size)):
@@ -105,9 +106,8 @@ def test_the_gradient_is_that_of_finite_differences(name: str, seed: int):
 def test_the_gradient_is_finite_where_rows_and_prototypes_of_all_classes_coincide(name: str):
     X = np.zeros((9, 4))
     y = np.arange(9) % 3
-    rows = Rows.of(X, y, np.ones(9))
-    start = Start(rows, np.zeros((6, 4)), np.array([0, 0, 1, 2, 2, 2]))
-    problem = Problem(start, model(name)._plan(start))
+    rows, owner = TrainingRows.of(X, y, np.ones(9)), np.array([0, 0, 1, 2, 2, 2])
+    problem = model(name)._training(rows, np.zeros((6, 4)), owner)
     value, gradient = problem.loss(problem.first)
     assert np.isfinite(value)
     assert np.isfinite(gradient).all()
@@ -248,8 +248,8 @@ def regularized(fitted: Any) -> float:
 @configured
 def test_more_iterations_never_raise_the_loss(name: str):
     X, y = data()
-    problem = problem_of(model(name), X, y, np.ones(len(X)))
-    reached = [train(problem, most, 1e-9).loss for most in (1, 2, 4, 8, 16, 32)]
+    problem = training_of(model(name), X, y, np.ones(len(X)))
+    reached = [problem.minimised(most, 1e-9).loss for most in (1, 2, 4, 8, 16, 32)]
     losses = [problem.loss(problem.first)[0], *reached]
     assert all(a >= b for a, b in pairwise(losses))
     assert losses[-1] < losses[0]
@@ -318,13 +318,10 @@ def test_units_do_not_matter(name: str):
 def test_a_rotation_of_the_features_rotates_the_model(cls: type):
     X, y = data()
     rotation = np.linalg.qr(np.random.default_rng(0).normal(size=(4, 4)))[0]
-    problem = problem_of(cls(), X, y, np.ones(len(X)))
-    rows, start = problem.start.rows, problem.start
-    turned = Rows(
-        rows.x @ rotation.T, rows.label, rows.weight, rows.classes, rows.centre, rows.scale
-    )
-    other = Start(turned, start.prototypes @ rotation.T, start.owner)
-    one, two = train(problem, 12, 0.0), train(Problem(other, cls()._plan(other)), 12, 0.0)
+    problem = training_of(cls(), X, y, np.ones(len(X)))
+    turned = replace(problem.rows, x=problem.rows.x @ rotation.T)
+    other = cls()._training(turned, problem.prototypes @ rotation.T, problem.owner)
+    one, two = problem.minimised(12, 0.0), other.minimised(12, 0.0)
     assert two.loss == pytest.approx(one.loss, rel=1e-7)
     assert np.allclose(two.prototypes, one.prototypes @ rotation.T, atol=1e-5)
     if one.omega.size:
@@ -453,26 +450,32 @@ BAD: list[tuple[type, dict[str, Any], str]] = [
     (GLVQ, {"prototypes_per_class": True}, "got True"),
     (GLVQ, {"prototypes_per_class": [1, 2]}, "each of 3 classes, and it has 2: pass them in"),
     (GLVQ, {"prototypes_per_class": {0: 1, 2: 1}}, "nothing of class 1: add it"),
-    (GLVQ, {"transfer": "relu"}, "transfer to be 'identity' or 'sigmoid', and got 'relu'"),
+    (
+        GLVQ,
+        {"transfer": "relu"},
+        r"'transfer' parameter of GLVQ must be a str among \{'\w+', '\w+'\}. Got 'relu' instead",
+    ),
     (
         GRLVQ,
         {"steepness": 0},
-        "GRLVQ expects steepness to be a finite number above 0, and got 0: pass",
+        r"'steepness' parameter of GRLVQ must be a float in the range \(0.0, inf\). Got 0 instead",
     ),
-    (GRLVQ, {"steepness": np.nan}, "got nan"),
-    (GMLVQ, {"rank": 0}, "rank to be None or a whole number of at least 1, and got 0"),
-    (GMLVQ, {"rank": 5}, "rank to be at most the number of features, 4, and got 5: lower it"),
+    (GRLVQ, {"steepness": np.nan}, "Got nan"),
     (
         GMLVQ,
-        {"regularization": -1},
-        "regularization to be a finite number of at least 0, and got -1",
+        {"rank": 0},
+        r"'rank' parameter of GMLVQ must be an int in the range \[1, inf\) or None. Got 0 instead",
     ),
-    (GMLVQ, {"regularization": True}, "got True"),
-    (LGMLVQ, {"metric_per": "row"}, "metric_per to be 'prototype' or 'class', and got 'row'"),
-    (RSLVQ, {"spread": 0.0}, "spread to be None or a finite number above 0, and got 0.0"),
-    (MRSLVQ, {"anchor": -0.1}, "anchor to be a finite number of at least 0, and got -0.1"),
-    (LMRSLVQ, {"max_iter": 1.5}, "max_iter to be a whole number of at least 1, and got 1.5"),
-    (LMRSLVQ, {"tol": "low"}, "tol to be a finite number of at least 0, and got 'low'"),
+    (GMLVQ, {"rank": 5}, "rank to be at most the number of features, 4, and got 5: lower it"),
+    (GMLVQ, {"regularization": -1}, r"'regularization' .* float in the range \[0.0, inf\). Got -1"),
+    (GMLVQ, {"regularization": True}, "'regularization' .* must not be a boolean. Got True"),
+    (LGMLVQ, {"metric_per": "row"}, r"'metric_per' .* str among \{'\w+', '\w+'\}. Got 'row'"),
+    (RSLVQ, {"spread": 0.0}, r"'spread' .* float in the range \(0.0, inf\) or None. Got 0.0"),
+    (MRSLVQ, {"anchor": -0.1}, r"'anchor' .* float in the range \[0.0, inf\). Got -0.1"),
+    (LMRSLVQ, {"max_iter": 1.5}, r"'max_iter' .* int in the range \[1, inf\). Got 1.5"),
+    (LMRSLVQ, {"tol": "low"}, r"'tol' .* float in the range \[0.0, inf\). Got 'low'"),
+    (LMRSLVQ, {"tol": np.inf}, r"'tol' .* float in the range \[0.0, inf\). Got inf"),
+    (LMRSLVQ, {"random_state": "any"}, "'random_state' .* Got 'any'"),
 ]
 
 

@@ -41,6 +41,7 @@ __all__ = [
     "check_name",
     "check_number",
     "check_numbers",
+    "check_parameters",
     "floats",
     "is_comparable",
     "is_listed",
@@ -160,6 +161,23 @@ def check_numbers(what: str, values: object) -> None:
         )
     for name, value in values.items():
         check_number(f"{what} of {name!r}", value)
+
+
+def check_parameters(estimator: Any) -> None:
+    """Refuse parameters of an estimator that its ``_parameter_constraints`` do not allow."""
+    from sklearn.utils._param_validation import InvalidParameterError
+
+    constraints = estimator._parameter_constraints  # noqa: SLF001 (as scikit-learn names it)
+    for name, value in estimator.get_params(deep=False).items():
+        if isinstance(value, bool) and "boolean" not in constraints.get(name, ["boolean"]):
+            raise InvalidInput(
+                f"The {name!r} parameter of {type(estimator).__name__} must not be a boolean. Got "
+                f"{value} instead."
+            )
+    try:
+        estimator._validate_params()  # noqa: SLF001 (as scikit-learn names it)
+    except InvalidParameterError as error:
+        raise InvalidInput(str(error)) from error
 
 
 def check_name(what: str, name: object) -> None:

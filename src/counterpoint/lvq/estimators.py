@@ -2,78 +2,93 @@
 
 from __future__ import annotations
 
-from abc import ABC
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, final
+import inspect
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
+from textwrap import indent
+from typing import Any, Literal, TypeVar, final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import softmax
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
-from counterpoint.lvq.metrics import Diagonal, Identity, Matrices, Matrix, Metric
-from counterpoint.lvq.parameters import documented
-from counterpoint.lvq.quantizer import VectorQuantizer
-from counterpoint.lvq.starts import Start
-from counterpoint.lvq.training import Cost, LikelihoodRatio, RelativeDistance
+from counterpoint.lvq.quantizer import Counts, Likelihood, Relative, Seed, VectorQuantizer
 
 __all__ = ["GLVQ", "GMLVQ", "GRLVQ", "LGMLVQ", "LMRSLVQ", "MRSLVQ", "RSLVQ"]
 
 FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.intp]
-Counts = int | Mapping[Any, int] | Sequence[int]
-Seed = int | np.random.RandomState | None
+Class = TypeVar("Class", bound=type[VectorQuantizer])
+
+PARAMETERS: Mapping[str, str] = {
+    "prototypes_per_class": """\
+How many prototypes a class has: one number, a mapping from labels to numbers, or a sequence
+in the order of the sorted labels. A class needs as many distinct rows.""",
+    "metric_per": """\
+What has a matrix of its own: each ``"prototype"`` or each ``"class"``.""",
+    "transfer": """\
+f: ``"sigmoid"``, 1 / (1 + exp(−steepness u)), so that rows near the boundary count most; or
+``"identity"``, u.""",
+    "steepness": """\
+That of the sigmoid: the larger, the nearer the loss is to the rate of errors.""",
+    "spread": """\
+σ², in units of the squared distances; None for the mean distance of the rows to the nearest
+prototype of their class at the start.""",
+    "anchor": """\
+The weight of how far prototypes move from the centres they start at, ½ mean (p − start)² in
+units of the mean variance of the features. Without it, those of separable classes would
+leave the data for infinity.""",
+    "rank": """\
+k, the number of rows of Ω; None for d.""",
+    "regularization": """\
+The weight, in the loss, of −mean log(d λ) for relevances and of −log det(k ΩΩ′) / k for
+matrices (the mean, if there are several), which is 0 if all directions count the same and
+infinite if one of them is lost.""",
+    "max_iter": """\
+The largest number of iterations; a ``ConvergenceWarning`` if it is reached.""",
+    "tol": """\
+Training stops when an iteration lowers the loss by less than this.""",
+    "random_state": """\
+For the start; the same integer gives the same model to the last bit.""",
+}
+ATTRIBUTES: Mapping[str, str] = {
+    "classes_": "(C,) the sorted labels.",
+    "prototypes_": "(P, d) in feature units, class after class.",
+    "prototype_labels_": "(P,) their labels.",
+    "relevances_": "(d,) λ, non-negative and of sum 1.",
+    "omega_": "(k, d) Ω, with trace(Ω′Ω) = 1.",
+    "omegas_": """\
+(P, k, d), or (C, k, d) in the order of ``classes_``: Ω, each with trace(Ω′Ω) = 1.""",
+    "spread_": "σ², in units of the squared distances.",
+    "loss_": "The loss that was reached.",
+    "n_iter_": "The number of iterations.",
+    "n_features_in_, feature_names_in_": """\
+d, and the names of the columns of a data frame.""",
+}
 
 
-class Relative(VectorQuantizer, ABC):
-    """A vector quantizer that is trained on relative distances."""
-
-    transfer: Literal["identity", "sigmoid"]
-    steepness: float
-
-    def _cost(self, start: Start, metric: Metric) -> Cost:
-        return RelativeDistance(float(self.steepness) if self.transfer == "sigmoid" else None)
-
-
-class Likelihood(VectorQuantizer, ABC):
-    """A vector quantizer whose prototypes are the centres of a mixture of Gaussians."""
-
-    spread: float | None
-    spread_: float
-
-    def predict_proba(self, X: Any) -> FloatArray:
-        """(n, C) the posterior probability of each class under the mixture.
-
-        The sum of exp(−d / (2 spread_)) over the prototypes of the class, divided by the sum over
-        all. `predict` goes by the nearest prototype alone: where a class has several, the two may
-        differ.
-
-        Parameters
-        ----------
-        X
-            (n, d) as in `fit`.
-        """
-        share = softmax(self._distances(X) / (-2.0 * self.spread_), axis=1)
-        _, starts = np.unique(self.prototype_labels_, return_index=True)
-        return np.asarray(np.add.reduceat(share, starts, axis=1))
-
-    def _cost(self, start: Start, metric: Metric) -> Cost:
-        unit = start.rows.scale**2
-        spread = _nearness(start, metric) if self.spread is None else float(self.spread) / unit
-        self.spread_ = spread * unit
-        return LikelihoodRatio(spread)
+def documented(cls: Class) -> Class:
+    """Complete the docstring of an estimator with its parameters and fitted attributes."""
+    learned = ["classes_", "prototypes_", "prototype_labels_", *filter(None, [cls._keeps])]
+    learned += ["spread_"] if issubclass(cls, Likelihood) else []
+    learned += ["loss_", "n_iter_", "n_features_in_, feature_names_in_"]
+    said = _section(
+        "Parameters", {name: PARAMETERS[name] for name in inspect.signature(cls).parameters}
+    )
+    said += _section("Attributes", {name: ATTRIBUTES[name] for name in learned})
+    first, rest = inspect.cleandoc(cls.__doc__ or "").split("References\n", 1)
+    cls.__doc__ = f"{first}{said}References\n{rest}"
+    return cls
 
 
-def _nearness(start: Start, metric: Metric) -> float:
-    """The mean distance of rows to the nearest prototype of their class; if that is 0, to any."""
-    omega, _ = metric.unit(metric.start(start))
-    distances, _ = metric.distances(start.rows.x, start.prototypes, omega)
-    nearest = np.where(start.own, distances, np.inf).min(axis=1)
-    return float(start.rows.weight @ nearest) or float(distances.mean()) or 1.0
+def _section(title: str, entries: Mapping[str, str]) -> str:
+    """A section of a numpydoc docstring."""
+    listed = "\n".join(f"{name}\n{indent(text, '    ')}" for name, text in entries.items())
+    return f"{title}\n{'-' * len(title)}\n{listed}\n\n"
 
 
 @final
-@documented("loss_", "n_iter_")
+@documented
+@dataclass(eq=False, repr=False)
 class GLVQ(Relative):
     """Generalized learning vector quantization.
 
@@ -97,29 +112,18 @@ class GLVQ(Relative):
     True
     """
 
-    def __init__(
-        self,
-        prototypes_per_class: Counts = 1,
-        *,
-        transfer: Literal["identity", "sigmoid"] = "sigmoid",
-        steepness: float = 8.0,
-        max_iter: int = 1000,
-        tol: float = 1e-6,
-        random_state: Seed = None,
-    ) -> None:
-        self.prototypes_per_class = prototypes_per_class
-        self.transfer = transfer
-        self.steepness = steepness
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
-
-    def _metric(self, owner: IntArray) -> Metric:
-        return Identity()
+    prototypes_per_class: Counts = 1
+    _: KW_ONLY
+    transfer: Literal["identity", "sigmoid"] = "sigmoid"
+    steepness: float = 8.0
+    max_iter: int = 1000
+    tol: float = 1e-6
+    random_state: Seed = None
 
 
 @final
-@documented("relevances_", "loss_", "n_iter_")
+@documented
+@dataclass(eq=False, repr=False)
 class GRLVQ(Relative):
     """Generalized relevance learning vector quantization.
 
@@ -144,31 +148,21 @@ class GRLVQ(Relative):
     True
     """
 
-    def __init__(  # noqa: PLR0913 (an estimator has parameters)
-        self,
-        prototypes_per_class: Counts = 1,
-        *,
-        transfer: Literal["identity", "sigmoid"] = "sigmoid",
-        steepness: float = 8.0,
-        regularization: float = 0.05,
-        max_iter: int = 1000,
-        tol: float = 1e-6,
-        random_state: Seed = None,
-    ) -> None:
-        self.prototypes_per_class = prototypes_per_class
-        self.transfer = transfer
-        self.steepness = steepness
-        self.regularization = regularization
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
+    _keeps = "relevances_"
 
-    def _metric(self, owner: IntArray) -> Metric:
-        return Diagonal()
+    prototypes_per_class: Counts = 1
+    _: KW_ONLY
+    transfer: Literal["identity", "sigmoid"] = "sigmoid"
+    steepness: float = 8.0
+    regularization: float = 0.05
+    max_iter: int = 1000
+    tol: float = 1e-6
+    random_state: Seed = None
 
 
 @final
-@documented("omega_", "loss_", "n_iter_")
+@documented
+@dataclass(eq=False, repr=False)
 class GMLVQ(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Relative):  # type: ignore[misc]
     """Generalized matrix learning vector quantization.
 
@@ -195,26 +189,17 @@ class GMLVQ(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Relative):  # typ
     True
     """
 
-    def __init__(  # noqa: PLR0913 (an estimator has parameters)
-        self,
-        prototypes_per_class: Counts = 1,
-        *,
-        transfer: Literal["identity", "sigmoid"] = "sigmoid",
-        steepness: float = 8.0,
-        rank: int | None = None,
-        regularization: float = 0.05,
-        max_iter: int = 1000,
-        tol: float = 1e-6,
-        random_state: Seed = None,
-    ) -> None:
-        self.prototypes_per_class = prototypes_per_class
-        self.transfer = transfer
-        self.steepness = steepness
-        self.rank = rank
-        self.regularization = regularization
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
+    _keeps = "omega_"
+
+    prototypes_per_class: Counts = 1
+    _: KW_ONLY
+    transfer: Literal["identity", "sigmoid"] = "sigmoid"
+    steepness: float = 8.0
+    rank: int | None = None
+    regularization: float = 0.05
+    max_iter: int = 1000
+    tol: float = 1e-6
+    random_state: Seed = None
 
     @property
     def _n_features_out(self) -> int:
@@ -230,12 +215,10 @@ class GMLVQ(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Relative):  # typ
         """
         return self._rows(X) @ self.omega_.T
 
-    def _metric(self, owner: IntArray) -> Metric:
-        return Matrix(self.rank)
-
 
 @final
-@documented("omegas_", "loss_", "n_iter_")
+@documented
+@dataclass(eq=False, repr=False)
 class LGMLVQ(Relative):
     """Localized generalized matrix learning vector quantization.
 
@@ -261,35 +244,23 @@ class LGMLVQ(Relative):
     True
     """
 
-    def __init__(  # noqa: PLR0913 (an estimator has parameters)
-        self,
-        prototypes_per_class: Counts = 1,
-        *,
-        metric_per: Literal["prototype", "class"] = "prototype",
-        transfer: Literal["identity", "sigmoid"] = "sigmoid",
-        steepness: float = 8.0,
-        rank: int | None = None,
-        regularization: float = 0.05,
-        max_iter: int = 1000,
-        tol: float = 1e-6,
-        random_state: Seed = None,
-    ) -> None:
-        self.prototypes_per_class = prototypes_per_class
-        self.metric_per = metric_per
-        self.transfer = transfer
-        self.steepness = steepness
-        self.rank = rank
-        self.regularization = regularization
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
+    _keeps = "omegas_"
 
-    def _metric(self, owner: IntArray) -> Metric:
-        return Matrices.per(self.metric_per, owner, self.rank)
+    prototypes_per_class: Counts = 1
+    _: KW_ONLY
+    metric_per: Literal["prototype", "class"] = "prototype"
+    transfer: Literal["identity", "sigmoid"] = "sigmoid"
+    steepness: float = 8.0
+    rank: int | None = None
+    regularization: float = 0.05
+    max_iter: int = 1000
+    tol: float = 1e-6
+    random_state: Seed = None
 
 
 @final
-@documented("spread_", "loss_", "n_iter_")
+@documented
+@dataclass(eq=False, repr=False)
 class RSLVQ(Likelihood):
     """Robust soft learning vector quantization.
 
@@ -315,29 +286,18 @@ class RSLVQ(Likelihood):
     True
     """
 
-    def __init__(
-        self,
-        prototypes_per_class: Counts = 1,
-        *,
-        spread: float | None = None,
-        anchor: float = 0.02,
-        max_iter: int = 1000,
-        tol: float = 1e-6,
-        random_state: Seed = None,
-    ) -> None:
-        self.prototypes_per_class = prototypes_per_class
-        self.spread = spread
-        self.anchor = anchor
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
-
-    def _metric(self, owner: IntArray) -> Metric:
-        return Identity()
+    prototypes_per_class: Counts = 1
+    _: KW_ONLY
+    spread: float | None = None
+    anchor: float = 0.02
+    max_iter: int = 1000
+    tol: float = 1e-6
+    random_state: Seed = None
 
 
 @final
-@documented("omega_", "spread_", "loss_", "n_iter_")
+@documented
+@dataclass(eq=False, repr=False)
 class MRSLVQ(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Likelihood):  # type: ignore[misc]
     """Matrix robust soft learning vector quantization.
 
@@ -363,26 +323,17 @@ class MRSLVQ(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Likelihood):  # 
     True
     """
 
-    def __init__(  # noqa: PLR0913 (an estimator has parameters)
-        self,
-        prototypes_per_class: Counts = 1,
-        *,
-        spread: float | None = None,
-        anchor: float = 0.02,
-        rank: int | None = None,
-        regularization: float = 0.3,
-        max_iter: int = 1000,
-        tol: float = 1e-6,
-        random_state: Seed = None,
-    ) -> None:
-        self.prototypes_per_class = prototypes_per_class
-        self.spread = spread
-        self.anchor = anchor
-        self.rank = rank
-        self.regularization = regularization
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
+    _keeps = "omega_"
+
+    prototypes_per_class: Counts = 1
+    _: KW_ONLY
+    spread: float | None = None
+    anchor: float = 0.02
+    rank: int | None = None
+    regularization: float = 0.3
+    max_iter: int = 1000
+    tol: float = 1e-6
+    random_state: Seed = None
 
     @property
     def _n_features_out(self) -> int:
@@ -398,12 +349,10 @@ class MRSLVQ(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Likelihood):  # 
         """
         return self._rows(X) @ self.omega_.T
 
-    def _metric(self, owner: IntArray) -> Metric:
-        return Matrix(self.rank)
-
 
 @final
-@documented("omegas_", "spread_", "loss_", "n_iter_")
+@documented
+@dataclass(eq=False, repr=False)
 class LMRSLVQ(Likelihood):
     """Localized matrix robust soft learning vector quantization.
 
@@ -430,28 +379,15 @@ class LMRSLVQ(Likelihood):
     True
     """
 
-    def __init__(  # noqa: PLR0913 (an estimator has parameters)
-        self,
-        prototypes_per_class: Counts = 1,
-        *,
-        metric_per: Literal["prototype", "class"] = "prototype",
-        spread: float | None = None,
-        anchor: float = 0.02,
-        rank: int | None = None,
-        regularization: float = 0.3,
-        max_iter: int = 1000,
-        tol: float = 1e-6,
-        random_state: Seed = None,
-    ) -> None:
-        self.prototypes_per_class = prototypes_per_class
-        self.metric_per = metric_per
-        self.spread = spread
-        self.anchor = anchor
-        self.rank = rank
-        self.regularization = regularization
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
+    _keeps = "omegas_"
 
-    def _metric(self, owner: IntArray) -> Metric:
-        return Matrices.per(self.metric_per, owner, self.rank)
+    prototypes_per_class: Counts = 1
+    _: KW_ONLY
+    metric_per: Literal["prototype", "class"] = "prototype"
+    spread: float | None = None
+    anchor: float = 0.02
+    rank: int | None = None
+    regularization: float = 0.3
+    max_iter: int = 1000
+    tol: float = 1e-6
+    random_state: Seed = None

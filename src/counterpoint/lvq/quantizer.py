@@ -5,50 +5,80 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from numbers import Integral, Real
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array, check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from counterpoint.errors import InvalidInput
-from counterpoint.estimator_rules import check
-from counterpoint.lvq.metrics import Metric
-from counterpoint.lvq.parameters import RULES, check_rank, counts_of
-from counterpoint.lvq.starts import Rows, Start
-from counterpoint.lvq.training import Cost, Plan, Problem, Trained, train
+from counterpoint.errors import InvalidInput, check_parameters, is_listed
+from counterpoint.lvq.starts import TrainingRows, directions, starting_prototypes
+from counterpoint.lvq.training import (
+    Trained,
+    Training,
+    TrainingCost,
+    likelihood_ratio,
+    relative_distance,
+    squared_distances,
+    unit,
+)
 
-__all__ = ["VectorQuantizer"]
+__all__ = ["Counts", "Likelihood", "Relative", "Seed", "VectorQuantizer"]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]
+Counts = int | Mapping[Any, int] | Sequence[int]
+Seed = int | np.random.RandomState | None
+
+AT_LEAST_0 = [Interval(Real, 0.0, None, closed="left")]
+ABOVE_0 = Interval(Real, 0.0, None, closed="neither")
+AT_LEAST_1 = Interval(Integral, 1, None, closed="left")
 
 
 class VectorQuantizer(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     """A classifier that answers with the label of the nearest prototype under its metric.
 
-    Which metric, and what training minimises, is for those who implement it to say.
+    What training minimises is for those who implement it to say; the metric follows from the
+    attribute that keeps Ω.
     """
 
-    prototypes_per_class: int | Mapping[Any, int] | Sequence[int]
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "max_iter": [AT_LEAST_1],
+        "tol": AT_LEAST_0,
+        "random_state": ["random_state"],
+        "transfer": [StrOptions({"identity", "sigmoid"})],
+        "steepness": [ABOVE_0],
+        "spread": [ABOVE_0, None],
+        "anchor": AT_LEAST_0,
+        "regularization": AT_LEAST_0,
+        "rank": [AT_LEAST_1, None],
+        "metric_per": [StrOptions({"prototype", "class"})],
+    }
+    _keeps: ClassVar[Literal["", "relevances_", "omega_", "omegas_"]] = ""
+
+    prototypes_per_class: Counts
+    metric_per: Literal["prototype", "class"] = "prototype"
     regularization: float = 0.0
     anchor: float = 0.0
     rank: int | None = None
     max_iter: int
     tol: float
-    random_state: int | np.random.RandomState | None
+    random_state: Seed
 
     @abstractmethod
-    def _metric(self, owner: IntArray) -> Metric:
-        """The metric, for prototypes (P,) that belong to these classes."""
+    def _cost(self, unit_of_distances: float, nearness: float) -> TrainingCost:
+        """What training minimises.
 
-    @abstractmethod
-    def _cost(self, start: Start, metric: Metric) -> Cost:
-        """What training minimises, from this start."""
+        Distances are in units of the rows' scale, squared; ``nearness`` is the mean distance of
+        rows to the nearest prototype of their class at the start.
+        """
 
     def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
         """Learn prototypes and metric.
@@ -74,17 +104,16 @@ class VectorQuantizer(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc
             If a parameter is none that can be, a weight is negative, there is only one class, or a
             class has fewer distinct rows than it is to have prototypes.
         """
-        check(type(self).__name__, self.get_params(deep=False), RULES)
+        check_parameters(self)
         X, y = validate_data(self, X, y, dtype=np.float64, order="C")
         check_classification_targets(y)
         weight = _weights(sample_weight, len(X))
         used = weight > 0.0
         self.classes_, label = np.unique(y[used], return_inverse=True)
-        rows = Rows.of(X[used], label, weight[used])
-        counts = self._counts(rows)
-        start = Start.of(rows, counts, check_random_state(self.random_state))
-        problem = Problem(start, self._plan(start))
-        self._set(train(problem, int(self.max_iter), float(self.tol)), problem)
+        rows = TrainingRows.of(X[used], label, weight[used])
+        counts, random = self._counts(rows), check_random_state(self.random_state)
+        training = self._training(rows, *starting_prototypes(rows, counts, random))
+        self._set(training, training.minimised(int(self.max_iter), float(self.tol)))
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -118,32 +147,52 @@ class VectorQuantizer(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc
         nearest = np.minimum.reduceat(distances, starts, axis=1)
         return nearest[:, 0] - nearest[:, 1] if len(starts) == 2 else -nearest
 
-    def _plan(self, start: Start) -> Plan:
-        """What is trained, from this start."""
-        check_rank(self.rank, start.prototypes.shape[1])
-        metric = self._metric(start.owner)
-        return Plan(metric, self._cost(start, metric), self.regularization, self.anchor)
+    def _training(self, rows: TrainingRows, prototypes: FloatArray, owner: IntArray) -> Training:
+        """What is minimised, from prototypes (P, d) of some classes (P,)."""
+        width, which = prototypes.shape[1], self._which(owner)
+        if self.rank is not None and self.rank > width:
+            raise InvalidInput(
+                f"Expected rank to be at most the number of features, {width}, and got "
+                f"{self.rank}: lower it, or pass None for a square matrix."
+            )
+        own = rows.label[:, None] == owner
+        omega = np.ones(width) if self._keeps == "relevances_" else np.empty(0)
+        if self._keeps in ("omega_", "omegas_"):
+            omega = directions(rows, prototypes, own, self.rank or width)
+        if self._keeps == "omegas_":
+            omega = np.repeat(omega[None], int(which.max()) + 1, axis=0)
+        distances, _ = squared_distances(rows.x, prototypes, unit(omega)[0], which)
+        nearest = np.where(own, distances, np.inf).min(axis=1)
+        nearness = float(rows.weight @ nearest) or float(distances.mean()) or 1.0
+        cost = self._cost(rows.scale**2, nearness)
+        weights = self.regularization, self.anchor
+        return Training(rows, prototypes, owner, omega, which, cost, *weights)
+
+    def _which(self, owner: IntArray) -> IntArray:
+        """(P,) the matrix of each prototype, where there are several."""
+        return owner if self.metric_per == "class" else np.arange(len(owner))
 
     def _distances(self, X: Any) -> FloatArray:
         """(n, P) the squared distances to the prototypes."""
         rows = self._rows(X)
-        metric = self._metric(np.searchsorted(self.classes_, self.prototype_labels_))
-        kept = getattr(self, metric.attribute) if metric.attribute else np.empty(0)
-        return metric.distances(rows, self.prototypes_, metric.omega(kept))[0]
+        kept = getattr(self, self._keeps) if self._keeps else np.empty(0)
+        omega = np.sqrt(kept) if self._keeps == "relevances_" else kept
+        which = self._which(np.searchsorted(self.classes_, self.prototype_labels_))
+        return squared_distances(rows, self.prototypes_, omega, which)[0]
 
     def _rows(self, X: Any) -> FloatArray:
         """(n, d) rows as those of the fit."""
         check_is_fitted(self)
         return np.asarray(validate_data(self, X, dtype=np.float64, order="C", reset=False))
 
-    def _counts(self, rows: Rows) -> IntArray:
+    def _counts(self, rows: TrainingRows) -> IntArray:
         """(C,) the number of prototypes of each class of the rows."""
         if len(self.classes_) < 2:
             raise InvalidInput(
                 f"{type(self).__name__} expects rows of at least two classes, and got one class, "
                 f"{self.classes_.tolist()[0]!r}: pass rows of another one as well."
             )
-        counts = counts_of(self.prototypes_per_class, self.classes_)[rows.classes]
+        counts = _counts_of(self.prototypes_per_class, self.classes_.tolist())[rows.classes]
         distinct = np.bincount(rows.label)
         for c in np.flatnonzero(distinct < counts):
             raise InvalidInput(
@@ -153,15 +202,22 @@ class VectorQuantizer(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc
             )
         return counts
 
-    def _set(self, trained: Trained, problem: Problem) -> None:
+    def _set(self, training: Training, trained: Trained) -> None:
         """Set the fitted attributes, in feature units and in the order of ``classes_``."""
-        start, rows = problem.start, problem.start.rows
-        self.prototypes_ = (trained.prototypes * rows.scale + rows.centre)[start.order]
-        self.prototype_labels_ = self.classes_[rows.classes[start.owner[start.order]]]
+        rows = training.rows
+        owner = rows.classes[training.owner]
+        order = np.argsort(owner, kind="stable")
+        self.prototypes_ = (trained.prototypes * rows.scale + rows.centre)[order]
+        self.prototype_labels_ = self.classes_[owner[order]]
         self.loss_, self.n_iter_ = trained.loss, trained.iterations
-        metric = problem.plan.metric
-        if metric.attribute:
-            setattr(self, metric.attribute, metric.kept(trained.omega, start.order))
+        kept = trained.omega
+        if self._keeps == "relevances_":
+            kept = kept**2
+        if self._keeps == "omegas_":  # in the order in which the prototypes first need each
+            needed = training.which[order]
+            kept = kept[needed[np.sort(np.unique(needed, return_index=True)[1])]]
+        if self._keeps:
+            setattr(self, self._keeps, kept)
         if not trained.converged:
             warnings.warn(
                 f"{type(self).__name__} stopped after max_iter={self.max_iter} iterations before "
@@ -169,6 +225,71 @@ class VectorQuantizer(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc
                 ConvergenceWarning,
                 stacklevel=3,
             )
+
+
+class Relative(VectorQuantizer, ABC):
+    """A vector quantizer that is trained on relative distances."""
+
+    transfer: Literal["identity", "sigmoid"]
+    steepness: float
+
+    def _cost(self, unit_of_distances: float, nearness: float) -> TrainingCost:
+        return relative_distance(float(self.steepness) if self.transfer == "sigmoid" else None)
+
+
+class Likelihood(VectorQuantizer, ABC):
+    """A vector quantizer whose prototypes are the centres of a mixture of Gaussians."""
+
+    spread: float | None
+    spread_: float
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        """(n, C) the posterior probability of each class under the mixture.
+
+        The sum of exp(−d / (2 spread_)) over the prototypes of the class, divided by the sum over
+        all. `predict` goes by the nearest prototype alone: where a class has several, the two may
+        differ.
+
+        Parameters
+        ----------
+        X
+            (n, d) as in `fit`.
+        """
+        share = softmax(self._distances(X) / (-2.0 * self.spread_), axis=1)
+        _, starts = np.unique(self.prototype_labels_, return_index=True)
+        return np.asarray(np.add.reduceat(share, starts, axis=1))
+
+    def _cost(self, unit_of_distances: float, nearness: float) -> TrainingCost:
+        spread = nearness if self.spread is None else float(self.spread) / unit_of_distances
+        self.spread_ = spread * unit_of_distances
+        return likelihood_ratio(spread)
+
+
+def _counts_of(asked: Any, labels: list[Any]) -> IntArray:
+    """(C,) the number of prototypes of each class, in the order of the sorted labels."""
+    wanted = "prototypes_per_class"
+    if isinstance(asked, Mapping):
+        missing = [label for label in labels if label not in asked]
+        if missing:
+            raise InvalidInput(
+                f"Expected {wanted} to say how many prototypes each class gets, and it says "
+                f"nothing of class {missing[0]!r}: add it to the mapping."
+            )
+        numbers = [asked[label] for label in labels]
+    else:
+        numbers = list(asked) if is_listed(asked) else [asked] * len(labels)
+    if len(numbers) != len(labels):
+        raise InvalidInput(
+            f"Expected {wanted} to have one number for each of {len(labels)} classes, and it "
+            f"has {len(numbers)}: pass them in the order of the sorted labels, or a mapping."
+        )
+    for count in numbers:
+        if isinstance(count, bool) or not isinstance(count, Integral) or int(count) < 1:
+            raise InvalidInput(
+                f"Expected {wanted} to be a whole number of at least 1, or one for each class, and "
+                f"got {count!r}: pass another value."
+            )
+    return np.array(numbers, dtype=np.intp)
 
 
 def _weights(given: ArrayLike | None, n: int) -> FloatArray:

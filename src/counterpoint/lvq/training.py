@@ -1,11 +1,12 @@
-"""What training minimises, and the one training loop: L-BFGS over prototypes and matrices jointly.
+"""What training minimises, and how: L-BFGS over prototypes and Ω jointly, on analytic gradients.
 
-A cost is a function of the distances of rows to prototypes, with its gradient.
+The metric is the array Ω: empty for the Euclidean distance, (d,) if diagonal, (k, d) for one matrix
+and (M, k, d) for several. A cost is a function of the distances of rows to prototypes.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import final
@@ -13,117 +14,155 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
+from scipy.spatial.distance import cdist
 from scipy.special import expit
 
-from counterpoint.lvq.metrics import Metric
-from counterpoint.lvq.starts import Start
+from counterpoint.lvq.starts import TrainingRows
 
-__all__ = ["Cost", "LikelihoodRatio", "Plan", "Problem", "RelativeDistance", "Trained", "train"]
+__all__ = ["Trained", "Training", "likelihood_ratio", "relative_distance", "squared_distances"]
 
 FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.intp]
 BoolArray = NDArray[np.bool_]
-
-NEAR = 1e-12
-"""Distances, in units of the mean variance, that are as good as none."""
-
-
-class Cost(ABC):
-    """A weighted mean over rows of a function of their distances to the prototypes."""
-
-    @abstractmethod
-    def of(
-        self, distances: FloatArray, own: BoolArray, weight: FloatArray
-    ) -> tuple[float, FloatArray]:
-        """The cost, and its slope ∂cost/∂distances.
-
-        Parameters
-        ----------
-        distances
-            (n, P).
-        own
-            (n, P): whether the prototype has the label of the row.
-        weight
-            (n,) of sum 1.
-
-        Returns
-        -------
-        tuple
-            The cost and (n, P).
-        """
+Pull = Callable[[FloatArray], tuple[FloatArray, FloatArray]]
+"""From ∂loss/∂distances (n, P) to the gradients in the prototypes and in Ω."""
+TrainingCost = Callable[[FloatArray, BoolArray, FloatArray], tuple[float, FloatArray]]
+"""From distances (n, P), whether a prototype has the row's label (n, P), and weights (n,) of sum 1
+to the cost and its slope ∂cost/∂distances."""
 
 
-@final
-@dataclass(frozen=True)
-class RelativeDistance(Cost):
-    """Mean of f((d⁺ − d⁻) / (d⁺ + d⁻)).
+def squared_distances(
+    x: FloatArray, prototypes: FloatArray, omega: FloatArray, which: IntArray
+) -> tuple[FloatArray, Pull]:
+    """(n, P) (x − p)′ Ω′Ω (x − p), and how a slope in them pulls at the prototypes and at Ω.
+
+    ``which`` (P,) is the matrix of each prototype, where there are several.
+    """
+    if omega.ndim < 3:
+        z, q = _mapped(x, omega), _mapped(prototypes, omega)
+        return cdist(z, q, "sqeuclidean"), lambda slope: _pull(x, prototypes, z, q, omega, slope)
+    values = np.empty((len(x), len(prototypes)))
+    owned = [np.flatnonzero(which == m) for m in range(len(omega))]
+    for own, one in zip(owned, omega, strict=True):
+        values[:, own] = cdist(_mapped(x, one), _mapped(prototypes[own], one), "sqeuclidean")
+
+    def pull(slope: FloatArray) -> tuple[FloatArray, FloatArray]:
+        places, matrices = np.empty_like(prototypes), np.empty_like(omega)
+        for m, (own, one) in enumerate(zip(owned, omega, strict=True)):
+            rows = np.flatnonzero(slope[:, own].any(axis=1))
+            near, part = x[rows], prototypes[own]
+            z, q = _mapped(near, one), _mapped(part, one)
+            places[own], matrices[m] = _pull(near, part, z, q, one, slope[rows][:, own])
+        return places, matrices
+
+    return values, pull
+
+
+def _mapped(x: FloatArray, omega: FloatArray) -> FloatArray:
+    """Ω x of rows (n, d)."""
+    if not omega.size:
+        return x
+    return x * omega if omega.ndim == 1 else x @ omega.T
+
+
+def _pull(
+    x: FloatArray,
+    prototypes: FloatArray,
+    z: FloatArray,
+    q: FloatArray,
+    omega: FloatArray,
+    slope: FloatArray,
+) -> tuple[FloatArray, FloatArray]:
+    """The gradients in the prototypes and in one Ω; z = Ω x and q = Ω p."""
+    inward = slope.T @ z - slope.sum(axis=0)[:, None] * q
+    if not omega.size:
+        return -2.0 * inward, omega
+    outward = slope.sum(axis=1)[:, None] * z - slope @ q
+    if omega.ndim == 1:
+        stretch = (outward * x).sum(axis=0) - (inward * prototypes).sum(axis=0)
+        return -2.0 * inward * omega, 2.0 * stretch
+    return -2.0 * inward @ omega, 2.0 * (outward.T @ x - inward.T @ prototypes)
+
+
+def unit(omega: FloatArray) -> tuple[FloatArray, Callable[[FloatArray], FloatArray]]:
+    """Ω scaled so that trace(Ω′Ω) = 1; and how a gradient in it goes back to the unscaled."""
+    if not omega.size:
+        return omega, lambda gradient: gradient
+    axes = (-1,) if omega.ndim == 1 else (-2, -1)
+    length = np.sqrt((omega * omega).sum(axis=axes, keepdims=True))
+    scaled = omega / length
+
+    def back(gradient: FloatArray) -> FloatArray:
+        along = (scaled * gradient).sum(axis=axes, keepdims=True)
+        return (gradient - scaled * along) / length
+
+    return scaled, back
+
+
+def degeneracy(omega: FloatArray) -> tuple[float, FloatArray]:
+    """−log det(k ΩΩ′) / k, at least 0, and its gradient; the mean, if there are several Ω.
+
+    0 if all k directions count the same, infinite if one of them is lost.
+    """
+    if omega.ndim == 1:
+        k = len(omega)
+        return -float(np.log(k * omega * omega).mean()), -2.0 / (k * omega)
+    k, many = omega.shape[-2], int(np.prod(omega.shape[:-2]))
+    gram = k * omega @ np.swapaxes(omega, -1, -2)
+    value = -np.linalg.slogdet(gram)[1] / k
+    return float(np.mean(value)), -2.0 * np.linalg.solve(gram, omega) / many
+
+
+def relative_distance(steepness: float | None) -> TrainingCost:
+    """Mean of f((d⁺ − d⁻) / (d⁺ + d⁻)), with f(u) = 1 / (1 + exp(−s u)), or u if there is no s.
 
     d⁺ is the distance to the nearest prototype of the row's own class, d⁻ that to the nearest of
     another; the quotient is between −1 and 1, and negative where the row is classified rightly.
-
-    Parameters
-    ----------
-    steepness
-        s in f(u) = 1 / (1 + exp(−s u)); None for f(u) = u.
 
     References
     ----------
     Sato & Yamada (1996), Generalized learning vector quantization.
     """
 
-    steepness: float | None
-
-    def of(
-        self, distances: FloatArray, own: BoolArray, weight: FloatArray
-    ) -> tuple[float, FloatArray]:
+    def cost(distances: FloatArray, own: BoolArray, weight: FloatArray) -> tuple[float, FloatArray]:
         rows = np.arange(len(distances))
         right = np.where(own, distances, np.inf).argmin(axis=1)
         wrong = np.where(own, np.inf, distances).argmin(axis=1)
         plus, minus = distances[rows, right], distances[rows, wrong]
-        total = plus + minus + NEAR
-        quotient = (plus - minus) / total
-        value, rate = self._transferred(quotient)
+        total = plus + minus + 1e-12  # as good as none, in units of the mean variance
+        value = quotient = (plus - minus) / total
+        rate = np.ones_like(quotient)
+        if steepness is not None:
+            value = expit(steepness * quotient)
+            rate = steepness * value * (1.0 - value)
         pull = weight * rate / total
         slope = np.zeros_like(distances)
         slope[rows, right] = pull * (1.0 - quotient)
         slope[rows, wrong] = -pull * (1.0 + quotient)
         return float(weight @ value), slope
 
-    def _transferred(self, quotient: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """f and f′."""
-        if self.steepness is None:
-            return quotient, np.ones_like(quotient)
-        value = expit(self.steepness * quotient)
-        return value, self.steepness * value * (1.0 - value)
+    return cost
 
 
-@final
-@dataclass(frozen=True)
-class LikelihoodRatio(Cost):
+def likelihood_ratio(spread: float) -> TrainingCost:
     """Mean of −log(p(x, y) / p(x)) under a mixture of Gaussians around the prototypes.
 
     p(x) = Σ_j exp(−d_j / (2 spread)), and p(x, y) the same sum over the prototypes of the row's own
     class: equal weights, equal spread.
-
-    Parameters
-    ----------
-    spread
-        σ², in the units of the distances.
 
     References
     ----------
     Seo & Obermayer (2003), Soft learning vector quantization.
     """
 
-    spread: float
-
-    def of(
-        self, distances: FloatArray, own: BoolArray, weight: FloatArray
-    ) -> tuple[float, FloatArray]:
-        exponent = distances / (-2.0 * self.spread)
+    def cost(distances: FloatArray, own: BoolArray, weight: FloatArray) -> tuple[float, FloatArray]:
+        exponent = distances / (-2.0 * spread)
         every, share = _log_sum(exponent)
         right, right_share = _log_sum(np.where(own, exponent, -np.inf))
-        slope = (right_share - share) * (weight / (2.0 * self.spread))[:, None]
+        slope = (right_share - share) * (weight / (2.0 * spread))[:, None]
         return float(weight @ (every - right)), slope
+
+    return cost
 
 
 def _log_sum(exponent: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -135,122 +174,69 @@ def _log_sum(exponent: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 @final
-@dataclass(frozen=True)
-class Plan:
-    """What is trained.
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """What training found, in the units of the rows."""
 
-    Parameters
-    ----------
-    metric
-        How distances are measured.
-    cost
-        What is minimised of them.
-    regularization
-        The weight of the degeneracy of Ω.
-    anchor
-        The weight of how far prototypes move: ½ mean (p − start)², in units of the mean variance.
-    """
-
-    metric: Metric
-    cost: Cost
-    regularization: float = 0.0
-    anchor: float = 0.0
+    prototypes: FloatArray  # (P, d), in the order of the start
+    omega: FloatArray  # Ω, scaled so that trace(Ω′Ω) = 1
+    loss: float
+    iterations: int  # 1 also if the start could not be improved
+    converged: bool  # False if it could have taken more
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class Problem:
-    """A function of one vector: the prototypes, and Ω up to a factor, both of order 1.
+class Training:
+    """A function of one vector: the prototypes, and Ω up to a factor, both of order 1."""
 
-    Parameters
-    ----------
-    start
-        The rows, and where it begins.
-    plan
-        What is trained.
-    """
-
-    start: Start
-    plan: Plan
+    rows: TrainingRows
+    prototypes: FloatArray  # (P, d) to start from, class after class
+    owner: IntArray  # (P,) the class of each
+    omega: FloatArray  # Ω to start from
+    which: IntArray  # (P,) the matrix of each prototype, where there are several
+    cost: TrainingCost
+    regularization: float = 0.0  # the weight of the degeneracy of Ω
+    anchor: float = 0.0  # that of ½ mean (p − start)², in units of the mean variance
 
     @cached_property
-    def omega(self) -> FloatArray:
-        """Ω to start from."""
-        return self.plan.metric.start(self.start)
+    def own(self) -> BoolArray:
+        """(n, P): whether the prototype has the label of the row."""
+        return np.asarray(self.rows.label[:, None] == self.owner)
 
     @property
     def first(self) -> FloatArray:
         """(P d + size of Ω,) the vector to start from."""
-        return np.concatenate([self.start.prototypes.ravel(), self.omega.ravel()])
+        return np.concatenate([self.prototypes.ravel(), self.omega.ravel()])
 
     def split(self, vector: FloatArray) -> tuple[FloatArray, FloatArray]:
         """The prototypes (P, d) and Ω, not yet scaled."""
-        places = self.start.prototypes
-        prototypes, omega = np.split(vector, [places.size])
-        return prototypes.reshape(places.shape), omega.reshape(self.omega.shape)
+        prototypes, omega = np.split(vector, [self.prototypes.size])
+        return prototypes.reshape(self.prototypes.shape), omega.reshape(self.omega.shape)
 
     def loss(self, vector: FloatArray) -> tuple[float, FloatArray]:
         """The loss and its gradient."""
-        plan, rows = self.plan, self.start.rows
         prototypes, raw = self.split(vector)
-        omega, back = plan.metric.unit(raw)
-        distances, pull = plan.metric.distances(rows.x, prototypes, omega)
-        value, slope = plan.cost.of(distances, self.start.own, rows.weight)
+        omega, back = unit(raw)
+        distances, pull = squared_distances(self.rows.x, prototypes, omega, self.which)
+        value, slope = self.cost(distances, self.own, self.rows.weight)
         places, matrices = pull(slope)
-        if plan.regularization:
-            degeneracy, away = plan.metric.degeneracy(omega)
-            value += plan.regularization * degeneracy
-            matrices = matrices + plan.regularization * away
-        if plan.anchor:
-            moved = prototypes - self.start.prototypes
-            value += 0.5 * plan.anchor * float((moved * moved).mean())
-            places = places + plan.anchor / moved.size * moved
+        if self.regularization:
+            lost, away = degeneracy(omega)
+            value += self.regularization * lost
+            matrices = matrices + self.regularization * away
+        if self.anchor:
+            moved = prototypes - self.prototypes
+            value += 0.5 * self.anchor * float((moved * moved).mean())
+            places = places + self.anchor / moved.size * moved
         return value, np.concatenate([places.ravel(), back(matrices).ravel()])
 
-
-@final
-@dataclass(frozen=True, eq=False)
-class Trained:
-    """What training found, in the units of the rows.
-
-    Parameters
-    ----------
-    prototypes
-        (P, d), in the order of the start.
-    omega
-        Ω, scaled so that trace(Ω′Ω) = 1.
-    loss
-        The loss that was reached.
-    iterations
-        How many it took; 1 also if the start could not be improved.
-    converged
-        False if it could have taken more.
-    """
-
-    prototypes: FloatArray
-    omega: FloatArray
-    loss: float
-    iterations: int
-    converged: bool
-
-
-def train(problem: Problem, max_iter: int, tol: float) -> Trained:
-    """Minimise the loss.
-
-    Parameters
-    ----------
-    problem
-        What is minimised, and from where.
-    max_iter
-        The largest number of iterations.
-    tol
-        It stops when an iteration lowers the loss by less than this, or when no entry of the
-        gradient is larger.
-    """
-    limits = {"maxiter": max_iter, "maxfun": np.inf, "ftol": tol, "gtol": tol}
-    found = minimize(problem.loss, problem.first, jac=True, method="L-BFGS-B", options=limits)
-    prototypes, raw = problem.split(found.x)
-    omega, _ = problem.plan.metric.unit(raw)
-    # A line search that finds nothing better ends at a kink of the loss: that is an end, too.
-    converged = int(found.status) != 1
-    return Trained(prototypes, omega, float(found.fun), max(int(found.nit), 1), converged)
+    def minimised(self, max_iter: int, tol: float) -> Trained:
+        """Where an iteration lowers the loss by less than ``tol``, or no slope is larger."""
+        limits = {"maxiter": max_iter, "maxfun": np.inf, "ftol": tol, "gtol": tol}
+        found = minimize(self.loss, self.first, jac=True, method="L-BFGS-B", options=limits)
+        prototypes, raw = self.split(found.x)
+        # A line search that finds nothing better ends at a kink of the loss: that is an end, too.
+        converged = int(found.status) != 1
+        iterations = max(int(found.nit), 1)
+        return Trained(prototypes, unit(raw)[0], float(found.fun), iterations, converged)

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from counterpoint.costs import Price
-from counterpoint.engine.charges import LogLoss
-from counterpoint.engine.couplings import Affine
+from counterpoint.engine.couplings import Affine, LogLoss
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Region
 from counterpoint.solvers.duals import priced, purified

@@ -28,8 +28,7 @@ from sklearn.linear_model import LogisticRegression
 
 import counterpoint as cp
 from counterpoint.costs import Price
-from counterpoint.engine.charges import LogLoss
-from counterpoint.engine.couplings import Affine, LogSumExp
+from counterpoint.engine.couplings import Affine, LogLoss, LogSumExp
 from counterpoint.engine.domains import AtMost, Box, OneOf, Whole
 from counterpoint.engine.evidence import CLOSED
 from counterpoint.engine.program import Program

@@ -10,8 +10,7 @@ from strategies import Planted, planted, seeds
 from counterpoint.certificate import lower_bounds
 from counterpoint.costs import Price
 from counterpoint.engine.cases import Cases
-from counterpoint.engine.charges import LogLoss
-from counterpoint.engine.couplings import Affine
+from counterpoint.engine.couplings import Affine, LogLoss
 from counterpoint.engine.frontier import Findings
 from counterpoint.engine.pieces import Piece, Pieces
 from counterpoint.engine.program import Program

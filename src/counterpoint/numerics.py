@@ -31,6 +31,7 @@ __all__ = [
     "depth",
     "dots",
     "gamma",
+    "relative",
     "total",
 ]
 
@@ -54,6 +55,12 @@ AFTER = 4
 """How many roundings, relative to the number itself, a sum may go through when it is done."""
 STEP_SLACK = 1e-9
 """How far, in steps, a whole number may lie outside its interval because of rounding."""
+
+
+def relative(over: FloatArray, size: FloatArray) -> FloatArray:
+    """An excess relative to the size of what is compared; 0 where there is none."""
+    over = np.maximum(over, 0.0)
+    return np.where(over > 0.0, over / np.maximum(size, TINY), 0.0)
 
 
 def gamma(n: int) -> float:
@@ -88,20 +95,14 @@ def total(values: FloatArray) -> FloatArray:
 @final
 @dataclass(frozen=True, eq=False)
 class Sizes:
-    """How large the terms are of which n vectors of d numbers were summed.
+    """How large the terms are of which n vectors of d numbers were summed."""
 
-    Parameters
-    ----------
-    heights, units
-        (n, k) and (k, d), not negative: the sizes of the terms of each number add up to at most
-        ``heights @ units``. Without units, heights (n, d) are the sizes themselves.
-    count
-        How many roundings each number is worth, so that it is off by at most
-        ``gamma(count) * heights @ units``, and `AFTER` roundings of its own.
-    """
-
+    # heights, units: (n, k) and (k, d), not negative: the sizes of the terms of each number add up
+    # to at most ``heights @ units``. Without units, heights (n, d) are the sizes themselves
     heights: FloatArray
     units: FloatArray | None
+    # how many roundings each number is worth, so that it is off by at most ``gamma(count) * heights
+    # @ units``, and `AFTER` roundings of its own
     count: int
 
     def of(self, columns: NDArray[np.bool_] | NDArray[np.intp] | slice) -> Sizes:

@@ -5,8 +5,8 @@ number of changes), so that a separable function can be minimised over all of th
 `Coupling` condition ties features together (linear rows, cones); it is convex, and it knows its own
 duality: *any* multipliers turn it into one linear inequality that each of its points meets
 (`Coupling.cut`). Everything that is ever proved follows from these two facts; see
-`counterpoint.engine.program`. A `Charge` is a condition that costs instead of excluding; its
-multipliers turn it into a linear bound from below.
+`counterpoint.engine.program`. `LogLoss` is a coupling that charges instead of excluding; its
+multipliers bound the charge from below.
 
 Shapes: ``n`` rows, ``d`` encoded columns, ``m`` multipliers.
 """

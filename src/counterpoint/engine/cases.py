@@ -18,25 +18,16 @@ __all__ = ["Cases"]
 @final
 @dataclass(frozen=True, eq=False)
 class Cases:
-    """The people of a batch, as a program sees them.
+    """The people of a batch, as a program sees them."""
 
-    Parameters
-    ----------
-    x
-        (n, d) factual points.
-    low, high
-        (n, d) bounds on y; a row with low > high somewhere has no feasible point.
-    margin
-        (n, 2) how much the target's rows are tightened, in score units: all of them, and besides
-        those at which a tie is lost. (n,) for all of them.
-    weight
-        (n,) how much the price counts against what is charged; None for 1.
-    """
-
-    x: FloatArray
+    x: FloatArray  # (n, d) factual points
+    # low, high: (n, d) bounds on y; a row with low > high somewhere has no feasible point
     low: FloatArray
     high: FloatArray
+    # (n, 2) how much the target's rows are tightened, in score units: all of them, and besides
+    # those at which a tie is lost. (n,) for all of them
     margin: FloatArray
+    # (n,) how much the price counts against what is charged; None for 1
     weight: FloatArray | None = None
 
     def __post_init__(self) -> None:

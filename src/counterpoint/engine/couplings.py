@@ -1,18 +1,17 @@
-"""Convex conditions that tie features together, and the cuts that their multipliers make."""
+"""Conditions that tie features together, hard or soft, and what multipliers make of them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import final
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from counterpoint.engine.region import Coupling, Cut
-from counterpoint.numerics import EPS, LIBRARY, TINY, BoolArray, FloatArray, gamma
+from counterpoint.numerics import EPS, LIBRARY, TINY, BoolArray, FloatArray, gamma, relative
 
-__all__ = ["Affine", "Cone", "LogSumExp"]
+__all__ = ["Affine", "Cone", "LogLoss", "LogSumExp"]
 
 
 FINE = 20
@@ -21,46 +20,28 @@ LONGEST = 2.0**52
 """What whole numbers stay below to be exact."""
 
 
-def _vector(values: ArrayLike) -> FloatArray:
-    return np.atleast_1d(np.asarray(values, dtype=np.float64))
-
-
-def _excess(value: FloatArray, limit: FloatArray, size: FloatArray) -> FloatArray:
-    """max(value − limit, 0) relative to the size of the terms of value; 0 for an infinite limit."""
-    with np.errstate(invalid="ignore"):
-        over = np.maximum(value - limit, 0.0)
-    return np.where(over > 0, over / np.maximum(size, TINY), 0.0)
-
-
 @final
 @dataclass(frozen=True, eq=False)
 class Affine(Coupling):
     """low <= A y <= high, row by row.
 
     Multipliers are signed: positive for the upper side of a row, negative for the lower.
-
-    Parameters
-    ----------
-    matrix
-        (m, d) the rows A.
-    low, high
-        (m,) bounds, infinite where there is none.
-    tight
-        (m,) how many score units a row's bounds close in for each unit of margin; 0 for rows that
-        are constraints and no part of a target.
-    lost
-        (m,) the same for the margin that only ties need: 1 for a row at which a tie is lost.
     """
 
-    matrix: FloatArray
+    matrix: FloatArray  # (m, d) the rows A
+    # low, high: (m,) bounds, infinite where there is none
     low: FloatArray
     high: FloatArray
+    # (m,) how many score units a row's bounds close in for each unit of margin; 0 for rows that are
+    # constraints and no part of a target
     tight: FloatArray = field(default_factory=lambda: np.zeros(0))
+    # (m,) the same for the margin that only ties need: 1 for a row at which a tie is lost
     lost: FloatArray = field(default_factory=lambda: np.zeros(0))
 
     def __post_init__(self) -> None:
         for name in ("low", "high"):
-            object.__setattr__(self, name, _vector(getattr(self, name)))
+            bounds = np.atleast_1d(np.asarray(getattr(self, name), dtype=np.float64))
+            object.__setattr__(self, name, bounds)
         object.__setattr__(self, "matrix", np.atleast_2d(np.asarray(self.matrix, dtype=np.float64)))
         for name in ("tight", "lost"):
             if len(getattr(self, name)) != len(self.matrix):
@@ -70,19 +51,10 @@ class Affine(Coupling):
     def normals(self) -> FloatArray:
         return self.matrix
 
-    @property
-    def size(self) -> int:
-        return len(self.matrix)
-
     def stacked(self, other: Affine) -> Affine:
         """The rows of both."""
-        return Affine(
-            np.concatenate([self.matrix, other.matrix]),
-            np.concatenate([self.low, other.low]),
-            np.concatenate([self.high, other.high]),
-            np.concatenate([self.tight, other.tight]),
-            np.concatenate([self.lost, other.lost]),
-        )
+        names = (field.name for field in fields(self))
+        return Affine(*(np.concatenate([getattr(self, n), getattr(other, n)]) for n in names))
 
     def cut(self, multipliers: FloatArray) -> Cut:
         weights, offsets = self.cut_weights(multipliers)
@@ -165,10 +137,9 @@ class Affine(Coupling):
             (-value, -before, -self.low),
         ):
             with np.errstate(invalid="ignore"):
-                over = np.maximum(after - limit - 16.0 * EPS * terms, 0.0)
+                over = after - limit - 16.0 * EPS * terms
                 size = np.minimum(terms + np.abs(limit), change + np.abs(limit - came))
-            share = np.where(over > 0, over / np.maximum(size, TINY), 0.0)
-            worst = np.maximum(worst, share.max(axis=1, initial=0.0))
+            worst = np.maximum(worst, relative(over, size).max(axis=1, initial=0.0))
         return worst
 
 
@@ -179,30 +150,16 @@ class Cone(Coupling):
 
     Multipliers u (m,), and with a slope one more, t, give uᵀ(M y + c) <= t′ (slope · y + radius)
     with t′ = max(t, ‖u‖) (Cauchy–Schwarz; what is on the right is never negative).
-
-    Parameters
-    ----------
-    matrix
-        (m, d).
-    offset
-        (m,).
-    radius
-        A number; positive if there is no slope.
-    slope
-        (d,); zeros by default.
-    tight
-        By how many score units a unit of margin lowers the radius; 0 for what is a constraint and
-        no part of a target.
-    lost
-        The same for the margin that only ties need: 1 where a tie is lost.
     """
 
-    matrix: FloatArray
-    offset: FloatArray
-    radius: float
-    slope: FloatArray = field(default_factory=lambda: np.zeros(0))
+    matrix: FloatArray  # (m, d)
+    offset: FloatArray  # (m,)
+    radius: float  # A number; positive if there is no slope
+    slope: FloatArray = field(default_factory=lambda: np.zeros(0))  # (d,); zeros by default
+    # by how many score units a unit of margin lowers the radius; 0 for what is a constraint and no
+    # part of a target
     tight: float = 0.0
-    lost: float = 0.0
+    lost: float = 0.0  # the same for the margin that only ties need: 1 where a tie is lost
 
     def __post_init__(self) -> None:
         if not len(self.slope):
@@ -212,10 +169,6 @@ class Cone(Coupling):
     def normals(self) -> FloatArray:
         """(size, d) the normal that each multiplier weighs."""
         return np.vstack([self.matrix, -self.slope]) if self.slope.any() else self.matrix
-
-    @property
-    def size(self) -> int:
-        return len(self.normals)
 
     def cut(self, multipliers: FloatArray) -> Cut:
         u, m = multipliers[:, : len(self.matrix)], len(self.matrix)
@@ -234,7 +187,7 @@ class Cone(Coupling):
         """(n,) t′, no shorter than u is, whatever its length was rounded to."""
         u, m = multipliers[:, : len(self.matrix)], len(self.matrix)
         length = np.linalg.norm(u, axis=1) * (1.0 + gamma(m + 4))
-        # The last one is t where there is a slope; else it is an entry of u, and no longer than u.
+        # the last one is t where there is a slope; else it is an entry of u, and no longer than u.
         return np.asarray(np.maximum(length, multipliers[:, -1] if self.slope.any() else 0.0))
 
     def closed_in(self, margin: FloatArray) -> FloatArray:
@@ -254,9 +207,8 @@ class Cone(Coupling):
         reach = np.abs(y) + np.abs(x)
         terms = np.linalg.norm(reach @ np.abs(self.matrix.T) + np.abs(self.offset), axis=1)
         limit = reach @ np.abs(self.slope) + abs(self.radius)
-        over = np.maximum(self.excess(y) - 8.0 * EPS * (terms + limit), 0.0)
-        size = terms + limit if self.slope.any() else limit
-        return np.where(over > 0.0, over / np.maximum(size, TINY), 0.0)
+        over = self.excess(y) - 8.0 * EPS * (terms + limit)
+        return relative(over, terms + limit if self.slope.any() else limit)
 
 
 @final
@@ -266,28 +218,15 @@ class LogSumExp(Coupling):
 
     Multipliers v >= 0 with total t and shares p = v/t give the cut
     t · (pᵀ(M y + c) + H(p)) <= t · limit, H the entropy (the conjugate of log-sum-exp).
-
-    Parameters
-    ----------
-    matrix
-        (m, d) differences of score rows.
-    offset
-        (m,).
-    limit
-        A number.
     """
 
-    matrix: FloatArray
-    offset: FloatArray
-    limit: float
+    matrix: FloatArray  # (m, d) differences of score rows
+    offset: FloatArray  # (m,)
+    limit: float  # A number
 
     @property
     def normals(self) -> FloatArray:
         return self.matrix
-
-    @property
-    def size(self) -> int:
-        return len(self.matrix)
 
     def cut(self, multipliers: FloatArray) -> Cut:
         v, m = np.maximum(multipliers, 0.0), self.size
@@ -312,4 +251,60 @@ class LogSumExp(Coupling):
     def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:
         terms = (np.abs(y) + np.abs(x)) @ np.abs(self.matrix.T) + np.abs(self.offset)
         size = terms.max(axis=1) + abs(self.limit)
-        return _excess(self.value(y), np.asarray(self.limit), size)
+        return relative(self.value(y) - self.limit, size)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class LogLoss(Coupling):
+    """A charge of log(1 + Σᵢ exp(M y + c)ᵢ), −log of a softmax probability; it excludes nothing.
+
+    Multipliers v >= 0 with Σ v <= 1 (others are scaled to it) bound the charge from below by
+    vᵀ(M y + c) + H(v, 1 − Σ v), H the entropy: the conjugate of log-sum-exp.
+    """
+
+    matrix: FloatArray  # (m, d) differences of score rows: of the other classes to the label's
+    offset: FloatArray  # (m,)
+
+    @property
+    def normals(self) -> FloatArray:
+        return self.matrix
+
+    def amount(self, y: FloatArray) -> FloatArray:
+        """(n,): what points are charged, at least 0."""
+        return self.of(y @ self.matrix.T + self.offset)
+
+    @staticmethod
+    def of(z: FloatArray) -> FloatArray:
+        """(n, m) score differences → (n,) what they are charged."""
+        top = np.maximum(z.max(axis=1), 0.0)
+        rest = np.exp(z - top[:, None]).sum(axis=1)
+        return np.where(top == 0.0, np.log1p(rest), top + np.log(rest + np.exp(-top)))
+
+    def cut(self, multipliers: FloatArray) -> Cut:
+        v, entropy = self.shares(multipliers)
+        m, total = self.size, v.sum(axis=1)
+        # −r log r of what is left, r = 1 − Σ v: Σ v is off by some γ Σ v, and r log r changes by no
+        # more than 1 + |log r| times as much.
+        left = total * (4.0 - 3.0 * np.log(np.maximum(1.0 - total, gamma(m + 2))))
+        doubt = gamma(m + LIBRARY + 8) * (entropy + left + v @ np.abs(self.offset))
+        return Cut(v @ self.matrix, -(v @ self.offset) - entropy, v, self.sizes, m + 1, doubt)
+
+    def gained(self, multipliers: FloatArray, margin: FloatArray) -> FloatArray:
+        return np.zeros(len(multipliers))
+
+    def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:
+        return np.zeros(len(y))
+
+    @staticmethod
+    def shares(multipliers: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """(n, m) v >= 0 with Σ v <= 1, exactly, and (n,) the entropy of v and 1 − Σ v."""
+        v = np.maximum(np.nan_to_num(multipliers), 0.0)
+        total = v.sum(axis=1) * (1.0 + gamma(v.shape[1] + 4))
+        v = v / np.maximum(total, 1.0)[:, None]
+        total = np.minimum(v.sum(axis=1), 1.0)
+        rest = 1.0 - total
+        with np.errstate(divide="ignore", invalid="ignore"):
+            terms = np.where(v > 0.0, v * np.log(v), 0.0).sum(axis=1)
+            last = np.where(rest > 0.0, rest * np.log1p(-total), 0.0)
+        return v, -terms - last

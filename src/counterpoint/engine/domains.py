@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.engine.region import Domain
-from counterpoint.numerics import EPS, TINY, FloatArray, IntArray
+from counterpoint.numerics import EPS, FloatArray, IntArray, relative
 
 __all__ = ["AtMost", "Box", "OneOf", "Transitions", "Whole"]
 
@@ -22,22 +22,16 @@ class Box(Domain):
 
     They are low <= y <= high, least <= y − x <= most and min(soft_low, x) <= y <= max(soft_high,
     x): a soft bound is none to a row that lies beyond it, which may stay or come nearer.
-
-    Parameters
-    ----------
-    low, high
-        (d,) absolute bounds, infinite where there is none, in feature units.
-    least, most
-        (d,) bounds on the change, infinite where there is none, in feature units.
-    soft_low, soft_high
-        (d,) bounds that give way to the factual value, infinite where there is none, in feature
-        units; none by default.
     """
 
+    # low, high: (d,) absolute bounds, infinite where there is none, in feature units
     low: FloatArray
     high: FloatArray
+    # least, most: (d,) bounds on the change, infinite where there is none, in feature units
     least: FloatArray
     most: FloatArray
+    # soft_low, soft_high: (d,) bounds that give way to the factual value, infinite where there is
+    # none, in feature units; none by default
     soft_low: FloatArray = field(default_factory=lambda: np.array(-np.inf))
     soft_high: FloatArray = field(default_factory=lambda: np.array(np.inf))
 
@@ -104,29 +98,20 @@ class Box(Domain):
         for bound, sign in zip(self.bounds(x), (-1.0, 1.0), strict=True):
             with np.errstate(invalid="ignore"):
                 rounding = 8.0 * EPS * np.maximum(np.abs(x), np.abs(y))
-                over = np.maximum(sign * (y - bound) - rounding, 0.0)
+                over = sign * (y - bound) - rounding
                 size = np.maximum(np.abs(bound), np.abs(y))
                 size = np.minimum(size, np.maximum(np.abs(bound - x), change))
-            share = np.where(over > 0, over / np.maximum(size, TINY), 0.0)
-            worst = np.maximum(worst, share.max(axis=1, initial=0.0))
+            worst = np.maximum(worst, relative(over, size).max(axis=1, initial=0.0))
         return worst
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Whole(Domain):
-    """y − x is a whole number of steps, for these columns.
+    """y − x is a whole number of steps, for these columns."""
 
-    Parameters
-    ----------
-    columns
-        (k,) encoded columns.
-    steps
-        (k,) the size of one step, in feature units.
-    """
-
-    columns: IntArray
-    steps: FloatArray
+    columns: IntArray  # (k,) encoded columns
+    steps: FloatArray  # (k,) the size of one step, in feature units
 
     def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:
         delta = y[:, self.columns] - x[:, self.columns]
@@ -138,15 +123,9 @@ class Whole(Domain):
 @final
 @dataclass(frozen=True, eq=False)
 class OneOf(Domain):
-    """Exactly one of these columns is 1 and the others are 0: a category.
+    """Exactly one of these columns is 1 and the others are 0: a category."""
 
-    Parameters
-    ----------
-    columns
-        The encoded columns of one categorical feature.
-    """
-
-    columns: slice
+    columns: slice  # the encoded columns of one categorical feature
 
     def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:
         block = y[:, self.columns]
@@ -157,18 +136,10 @@ class OneOf(Domain):
 @final
 @dataclass(frozen=True, eq=False)
 class Transitions(Domain):
-    """Which category may become which, for one categorical feature.
+    """Which category may become which, for one categorical feature."""
 
-    Parameters
-    ----------
-    columns
-        The encoded columns of the feature, c of them.
-    allowed
-        (c, c) boolean: row = the factual category, column = the new one.
-    """
-
-    columns: slice
-    allowed: NDArray[np.bool_]
+    columns: slice  # the encoded columns of the feature, c of them
+    allowed: NDArray[np.bool_]  # (c, c) boolean: row = the factual category, column = the new one
 
     def permitted(self, x: FloatArray) -> FloatArray:
         """(n, c): 1 where the category may be chosen, else 0."""
@@ -182,18 +153,10 @@ class Transitions(Domain):
 @final
 @dataclass(frozen=True, eq=False)
 class AtMost(Domain):
-    """At most ``count`` of the features differ between x and y.
+    """At most ``count`` of the features differ between x and y."""
 
-    Parameters
-    ----------
-    count
-        The largest number of changed features.
-    blocks
-        The encoded columns of each feature that counts.
-    """
-
-    count: int
-    blocks: tuple[slice, ...]
+    count: int  # the largest number of changed features
+    blocks: tuple[slice, ...]  # the encoded columns of each feature that counts
 
     def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:
         changed = self.changed(y, x).sum(axis=1)

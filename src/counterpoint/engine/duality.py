@@ -49,20 +49,11 @@ roundings of the slope, of the shrinking and of all comparisons."""
 @final
 @dataclass(frozen=True, eq=False)
 class Duality:
-    """A price over a separable domain.
+    """A price over a separable domain."""
 
-    Parameters
-    ----------
-    price
-        What a change costs.
-    domain
-        Where each column may be.
-    weighed
-        Whether charges are added to the price, which then counts as each person weighs it.
-    """
-
-    price: Price
-    domain: SeparableDomain
+    price: Price  # what a change costs
+    domain: SeparableDomain  # where each column may be
+    # whether charges are added to the price, which then counts as each person weighs it
     weighed: bool
 
     def bound(
@@ -214,7 +205,7 @@ def one_row_bound(
         least = weight * weight * curved
         size = np.abs(weight) * dots(np.abs(x), np.abs(row)) + np.abs(offset) + least
         lost = gamma(depth(len(row)) + 12) * size + TINY
-        # What overflows is not a number in the end, and proves nothing.
+        # what overflows is not a number in the end, and proves nothing.
         return np.fmax(weight * dots(x, row) - least - offset - lost, 0.0)
 
 

@@ -28,18 +28,10 @@ LISTED = 2048
 @final
 @dataclass(frozen=True, eq=False)
 class Piece:
-    """A program with its prepared solvers.
-
-    Parameters
-    ----------
-    program
-        The program.
-    narrows
-        Whether the target itself says what features may be, one by one.
-    """
+    """A program with its prepared solvers."""
 
     program: Program
-    narrows: bool = False
+    narrows: bool = False  # whether the target itself says what features may be, one by one
 
     @classmethod
     def of(cls, program: Program, region: Region) -> Piece:
@@ -123,24 +115,13 @@ class Piece:
 @final
 @dataclass(frozen=True, eq=False)
 class Aim:
-    """Where to look for points, if the target is smooth and not convex.
+    """Where to look for points, if the target is smooth and not convex."""
 
-    Parameters
-    ----------
-    prototype
-        (d,) a point that is known to be of the class that is wanted; None for none.
-    on_segment
-        Whether to look on the segment that leads there.
-    anywhere
-        Whether to look everywhere else.
-    otherwise
-        Whether to do so at least where the segment has no point.
-    """
-
+    # (d,) a point that is known to be of the class that is wanted; None for none
     prototype: FloatArray | None = None
-    on_segment: bool = False
-    anywhere: bool = True
-    otherwise: bool = False
+    on_segment: bool = False  # whether to look on the segment that leads there
+    anywhere: bool = True  # whether to look everywhere else
+    otherwise: bool = False  # whether to do so at least where the segment has no point
 
 
 EVERYWHERE = Aim()
@@ -149,24 +130,13 @@ EVERYWHERE = Aim()
 @final
 @dataclass(frozen=True, eq=False)
 class Pieces(Sequence[Piece]):
-    """The programs whose union is a target.
+    """The programs whose union is a target."""
 
-    Parameters
-    ----------
-    program
-        The cost over what is possible, without the target.
-    listed
-        All of them, unless the union is lazy.
-    lazy
-        The union itself, where its regions have too many rows to be listed.
-    aim
-        Where to look.
-    """
-
-    program: Program
-    listed: tuple[Piece, ...]
+    program: Program  # the cost over what is possible, without the target
+    listed: tuple[Piece, ...]  # all of them, unless the union is lazy
+    # the union itself, where its regions have too many rows to be listed
     lazy: LazyUnion | None = None
-    aim: Aim = EVERYWHERE
+    aim: Aim = EVERYWHERE  # where to look
 
     @classmethod
     def of(cls, program: Program, regions: Sequence[Region], aim: Aim | None = None) -> Pieces:

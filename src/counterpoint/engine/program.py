@@ -20,11 +20,10 @@ import numpy as np
 
 from counterpoint.costs import Price
 from counterpoint.engine.cases import Cases
-from counterpoint.engine.couplings import Affine, Cone
+from counterpoint.engine.couplings import Affine, Cone, LogLoss
 from counterpoint.engine.domains import AtMost, Box, OneOf, Transitions, Whole
 from counterpoint.engine.duality import Duality, one_row_bound
 from counterpoint.engine.region import (
-    Charge,
     Condition,
     Coupling,
     Cut,
@@ -58,18 +57,10 @@ def kinds_region(features: Features) -> Region:
 @final
 @dataclass(frozen=True, eq=False)
 class Program:
-    """Minimise price(y − x) over y in a region.
+    """Minimise price(y − x) over y in a region."""
 
-    Parameters
-    ----------
-    price
-        What a change costs.
-    region
-        Where y may be, relative to x.
-    """
-
-    price: Price
-    region: Region
+    price: Price  # what a change costs
+    region: Region  # where y may be, relative to x
 
     @property
     def width(self) -> int:
@@ -125,18 +116,20 @@ class Program:
 
     @cached_property
     def curved(self) -> tuple[Coupling, ...]:
-        """The couplings that are not linear rows."""
+        """The couplings that are not linear rows and exclude something."""
         return tuple(
-            c for c in self.region if isinstance(c, Coupling) and not isinstance(c, Affine)
+            c
+            for c in self.region
+            if isinstance(c, Coupling) and not isinstance(c, Affine | LogLoss)
         )
 
     @cached_property
-    def charges(self) -> tuple[Charge, ...]:
+    def charges(self) -> tuple[LogLoss, ...]:
         """What is added to the price."""
-        return tuple(c for c in self.region if isinstance(c, Charge))
+        return tuple(c for c in self.region if isinstance(c, LogLoss))
 
     @cached_property
-    def beyond_rows(self) -> tuple[Coupling | Charge, ...]:
+    def beyond_rows(self) -> tuple[Coupling, ...]:
         """The curved couplings and the charges, in the order of their multipliers."""
         return (*self.curved, *self.charges)
 
@@ -356,7 +349,7 @@ class Program:
     def _gained(self, multipliers: FloatArray, margin: FloatArray) -> FloatArray:
         """(n,) by how much (n, 2) margins lower the offsets of `cut`."""
         gained, start = np.zeros(len(multipliers)), 0
-        for part in (self.affine, *self.curved):
+        for part in (self.affine, *self.beyond_rows):
             gained += part.gained(multipliers[:, start : start + part.size], margin)
             start += part.size
         return gained

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from counterpoint.engine.program import Program
 
 __all__ = [
-    "Charge",
     "Condition",
     "Coupling",
     "Cut",
@@ -33,27 +32,17 @@ __all__ = [
 
 @final
 class Cut(NamedTuple):
-    """Inequalities normal · y <= offset, and how large the terms are of which they were summed.
+    """Inequalities normal · y <= offset, and how large the terms are of which they were summed."""
 
-    Parameters
-    ----------
-    normal, offset
-        (n, d) and (n,).
-    weights, normals
-        (n, m) and (m, d), not negative: the sizes of the terms of the normals add up to at most
-        ``weights @ normals``.
-    roundings
-        How many of them each entry of a normal is worth, see `counterpoint.rounding`.
-    doubt
-        (n,) by how much the offsets may be off.
-    """
-
+    # normal, offset: (n, d) and (n,)
     normal: FloatArray
     offset: FloatArray
+    # weights, normals: (n, m) and (m, d), not negative: the sizes of the terms of the normals add
+    # up to at most ``weights @ normals``
     weights: FloatArray
     normals: FloatArray
-    roundings: int
-    doubt: FloatArray
+    roundings: int  # how many of them each entry of a normal is worth, see `counterpoint.rounding`
+    doubt: FloatArray  # (n,) by how much the offsets may be off
 
     @classmethod
     def stacked(cls, cuts: Sequence[Cut]) -> Cut:
@@ -91,7 +80,7 @@ class Domain(Condition):
 
 
 class Coupling(Condition):
-    """A convex condition that ties features together."""
+    """A convex condition that ties features together, or charges points for how they miss it."""
 
     @property
     @abstractmethod
@@ -104,55 +93,22 @@ class Coupling(Condition):
         return np.abs(self.normals)
 
     @property
-    @abstractmethod
     def size(self) -> int:
         """The number m of its multipliers."""
+        return len(self.normals)
 
     @abstractmethod
     def cut(self, multipliers: FloatArray) -> Cut:
         """(n, m) multipliers → normals (n, d) and offsets (n,).
 
-        Every y that meets the condition meets ``normals · y <= offsets``, whatever the multipliers;
-        and ``cut(t * multipliers)`` is t times ``cut(multipliers)`` for t >= 0.
+        Whatever the multipliers, every y that meets a coupling meets ``normals · y <= offsets``; a
+        charge takes ``normals · y − offsets`` or more (0 where all of them are 0). With t >= 0
+        times the multipliers, the cut of a coupling is t times as large.
         """
 
     @abstractmethod
     def gained(self, multipliers: FloatArray, margin: FloatArray) -> FloatArray:
         """(n,) by how much (n, 2) margins, see `Cases`, lower the offsets of ``cut``."""
-
-
-class Charge(Condition):
-    """A soft condition: every point meets it, and is charged a convex amount of at least 0."""
-
-    @property
-    @abstractmethod
-    def normals(self) -> FloatArray:
-        """(m, d) the normal that each multiplier weighs."""
-
-    @cached_property
-    def sizes(self) -> FloatArray:
-        """(m, d) the sizes of the numbers in `normals`."""
-        return np.abs(self.normals)
-
-    @property
-    @abstractmethod
-    def size(self) -> int:
-        """The number m of its multipliers."""
-
-    @abstractmethod
-    def amount(self, y: FloatArray) -> FloatArray:
-        """(n,): what points are charged."""
-
-    @abstractmethod
-    def cut(self, multipliers: FloatArray) -> Cut:
-        """(n, m) multipliers → normals (n, d) and offsets (n,).
-
-        Every y is charged ``normals · y − offsets`` or more, whatever the multipliers; with all of
-        them 0 that is 0.
-        """
-
-    def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:
-        return np.zeros(len(y))
 
 
 class NonConvex(Condition):

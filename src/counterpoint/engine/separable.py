@@ -36,14 +36,9 @@ __all__ = ["Diagonal", "Groups", "Least", "SeparableDomain"]
 
 @final
 class Least(NamedTuple):
-    """The least of each column's function.
+    """The least of each column's function."""
 
-    Parameters
-    ----------
-    value, reach
-        (n, d) what it is, and |δ| there.
-    """
-
+    # value, reach: (n, d) what it is, and |δ| there
     value: FloatArray
     reach: FloatArray
 
@@ -51,14 +46,9 @@ class Least(NamedTuple):
 @final
 @dataclass(frozen=True, eq=False)
 class Diagonal:
-    """The function Σ absolute |δ| + curvature δ², one column at a time.
+    """The function Σ absolute |δ| + curvature δ², one column at a time."""
 
-    Parameters
-    ----------
-    absolute, curvature
-        (d,) non-negative; no column has both.
-    """
-
+    # absolute, curvature: (d,) non-negative; no column has both
     absolute: FloatArray
     curvature: FloatArray
 
@@ -185,24 +175,12 @@ class Groups:
 @final
 @dataclass(frozen=True, eq=False)
 class SeparableDomain:
-    """What each column may be, given the bounds of the cases.
+    """What each column may be, given the bounds of the cases."""
 
-    Parameters
-    ----------
-    numeric
-        (d,) which columns are numbers.
-    steps
-        (d,) the step of whole columns, 0 for the others.
-    groups
-        The one-hot groups.
-    at_most
-        A bound on the number of changed features, or None.
-    """
-
-    numeric: BoolArray
-    steps: FloatArray
-    groups: tuple[slice, ...]
-    at_most: AtMost | None
+    numeric: BoolArray  # (d,) which columns are numbers
+    steps: FloatArray  # (d,) the step of whole columns, 0 for the others
+    groups: tuple[slice, ...]  # the one-hot groups
+    at_most: AtMost | None  # A bound on the number of changed features, or None
 
     def least(self, price: Diagonal, slope: FloatArray, cases: Cases) -> FloatArray:
         """(n,) min over y of price(δ) + slope·δ with δ = y − x; infinite where there is no y."""
@@ -297,7 +275,7 @@ class SeparableDomain:
         """
         size, share = np.abs(slope), gamma(sizes.count)
         apart = np.abs(size - price.absolute)
-        # At most: |slope| is no more than its size, and most slopes are far from what decides.
+        # at most: |slope| is no more than its size, and most slopes are far from what decides.
         if not (apart <= (share + (AFTER + 1) * UNIT) * sizes.most).any():
             return reach
         off = share * sizes.each + AFTER * UNIT * size

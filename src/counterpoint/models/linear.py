@@ -15,8 +15,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.engine.charges import LogLoss
-from counterpoint.engine.couplings import Affine, LogSumExp
+from counterpoint.engine.couplings import Affine, LogLoss, LogSumExp
 from counterpoint.engine.region import Region
 from counterpoint.errors import InvalidInput
 from counterpoint.models.form import EPS, AffineMap, Form, Magnitude, require_finite

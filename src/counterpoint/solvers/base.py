@@ -45,21 +45,11 @@ class Optimality(StrEnum):
 @final
 @dataclass(frozen=True)
 class Effort:
-    """How hard to try.
+    """How hard to try."""
 
-    Parameters
-    ----------
-    gap
-        The relative gap, (cost − bound) / cost, at which to stop.
-    seconds
-        Time for each row, or None.
-    optimality
-        Whether exhaustive solvers are used.
-    """
-
-    gap: float = 1e-9
-    seconds: float | None = None
-    optimality: Optimality = Optimality.LOCAL
+    gap: float = 1e-9  # the relative gap, (cost − bound) / cost, at which to stop
+    seconds: float | None = None  # time for each row, or None
+    optimality: Optimality = Optimality.LOCAL  # whether exhaustive solvers are used
 
     def shared(self, parts: int) -> Effort:
         """The same, with the time shared evenly among some parts."""
@@ -69,24 +59,13 @@ class Effort:
 @final
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """What a solver proposes for each row of a batch.
+    """What a solver proposes for each row of a batch."""
 
-    Parameters
-    ----------
-    points
-        (n, d); NaN where there is none.
-    multipliers
-        (n, size); they bound the cost, or refute the row, by weak duality.
-    outcomes
-        (n,) `Outcome`.
-    reported
-        (n,) the solver's own lower bound in cost units, 0 where it has none; infinite if its branch
-        and bound found the row infeasible.
-    """
-
-    points: FloatArray
-    multipliers: FloatArray
-    outcomes: NDArray[np.int8]
+    points: FloatArray  # (n, d); NaN where there is none
+    multipliers: FloatArray  # (n, size); they bound the cost, or refute the row, by weak duality
+    outcomes: NDArray[np.int8]  # (n,) `Outcome`
+    # (n,) the solver's own lower bound in cost units, 0 where it has none; infinite if its branch
+    # and bound found the row infeasible
     reported: FloatArray
 
     @classmethod

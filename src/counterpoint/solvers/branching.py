@@ -20,8 +20,7 @@ import numpy as np
 
 from counterpoint.costs import Mahalanobis, Manhattan, Price, SquaredEuclidean
 from counterpoint.engine.cases import Cases
-from counterpoint.engine.charges import LogLoss
-from counterpoint.engine.couplings import Affine, Cone, LogSumExp
+from counterpoint.engine.couplings import Affine, Cone, LogLoss, LogSumExp
 from counterpoint.engine.domains import AtMost, Box, OneOf, Transitions, Whole
 from counterpoint.engine.program import Program
 from counterpoint.errors import NoSolver
@@ -118,25 +117,15 @@ class Branchings(Prepared):
 
 @final
 class Node(NamedTuple):
-    """The program within narrower bounds.
+    """The program within narrower bounds."""
 
-    Parameters
-    ----------
-    low, high
-        (d,) bounds on y.
-    point
-        (d,) the answer of the relaxation; of the parent's, before the node is visited.
-    used
-        Features that count as changed.
-    bound
-        A lower bound on the cost within the node.
-    """
-
+    # low, high: (d,) bounds on y
     low: FloatArray
     high: FloatArray
+    # (d,) the answer of the relaxation; of the parent's, before the node is visited
     point: FloatArray
-    used: frozenset[int]
-    bound: float
+    used: frozenset[int]  # features that count as changed
+    bound: float  # A lower bound on the cost within the node
 
 
 @final

@@ -15,11 +15,10 @@ import numpy as np
 
 from counterpoint.costs import Mahalanobis, Manhattan, SquaredEuclidean
 from counterpoint.engine.cases import Cases
-from counterpoint.engine.charges import LogLoss
-from counterpoint.engine.couplings import Affine, Cone, LogSumExp
+from counterpoint.engine.couplings import Affine, Cone, LogLoss, LogSumExp
 from counterpoint.engine.domains import Box, Transitions
 from counterpoint.engine.program import Program
-from counterpoint.engine.region import Charge, Region
+from counterpoint.engine.region import Region
 from counterpoint.numerics import FloatArray
 from counterpoint.solvers.base import Effort, Outcome, Prepared, Solution, Solver, translated
 from counterpoint.solvers.conic import Conic, ConicProgram, Model
@@ -82,7 +81,7 @@ class ClarabelPrograms(Prepared):
     @cached_property
     def _uncharged(self) -> ClarabelPrograms:
         """The same demands at the price alone."""
-        demands = Region(tuple(c for c in self.program.region if not isinstance(c, Charge)))
+        demands = Region(tuple(c for c in self.program.region if not isinstance(c, LogLoss)))
         return ClarabelPrograms(Program(self.program.price, demands))
 
     def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
@@ -200,7 +199,7 @@ class ClarabelPrograms(Prepared):
             goal, duals = _answer(rows, result)
             duals = priced(self.program, case, duals)
             left = value - bound
-            # The way there is shortened until the objective falls.
+            # the way there is shortened until the objective falls.
             tried = (point + 0.5**k * (goal - point) for k in range(HALVINGS))
             goal = next((y for y in tried if self._reached(case, y) < value), point)
             reached, proved = self._value(case, goal, duals)
@@ -215,7 +214,6 @@ class ClarabelPrograms(Prepared):
     def _model(self, case: Cases, point: FloatArray) -> Model:
         """The log-loss about a point."""
         charge = self.program.charges[0]
-        assert isinstance(charge, LogLoss)  # noqa: S101 (all that this solver accepts)
         z = charge.matrix @ point + charge.offset
         shares = np.exp(z - charge.of(z[None, :])[0])
         change = point - case.x[0]

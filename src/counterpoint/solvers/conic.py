@@ -16,10 +16,9 @@ import numpy as np
 from scipy import sparse
 
 from counterpoint.engine.cases import Cases
-from counterpoint.engine.charges import LogLoss
-from counterpoint.engine.couplings import Cone, LogSumExp
+from counterpoint.engine.couplings import Cone, LogLoss, LogSumExp
 from counterpoint.engine.program import Program
-from counterpoint.engine.region import Charge, Coupling
+from counterpoint.engine.region import Coupling
 from counterpoint.numerics import FloatArray, IntArray
 from counterpoint.solvers.standard_form import StandardForm
 
@@ -62,7 +61,7 @@ class Conic:
         size = max(np.abs(rows * self.form.unit).max() for rows in (cone.matrix, cone.slope))
         return float(size) if size > 0.0 else 1.0
 
-    def steepest(self, part: Coupling | Charge) -> float:
+    def steepest(self, part: Coupling) -> float:
         """The largest entry of what its multipliers weigh, in units of change."""
         return max(float(np.abs(part.normals * self.form.unit).max(initial=0.0)), 1e-300)
 
@@ -70,20 +69,11 @@ class Conic:
 @final
 @dataclass(frozen=True, eq=False)
 class Model:
-    """A log-loss to the second order about a point: a quadratic function of s = M (y − x).
+    """A log-loss to the second order about a point: a quadratic function of s = M (y − x)."""
 
-    Parameters
-    ----------
-    shares
-        (m,) its gradient p there.
-    at
-        (m,) s there.
-    size, worth
-        About how large the change is, in units of change, and about the objective.
-    """
-
-    shares: FloatArray
-    at: FloatArray
+    shares: FloatArray  # (m,) its gradient p there
+    at: FloatArray  # (m,) s there
+    # size, worth: About how large the change is, in units of change, and about the objective
     size: float
     worth: float
 
@@ -271,7 +261,7 @@ class ConicProgram:
             start += part.size
         return out * self.worth
 
-    def _of_curved(self, part: Coupling | Charge, duals: FloatArray, at: int) -> FloatArray:
+    def _of_curved(self, part: Coupling, duals: FloatArray, at: int) -> FloatArray:
         if isinstance(part, Cone):
             m = len(part.matrix)
             ordered = np.append(-duals[at + 1 : at + 1 + m], duals[at])

@@ -52,36 +52,22 @@ class HalfSpace(Solver):
 
 @final
 class Demands(NamedTuple):
-    """The rows of a program as s one-sided demands a·y >= b.
+    """The rows of a program as s one-sided demands a·y >= b."""
 
-    Parameters
-    ----------
-    rows, signs
-        (s,) which row each comes from, and +1 for its lower bound, −1 for the upper.
-    normals, limits
-        (s, d) a and (s,) b.
-    """
-
+    # rows, signs: (s,) which row each comes from, and +1 for its lower bound, −1 for the upper
     rows: IntArray
     signs: FloatArray
+    # normals, limits: (s, d) a and (s,) b
     normals: FloatArray
     limits: FloatArray
 
 
 @final
 class Moves(NamedTuple):
-    """Moves that meet one demand at the least cost.
+    """Moves that meet one demand at the least cost."""
 
-    Parameters
-    ----------
-    points
-        (n, d) where they lead; NaN where the demand cannot be met within the box.
-    multipliers
-        (n,) of the row.
-    """
-
-    points: FloatArray
-    multipliers: FloatArray
+    points: FloatArray  # (n, d) where they lead; NaN where the demand cannot be met within the box
+    multipliers: FloatArray  # (n,) of the row
 
 
 @final

@@ -95,17 +95,10 @@ class Data:
 @final
 @dataclass(frozen=True, eq=False)
 class HighsPrograms(Prepared):
-    """A program in HiGHS, and its linear relaxation: rises, falls and switches.
-
-    Parameters
-    ----------
-    form
-        The program.
-    rebalanced
-        Whether its units are those of one row for which the usual ones did not do.
-    """
+    """A program in HiGHS, and its linear relaxation: rises, falls and switches."""
 
     form: StandardForm
+    # whether its units are those of one row for which the usual ones did not do
     rebalanced: bool = False
 
     @property
@@ -275,7 +268,7 @@ class Engine:
                 )
         rows, columns = model.matrix.shape
         self._columns, self._rows = (np.arange(m, dtype=np.int32) for m in (columns, rows))
-        # The changes of categories are capped by 1 for everybody.
+        # the changes of categories are capped by 1 for everybody.
         numbers = np.flatnonzero(model.program.numeric & bool(model.switches)).tolist()
         first, at = len(model.form.matrix), 2 * model.program.width
         self._capped = [(j, first + j, at + int(model.owner[j])) for j in numbers]

@@ -17,7 +17,7 @@ import numpy as np
 
 from counterpoint.costs import Manhattan, SquaredEuclidean
 from counterpoint.engine.cases import Cases
-from counterpoint.engine.charges import LogLoss
+from counterpoint.engine.couplings import LogLoss
 from counterpoint.engine.domains import Box
 from counterpoint.engine.program import Program
 from counterpoint.models.softmax import logistic_root
@@ -57,9 +57,7 @@ class Logistics(Prepared):
 
     @cached_property
     def _charge(self) -> LogLoss:
-        charge = self.program.charges[0]
-        assert isinstance(charge, LogLoss)  # noqa: S101 (what `takes` made sure of)
-        return charge
+        return self.program.charges[0]
 
     @property
     def _row(self) -> FloatArray:

@@ -16,8 +16,7 @@ import numpy as np
 
 from counterpoint.costs import Mahalanobis, SquaredEuclidean
 from counterpoint.engine.cases import Cases
-from counterpoint.engine.charges import LogLoss
-from counterpoint.engine.couplings import LogSumExp
+from counterpoint.engine.couplings import LogLoss, LogSumExp
 from counterpoint.engine.domains import Box
 from counterpoint.engine.program import Program
 from counterpoint.models.softmax import Hessians, LogLosses, Reduced, minimise, reach

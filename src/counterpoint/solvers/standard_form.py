@@ -49,21 +49,11 @@ class BatchBounds(NamedTuple):
 @final
 @dataclass(frozen=True, eq=False)
 class StandardForm:
-    """A program in the standard form.
-
-    Parameters
-    ----------
-    program
-        The program.
-    unit
-        (d,) the units of changes, in feature units.
-    norm
-        The order of the norm by which rows are divided.
-    """
+    """A program in the standard form."""
 
     program: Program
-    unit: FloatArray
-    norm: float = np.inf
+    unit: FloatArray  # (d,) the units of changes, in feature units
+    norm: float = np.inf  # the order of the norm by which rows are divided
 
     @cached_property
     def absolute(self) -> FloatArray:

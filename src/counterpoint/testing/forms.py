@@ -8,7 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.engine.region import Charge, NonConvex, Region, Supported
+from counterpoint.engine.couplings import LogLoss
+from counterpoint.engine.region import NonConvex, Region, Supported
 from counterpoint.models.form import AffineMap, Form
 from counterpoint.targets import Label, Requirement, Target
 
@@ -141,7 +142,7 @@ def _check_charge(forms: Sequence[Form], target: Target, X: FloatArray) -> None:
     for form in forms:
         regions = form.regions(target)
         assert len(regions) == 1, f"Expected one region of {target!r}; got {len(regions)}."
-        charges = [c for c in regions[0] if isinstance(c, Charge)]
+        charges = [c for c in regions[0] if isinstance(c, LogLoss)]
         assert charges == list(regions[0]), f"{target!r} demands something: {regions[0]!r}."
         charged = sum((charge.amount(X) for charge in charges), np.zeros(len(X)))
         off = np.abs(charged - np.logaddexp(0.0, -margin)) > CLOSE * form.noise(X)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from counterpoint.engine.charges import LogLoss
+from counterpoint.engine.couplings import LogLoss
 from counterpoint.engine.domains import OneOf
 from counterpoint.testing.known.build import (
     FULL,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from counterpoint.engine.charges import LogLoss
-from counterpoint.engine.couplings import LogSumExp
+from counterpoint.engine.couplings import LogLoss, LogSumExp
 from counterpoint.engine.domains import AtMost, OneOf
 from counterpoint.testing.known.build import (
     BALL,

@@ -33,9 +33,9 @@ from counterpoint.errors import (
 )
 from counterpoint.explainer import Explainer, explain
 from counterpoint.path import Path, trace
+from counterpoint.policy import Problem
 from counterpoint.results import Counterfactual, Counterfactuals
 from counterpoint.rows.features import Categorical, Continuous, Features, Integer
-from counterpoint.spec import Problem
 from counterpoint.status import Status
 from counterpoint.targets import (
     Guarantee,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from counterpoint.policy import Parameter, a_count, a_label, a_number, a_row, a_text
 from counterpoint.robust.target import Robust
-from counterpoint.spec.places import Parameter, a_count, a_label, a_number, a_row, a_text
 
 __all__ = ["TARGETS"]
 

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
 import counterpoint as cp
+from counterpoint.policy import kinds, toml
 from counterpoint.rows import features
-from counterpoint.spec.kinds import KINDS
 
 TARGETS = [
     cp.Label("approved"),
@@ -116,8 +116,6 @@ def test_what_is_written_is_read_as_the_same(problem: cp.Problem, suffix: str, t
     st.floats(allow_nan=False, allow_infinity=False),
 )
 def test_any_name_and_number_survive(name: str, number: float):
-    from counterpoint.spec.writing import toml
-
     asked = cp.Problem(
         target=cp.Label(name),
         cost=cp.Manhattan({name: number}),
@@ -139,17 +137,17 @@ def finals(cls: type) -> set[type]:
     [
         ("target", finals(cp.Target)),
         ("cost", finals(cp.Cost)),
-        ("constraints", finals(cp.Constraint)),
-        ("features", set(get_args(features.Feature))),
+        ("constraint", finals(cp.Constraint)),
+        ("feature", set(get_args(features.Feature))),
     ],
 )
 def test_every_class_has_an_entry_with_all_its_parameters(key: str, classes: set[type]):
     own = {cls for cls in classes if cls.__module__.split(".")[0] == "counterpoint"}
-    entries = KINDS[key].entries
-    assert set(entries) == own, f"give {own - set(entries)} an entry in KINDS[{key!r}]"
+    entries = kinds()[key]
+    assert set(entries) == own, f"give {own - set(entries)} an entry in kinds()[{key!r}]"
     for cls, parameters in entries.items():
         assert set(parameters) == set(inspect.signature(cls).parameters) - (
-            {"name"} if key == "features" else set()
+            {"name"} if key == "feature" else set()
         )
     tried = {type(v) for v in (*TARGETS, *COSTS, *CONSTRAINTS, *FEATURES)}
     assert own <= tried, f"add {own - tried} to the round trip above"

@@ -1,0 +1,513 @@
+"""A policy as a file: target, cost, constraints and features, in TOML or JSON.
+
+Every table says its ``kind``, the name of the class in snake case; its other keys are the
+parameters of that class. A string among the constraints is a relation for `Linear.parse`; a target
+that is no table is the label of `Label`, a list of them several.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+import tomllib
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache
+from os import PathLike
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+
+from counterpoint.constraints import (
+    Bounds,
+    Constraint,
+    Ellipsoid,
+    Immutable,
+    Linear,
+    MaxChanges,
+    Monotone,
+    WithinObserved,
+)
+from counterpoint.costs import Cost, Mahalanobis, Manhattan, SquaredEuclidean
+from counterpoint.errors import InvalidInput, InvalidSpec
+from counterpoint.explainer import Explainer, all_constraints, all_features
+from counterpoint.rows.features import Categorical, Continuous, Feature, Integer
+from counterpoint.targets import Interval, Label, OtherLabel, Probability, Target, Tradeoff
+from counterpoint.wings import parts
+
+__all__ = ["Problem", "kinds", "toml"]
+
+
+@final
+@dataclass(frozen=True)
+class Problem:
+    """What is asked of a model, without the model: a policy that can be kept in a file.
+
+    Parameters
+    ----------
+    target
+        A `Target`; anything else but None is taken as the label of `Label`.
+    cost
+        What a change costs; None to take it from the data.
+    constraints
+        What a person can or may change.
+    features
+        Descriptions of columns that differ from what data and model say.
+    extrapolate
+        Whether numbers may leave the range that the data show.
+
+    Examples
+    --------
+    >>> import counterpoint as cp
+    >>> policy = {"target": "approved", "constraints": ["debt <= income"]}
+    >>> cp.Problem.from_dict(policy).constraints
+    (Linear(coefficients={'debt': 1.0, 'income': -1.0}, low=-inf, high=0.0),)
+    """
+
+    target: Target | None = None
+    cost: Cost | None = None
+    constraints: tuple[Constraint, ...] = ()
+    features: tuple[Feature, ...] = ()
+    extrapolate: bool = False
+
+    def __post_init__(self) -> None:
+        if not (self.target is None or isinstance(self.target, Target)):
+            object.__setattr__(self, "target", Label(self.target))
+        object.__setattr__(self, "constraints", all_constraints(self.constraints))
+        object.__setattr__(self, "features", all_features(self.features))
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Problem:
+        """Read a file: JSON if its name ends in ``.json``, else TOML.
+
+        Raises
+        ------
+        InvalidSpec
+            If it says something that cannot be read; the message names the file and the place.
+        OSError
+            If there is no such file.
+        """
+        path = Path(path)
+        return _problem(_parsed(path), Place(path.name))
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Problem:
+        """The problem that nested dicts, lists, text and numbers describe.
+
+        Raises
+        ------
+        InvalidSpec
+            If they describe none.
+        """
+        return _problem(data, Place("problem"))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Nested dicts, lists, text and numbers from which `from_dict` makes the same problem.
+
+        Raises
+        ------
+        InvalidSpec
+            If a name is not text, or a cost, constraint or target is not one of counterpoint's.
+        """
+        out: dict[str, Any] = {}
+        target = self.target
+        if isinstance(target, Label) and target.margin == 0.0:
+            out["target"] = _plain(target.label)
+        elif target is not None:
+            out["target"] = _table(target)
+        if self.cost is not None:
+            out["cost"] = _table(self.cost)
+        if self.constraints:
+            out["constraints"] = [_relation(c) or _table(c) for c in self.constraints]
+        for feature in self.features:
+            table = _table(feature)
+            name = a_text(table.pop("name"), Place("problem") / "features")
+            out.setdefault("features", {})[name] = table
+        if self.extrapolate:
+            out["extrapolate"] = True
+        return out
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write a file that `load` reads: JSON if its name ends in ``.json``, else TOML."""
+        path, data = Path(path), self.to_dict()
+        text = json.dumps(data, indent=2) + "\n" if path.suffix == ".json" else toml(data)
+        path.write_text(text, encoding="utf-8")
+
+    def explainer(self, model: Any, *, data: object | None = None) -> Explainer:
+        """An `Explainer` for a fitted model with this problem's cost, constraints and features.
+
+        Parameters
+        ----------
+        model, data
+            As for `Explainer`.
+        """
+        return Explainer(
+            model,
+            data=data,
+            features=self.features or None,
+            cost=self.cost,
+            constraints=self.constraints,
+            extrapolate=self.extrapolate,
+        )
+
+
+# What may stand in one place
+
+
+@final
+@dataclass(frozen=True)
+class Place:
+    """Where in which file; it makes the errors."""
+
+    file: str
+    path: tuple[str, ...] = ()
+
+    def __truediv__(self, step: str) -> Place:
+        return Place(self.file, (*self.path, step))
+
+    def wrong(self, expected: str, got: object, advice: str = "") -> InvalidSpec:
+        """What was expected, what came, what to do."""
+        shown = repr(got)
+        shown = shown if len(shown) <= 60 else f"{shown[:57]}..."
+        return self.says(f"expected {expected}; got {shown}.{f' {advice}' if advice else ''}")
+
+    def says(self, sentence: str) -> InvalidSpec:
+        """The error of a sentence about this place."""
+        return InvalidSpec(f"{', '.join((self.file, *self.path))}: {sentence}")
+
+    def calls(self, make: Callable[..., Any], *args: Any, **values: Any) -> Any:
+        """What a class or function makes of values; what it refuses stands here."""
+        try:
+            return make(*args, **values)
+        except InvalidInput as error:
+            raise self.says(str(error)) from error
+
+
+Parameter = Callable[[Any, Place], Any]
+
+
+def a_number(value: Any, place: Place) -> float:
+    """A number; true and false are none."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        advice = "Write numbers without quotes." if isinstance(value, str) else ""
+        raise place.wrong("a number", value, advice)
+    try:
+        return float(value)
+    except OverflowError:
+        raise place.wrong("a number that fits 64 bits", value) from None
+
+
+def _one(expected: str, *types: type, advice: str = "") -> Parameter:
+    """A value of one of these types; true and false are no numbers."""
+
+    def read(value: Any, place: Place) -> Any:
+        if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
+            raise place.wrong(expected, value, advice)
+        return value
+
+    return read
+
+
+a_count = _one("a whole number", int)
+a_flag = _one("true or false", bool)
+a_text = _one("text", str, advice="Put it in quotes.")
+a_label = _one("text, a number, true or false", str, int, float, bool)
+
+
+def _list_of(item: Parameter, expected: str) -> Parameter:
+    """A list whose entries are all of one kind."""
+
+    def read(value: Any, place: Place) -> tuple[Any, ...]:
+        if not isinstance(value, list | tuple):
+            raise place.wrong(expected, value, "Put it in [brackets].")
+        return tuple(item(v, place / f"entry {i}") for i, v in enumerate(value, 1))
+
+    return read
+
+
+_names = _list_of(a_text, "a list of feature names")
+_labels = _list_of(a_label, "a list of values")
+_numbers = _list_of(a_number, "a list of numbers")
+_rows = _list_of(_numbers, "a list of rows of numbers")
+
+
+def _one_or_more(value: Any, place: Place) -> Any:
+    """A label, or several."""
+    return (_labels if isinstance(value, list | tuple) else a_label)(value, place)
+
+
+def _pair(value: Any, place: Place) -> Any:
+    """A smallest and a largest number."""
+    pair = _numbers(value, place)
+    if len(pair) != 2:
+        raise place.wrong("a smallest and a largest number", value)
+    return pair
+
+
+def a_row(value: Any, place: Place) -> Any:
+    """Values in the order of the features, or by name: a table, or pairs."""
+    if isinstance(value, Mapping):
+        return {a_text(name, place): a_label(v, place / str(name)) for name, v in value.items()}
+    if isinstance(value, list | tuple) and value and all(isinstance(v, list) for v in value):
+        return tuple(_labels(pair, place) for pair in value)
+    return _labels(value, place)
+
+
+def _matrix(value: Any, place: Place) -> Any:
+    """Rows of numbers, all of one length."""
+    rows = _rows(value, place)
+    if len({len(row) for row in rows}) != 1:
+        raise place.wrong("rows of one length", value)
+    return rows
+
+
+def _by_name(value: Any, place: Place) -> dict[str, float]:
+    """Feature name → number."""
+    if not isinstance(value, Mapping):
+        raise place.wrong("numbers by feature name, such as { age = 2.0 }", value)
+    return {a_text(name, place): a_number(v, place / str(name)) for name, v in value.items()}
+
+
+def _weights(value: Any, place: Place) -> Any:
+    """Numbers by feature name, or in the order of the features."""
+    return (_numbers if isinstance(value, list | tuple) else _by_name)(value, place)
+
+
+@cache
+def kinds() -> dict[str, dict[type, dict[str, Parameter]]]:
+    """Key of a policy file → class that may stand there → what its parameters may be."""
+    ends: dict[str, Parameter] = {"low": a_number, "high": a_number}
+    return {
+        "target": {
+            Label: {"label": _one_or_more, "margin": a_number},
+            OtherLabel: {"than": _one_or_more, "margin": a_number},
+            Probability: {"label": a_label, "at_least": a_number},
+            Tradeoff: {"label": a_label, "weight": a_number},
+            **{cls: keys for part in parts("policy") for cls, keys in part.TARGETS.items()},
+            Interval: ends,
+        },
+        "cost": {
+            Manhattan: {"weights": _weights},
+            SquaredEuclidean: {"weights": _weights},
+            Mahalanobis: {"matrix": _matrix},
+        },
+        "constraint": {
+            Immutable: {"features": _names},
+            Bounds: {"feature": a_text, **ends, "fall": a_number, "rise": a_number},
+            Monotone: {"feature": a_text, "direction": a_text},
+            Linear: {"coefficients": _by_name, **ends},
+            Ellipsoid: {"center": _by_name, "matrix": _matrix, "radius": a_number},
+            MaxChanges: {"count": a_count},
+            WithinObserved: {"features": _names},
+        },
+        "feature": {
+            Continuous: {"observed": _pair},
+            Integer: {"step": a_number, "observed": _pair},
+            Categorical: {
+                "categories": _labels,
+                "ordered": a_flag,
+                "observed": _labels,
+                "stand_in": a_label,
+            },
+        },
+    }
+
+
+# Reading
+
+
+def _parsed(path: Path) -> Any:
+    """What a file says, as nested dicts and lists."""
+
+    def distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        keys = [key for key, _ in pairs]
+        twice = next((key for key in keys if keys.count(key) > 1), None)
+        if twice is not None:
+            raise Place(path.name).says(f"the key {twice!r} stands twice in one table; keep one.")
+        return dict(pairs)
+
+    is_json = path.suffix == ".json"
+    try:
+        text = path.read_text(encoding="utf-8")
+        return json.loads(text, object_pairs_hook=distinct) if is_json else tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, json.JSONDecodeError) as error:
+        language = "JSON" if is_json else "TOML"
+        raise InvalidSpec(f"{path.name} is not valid {language}: {error}.") from error
+    except UnicodeDecodeError as error:
+        raise InvalidSpec(f"{path.name} is not UTF-8 text; save it as such.") from error
+
+
+def _problem(data: Any, place: Place) -> Problem:
+    keys = ("target", "cost", "constraints", "features", "extrapolate")
+    if not isinstance(data, Mapping):
+        raise place.wrong(f"a table with the keys {_any_of(keys)}", data)
+    _refuse_unknown(data, keys, place)
+    features = data.get("features", {})
+    if not isinstance(features, Mapping):
+        raise (place / "features").wrong("a table for each feature, as in [features.age]", features)
+    constraints = data.get("constraints", [])
+    if not isinstance(constraints, list | tuple):
+        raise (place / "constraints").wrong("a list", constraints, "Put it in [brackets].")
+    target, cost = data.get("target"), None
+    if isinstance(target, Mapping):
+        target = _built("target", target, place / "target")
+    elif "target" in data:
+        here = place / "target"
+        target = here.calls(Label, _one_or_more(target, here))
+    if "cost" in data:
+        cost = _built("cost", data["cost"], place / "cost")
+    return Problem(
+        target,
+        cost,
+        tuple(_constraint(c, place / f"constraint {i}") for i, c in enumerate(constraints, 1)),
+        tuple(
+            _built("feature", table, place / f"feature {n!r}", name=a_text(n, place / "features"))
+            for n, table in features.items()
+        ),
+        a_flag(data.get("extrapolate", False), place / "extrapolate"),
+    )
+
+
+def _constraint(value: Any, place: Place) -> Any:
+    if isinstance(value, str):
+        return place.calls(Linear.parse, value)
+    if not isinstance(value, Mapping):
+        raise place.wrong('a relation such as "a <= b", or a table with a kind', value)
+    return _built("constraint", value, place)
+
+
+def _built(what: str, table: Any, place: Place, **known: Any) -> Any:
+    """The value that a table describes; ``known`` are parameters that stand outside of it."""
+    entries = kinds()[what]
+    names = {_kind(cls): cls for cls in entries}
+    if not isinstance(table, Mapping):
+        raise place.wrong(f'a table such as {{ kind = "{next(iter(names))}" }}', table)
+    if "kind" not in table:
+        raise place.says(f"expected a kind of {what}: {_any_of(names)}; got none.")
+    kind = a_text(table["kind"], place / "kind")
+    if kind not in names:
+        raise place.wrong(f"a kind of {what}: {_any_of(names)}", kind)
+    cls, here = names[kind], place / kind
+    given, read = {key: v for key, v in table.items() if key != "kind"}, entries[cls]
+    _refuse_unknown(given, read, here)
+    values = {key: read[key](v, here / key) for key, v in given.items()} | known
+    several: tuple[Any, ...] = ()
+    for name, parameter in inspect.signature(cls).parameters.items():
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            several = values.pop(name, ())
+        elif parameter.default is parameter.empty and name not in values:
+            raise here.says(f"the key {name!r} is missing. Add it.")
+    return here.calls(cls, *several, **values)
+
+
+def _kind(cls: type) -> str:
+    """The name of a class in snake case."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", cls.__name__).lower()
+
+
+def _refuse_unknown(keys: Iterable[Any], known: Collection[str], place: Place) -> None:
+    """Raise for the first key that is not known, with the nearest that is."""
+    for key in sorted(map(str, set(keys) - set(known))):
+        near = get_close_matches(key, known, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(map(repr, known))}."
+        raise place.says(f"there is no key {key!r} here; {hint}")
+
+
+def _any_of(names: Iterable[str]) -> str:
+    """``'a', 'b' or 'c'``."""
+    *most, last = map(repr, names)
+    return f"{', '.join(most)} or {last}"
+
+
+# Writing
+
+
+def _table(value: Any) -> dict[str, Any]:
+    """A table with the kind and the parameters that differ from their defaults."""
+    cls = type(value)
+    if not any(cls in entries for entries in kinds().values()):
+        raise InvalidSpec(
+            f"A {cls.__name__} cannot be written to a file; it is none of counterpoint's classes. "
+            "Leave it out, and pass it to Explainer."
+        )
+    table: dict[str, Any] = {"kind": _kind(cls)}
+    for name, parameter in inspect.signature(cls).parameters.items():
+        given = getattr(value, name)
+        default = () if parameter.kind is parameter.VAR_POSITIONAL else parameter.default
+        if type(given) is not type(default) or given != default:
+            table[name] = _plain(given)
+    return table
+
+
+def _relation(constraint: Constraint) -> str | None:
+    """A linear relation as text, if the text says the same."""
+    if not isinstance(constraint, Linear):
+        return None
+    low, high = constraint.low, constraint.high
+    if low != high and np.isfinite([low, high]).all():
+        return None
+    sign, bound = ("==", high) if low == high else ("<=", high) if high < np.inf else (">=", low)
+    terms = [
+        f"{'+' if c >= 0 else '-'} {name if abs(c) == 1 else f'{_short(abs(c))} * {name}'}"
+        for name, c in constraint.coefficients.items()
+    ]
+    text = f"{' '.join(terms).removeprefix('+ ')} {sign} {_short(bound)}"
+    try:
+        return text if Linear.parse(text) == constraint else None
+    except InvalidInput:
+        return None
+
+
+def _short(number: float) -> str:
+    return f"{number:g}" if float(f"{number:g}") == number else repr(float(number))
+
+
+def _plain(value: Any) -> Any:
+    """Dicts with text for keys, lists, text and numbers."""
+    if isinstance(value, np.ndarray | np.generic):
+        return _plain(value.tolist())
+    if isinstance(value, Mapping):
+        names = Place("problem", ("feature names",))
+        return {a_text(_plain(k), names): _plain(v) for k, v in value.items()}
+    if isinstance(value, set | frozenset):
+        return sorted(map(_plain, value), key=lambda v: (type(v).__name__, v))
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    return a_label(value, Place("problem"))
+
+
+def toml(data: Mapping[str, Any]) -> str:
+    """Top-level values first, then a table for each key, one below it for each feature."""
+    lines: list[str] = []
+    for key, value in data.items():
+        if key == "constraints":
+            lines += ["constraints = [", *(f"    {_inline(c)}," for c in value), "]"]
+        elif not isinstance(value, Mapping):
+            lines.append(f"{key} = {_inline(value)}")
+    tables = {key: value for key, value in data.items() if isinstance(value, Mapping)}
+    features = tables.pop("features", {})
+    tables |= {f"features.{_key(name)}": table for name, table in features.items()}
+    for head, table in tables.items():
+        lines += [*([""] if lines else []), f"[{head}]"]
+        lines += [f"{_key(key)} = {_inline(value)}" for key, value in table.items()]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _inline(value: Any) -> str:
+    if isinstance(value, Mapping):
+        inside = ", ".join(f"{_key(k)} = {_inline(v)}" for k, v in value.items())
+        return f"{{ {inside} }}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_inline, value))}]"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return repr(value)
+
+
+def _key(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _inline(name)

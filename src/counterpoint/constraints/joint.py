@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from counterpoint.constraints.base import Constraint, between, named, numbers
+from counterpoint.constraints.relations import parse_relation
 from counterpoint.engine.couplings import Affine, Cone
 from counterpoint.engine.domains import AtMost
 from counterpoint.engine.region import Region
@@ -24,7 +25,6 @@ from counterpoint.errors import (
     shown,
 )
 from counterpoint.numerics import FloatArray
-from counterpoint.relations import parse_relation
 from counterpoint.rows.encoding import encode
 from counterpoint.rows.features import Categorical, Features, unknown_name
 from counterpoint.rows.table import Table

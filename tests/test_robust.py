@@ -246,6 +246,18 @@ def test_cones_are_those_of_cvxpy(kind: str, limits: str, cost: str):
     assert_sure(kind, 0.9, answers)
 
 
+@EVERY_COST
+@EVERY_LAW
+def test_rows_that_have_the_label_and_are_not_sure_leave_no_gap(kind: str, cost: str):
+    """The first relaxation leaves such a row where it is, at no cost."""
+    rows = ROWS + ((0.1 - ROWS @ COEF - INTERCEPT) / (COEF @ COEF))[:, None] * COEF
+    answers = explain(kind, cp.Robust("yes", 0.9, "fixed"), cost, rows=rows)
+    assert answers.found.all()
+    assert (answers.cost > 0.0).all()
+    assert (answers.gap <= 1e-7).all()
+    assert_sure(kind, 0.9, answers)
+
+
 def by_slsqp(p: float, cost: str, x: np.ndarray, law: NoiseLaw) -> float:
     """Rises and falls apart, so that a Manhattan cost is smooth; from feasible starts."""
     given = COSTS[cost]

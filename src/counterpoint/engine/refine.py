@@ -212,7 +212,7 @@ class Refinement:
         unit = max(unit, cost / first if first > 0.0 else 0.0)  # what a score unit costs, about
         stuck = abs(missed - self.missed) <= STUCK * missed
         self.missed = missed
-        if missed * unit <= (max(ROUNDING, self.closed) if stuck else self.closed) * cost:
+        if missed * unit < (max(ROUNDING, self.closed) if stuck else self.closed) * cost:
             self.inwards = max(INWARDS * missed, 2.0 * self.inwards)
 
     @cached_property

@@ -14,11 +14,10 @@ from counterpoint.costs import Price
 from counterpoint.engine.couplings import Affine
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Region
-from counterpoint.rows.enum_column import EnumColumn
-from counterpoint.targets import Verdict
+from counterpoint.targets import Verdict, members
 
 PROVED, REPORTED, NONE = cp.Claim.PROVED, cp.Claim.REPORTED, cp.Claim.NONE
-NEVER = EnumColumn.full(2, cp.Guarantee.NONE)
+NEVER = members(2, cp.Guarantee.NONE)
 ROUNDING = 1e-10
 
 
@@ -154,7 +153,7 @@ def test_the_gap_is_relative_and_never_negative():
     y, x = np.array([[3.0, 1.0], [3.0, 1.0], [0.0, 4.0]]), np.zeros((3, 2))
     given = np.array([5.0, 7.0, 5.0])  # the second bound lies above the cost: rounding, at most
     ones = np.ones(3, dtype=bool)
-    known = given, EnumColumn.full(3, cp.Claim.PROVED)
+    known = given, members(3, cp.Claim.PROVED)
     verdict = Verdict.plain(ones, *np.zeros((3, 3)))
     result = certify(program, y, program.cases(x), known, verdict)
     assert result.gap.tolist() == [0.0, 0.0, 3.0 / 8.0]

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from counterpoint.engine.cases import Cases
 from counterpoint.engine.evidence import CLOSED, Bounding, Evidence
 from counterpoint.engine.program import Program
-from counterpoint.rows.enum_column import EnumColumn
-from counterpoint.targets import Guarantee, Verdict
+from counterpoint.numerics import BoolArray, FloatArray
+from counterpoint.targets import Guarantee, Verdict, members
 
 __all__ = [
     "VIOLATION",
@@ -31,8 +31,6 @@ __all__ = [
     "lower_bounds",
 ]
 
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
 
 VIOLATION = 1e-8
 """Largest relative violation of a constraint that counts as rounding."""
@@ -150,10 +148,10 @@ class Certificates:
     violation: FloatArray
     cost: FloatArray
     bound: FloatArray
-    claim: EnumColumn[Claim]
+    claim: NDArray[np.object_]
     objective: FloatArray
     probability: FloatArray
-    guarantee: EnumColumn[Guarantee]
+    guarantee: NDArray[np.object_]
     rounding: FloatArray
     resolution: float = VIOLATION
 
@@ -161,7 +159,7 @@ class Certificates:
     def blank(cls, n: int) -> Certificates:
         """For n rows without an answer."""
         margin, violation, cost, objective, probability = np.full((5, n), np.nan)
-        claim, guarantee = EnumColumn.full(n, Claim.NONE), EnumColumn.full(n, Guarantee.NONE)
+        claim, guarantee = (members(n, none) for none in (Claim.NONE, Guarantee.NONE))
         valid, bound = np.zeros(n, dtype=bool), np.zeros(n)
         first = valid, margin, violation, cost, bound, claim, objective, probability
         return cls(*first, guarantee, np.full(n, np.nan))
@@ -231,7 +229,7 @@ def lower_bounds(
     reached: FloatArray,
     gap: float = CLOSED,
     margin: FloatArray | None = None,
-) -> tuple[FloatArray, EnumColumn[Claim]]:
+) -> tuple[FloatArray, NDArray[np.object_]]:
     """Lower bounds over a union of programs, and what each that settles its row rests on.
 
     The bound of a union is the least bound of its pieces; a piece that its multipliers refute is
@@ -264,7 +262,7 @@ def lower_bounds(
     settled = np.isposinf(best) | (_gap(reached, best) <= gap)
     reported = settled & (best > proved * (1.0 + 1e-12))
     rests = (settled, Claim.PROVED), (reported, Claim.REPORTED), (local, Claim.LOCAL)
-    claim = EnumColumn.chosen(len(reached), Claim.NONE, *rests)
+    claim = members(len(reached), Claim.NONE, *rests)
     return np.where(settled & ~reported, proved, best), claim
 
 
@@ -272,7 +270,7 @@ def certify(
     program: Program,
     points: FloatArray,
     cases: Cases,
-    known: tuple[FloatArray, EnumColumn[Claim]],
+    known: tuple[FloatArray, NDArray[np.object_]],
     verdict: Verdict,
 ) -> Certificates:
     """Certificates of points.

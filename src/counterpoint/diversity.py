@@ -17,9 +17,9 @@ from counterpoint.explainer import DEFAULT_GAP, Explainer, repeated
 from counterpoint.numerics import BoolArray, FloatArray, IntArray
 from counterpoint.progress import track
 from counterpoint.results import Counterfactual, Counterfactuals
-from counterpoint.rows.enum_column import EnumColumn
 from counterpoint.rows.table import Table
 from counterpoint.status import Status
+from counterpoint.targets import members
 
 if TYPE_CHECKING:
     from counterpoint.engine.confirm import Task
@@ -380,7 +380,7 @@ def _gathered(
     """Answers from several batches as one; those with a gap above ``gap`` are suboptimal."""
     parts = [(c.answers, c.position) for c in choices]
     certificates = Certificates.blank(len(choices))
-    status = EnumColumn.full(len(choices), Status.INVALID)
+    status = members(len(choices), Status.INVALID)
     for i, (answers, k) in enumerate(parts):
         for name in COLUMNS:
             getattr(certificates, name)[i] = getattr(answers.certificates, name)[k]

@@ -13,20 +13,18 @@ from numpy.typing import NDArray
 from counterpoint.certificate import COLUMNS, Certificate, Certificates, Claim
 from counterpoint.engine.answer import Conflict
 from counterpoint.errors import InvalidInput, NoAnswer, shown
+from counterpoint.numerics import BoolArray, FloatArray
 from counterpoint.rows.encoding import PRESENT, Encoded, decode
-from counterpoint.rows.enum_column import EnumColumn
 from counterpoint.rows.features import Features
 from counterpoint.rows.table import Table
 from counterpoint.status import ON_EDGE, Status, said_of
-from counterpoint.targets import Target
+from counterpoint.targets import Target, members
 
 if TYPE_CHECKING:
     from counterpoint.engine.question import Question
 
 __all__ = ["Asked", "Counterfactual", "Counterfactuals"]
 
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
 
 REMARKS = 20
 """Of so many rows without an answer a report says what could be had instead."""
@@ -191,7 +189,7 @@ class Counterfactuals:
     before: FloatArray
     after: FloatArray
     missing: BoolArray
-    statuses: EnumColumn[Status]
+    statuses: NDArray[np.object_]
     certificates: Certificates
     closed_form: BoolArray
     problems: dict[int, str]
@@ -215,7 +213,7 @@ class Counterfactuals:
             encoded.codes,
             np.array(encoded.codes),
             encoded.missing != PRESENT,
-            EnumColumn.full(n, Status.INVALID),
+            members(n, Status.INVALID),
             Certificates.blank(n),
             np.zeros(n, dtype=bool),
             encoded.problems,
@@ -228,7 +226,7 @@ class Counterfactuals:
         self,
         rows: NDArray[np.intp],
         after: FloatArray,
-        status: EnumColumn[Status],
+        status: NDArray[np.object_],
         certificates: Certificates,
         closed_form: BoolArray,
     ) -> None:

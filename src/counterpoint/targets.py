@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, final
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.errors import InvalidInput, check_number, is_comparable, is_number, shown
-from counterpoint.rows.enum_column import EnumColumn
+from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray
 from counterpoint.rows.table import Table
 
 if TYPE_CHECKING:
@@ -32,11 +32,9 @@ __all__ = [
     "Tradeoff",
     "Verdict",
     "check_one_label",
+    "members",
 ]
 
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
-IntArray = NDArray[np.intp]
 
 LEAST_WEIGHT = 1e-50
 """The least weight of a `Tradeoff`, and one over the largest."""
@@ -58,6 +56,15 @@ class Guarantee(StrEnum):
     """What it says of a point that was fixed before the weights were known."""
     SELECTION = "selection"
     """Not itself, but what was asked for, whoever chose the point and whatever they looked at."""
+
+
+def members(n: int, member: StrEnum, *others: tuple[BoolArray, StrEnum]) -> NDArray[np.object_]:
+    """The same member of an enum n times, and others where masks say so: the last one that does."""
+    out = np.empty(n, dtype=object)
+    out[:] = member
+    for where, other in others:
+        out[where] = other
+    return out
 
 
 @final
@@ -82,7 +89,7 @@ class Verdict:
     valid: BoolArray
     margin: FloatArray
     probability: FloatArray
-    guarantee: EnumColumn[Guarantee]
+    guarantee: NDArray[np.object_]
     rounding: FloatArray
 
     @property
@@ -95,7 +102,7 @@ class Verdict:
         cls, valid: BoolArray, margin: FloatArray, probability: FloatArray, rounding: FloatArray
     ) -> Verdict:
         """Without a guarantee."""
-        none = EnumColumn.full(len(valid), Guarantee.NONE)
+        none = members(len(valid), Guarantee.NONE)
         return cls(valid, margin, probability, none, rounding)
 
     @classmethod
@@ -104,23 +111,10 @@ class Verdict:
         margin, probability = np.full((2, n), np.nan)
         return cls.plain(np.zeros(n, dtype=bool), margin, probability, np.zeros(n))
 
-    def put(self, rows: IntArray, other: Verdict) -> None:
-        """Write what the model says of some rows."""
-        self.valid[rows] = other.valid
-        self.margin[rows] = other.margin
-        self.probability[rows] = other.probability
-        self.guarantee[rows] = other.guarantee
-        self.rounding[rows] = other.rounding
-
-    def take(self, rows: IntArray | BoolArray) -> Verdict:
-        """Some of the rows."""
-        return Verdict(
-            self.valid[rows],
-            self.margin[rows],
-            self.probability[rows],
-            self.guarantee[rows],
-            self.rounding[rows],
-        )
+    def put(self, rows: IntArray, other: Verdict, part: BoolArray | slice = slice(None)) -> None:
+        """Write what the model says of some rows, or of a part of them."""
+        for name, values in vars(other).items():
+            getattr(self, name)[rows] = values[part]
 
 
 @final
@@ -171,7 +165,7 @@ class Target(ABC):
     """A decision, a probability, or a range of values, that the counterfactual shall get.
 
     It answers for itself what it requires, what it means for each row, and what the model's own
-    methods say of points.
+    methods say of points, raw in a table and encoded as (n, d) ``x``.
     """
 
     demanding: ClassVar[bool] = True
@@ -193,63 +187,30 @@ class Target(ABC):
     def each(
         self, predicted: NDArray[Any], answered: BoolArray
     ) -> Iterator[tuple[Target, IntArray]]:
-        """What it means row by row: targets, and the positions of the rows that each is for.
+        """What it means for rows with (n,) predictions: targets, and the positions of their rows.
 
-        Parameters
-        ----------
-        predicted
-            (n,) what the model predicts for the rows.
-        answered
-            (n,) which of them have an answer; it is kept up to date between one target and the
-            next.
+        Which rows are ``answered`` is kept up to date between one target and the next.
         """
 
     @abstractmethod
     def met(
         self, model: FittedModel, table: Table, x: FloatArray, predicted: NDArray[Any]
     ) -> BoolArray:
-        """(n,): whether the model's own methods give the target.
-
-        Parameters
-        ----------
-        model
-            The model.
-        table, x
-            The rows, raw and encoded.
-        predicted
-            The model's predictions for them.
-        """
+        """(n,): whether the model's own methods give rows the target."""
 
     @abstractmethod
     def verdict(
-        self,
-        model: FittedModel,
-        table: Table,
-        x: FloatArray,
-        predicted: NDArray[Any],
-        eps: float,
+        self, model: FittedModel, table: Table, x: FloatArray, predicted: NDArray[Any], eps: float
     ) -> Verdict:
         """What the model's own methods say of answers.
 
-        Parameters
-        ----------
-        model, table, x, predicted
-            As for `met`.
-        eps
-            The distance from 1 to the next number where the model computes, or rows are kept.
+        ``eps`` is the distance from 1 to the next number where the model computes, or rows are
+        kept.
         """
 
     @abstractmethod
     def misfit(self, model: str, fitting: str) -> InvalidInput:
-        """The error of a form that gives it no meaning.
-
-        Parameters
-        ----------
-        model
-            What the form is: "a classifier".
-        fitting
-            The targets that fit it.
-        """
+        """The error of a form that gives it no meaning: what that is, and the targets that fit."""
 
     @abstractmethod
     def unusable(self, x: FloatArray, names: tuple[Hashable, ...]) -> dict[int, str]:
@@ -265,28 +226,13 @@ class Target(ABC):
 
     @abstractmethod
     def remark(self, asked: Any, certificate: Any) -> str:
-        """What else is to be said of an answer, or of a row without one; may be empty.
-
-        Parameters
-        ----------
-        asked
-            What was asked for the row.
-        certificate
-            What its answer is worth.
-        """
+        """What else is to be said of an answer, or of a row without one; may be empty."""
 
     @abstractmethod
     def attainable(self, question: Any, x: FloatArray, end: float) -> float | None:
-        """The highest probability that is reached for a row; None if it is about none.
+        """The highest probability that is reached for a (1, d) row; None if it is about none.
 
-        Parameters
-        ----------
-        question
-            What was asked.
-        x
-            (1, d) the encoded row.
-        end
-            When to stop, in the seconds of ``thread_time``.
+        The search ends by ``end``, in the seconds of ``thread_time``.
         """
 
 
@@ -297,6 +243,17 @@ class PlainTarget(Target):
     @final
     def promise(self) -> Guarantee:
         return Guarantee.NONE
+
+    @final
+    def each(
+        self, predicted: NDArray[Any], answered: BoolArray
+    ) -> Iterator[tuple[Target, IntArray]]:
+        if not self.requirement.others or self.requirement.labels:
+            yield self, np.arange(len(predicted))
+            return
+        for label in np.unique(predicted):
+            value = label.item() if isinstance(label, np.generic) else label
+            yield OtherLabel(value, self.requirement.margin), np.flatnonzero(predicted == label)
 
     @final
     def misfit(self, model: str, fitting: str) -> InvalidInput:
@@ -326,21 +283,23 @@ class PlainTarget(Target):
         return reached
 
     @final
-    def _decided(
-        self,
-        model: FittedModel,
-        table: Table,
-        x: FloatArray,
-        predicted: NDArray[Any],
-        eps: float,
+    def verdict(
+        self, model: FittedModel, table: Table, x: FloatArray, predicted: NDArray[Any], eps: float
     ) -> Verdict:
-        """The verdict on what is predicted."""
-        return Verdict.plain(
-            self.met(model, table, x, predicted),
-            model.reading.form.margin(x, self),
-            np.full(len(x), np.nan),
-            self.requirement.rounding(model.reading.form, x, eps),
-        )
+        form, required = model.form, self.requirement
+        margin, rounding = form.margin(x, self), required.rounding(form, x, eps)
+        if not required.probable:
+            valid = self.met(model, table, x, predicted)
+            return Verdict.plain(valid, margin, np.full(len(x), np.nan), rounding)
+        probability = model.probability(required.labels[0], table)
+        if required.at_least is None:  # valid if the model's own probability is what was weighed
+            weighed = 0.5 * (1.0 + np.tanh(0.5 * margin))
+            valid = np.abs(probability - weighed) <= DISAGREEMENT * (form.noise(x) + EPS)
+        else:
+            valid = probability >= required.at_least
+            short = _log_odds(probability) - _log_odds(required.at_least)
+            margin = np.where(valid, margin, np.minimum(margin, short))
+        return Verdict.plain(valid, margin, probability, rounding)
 
 
 @final
@@ -367,7 +326,7 @@ class Label(PlainTarget):
         for label in self.labels:
             check_one_label(label)
 
-    @property
+    @cached_property
     def labels(self) -> tuple[Hashable, ...]:
         """The labels of the set."""
         if isinstance(self.label, np.ndarray):
@@ -381,25 +340,10 @@ class Label(PlainTarget):
         """What it requires of a form."""
         return Requirement(self.labels, margin=self.margin)
 
-    def each(
-        self, predicted: NDArray[Any], answered: BoolArray
-    ) -> Iterator[tuple[Target, IntArray]]:
-        yield self, np.arange(len(predicted))
-
     def met(
         self, model: FittedModel, table: Table, x: FloatArray, predicted: NDArray[Any]
     ) -> BoolArray:
-        return _leading(self, model, x, _is_among(predicted, self.labels))
-
-    def verdict(
-        self,
-        model: FittedModel,
-        table: Table,
-        x: FloatArray,
-        predicted: NDArray[Any],
-        eps: float,
-    ) -> Verdict:
-        return self._decided(model, table, x, predicted, eps)
+        return _decides(self, model, x, predicted)
 
 
 @final
@@ -421,7 +365,7 @@ class OtherLabel(PlainTarget):
     def __post_init__(self) -> None:
         _check_margin(self.margin)
 
-    @property
+    @cached_property
     def labels(self) -> tuple[Hashable, ...]:
         """The labels to get away from; empty if it is each row's current prediction."""
         return () if self.than is None else Label(self.than).labels
@@ -431,30 +375,10 @@ class OtherLabel(PlainTarget):
         """What it requires of a form."""
         return Requirement(self.labels, others=True, margin=self.margin)
 
-    def each(
-        self, predicted: NDArray[Any], answered: BoolArray
-    ) -> Iterator[tuple[Target, IntArray]]:
-        if self.labels:
-            yield self, np.arange(len(predicted))
-            return
-        for label in np.unique(predicted):
-            value = label.item() if isinstance(label, np.generic) else label
-            yield replace(self, than=value), np.flatnonzero(predicted == label)
-
     def met(
         self, model: FittedModel, table: Table, x: FloatArray, predicted: NDArray[Any]
     ) -> BoolArray:
-        return _leading(self, model, x, ~_is_among(predicted, self.labels))
-
-    def verdict(
-        self,
-        model: FittedModel,
-        table: Table,
-        x: FloatArray,
-        predicted: NDArray[Any],
-        eps: float,
-    ) -> Verdict:
-        return self._decided(model, table, x, predicted, eps)
+        return _decides(self, model, x, predicted)
 
 
 @final
@@ -487,32 +411,10 @@ class Probability(PlainTarget):
         """What it requires of a form."""
         return Requirement((self.label,), probable=True, at_least=self.at_least)
 
-    def each(
-        self, predicted: NDArray[Any], answered: BoolArray
-    ) -> Iterator[tuple[Target, IntArray]]:
-        yield self, np.arange(len(predicted))
-
     def met(
         self, model: FittedModel, table: Table, x: FloatArray, predicted: NDArray[Any]
     ) -> BoolArray:
         return np.asarray(model.probability(self.label, table) >= self.at_least)
-
-    def verdict(
-        self,
-        model: FittedModel,
-        table: Table,
-        x: FloatArray,
-        predicted: NDArray[Any],
-        eps: float,
-    ) -> Verdict:
-        margin, probability = (
-            model.reading.form.margin(x, self),
-            model.probability(self.label, table),
-        )
-        valid = probability >= self.at_least
-        short = np.minimum(margin, _log_odds(probability) - _log_odds(self.at_least))
-        rounding = self.requirement.rounding(model.reading.form, x, eps)
-        return Verdict.plain(valid, np.where(valid, margin, short), probability, rounding)
 
 
 @final
@@ -557,33 +459,10 @@ class Tradeoff(PlainTarget):
         """What it requires of a form."""
         return Requirement((self.label,), probable=True, weight=self.weight)
 
-    def each(
-        self, predicted: NDArray[Any], answered: BoolArray
-    ) -> Iterator[tuple[Target, IntArray]]:
-        yield self, np.arange(len(predicted))
-
     def met(
         self, model: FittedModel, table: Table, x: FloatArray, predicted: NDArray[Any]
     ) -> BoolArray:
         return np.zeros(len(x), dtype=bool)
-
-    def verdict(
-        self,
-        model: FittedModel,
-        table: Table,
-        x: FloatArray,
-        predicted: NDArray[Any],
-        eps: float,
-    ) -> Verdict:
-        """An answer is valid if the model's own probability is the one that was weighed."""
-        margin, probability = (
-            model.reading.form.margin(x, self),
-            model.probability(self.label, table),
-        )
-        weighed = 0.5 * (1.0 + np.tanh(0.5 * margin))
-        allowed = DISAGREEMENT * (model.reading.form.noise(x) + np.finfo(np.float64).eps)
-        valid = np.abs(probability - weighed) <= allowed
-        return Verdict.plain(valid, margin, probability, np.zeros(len(x)))
 
 
 @final
@@ -613,25 +492,10 @@ class Interval(PlainTarget):
         """What it requires of a form."""
         return Requirement(limits=(self.low, self.high))
 
-    def each(
-        self, predicted: NDArray[Any], answered: BoolArray
-    ) -> Iterator[tuple[Target, IntArray]]:
-        yield self, np.arange(len(predicted))
-
     def met(
         self, model: FittedModel, table: Table, x: FloatArray, predicted: NDArray[Any]
     ) -> BoolArray:
         return np.asarray((predicted >= self.low) & (predicted <= self.high))
-
-    def verdict(
-        self,
-        model: FittedModel,
-        table: Table,
-        x: FloatArray,
-        predicted: NDArray[Any],
-        eps: float,
-    ) -> Verdict:
-        return self._decided(model, table, x, predicted, eps)
 
 
 def _check_margin(margin: float) -> None:
@@ -647,20 +511,17 @@ def check_one_label(label: object) -> None:
         raise InvalidInput(f"Expected a class label; got a {type(label).__name__}.")
 
 
-def _leading(
-    target: Label | OtherLabel, model: FittedModel, x: FloatArray, inside: BoolArray
+def _decides(
+    target: Label | OtherLabel, model: FittedModel, x: FloatArray, predicted: NDArray[Any]
 ) -> BoolArray:
     """(n,): which points get a decision and lead by what the target asks for."""
+    named = np.zeros(len(predicted), dtype=bool)
+    for label in target.labels:
+        named |= predicted == label
+    inside = named != target.requirement.others
     if target.margin > 0:
-        inside &= model.reading.form.margin(x, target) >= -model.reading.form.noise(x)
+        inside &= model.form.margin(x, target) >= -model.form.noise(x)
     return inside
-
-
-def _is_among(values: NDArray[Any], labels: tuple[Any, ...]) -> BoolArray:
-    found = np.zeros(len(values), dtype=bool)
-    for label in labels:
-        found |= values == label
-    return found
 
 
 def _log_odds(probability: FloatArray | float) -> FloatArray:

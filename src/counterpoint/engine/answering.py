@@ -11,18 +11,16 @@ from numpy.typing import NDArray
 
 from counterpoint.certificate import Claim, certify
 from counterpoint.engine.confirm import NotForeseen, Task, confirmed
+from counterpoint.numerics import BoolArray, FloatArray
 from counterpoint.results import Counterfactuals
 from counterpoint.rows.encoding import PRESENT, Encoded, decode, encode
-from counterpoint.rows.enum_column import EnumColumn
 from counterpoint.rows.rows import Rows
 from counterpoint.rows.table import Table
 from counterpoint.status import Status
+from counterpoint.targets import members
 
 __all__ = ["answers_to"]
 
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
-IntArray = NDArray[np.intp]
 Advance = Callable[[int], None]
 
 CELLS = 1 << 18
@@ -156,10 +154,10 @@ def _stays(task: Task, x: FloatArray) -> BoolArray:
 def _put_already(task: Task, rows: Rows, predicted: NDArray[Any], out: Counterfactuals) -> None:
     """Rows that meet the target as they are."""
     verdict = task.target.verdict(task.model, rows.table, rows.x, predicted, out.eps)
-    known = np.zeros(len(rows)), EnumColumn.full(len(rows), Claim.PROVED)
+    known = np.zeros(len(rows)), members(len(rows), Claim.PROVED)
     plain = task.question.plain
     already = certify(plain, rows.x, plain.cases(rows.x), known, verdict)
-    status = EnumColumn.full(len(rows), Status.ALREADY)
+    status = members(len(rows), Status.ALREADY)
     out.put(rows.index, rows.codes, status, already, np.ones(len(rows), dtype=bool))
 
 

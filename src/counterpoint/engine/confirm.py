@@ -20,19 +20,16 @@ from counterpoint.engine.pieces import Pieces
 from counterpoint.engine.question import Question
 from counterpoint.engine.search import search
 from counterpoint.models.fitted import FittedModel
+from counterpoint.numerics import BoolArray, FloatArray, IntArray
 from counterpoint.rows.encoding import decode, recode
-from counterpoint.rows.enum_column import EnumColumn
 from counterpoint.rows.rows import Rows
 from counterpoint.rows.table import Table
 from counterpoint.solvers import Effort
 from counterpoint.status import Status
-from counterpoint.targets import Target, Verdict
+from counterpoint.targets import Target, Verdict, members
 
 __all__ = ["NotForeseen", "Task", "confirmed"]
 
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
-IntArray = NDArray[np.intp]
 
 ROUNDS = 12
 """How often a row whose answer the model does not confirm is searched again."""
@@ -114,7 +111,7 @@ class _Search:
 
 def confirmed(
     task: Task, rows: Rows, pieces: Pieces, eps: float, *, decides: bool, foreseen: bool
-) -> tuple[FloatArray, EnumColumn[Status], Certificates, BoolArray]:
+) -> tuple[FloatArray, NDArray[np.object_], Certificates, BoolArray]:
     """Search once for all rows, then again for those whose answers the model does not confirm.
 
     Parameters
@@ -201,7 +198,7 @@ def _keep_better(
     after[rows[better]] = codes[better]
     s.exact[rows[better]] = findings.points[better]
     told = better | ~valid
-    verdict.put(rows[told], said.take(told))
+    verdict.put(rows[told], said, told)
     return better
 
 
@@ -220,7 +217,7 @@ def _without_margin(s: _Search, findings: Findings, margin: FloatArray) -> None:
 
 def _optimal_among_leading(
     s: _Search, rows: BoolArray, findings: Findings, verdict: Verdict, margin: FloatArray
-) -> tuple[BoolArray, EnumColumn[Claim]]:
+) -> tuple[BoolArray, NDArray[np.object_]]:
     """(n,): which answers are optimal among the points that lead by what was asked for.
 
     In float32 a lead by the rounding error may cost more than the gap; so may the rounding of
@@ -244,7 +241,7 @@ def _optimal_among_leading(
 
 def _known(
     s: _Search, findings: Findings, cost: FloatArray
-) -> tuple[FloatArray, EnumColumn[Claim]]:
+) -> tuple[FloatArray, NDArray[np.object_]]:
     """Bounds and claims from what the first search left behind."""
     return lower_bounds(findings.evidence, cost, s.task.effort.gap)
 
@@ -383,7 +380,7 @@ def _snap(s: _Search, points: FloatArray, found: IntArray, which: IntArray) -> N
 
 def _certified(
     s: _Search, findings: Findings, after: FloatArray, verdict: Verdict, margin: FloatArray
-) -> tuple[FloatArray, EnumColumn[Status], Certificates, BoolArray]:
+) -> tuple[FloatArray, NDArray[np.object_], Certificates, BoolArray]:
     asked, cases = s.pieces.asked, s.cases
     y = s.task.question.features.expand(after)
     reached = np.where(verdict.valid, asked.objective(y, cases), np.inf)
@@ -405,7 +402,7 @@ def _certified(
     # Without a limit of time, a branch and bound may still have run out of nodes.
     limited = findings.limited & (s.task.effort.seconds is not None)
     infeasible = np.isposinf(known[0])
-    status = EnumColumn.chosen(
+    status = members(
         len(y),
         Status.UNPROVED,
         (infeasible, Status.INFEASIBLE),

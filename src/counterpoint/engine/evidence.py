@@ -9,17 +9,14 @@ from functools import cached_property
 from typing import final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from counterpoint.costs import Price
 from counterpoint.engine.cases import Cases
 from counterpoint.engine.program import Program
+from counterpoint.numerics import BoolArray, FloatArray, IntArray
 
 __all__ = ["Bounding", "Evidence", "Leads", "RowEvidence", "Spread"]
 
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
-IntArray = NDArray[np.intp]
 
 CLOSED = 1e-9
 """A relative gap below which nothing is left to prove."""

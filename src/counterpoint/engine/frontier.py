@@ -8,17 +8,13 @@ from dataclasses import dataclass
 from typing import final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from counterpoint.engine.cases import Cases
 from counterpoint.engine.evidence import Bounding
+from counterpoint.numerics import BoolArray, FloatArray, IntArray
 from counterpoint.solvers import Effort
 
 __all__ = ["Findings", "Frontier", "Way"]
-
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
-IntArray = NDArray[np.intp]
 
 
 @final

@@ -8,20 +8,17 @@ from time import perf_counter
 from typing import final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from counterpoint.certificate import VIOLATION
 from counterpoint.engine.evidence import Evidence
 from counterpoint.engine.frontier import Frontier, Way
 from counterpoint.engine.pieces import Piece
 from counterpoint.engine.program import Program
+from counterpoint.numerics import BoolArray, FloatArray, IntArray
 from counterpoint.solvers import Effort, Optimality, Outcome, Prepared, Solution
 
 __all__ = ["Listed"]
 
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
-IntArray = NDArray[np.intp]
 
 TINY = 1e-6
 """The least time that a solver is given, in seconds."""

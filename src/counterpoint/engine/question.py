@@ -9,7 +9,6 @@ from time import thread_time
 from typing import final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from counterpoint.caches import Memo, fields_only
 from counterpoint.constraints import Constraint
@@ -19,6 +18,7 @@ from counterpoint.engine.pieces import Pieces
 from counterpoint.engine.program import Program, kinds_region
 from counterpoint.engine.search import search
 from counterpoint.models.form import Form
+from counterpoint.numerics import BoolArray, FloatArray
 from counterpoint.rows.features import Features
 from counterpoint.rows.rows import Rows
 from counterpoint.solvers import Effort
@@ -26,8 +26,6 @@ from counterpoint.targets import Requirement, Target, Tradeoff
 
 __all__ = ["Question"]
 
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
 
 TRACE = 1e-7
 """What the price counts beside −log of a probability that is to be as high as can be."""

@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 
 from counterpoint.errors import InvalidInput, is_number, shown
 from counterpoint.rows.encoding import encode, match_columns
-from counterpoint.rows.enum_column import EnumColumn
 from counterpoint.rows.features import Features
 from counterpoint.rows.table import Table
-from counterpoint.targets import Guarantee, Requirement, Target, Verdict, check_one_label
+from counterpoint.targets import Guarantee, Requirement, Target, Verdict, check_one_label, members
 
 if TYPE_CHECKING:
     from counterpoint.certificate import Certificate
@@ -181,7 +180,7 @@ class Robust(Target):
     ) -> Verdict:
         form = self._uncertain(model)
         probability = form.certainty(x, self.label)
-        guarantee = EnumColumn.full(len(x), Guarantee.NONE)
+        guarantee = members(len(x), Guarantee.NONE)
         guarantee[probability >= self.probability] = self.promise
         return Verdict(
             self._is_sure(form, x, predicted, probability),

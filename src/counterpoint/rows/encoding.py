@@ -15,13 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.errors import InvalidInput
+from counterpoint.numerics import FloatArray
 from counterpoint.rows.features import Categorical, Features, is_missing, unknown_name
 from counterpoint.rows.table import Table
 from counterpoint.rows.values import Cells
 
 __all__ = ["Encoded", "decode", "encode", "match_columns", "recode"]
 
-FloatArray = NDArray[np.float64]
 Fills = Mapping[Hashable, Any]
 
 NO_FILLS: Fills = MappingProxyType({})

@@ -26,6 +26,7 @@ from counterpoint.errors import (
     listed,
     shown,
 )
+from counterpoint.numerics import FloatArray
 from counterpoint.rows.table import Table
 from counterpoint.rows.values import is_missing
 
@@ -38,8 +39,6 @@ __all__ = [
     "is_missing",
     "unknown_name",
 ]
-
-FloatArray = NDArray[np.float64]
 
 
 @final

@@ -5,16 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import final
 
-import numpy as np
-from numpy.typing import NDArray
-
+from counterpoint.numerics import BoolArray, FloatArray, IntArray
 from counterpoint.rows.table import Table
 
 __all__ = ["Rows"]
-
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
-IntArray = NDArray[np.intp]
 
 
 @final

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.privacy.hinge import minimize_hinge
-from counterpoint.privacy.maps import FourierMap
+from counterpoint.privacy.maps import FeatureMap
 from private.bisection import Bisected, asked_by_paper, bisect
 from private.sets import Data, data_set
 from private.tasks import TOL, F
@@ -40,7 +40,7 @@ class Repository:
     """
 
     data: Data
-    features: FourierMap
+    features: FeatureMap
     weights: FloatArray
 
     def scale(self, beta: float) -> float:
@@ -91,7 +91,7 @@ def repository() -> Repository:
     assert data is not None  # noqa: S101 (it comes with scikit-learn)
     d = data.X.shape[1]
     drawn = np.random.RandomState(1).normal(size=(d, F // 2)) * np.sqrt(2.0 / d)
-    features = FourierMap(drawn.T, 0.0)
+    features = FeatureMap(drawn.T, 0.0)
     rows = np.where(data.y == 1, 1.0, -1.0)[:, None] * features.lift(data.X)
     return Repository(data, features, minimize_hinge(rows, 1.0 / np.sqrt(len(rows)), TOL, 200))
 

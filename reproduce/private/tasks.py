@@ -13,9 +13,8 @@ from sklearn.preprocessing import StandardScaler
 
 from counterpoint.noise import NoiseLaw
 from counterpoint.privacy.hinge import minimize_hinge
-from counterpoint.privacy.maps import FourierMap
-from counterpoint.privacy.mechanisms import MECHANISMS, Budget
-from counterpoint.privacy.sensitivity import sensitivity_of
+from counterpoint.privacy.maps import FeatureMap
+from counterpoint.privacy.mechanisms import MECHANISMS, Budget, sensitivity_of
 
 FloatArray = NDArray[np.float64]
 
@@ -61,7 +60,7 @@ class Task:
 
     X: FloatArray
     truth: FloatArray
-    features: FourierMap
+    features: FeatureMap
     weights: FloatArray
     rows: int
 
@@ -75,7 +74,7 @@ class Task:
         mechanism, size = MECHANISMS[method.mechanism], len(self.weights)
         l2 = sensitivity_of(method.sensitivity, box=self.box, norm=1.0, tol=TOL)
         budget = Budget(epsilon, 0.0 if mechanism.pure else DELTA)
-        scale = mechanism.scale(mechanism.sensitivity(l2, size), size, budget)
+        scale = mechanism.scale(mechanism.sensitivity(l2, size), budget)
         return mechanism.law(scale, size)
 
 
@@ -93,7 +92,7 @@ def breast_cancer(drawn: int = 0, split: int = 1) -> Task:
     X, y = load_breast_cancer(return_X_y=True)
     X, test, y, truth = train_test_split(X, y, test_size=0.3, random_state=split)
     scaler = StandardScaler().fit(X)
-    features = FourierMap.draw(F, X.shape[1], 1.0 / 30.0, 0.0, np.random.RandomState(drawn))
+    features = FeatureMap.draw((F // 2, X.shape[1]), 1.0 / 30.0, 0.0, np.random.RandomState(drawn))
     rows = np.where(y == 0, 1.0, -1.0)[:, None] * features.lift(scaler.transform(X))
     weights = minimize_hinge(rows, 1.0 / np.sqrt(len(X)), TOL, 200)
     signs = np.where(truth == 0, 1.0, -1.0)

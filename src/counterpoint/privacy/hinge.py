@@ -6,6 +6,9 @@ equations, so that the number of rows enters linearly. Once it is plain which ro
 margin, the equations that then hold are solved by themselves, which is exact but for rounding.
 Nothing depends on a guess or on a random number.
 
+Besides w, a point has four numbers for each row, all positive: α_i, C/n − α_i, and the slacks of
+its margin, a_iᵀw + lack_i − excess_i = 1. They are the rows of an array (4, n).
+
 References
 ----------
 Mehrotra (1992), On the implementation of a primal-dual interior point method.
@@ -16,32 +19,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, lstsq
 
 from counterpoint.errors import SolverFailure
-from counterpoint.privacy.gap import certified_gap
 
-__all__ = ["minimize_hinge"]
+__all__ = ["certified_gap", "minimize_hinge"]
 
 FloatArray = NDArray[np.float64]
 
-BLOCK = 1 << 21
-"""Numbers of the weighted rows that are held at once."""
-SHORT = 0.995
-"""The part of the way to the boundary that a step goes."""
-WORTH = 0.7
-"""A step that leaves more of the gap is replaced by one towards the middle of what is feasible."""
-CENTRAL = 0.5
-"""What such a step leaves of the gap."""
-RANK = 1e-12
-"""Singular values of the rows on the margin below this, relative to the largest, are 0."""
-SETTLING = 1e-4
-"""The gap, relative to C, from which on the rows on the margin are looked for."""
+STEP = 0.995
+"""The part of the way to the boundary that a step of the interior-point method goes."""
 
 
 def minimize_hinge(rows: FloatArray, box: float, tol: float, max_iter: int) -> FloatArray:
@@ -65,12 +55,15 @@ def minimize_hinge(rows: FloatArray, box: float, tol: float, max_iter: int) -> F
     SolverFailure
         If the gap is not certified after so many. The message says nothing about the rows.
     """
-    point, settling = _Point.start(len(rows), rows.shape[1], box), SETTLING * box * len(rows)
+    w = np.zeros(rows.shape[1])
+    duals = np.repeat([[0.5 * box], [0.5 * box], [1.0], [2.0]], len(rows), axis=1)
     # Where floats end before the iterations do, nothing is certified; a warning would tell of rows.
     with suppress(LinAlgError), np.errstate(all="ignore"):
         for _ in range(max_iter):
-            point = point.moved(rows)
-            for found in point.candidates(rows, box) if point.gap() <= settling else ():
+            w, duals = _moved(rows, w, duals)
+            # Rows on the margin are looked for once the gap is small, relative to C.
+            near = _complementarity(duals) <= 1e-4 * box * len(rows)
+            for found in _candidates(rows, duals, box) if near else ():
                 alpha = np.clip(found, 0.0, box)
                 weights = alpha @ rows
                 if certified_gap(rows, alpha, weights, box) <= tol:
@@ -82,98 +75,114 @@ def minimize_hinge(rows: FloatArray, box: float, tol: float, max_iter: int) -> F
     )
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class _Point:
-    """w, α, C/n − α, and the slacks of the margins: a_iᵀw + lack_i − excess_i = 1."""
+def _complementarity(duals: FloatArray) -> float:
+    """What complementarity lacks."""
+    alpha, free, excess, lack = duals
+    return float(alpha @ excess + free @ lack)
 
-    weights: FloatArray
-    alpha: FloatArray
-    free: FloatArray
-    excess: FloatArray
-    lack: FloatArray
 
-    @classmethod
-    def start(cls, n: int, size: int, box: float) -> _Point:
-        half = np.full(n, 0.5 * box)
-        return cls(np.zeros(size), half, half, np.ones(n), np.full(n, 2.0))
+def _moved(
+    rows: FloatArray, weights: FloatArray, duals: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """A point after one predictor and one corrector."""
+    alpha, free, excess, lack = duals
+    stiff = 1.0 / (excess / alpha + lack / free)
+    system = cho_factor(_gram(rows, stiff), overwrite_a=True, check_finite=False)
+    short = 1.0 + excess - lack - rows @ weights
+    off = alpha @ rows - weights
 
-    def gap(self) -> float:
-        """What complementarity lacks."""
-        return float(self.alpha @ self.excess + self.free @ self.lack)
+    def step(upper: FloatArray | float, lower: FloatArray | float) -> tuple[FloatArray, FloatArray]:
+        """Newton's, towards α excess = ``upper`` and (C/n − α) lack = ``lower``, as changes."""
+        upper = upper - alpha * excess
+        lower = lower - free * lack
+        aim = short + upper / alpha - lower / free
+        w = cho_solve(system, off + (stiff * aim) @ rows, check_finite=False)
+        a = stiff * (aim - rows @ w)
+        return w, np.stack([a, -a, (upper - excess * a) / alpha, (lower + lack * a) / free])
 
-    def moved(self, rows: FloatArray) -> _Point:
-        """One predictor, one corrector."""
-        stiff = 1.0 / (self.excess / self.alpha + self.lack / self.free)
-        system = cho_factor(_gram(rows, stiff), overwrite_a=True, check_finite=False)
-        short = 1.0 + self.excess - self.lack - rows @ self.weights
-        off = self.alpha @ rows - self.weights
+    gap = _complementarity(duals)
+    mean = gap / (2.0 * len(rows))
+    _, trial = step(0.0, 0.0)
+    left = max(_complementarity(duals + _room(duals, trial) * trial), 0.0) / gap
+    centre = left**3 * mean
+    w, ahead = step(centre - trial[0] * trial[2], centre - trial[1] * trial[3])
+    length = min(1.0, STEP * _room(duals, ahead))
+    if not _complementarity(duals + length * ahead) <= 0.7 * gap:
+        w, ahead = step(0.5 * mean, 0.5 * mean)  # the corrector overshoots: to the middle
+        length = min(1.0, STEP * _room(duals, ahead))
+    return weights + length * w, duals + length * ahead
 
-        def step(upper: FloatArray, lower: FloatArray) -> _Point:
-            """Newton's, towards α excess = ``upper`` and (C/n − α) lack = ``lower``, as changes."""
-            upper = upper - self.alpha * self.excess
-            lower = lower - self.free * self.lack
-            aim = short + upper / self.alpha - lower / self.free
-            w = cho_solve(system, off + (stiff * aim) @ rows, check_finite=False)
-            a = stiff * (aim - rows @ w)
-            excess = (upper - self.excess * a) / self.alpha
-            return _Point(w, a, -a, excess, (lower + self.lack * a) / self.free)
 
-        mean = np.full_like(self.alpha, self.gap() / (2.0 * len(rows)))
-        trial = step(0.0 * mean, 0.0 * mean)
-        left = max(self.along(trial, self.room(trial)).gap(), 0.0) / self.gap()
-        centre = left**3 * mean
-        ahead = step(centre - trial.alpha * trial.excess, centre - trial.free * trial.lack)
-        moved = self.along(ahead, min(1.0, SHORT * self.room(ahead)))
-        if moved.gap() <= WORTH * self.gap():
-            return moved
-        ahead = step(CENTRAL * mean, CENTRAL * mean)  # the corrector overshoots: to the middle
-        return self.along(ahead, min(1.0, SHORT * self.room(ahead)))
+def _room(duals: FloatArray, change: FloatArray) -> float:
+    """How far a step may go, at most 1 / STEP, until something that is positive is 0."""
+    down = change < 0.0
+    return float((duals[down] / -change[down]).min(initial=1.0 / STEP))
 
-    def room(self, step: _Point) -> float:
-        """How far a step may go, at most 1 / SHORT, until something that is positive is 0."""
-        most = 1.0 / SHORT
-        for value, change in (
-            (self.alpha, step.alpha),
-            (self.free, step.free),
-            (self.excess, step.excess),
-            (self.lack, step.lack),
-        ):
-            down = change < 0.0
-            if down.any():
-                most = min(most, float((value[down] / -change[down]).min()))
-        return most
 
-    def along(self, step: _Point, length: float) -> _Point:
-        return _Point(
-            self.weights + length * step.weights,
-            self.alpha + length * step.alpha,
-            self.free + length * step.free,
-            self.excess + length * step.excess,
-            self.lack + length * step.lack,
-        )
-
-    def candidates(self, rows: FloatArray, box: float) -> Iterator[FloatArray]:
-        """(n,) α; and the nearest with a_iᵀw = 1 on the margin, and α_i = 0 or C/n elsewhere."""
-        yield self.alpha
-        scale = box * np.maximum(np.einsum("ij,ij->i", rows, rows), 1.0)
-        above = self.excess * scale > self.alpha
-        below = self.lack * scale > self.free
-        on = ~above & ~below
-        alpha = np.where(on, self.alpha, np.where(below & ~above, box, 0.0))
-        margin = rows[on]
-        for _ in range(2):  # the second takes out what the first rounded
-            turn = lstsq(margin, 1.0 - margin @ (alpha @ rows), cond=RANK, check_finite=False)[0]
-            alpha[on] += lstsq(margin.T, turn, cond=RANK, check_finite=False)[0]
-        yield alpha
+def _candidates(rows: FloatArray, duals: FloatArray, box: float) -> Iterator[FloatArray]:
+    """(n,) α; and the nearest with a_iᵀw = 1 on the margin, and α_i = 0 or C/n elsewhere."""
+    alpha, free, excess, lack = duals
+    yield alpha
+    scale = box * np.maximum(np.einsum("ij,ij->i", rows, rows), 1.0)
+    above = excess * scale > alpha
+    below = lack * scale > free
+    on = ~above & ~below
+    alpha = np.where(on, alpha, np.where(below & ~above, box, 0.0))
+    margin, rank = rows[on], 1e-12  # singular values below this, relative to the largest, are 0
+    for _ in range(2):  # the second takes out what the first rounded
+        turn = lstsq(margin, 1.0 - margin @ (alpha @ rows), cond=rank, check_finite=False)[0]
+        alpha[on] += lstsq(margin.T, turn, cond=rank, check_finite=False)[0]
+    yield alpha
 
 
 def _gram(rows: FloatArray, stiff: FloatArray) -> FloatArray:
     """(F, F) the identity and Σ stiff_i a_i a_iᵀ."""
     size = rows.shape[1]
     total = np.eye(size)
-    step = max(1, BLOCK // size)
+    step = max(1, 2**21 // size)  # 16 MB of weighted rows at a time
     for i in range(0, len(rows), step):
         part = rows[i : i + step]
         total += (part.T * stiff[i : i + step]) @ part
     return total
+
+
+def certified_gap(rows: FloatArray, alpha: FloatArray, weights: FloatArray, box: float) -> float:
+    """How far weights are above the minimum of (2) at most, whatever solver found them.
+
+    For rows a_i = y_i φ_i, weights w and multipliers 0 ≤ α_i ≤ C/n, the value of (2) at w less that
+    of its dual (5) at α is a sum of terms that cannot be negative:
+
+        ½ ‖w − Σ α_i a_i‖²  +  Σ (C/n − α_i) max(0, 1 − a_iᵀw)  +  Σ α_i max(0, a_iᵀw − 1)
+
+    By weak duality w is at most that much above the minimum. The sum is computed in extended
+    precision, where the platform has it, and what rounding can have hidden is added.
+
+    Parameters
+    ----------
+    rows
+        (n, F) y_i φ_i.
+    alpha
+        (n,) multipliers between 0 and ``box``.
+    weights
+        (F,) w.
+    box
+        C/n.
+    """
+    n, size = rows.shape
+    wide = np.longdouble
+    w, total, loss, hidden = weights.astype(wide), np.zeros(size, wide), wide(0.0), 0.0
+    spread = np.zeros(size)
+    step = max(1, 2**16 // size)  # a megabyte in extended precision at a time
+    for i in range(0, n, step):
+        part, a = rows[i : i + step].astype(wide), alpha[i : i + step].astype(wide)
+        total += a @ part
+        short = 1.0 - part @ w
+        loss += (np.where(short > 0.0, wide(box) - a, -a) * short).sum()
+        some = np.abs(rows[i : i + step])
+        hidden += float((some @ np.abs(weights)).sum())
+        spread += alpha[i : i + step] @ some
+    unit = max(float(np.finfo(wide).eps), 2.0**-63)  # pairs of doubles claim more than they hold
+    apart = float(np.linalg.norm((w - total).astype(np.float64)))
+    apart += 2.0 * n * unit * float(np.linalg.norm(spread))
+    rounded = 2.0 * (size + 3) * unit * box * (hidden + n) + 2.0 * n * unit * float(loss)
+    return (0.5 * apart * apart + float(loss) + rounded) * (1.0 + 1e-9)

@@ -1,38 +1,67 @@
-"""Three kinds of noise that make the release of weights private."""
+"""Three kinds of noise that make the release of weights private, and how much of it they need.
+
+OpenDP draws it, on the system's entropy: it adds discrete noise to floats as exact rationals, and
+its maps from sensitivity to privacy account for every rounding. The low bits of a float drawn in
+the usual way tell which value it was added to (Mironov, 2012).
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from math import hypot, sqrt
-from typing import ClassVar, final
+from typing import Any, ClassVar, Literal, NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import gammainccinv
 
-from counterpoint.errors import SolverFailure
+from counterpoint.errors import MissingExtra, SolverFailure
 from counterpoint.noise import NoiseLaw, ProjectedGamma, ProjectedGaussian, ProjectedLaplace
-from counterpoint.privacy import secure
-from counterpoint.privacy.sensitivity import UPWARDS
 
-__all__ = ["MECHANISMS", "Budget", "Gamma", "Gaussian", "Laplace", "Mechanism"]
+__all__ = ["MECHANISMS", "UPWARDS", "Budget", "Gamma", "Gaussian", "Laplace", "Mechanism"]
 
 FloatArray = NDArray[np.float64]
 
+UPWARDS = 1.0 + 1e-12
+"""More than what rounding takes away."""
 
-@final
-@dataclass(frozen=True)
-class Budget:
-    """What one release may cost.
+
+def sensitivity_of(
+    rule: Literal["tight", "rubinstein"], *, box: float, norm: float, tol: float
+) -> float:
+    """The largest ‖w₁ − w₂‖₂ of two fits on n rows that differ in one, in weight units.
+
+    w₁ and w₂ minimise (2). With subgradients g_i of the losses there, w = −C/n Σ g_i. The shared
+    losses are convex, so their subgradients are monotone, and in the inner product of w₁ − w₂ with
+    itself only the rows that differ are left:
+
+        ‖w₁ − w₂‖² ≤ C/n (g(w₂) − g(w₁))ᵀ(w₁ − w₂) ≤ 2 L κ C/n ‖w₁ − w₂‖
+
+    with L = 1 for the hinge. Weights within ``tol`` of the minimum are within √(2 tol) of the
+    minimiser, because (2) is 1-strongly convex; that is added for each of the two. The whole proof
+    is on the page *Private models*.
 
     Parameters
     ----------
-    epsilon
-        ε > 0.
-    delta
-        δ; 0 for pure differential privacy.
+    rule
+        ``"tight"``: 2 κ C/n + 2 √(2 tol). ``"rubinstein"``: the larger one of (10), 4 κ C/n.
+    box
+        C/n.
+    norm
+        κ ≥ ‖φ‖₂.
+    tol
+        How far the objective may be from its minimum.
     """
+    tight = 2.0 * norm * box + 2.0 * sqrt(2.0 * tol)
+    return UPWARDS * (tight if rule == "tight" else max(4.0 * norm * box, tight))
+
+
+@final
+class Budget(NamedTuple):
+    """What one release may cost: ε > 0, and δ, which is 0 for pure differential privacy."""
 
     epsilon: float
     delta: float = 0.0
@@ -41,7 +70,7 @@ class Budget:
 class Mechanism(ABC):
     """Noise for F weights whose sensitivity in some norm is known."""
 
-    pure: ClassVar[bool]
+    pure: ClassVar[bool] = True
     """Whether δ = 0."""
 
     @abstractmethod
@@ -49,7 +78,7 @@ class Mechanism(ABC):
         """The sensitivity in the mechanism's norm, from that in ‖·‖₂."""
 
     @abstractmethod
-    def scale(self, sensitivity: float, size: int, budget: Budget) -> float:
+    def scale(self, sensitivity: float, budget: Budget) -> float:
         """The scale of the noise, in weight units."""
 
     @abstractmethod
@@ -79,12 +108,10 @@ class Mechanism(ABC):
 class Laplace(Mechanism):
     """Independent Laplace noise of scale Δ₁/ε: pure. The paper's (9)."""
 
-    pure = True
-
     def sensitivity(self, l2: float, size: int) -> float:
         return UPWARDS * sqrt(size) * l2
 
-    def scale(self, sensitivity: float, size: int, budget: Budget) -> float:
+    def scale(self, sensitivity: float, budget: Budget) -> float:
         return UPWARDS * sensitivity / budget.epsilon
 
     def law(self, scale: float, size: int) -> NoiseLaw:
@@ -93,13 +120,11 @@ class Laplace(Mechanism):
     def release(
         self, weights: FloatArray, scale: float, sensitivity: float, budget: Budget
     ) -> FloatArray:
-        measurement = secure.laplace(len(weights), scale)
+        measurement = opendp_noise("laplace", len(weights), scale)
         _hold(measurement.map(sensitivity), budget.epsilon)
-        return secure.released(measurement, weights)
+        return _released(measurement, weights)
 
     def reach(self, scale: float, size: int, delta: float, norm: float, entry: float) -> float:
-        from scipy.special import gammainccinv
-
         return entry * scale * float(gammainccinv(size, delta))  # ‖μ‖₁ is gamma-distributed
 
 
@@ -118,12 +143,10 @@ class Gamma(Mechanism):
     10⁴. Where a proof by machine is asked for, take Laplace or normal noise.
     """
 
-    pure = True
-
     def sensitivity(self, l2: float, size: int) -> float:
         return l2
 
-    def scale(self, sensitivity: float, size: int, budget: Budget) -> float:
+    def scale(self, sensitivity: float, budget: Budget) -> float:
         return UPWARDS * sensitivity / budget.epsilon
 
     def law(self, scale: float, size: int) -> NoiseLaw:
@@ -134,13 +157,11 @@ class Gamma(Mechanism):
     ) -> FloatArray:
         _hold(sensitivity / scale, budget.epsilon)
         freedom = len(weights) + 1
-        normal = secure.released(secure.gaussian(freedom, 1.0), np.zeros(freedom))
+        normal = _released(opendp_noise("gaussian", freedom, 1.0), np.zeros(freedom))
         sigma = scale * hypot(*normal)  # within a unit in the last place, however many there are
-        return secure.released(secure.gaussian(len(weights), sigma), weights)
+        return _released(opendp_noise("gaussian", len(weights), sigma), weights)
 
     def reach(self, scale: float, size: int, delta: float, norm: float, entry: float) -> float:
-        from scipy.special import gammainccinv
-
         return norm * scale * float(gammainccinv(size, delta))
 
 
@@ -153,7 +174,7 @@ class Gaussian(Mechanism):
     def sensitivity(self, l2: float, size: int) -> float:
         return l2
 
-    def scale(self, sensitivity: float, size: int, budget: Budget) -> float:
+    def scale(self, sensitivity: float, budget: Budget) -> float:
         return UPWARDS * sensitivity * _unit_scale(budget)
 
     def law(self, scale: float, size: int) -> NoiseLaw:
@@ -162,15 +183,12 @@ class Gaussian(Mechanism):
     def release(
         self, weights: FloatArray, scale: float, sensitivity: float, budget: Budget
     ) -> FloatArray:
-        measurement = secure.approximate(secure.gaussian(len(weights), scale), budget.delta)
-        epsilon, delta = measurement.map(sensitivity)
-        _hold(epsilon, budget.epsilon)
-        _hold(delta, budget.delta)
-        return secure.released(measurement, weights)
+        measurement = approximate_gaussian(len(weights), scale, budget.delta)
+        for spent, most in zip(measurement.map(sensitivity), budget, strict=True):
+            _hold(spent, most)
+        return _released(measurement, weights)
 
     def reach(self, scale: float, size: int, delta: float, norm: float, entry: float) -> float:
-        from scipy.special import gammainccinv
-
         return norm * scale * sqrt(2.0 * float(gammainccinv(0.5 * size, delta)))
 
 
@@ -181,16 +199,6 @@ MECHANISMS: dict[str, Mechanism] = {
 }
 
 
-@lru_cache(maxsize=128)
-def _unit_scale(budget: Budget) -> float:
-    """The standard deviation for sensitivity 1; it grows in proportion."""
-    return secure.smallest_scale(
-        lambda scale: secure.approximate(secure.gaussian(1, scale), budget.delta),
-        1.0,
-        (budget.epsilon, budget.delta),
-    )
-
-
 def _hold(spent: float, budget: float) -> None:
     """Release nothing that costs more than it may."""
     if not spent <= budget:
@@ -198,3 +206,52 @@ def _hold(spent: float, budget: float) -> None:
             f"Expected noise that costs at most {budget:g}, and it costs {spent:g}: nothing is "
             "released; this is a fault of the calibration, not of the data."
         )
+
+
+@lru_cache(maxsize=128)
+def _unit_scale(budget: Budget) -> float:
+    """The smallest standard deviation for sensitivity 1 by OpenDP's map; it is proportional."""
+    with _opendp() as dp:
+        make = lambda scale: approximate_gaussian(1, scale, budget.delta)  # noqa: E731
+        return float(dp.binary_search_param(make, d_in=1.0, d_out=tuple(budget)))
+
+
+def opendp_noise(law: Literal["laplace", "gaussian"], size: int, scale: float) -> Any:
+    """What adds independent noise to floats: private in ‖·‖₁, or concentrated so in ‖·‖₂."""
+    with _opendp() as dp:
+        domain = dp.vector_domain(dp.atom_domain(T=float, nan=False), size=size)
+        if law == "laplace":
+            return dp.m.make_laplace(domain, dp.l1_distance(T=float), scale=scale)
+        return dp.m.make_gaussian(domain, dp.l2_distance(T=float), scale=scale)
+
+
+def approximate_gaussian(size: int, scale: float, delta: float) -> Any:
+    """Normal noise, seen as (ε, δ)-private."""
+    with _opendp() as dp:
+        concentrated = opendp_noise("gaussian", size, scale)
+        return dp.c.make_fix_delta(dp.c.make_zCDP_to_approxDP(concentrated), delta)
+
+
+def _released(measurement: Any, weights: FloatArray) -> FloatArray:
+    """The weights with noise."""
+    with _opendp():
+        return np.array(measurement(weights.tolist()))
+
+
+@contextmanager
+def _opendp() -> Iterator[Any]:
+    """OpenDP; what it complains of is translated."""
+    try:
+        import opendp.prelude as dp
+        from opendp.mod import OpenDPException
+    except ImportError as error:
+        raise MissingExtra(
+            "Expected OpenDP, which draws the noise of a private model, and it is not installed: "
+            "install counterpoint[privacy]."
+        ) from error
+    dp.enable_features("contrib")
+    try:
+        yield dp
+    except OpenDPException as error:
+        said = " ".join(str(error).split())
+        raise SolverFailure(f"OpenDP refused to make this noise, and says: {said}") from error

@@ -2,30 +2,36 @@
 
 from __future__ import annotations
 
-from math import inf
-from typing import Any, Literal, Self, final
+from dataclasses import KW_ONLY, dataclass
+from math import inf, log, sqrt
+from numbers import Integral, Real
+from typing import Any, ClassVar, Literal, Self, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags, check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
-from counterpoint.errors import InvalidInput
-from counterpoint.privacy.classifier import PrivateClassifier
+from counterpoint.errors import InvalidInput, check_parameters
+from counterpoint.noise import NoiseLaw
 from counterpoint.privacy.hinge import minimize_hinge
-from counterpoint.privacy.maps import FeatureMap, FourierMap, LinearMap, UnitBox
-from counterpoint.privacy.mechanisms import MECHANISMS, Budget
-from counterpoint.privacy.parameters import box_of, check
-from counterpoint.privacy.sensitivity import sensitivity_of
+from counterpoint.privacy.maps import FeatureMap
+from counterpoint.privacy.mechanisms import MECHANISMS, Budget, sensitivity_of
 
 __all__ = ["PrivateSVC"]
 
 FloatArray = NDArray[np.float64]
 
+ABOVE_0 = Interval(Real, 0.0, None, closed="neither")
+AT_LEAST_1 = Interval(Integral, 1, None, closed="left")
+
 
 @final
-class PrivateSVC(PrivateClassifier):
+@dataclass(eq=False, repr=False)
+class PrivateSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A support vector machine with differentially private weights.
 
     The weights minimise ½ ‖w‖² + C/n Σ max(0, 1 − y_i φ(x_i)ᵀw), and are released with noise that
@@ -118,60 +124,195 @@ class PrivateSVC(PrivateClassifier):
     ((3,), True)
     """
 
-    def __init__(  # noqa: PLR0913 (an estimator has parameters)
-        self,
-        epsilon: float,
-        *,
-        C: float = 1.0,
-        feature_map: Literal["linear", "fourier"] = "linear",
-        bounds: tuple[ArrayLike, ArrayLike] | None = None,
-        classes: ArrayLike | None = None,
-        mechanism: Literal["laplace", "gamma", "gaussian"] = "laplace",
-        delta: float | None = None,
-        sensitivity: Literal["tight", "rubinstein"] = "tight",
-        n_components: int = 100,
-        gamma: float | None = None,
-        intercept_scaling: float | None = None,
-        tol: float = 1e-10,
-        max_iter: int = 200,
-        trust_data: bool = False,
-        insecure_noise_seed: int | None = None,
-        random_state: int | np.random.RandomState | None = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.C = C
-        self.feature_map = feature_map
-        self.bounds = bounds
-        self.classes = classes
-        self.mechanism = mechanism
-        self.delta = delta
-        self.sensitivity = sensitivity
-        self.n_components = n_components
-        self.gamma = gamma
-        self.intercept_scaling = intercept_scaling
-        self.tol = tol
-        self.max_iter = max_iter
-        self.trust_data = trust_data
-        self.insecure_noise_seed = insecure_noise_seed
-        self.random_state = random_state
+    epsilon: float
+    _: KW_ONLY
+    C: float = 1.0
+    feature_map: Literal["linear", "fourier"] = "linear"
+    bounds: tuple[ArrayLike, ArrayLike] | None = None
+    classes: ArrayLike | None = None
+    mechanism: Literal["laplace", "gamma", "gaussian"] = "laplace"
+    delta: float | None = None
+    sensitivity: Literal["tight", "rubinstein"] = "tight"
+    n_components: int = 100
+    gamma: float | None = None
+    intercept_scaling: float | None = None
+    tol: float = 1e-10
+    max_iter: int = 200
+    trust_data: bool = False
+    insecure_noise_seed: int | None = None
+    random_state: int | np.random.RandomState | None = None
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "epsilon": [ABOVE_0],
+        "C": [ABOVE_0],
+        "feature_map": [StrOptions({"linear", "fourier"})],
+        "mechanism": [StrOptions({*MECHANISMS})],
+        "delta": [Interval(Real, 0.0, 1.0, closed="neither"), None],
+        "sensitivity": [StrOptions({"tight", "rubinstein"})],
+        "n_components": [AT_LEAST_1],
+        "gamma": [ABOVE_0, None],
+        "intercept_scaling": [Interval(Real, 0.0, None, closed="left"), None],
+        "tol": [ABOVE_0],
+        "max_iter": [AT_LEAST_1],
+        "trust_data": ["boolean"],
+        "insecure_noise_seed": [Interval(Integral, 0, None, closed="left"), None],
+        "random_state": ["random_state"],
+    }
 
     def fit(self, X: Any, y: Any) -> Self:
-        check(type(self).__name__, self.get_params(deep=False))
-        self._demand_public()
+        """Learn the weights and release them with noise; nothing else of the rows is kept.
+
+        Parameters
+        ----------
+        X
+            (n, d) array or data frame of finite numbers.
+        y
+            (n,) labels among the classes.
+
+        Returns
+        -------
+        Self
+            Itself, fitted.
+
+        Raises
+        ------
+        InvalidInput
+            If a parameter is none that can be, or is missing; or a label is not among the classes.
+        SolverFailure
+            If the weights are not proved to be near enough to the best ones.
+        MissingExtra
+            If OpenDP is not installed.
+        """
+        check_parameters(self)
+        self._check_together()
         X, y = validate_data(self, X, y, dtype=np.float64, order="C")
         classes, signs = self._signs(y)
-        box, features = self._box(), self._draw()
-        rows = features.lift(box.scaled(X) if self.bounds is None else box.clipped(X))
-        norm, entry = self._sizes(features, rows)
+        trusted = self.bounds is None
+        bounds, features = self._bounds(), self._draw()
+        inside = X if trusted else np.clip(X, *bounds)
+        scaled = _scaled(inside, bounds)
+        rows = features.lift(scaled if trusted else np.clip(scaled, -1.0, 1.0))
+        norm, entry = features.norm, features.entry
+        if trusted and features.is_linear:  # nothing is known about them: from the rows
+            norm, entry = float(np.linalg.norm(rows, axis=1).max()), float(np.abs(rows).max())
         self.coef_, self.scale_, self.sensitivity_ = self._release(signs[:, None] * rows, norm)
         self.classes_, self.mechanism_ = classes, self.mechanism
-        self.norm_bound_, self.entry_bound_ = norm, entry
-        self.bounds_ = np.stack([box.low, box.high])
+        self.norm_bound_, self.entry_bound_, self.bounds_ = norm, entry, bounds
         self.frequencies_, self.intercept_scaling_ = features.frequencies, features.intercept
         self.private_ = not self._flaws()
         self.epsilon_spent_ = float(self.epsilon) if self.private_ else inf
         self.delta_spent_ = float(self.delta or 0.0) if self.private_ else 1.0
         return self
+
+    def features(self, X: Any) -> FloatArray:
+        """(n, F) φ(x), of which scores are linear.
+
+        Parameters
+        ----------
+        X
+            (n, d) as in `fit`; rows outside the bounds are not clipped.
+        """
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=np.float64, order="C", reset=False)
+        features = FeatureMap(self.frequencies_, self.intercept_scaling_)
+        return features.lift(_scaled(X, self.bounds_))
+
+    def decision_function(self, X: Any) -> FloatArray:
+        """(n,) φ(x)ᵀw̃, in score units.
+
+        Parameters
+        ----------
+        X
+            (n, d) as in `fit`.
+        """
+        return self.features(X) @ self.coef_
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """(n,) the second class where the score is at least 0, else the first (4).
+
+        Parameters
+        ----------
+        X
+            (n, d) as in `fit`.
+        """
+        second = self.decision_function(X) >= 0.0
+        return np.asarray(self.classes_[second.astype(np.intp)])
+
+    @property
+    def noise_(self) -> NoiseLaw:
+        """The law of w̃ − w, which is public."""
+        check_is_fitted(self)
+        return MECHANISMS[self.mechanism_].law(self.scale_, len(self.coef_))
+
+    def error_bound(self, delta: float, rule: Literal["exact", "paper"] = "exact") -> float:
+        """What no score within the bounds is off by, with a chance of 1 − δ.
+
+        The smallest e for which the model is (e, δ)-useful (11): |φ(x)ᵀw̃ − φ(x)ᵀw*| ≤ e for all x
+        at once.
+
+        Parameters
+        ----------
+        delta
+            δ, above 0 and below 1.
+        rule
+            ``"exact"``: by the law of the norm of the noise. ``"paper"``: 2Φλ(F − ln δ), which is
+            for Laplace noise, and larger.
+
+        Returns
+        -------
+        float
+            In score units.
+
+        Raises
+        ------
+        InvalidInput
+            If δ is no such number, or the paper's rule is asked for with other noise.
+        """
+        check_is_fitted(self)
+        if not 0.0 < delta < 1.0:
+            raise InvalidInput(
+                f"Expected delta to be above 0 and below 1, and got {delta!r}: pass 0.05, say."
+            )
+        size, solved = len(self.coef_), self.norm_bound_ * sqrt(2.0 * self.tol)
+        if rule == "exact":
+            mechanism = MECHANISMS[self.mechanism_]
+            sizes = (self.norm_bound_, self.entry_bound_)
+            return mechanism.reach(self.scale_, size, delta, *sizes) + solved
+        if self.mechanism_ != "laplace":
+            raise InvalidInput(
+                f"Expected Laplace noise for rule='paper', and the model has {self.mechanism_} "
+                "noise: pass rule='exact'."
+            )
+        return 2.0 * self.entry_bound_ * self.scale_ * (size - log(delta))
+
+    def is_useful(
+        self, error: float, delta: float, rule: Literal["exact", "paper"] = "exact"
+    ) -> bool:
+        """Whether it is (error, δ)-useful (11); by the paper's rule, λ ≤ error / (2Φ(F − ln δ)).
+
+        Parameters
+        ----------
+        error
+            In score units.
+        delta
+            As in `error_bound`.
+        rule
+            As in `error_bound`.
+        """
+        return self.error_bound(delta, rule) <= error
+
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        text: str = super().__repr__(N_CHAR_MAX)
+        flaws = self._flaws()
+        if not flaws and not getattr(self, "private_", True):
+            flaws = ["fitted otherwise than its parameters say"]
+        return f"{text} [not private: {', '.join(flaws)}]" if flaws else text
+
+    def _flaws(self) -> list[str]:
+        """Why the model is not private."""
+        found = ["trust_data=True"] if self.trust_data else []
+        seeded = self.insecure_noise_seed is not None
+        return [*found, f"insecure_noise_seed={self.insecure_noise_seed}"] if seeded else found
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -179,8 +320,25 @@ class PrivateSVC(PrivateClassifier):
         tags.non_deterministic = self.insecure_noise_seed is None
         return tags
 
-    def _demand_public(self) -> None:
-        """Refuse to read from the rows what has to be known without them."""
+    def _check_together(self) -> None:
+        """Refuse parameters that contradict each other, and what is public if it is not said."""
+        if self.feature_map == "fourier" and self.n_components % 2:
+            raise InvalidInput(
+                "PrivateSVC expects n_components to be even, for pairs of cosine and sine, and got "
+                f"{self.n_components!r}: pass one more, or one less."
+            )
+        if (self.mechanism == "gaussian") != (self.delta is not None):
+            raise InvalidInput(
+                "PrivateSVC expects delta with mechanism='gaussian', and without it otherwise, and "
+                f"got delta={self.delta!r} with mechanism={self.mechanism!r}: pass both, or "
+                "neither."
+            )
+        if self.mechanism == "gaussian" and self.epsilon > 1e4:  # beyond, OpenDP's map overflows
+            raise InvalidInput(
+                "PrivateSVC expects epsilon to be at most 10000 with mechanism='gaussian', for "
+                f"which OpenDP finds the noise, and got {self.epsilon!r}: pass less, or another "
+                "mechanism. So large an epsilon protects nobody."
+            )
         for name, words in (
             ("bounds", "(low, high) for each column"),
             ("classes", "the two labels that there are"),
@@ -210,9 +368,25 @@ class PrivateSVC(PrivateClassifier):
             )
         return classes, np.where(y == classes[1], 1.0, -1.0)
 
-    def _box(self) -> UnitBox:
-        """The bounds, or what leaves rows as they are."""
-        return box_of((-1.0, 1.0) if self.bounds is None else self.bounds, self.n_features_in_)
+    def _bounds(self) -> FloatArray:
+        """(2, d) low and high; −1 and 1, which leave rows as they are, if there are none."""
+        bounds, width = (-1.0, 1.0) if self.bounds is None else self.bounds, self.n_features_in_
+        try:
+            low, high = (np.broadcast_to(np.asarray(b, dtype=np.float64), (width,)) for b in bounds)
+        except (TypeError, ValueError) as error:
+            raise InvalidInput(
+                f"Expected bounds to be a pair (low, high), each a number or {width} of them, one "
+                f"for each column, and got {bounds!r}: pass such a pair."
+            ) from error
+        with np.errstate(over="ignore"):
+            wide = np.isfinite(high - low) & (low < high)
+        if not wide.all():
+            column = int(np.flatnonzero(~wide)[0])
+            raise InvalidInput(
+                "Expected finite bounds, the lower below the upper, and those of column "
+                f"{column} are {low[column]:g} and {high[column]:g}: leave out what cannot vary."
+            )
+        return np.stack([low, high])
 
     def _draw(self) -> FeatureMap:
         """The feature map, from public numbers alone."""
@@ -220,16 +394,10 @@ class PrivateSVC(PrivateClassifier):
         given = self.intercept_scaling
         intercept = float(given) if given is not None else 0.0 if fourier else 1.0
         if not fourier:
-            return LinearMap(d, intercept)
+            return FeatureMap(np.empty((0, d)), intercept)
         gamma = 1.0 / d if self.gamma is None else float(self.gamma)
-        random = check_random_state(self.random_state)
-        return FourierMap.draw(int(self.n_components), d, gamma, intercept, random)
-
-    def _sizes(self, features: FeatureMap, rows: FloatArray) -> tuple[float, float]:
-        """κ and Φ; from the rows where nothing is known about them."""
-        if self.bounds is None and not features.bounded:
-            return float(np.linalg.norm(rows, axis=1).max()), float(np.abs(rows).max())
-        return features.norm, features.entry
+        shape, random = (int(self.n_components) // 2, d), check_random_state(self.random_state)
+        return FeatureMap.draw(shape, gamma, intercept, random)
 
     def _release(self, rows: FloatArray, norm: float) -> tuple[FloatArray, float, float]:
         """The weights with noise, its scale, and the sensitivity, for rows y_i φ_i."""
@@ -238,9 +406,16 @@ class PrivateSVC(PrivateClassifier):
         mechanism, size = MECHANISMS[self.mechanism], rows.shape[1]
         l2 = sensitivity_of(self.sensitivity, box=box, norm=norm, tol=tol)
         sensitivity = mechanism.sensitivity(l2, size)
-        scale = mechanism.scale(sensitivity, size, budget)
+        scale = mechanism.scale(sensitivity, budget)
         weights = minimize_hinge(rows, box, tol, int(self.max_iter))
         if self.insecure_noise_seed is None:
             return mechanism.release(weights, scale, sensitivity, budget), scale, sensitivity
         noise = mechanism.law(scale, size).draw(1, int(self.insecure_noise_seed))[0]
         return weights + noise, scale, sensitivity
+
+
+def _scaled(X: FloatArray, bounds: FloatArray) -> FloatArray:
+    """(n, d) the rows in units of the bounds, which become −1 and 1; also rows outside of them."""
+    low, high = bounds
+    half = 0.5 * (high - low)
+    return (X - (low + half)) / half

@@ -18,15 +18,16 @@ from typing import final
 
 import numpy as np
 
+from counterpoint.certificate import VIOLATION
 from counterpoint.engine.cases import Cases
 from counterpoint.engine.couplings import Affine
 from counterpoint.engine.evidence import Bounding, Evidence, RowEvidence
 from counterpoint.engine.frontier import Frontier, Way
-from counterpoint.engine.listed import Listed
 from counterpoint.engine.pieces import Piece
+from counterpoint.engine.program import Program
 from counterpoint.engine.region import Region
 from counterpoint.numerics import FloatArray
-from counterpoint.solvers import Effort
+from counterpoint.solvers import Effort, Outcome, Solution
 from counterpoint.solvers.duals import purified
 
 __all__ = ["CuttingPlanes", "Refinement", "purified_evidence"]
@@ -159,18 +160,37 @@ class Refinement:
             self.best, self.bound = contradiction, np.inf
             return None
         case = self.case.with_margin(self.case.margin + np.array([self.inwards, 0.0]))
-        frontier = Frontier(case, self._effort())
-        way = Listed(frontier, (relaxed,))
-        found, (self.evidence,) = frontier.run(way), way.evidence()
-        is_found = found.piece[0] >= 0
-        if not is_found:
+        program, effort = relaxed.program, self._effort()
+        point, self.limited = None, False
+        for prepared in relaxed.complete(exhaustive=False):
+            solution = prepared.solve(case, effort)
+            if solution.found[0] and program.violation(solution.points, case.x)[0] <= VIOLATION:
+                point = solution.points
+            self._learn(program, case, solution, point, worth)
+            # A branch and bound that had to leave a node open has a point all the same.
+            self.limited = solution.outcomes[0] == Outcome.LIMIT and (
+                point is None or perf_counter() >= self.end
+            )
+            if point is not None or self.limited or np.isinf(self.bound):
+                break
+        return None if self.limited or self.bound >= worth else point
+
+    def _learn(
+        self,
+        program: Program,
+        case: Cases,
+        solution: Solution,
+        point: FloatArray | None,
+        worth: float,
+    ) -> None:
+        """Keep what bounds the cost best."""
+        at = (case.x if point is None else point) if program.has_tangents else None
+        self.evidence = Evidence(program, case, solution.multipliers, at, solution.reported)
+        if point is None:
             self.evidence = purified_evidence(self.evidence)
         told = float(self.evidence.bounds(np.array([worth]))[1][0])
         if told > self.bound:
             self.best, self.bound = self.evidence, told
-        # A branch and bound that had to leave a node open has a point all the same, to go on from.
-        self.limited = bool(found.limited[0]) and (not is_found or perf_counter() >= self.end)
-        return None if not is_found or self.limited or self.bound >= worth else found.points
 
     def _effort(self) -> Effort:
         """That of a relaxation: sharper than what is asked, and half of the time that is left."""

@@ -20,7 +20,7 @@ from counterpoint.engine.domains import AtMost, Box, Transitions
 from counterpoint.engine.program import Program, kinds_region
 from counterpoint.engine.region import Region
 from counterpoint.models.form import AffineMap
-from counterpoint.models.linear import LinearRegressor, LinearScores, Link, LogLink, Votes
+from counterpoint.models.linear import LinearRegressor, LinearScores, Link, Votes
 from counterpoint.noise import NoiseLaw, ProjectedGamma, ProjectedGaussian, ProjectedLaplace
 from counterpoint.prototypes.form import Prototypes
 from counterpoint.prototypes.local_form import LocalPrototypes
@@ -102,8 +102,8 @@ def votes(rng: np.random.Generator, width: int, classes: int) -> Votes:
     return Votes(matrix, offset, np.arange(classes))
 
 
-def regressor(rng: np.random.Generator, width: int, link: LogLink) -> LinearRegressor:
-    return LinearRegressor(rng.normal(size=width) / np.sqrt(width), rng.normal(), link)
+def regressor(rng: np.random.Generator, width: int, *, exponential: bool) -> LinearRegressor:
+    return LinearRegressor(rng.normal(size=width) / np.sqrt(width), rng.normal(), exponential)
 
 
 def prototypes(
@@ -201,8 +201,8 @@ FORMS: dict[str, Callable[[np.random.Generator, int], Any]] = {
     "waves and normal noise through a map": lambda rng, d: seen_through(
         waves(rng, d + 1, "gaussian"), rng, d
     ),
-    "regressor": lambda rng, d: regressor(rng, d, LogLink.IDENTITY),
-    "log regressor": lambda rng, d: regressor(rng, d, LogLink.EXP),
+    "regressor": lambda rng, d: regressor(rng, d, exponential=False),
+    "log regressor": lambda rng, d: regressor(rng, d, exponential=True),
 }
 
 

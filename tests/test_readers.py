@@ -72,7 +72,7 @@ from counterpoint.errors import InvalidInput, ModelNotFitted, UnsupportedModel
 from counterpoint.models import read, see_through
 from counterpoint.models.attributes import scores_of_rows
 from counterpoint.models.form import Magnitude
-from counterpoint.models.linear import LinearScores, Link, LogLink, Votes
+from counterpoint.models.linear import LinearScores, Link, Votes
 from counterpoint.rows.features import Continuous, Features
 from counterpoint.targets import Probability
 from counterpoint.testing import check_reader
@@ -336,8 +336,8 @@ def test_every_regressor_is_read_as_it_is(model):
 
 def test_a_log_link_is_told():
     X = np.random.default_rng(0).normal(size=(50, 5))
-    assert read(PoissonRegressor().fit(X, positive_values(X))).link is LogLink.EXP
-    assert read(TweedieRegressor(power=0).fit(X, positive_values(X))).link is LogLink.IDENTITY
+    assert read(PoissonRegressor().fit(X, positive_values(X))).exponential
+    assert not read(TweedieRegressor(power=0).fit(X, positive_values(X))).exponential
 
 
 THRESHOLDS = [

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from counterpoint.engine.question import Question
     from counterpoint.factored import FactoredCounterfactuals
     from counterpoint.models import Reading
-    from counterpoint.models.fitted import FittedModel
+    from counterpoint.models.reading import FittedModel
     from counterpoint.path import Path
     from counterpoint.results import Counterfactuals
     from counterpoint.solvers import Effort
@@ -353,7 +353,7 @@ class Explainer:
     @cached_property
     def _fitted(self) -> FittedModel:
         """The model with what was read of it."""
-        from counterpoint.models.fitted import FittedModel
+        from counterpoint.models.reading import FittedModel
 
         return FittedModel(self.model, self.reading)
 

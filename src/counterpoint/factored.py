@@ -24,9 +24,9 @@ from counterpoint.engine.confirm import Task
 from counterpoint.engine.question import Question
 from counterpoint.errors import InvalidInput, floats
 from counterpoint.models import Reading
-from counterpoint.models.fitted import FittedModel
 from counterpoint.models.form import Form, Magnitude
 from counterpoint.models.linear import LinearScores
+from counterpoint.models.reading import FittedModel
 from counterpoint.progress import track
 from counterpoint.results import Counterfactual, Counterfactuals
 from counterpoint.rows.features import Continuous, Features

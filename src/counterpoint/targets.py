@@ -17,8 +17,8 @@ from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray
 from counterpoint.rows.table import Table
 
 if TYPE_CHECKING:
-    from counterpoint.models.fitted import FittedModel
     from counterpoint.models.form import Form
+    from counterpoint.models.reading import FittedModel
 
 __all__ = [
     "Guarantee",

@@ -12,7 +12,7 @@ from strategies import FORMS
 import counterpoint as cp
 from counterpoint.engine.couplings import Affine
 from counterpoint.engine.region import Region
-from counterpoint.models.linear import LinearRegressor, LinearScores, Link, LogLink, Votes
+from counterpoint.models.linear import LinearRegressor, LinearScores, Link, Votes
 from counterpoint.noise import ProjectedLaplace
 from counterpoint.prototypes.form import Prototypes
 from counterpoint.prototypes.local_form import LocalPrototypes
@@ -26,7 +26,7 @@ WIDTHS = (1, 4)
 
 def targets(form: Any) -> list[Target]:
     if isinstance(form, LinearRegressor):
-        exponential = form.link is LogLink.EXP
+        exponential = form.exponential
         low, high = (0.5, 2.0) if exponential else (-1.0, 1.0)
         return [cp.Interval(low, high), cp.Interval(low=low), cp.Interval(high=high)]
     classes = form.classes.tolist()

@@ -19,7 +19,7 @@ from counterpoint.engine.frontier import Findings
 from counterpoint.engine.pieces import Pieces
 from counterpoint.engine.question import Question
 from counterpoint.engine.search import search
-from counterpoint.models.fitted import FittedModel
+from counterpoint.models.reading import FittedModel
 from counterpoint.numerics import BoolArray, FloatArray, IntArray
 from counterpoint.rows.encoding import decode, recode
 from counterpoint.rows.rows import Rows

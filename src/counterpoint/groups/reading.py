@@ -14,11 +14,11 @@ from counterpoint.errors import ReaderMismatch, UnsupportedModel
 from counterpoint.groups.networks import Network, of_module
 from counterpoint.groups.representations import Affine, Composed, Representation, dense
 from counterpoint.groups.tables import Intake
+from counterpoint.models.categories import fills_of
 from counterpoint.models.columns import Columns
-from counterpoint.models.dispatch import Inputs, inputs_of, require_fitted, trace
-from counterpoint.models.fills import fills_of
-from counterpoint.models.probe import run
-from counterpoint.models.seeing import see_columns
+from counterpoint.models.dispatch import Inputs, fitted, inputs_of, trace
+from counterpoint.models.reading import see_columns
+from counterpoint.models.running import run
 from counterpoint.rows.features import Categorical, Features
 
 __all__ = ["read_model", "represent"]
@@ -70,7 +70,7 @@ def _(model: Representation) -> Representation:
 
 @represent.register
 def _(model: MLPRegressor) -> Representation:
-    require_fitted(model, Columns.inputs(1))
+    fitted(model)
     return Network(model.coefs_, model.intercepts_, model.activation, model.out_activation_)
 
 
@@ -118,7 +118,7 @@ def _require_trace(model: Any, where: str = "") -> None:
 
 def _traced(model: Any) -> Reading:
     """A transformer, step by step."""
-    require_fitted(model, Columns.inputs(1))
+    fitted(model)
     inputs = inputs_of(model)
     if inputs is None:
         raise UnsupportedModel(

@@ -8,20 +8,14 @@ estimators and ``@trace.register(MyTransformer)`` for steps.
 from __future__ import annotations
 
 from counterpoint.models import (  # noqa: F401 (each registers its readers)
-    classifiers,
     compose,
-    encoders,
-    imputers,
-    meta,
-    naive_bayes,
-    regressors,
-    scalers,
-    support_vectors,
+    estimators,
+    transformers,
 )
 from counterpoint.models.columns import Columns
 from counterpoint.models.dispatch import read, require_reader, trace
-from counterpoint.models.probe import by_running
-from counterpoint.models.seeing import Reading, see_through
+from counterpoint.models.reading import Reading, see_through
+from counterpoint.models.running import by_running
 from counterpoint.models.torch_classifier import LastLayer
 
 __all__ = [

@@ -1,8 +1,13 @@
-"""What categories a feature has, where a fitted encoder and the features do not agree.
+"""What categories a feature has and what a missing cell counts as, where models differ from data.
 
-The encoder was fitted and stays as it is, so the features are changed and everything is read again
+An encoder was fitted and stays as it is, so the features are changed and everything is read again
 with them. Each round settles at least one encoder: what a strict encoder refuses is barred for
 good, and the rest only grows.
+
+A missing cell counts as the one value that a pipeline puts there, for every use of it. A category
+that is filled in need not be one of the column's own. Then it joins the feature's categories as a
+stand-in, which rows may have and no answer chooses, so that every later step says what it makes of
+it.
 """
 
 from __future__ import annotations
@@ -14,67 +19,65 @@ from typing import Any, final
 import numpy as np
 
 from counterpoint.errors import InvalidInput
-from counterpoint.models.columns import NUMBERS, Columns
+from counterpoint.models.columns import NUMBERS, Columns, place
 from counterpoint.rows.features import Categorical, Features, is_missing
 
-__all__ = ["CategoriesWanted", "settle_categories"]
+__all__ = [
+    "CategoriesWanted",
+    "fills_of",
+    "settle_categories",
+    "with_stand_ins",
+    "without_stand_ins",
+]
+
+Barred = Mapping[int, frozenset[Hashable]]
+"""Feature position → values that must not be added to its categories."""
 
 
 @final
 class CategoriesWanted(Exception):
     """An encoder takes other categories than the features say: read again with these."""
 
-    def __init__(self, features: Features, barred: Mapping[int, frozenset[Hashable]]) -> None:
+    def __init__(self, features: Features, barred: Barred) -> None:
         super().__init__("read again with other features")
-        self.features = features
-        self.barred = barred
+        self.features, self.barred = features, barred
 
 
 def settle_categories(encoder: Any, columns: Columns, *, strict: bool) -> None:
-    """Ask for other categories where the features and a fitted encoder do not agree.
+    """Ask for other categories where the features and an encoder's ``categories_`` do not agree.
 
-    Parameters
-    ----------
-    encoder
-        A fitted encoder with ``categories_``.
-    columns
-        Its input.
-    strict
-        Whether the encoder stops at a category that it does not know.
+    ``strict`` says that the encoder stops at a category that it does not know.
     """
-    wanted: dict[int, tuple[tuple[Hashable, ...], frozenset[Hashable]]] = {}
+    features, barred = columns.features, dict(columns.barred)
     for j, listed in enumerate(encoder.categories_):
         known = tuple(value for value in listed.tolist() if not is_missing(value))
         at = columns.raw_feature(j)
         if at is None:
-            _refuse_numbers(encoder, columns, j)
+            if columns.sources[j] == NUMBERS:
+                raise columns.refusal(
+                    encoder,
+                    f"it takes categories, but {columns.label(j)} is computed from numbers. "
+                    "Encode the raw column, or make the categories in the data before fitting.",
+                )
             continue
         new = _new_categories(encoder, columns, at, known, strict=strict)
         if new is not None:
-            wanted[at] = new
-    if wanted:
-        raise _recategorized(columns, wanted)
-
-
-def _refuse_numbers(encoder: Any, columns: Columns, j: int) -> None:
-    if columns.sources[j] == NUMBERS:
-        raise columns.refusal(
-            encoder,
-            f"it takes categories, but {columns.label(j)} is computed from numbers. "
-            "Encode the raw column, or make the categories in the data before fitting.",
-        )
+            features = features.replaced(_with_categories(columns.features.items[at], new[0]))
+            barred[at] = barred.get(at, frozenset()) | new[1]
+    if features is not columns.features:
+        raise CategoriesWanted(features, barred)
 
 
 def _new_categories(
     encoder: Any, columns: Columns, at: int, known: tuple[Hashable, ...], *, strict: bool
 ) -> tuple[tuple[Hashable, ...], frozenset[Hashable]] | None:
     """The categories a feature should have instead, and what must not be added; None to keep."""
-    feature = columns.features.items[at]
+    feature, step = columns.features.items[at], place(encoder, columns.where)
     barred = columns.barred.get(at, frozenset()) | columns.invented(at)
     if not isinstance(feature, Categorical):
         if columns.fixed:
             raise InvalidInput(
-                f"Expected categories in column {feature.name!r}, which {columns.place(encoder)} "
+                f"Expected categories in column {feature.name!r}, which {step} "
                 f"encodes; the features say {type(feature).__name__}. Describe it as "
                 f"Categorical({feature.name!r}, {known!r})."
             )
@@ -83,7 +86,7 @@ def _new_categories(
     if columns.fixed:
         if unknown:
             raise InvalidInput(
-                f"Expected categories of column {feature.name!r} that {columns.place(encoder)} "
+                f"Expected categories of column {feature.name!r} that {step} "
                 f"knows, {known!r}; got {sorted(map(repr, unknown))}. Leave them out."
             )
         return None
@@ -94,21 +97,10 @@ def _new_categories(
         return None
     if not kept and not added:
         raise InvalidInput(
-            f"Column {feature.name!r} holds no category that {columns.place(encoder)} knows; "
+            f"Column {feature.name!r} holds no category that {step} knows; "
             f"expected some of {known!r}. Pass the data that the model was fitted on."
         )
     return kept + added, unknown
-
-
-def _recategorized(
-    columns: Columns, wanted: Mapping[int, tuple[tuple[Hashable, ...], frozenset[Hashable]]]
-) -> CategoriesWanted:
-    """The request to read again with these categories (and values barred) of some features."""
-    features, barred = columns.features, dict(columns.barred)
-    for at, (categories, banned) in wanted.items():
-        features = features.replaced(_with_categories(features.items[at], categories))
-        barred[at] = barred.get(at, frozenset()) | banned
-    return CategoriesWanted(features, barred)
 
 
 def _with_categories(feature: Any, categories: tuple[Hashable, ...]) -> Categorical:
@@ -129,3 +121,74 @@ def _with_categories(feature: Any, categories: tuple[Hashable, ...]) -> Categori
         low, high = feature.observed
         seen = tuple(v for v, x in zip(categories, numbers[order], strict=True) if low <= x <= high)
     return Categorical(feature.name, categories, ordered=True, observed=seen)
+
+
+# --- what a missing cell counts as ---
+
+
+def with_stand_ins(columns: Columns) -> Features | None:
+    """The features with fills that are none of their categories as stand-ins; None to keep them."""
+    if columns.fixed:
+        return None
+    features = columns.features
+    for at in columns.fills:
+        feature, (value, why_not) = features.items[at], _settled(columns, at)
+        if not isinstance(feature, Categorical) or why_not is not None:
+            continue
+        if value in feature.categories or value in columns.barred.get(at, frozenset()):
+            continue
+        wider = replace(feature, categories=(*feature.categories, value), stand_in=value)
+        features = features.replaced(wider)
+    return None if features is columns.features else features
+
+
+def without_stand_ins(columns: Columns) -> tuple[Features, Barred] | None:
+    """The features without stand-ins, which are barred from now on; None if there are none."""
+    features, barred = columns.features, dict(columns.barred)
+    for at, feature in enumerate(columns.features):
+        if isinstance(feature, Categorical) and feature.stand_in is not None:
+            own = tuple(value for value in feature.categories if value != feature.stand_in)
+            features = features.replaced(replace(feature, categories=own, stand_in=None))
+            barred[at] = barred.get(at, frozenset()) | {feature.stand_in}
+    return None if features is columns.features else (features, barred)
+
+
+def fills_of(columns: Columns) -> tuple[dict[Hashable, Any], dict[Hashable, str]]:
+    """Name → fill, and name → why there is none, of what a model made of all its columns."""
+    fills: dict[Hashable, Any] = {}
+    unfilled: dict[Hashable, str] = {}
+    for at in sorted(columns.fills):
+        feature, (value, why_not) = columns.features.items[at], _settled(columns, at)
+        known = feature.categories if isinstance(feature, Categorical) else None
+        if why_not is None and known is None and not _is_number(value):
+            why_not = f"the pipeline fills in {value!r}, which is no number"
+        elif why_not is None and known is not None and value not in known:
+            why_not = f"the pipeline fills in {value!r}, which is none of the categories it takes"
+        if why_not is None:
+            fills[feature.name] = float(value) if known is None else value
+        elif why_not:
+            unfilled[feature.name] = why_not
+    return fills, unfilled
+
+
+def _settled(columns: Columns, at: int) -> tuple[Any, str | None]:
+    """The one value that every use of a feature fills in; or None, and why there is none."""
+    found = columns.fills[at]
+    reasons = {fill.why_not for fill in found if fill.why_not is not None}
+    if reasons:
+        partly = "the pipeline does not fill it in everywhere" if len(found) > 1 else ""
+        return None, min(filter(None, reasons), default=partly)
+    values = sorted({fill.value for fill in found}, key=repr)
+    if not all(_are_same(values[0], value) for value in values):
+        return None, f"the pipeline fills in {' here and '.join(map(repr, values))} there"
+    return values[0], None
+
+
+def _are_same(one: Any, other: Any) -> bool:
+    if _is_number(one) and _is_number(other):  # one mean, taken in two branches, may be rounded
+        return bool(abs(one - other) <= 1e-12 * abs(one))  # differently
+    return bool(one == other)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | np.number) and bool(np.isfinite(value))

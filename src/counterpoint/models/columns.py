@@ -3,7 +3,7 @@
 At every stage a column is either an affine function of the encoded features, or a `Lookup`: any
 value, text included, for each category of one feature. Nothing else is ever needed, and both are
 exact. A step that is affine multiplies; any other step may only be run on columns of categories
-(see `counterpoint.models.probe`).
+(see `counterpoint.models.running`).
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from counterpoint.errors import InvalidInput, UnsupportedModel, is_number, shown
 from counterpoint.models.form import AffineMap, Magnitude
 from counterpoint.rows.features import Categorical, Continuous, Features
 
-__all__ = ["Columns", "Fill", "Lookup", "join"]
+__all__ = ["NUMBERS", "Columns", "Fill", "Lookup", "column_of", "join", "place"]
 
 FloatArray = NDArray[np.float64]
 CONSTANT = -1  # a column's feature when it depends on none
 NUMBERS = -2  # … and when it depends on a number, or on several features
-LARGEST_DENSE = 1 << 24  # entries of a composed map; beyond it stays sparse
+LARGEST_DENSE = 1 << 24  # entries of a composed map (128 MiB); beyond it stays sparse
 
 
 @final
@@ -118,19 +118,16 @@ class Columns:
     @classmethod
     def raw(cls, features: Features, **options: Any) -> Columns:
         """The raw columns themselves."""
-        rows = np.flatnonzero(features.is_numeric)
-        shape = (len(features), features.width)
+        m, rows = len(features), np.flatnonzero(features.is_numeric)
         ones = (np.ones(len(rows)), (rows, features.numeric_columns))
+        matrix = sparse.csr_array(ones, shape=(m, features.width))
         lookups = {
             j: Lookup(j, column_of(feature.categories))
             for j, feature in enumerate(features)
             if isinstance(feature, Categorical)
         }
-        matrix = sparse.csr_array(ones, shape=shape)
-        gaps = np.arange(shape[0])
-        return cls(
-            features, matrix, np.zeros(shape[0]), lookups, features.names, gaps=gaps, **options
-        )
+        options |= {"names": features.names, "gaps": np.arange(m)}
+        return cls(features, matrix, np.zeros(m), lookups, **options)
 
     @classmethod
     def inputs(cls, count: int) -> Columns:
@@ -145,16 +142,14 @@ class Columns:
 
     def affine(self, matrix: Any, offset: ArrayLike = 0.0) -> Columns:
         """The columns ``matrix @ columns + offset``; (m', m) dense or sparse, and (m',)."""
-        own = self.seen().numbers()
-        mixed = sparse.csr_array(matrix)
-        shift = mixed @ own.offset + np.broadcast_to(offset, mixed.shape[:1])
-        gaps = np.full(len(shift), -1)
+        own, mixed = self.seen().numbers(), sparse.csr_array(matrix)
+        shift = np.broadcast_to(np.asarray(offset, dtype=np.float64), mixed.shape[:1])
         most = int(np.diff(mixed.indptr).max(initial=0)) + 1
-        step = Magnitude(abs(mixed), np.abs(np.broadcast_to(offset, len(shift))), most)
-        sizes = step.through(AffineMap(own.matrix, own.offset, own.magnitude))
-        return replace(
-            own, matrix=mixed @ own.matrix, offset=shift, names=None, gaps=gaps, sizes=sizes
-        )
+        before = AffineMap(own.matrix, own.offset, own.magnitude)
+        sizes = Magnitude(abs(mixed), np.abs(shift), most).through(before)
+        product, total = before.followed_by(mixed, shift)
+        gaps = np.full(len(total), -1)
+        return replace(own, matrix=product, offset=total, names=None, gaps=gaps, sizes=sizes)
 
     def scaled(self, scale: ArrayLike, offset: ArrayLike = 0.0) -> Columns:
         """The columns ``scale * columns + offset``, one by one."""
@@ -164,14 +159,12 @@ class Columns:
     def take(self, positions: Sequence[int] | NDArray[np.intp]) -> Columns:
         """The columns at these positions, in this order."""
         at = np.asarray(positions, dtype=np.intp)
-        lookups = {i: self.lookups[j] for i, j in enumerate(at.tolist()) if j in self.lookups}
-        names = None if self.names is None else tuple(self.names[j] for j in at)
         return replace(
             self,
             matrix=self.matrix[at],
             offset=self.offset[at],
-            lookups=lookups,
-            names=names,
+            lookups={i: self.lookups[j] for i, j in enumerate(at.tolist()) if j in self.lookups},
+            names=None if self.names is None else tuple(self.names[j] for j in at),
             gaps=self.gaps[at],
             sizes=self.sizes and self.sizes.take(at),
         )
@@ -191,13 +184,12 @@ class Columns:
         """
         if not self.lookups:
             return self
-        rows, cols, data = [], [], []
-        for j, lookup in self.lookups.items():
-            rows.append(np.full(len(lookup.values), j))
-            cols.append(self._block(lookup.feature))
-            data.append(self._floats(lookup))
-        entries = np.concatenate(data), (np.concatenate(rows), np.concatenate(cols))
-        more = sparse.csr_array(sparse.coo_array(entries, shape=self.matrix.shape))
+        blocks, width = self.features.blocks, self.matrix.shape[1]
+        placed = [(j, blocks[lookup.feature]) for j, lookup in self.lookups.items()]
+        rows = np.concatenate([np.full(block.stop - block.start, j) for j, block in placed])
+        cols = np.concatenate([np.arange(width)[block] for _, block in placed])
+        data = np.concatenate([self._floats(lookup) for lookup in self.lookups.values()])
+        more = sparse.csr_array(sparse.coo_array((data, (rows, cols)), shape=self.matrix.shape))
         own = self.magnitude
         sizes = Magnitude(own.matrix + abs(more), own.offset, own.terms)
         matrix = sparse.csr_array(self.matrix + more)
@@ -221,20 +213,22 @@ class Columns:
     # --- what a column depends on ---
 
     @cached_property
+    def _owner(self) -> NDArray[np.intp]:
+        """(d,) the feature of each encoded column."""
+        blocks = self.features.blocks
+        return np.repeat(np.arange(len(blocks)), [b.stop - b.start for b in blocks])
+
+    @cached_property
     def sources(self) -> NDArray[np.intp]:
         """(m,): the one categorical feature a column depends on, or CONSTANT, or NUMBERS."""
-        owner = np.repeat(
-            np.arange(len(self.features)), [b.stop - b.start for b in self.features.blocks]
-        )
-        numeric = self.features.is_numeric
-        out = np.full(len(self), CONSTANT, dtype=np.intp)
-        for j, (start, stop) in enumerate(
-            zip(self.matrix.indptr[:-1], self.matrix.indptr[1:], strict=True)
-        ):
-            held = owner[self.matrix.indices[start:stop][self.matrix.data[start:stop] != 0]]
-            if len(held):
-                alone = not numeric[held[0]] and bool((held == held[0]).all())
-                out[j] = held[0] if alone else NUMBERS
+        entries = self.matrix.tocoo()
+        held = entries.data != 0
+        rows, owner = entries.coords[0][held], self._owner[entries.coords[1][held]]
+        first, last = np.full(len(self), len(self.features)), np.full(len(self), CONSTANT)
+        np.minimum.at(first, rows, owner)
+        np.maximum.at(last, rows, owner)
+        alone = (first == last) & ~self.features.is_numeric[last]
+        out = np.where(alone | (last == CONSTANT), last, NUMBERS)
         for j, lookup in self.lookups.items():
             out[j] = lookup.feature
         return out
@@ -247,7 +241,7 @@ class Columns:
         if source == CONSTANT:
             return self.offset[[j]]
         row = self.matrix[[j]].toarray()[0]
-        return np.asarray(row[self._block(source)] + self.offset[j])
+        return np.asarray(row[self.features.blocks[source]] + self.offset[j])
 
     def raw_feature(self, j: int) -> int | None:
         """The position of the feature that column j holds unchanged; None if it was changed."""
@@ -259,7 +253,7 @@ class Columns:
         row = self.matrix[[j]]
         if row.nnz != 1 or row.data[0] != 1.0 or self.offset[j] != 0.0:
             return None
-        at = int(np.searchsorted([b.stop for b in self.features.blocks], row.indices[0], "right"))
+        at = int(self._owner[row.indices[0]])
         return at if self.features.is_numeric[at] else None
 
     # --- missing cells ---
@@ -296,15 +290,10 @@ class Columns:
         """The same with one more line on what was read."""
         return replace(self, steps=(*self.steps, f"{self.where}: {line}" if self.where else line))
 
-    def place(self, step: object) -> str:
-        """The step's path and class, for a message."""
-        kind = type(step).__name__
-        return f"step {self.where!r} ({kind})" if self.where else kind
-
     def refusal(self, step: object, reason: str) -> UnsupportedModel:
         """The error of a step that cannot be read exactly; the reason says what to do instead."""
-        place = self.place(step)
-        return UnsupportedModel(f"{place[0].upper()}{place[1:]} cannot be read exactly: {reason}")
+        said = place(step, self.where)
+        return UnsupportedModel(f"{said[0].upper()}{said[1:]} cannot be read exactly: {reason}")
 
     def label(self, j: int) -> str:
         """What to call column j in a message."""
@@ -312,10 +301,6 @@ class Columns:
         if source is None:
             source = max(int(self.sources[j]), -1)
         return f"column {self.features.names[source]!r}" if source >= 0 else f"its input {j}"
-
-    def _block(self, feature: int) -> NDArray[np.intp]:
-        block = self.features.blocks[feature]
-        return np.arange(block.start, block.stop)
 
     def _floats(self, lookup: Lookup) -> FloatArray:
         values = lookup.values.tolist()
@@ -329,6 +314,12 @@ class Columns:
             f"Expected numbers where {where} takes column {name!r}; got the category {shown(bad)}. "
             "Give the column as the model got it when it was fitted, or put an encoder before it."
         )
+
+
+def place(step: object, where: str) -> str:
+    """A step's path and class, for a message."""
+    kind = type(step).__name__
+    return f"step {where!r} ({kind})" if where else kind
 
 
 def column_of(values: Iterable[Any]) -> NDArray[Any]:
@@ -348,28 +339,23 @@ def column_of(values: Iterable[Any]) -> NDArray[Any]:
 
 def join(before: Columns, parts: Sequence[Columns]) -> Columns:
     """The columns of all parts side by side, as an output of a step that got ``before``."""
+    parts = list(parts) or [before.take([])]
     lookups, start = {}, 0
-    fills = dict(before.fills)
-    steps = before.steps
+    fills, steps = dict(before.fills), before.steps
     for part in parts:
         lookups.update({start + j: lookup for j, lookup in part.lookups.items()})
         start += len(part)
         steps += part.steps[len(before.steps) :]
         for at, found in part.fills.items():
             fills[at] = fills.get(at, frozenset()) | found
-    width = before.features.width
-    matrices = [part.matrix for part in parts] or [sparse.csr_array((0, width))]
-    sizes = [part.magnitude for part in parts] or [
-        Magnitude(sparse.csr_array((0, width)), np.zeros(0), 0)
-    ]
     return replace(
         before,
-        matrix=sparse.csr_array(sparse.vstack(matrices)),
-        offset=np.concatenate([np.zeros(0), *(part.offset for part in parts)]),
+        matrix=sparse.csr_array(sparse.vstack([part.matrix for part in parts])),
+        offset=np.concatenate([part.offset for part in parts]),
         lookups=lookups,
         names=None,
         steps=steps,
-        gaps=np.concatenate([np.zeros(0, dtype=np.intp), *(part.gaps for part in parts)]),
+        gaps=np.concatenate([part.gaps for part in parts]),
         fills=fills,
-        sizes=Magnitude.joined(sizes),
+        sizes=Magnitude.joined([part.magnitude for part in parts]),
     )

@@ -1,47 +1,44 @@
-"""Models made of models: pipelines, column transformers, unions, searches."""
+"""Models made of models: pipelines, unions, searches, thresholds, transformed targets."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from sklearn.compose import ColumnTransformer
-from sklearn.model_selection import GridSearchCV
+from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
+from sklearn.feature_selection import RFE
+from sklearn.linear_model import RANSACRegressor
+from sklearn.model_selection import (
+    FixedThresholdClassifier,
+    GridSearchCV,
+    TunedThresholdClassifierCV,
+)
 from sklearn.pipeline import FeatureUnion, Pipeline
+from sklearn.preprocessing import FunctionTransformer
 
 from counterpoint.errors import InvalidInput, ModelNotFitted, UnsupportedModel
-from counterpoint.models.columns import Columns, join
+from counterpoint.models.attributes import OTHER_SCORES
+from counterpoint.models.columns import Columns, join, place
 from counterpoint.models.dispatch import (
     Inputs,
     finish,
+    fitted,
     inputs_of,
     on,
     quiet,
-    read,
-    require_fitted,
     trace,
     trace_step,
 )
-from counterpoint.models.form import Form
+from counterpoint.models.form import AffineMap, Form, Magnitude, require_finite
+from counterpoint.models.linear import LinearRegressor, LinearScores, Link
 
-__all__ = ["read_whole"]
+__all__: list[str] = []
 
 # The common base of all searches, the experimental halving ones included, is private.
 _Search: Any = GridSearchCV.__base__
-
-
-def read_whole(model: Any) -> Form:
-    """`read` for a model that holds other models: over its own inputs, taken as numbers."""
-    require_fitted(model, Columns.inputs(1))
-    inputs = inputs_of(model)
-    if inputs is None:
-        raise UnsupportedModel(
-            f"{type(model).__name__} kept no note of the columns that it was fitted on. "
-            "Pass the data or the features; inside another model it cannot be read."
-        )
-    return finish(model, Columns.inputs(inputs.count))[0]
 
 
 # --- pipelines ---
@@ -75,64 +72,41 @@ def _(pipeline: Any, columns: Columns) -> tuple[Form, Columns]:
 def _(pipeline: Any) -> Inputs | None:
     for name, step in pipeline.steps:
         if step is not None and not isinstance(step, str):
-            require_fitted(step, Columns.inputs(1).at(name))
-            return inputs_of(step)
+            return inputs_of(fitted(step, name))
     return None
 
 
-read.register(Pipeline, read_whole)
+# --- what only passes on to the one model that it holds ---
 
 
-# --- searches and wrappers that only pass on ---
+def _passes_on(kind: Any, held: Callable[[Any, str], Any]) -> None:
+    """Whatever is asked of a model of this kind is asked of the one that it holds."""
+    on(finish, kind)(lambda model, columns: finish(held(model, columns.where), columns))
+    on(trace, kind)(lambda model, columns: trace(held(model, columns.where), columns))
+    on(inputs_of, kind)(lambda model: inputs_of(held(model, "")))
 
 
-def _best(search: Any, columns: Columns) -> Any:
+def _best(search: Any, where: str) -> Any:
     best = getattr(search, "best_estimator_", None)
     if best is None:
         raise ModelNotFitted(
-            f"Expected a search that was fitted with refit=True; {columns.place(search)} keeps no "
+            f"Expected a search that was fitted with refit=True; {place(search, where)} keeps no "
             "best_estimator_. Fit it with refit=True, or pass the estimator itself."
         )
     return best
 
 
-@on(finish, _Search)
-def _(search: Any, columns: Columns) -> tuple[Form, Columns]:
-    return finish(_best(search, columns), columns)
-
-
-@on(trace, _Search)
-def _(search: Any, columns: Columns) -> Columns:
-    return trace(_best(search, columns), columns)
-
-
-@on(inputs_of, _Search)
-def _(search: Any) -> Inputs | None:
-    return inputs_of(_best(search, Columns.inputs(1)))
-
-
-read.register(_Search, read_whole)
-
-try:
+_passes_on(_Search, _best)
+with suppress(ImportError):  # scikit-learn before 1.6
     from sklearn.frozen import FrozenEstimator
-except ImportError:  # scikit-learn before 1.6
-    pass
-else:
 
-    @on(finish, FrozenEstimator)
-    def _(frozen: Any, columns: Columns) -> tuple[Form, Columns]:
-        return finish(frozen.estimator, columns)
+    _passes_on(FrozenEstimator, lambda frozen, where: fitted(frozen.estimator, where))
 
-    @on(trace, FrozenEstimator)
-    def _(frozen: Any, columns: Columns) -> Columns:
-        require_fitted(frozen.estimator, columns)
-        return trace(frozen.estimator, columns)
 
-    @on(inputs_of, FrozenEstimator)
-    def _(frozen: Any) -> Inputs | None:
-        return inputs_of(frozen.estimator)
-
-    read.register(FrozenEstimator, read_whole)
+@on(finish, RANSACRegressor, RFE)
+def _(model: Any, columns: Columns) -> tuple[Form, Columns]:
+    inner = fitted(model, columns.where).estimator_
+    return finish(inner, trace(model, columns) if isinstance(model, RFE) else columns)
 
 
 # --- side by side ---
@@ -205,8 +179,7 @@ def _by_name(columns: Columns, wanted: list[Any], positions: list[int]) -> Colum
 
 @on(inputs_of, ColumnTransformer)
 def _(transformer: Any) -> Inputs | None:
-    require_fitted(transformer, Columns.inputs(1))
-    names = getattr(transformer, "feature_names_in_", None)
+    names = getattr(fitted(transformer), "feature_names_in_", None)
     needed = sorted({j for _, _, at in _used(transformer) for j in at})
     known = None if names is None else tuple(names)
     return Inputs(int(transformer.n_features_in_), known, tuple(needed))
@@ -239,3 +212,134 @@ def locate(spec: Any, names: Any, count: int) -> list[int]:
     return [
         known[value] if isinstance(value, str) else range(count)[int(value)] for value in listed
     ]
+
+
+# --- thresholds ---
+
+
+def _with_threshold(
+    model: Any, inner: Any, form: Form, limit: float, positive: Any
+) -> LinearScores:
+    """A binary form that decides for ``positive`` where its response is at least ``limit``."""
+    name = type(model).__name__
+    if not isinstance(form, LinearScores) or not form.is_binary or form.matrix[0].any():
+        raise UnsupportedModel(
+            f"{name} is read over binary linear classifiers; got {type(inner).__name__}. "
+            "Use one of these, or explain it without a threshold."
+        )
+    if form.no_probabilities == OTHER_SCORES:
+        raise UnsupportedModel(
+            f"{name} sets a threshold on scores, but {OTHER_SCORES}. "
+            "Use LinearDiscriminantAnalysis."
+        )
+    by_probability = _response(model, inner) == "predict_proba"
+    score = _score_limit(form, limit, name) if by_probability else limit
+    sizes = form.sizes
+    require_finite(score)
+    if by_probability:
+        # A rounding error of it is 1 / (p (1 − p)) of them in log-odds. It has fewer than twelve
+        # (an exponential, a sum, a quotient), and at least six of a score's are allowed for.
+        sizes = replace(sizes, offset=sizes.offset + 2.0 * (2.0 + np.exp(abs(score))))
+    first = positive is not None and positive == form.classes[0]
+    shift = -score if first else score
+    return replace(form, threshold=shift, last_of_ties=not first, magnitude=sizes)
+
+
+def _score_limit(form: LinearScores, limit: float, name: str) -> float:
+    """The score of a class from which on its probability is at least a limit."""
+    if form.link is Link.NONE:
+        raise UnsupportedModel(
+            f"{name} sets a threshold on probabilities, but {form.no_probabilities}. "
+            "Fit it with response_method='decision_function'."
+        )
+    if not 0.0 < limit < 1.0:
+        raise UnsupportedModel(
+            f"{name} has the threshold {limit!r} on a probability, which hardly any input or "
+            "every input meets. Use a threshold between 0 and 1, both excluded."
+        )
+    if form.link is Link.CLIPPED:
+        return 2.0 * limit - 1.0
+    return float(np.log(limit) - np.log1p(-limit))
+
+
+@on(finish, FixedThresholdClassifier, TunedThresholdClassifierCV)
+def _(model: Any, columns: Columns) -> tuple[Form, Columns]:
+    inner = _decider(model)
+    if isinstance(model, TunedThresholdClassifierCV):
+        limit = fitted(model, columns.where).best_threshold_
+        positive = model._curve_scorer._get_pos_label()  # noqa: SLF001 (kept nowhere public)
+    else:
+        by_probability = _response(model, inner) == "predict_proba"
+        limit, positive = model.threshold, model.pos_label
+        limit = (0.5 if by_probability else 0.0) if limit == "auto" else limit
+    form, after = finish(inner, columns)
+    moved = _with_threshold(model, inner, form, float(limit), positive)
+    label = moved.classes.tolist()[-1]
+    said = f"{type(model).__name__}, {label!r} from score {moved.threshold:.6g} on"
+    return moved, after.noted(said)
+
+
+@on(inputs_of, FixedThresholdClassifier, TunedThresholdClassifierCV)
+def _(model: Any) -> Inputs | None:
+    return inputs_of(_decider(model))
+
+
+def _decider(model: Any) -> Any:
+    """The fitted classifier under a threshold; one that was fitted before is left in place."""
+    return getattr(model, "estimator_", model.estimator)
+
+
+def _response(model: Any, inner: Any) -> str:
+    """The method whose values the threshold is compared with."""
+    if model.response_method != "auto":
+        return str(model.response_method)
+    return "predict_proba" if hasattr(inner, "predict_proba") else "decision_function"
+
+
+# --- regressors of transformed targets ---
+
+
+@on(finish, TransformedTargetRegressor)
+def _(model: Any, columns: Columns) -> tuple[Form, Columns]:
+    form, after = finish(fitted(model, columns.where).regressor_, columns)
+    if not isinstance(form, LinearRegressor):
+        raise UnsupportedModel(
+            f"TransformedTargetRegressor is read over linear regressors; "
+            f"got {type(model.regressor_).__name__}."
+        )
+    return _untransformed(form, model.transformer_, columns), after
+
+
+def _untransformed(form: LinearRegressor, transformer: Any, columns: Columns) -> LinearRegressor:
+    """The form whose prediction the transformer would turn into this form's."""
+    if isinstance(transformer, FunctionTransformer):
+        if transformer.inverse_func is None:
+            return form
+        if transformer.inverse_func is np.exp and not form.exponential:
+            return replace(form, exponential=True)
+        func = getattr(transformer.inverse_func, "__name__", repr(transformer.inverse_func))
+        raise UnsupportedModel(
+            f"TransformedTargetRegressor turns predictions back with {func!r}, which cannot be "
+            "known to be affine. Use no function, np.log with np.exp, or an affine scaler."
+        )
+    column = replace(Columns.inputs(1), where=columns.where)
+    forth = trace_step("transformer", transformer, column).map()
+    scale, shift = float(forth.matrix[0, 0]), float(forth.offset[0])
+    if not form.exponential:
+        inner = AffineMap(form.coef[None, :], np.array([form.intercept]), form.sizes)
+        back = Magnitude(np.array([[abs(1.0 / scale)]]), np.array([abs(shift / scale)]), 2)
+        return replace(
+            form,
+            coef=form.coef / scale,
+            intercept=(form.intercept - shift) / scale,
+            magnitude=back.through(inner),
+        )
+    raise UnsupportedModel(
+        "TransformedTargetRegressor with a scaler over a regressor with a log link is not read. "
+        "Leave the scaler out: the regressor takes care of the scale itself."
+    )
+
+
+@on(inputs_of, TransformedTargetRegressor)
+def _(model: Any) -> Inputs | None:
+    return inputs_of(fitted(model).regressor_)

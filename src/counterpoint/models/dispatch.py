@@ -1,9 +1,10 @@
-"""The three questions a reader answers; `counterpoint.models.seeing` asks them.
+"""The questions that readers answer; `counterpoint.models.reading` asks them.
 
 - `read`: what is this final estimator, in its own input space?
 - `trace`: what does this step make of its columns?
 - `finish`: what is this model on these columns? (`read` after the columns' map, unless the model
   holds other models: pipelines, searches, thresholds.)
+- `inputs_of`: what columns was it fitted on?
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from counterpoint.errors import InvalidInput, ModelNotFitted, UnsupportedModel
-from counterpoint.models.columns import Columns
+from counterpoint.models.columns import Columns, place
 from counterpoint.models.form import Form
 from counterpoint.wings import wings
 
@@ -30,12 +31,13 @@ __all__ = [
     "Inputs",
     "by_name",
     "finish",
+    "fitted",
     "fitted_inputs",
     "inputs_of",
     "on",
     "quiet",
     "read",
-    "require_fitted",
+    "require_reader",
     "trace",
     "trace_step",
 ]
@@ -69,6 +71,9 @@ def quiet() -> Iterator[None]:
         yield
 
 
+# --- the questions ---
+
+
 @singledispatch
 def read(model: Any) -> Form:
     """Read a fitted final estimator as a form over its own inputs.
@@ -83,31 +88,20 @@ def read(model: Any) -> Form:
         If it has not been fitted.
     """
     wings()  # whose readers are registered by now, if they were not
-    own = read.dispatch(type(model))
-    named = _named_reader(read, type(model)) if own is read.dispatch(object) else own
-    if named is None:
-        raise _refusal(type(model))
-    form: Form = named(model)
-    return form
-
-
-def _refusal(kind: type) -> UnsupportedModel:
-    """The error of a class of models for which there is no reader."""
-    for package in _packages(kind):
-        if package in INSTEAD:
-            return UnsupportedModel(f"{kind.__name__} cannot be read as it is. {INSTEAD[package]}")
-    return UnsupportedModel(
-        f"{kind.__name__} cannot be read exactly. Counterpoint reads {READABLE}; "
-        "add a reader for your own model with @counterpoint.models.read.register(YourModel)."
-    )
-
-
-def require_reader(kind: type) -> None:
-    """Raise `UnsupportedModel` if there is no reader for a class of models."""
-    wings()
-    asked = any(ask.dispatch(kind) is not ask.dispatch(object) for ask in (read, finish))
-    if not asked and _named_reader(read, kind) is None:
+    kind = type(model)
+    named = read.dispatch(kind) if _is_registered(read, kind) else _named(read, kind)
+    if named is not None:
+        form: Form = named(model)
+        return form
+    if not _is_registered(finish, kind):
         raise _refusal(kind)
+    inputs = inputs_of(fitted(model))  # it holds other models: over its own inputs, as numbers
+    if inputs is None:
+        raise UnsupportedModel(
+            f"{kind.__name__} kept no note of the columns that it was fitted on. "
+            "Pass the data or the features; inside another model it cannot be read."
+        )
+    return finish(model, Columns.inputs(inputs.count))[0]
 
 
 @singledispatch
@@ -136,7 +130,7 @@ def finish(model: Any, columns: Columns) -> tuple[Form, Columns]:
 
     Models that hold other models register here; every other model is `read`.
     """
-    require_fitted(model, columns)
+    fitted(model, columns.where)
     try:
         form = read(model)
     except UnsupportedModel as error:
@@ -145,51 +139,12 @@ def finish(model: Any, columns: Columns) -> tuple[Form, Columns]:
         raise UnsupportedModel(f"Step {columns.where!r}: {error}") from error
     if form.width != len(columns):
         raise InvalidInput(
-            f"Expected {form.width} inputs for {columns.place(model)}; got {len(columns)} columns."
+            f"Expected {form.width} inputs for {place(model, columns.where)}; "
+            f"got {len(columns)} columns."
         )
     said = f"{type(model).__name__} as {type(form).__name__} over {form.width} inputs"
     noted = columns.seen().noted(said)
     return (form if columns.is_identity else form.through(columns.map())), noted
-
-
-def on(question: Any, *kinds: Any) -> Callable[[Answer], Answer]:
-    """Register one function as the answer to a question (`read`, `trace` …) for these classes."""
-
-    def register(function: Answer) -> Answer:
-        for kind in kinds:
-            question.register(kind, function)
-        return function
-
-    return register
-
-
-def by_name(package: str, *names: str, question: Any = read) -> Callable[[Answer], Answer]:
-    """Register one function as the answer to a question for classes of a package, by their names.
-
-    So the package is not imported here. Subclasses are read by it too; a class that is registered
-    with the question itself comes first. Questions that ask by name are `read` and `inputs_of`.
-    """
-
-    def register(function: Answer) -> Answer:
-        for name in names:
-            NAMED[question, package, name] = function
-        return function
-
-    return register
-
-
-def _named_reader(question: Any, kind: type) -> Callable[[Any], Any] | None:
-    """Who answers a question about this class, or the nearest class that it builds on."""
-    for package, base in zip(_packages(kind), kind.__mro__, strict=True):
-        named = NAMED.get((question, package, base.__name__))
-        if named is not None:
-            return named
-    return None
-
-
-def _packages(kind: type) -> list[str]:
-    """The packages of a class and of those it builds on."""
-    return [base.__module__.partition(".")[0] for base in kind.__mro__]
 
 
 @final
@@ -219,7 +174,7 @@ class Inputs:
 def inputs_of(model: Any) -> Inputs | None:
     """The columns that a model or step was fitted on; None if it did not keep note of them."""
     wings()
-    named = _named_reader(inputs_of, type(model))
+    named = _named(inputs_of, type(model))
     return fitted_inputs(model) if named is None else named(model)
 
 
@@ -227,9 +182,72 @@ def fitted_inputs(model: Any) -> Inputs | None:
     """The columns by the attributes that estimators of scikit-learn have."""
     count = getattr(model, "n_features_in_", None)
     names = getattr(model, "feature_names_in_", None)
-    if count is None:
-        return None
-    return Inputs(int(count), None if names is None else tuple(names))
+    return None if count is None else Inputs(int(count), None if names is None else tuple(names))
+
+
+# --- who answers ---
+
+
+def on(question: Any, *kinds: Any) -> Callable[[Answer], Answer]:
+    """Register one function as the answer to a question (`read`, `trace` …) for these classes."""
+
+    def register(function: Answer) -> Answer:
+        for kind in kinds:
+            question.register(kind, function)
+        return function
+
+    return register
+
+
+def by_name(package: str, *names: str, question: Any = read) -> Callable[[Answer], Answer]:
+    """Register one function as the answer to a question for classes of a package, by their names.
+
+    So the package is not imported here. Subclasses are read by it too; a class that is registered
+    with the question itself comes first. Questions that ask by name are `read` and `inputs_of`.
+    """
+
+    def register(function: Answer) -> Answer:
+        NAMED.update({(question, package, name): function for name in names})
+        return function
+
+    return register
+
+
+def require_reader(kind: type) -> None:
+    """Raise `UnsupportedModel` if there is no reader for a class of models."""
+    wings()
+    if not (_is_registered(read, kind) or _is_registered(finish, kind) or _named(read, kind)):
+        raise _refusal(kind)
+
+
+def _is_registered(question: Any, kind: type) -> bool:
+    return question.dispatch(kind) is not question.dispatch(object)
+
+
+def _named(question: Any, kind: type) -> Callable[[Any], Any] | None:
+    """Who answers a question about this class, or the nearest class that it builds on, by name."""
+    bases = zip(_packages(kind), kind.__mro__, strict=True)
+    keys = [(question, package, base.__name__) for package, base in bases]
+    return next((NAMED[key] for key in keys if key in NAMED), None)
+
+
+def _packages(kind: type) -> list[str]:
+    """The packages of a class and of those it builds on."""
+    return [base.__module__.partition(".")[0] for base in kind.__mro__]
+
+
+def _refusal(kind: type) -> UnsupportedModel:
+    """The error of a class of models for which there is no reader."""
+    for package in _packages(kind):
+        if package in INSTEAD:
+            return UnsupportedModel(f"{kind.__name__} cannot be read as it is. {INSTEAD[package]}")
+    return UnsupportedModel(
+        f"{kind.__name__} cannot be read exactly. Counterpoint reads {READABLE}; "
+        "add a reader for your own model with @counterpoint.models.read.register(YourModel)."
+    )
+
+
+# --- steps ---
 
 
 def trace_step(name: str, step: Any, columns: Columns) -> Columns:
@@ -238,24 +256,24 @@ def trace_step(name: str, step: Any, columns: Columns) -> Columns:
     if step is None or isinstance(step, str):  # scikit-learn's own words for steps that do nothing
         after = inside
     else:
-        require_fitted(step, inside)
-        after = trace(step, inside)
+        after = trace(fitted(step, inside.where), inside)
         if len(after.steps) == len(columns.steps):  # containers are told by their steps
             said = f"{type(step).__name__}, {len(columns)} → {len(after)} columns"
             after = after.noted(said)
     return replace(after, where=columns.where)
 
 
-def require_fitted(model: Any, columns: Columns) -> None:
-    """Raise `ModelNotFitted` with the step's path if an estimator has not been fitted."""
+def fitted(model: Any, where: str = "") -> Any:
+    """The model; `ModelNotFitted` with the step's path if it is an estimator that is not fitted."""
     if not isinstance(model, BaseEstimator) or isinstance(model, Pipeline | FeatureUnion):
-        return  # the steps of a pipeline are checked one by one
+        return model  # the steps of a pipeline are checked one by one
     try:
         check_is_fitted(model)
     except NotFittedError:
         raise ModelNotFitted(
-            f"Expected a fitted model; {columns.place(model)} has not been fitted. "
+            f"Expected a fitted model; {place(model, where)} has not been fitted. "
             "Call fit before explaining."
         ) from None
     except TypeError:  # an estimator without fit: nothing to check
-        return
+        pass
+    return model

@@ -1,10 +1,14 @@
-"""A form: a fitted model as mathematics."""
+"""A form: a fitted model as mathematics; and how far its own arithmetic may be off.
+
+Source of the bounds: Higham, Accuracy and stability of numerical algorithms, section 3.1.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any, final
 
 import numpy as np
@@ -13,10 +17,20 @@ from scipy import sparse
 
 from counterpoint.caches import fields_only
 from counterpoint.engine.region import Region
-from counterpoint.errors import InvalidInput
+from counterpoint.errors import InvalidInput, shown
 from counterpoint.targets import Target
 
-__all__ = ["EPS", "AffineMap", "Form", "Magnitude", "require_finite"]
+__all__ = [
+    "EPS",
+    "AffineMap",
+    "Form",
+    "Link",
+    "Magnitude",
+    "mask",
+    "require_finite",
+    "rounding",
+    "split",
+]
 
 FloatArray = NDArray[np.float64]
 EPS = float(np.finfo(np.float64).eps)
@@ -30,8 +44,6 @@ class Magnitude:
     Rounding errors are relative to these, and not to what is left of them: (x − mean) / scale may
     be small where both x and the mean are large. A map that sees through all steps at once knows
     only what is left.
-
-    Source: Higham, Accuracy and stability of numerical algorithms, section 3.1.
 
     Parameters
     ----------
@@ -95,19 +107,19 @@ class Magnitude:
 @final
 @dataclass(frozen=True, eq=False)
 class AffineMap:
-    """x ↦ M x + c: preprocessing seen through.
+    """x ↦ M x + c: preprocessing seen through, with the sizes of its terms.
 
     Parameters
     ----------
     matrix
-        (m, d).
+        (m, d), dense or sparse.
     offset
         (m,).
     magnitude
         The sizes of its terms; None if it is one step.
     """
 
-    matrix: FloatArray
+    matrix: Any
     offset: FloatArray
     magnitude: Magnitude | None = None
 
@@ -118,15 +130,26 @@ class AffineMap:
 
     def __call__(self, x: FloatArray) -> FloatArray:
         """(n, d) → (n, m)."""
-        return x @ self.matrix.T + self.offset
+        return np.asarray(x @ self.matrix.T + self.offset)
 
-    def followed_by(self, matrix: FloatArray, offset: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def followed_by(self, matrix: Any, offset: FloatArray) -> tuple[Any, FloatArray]:
         """The matrix and offset of z ↦ matrix z + offset after this map."""
         return matrix @ self.matrix, matrix @ self.offset + offset
 
 
+class Link(Enum):
+    """How scores become probabilities."""
+
+    SOFTMAX = "softmax of the scores (for two classes, the logistic function)"
+    CLIPPED = "(score + 1) / 2, clipped to [0, 1], for two classes (modified Huber loss)"
+    NONE = "no probabilities"
+
+
 class Form(ABC):
     """A fitted model that says which regions of the input space make up its decisions."""
+
+    link: Link = Link.NONE
+    """How class scores become probabilities."""
 
     __getstate__ = fields_only
 
@@ -152,13 +175,8 @@ class Form(ABC):
     def noise(self, X: FloatArray, eps: float = EPS) -> FloatArray:
         """(n,): twice a bound on the rounding error of what decides at X, in score units.
 
-        Parameters
-        ----------
-        X
-            (n, d) points.
-        eps
-            Of the precision in which the model computes, or in which the points are kept: the
-            distance from 1 to the next number.
+        ``eps`` is that of the precision in which the model computes, or in which the points are
+        kept: the distance from 1 to the next number.
         """
 
     @abstractmethod
@@ -186,3 +204,50 @@ def require_finite(*coefficients: FloatArray | float) -> None:
             "Expected finite coefficients, also after the preprocessing; the model has NaN or "
             "infinity among them. Fit it again, on finite data."
         )
+
+
+def rounding(X: FloatArray, magnitude: Magnitude, eps: float) -> FloatArray:
+    """(n,) twice a bound on the rounding error of a difference of two scores.
+
+    A sum of t products has an error of at most t · eps / 2 times the size of its terms; that X was
+    itself rounded counts as well, see `Form.noise`.
+    """
+    bound = (magnitude.terms + 4) * eps * magnitude(X).max(axis=1) * 2.0
+    # Six bits, rounded up: or the last ones, and with them an answer, would depend on how many
+    # rows are multiplied at once.
+    mantissa, exponent = np.frexp(bound)
+    return np.ldexp(np.ceil(64.0 * mantissa) / 64.0, exponent)
+
+
+def split(
+    target: Target, classes: NDArray[Any], fitting: str, known: str = "the classes"
+) -> tuple[NDArray[np.bool_], float]:
+    """(k,) which classes are wanted, and the margin that is asked for.
+
+    For messages, ``fitting`` are the targets that fit the form, and ``known`` is what the classes
+    are called.
+    """
+    asked = target.requirement
+    if not asked.labels or asked.probable or asked.chance is not None:
+        raise target.misfit("a classifier", fitting)
+    wanted = mask(asked.labels, classes, known) ^ asked.others
+    if wanted.all() or not wanted.any():
+        raise InvalidInput(
+            f"Expected a target that leaves some class out and some in; {target!r} does not among "
+            f"{known} {classes.tolist()!r}."
+        )
+    return wanted, asked.margin
+
+
+def mask(
+    labels: Sequence[Hashable], classes: NDArray[Any], known: str = "the classes"
+) -> NDArray[np.bool_]:
+    """(k,) which classes are among the labels; an unknown label is an `InvalidInput`."""
+    listed = classes.tolist()
+    found = np.zeros(len(listed), dtype=bool)
+    for label in labels:
+        value = label.item() if isinstance(label, np.generic) else label
+        if value not in listed:
+            raise InvalidInput(f"Expected a target among {known} {listed!r}; got {shown(value)}.")
+        found[listed.index(value)] = True
+    return found

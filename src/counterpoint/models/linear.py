@@ -5,12 +5,10 @@ Source: Carreira-Perpiñán & Hada, Inverse classification with logistic and sof
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from dataclasses import dataclass, replace
-from enum import Enum
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations, product
-from typing import Any, final
+from typing import Any, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,99 +16,93 @@ from numpy.typing import NDArray
 from counterpoint.engine.couplings import Affine, LogLoss, LogSumExp
 from counterpoint.engine.region import Region
 from counterpoint.errors import InvalidInput
-from counterpoint.models.form import EPS, AffineMap, Form, Magnitude, require_finite
-from counterpoint.models.scores import mask, rounding, split
+from counterpoint.models.form import (
+    EPS,
+    AffineMap,
+    Form,
+    Link,
+    Magnitude,
+    mask,
+    require_finite,
+    rounding,
+    split,
+)
 from counterpoint.targets import Target
 
-__all__ = [
-    "LinearRegressor",
-    "LinearScores",
-    "Link",
-    "LogLink",
-    "ProbabilityForm",
-    "Ties",
-    "Votes",
-]
+__all__ = ["LinearRegressor", "LinearScores", "Link", "Votes"]
 
 FloatArray = NDArray[np.float64]
-
-EXPONENTIAL = 8.0
-"""How many roundings an exponential, and the logarithm it is compared with, are off by at most."""
+BoolArray = NDArray[np.bool_]
 
 
-class Link(Enum):
-    """How scores become probabilities."""
+@dataclass(frozen=True, eq=False)
+class _Affine(Form):
+    """Decisions by A x + b, whatever they decide.
 
-    SOFTMAX = "softmax of the scores (for two classes, the logistic function)"
-    CLIPPED = "(score + 1) / 2, clipped to [0, 1], for two classes (modified Huber loss)"
-    NONE = "no probabilities"
+    Parameters
+    ----------
+    matrix
+        (m, d) A.
+    offset
+        (m,) b.
+    classes
+        (k,) labels.
+    magnitude
+        The sizes of the terms of A x + b, if there are steps before it.
+    """
 
+    matrix: FloatArray
+    offset: FloatArray
+    classes: NDArray[Any]
+    magnitude: Magnitude | None = field(default=None, kw_only=True)
 
-class Ties(Enum):
-    """Which class wins if scores are equal."""
+    def __post_init__(self) -> None:
+        require_finite(self.matrix, self.offset)
 
-    FIRST = "the first of them"
-    LAST = "the last of them"
+    @property
+    def width(self) -> int:
+        return self.matrix.shape[1]
 
+    @cached_property
+    def sizes(self) -> Magnitude:
+        """`magnitude`, whether given or not."""
+        return self.magnitude or Magnitude.of(self.matrix, self.offset)
 
-class LogLink(Enum):
-    """How a linear predictor becomes a prediction."""
+    def through(self, before: AffineMap) -> Self:
+        matrix, offset = before.followed_by(self.matrix, self.offset)
+        return replace(self, matrix=matrix, offset=offset, magnitude=self.sizes.through(before))
 
-    IDENTITY = "the linear predictor itself"
-    EXP = "its exponential"
-
-
-class ProbabilityForm(Form):
-    """A classifier's form that may know probabilities."""
-
-    link: Link
-    """How class scores become probabilities; ``Link.NONE`` if there are none."""
-
-    @abstractmethod
-    def class_scores(self, X: FloatArray) -> FloatArray:
-        """(n, k) a score for each class, before the link."""
+    def _half_spaces(self, rows: FloatArray, high: FloatArray, open_: BoolArray) -> Region:
+        """rows · x <= high, some without their ends, which go to another class."""
+        low = np.full(len(rows), -np.inf)
+        return Region((Affine(rows, low, high, np.ones(len(rows)), open_.astype(np.float64)),))
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class LinearScores(ProbabilityForm):
-    """Scores A x + b whose largest entry is the prediction.
+class LinearScores(_Affine):
+    """Scores A x + b whose largest entry is the prediction; see `_Affine` for what these are.
 
     A binary model is the pair of scores (0, z) with z its ``decision_function``.
 
     Parameters
     ----------
-    matrix
-        (k, d) the rows A.
-    offset
-        (k,) b.
-    classes
-        (k,) labels, in the order of the rows.
     link
         How scores become probabilities.
     no_probabilities
         Why there are none, for the message, if ``link`` is ``Link.NONE``.
     threshold
         A shift of the last score's decision against its probability, in score units: a binary
-        model predicts its second class where z > threshold (>= with ``Ties.LAST``). 0 for an
+        model predicts its second class where z > threshold (>= with ``last_of_ties``). 0 for an
         ordinary model.
-    ties
-        Which of several largest scores wins.
-    magnitude
-        The sizes of the terms of its scores, if there are steps before it.
+    last_of_ties
+        Whether the last of several largest scores wins, and not the first.
     """
 
-    matrix: FloatArray
-    offset: FloatArray
-    classes: NDArray[Any]
     link: Link = Link.NONE
     no_probabilities: str = "the model has no probabilities"
     threshold: float = 0.0
-    ties: Ties = Ties.FIRST
-    magnitude: Magnitude | None = None
-
-    def __post_init__(self) -> None:
-        require_finite(self.matrix, self.offset, self.threshold)
+    last_of_ties: bool = False
 
     @classmethod
     def binary(
@@ -120,10 +112,6 @@ class LinearScores(ProbabilityForm):
         coef = np.asarray(coef, dtype=np.float64).ravel()
         matrix = np.stack([np.zeros_like(coef), coef])
         return cls(matrix, np.array([0.0, float(intercept)]), np.asarray(classes), **options)
-
-    @property
-    def width(self) -> int:
-        return self.matrix.shape[1]
 
     @property
     def is_binary(self) -> bool:
@@ -140,27 +128,14 @@ class LinearScores(ProbabilityForm):
         """(n, k) scores of which the largest is the prediction."""
         return np.asarray(X @ self.matrix.T + self._decision_offset)
 
-    def class_scores(self, X: FloatArray) -> FloatArray:
-        """(n, k) without the threshold, which is none of the probability."""
-        return np.asarray(X @ self.matrix.T + self.offset)
-
     def predict(self, X: FloatArray) -> NDArray[Any]:
         scores = self.scores(X)
-        if self.ties is Ties.LAST:
+        if self.last_of_ties:
             return np.asarray(self.classes[::-1][scores[:, ::-1].argmax(axis=1)])
         return np.asarray(self.classes[scores.argmax(axis=1)])
 
-    @cached_property
-    def sizes(self) -> Magnitude:
-        """`magnitude`, whether given or not."""
-        return self.magnitude or Magnitude.of(self.matrix, self.offset)
-
     def noise(self, X: FloatArray, eps: float = EPS) -> FloatArray:
         return rounding(X, self.sizes, eps) + 2.0 * eps * abs(self.threshold)
-
-    def through(self, before: AffineMap) -> LinearScores:
-        matrix, offset = before.followed_by(self.matrix, self.offset)
-        return replace(self, matrix=matrix, offset=offset, magnitude=self.sizes.through(before))
 
     def margin(self, X: FloatArray, target: Target) -> FloatArray:
         if target.requirement.probable:
@@ -182,12 +157,10 @@ class LinearScores(ProbabilityForm):
         """score_k >= score_j + margin for each j in others."""
         rows = self.matrix[others] - self.matrix[k]
         high = self._decision_offset[k] - self._decision_offset[others] - margin
-        loses = (others < k) if self.ties is Ties.FIRST else (others > k)
-        lost = np.where(loses & (margin == 0.0), 1.0, 0.0)
-        low = np.full(len(rows), -np.inf)
-        return Region((Affine(rows, low, high, np.ones(len(rows)), lost),))
+        loses = (others > k) if self.last_of_ties else (others < k)
+        return self._half_spaces(rows, high, loses & (margin == 0.0))
 
-    def _wanted(self, target: Target) -> tuple[NDArray[np.bool_], float]:
+    def _wanted(self, target: Target) -> tuple[BoolArray, float]:
         return split(target, self.classes, "Label, OtherLabel, Probability or Tradeoff")
 
     def _label(self, target: Target) -> int:
@@ -249,15 +222,15 @@ class LinearRegressor(Form):
         (d,) w.
     intercept
         b.
-    link
-        The prediction as a function of the predictor.
+    exponential
+        Whether the prediction is the exponential of the predictor.
     magnitude
         The sizes of the terms of the predictor, if there are steps before it.
     """
 
     coef: FloatArray
     intercept: float
-    link: LogLink = LogLink.IDENTITY
+    exponential: bool = False
     magnitude: Magnitude | None = None
 
     def __post_init__(self) -> None:
@@ -272,7 +245,7 @@ class LinearRegressor(Form):
 
     def predict(self, X: FloatArray) -> NDArray[Any]:
         z = self._linear(X)
-        return np.exp(z) if self.link is LogLink.EXP else z
+        return np.exp(z) if self.exponential else z
 
     @cached_property
     def sizes(self) -> Magnitude:
@@ -281,8 +254,8 @@ class LinearRegressor(Form):
 
     def noise(self, X: FloatArray, eps: float = EPS) -> FloatArray:
         size = (self.sizes.terms + 4) * self.sizes(X)[:, 0]
-        if self.link is LogLink.EXP:  # the exponential, and the logarithm of what is asked for
-            size += EXPONENTIAL * (1.0 + np.abs(self._linear(X)))
+        if self.exponential:  # and the logarithm of what is asked for: each by a few roundings
+            size += 8.0 * (1.0 + np.abs(self._linear(X)))
         return np.asarray(eps * size)
 
     def through(self, before: AffineMap) -> LinearRegressor:
@@ -300,7 +273,7 @@ class LinearRegressor(Form):
         if limits is None:
             raise target.misfit("a regressor", "Interval")
         low, high = limits
-        if self.link is LogLink.IDENTITY:
+        if not self.exponential:
             return low, high
         if high <= 0:
             raise InvalidInput(
@@ -322,33 +295,14 @@ class LinearRegressor(Form):
 
 @final
 @dataclass(frozen=True, eq=False)
-class Votes(Form):
+class Votes(_Affine):
     """One linear decision for each pair of classes; most votes win, ties go to the first class.
 
     This is how libsvm, and with it ``sklearn.svm.SVC``, decides among several classes.
 
-    Parameters
-    ----------
-    matrix, offset
-        (q, d) and (q,) decisions for the q = k(k−1)/2 pairs (0, 1), (0, 2) … in lexicographic
-        order; a positive one is a vote for the first of the pair.
-    classes
-        (k,) labels.
-    magnitude
-        The sizes of the terms of the decisions, if there are steps before it.
+    The q = k(k−1)/2 decisions A x + b are of the pairs (0, 1), (0, 2) … in lexicographic order; a
+    positive one is a vote for the first of the pair.
     """
-
-    matrix: FloatArray
-    offset: FloatArray
-    classes: NDArray[Any]
-    magnitude: Magnitude | None = None
-
-    def __post_init__(self) -> None:
-        require_finite(self.matrix, self.offset)
-
-    @property
-    def width(self) -> int:
-        return self.matrix.shape[1]
 
     @cached_property
     def pairs(self) -> tuple[tuple[int, int], ...]:
@@ -372,16 +326,8 @@ class Votes(Form):
         decisions = X @ self.matrix.T + self.offset
         return np.asarray(self.classes[self._winners(np.sign(decisions))])
 
-    @cached_property
-    def _sizes(self) -> Magnitude:
-        return self.magnitude or Magnitude.of(self.matrix, self.offset)
-
     def noise(self, X: FloatArray, eps: float = EPS) -> FloatArray:
-        return rounding(X, self._sizes, eps)
-
-    def through(self, before: AffineMap) -> Votes:
-        matrix, offset = before.followed_by(self.matrix, self.offset)
-        return replace(self, matrix=matrix, offset=offset, magnitude=self._sizes.through(before))
+        return rounding(X, self.sizes, eps)
 
     def margin(self, X: FloatArray, target: Target) -> FloatArray:
         wanted, asked = self._wanted(target)
@@ -399,12 +345,10 @@ class Votes(Form):
             used = sign != 0
             rows = -sign[used, None] * self.matrix[used]
             high = sign[used] * self.offset[used] - asked
-            low = np.full(len(rows), -np.inf)
-            lost = (sign[used] > 0).astype(np.float64) * (asked == 0.0)
-            pieces.append(Region((Affine(rows, low, high, np.ones(len(rows)), lost),)))
+            pieces.append(self._half_spaces(rows, high, (sign[used] > 0) & (asked == 0.0)))
         return tuple(pieces)
 
-    def _cells(self, wanted: NDArray[np.bool_]) -> list[NDArray[np.int8]]:
+    def _cells(self, wanted: BoolArray) -> list[NDArray[np.int8]]:
         """Partial outcomes (0: either) that decide for a wanted class, as large as merging gives.
 
         Two cells that differ in the sign of one pair only are one cell in which that pair is free
@@ -425,7 +369,7 @@ class Votes(Form):
             cells = merged
         return [np.array(cell, dtype=np.int8) for cell in sorted(largest)]
 
-    def _wanted(self, target: Target) -> tuple[NDArray[np.bool_], float]:
+    def _wanted(self, target: Target) -> tuple[BoolArray, float]:
         if target.requirement.probable:
             raise InvalidInput(
                 f"{type(target).__name__} needs class probabilities: the model decides by votes "

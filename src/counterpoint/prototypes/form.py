@@ -18,8 +18,7 @@ from scipy import sparse
 from counterpoint.engine.couplings import Affine
 from counterpoint.engine.region import Region
 from counterpoint.errors import InvalidInput
-from counterpoint.models.form import EPS, AffineMap, Form, Magnitude
-from counterpoint.models.scores import rounding, split
+from counterpoint.models.form import EPS, AffineMap, Form, Magnitude, rounding, split
 from counterpoint.prototypes.cells import Cells
 from counterpoint.targets import Target
 

@@ -13,8 +13,7 @@ from sklearn.naive_bayes import GaussianNB
 from counterpoint.errors import UnsupportedModel
 from counterpoint.models.attributes import classes_of, dense, scores_of_rows
 from counterpoint.models.dispatch import on, read
-from counterpoint.models.form import Form
-from counterpoint.models.linear import Link
+from counterpoint.models.form import Form, Link
 from counterpoint.prototypes.local_form import LocalPrototypes
 
 __all__ = ["gaussians", "log_priors"]

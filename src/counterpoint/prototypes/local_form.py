@@ -19,9 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from counterpoint.engine.couplings import Affine
 from counterpoint.engine.region import Condition, Region
 from counterpoint.errors import InvalidInput
-from counterpoint.models.form import EPS, AffineMap, Magnitude
-from counterpoint.models.linear import Link, ProbabilityForm
-from counterpoint.models.scores import mask, split
+from counterpoint.models.form import EPS, AffineMap, Form, Link, Magnitude, mask, split
 from counterpoint.prototypes.nearer import Nearer
 from counterpoint.targets import Target
 
@@ -34,7 +32,7 @@ IntArray = NDArray[np.intp]
 
 @final
 @dataclass(frozen=True, eq=False)
-class LocalPrototypes(ProbabilityForm):
+class LocalPrototypes(Form):
     """The class of the prototype i with the least ‖F_i y + f_i‖² + b_i; the first of equal ones.
 
     Its score is that with the other sign. So score units are those of the squared distance; of
@@ -154,10 +152,6 @@ class LocalPrototypes(ProbabilityForm):
     def scores(self, X: FloatArray) -> FloatArray:
         """(n, P) scores, of which the largest is the nearest prototype's."""
         return np.asarray(-(self._squares(X)[:, self.place] + self.offsets))
-
-    def class_scores(self, X: FloatArray) -> FloatArray:
-        """(n, C) that of the one prototype of each class, if there is a link."""
-        return self.scores(X)[:, np.argsort(self.owner)]
 
     def _squares(self, X: FloatArray) -> FloatArray:
         """(n, P) ‖F y + f‖²."""

@@ -21,9 +21,8 @@ from counterpoint.engine.evidence import Leads
 from counterpoint.engine.pieces import Aim
 from counterpoint.engine.region import Region
 from counterpoint.errors import InvalidInput
-from counterpoint.models.form import EPS, AffineMap, Form
+from counterpoint.models.form import EPS, AffineMap, Form, mask, split
 from counterpoint.models.linear import LinearScores
-from counterpoint.models.scores import mask, split
 from counterpoint.noise import NoiseLaw, ProjectedGaussian, ProjectedLaplace, k_paper
 from counterpoint.robust.bounds.fourier import WaveDraws
 from counterpoint.robust.bounds.linear import ScoreDraws

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from counterpoint.errors import UnsupportedModel
-from counterpoint.models.attributes import dense, fitted
-from counterpoint.models.dispatch import Inputs, by_name, fitted_inputs, inputs_of, read
+from counterpoint.models.attributes import dense
+from counterpoint.models.dispatch import Inputs, by_name, fitted, fitted_inputs, inputs_of, read
 from counterpoint.models.form import AffineMap, Form, Magnitude
-from counterpoint.models.linear import LinearScores, Ties
+from counterpoint.models.linear import LinearScores
 from counterpoint.robust.form import FourierScores, UncertainScores
 from counterpoint.robust.waves import Waves
 
@@ -63,7 +63,7 @@ def _(model: Any) -> Form:
         float(weights @ shift),
         model.classes_,
         no_probabilities="PrivateSVC has none",
-        ties=Ties.LAST,
+        last_of_ties=True,
         magnitude=step.through(AffineMap(scaled, shift)),
     )
     return UncertainScores(scores, AffineMap(scaled, shift), model.noise_, released)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from counterpoint.engine.evidence import Leads
     from counterpoint.engine.pieces import Aim
     from counterpoint.engine.question import Question
-    from counterpoint.models.fitted import FittedModel
+    from counterpoint.models.reading import FittedModel
     from counterpoint.results import Asked
     from counterpoint.robust.form import UncertainForm
 

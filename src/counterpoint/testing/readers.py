@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.models.form import Form
-from counterpoint.models.linear import Link, ProbabilityForm
+from counterpoint.models.form import Form, Link
 from counterpoint.rows.encoding import encode, match_columns
 from counterpoint.rows.features import Features
 from counterpoint.rows.table import Table
-from counterpoint.targets import Label
+from counterpoint.targets import Label, Probability
 
 __all__ = ["check_reader"]
 
@@ -57,8 +56,8 @@ def check_reader(model: Any, X: Any, *, features: Features | None = None) -> Non
         return
     _check_labels(reading.form, points, np.asarray(model.predict(rows)))
     form = reading.form
-    if isinstance(form, ProbabilityForm) and form.link is not Link.NONE:
-        _check_probabilities(form, points, model.predict_proba(rows))
+    if form.link is not Link.NONE:
+        _check_probabilities(form, points, classes, model.predict_proba(rows))
     for label in classes:
         assert reading.form.regions(Label(label)), f"The class {label!r} has no region."
 
@@ -86,15 +85,15 @@ def _check_labels(form: Form, points: FloatArray, expected: NDArray[Any]) -> Non
         )
 
 
-def _check_probabilities(form: ProbabilityForm, points: FloatArray, expected: FloatArray) -> None:
-    from scipy.special import softmax
+def _check_probabilities(
+    form: Form, points: FloatArray, classes: NDArray[Any], expected: FloatArray
+) -> None:
+    from scipy.special import expit
 
-    scores = form.class_scores(points)
-    if form.link is Link.CLIPPED:
-        second = np.clip((scores[:, 1] - scores[:, 0] + 1.0) / 2.0, 0.0, 1.0)
-        found = np.stack([1.0 - second, second], axis=1)
-    else:
-        found = softmax(scores, axis=1)
+    # By how far the probability one half is exceeded, in log-odds or on a scale of its own.
+    lead = np.stack([form.margin(points, Probability(label, 0.5)) for label in classes], axis=1)
+    clipped = form.link is Link.CLIPPED
+    found = np.clip((lead + 1.0) / 2.0, 0.0, 1.0) if clipped else expit(lead)
     off = np.abs(found - expected).max(axis=1)
     worst = int(off.argmax())
     assert off[worst] <= 1e-9 + 1e3 * form.noise(points[[worst]])[0], (

@@ -1,0 +1,337 @@
+"""Readers of final estimators: linear classifiers and regressors, and what is not read and why."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.cross_decomposition import PLSRegression
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.dummy import DummyClassifier, DummyRegressor
+from sklearn.linear_model import (
+    ARDRegression,
+    BayesianRidge,
+    ElasticNet,
+    ElasticNetCV,
+    GammaRegressor,
+    HuberRegressor,
+    Lars,
+    LassoCV,
+    LinearRegression,
+    LogisticRegression,
+    OrthogonalMatchingPursuit,
+    OrthogonalMatchingPursuitCV,
+    Perceptron,
+    PoissonRegressor,
+    QuantileRegressor,
+    Ridge,
+    RidgeClassifier,
+    RidgeClassifierCV,
+    RidgeCV,
+    SGDClassifier,
+    SGDRegressor,
+    TheilSenRegressor,
+    TweedieRegressor,
+)
+from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier
+from sklearn.naive_bayes import (
+    BernoulliNB,
+    CategoricalNB,
+    ComplementNB,
+    GaussianNB,
+    MultinomialNB,
+)
+from sklearn.neighbors import NearestCentroid
+from sklearn.svm import SVC, SVR, LinearSVC, LinearSVR, NuSVC, NuSVR
+
+from counterpoint.errors import InvalidInput, UnsupportedModel
+from counterpoint.models.attributes import (
+    OTHER_SCORES,
+    classes_of,
+    dense,
+    linear_scores,
+    scores_of_rows,
+)
+from counterpoint.models.columns import NUMBERS, Columns
+from counterpoint.models.dispatch import finish, fitted, on, quiet, read
+from counterpoint.models.form import Form, Magnitude
+from counterpoint.models.linear import LinearRegressor, LinearScores, Link, Votes
+from counterpoint.models.running import by_running
+
+__all__: list[str] = []
+
+ONE_VS_REST = (
+    "the model is one-vs-rest, so its probabilities are independent ones divided by their sum, "
+    "not a softmax of its scores"
+)
+MOST_VOTING_CLASSES = 5  # 2^(k(k−1)/2) outcomes of the pairs are listed
+NOT_READ = {
+    CalibratedClassifierCV: "CalibratedClassifierCV cannot be read exactly: its probabilities are "
+    "an average over folds of calibrations that are not linear. Explain the classifier that was "
+    "calibrated, and set its threshold with FixedThresholdClassifier.",
+    CategoricalNB: "CategoricalNB takes categories, not numbers. Put an OrdinalEncoder before it, "
+    "and describe its columns as Categorical.",
+    DummyClassifier: "DummyClassifier does not look at its inputs, so no change of them changes "
+    "its decision. Fit a model that does.",
+    DummyRegressor: "DummyRegressor does not look at its inputs, so no change of them changes its "
+    "value. Fit a model that does.",
+    OneVsOneClassifier: "OneVsOneClassifier breaks ties between votes by a score that is not "
+    "linear. Use OneVsRestClassifier, or SVC(kernel='linear').",
+}
+
+
+@on(read, *NOT_READ)
+def _(model: Any) -> Form:
+    raise UnsupportedModel(next(NOT_READ[base] for base in type(model).__mro__ if base in NOT_READ))
+
+
+# --- classifiers ---
+
+
+@on(read, LogisticRegression)
+def _(model: Any) -> Form:
+    classes = classes_of(model)
+    multi_class = getattr(model, "multi_class", "auto")  # gone in scikit-learn 1.8
+    if len(classes) == 2 and multi_class == "multinomial":
+        coef, intercept = dense(model.coef_)[0], float(dense(model.intercept_)[0])
+        matrix, offset = np.stack([-coef, coef]), np.array([-intercept, intercept])
+        return LinearScores(matrix, offset, classes, link=Link.SOFTMAX)
+    one_vs_rest = multi_class == "ovr" or (
+        model.solver == "liblinear" and multi_class != "multinomial"
+    )
+    if len(classes) > 2 and one_vs_rest:
+        return linear_scores(model, Link.NONE, ONE_VS_REST)
+    return linear_scores(model, Link.SOFTMAX)
+
+
+@on(read, LinearDiscriminantAnalysis)
+def _(model: Any) -> Form:
+    return linear_scores(model, Link.SOFTMAX)
+
+
+@on(read, SGDClassifier)
+def _(model: Any) -> Form:
+    link = {"log_loss": Link.SOFTMAX, "modified_huber": Link.CLIPPED}.get(model.loss)
+    if link is None:
+        return linear_scores(model, Link.NONE, f"SGDClassifier with loss={model.loss!r} has none")
+    binary = len(classes_of(model)) == 2
+    return linear_scores(model, link if binary else Link.NONE, ONE_VS_REST)
+
+
+@on(read, LinearSVC, Perceptron)
+def _without_probabilities(model: Any) -> Form:
+    return linear_scores(model, Link.NONE, f"{type(model).__name__} has none")
+
+
+@on(read, RidgeClassifier, RidgeClassifierCV)
+def _(model: Any) -> Form:
+    form = linear_scores(model, Link.NONE, f"{type(model).__name__} has none")
+    if _at_zero(model, form.width).ndim != 1:
+        raise UnsupportedModel(
+            f"{type(model).__name__} was fitted on several labels for each row; expected one "
+            "class. Fit one model for each label and explain them one by one."
+        )
+    return form
+
+
+def _at_zero(model: Any, width: int) -> NDArray[Any]:
+    """The prediction for a row of zeros."""
+    with quiet():  # fitted on names, asked with an array
+        return np.asarray(model.predict(np.zeros((1, width))))
+
+
+@on(read, NearestCentroid)
+def _(model: Any) -> Form:
+    classes = classes_of(model)
+    if model.metric != "euclidean":
+        raise UnsupportedModel(
+            f"NearestCentroid with metric={model.metric!r} has decision boundaries that are not "
+            "linear. Use metric='euclidean'."
+        )
+    centroids = dense(model.centroids_)
+    prior = getattr(model, "class_prior_", None)  # new in scikit-learn 1.6
+    if prior is None or np.isclose(prior, 1.0 / len(classes)).all():
+        offset = -0.5 * (centroids**2).sum(axis=1)
+        sizes = Magnitude.of_distances(centroids)
+        return scores_of_rows(centroids, offset, classes, Link.NONE, OTHER_SCORES, sizes)
+    deviation = dense(model.within_class_std_dev_).ravel()
+    weights = np.where(deviation != 0, deviation, 1.0) ** -2.0
+    offset = 2.0 * np.log(prior) - (weights * centroids**2).sum(axis=1)
+    sizes = Magnitude.of_distances(centroids, sparse.diags_array(np.sqrt(weights)).tocsr())
+    return scores_of_rows(2.0 * weights * centroids, offset, classes, Link.SOFTMAX, sizes=sizes)
+
+
+@on(read, SVC, NuSVC)
+def _(model: Any) -> Form:
+    classes = classes_of(model)
+    name = type(model).__name__
+    if model.kernel != "linear":
+        raise UnsupportedModel(
+            f"{name} with kernel={model.kernel!r} is not linear. Use kernel='linear' or LinearSVC."
+        )
+    if len(classes) == 2:
+        reason = f"those of {name} come from a second model (Platt scaling) that predict ignores"
+        return linear_scores(model, Link.NONE, reason)
+    if len(classes) > MOST_VOTING_CLASSES:
+        raise UnsupportedModel(
+            f"{name} decides among {len(classes)} classes by votes between all pairs, which is "
+            f"read for up to {MOST_VOTING_CLASSES} classes. Use LinearSVC or "
+            "OneVsRestClassifier(SVC(kernel='linear'))."
+        )
+    if model.break_ties and model.decision_function_shape == "ovr":
+        raise UnsupportedModel(
+            f"{name} with break_ties=True decides by a score that is not linear. "
+            "Use break_ties=False."
+        )
+    return Votes(dense(model.coef_), dense(model.intercept_).ravel(), classes)
+
+
+@on(read, MultinomialNB)
+def _(model: Any) -> Form:
+    classes = classes_of(model)
+    offset = dense(model.class_log_prior_)
+    return scores_of_rows(dense(model.feature_log_prob_), offset, classes, Link.SOFTMAX)
+
+
+@on(read, ComplementNB)
+def _(model: Any) -> Form:
+    classes = classes_of(model)
+    weights = dense(model.feature_log_prob_)
+    return scores_of_rows(weights, np.zeros(len(classes)), classes, Link.SOFTMAX)
+
+
+@on(read, BernoulliNB)
+def _(model: Any) -> Form:
+    classes = classes_of(model)
+    if model.binarize is not None:
+        raise UnsupportedModel(
+            f"BernoulliNB with binarize={model.binarize!r} cuts its inputs at a threshold, which "
+            "is not linear. Fit it on columns of 0 and 1 with binarize=None."
+        )
+    yes = dense(model.feature_log_prob_)
+    no = np.log1p(-np.exp(yes))
+    offset = dense(model.class_log_prior_) + no.sum(axis=1)
+    return scores_of_rows(yes - no, offset, classes, Link.SOFTMAX)
+
+
+@on(finish, BernoulliNB, CategoricalNB, GaussianNB)
+def _(model: Any, columns: Columns) -> tuple[Form, Columns]:
+    """Of categories any log-likelihood that is a sum over columns is linear."""
+    fitted(model, columns.where)
+    if (columns.sources == NUMBERS).any():
+        return finish.dispatch(object)(model, columns)
+    scores = by_running(model, columns, method="predict_joint_log_proba").map()
+    form = scores_of_rows(scores.matrix, scores.offset, classes_of(model), Link.SOFTMAX)
+    said = (
+        f"{type(model).__name__} as {type(form).__name__} over {len(columns)} inputs of categories"
+    )
+    return form, columns.noted(said)
+
+
+@on(read, OneVsRestClassifier)
+def _(model: Any) -> Form:
+    if fitted(model).multilabel_:
+        raise UnsupportedModel(
+            "OneVsRestClassifier was fitted on several labels for each row; expected one class. "
+            "Explain its estimators_ one by one."
+        )
+    classes: NDArray[Any] = np.asarray(model.classes_)
+    parts = [_one_vs_rest_part(estimator) for estimator in model.estimators_]
+    matrix = np.stack([part.matrix[1] - part.matrix[0] for part in parts])
+    offset = np.array([part.offset[1] - part.offset[0] for part in parts])
+    if len(parts) == 1:
+        why: Any = {"no_probabilities": parts[0].no_probabilities, "magnitude": parts[0].sizes}
+        return LinearScores.binary(matrix[0], offset[0], classes, link=parts[0].link, **why)
+    sizes = Magnitude.joined([part.sizes for part in parts])
+    options: Any = {"last_of_ties": True, "magnitude": sizes}
+    return LinearScores(matrix, offset, classes, Link.NONE, ONE_VS_REST, **options)
+
+
+def _one_vs_rest_part(estimator: Any) -> LinearScores:
+    refusal = UnsupportedModel(
+        f"OneVsRestClassifier is read over linear binary classifiers with a decision_function; "
+        f"got {type(estimator).__name__}. Use LogisticRegression, LinearSVC or their like in it, "
+        "and put steps that encode categories before it."
+    )
+    if not hasattr(estimator, "decision_function"):  # it would compare probabilities or values
+        raise refusal
+    try:
+        form = read(estimator)
+    except (InvalidInput, UnsupportedModel) as error:
+        raise refusal from error
+    if not isinstance(form, LinearScores) or not form.is_binary:
+        raise refusal
+    if form.threshold != 0.0 or form.no_probabilities == OTHER_SCORES:
+        raise refusal
+    return form
+
+
+# --- regressors ---
+
+
+def _linear(model: Any, *, exponential: bool = False) -> LinearRegressor:
+    """The form of ``coef_`` and ``intercept_``; one output, in one dimension."""
+    coef = dense(fitted(model).coef_)
+    at_zero = _at_zero(model, coef.shape[-1])
+    if at_zero.shape != (1,):
+        raise UnsupportedModel(
+            f"{type(model).__name__} was fitted on a target with {at_zero.ndim} dimensions; "
+            "expected one value for each row. Fit on a 1-D y, one model for each output."
+        )
+    centred = isinstance(model, PLSRegression)  # its inputs: the intercept is that of centred ones
+    intercept = at_zero[0] if centred else dense(model.intercept_).ravel()[0]
+    return LinearRegressor(coef.ravel(), float(intercept), exponential)
+
+
+@on(
+    read,
+    ARDRegression,
+    BayesianRidge,
+    ElasticNet,  # and Lasso
+    ElasticNetCV,
+    HuberRegressor,
+    Lars,  # and LassoLars, LarsCV, LassoLarsCV, LassoLarsIC
+    LassoCV,
+    LinearRegression,
+    LinearSVR,
+    OrthogonalMatchingPursuit,
+    OrthogonalMatchingPursuitCV,
+    PLSRegression,
+    QuantileRegressor,
+    Ridge,
+    RidgeCV,
+    SGDRegressor,
+    SVR,
+    NuSVR,
+    TheilSenRegressor,
+)
+def _identity(model: Any) -> Form:
+    kernel = getattr(fitted(model), "kernel", "linear")
+    if kernel != "linear":
+        raise UnsupportedModel(
+            f"{type(model).__name__} with kernel={kernel!r} is not linear. "
+            "Use kernel='linear' or LinearSVR."
+        )
+    return _linear(model)
+
+
+@on(read, GammaRegressor, PoissonRegressor)
+def _(model: Any) -> Form:
+    return _linear(model, exponential=True)
+
+
+@on(read, TweedieRegressor)
+def _(model: Any) -> Form:
+    is_log = model.link == "log" or (model.link == "auto" and model.power > 0)
+    return _linear(model, exponential=is_log)
+
+
+with suppress(ImportError):  # they leave scikit-learn with version 1.10
+    from sklearn.linear_model import PassiveAggressiveClassifier, PassiveAggressiveRegressor
+
+    read.register(PassiveAggressiveClassifier, _without_probabilities)
+    read.register(PassiveAggressiveRegressor, _identity)

@@ -1,0 +1,331 @@
+"""Fitted models seen through to the raw columns that they take; and their own word on rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field, replace
+from types import FunctionType, ModuleType
+from typing import Any, TypeVar, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpoint.caches import fields_only
+from counterpoint.errors import InvalidInput, ReaderMismatch, UnsupportedModel
+from counterpoint.models.categories import (
+    CategoriesWanted,
+    fills_of,
+    with_stand_ins,
+    without_stand_ins,
+)
+from counterpoint.models.columns import Columns
+from counterpoint.models.dispatch import Inputs, finish, fitted, inputs_of, read, trace
+from counterpoint.models.form import EPS, Form
+from counterpoint.models.linear import LinearRegressor
+from counterpoint.rows.features import Continuous, Features, unknown_name
+from counterpoint.rows.table import Table
+from counterpoint.targets import DISAGREEMENT, Label
+from counterpoint.wings import wings
+
+__all__ = ["FittedModel", "Reading", "see_columns", "see_through"]
+
+FloatArray = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
+
+Found = TypeVar("Found")
+
+
+@final
+@dataclass(frozen=True)
+class Reading:
+    """A fitted model as a form over the encoded raw features.
+
+    Parameters
+    ----------
+    form
+        The model, over the encoded columns of ``features``.
+    features
+        The raw columns that the model takes, in its order.
+    named
+        Whether the model was fitted on column names, so that ``predict`` takes frames.
+    steps
+        One line for each step: what was read as what.
+    fills
+        Name → what the pipeline puts where the column is missing, if the model sees nothing else
+        of a missing cell: such a cell counts as this value.
+    unfilled
+        Name → why a missing cell counts as no value, as the end of a sentence, for other columns
+        about whose missing cells the pipeline does something.
+    eps
+        The distance from 1 to the next number in the narrowest dtype in which the model holds any.
+    """
+
+    form: Form
+    features: Features
+    named: bool
+    steps: tuple[str, ...]
+    fills: Mapping[Hashable, Any] = field(default_factory=dict)
+    unfilled: Mapping[Hashable, str] = field(default_factory=dict)
+
+    __getstate__ = fields_only
+    eps: float = EPS
+
+
+def see_through(model: Any, features: Features | None, *, fixed: bool) -> Reading:
+    """Read a fitted model with all its preprocessing.
+
+    Parameters
+    ----------
+    model
+        A fitted scikit-learn estimator, pipeline or search.
+    features
+        The raw columns, from data or from the user; None to derive them from the model.
+    fixed
+        Whether ``features`` must not be adapted to the model: numbers that the model encodes as
+        categories are then an error.
+
+    Raises
+    ------
+    UnsupportedModel
+        If a part of the model cannot be read exactly; the message names the step.
+    ModelNotFitted
+        If the model, or a step of it, has not been fitted.
+    InvalidInput
+        If the features do not fit the model.
+    """
+    wings()
+    if isinstance(model, type):
+        raise InvalidInput(f"Expected a fitted model; got the class {model.__name__}. Fit one.")
+    inputs = inputs_of(model)
+    if inputs is None:  # a model of the user's own
+        inputs = Inputs(read(model).width if features is None else len(features))
+    form, last, chosen = _agreed(
+        lambda columns: finish(model, columns),
+        _choose(inputs, features),
+        fixed=fixed and features is not None,
+    )
+    fills, unfilled = fills_of(last)
+    named = inputs.names is not None
+    return Reading(form, chosen, named, last.steps, fills, unfilled, _eps_of(model))
+
+
+def see_columns(transformer: Any, inputs: Inputs) -> Columns:
+    """What a fitted transformer, with all its steps, makes of the raw columns that it takes.
+
+    Parameters
+    ----------
+    transformer
+        A fitted scikit-learn transformer, pipeline or column transformer.
+    inputs
+        What `inputs_of` says of it. Names that it never looks at are left out.
+
+    Raises
+    ------
+    UnsupportedModel
+        If a step cannot be read exactly; the message names the step.
+    ModelNotFitted
+        If a step has not been fitted.
+    """
+
+    def ask(columns: Columns) -> tuple[None, Columns]:
+        return None, trace(fitted(transformer), columns).seen()
+
+    _, last, chosen = _agreed(ask, _choose(inputs, None), fixed=False)
+    return replace(last, features=chosen)
+
+
+def _agreed(
+    ask: Callable[[Columns], tuple[Found, Columns]], features: Features, *, fixed: bool
+) -> tuple[Found, Columns, Features]:
+    """Ask about raw columns, with other categories until all encoders agree with the features."""
+    barred: Mapping[int, frozenset[Hashable]] = {}
+    while True:
+        columns = Columns.raw(features, fixed=fixed, barred=barred)
+        try:
+            found, last = ask(columns)
+        except CategoriesWanted as wanted:
+            features, barred = wanted.features, wanted.barred
+            continue
+        except (InvalidInput, UnsupportedModel):
+            plain = without_stand_ins(columns)
+            if plain is None:
+                raise
+            features, barred = plain
+            continue
+        wider = with_stand_ins(last)
+        if wider is None:
+            return found, last, features
+        features = wider
+
+
+def _choose(inputs: Inputs, features: Features | None) -> Features:
+    """The features that the model takes, in its order."""
+    if features is None:
+        names = inputs.names or tuple(f"x{j}" for j in range(inputs.count))
+        ranges = inputs.ranges or (None,) * inputs.count
+        needed = None if inputs.names is None else inputs.needed
+        taken = range(inputs.count) if needed is None else needed
+        return Features(Continuous(names[j], ranges[j]) for j in taken)
+    if inputs.names is None:
+        if len(features) != inputs.count:
+            raise InvalidInput(
+                f"Expected {inputs.count} features, as many as the model was fitted on; "
+                f"got {len(features)}. The model knows no names, so columns go by position."
+            )
+        return features
+    return _named(inputs, inputs.names, features)
+
+
+def _named(inputs: Inputs, names: tuple[Hashable, ...], features: Features) -> Features:
+    """The features with these names; one that the model never looks at may be missing."""
+    needed = set(range(inputs.count) if inputs.needed is None else inputs.needed)
+    known = set(features.names)
+    kept = []
+    for j, name in enumerate(names):
+        if name in known:
+            kept.append(features[name])
+        elif j in needed:
+            hint = unknown_name(name, features.names)
+            raise InvalidInput(f"Expected the column {name!r}, which the model uses. {hint}")
+    return Features(kept)
+
+
+def _eps_of(model: Any) -> float:
+    """The distance from 1 to the next number in the narrowest dtype in which a model holds any.
+
+    A model that was fitted on float32 has coefficients in float32, and computes in it.
+    """
+    narrow = {"bfloat16": 2.0**-7, "float16": 2.0**-10, "float32": 2.0**-23}
+    simple = (str, bytes, int, float, type, type(None), FunctionType, ModuleType)  # hold no arrays
+    eps, left, seen = EPS, [model], set[int]()
+    while left:
+        value = left.pop()
+        if id(value) in seen or isinstance(value, simple):
+            continue
+        seen.add(id(value))
+        kind = str(getattr(value, "dtype", "")).removeprefix("torch.")
+        eps = max(eps, narrow.get(kind, EPS))
+        if isinstance(value, dict):
+            left.extend(value.values())
+        elif isinstance(value, list | tuple | set | frozenset):
+            left.extend(value)
+        else:
+            left.extend(getattr(value, "__dict__", {}).values())
+    return eps
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class FittedModel:
+    """A fitted model and what was read of it.
+
+    Parameters
+    ----------
+    model
+        The model; its ``predict`` decides what is valid.
+    reading
+        What was read of it.
+    """
+
+    model: Any
+    reading: Reading
+
+    @property
+    def form(self) -> Form:
+        """The model over the encoded features."""
+        return self.reading.form
+
+    def eps(self, table: Table) -> float:
+        """The distance from 1 to the next number where the model computes, or rows are kept.
+
+        Which steps of a pipeline compute in which precision depends on the dtypes of the rows and
+        on those of what was fitted: the coarsest of them counts.
+        """
+        return max(self.reading.eps, table.eps)
+
+    def overflows(self, x: FloatArray, eps: float) -> BoolArray:
+        """(n,): whether terms of the scores are too large for the model, so that it may refuse.
+
+        Those of float64 are not looked at: margins do not lead there.
+        """
+        if eps <= EPS:
+            return np.zeros(len(x), dtype=bool)
+        return ~(self.form.noise(x, eps) <= eps * np.finfo(np.float32).max)
+
+    def predict(self, table: Table) -> NDArray[Any]:
+        """(n,) the model's own predictions."""
+        rows = table.to_model_input(named=self.reading.named)
+        return np.asarray(self.model.predict(rows)).reshape(-1)
+
+    def predict_both(self, first: Table, second: Table) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Predictions for two tables, in one call of the model if one frame can hold both."""
+        both = first.followed_by(second)
+        if both is None:
+            return self.predict(first), self.predict(second)
+        predicted = self.predict(both)
+        return predicted[: len(first)], predicted[len(first) :]
+
+    def probability(self, label: Hashable, table: Table) -> FloatArray:
+        """(n,) the model's own probability of a label."""
+        shares = self.model.predict_proba(table.to_model_input(named=self.reading.named))
+        column = np.asarray(self.model.classes_).tolist().index(label)
+        return np.asarray(shares[:, column], dtype=np.float64)
+
+    def is_indifferent(self, rows: Table, others: Table, x: FloatArray) -> BoolArray:
+        """(n,): whether the model takes rows as it takes the others; not if it stops at them.
+
+        Parameters
+        ----------
+        rows, others
+            As many rows.
+        x
+            (n, d) the others, encoded.
+        """
+        try:
+            here, there = self._responses(rows), self._responses(others)
+        except (TypeError, ValueError):  # what the model says to a cell that it does not take
+            if len(rows) == 1:
+                return np.zeros(1, dtype=bool)
+            halves = np.array_split(np.arange(len(rows)), 2)
+            parts = [self.is_indifferent(rows.take(h), others.take(h), x[h]) for h in halves]
+            return np.concatenate(parts)
+        allowed = DISAGREEMENT * self.form.noise(x)[:, None] * (1.0 + np.abs(there))
+        return np.asarray((np.abs(here - there) <= allowed).all(axis=1))
+
+    def _responses(self, table: Table) -> FloatArray:
+        """(n, k) the most telling numbers that the model gives."""
+        names = ("decision_function", "predict_proba", "predict")
+        method = next(getattr(self.model, name) for name in names if hasattr(self.model, name))
+        values = np.asarray(method(table.to_model_input(named=self.reading.named)))
+        if values.dtype.kind not in "biuf":  # labels in words, as their positions
+            values = (values[:, None] == np.asarray(self.model.classes_)).argmax(axis=1)
+        return values.astype(np.float64).reshape(len(table), -1)
+
+    def check(self, x: FloatArray, predicted: NDArray[Any]) -> None:
+        """What was read must predict what the model predicts, up to rounding at a tie.
+
+        Raises
+        ------
+        ReaderMismatch
+            If it does not.
+        """
+        read = self.form.predict(x)
+        differs = np.flatnonzero(read != predicted)
+        if not len(differs):
+            return
+        noise = DISAGREEMENT * self.form.noise(x[differs])
+        if isinstance(self.form, LinearRegressor):
+            distance = np.abs(read[differs] - predicted[differs])
+            off = distance > noise * (1.0 + np.abs(read[differs]))
+        else:
+            labels = predicted[differs].tolist()
+            rows = zip(differs.tolist(), labels, strict=True)
+            off = np.array([self.form.margin(x[[i]], Label(label))[0] for i, label in rows])
+            off = off < -noise
+        if off.any():
+            at = int(differs[off][0])
+            raise ReaderMismatch(
+                f"{type(self.model).__name__} predicts {predicted[at]!r} for a row for which what "
+                f"was read of it predicts {read[at]!r} ({int(off.sum())} of {len(x)} rows). The "
+                "model cannot be explained exactly; please report it."
+            )

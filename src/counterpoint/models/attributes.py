@@ -12,12 +12,11 @@ from counterpoint.errors import UnsupportedModel
 from counterpoint.models.dispatch import fitted
 from counterpoint.models.form import Magnitude
 from counterpoint.models.linear import LinearScores, Link
+from counterpoint.numerics import FloatArray
 
 __all__ = ["OTHER_SCORES", "classes_of", "dense", "linear_scores", "scores_of_rows"]
 
 OTHER_SCORES = "NearestCentroid predicts by other scores than its decision_function gives"
-
-FloatArray = NDArray[np.float64]
 
 
 def dense(values: Any) -> FloatArray:

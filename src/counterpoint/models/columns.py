@@ -19,11 +19,11 @@ from scipy import sparse
 
 from counterpoint.errors import InvalidInput, UnsupportedModel, is_number, shown
 from counterpoint.models.form import AffineMap, Magnitude
+from counterpoint.numerics import FloatArray
 from counterpoint.rows.features import Categorical, Continuous, Features
 
 __all__ = ["NUMBERS", "Columns", "Fill", "Lookup", "column_of", "join", "place"]
 
-FloatArray = NDArray[np.float64]
 CONSTANT = -1  # a column's feature when it depends on none
 NUMBERS = -2  # … and when it depends on a number, or on several features
 LARGEST_DENSE = 1 << 24  # entries of a composed map (128 MiB); beyond it stays sparse

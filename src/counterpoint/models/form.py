@@ -18,6 +18,7 @@ from scipy import sparse
 from counterpoint.caches import fields_only
 from counterpoint.engine.region import Region
 from counterpoint.errors import InvalidInput, shown
+from counterpoint.numerics import EPS, FloatArray
 from counterpoint.targets import Target
 
 __all__ = [
@@ -31,9 +32,6 @@ __all__ = [
     "rounding",
     "split",
 ]
-
-FloatArray = NDArray[np.float64]
-EPS = float(np.finfo(np.float64).eps)
 
 
 @final

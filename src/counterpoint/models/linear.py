@@ -27,12 +27,10 @@ from counterpoint.models.form import (
     rounding,
     split,
 )
+from counterpoint.numerics import BoolArray, FloatArray
 from counterpoint.targets import Target
 
 __all__ = ["LinearRegressor", "LinearScores", "Link", "Votes"]
-
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)

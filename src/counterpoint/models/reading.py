@@ -22,6 +22,7 @@ from counterpoint.models.columns import Columns
 from counterpoint.models.dispatch import Inputs, finish, fitted, inputs_of, read, trace
 from counterpoint.models.form import EPS, Form
 from counterpoint.models.linear import LinearRegressor
+from counterpoint.numerics import BoolArray, FloatArray
 from counterpoint.rows.features import Continuous, Features, unknown_name
 from counterpoint.rows.table import Table
 from counterpoint.targets import DISAGREEMENT, Label
@@ -29,8 +30,6 @@ from counterpoint.wings import wings
 
 __all__ = ["FittedModel", "Reading", "see_columns", "see_through"]
 
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
 
 Found = TypeVar("Found")
 

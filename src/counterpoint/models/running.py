@@ -19,11 +19,10 @@ from scipy import sparse
 
 from counterpoint.models.columns import NUMBERS, Columns, Lookup
 from counterpoint.models.dispatch import quiet
+from counterpoint.numerics import FloatArray, IntArray
 
 __all__ = ["by_running", "run"]
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.intp]
 Run = Callable[[IntArray], NDArray[Any]]
 """(n, p) category codes → (n, m') what a step makes of these rows."""
 Parts = dict[int, tuple[NDArray[np.bool_], Any]]

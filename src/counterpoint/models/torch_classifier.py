@@ -16,13 +16,13 @@ from counterpoint.models.dispatch import on, read
 from counterpoint.models.form import Form
 from counterpoint.models.linear import LinearScores, Link
 from counterpoint.models.torch_modules import chain_of
+from counterpoint.numerics import FloatArray
 from counterpoint.rows.encoding import match_columns
 from counterpoint.rows.features import Continuous, Features
 from counterpoint.rows.table import Table
 
 __all__ = ["LastLayer"]
 
-FloatArray = NDArray[np.float64]
 ALIGNED = 16
 """Each row begins at a multiple of so many numbers: where it lies in memory is the same for all."""
 

@@ -12,14 +12,13 @@ from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from counterpoint.errors import InvalidInput, ModelNotFitted, UnsupportedModel
 from counterpoint.models.form import AffineMap, Magnitude
+from counterpoint.numerics import FloatArray
 
 __all__ = ["Chain", "chain_of"]
 
-FloatArray = NDArray[np.float64]
 TORCH = "torch.nn.modules."
 DTYPES = ("float32", "float64")
 HOOKS = ("_forward_hooks", "_forward_pre_hooks")

@@ -6,18 +6,14 @@ from dataclasses import dataclass, fields
 from typing import final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from counterpoint.models.softmax.directions import Hessians
 from counterpoint.models.softmax.reduced import Loss, dots
+from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray
 
 __all__ = ["Rows", "State"]
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.intp]
-BoolArray = NDArray[np.bool_]
 
-EPS = float(np.finfo(np.float64).eps)
 DECREASE = 1e-4
 """The share of the predicted decrease that a step must bring (Armijo)."""
 HALVINGS = 40

@@ -21,16 +21,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.models.softmax.reduced import dots
+from counterpoint.numerics import TINY, FloatArray
 
 __all__ = ["Hessians"]
 
-FloatArray = NDArray[np.float64]
 
 FEW = 1 << 14
 """Entries of the matrices of rows that are solved directly: one call of LAPACK is the quickest."""
 NEARLY_SINGULAR = 16.0 * np.finfo(np.float64).eps
 """The least multiple of the identity, relative to the largest diagonal entry, that LAPACK gets."""
-TINY = np.finfo(np.float64).tiny
 STALLED = 1e-28
 """What conjugate gradients cannot reduce further, relative to where they began."""
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
+
+from counterpoint.numerics import FloatArray
 
 __all__ = ["logistic_root"]
 
-FloatArray = NDArray[np.float64]
 
 HALF = float(np.log(0.5))
 STEPS = 3

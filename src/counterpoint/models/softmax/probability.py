@@ -13,16 +13,14 @@ from dataclasses import dataclass
 from typing import final
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from counterpoint.models.softmax.descent import EPS, ROUGH, Rows, State
+from counterpoint.models.softmax.descent import ROUGH, Rows, State
 from counterpoint.models.softmax.reduced import LogOdds, Reduced, blocks, dots
+from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray
 
 __all__ = ["reach"]
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.intp]
-BoolArray = NDArray[np.bool_]
 
 STEPS = 200
 ROUGHLY = (1e-2, 1e-3)

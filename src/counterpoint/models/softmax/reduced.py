@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from typing import final
 
 import numpy as np
-from numpy.typing import NDArray
+
+from counterpoint.numerics import BoolArray, FloatArray, IntArray
 
 __all__ = ["LogLosses", "LogOdds", "Loss", "Pull", "Reduced", "blocks", "dots", "pair_gram"]
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.intp]
-BoolArray = NDArray[np.bool_]
 
 CELLS = 1 << 15
 """Cells of a block of rows: small enough for the cache, large enough that Python does not count."""

@@ -10,16 +10,14 @@ from math import exp, inf, isfinite, log, log1p
 from typing import final
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg.lapack import dposv
 
 from counterpoint.models.softmax.start import ROUNDS, UNSEEN
+from counterpoint.numerics import EPS, FloatArray
 
 __all__ = ["Single"]
 
-FloatArray = NDArray[np.float64]
 
-EPS = float(np.finfo(np.float64).eps)
 DECREASE = 1e-4
 HALVINGS = 40
 FINE = 6

@@ -9,18 +9,15 @@ after the other comes into sight.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from counterpoint.models.softmax.logistic import logistic_root
 from counterpoint.models.softmax.reduced import pair_gram
+from counterpoint.numerics import TINY, FloatArray, IntArray
 
 __all__ = ["guess"]
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.intp]
 
 ROUNDS = 4
-TINY = np.finfo(np.float64).tiny
 UNSEEN = float(np.log(1e-8))
 """The log-share, relative to the label's, below which a rival without a share stays without."""
 

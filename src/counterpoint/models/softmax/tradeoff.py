@@ -10,11 +10,10 @@ from counterpoint.models.softmax.logistic import logistic_root
 from counterpoint.models.softmax.reduced import LogLosses, Reduced, blocks, pair_gram
 from counterpoint.models.softmax.single import Single
 from counterpoint.models.softmax.start import guess
+from counterpoint.numerics import FloatArray, IntArray
 
 __all__ = ["minimise"]
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.intp]
 
 STEPS = 200
 FEW = 4

@@ -24,7 +24,7 @@ from counterpoint.engine.domains import AtMost, Box, OneOf, Transitions, Whole
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Condition, Region
 from counterpoint.lvq import LGMLVQ
-from counterpoint.prototypes.curvature import quadrics_of
+from counterpoint.prototypes.nearer import quadrics_of
 from counterpoint.solvers import Effort, Outcome, Solution
 
 INF = np.inf
@@ -92,7 +92,7 @@ def slsqp(program: Program, x: np.ndarray, start: np.ndarray) -> float:
 def several(program: Program, x: np.ndarray, count: int = 8) -> float:
     """The best of several local optima."""
     rng = np.random.default_rng(0)
-    places = [c.nearest @ -c.offset for c in quadrics_of(program).conditions[:1]]
+    places = [np.linalg.pinv(c.matrix) @ -c.offset for c in quadrics_of(program).conditions[:1]]
     starts = [*places, *(x[0] + 2.0 * rng.normal(size=(count, program.width)))]
     return min(slsqp(program, x, start) for start in starts)
 

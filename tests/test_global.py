@@ -22,8 +22,7 @@ from counterpoint.engine.program import Program
 from counterpoint.engine.region import Condition, Region
 from counterpoint.errors import SolverFailure
 from counterpoint.lvq import LGMLVQ
-from counterpoint.prototypes.curvature import quadrics_of
-from counterpoint.prototypes.nearer import Nearer
+from counterpoint.prototypes.nearer import Nearer, quadrics_of
 from counterpoint.prototypes.solvers.scip import Scip, ScipPrograms
 from counterpoint.prototypes.solvers.scip_model import Found, Limits, Translated
 from counterpoint.prototypes.solvers.spatial import Spatial

@@ -1,6 +1,32 @@
-"""Nearer to one prototype than to another, each with a metric of its own: quadratic, not convex.
+"""Nearer to one prototype than to another, each with a metric of its own; and what that proves.
 
-`Quadrics` evaluates several such conditions at once: values, slopes and curvatures in few products.
+Such conditions e_j(y) = ‖F y + f‖² − ‖H y + h‖² − limit <= 0 are quadratic and not convex. Still,
+with multipliers λ >= 0, and normal · y <= offset, which follows from everything else,
+
+    price(y − x) + Σ λ_j e_j(y) + normal · y − offset  <=  price(y − x)
+
+at every point of the region, and the least of the left side over the domain is a lower bound on the
+price wherever the left side is convex. With one condition and a quadratic price there are
+multipliers without a gap (the S-lemma). A column between bounds has another multiplier τ >= 0, of
+(y_j − low_j)(y_j − high_j) <= 0, which bends the sum upwards; in a one-hot block, whose entries are
+0 or 1, that is 0 and τ has any sign.
+
+An absolute price has no curvature, but its square has: for any r with |r_ij| <= 1 and r_ii = 1,
+
+    (Σ w_j |δ_j|)² = Σ w_i w_j |δ_i δ_j|  >=  Σ r_ij w_i w_j δ_i δ_j,
+
+and the bound is the square root of that for the right side. The r are multipliers too, one for each
+pair of columns. At a stationary point δ of price c, there are slopes s of the price, |s_j| <= 1,
+with 2c w_j s_j = −∇_j(Σ λ_j e_j + normal · y); with r_ij = s_i s_j wherever i or j has moved, both
+sides agree there to the first order.
+
+The left side is a Lagrangian L. Where its curvature is at least t B over the columns that can move,
+for a diagonal B and t > 0,
+
+    L(y) >= L(z) + ∇L(z) · (y − z) + t (y − z)ᵀB(y − z)
+
+whatever z is. The right side is a sum over columns, whose least over a domain is exact: whole
+steps, categories and bounds included. It is the least of L itself if z is that.
 """
 
 from __future__ import annotations
@@ -8,24 +34,43 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, final
+from typing import NamedTuple, final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from counterpoint.engine.cases import Cases
 from counterpoint.engine.couplings import Cone
-from counterpoint.engine.region import NonConvex, Region
-from counterpoint.numerics import EPS, TINY, gamma
+from counterpoint.engine.program import Program
+from counterpoint.engine.region import Cut, NonConvex, NonConvexDuality, Region
+from counterpoint.engine.separable import Diagonal, SeparableDomain
+from counterpoint.numerics import (
+    EPS,
+    LIBRARY,
+    TINY,
+    UNIT,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    Sizes,
+    gamma,
+    relative,
+)
 
-if TYPE_CHECKING:
-    from counterpoint.engine.program import Program
-    from counterpoint.prototypes.curvature import Curvature
+__all__ = ["Curvature", "Nearer", "Quadrics", "curvature_of", "quadrics_of"]
 
-__all__ = ["Nearer", "Quadrics"]
-
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
-IntArray = NDArray[np.intp]
+LARGEST = 1e100
+"""Multipliers beyond prove nothing, so that nothing overflows."""
+PAIRED = 64
+"""The largest number of columns whose pairs have multipliers."""
+CANCELLED = 128 * UNIT
+"""What is left of a sum that cancels, relative to the size of its terms."""
+TURNS = 5
+"""Steps of Newton's method between the bounds at most."""
+POSITIVE = 1e-12
+"""What a positive least must exceed besides what rounding may add to it, relative to the size of
+its terms."""
+AFAR = 1e3
+"""Where no curvature is left, positive means up to so many times as far away as the row itself."""
 
 
 @final
@@ -47,34 +92,22 @@ class Nearer(NonConvex):
     tight: float = 0.0
     lost: float = 0.0
 
-    def closed_in(self, margin: FloatArray) -> FloatArray:
-        """(n,) by how much (n, 2) margins, see `Cases`, lower the limit."""
-        return np.asarray(margin @ np.array([self.tight, self.lost]))
-
     def tightened(self, margin: FloatArray) -> Nearer:
         """The same with its limit lowered by a (1, 2) margin."""
-        return replace(self, limit=self.limit - float(self.closed_in(margin)[0]))
+        return replace(self, limit=self.limit - float(margin[0] @ (self.tight, self.lost)))
+
+    def _distances(self, y: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """(n,) ‖F y + f‖² and ‖H y + h‖²."""
+        near, far = y @ self.matrix.T + self.offset, y @ self.rival.T + self.rival_offset
+        return (near * near).sum(axis=1), (far * far).sum(axis=1)
 
     def excess(self, y: FloatArray) -> FloatArray:
-        """(n,) by how much points miss it, as squared distances; negative where they do not."""
-        near = ((y @ self.matrix.T + self.offset) ** 2).sum(axis=1)
-        far = ((y @ self.rival.T + self.rival_offset) ** 2).sum(axis=1)
+        near, far = self._distances(y)
         return np.asarray(near - far - self.limit)
 
-    def along(self, y: FloatArray, step: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """(n,) a, b, c with excess(y + t · step) = a t² + b t + c."""
-        near, moved = y @ self.matrix.T + self.offset, step @ self.matrix.T
-        far, gone = y @ self.rival.T + self.rival_offset, step @ self.rival.T
-        square = (moved * moved).sum(axis=1) - (gone * gone).sum(axis=1)
-        slope = 2.0 * ((near * moved).sum(axis=1) - (far * gone).sum(axis=1))
-        return square, slope, self.excess(y)
-
     def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:
-        near = ((y @ self.matrix.T + self.offset) ** 2).sum(axis=1)
-        far = ((y @ self.rival.T + self.rival_offset) ** 2).sum(axis=1)
-        size = near + far + abs(self.limit)
-        over = np.maximum(near - far - self.limit - 16.0 * EPS * size, 0.0)
-        return np.where(over > 0.0, over / np.maximum(size, TINY), 0.0)
+        near, far = self._distances(y)
+        return _share_missed(near - far - self.limit, near + far + abs(self.limit))
 
     def convexified(self, at: FloatArray, margin: float) -> Region:
         """The part of it that one tangent of the rival's distance leaves; it holds ``at``.
@@ -94,61 +127,92 @@ class Nearer(NonConvex):
         return Region((Cone(matrix, offset, constant + sigma, along),))
 
     def duality(self, program: Program) -> Curvature:
-        from counterpoint.prototypes.curvature import Curvature
+        return Curvature(program)
 
-        all_of_them = [c for c in program.nonconvex if isinstance(c, Nearer)]
-        return Curvature.of(program, Quadrics(all_of_them, program.width))
 
-    @cached_property
-    def nearest(self) -> FloatArray:
-        """(d, k) moves by which F y + f becomes 0, the shortest ones: y − nearest (F y + f)."""
-        return np.asarray(np.linalg.pinv(self.matrix))
+def _share_missed(excess: FloatArray, size: FloatArray) -> FloatArray:
+    """What is missed relative to the size of its terms; 0 where that is rounding."""
+    return relative(excess - 16.0 * EPS * size, size)
+
+
+@final
+class Expansion(NamedTuple):
+    """Σ weights_j e_j at n points: its value and its slope, and the sizes of their terms."""
+
+    value: FloatArray
+    size: FloatArray
+    slope: FloatArray
+    slope_size: FloatArray
 
 
 @final
 class Quadrics:
     """The excesses e_j(y) = ‖F_j y + f_j‖² − ‖H_j y + h_j‖² − limit_j of J conditions.
 
-    Conditions on one prototype share F and f, and so does the work on them.
-
-    ``conditions``: the J conditions; ``d``: the number of columns.
+    They are differences of the squared lengths ‖A_g y + a_g‖² of M maps: `near_of` (J,) and
+    `far_of` (J,) tell which. Conditions on one prototype share F and f.
     """
 
     def __init__(self, conditions: Sequence[Nearer], d: int) -> None:
         self.conditions = tuple(conditions)
-        self.near_of, near = _distinct([(c.matrix, c.offset) for c in conditions])
-        self.near = _Squares(near, d)
-        self.far = _Squares([(c.rival, c.rival_offset) for c in conditions], d)
+        first: dict[tuple[bytes, bytes], int] = {}
+        keys = [(c.matrix.tobytes(), c.offset.tobytes()) for c in conditions]
+        self.near_of = np.array([first.setdefault(k, len(first)) for k in keys], dtype=np.intp)
+        self.far_of = len(first) + np.arange(len(conditions))
+        self.nearest = [keys.index(key) for key in first]
+        """The first condition on each prototype."""
+        maps = [(conditions[j].matrix, conditions[j].offset) for j in self.nearest]
+        maps += [(c.rival, c.rival_offset) for c in conditions]
+        k = max((len(a) for _, a in maps), default=1)
+        self.maps, self._offset = np.zeros((len(maps), k, d)), np.zeros((len(maps), k))
+        for g, (matrix, offset) in enumerate(maps):
+            self.maps[g, : len(offset)], self._offset[g, : len(offset)] = matrix, offset
+        self._flat = self.maps.reshape(-1, d).T
         self.limits = np.array([c.limit for c in conditions])
         self.closing = np.array([[c.tight, c.lost] for c in conditions]).reshape(-1, 2)
+        self._roundings = k + d + 2
+        self.depth = len(maps) * k + 2 * self._roundings + 2 * len(conditions) + 8
+        """How many roundings a weighed sum of excesses is worth, or of slopes, or curvatures."""
 
     def __len__(self) -> int:
         return len(self.conditions)
 
     @cached_property
-    def columns(self) -> NDArray[np.bool_]:
+    def columns(self) -> BoolArray:
         """(d,) the columns that have an effect on any of them."""
-        return np.asarray(self.near.columns | self.far.columns)
+        return np.asarray(self.maps.any(axis=(0, 1)))
 
-    @property
-    def depth(self) -> int:
-        """How many roundings a weighed sum of excesses is worth, or of slopes, or curvatures."""
-        return 2 * (self.near.depth + self.far.depth) + 2 * len(self) + 8
+    @cached_property
+    def map_forms(self) -> FloatArray:
+        """(M, d, d) A_gᵀA_g."""
+        return np.matmul(self.maps.transpose(0, 2, 1), self.maps)
 
     @cached_property
     def forms(self) -> FloatArray:
         """(J, d, d) the curvatures Q_j = F_jᵀF_j − H_jᵀH_j."""
-        return np.asarray(self.near.forms[self.near_of] - self.far.forms)
+        return np.asarray(self.map_forms[self.near_of] - self.map_forms[self.far_of])
 
     @cached_property
     def sizes(self) -> FloatArray:
         """(J, d, d) the sums of the sizes of the terms of Q_j."""
-        return np.asarray(self.near.sizes[self.near_of] + self.far.sizes)
+        absolute = np.abs(self.maps)
+        sizes = np.matmul(absolute.transpose(0, 2, 1), absolute)
+        return np.asarray(sizes[self.near_of] + sizes[self.far_of])
+
+    def _seen(self, y: FloatArray) -> FloatArray:
+        """(n, M, k) A_g y + a_g."""
+        return np.asarray((y @ self._flat).reshape(len(y), *self._offset.shape) + self._offset)
+
+    def _distances(self, y: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """(n, J) ‖F_j y + f_j‖² and ‖H_j y + h_j‖²."""
+        seen = self._seen(y)
+        squares = np.einsum("igk,igk->ig", seen, seen)
+        return squares[:, self.near_of], squares[:, self.far_of]
 
     def excess(self, y: FloatArray) -> FloatArray:
         """(n, J) by how much points miss each condition, in score units."""
-        near = self.near.values(y)[:, self.near_of]
-        return np.asarray(near - self.far.values(y) - self.limits)
+        near, far = self._distances(y)
+        return np.asarray(near - far - self.limits)
 
     def closed_in(self, margin: FloatArray) -> FloatArray:
         """(n, J) by how much (n, 2) margins lower the limits."""
@@ -161,126 +225,391 @@ class Quadrics:
 
     def misses(self, y: FloatArray, margin: FloatArray) -> FloatArray:
         """(n, J) `missed`, relative to the size of its terms; 0 where that is rounding."""
-        near, far = self.near.values(y)[:, self.near_of], self.far.values(y)
-        size = near + far + np.abs(self.limits)
-        over = near - far - self.limits + self.closed_in(margin) - 16.0 * EPS * size
-        return np.where(over > 0.0, over / np.maximum(size, TINY), 0.0)
+        near, far = self._distances(y)
+        excess = near - far - self.limits + self.closed_in(margin)
+        return _share_missed(excess, near + far + np.abs(self.limits))
 
-    def total(self, y: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """(n,) Σ weights_j e_j(y), and (n,) the sum of the sizes of its terms."""
-        near, far = self.near.values(y)[:, self.near_of], self.far.values(y)
-        rounding = self.near.cancelled(y)[:, self.near_of] + self.far.cancelled(y)
-        value = np.einsum("ij,ij->i", weights, near - far - self.limits)
-        size = np.einsum("ij,ij->i", weights, near + far + np.abs(self.limits) + rounding)
-        return value, size
+    def gradients(self, y: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """(n, J, d) the gradients of ‖F_j y + f_j‖² and of ‖H_j y + h_j‖²."""
+        each = 2.0 * np.einsum("igk,gkj->igj", self._seen(y), self.maps)
+        return each[:, self.near_of], each[:, self.far_of]
 
     def slopes(self, y: FloatArray) -> FloatArray:
         """(n, J, d) the gradients of the excesses."""
-        return np.asarray(2.0 * (self.near.slopes(y)[:, self.near_of] - self.far.slopes(y)))
+        near, far = self.gradients(y)
+        return np.asarray(near - far)
+
+    def _shared(self, near: FloatArray, far: FloatArray) -> FloatArray:
+        """(n, M, 1) weights of the maps from those of their conditions."""
+        out = np.zeros((len(self.maps), len(near)))
+        np.add.at(out, self.near_of, near.T)
+        out[self.far_of] = far.T
+        return np.asarray(out.T[:, :, None])
 
     def slope(self, y: FloatArray, weights: FloatArray) -> FloatArray:
         """(n, d) the gradient of Σ weights_j e_j."""
-        shared = np.zeros((len(y), len(self.near)))
-        np.add.at(shared.T, self.near_of, weights.T)
-        return np.asarray(2.0 * (self.near.slope(y, shared) - self.far.slope(y, weights)))
+        seen = self._seen(y) * self._shared(weights, -weights)
+        return np.asarray(2.0 * seen.reshape(len(y), -1) @ self._flat.T)
 
-    def slope_size(self, y: FloatArray, weights: FloatArray) -> FloatArray:
-        """(n, d) the sums of the sizes of the terms of `slope`."""
-        shared = np.zeros((len(y), len(self.near)))
-        np.add.at(shared.T, self.near_of, np.abs(weights).T)
-        return np.asarray(
-            2.0 * (self.near.slope_size(y, shared) + self.far.slope_size(y, np.abs(weights)))
+    def expanded(self, y: FloatArray, weights: FloatArray) -> Expansion:
+        """Σ weights_j e_j, for weights that are not negative."""
+        seen, terms = self._seen(y), np.abs(y) @ np.abs(self._flat)
+        terms = terms.reshape(seen.shape) + np.abs(self._offset)
+        squares = np.einsum("igk,igk->ig", seen, seen)
+        # What A_g y + a_g may lose where its terms cancel, as it enters the square.
+        lost = (2.0 * np.abs(seen) + gamma(self._roundings) * terms) * terms
+        sizes = squares + lost.sum(axis=2)
+        apart = squares[:, self.near_of] - squares[:, self.far_of] - self.limits
+        each = sizes[:, self.near_of] + sizes[:, self.far_of] + np.abs(self.limits)
+        slope = (seen * self._shared(weights, -weights)).reshape(len(y), -1) @ self._flat.T
+        slope_size = (terms * self._shared(weights, weights)).reshape(len(y), -1)
+        return Expansion(
+            np.einsum("ij,ij->i", weights, apart),
+            np.einsum("ij,ij->i", weights, each),
+            2.0 * slope,
+            2.0 * slope_size @ np.abs(self._flat.T),
         )
 
-    def form(self, weights: FloatArray) -> FloatArray:
-        """(n, d, d) the curvature of Σ weights_j e_j."""
-        return np.asarray(np.tensordot(weights, self.forms, axes=1))
 
-    def size(self, weights: FloatArray) -> FloatArray:
-        """(n, d, d) the sums of the sizes of the terms of `form`."""
-        return np.asarray(np.tensordot(weights, self.sizes, axes=1))
+def quadrics_of(program: Program) -> Quadrics:
+    """A program's quadratic conditions, evaluated together; there may be none."""
+    if not program.nonconvex:
+        return Quadrics((), program.width)
+    return curvature_of(program).quadrics
+
+
+def curvature_of(program: Program) -> Curvature:
+    """What the multipliers of a program's quadratic conditions prove."""
+    found = program.nonconvex_duality
+    assert isinstance(found, Curvature)  # noqa: S101 (solvers here take programs with `Nearer`)
+    return found
 
 
 @final
-class _Squares:
-    """‖A_g y + a_g‖² for several maps, which may have different numbers of rows."""
+class Curvature(NonConvexDuality):
+    """Bounds by the curvature of a program's quadratic conditions."""
 
-    def __init__(self, maps: Sequence[tuple[FloatArray, FloatArray]], d: int) -> None:
-        rows = max((len(a) for _, a in maps), default=1)
-        self._matrix, self._offset = np.zeros((len(maps), rows, d)), np.zeros((len(maps), rows))
-        for g, (matrix, offset) in enumerate(maps):
-            self._matrix[g, : len(offset)], self._offset[g, : len(offset)] = matrix, offset
-        self._flat = self._matrix.reshape(-1, d).T
-
-    @cached_property
-    def columns(self) -> NDArray[np.bool_]:
-        """(d,) the columns that have an effect on any of them."""
-        return np.asarray(self._matrix.any(axis=(0, 1)))
-
-    @cached_property
-    def forms(self) -> FloatArray:
-        """(G, d, d) A_gᵀA_g."""
-        return np.matmul(self._matrix.transpose(0, 2, 1), self._matrix)
-
-    @cached_property
-    def sizes(self) -> FloatArray:
-        """(G, d, d) |A_g|ᵀ|A_g|."""
-        absolute = np.abs(self._matrix)
-        return np.matmul(absolute.transpose(0, 2, 1), absolute)
-
-    def __len__(self) -> int:
-        return len(self._matrix)
+    def __init__(self, program: Program) -> None:
+        self.price, self.domain = program.price, program.domain
+        conditions = [c for c in program.nonconvex if isinstance(c, Nearer)]
+        self.quadrics = Quadrics(conditions, program.width)
+        self.bounded = np.flatnonzero((program.box.below & program.box.above) | ~program.numeric)
+        """The columns with bounds on both sides, and those of one-hot groups."""
+        self.is_absolute = not self.price.quadratic.any()
+        """Whether the price is absolute alone, so that its square is what curves."""
+        paired = self.is_absolute and program.width <= PAIRED
+        self.pairs = np.triu_indices(program.width if paired else 0, 1)
+        """The pairs i < j of columns that have a multiplier."""
 
     @property
-    def depth(self) -> int:
-        """How many roundings a value is worth."""
-        return sum(self._matrix.shape[1:]) + 2
+    def columns(self) -> BoolArray:
+        return self.quadrics.columns
 
-    def matrix(self, g: int) -> FloatArray:
-        """(rows, d) A_g."""
-        return np.asarray(self._matrix[g])
+    @property
+    def size(self) -> int:
+        return len(self.quadrics) + len(self.bounded) + len(self.pairs[0])
 
-    def _seen(self, y: FloatArray) -> FloatArray:
-        """(n, G, rows) A_g y + a_g."""
-        return np.asarray((y @ self._flat).reshape(len(y), *self._offset.shape) + self._offset)
+    def tightened(self, margin: FloatArray) -> Region:
+        demands = (c for c in self.quadrics.conditions if c.tight or c.lost)
+        return Region(tuple(c.tightened(margin) for c in demands))
 
-    def values(self, y: FloatArray) -> FloatArray:
-        """(n, G)."""
-        seen = self._seen(y)
-        return np.einsum("igk,igk->ig", seen, seen)
+    @cached_property
+    def form(self) -> FloatArray:
+        """(d, d) a quadratic form below the price; (w_i w_j), if the price is absolute.
 
-    def _terms(self, y: FloatArray) -> FloatArray:
-        """(n, G, rows) the sums of the sizes of the terms of A_g y + a_g."""
-        terms = np.abs(y) @ np.abs(self._flat)
-        return np.asarray(terms.reshape(len(y), *self._offset.shape) + np.abs(self._offset))
+        In a one-hot block |δ| is δ², for δ is −1, 0 or 1.
+        """
+        absolute, quadratic = self.price.absolute, self.price.quadratic
+        if self.is_absolute:
+            return np.outer(absolute, absolute)
+        full = np.diag(quadratic) if quadratic.ndim == 1 else quadratic
+        return np.asarray(full + np.diag(np.where(self.domain.numeric, 0.0, absolute)))
 
-    def cancelled(self, y: FloatArray) -> FloatArray:
-        """(n, G) what A_g y + a_g may lose where its terms cancel, as it enters the square."""
-        terms = self._terms(y)
-        lost = 2.0 * np.abs(self._seen(y)) + gamma(self.depth) * terms
-        return np.einsum("igk,igk->ig", lost, terms)
+    @cached_property
+    def base(self) -> FloatArray:
+        """(d,) the curvature of each column's price; that of the conditions where it has none."""
+        diagonal = np.diag(self.form)
+        return np.where(diagonal > 0.0, diagonal, self._own_base)
 
-    def slopes(self, y: FloatArray) -> FloatArray:
-        """(n, G, d) half of the gradients."""
-        return np.einsum("igk,gkj->igj", self._seen(y), self._matrix)
+    @cached_property
+    def _own_base(self) -> FloatArray:
+        diagonal = np.einsum("jkk->k", self.quadrics.sizes)
+        return np.where(diagonal > 0.0, diagonal, diagonal.max(initial=0.0) or 1.0)
 
-    def slope(self, y: FloatArray, weights: FloatArray) -> FloatArray:
-        """(n, d) half of the gradient of Σ weights_g ‖A_g y + a_g‖²."""
-        seen = self._seen(y) * weights[:, :, None]
-        return np.asarray(seen.reshape(len(y), -1) @ self._flat.T)
+    def bound(
+        self,
+        cases: Cases,
+        multipliers: FloatArray,
+        cut: Cut,
+        at: FloatArray | None,
+        margin: FloatArray | None = None,
+    ) -> FloatArray:
+        """(n,) lower bounds on the price at every point of the region; 0 where there is none.
 
-    def slope_size(self, y: FloatArray, weights: FloatArray) -> FloatArray:
-        """(n, d) the sums of the sizes of the terms of `slope`."""
-        terms = self._terms(y) * weights[:, :, None]
-        return np.asarray(terms.reshape(len(y), -1) @ np.abs(self._flat.T))
+        The multipliers are the λ and the τ, of which negative ones count as 0 but for one-hot
+        columns; then, for an absolute price, the r_ij, i < j row by row, which are cut to −1 … 1.
+        The λ, the τ and what made the cut are in units of the price; of its square, if it is
+        absolute. About ``at`` the least is looked for; there an absolute price has the slopes s.
+        """
+        out = np.zeros(len(cases))
+        if margin is not None:
+            weights = np.maximum(multipliers[:, : len(self.quadrics)], 0.0)
+            more = np.einsum("ij,ij->i", weights, self.quadrics.closed_in(margin))
+            cut = cut._replace(offset=cut.offset - more)
+        rows, plain = self._weighed(cases, multipliers, cut, self.base)
+        if not len(rows):
+            return out
+        start = plain.inside(plain.cases.x if at is None else at[rows])
+        if not self.is_absolute:
+            out[rows] = np.maximum(plain.priced(self.form).least(start), 0.0)
+            return out
+        ratios = self._ratios(multipliers[rows])
+        square = plain.priced(self.form * ratios).least(start)
+        if at is not None:
+            sloping = self._sloping(plain, start, ratios)
+            square = np.maximum(square, plain.priced(self.form * sloping).least(start))
+        out[rows] = np.sqrt(np.maximum(square, 0.0)) * (1.0 - 8.0 * UNIT)
+        return out
+
+    def refutes(self, cases: Cases, multipliers: FloatArray, cut: Cut) -> BoolArray:
+        """(n,): whether Σ λ_j e_j + normal · y − offset is convex and positive throughout."""
+        out = np.zeros(len(cases), dtype=bool)
+        rows, plain = self._weighed(cases, multipliers, cut, self._own_base)
+        if len(rows):
+            out[rows] = plain.is_positive(plain.inside(plain.cases.x))
+        return out
+
+    def _weighed(
+        self, cases: Cases, multipliers: FloatArray, cut: Cut, base: FloatArray
+    ) -> tuple[IntArray, _Lagrangian]:
+        """The rows with multipliers, and what these add up to without a price."""
+        count = len(self.quadrics)
+        weights = np.maximum(multipliers[:, :count], 0.0)
+        sane = np.abs(multipliers).max(axis=1, initial=0.0) <= LARGEST
+        sane &= np.isfinite(cut.offset) & np.isfinite(cut.normal).all(axis=1)
+        rows = np.flatnonzero(weights.any(axis=1) & sane & ~cases.empty)
+        part, cut = cases.take(rows), cut.take(rows)
+        terms = cut.weights @ cut.normals
+        form = np.zeros((1, len(base), len(base)))
+        if len(self.bounded):
+            # Σ τ (y − low)(y − high) = δᵀ(τ)δ + slope · y − offset
+            which, d = self.bounded, len(base)
+            one_hot, x = ~self.domain.numeric[which], part.x[:, which]
+            tau = multipliers[rows, count : count + len(which)]
+            tau = np.where(one_hot, tau, np.maximum(tau, 0.0))
+            below = x - np.where(one_hot, 0.0, part.low[:, which])
+            above = x - np.where(one_hot, 1.0, part.high[:, which])
+            slope, here = tau * (below + above), tau * below * above
+            size = np.abs(tau) * (np.abs(below) + np.abs(above))
+            form = np.zeros((len(rows), d, d))
+            form[:, which, which] = tau
+            normal = np.array(cut.normal)
+            normal[:, which] += slope
+            terms[:, which] += size
+            lost = (np.abs(here) + size * np.abs(x)).sum(axis=1)
+            cut = cut._replace(
+                normal=normal,
+                offset=cut.offset + (slope * x - here).sum(axis=1),
+                roundings=cut.roundings + 6,
+                doubt=cut.doubt + gamma(d + 6) * lost,
+            )
+        cut = cut._replace(weights=terms, normals=np.eye(len(base)))
+        return rows, _Lagrangian(self.quadrics, self.domain, part, weights[rows], cut, form, base)
+
+    def _ratios(self, multipliers: FloatArray) -> FloatArray:
+        """(n, d, d) the r_ij that are multipliers."""
+        d = len(self.price.absolute)
+        ratios = np.zeros((len(multipliers), d, d))
+        first = len(self.quadrics) + len(self.bounded)
+        ratios[:, *self.pairs] = np.clip(multipliers[:, first:], -1.0, 1.0)
+        return np.asarray(ratios + ratios.transpose(0, 2, 1) + np.eye(d))
+
+    def _sloping(self, plain: _Lagrangian, y: FloatArray, ratios: FloatArray) -> FloatArray:
+        """(n, d, d) the same, but s_i s_j at points y: for columns that have moved, or for all."""
+        delta, weight = y - plain.cases.x, self.price.absolute
+        with np.errstate(divide="ignore", invalid="ignore"):
+            s = -plain.slope(y) / (2.0 * self.price(delta)[:, None] * weight)
+        s = np.clip(np.nan_to_num(s), -1.0, 1.0)
+        moved = (delta != 0.0) | (not len(self.pairs[0]))
+        either = moved[:, :, None] | moved[:, None, :]
+        mixed = np.where(either, s[:, :, None] * s[:, None, :], ratios)
+        diagonal = np.arange(len(weight))
+        mixed[:, diagonal, diagonal] = 1.0
+        return np.asarray(mixed)
 
 
-def _distinct(
-    maps: Sequence[tuple[FloatArray, FloatArray]],
-) -> tuple[IntArray, list[tuple[FloatArray, FloatArray]]]:
-    """For each map its position among the distinct ones, and these."""
-    found: dict[tuple[tuple[int, ...], bytes, bytes], int] = {}
-    keys = [(m.shape, m.tobytes(), a.tobytes()) for m, a in maps]
-    positions = np.array([found.setdefault(key, len(found)) for key in keys], dtype=np.intp)
-    first = [int(np.flatnonzero(positions == g)[0]) for g in range(len(found))]
-    return positions, [maps[g] for g in first]
+@final
+@dataclass(frozen=True, eq=False)
+class _Lagrangian:
+    """L for some rows.
+
+    ``quadrics``, ``domain``: the conditions e_j, and what else each column may be; ``cases``: the
+    rows, n of them, each with a point in their bounds; ``weights``: (n, J) the λ, none of them
+    negative; ``cut``: normal and offset; its weights (n, d) are the sizes of the terms of each
+    entry; ``price``: (n, d, d) or (1, d, d); ``base``: (d,) the diagonal of B, in whose units
+    curvatures are; positive.
+    """
+
+    quadrics: Quadrics
+    domain: SeparableDomain
+    cases: Cases
+    weights: FloatArray
+    cut: Cut
+    price: FloatArray
+    base: FloatArray
+
+    def priced(self, price: FloatArray) -> _Lagrangian:
+        """The same with a (d, d) or (n, d, d) price besides."""
+        return replace(self, price=self.price + price)
+
+    @cached_property
+    def _bounds(self) -> tuple[FloatArray, FloatArray]:
+        """(n, d) least and largest values; the only category that is left of a group is chosen."""
+        low, high = self.cases.low, self.cases.high
+        for group in self.domain.groups:
+            allowed = high[:, group] > 0.5
+            only = allowed & (allowed.sum(axis=1) == 1)[:, None]
+            if only.any():
+                low = np.array(low)
+                low[:, group] = np.where(only, high[:, group], low[:, group])
+        return low, high
+
+    def inside(self, y: FloatArray) -> FloatArray:
+        """Points moved between the bounds; x where there is none."""
+        low, high = self._bounds
+        return np.minimum(np.maximum(np.where(np.isfinite(y), y, self.cases.x), low), high)
+
+    def slope(self, y: FloatArray) -> FloatArray:
+        """(n, d) ∇L."""
+        paid = _along(self.price, y - self.cases.x)
+        return np.asarray(2.0 * paid + self.quadrics.slope(y, self.weights) + self.cut.normal)
+
+    def _expanded(self, y: FloatArray) -> Expansion:
+        """L at points, its slope, and the sizes of their terms."""
+        delta, (value, size, slope, slope_size) = (
+            y - self.cases.x,
+            self.quadrics.expanded(y, self.weights),
+        )
+        far, normal, offset = np.abs(delta), self.cut.normal, self.cut.offset
+        paid, dear = _along(self.price, delta), _along(np.abs(self.price), far)
+        value = value + (paid * delta + normal * y).sum(axis=1) - offset
+        size = size + (dear * far + self.cut.weights * np.abs(y)).sum(axis=1) + np.abs(offset)
+        slope, slope_size = 2.0 * paid + slope + normal, 2.0 * dear + slope_size + self.cut.weights
+        return Expansion(value, size, slope, slope_size)
+
+    def least(self, start: FloatArray) -> FloatArray:
+        """(n,) a lower bound on L over the domain; −inf where L is not convex, or there is none.
+
+        ``start``: (n, d) where to begin to look for its least.
+        """
+        convex = self._floor > 0.0
+        if not convex.any():
+            return np.full(len(start), -np.inf)
+        floor = np.where(convex, self._floor, 1.0)
+        z = self._lowest(start)
+        value, size, slope, slope_size = self._expanded(z)
+        delta, lift = z - self.cases.x, floor[:, None] * self.base
+        bent = 2.0 * lift * np.abs(delta)
+        tilted = (slope - 2.0 * lift * delta) / floor[:, None]
+        sizes = Sizes((slope_size + bent) / floor[:, None], None, self._roundings)
+        numeric = self.domain.numeric  # δ² is |δ| in a one-hot block
+        diagonal = Diagonal(np.where(numeric, 0.0, self.base), np.where(numeric, self.base, 0.0))
+        below, lost = self.domain.lower(diagonal, tilted, self.cases, sizes)
+        here = ((lift * delta - slope) * delta).sum(axis=1)
+        size = size + ((bent + slope_size) * np.abs(delta)).sum(axis=1) + np.abs(below) * floor
+        lost = self.cut.doubt + lost * floor * (1.0 + 4.0 * UNIT)
+        lost += gamma(self._roundings) * size + TINY
+        with np.errstate(invalid="ignore"):
+            bound = value + below * floor + here - lost
+        return np.where(convex & np.isfinite(bound), bound, -np.inf)
+
+    def is_positive(self, start: FloatArray) -> BoolArray:
+        """(n,): whether L is convex, and positive throughout the domain.
+
+        On columns without a bound, entries of its slope that are no more than what rounding leaves
+        of a sum that cancels count as 0, and so does such a curvature; see `POSITIVE` and `AFAR`.
+        """
+        z = self._lowest(start)
+        value, size, slope, slope_size = self._expanded(z)
+        delta, low, high = z - self.cases.x, self.cases.low, self.cases.high
+        cancelled = max(CANCELLED, gamma(self._roundings))
+        faint = (np.isinf(low) | np.isinf(high)) & (np.abs(slope) <= cancelled * slope_size)
+        slope = np.where(faint, 0.0, slope)
+        none = np.zeros(len(self.base))
+        sizes = Sizes(np.where(faint, 0.0, slope_size), None, self._roundings)
+        below, lost = self.domain.lower(Diagonal(none, none), slope, self.cases, sizes)
+        below -= np.einsum("ij,ij->i", slope, delta)
+        along = size + (slope_size * np.abs(delta)).sum(axis=1) + np.abs(value)
+        lost += self.cut.doubt + gamma(self._roundings + 2) * along
+        with np.errstate(invalid="ignore"):
+            width = high - low
+        reach = np.where(np.isfinite(width), width, AFAR * (np.abs(z) + np.abs(self.cases.x)))
+        curved = np.where(self._floor > 0.0, 0.0, 2.0 * self._noise)
+        size = POSITIVE * (size + np.abs(slope * delta).sum(axis=1))
+        positive = value + below > lost + size + curved * ((reach * reach) @ self.base)
+        return np.asarray(positive & (self._floor >= -2.0 * self._noise))
+
+    @cached_property
+    def _roundings(self) -> int:
+        """How many roundings its value and its slope are worth."""
+        return self.cut.roundings + self.quadrics.depth + 2 * len(self.base) + LIBRARY
+
+    @cached_property
+    def _scale(self) -> FloatArray:
+        """(n, d) the units of changes; 0 for columns that cannot move."""
+        return np.where(self._bounds[0] < self._bounds[1], 1.0 / np.sqrt(self.base), 0.0)
+
+    @cached_property
+    def _bend(self) -> FloatArray:
+        """(n, d, d) the curvature in these units; 1 for columns that cannot move."""
+        form = self.price + np.tensordot(self.weights, self.quadrics.forms, axes=1)
+        form = form * self._scale[:, :, None] * self._scale[:, None, :]
+        diagonal = np.arange(len(self.base))
+        form[:, diagonal, diagonal] += self._scale == 0.0
+        return np.asarray(form)
+
+    @cached_property
+    def _noise(self) -> FloatArray:
+        """(n,) by how much rounding may move an eigenvalue of the curvature."""
+        sizes = np.abs(self.price) + np.tensordot(self.weights, self.quadrics.sizes, axes=1)
+        sizes = sizes * self._scale[:, :, None] * self._scale[:, None, :]
+        share = gamma(self._roundings + 8 * len(self.base))
+        return np.asarray(share * np.sqrt((sizes**2).sum(axis=(1, 2))))
+
+    @cached_property
+    def _floor(self) -> FloatArray:
+        """(n,) t with a curvature of at least t B over the columns that can move."""
+        known = np.isfinite(self._bend).all(axis=(1, 2)) & np.isfinite(self._noise)
+        lowest = np.linalg.eigvalsh(np.where(known[:, None, None], self._bend, 0.0))[:, 0]
+        return np.where(known, lowest - np.where(known, self._noise, 0.0), -np.inf)
+
+    def _lowest(self, y: FloatArray) -> FloatArray:
+        """(n, d) about where L is least between the bounds, if it is convex."""
+        low, high = self._bounds
+        held_before = None
+        for _ in range(TURNS):
+            slope = self.slope(y)
+            held = ((y <= low) & (slope >= 0.0)) | ((y >= high) & (slope <= 0.0))
+            y = self.inside(y + self._newton(slope, held | (self._scale == 0.0)))
+            if held_before is not None and (held == held_before).all():
+                break
+            held_before = held
+        return y
+
+    def _newton(self, slope: FloatArray, held: BoolArray) -> FloatArray:
+        """(n, d) the step to where the slope is 0 on the columns that are not held."""
+        free = ~held
+        bend = self._bend * free[:, :, None] * free[:, None, :]
+        diagonal = np.arange(len(self.base))
+        bend[:, diagonal, diagonal] += held + self._noise[:, None]
+        right = np.where(free, slope * self._scale, 0.0)
+        try:
+            step = np.linalg.solve(bend, right[:, :, None])[:, :, 0]
+        except np.linalg.LinAlgError:
+            return np.zeros_like(slope)
+        return np.asarray(-0.5 * np.nan_to_num(step) * self._scale)
+
+
+def _along(forms: FloatArray, delta: FloatArray) -> FloatArray:
+    """(n, d) each row times its form, or all of them times one."""
+    return np.matmul(delta[:, None, :], forms)[:, 0, :]

@@ -23,8 +23,7 @@ from counterpoint.engine.couplings import Affine
 from counterpoint.engine.domains import Box
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Region
-from counterpoint.prototypes.curvature import Curvature, curvature_of
-from counterpoint.prototypes.nearer import Nearer
+from counterpoint.prototypes.nearer import Curvature, Nearer, curvature_of
 from counterpoint.prototypes.solvers.lower_bound import LowerBound
 from counterpoint.prototypes.solvers.quadric import QuadricPrograms
 from counterpoint.prototypes.solvers.shor import Relaxed, relaxed
@@ -91,9 +90,8 @@ class Descents:
     def prototypes(self) -> FloatArray:
         """(G, d) the points to which the conditions ask to be near, one for each metric."""
         quadrics = self.curvature.quadrics
-        first = np.unique(quadrics.near_of, return_index=True)[1]
-        near = [quadrics.conditions[j] for j in first.tolist()]
-        return np.stack([-condition.nearest @ condition.offset for condition in near])
+        near = [quadrics.conditions[j] for j in quadrics.nearest]
+        return np.stack([-np.linalg.pinv(c.matrix) @ c.offset for c in near])
 
     def relaxed(self, case: Cases, size: float, effort: Effort) -> Relaxed | None:
         """The semidefinite relaxation."""

@@ -27,8 +27,7 @@ from counterpoint.engine.cases import Cases
 from counterpoint.engine.couplings import Affine, Cone
 from counterpoint.engine.domains import AtMost, Box, OneOf, Transitions, Whole
 from counterpoint.engine.program import Program
-from counterpoint.prototypes.curvature import curvature_of, quadrics_of
-from counterpoint.prototypes.nearer import Nearer
+from counterpoint.prototypes.nearer import Nearer, curvature_of, quadrics_of
 from counterpoint.solvers.base import Effort, Outcome, Prepared, Solution, Solver
 
 __all__ = ["Quadric", "QuadricPrograms"]
@@ -173,9 +172,9 @@ class Axes:
         """Write the nearest points of these rows."""
         quadrics, (q, axes) = quadrics_of(self.program), self._curvatures
         c = quadrics.missed(cases.x, cases.margin)
-        near, far = quadrics.near.slopes(cases.x)[:, quadrics.near_of], quadrics.far.slopes(cases.x)
-        beta = np.einsum("njd,jdk->njk", near - far, axes)
-        noise = np.einsum("njd,jdk->njk", np.abs(near) + np.abs(far), np.abs(axes))
+        near, far = quadrics.gradients(cases.x)
+        beta = 0.5 * np.einsum("njd,jdk->njk", near - far, axes)
+        noise = 0.5 * np.einsum("njd,jdk->njk", np.abs(near) + np.abs(far), np.abs(axes))
         beta = np.where(np.abs(beta) <= CANCELLED * noise, 0.0, beta)
         root = Root.find(np.broadcast_to(q, beta.shape), beta, c)
         price = np.where(c > 0.0, root.price, 0.0)

@@ -24,8 +24,7 @@ from counterpoint.engine.couplings import Affine, Cone
 from counterpoint.engine.domains import AtMost, Box, OneOf, Transitions, Whole
 from counterpoint.engine.program import Program
 from counterpoint.errors import MissingExtra, SolverFailure
-from counterpoint.prototypes.curvature import quadrics_of
-from counterpoint.prototypes.nearer import Nearer
+from counterpoint.prototypes.nearer import Nearer, quadrics_of
 from counterpoint.prototypes.solvers.balls import Ball
 from counterpoint.prototypes.solvers.quadric import QuadricPrograms
 from counterpoint.prototypes.solvers.tangents import convex_step

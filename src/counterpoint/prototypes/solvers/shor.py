@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from counterpoint.engine.cases import Cases
 from counterpoint.engine.couplings import Cone
 from counterpoint.engine.program import Program
-from counterpoint.prototypes.curvature import curvature_of
+from counterpoint.prototypes.nearer import curvature_of
 from counterpoint.prototypes.solvers.tangents import settings, sparse_columns
 from counterpoint.solvers.base import Effort, translated
 

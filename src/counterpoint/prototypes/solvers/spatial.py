@@ -21,8 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.engine.couplings import Cone
-from counterpoint.prototypes.curvature import quadrics_of
-from counterpoint.prototypes.nearer import Nearer, Quadrics
+from counterpoint.prototypes.nearer import Nearer, Quadrics, quadrics_of
 from counterpoint.prototypes.solvers.balls import Ball
 from counterpoint.prototypes.solvers.scip_model import Column, Found, Limits, ScipModel
 
@@ -89,7 +88,7 @@ class Spatial:
         forms = ball.basis.T @ quadrics.forms @ ball.basis
         slopes = quadrics.slopes(ball.center[None])[0] @ ball.basis
         each = np.eye(len(quadrics))
-        value, size = quadrics.total(np.repeat(ball.center[None], len(each), axis=0), each)
+        value, size, *_ = quadrics.expanded(np.repeat(ball.center[None], len(each), axis=0), each)
         return forms, slopes, value, size
 
     def _add_quadrics(self) -> None:

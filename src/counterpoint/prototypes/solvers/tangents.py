@@ -23,7 +23,7 @@ from scipy import sparse
 from counterpoint.engine.cases import Cases
 from counterpoint.engine.couplings import Cone
 from counterpoint.engine.program import Program
-from counterpoint.prototypes.curvature import quadrics_of
+from counterpoint.prototypes.nearer import quadrics_of
 from counterpoint.solvers.base import Effort, translated
 
 __all__ = ["Step", "convex_step", "settings", "sparse_columns", "unit_changes"]
@@ -177,7 +177,7 @@ class _Cones:
     def _add_tangents(self) -> tuple[slice, FloatArray]:
         """square + slope · (y − at) + excess <= missed, in units of heights; and the squares."""
         k, a, g = self.ends[:3]
-        forms = self.quadrics.near.forms[self.near]
+        forms = self.quadrics.map_forms[self.near]
         diagonal = np.diagonal(forms, axis1=1, axis2=2)[:, self.free] * self.scale**2
         widths = np.maximum(diagonal.max(axis=1, initial=0.0), TINY)
         slopes = self.slopes * self.scale
@@ -190,7 +190,7 @@ class _Cones:
         where = self._add(block, -self.excess / heights, clarabel.NonnegativeConeT)
         for g, width in enumerate(widths.tolist()):
             # ‖F (y − at)‖² <= square, as ‖(2 F (y − at), square − 1)‖ <= square + 1
-            matrix = self.quadrics.near.matrix(self.near[g])[:, self.free]
+            matrix = self.quadrics.maps[self.near[g]][:, self.free]
             block, right = np.zeros((len(matrix) + 2, self.ends[-1])), np.zeros(len(matrix) + 2)
             block[:2, a + g], right[:2] = -1.0, (1.0, -1.0)
             block[2:, :k] = -2.0 * matrix * self.scale / np.sqrt(width)

@@ -10,7 +10,7 @@ from counterpoint.engine.couplings import Cone
 from counterpoint.prototypes.nearer import Nearer
 
 if TYPE_CHECKING:
-    from counterpoint.testing.known.build import Known
+    from counterpoint.testing.known import Known
 
 __all__ = ["local"]
 
@@ -35,13 +35,16 @@ HEIGHT = np.sqrt(1.75)
 
 def local() -> tuple[Known, ...]:  # made when asked for: the package of checks asks for it
     """Programs with quadratic conditions, with their optima and multipliers."""
-    from counterpoint.testing.known.build import (
+    from counterpoint.testing.known import (
         FULL,
         INF,
         absolute,
         at_least,
         between,
+        impossible,
         known,
+        optimum,
+        program,
         square,
         whole,
     )
@@ -49,133 +52,105 @@ def local() -> tuple[Known, ...]:  # made when asked for: the package of checks 
     return (
         known(
             "square, out of a disc",
-            square(1.0, 1.0),
-            [outside(2.0, 0.0, 0.0)],
-            1.0,
-            point=[2.0, 0.0],
-            x=[1.0, 0.0],
-            multipliers=[0.5],
+            program(square(1.0, 1.0), outside(2.0, 0.0, 0.0), x=[1.0, 0.0]),
+            optimum(1.0, [2.0, 0.0], multipliers=[0.5]),
         ),
         known(
             "square, out of a disc from its center: any way is as good",
-            square(1.0, 1.0),
-            [outside(2.0, 0.0, 0.0)],
-            4.0,
-            point=[0.0, 2.0],
+            program(square(1.0, 1.0), outside(2.0, 0.0, 0.0)),
+            optimum(4.0, [0.0, 2.0]),
         ),
         known(
             "absolute, out of a disc",
-            absolute(1.0, 1.0),
-            [outside(2.0, 0.0, 0.0)],
-            1.0,
-            point=[2.0, 0.0],
-            x=[1.0, 0.0],
-            multipliers=[0.5, 0.0],
+            program(absolute(1.0, 1.0), outside(2.0, 0.0, 0.0), x=[1.0, 0.0]),
+            optimum(1.0, [2.0, 0.0], multipliers=[0.5, 0.0]),
         ),
         known(
             "full matrix, out of a disc",
-            FULL,
-            [outside(2.0, 0.0, 0.0)],
-            6.0 * (ROOT - 1.0) ** 2,
-            point=[ROOT, ROOT],
-            x=[1.0, 1.0],
-            multipliers=[3.0 - 3.0 / ROOT],
+            program(FULL, outside(2.0, 0.0, 0.0), x=[1.0, 1.0]),
+            optimum(6.0 * (ROOT - 1.0) ** 2, [ROOT, ROOT], multipliers=[3.0 - 3.0 / ROOT]),
         ),
         known(
             "square, out of two discs, where they meet",
-            square(1.0, 1.0),
-            [outside(ROOT, 0.0, 1.0), outside(ROOT, 0.0, -1.0)],
-            0.25,
-            point=[1.0, 0.0],
-            x=[0.5, 0.0],
-            multipliers=[0.25, 0.25],
+            program(
+                square(1.0, 1.0), outside(ROOT, 0.0, 1.0), outside(ROOT, 0.0, -1.0), x=[0.5, 0.0]
+            ),
+            optimum(0.25, [1.0, 0.0], multipliers=[0.25, 0.25]),
         ),
         known(
             "absolute, out of two discs, where they meet",
-            absolute(1.0, 1.0),
-            [outside(ROOT, 0.0, 1.0), outside(ROOT, 0.0, -1.0)],
-            0.5,
-            point=[1.0, 0.0],
-            x=[0.5, 0.0],
-            multipliers=[0.25, 0.25, 0.0],
+            program(
+                absolute(1.0, 1.0), outside(ROOT, 0.0, 1.0), outside(ROOT, 0.0, -1.0), x=[0.5, 0.0]
+            ),
+            optimum(0.5, [1.0, 0.0], multipliers=[0.25, 0.25, 0.0]),
         ),
         known(
             "square, out of a disc, a column at its bound",
-            square(1.0, 1.0),
-            [outside(2.0, 0.0, 0.0), between([-INF, -INF], [1.5, INF])],
-            0.25 + (HEIGHT - 0.2) ** 2,
-            point=[1.5, HEIGHT],
-            x=[1.0, 0.2],
-            multipliers=[1.0 - 0.2 / HEIGHT],
+            program(
+                square(1.0, 1.0),
+                outside(2.0, 0.0, 0.0),
+                between([-INF, -INF], [1.5, INF]),
+                x=[1.0, 0.2],
+            ),
+            optimum(0.25 + (HEIGHT - 0.2) ** 2, [1.5, HEIGHT], multipliers=[1.0 - 0.2 / HEIGHT]),
         ),
         known(
             "square, out of a disc along a line",
-            square(1.0, 1.0),
-            [outside(2.0, 0.0, 0.0), at_least(1.0, 0.0, 1.0)],
-            1.0 + (np.sqrt(3.0) - 1.0) ** 2,
-            point=[np.sqrt(3.0), 1.0],
-            x=[1.0, 0.0],
-            multipliers=[-2.0 / np.sqrt(3.0), 1.0 - 1.0 / np.sqrt(3.0)],
+            program(
+                square(1.0, 1.0), outside(2.0, 0.0, 0.0), at_least(1.0, 0.0, 1.0), x=[1.0, 0.0]
+            ),
+            optimum(
+                1.0 + (np.sqrt(3.0) - 1.0) ** 2,
+                [np.sqrt(3.0), 1.0],
+                multipliers=[-2.0 / np.sqrt(3.0), 1.0 - 1.0 / np.sqrt(3.0)],
+            ),
         ),
         known(
             "square, out of a disc within a ball",
-            square(1.0, 1.0),
-            [outside(2.0, 0.0, 0.0), Cone(np.eye(2), np.array([-3.0, 0.0]), 2.0)],
-            2.25,
-            point=[2.0, 0.0],
-            x=[0.5, 0.0],
-            multipliers=[0.0, 0.0, 0.75],
+            program(
+                square(1.0, 1.0),
+                outside(2.0, 0.0, 0.0),
+                Cone(np.eye(2), np.array([-3.0, 0.0]), 2.0),
+                x=[0.5, 0.0],
+            ),
+            optimum(2.25, [2.0, 0.0], multipliers=[0.0, 0.0, 0.75]),
         ),
         known(
             "square, nearer to one of two in metrics of their own",
-            square(1.0),
-            [HALF],
-            4.0,
-            point=[2.0],
-            multipliers=[4.0 / 3.0],
+            program(square(1.0), HALF),
+            optimum(4.0, [2.0], multipliers=[4.0 / 3.0]),
         ),
         known(
             "absolute, nearer to one of two in metrics of their own",
-            absolute(1.0),
-            [HALF],
-            2.0,
-            point=[2.0],
-            multipliers=[4.0 / 3.0],
+            program(absolute(1.0), HALF),
+            optimum(2.0, [2.0], multipliers=[4.0 / 3.0]),
         ),
         known(
             "whole steps, nearer to one of two in metrics of their own",
-            absolute(1.0),
-            [HALF, whole(0)],
-            2.0,
-            point=[2.0],
-            multipliers=[4.0 / 3.0],
+            program(absolute(1.0), HALF, whole(0)),
+            optimum(2.0, [2.0], multipliers=[4.0 / 3.0]),
         ),
         known(
             "impossible: nowhere that near",
-            square(1.0, 1.0),
-            [Nearer(np.eye(2), np.zeros(2), np.zeros((1, 2)), np.zeros(1), -1.0)],
-            INF,
-            multipliers=[1.0],
+            program(
+                square(1.0, 1.0),
+                Nearer(np.eye(2), np.zeros(2), np.zeros((1, 2)), np.zeros(1), -1.0),
+            ),
+            impossible([1.0]),
         ),
         known(
             "impossible: nearer to one of two at the same place by some margin",
-            absolute(1.0, 1.0),
-            [Nearer(np.eye(2), np.ones(2), np.eye(2), np.ones(2), -1.0)],
-            INF,
-            multipliers=[1.0, 0.0],
+            program(absolute(1.0, 1.0), Nearer(np.eye(2), np.ones(2), np.eye(2), np.ones(2), -1.0)),
+            impossible([1.0, 0.0]),
         ),
         known(
             "impossible: a row keeps out of a disc",
-            square(1.0, 1.0),
-            [inside(2.0, 0.0, 0.0), at_least(3.0, 1.0, 0.0)],
-            INF,
-            multipliers=[-6.0, 1.0],
+            program(square(1.0, 1.0), inside(2.0, 0.0, 0.0), at_least(3.0, 1.0, 0.0)),
+            impossible([-6.0, 1.0]),
         ),
         known(
             "impossible: an empty interval and a disc",
-            absolute(1.0),
-            [HALF, between([2.0], [1.0])],
-            INF,
-            multipliers=[0.0, 0.0],
+            program(absolute(1.0), HALF, between([2.0], [1.0])),
+            impossible([0.0, 0.0]),
         ),
     )

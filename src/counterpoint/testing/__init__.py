@@ -6,8 +6,7 @@ package itself; `KNOWN` are small programs whose optima and multipliers were der
 
 from __future__ import annotations
 
-from counterpoint.testing.constraints import check_constraint
-from counterpoint.testing.costs import check_cost
+from counterpoint.testing.changes import check_constraint, check_cost
 from counterpoint.testing.forms import check_form
 from counterpoint.testing.known import KNOWN, Known
 from counterpoint.testing.readers import check_reader

@@ -6,22 +6,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from counterpoint.engine.couplings import LogLoss
-from counterpoint.engine.region import NonConvex, Region, Supported
+from counterpoint.engine.region import NonConvex, Supported
 from counterpoint.models.form import AffineMap, Form
+from counterpoint.numerics import BoolArray, FloatArray
 from counterpoint.targets import Label, Requirement, Target
 
 __all__ = ["check_form"]
 
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
 SAMPLES = 600
 CLOSE = 1e6
 """How many rounding errors from the boundary a point may lie for either answer to be right."""
-STARTS = 3
-"""How many points each condition that is not convex is made convex around."""
 
 
 def check_form(
@@ -66,13 +62,16 @@ def check_form(
         if not target.demanding:
             _check_charge((form, *same), target, X)
             continue
-        inside = _check_regions(form, target, X)
-        for region in form.regions(target):
-            _check_convex_parts(form, region, X[:SAMPLES])
-            _check_supports(form, region, X[:SAMPLES])
+        _check_regions(form, target, X)
+        for condition in (c for region in form.regions(target) for c in region):
+            if isinstance(condition, NonConvex):
+                _check_convex_parts(form, condition, X[:SAMPLES])
+            if isinstance(condition, Supported):
+                _check_supports(form, condition, X[:SAMPLES])
         for other in same:
-            _check_same(form, other, target, X, inside)
-        _check_margin(form, target, X)
+            _check_same(form, other, target, X)
+        if target.requirement == Requirement(target.requirement.labels):
+            _check_margin(form, target, X)
     _check_through(form, targets, X, rng)
 
 
@@ -81,13 +80,17 @@ def _clear(form: Form, X: FloatArray, margin: FloatArray) -> BoolArray:
     return np.abs(margin) > CLOSE * form.noise(X)
 
 
-def _check_regions(form: Form, target: Target, X: FloatArray) -> BoolArray:
-    regions = form.regions(target)
-    assert regions, f"{target!r} has no region."
+def _inside(form: Form, target: Target, X: FloatArray) -> BoolArray:
+    """Whether points are in one of the regions of a target."""
     inside = np.zeros(len(X), dtype=bool)
-    for region in regions:
+    for region in form.regions(target):
         inside |= region.violation(X, X) == 0.0
-    margin = form.margin(X, target)
+    return inside
+
+
+def _check_regions(form: Form, target: Target, X: FloatArray) -> None:
+    assert form.regions(target), f"{target!r} has no region."
+    inside, margin = _inside(form, target, X), form.margin(X, target)
     clear = _clear(form, X, margin)
     for name, expected in (("margin", margin >= 0), ("prediction", _predicted(form, target, X))):
         off = clear & (inside != expected)
@@ -99,42 +102,35 @@ def _check_regions(form: Form, target: Target, X: FloatArray) -> BoolArray:
         )
     assert inside.any(), f"No point of the sample meets {target!r}; pass points that do."
     assert not inside.all(), f"Every point of the sample meets {target!r}; pass points that do not."
-    return inside
 
 
-def _check_convex_parts(form: Form, region: Region, X: FloatArray) -> None:
-    allowed = CLOSE * form.noise(X)
-    for condition in region:
-        if not isinstance(condition, NonConvex):
-            continue
-        excess, kind = condition.excess(X), type(condition).__name__
-        off = (np.abs(excess) > allowed) & ((excess <= 0.0) != (condition.violation(X, X) == 0.0))
-        assert not off.any(), f"A {kind} is met elsewhere than where nothing is in excess of it."
-        for i in np.flatnonzero(excess < -4.0 * allowed)[:STARTS]:
-            margin = -0.5 * excess[i]
-            held = condition.convexified(X[i], margin).violation(X, X) == 0.0
-            assert held[i], f"A convex part of a {kind} does not hold the point it was made around."
-            assert (excess[held] <= allowed[held] - margin).all(), (
-                f"A convex part of a {kind} reaches out of it, or nearer to its edge than asked."
-            )
-
-
-def _check_supports(form: Form, region: Region, X: FloatArray) -> None:
-    for condition in region:
-        if not isinstance(condition, Supported):
-            continue
-        allowed, kind = CLOSE * form.noise(X), type(condition).__name__
-        excess, halves = condition.supports(X)
-        over = X @ halves.matrix.T - halves.high
-        assert (np.abs(excess - condition.excess(X)) <= allowed).all(), (
-            f"The excess of a {kind} is not what its half-spaces are made of."
+def _check_convex_parts(form: Form, condition: NonConvex, X: FloatArray) -> None:
+    allowed, kind = CLOSE * form.noise(X), type(condition).__name__
+    excess = condition.excess(X)
+    off = (np.abs(excess) > allowed) & ((excess <= 0.0) != (condition.violation(X, X) == 0.0))
+    assert not off.any(), f"A {kind} is met elsewhere than where nothing is in excess of it."
+    for i in np.flatnonzero(excess < -4.0 * allowed)[:3]:
+        margin = -0.5 * excess[i]
+        held = condition.convexified(X[i], margin).violation(X, X) == 0.0
+        assert held[i], f"A convex part of a {kind} does not hold the point it was made around."
+        assert (excess[held] <= allowed[held] - margin).all(), (
+            f"A convex part of a {kind} reaches out of it, or nearer to its edge than asked."
         )
-        assert (np.abs(np.diag(over) - excess) <= allowed).all(), (
-            f"A half-space of a {kind} does not miss its own point by what that is in excess."
-        )
-        assert (over <= (excess + allowed)[:, None]).all(), (
-            f"A half-space of a {kind} cuts off a point that meets it."
-        )
+
+
+def _check_supports(form: Form, condition: Supported, X: FloatArray) -> None:
+    allowed, kind = CLOSE * form.noise(X), type(condition).__name__
+    excess, halves = condition.supports(X)
+    over = X @ halves.matrix.T - halves.high
+    assert (np.abs(excess - condition.excess(X)) <= allowed).all(), (
+        f"The excess of a {kind} is not what its half-spaces are made of."
+    )
+    assert (np.abs(np.diag(over) - excess) <= allowed).all(), (
+        f"A half-space of a {kind} does not miss its own point by what that is in excess."
+    )
+    assert (over <= (excess + allowed)[:, None]).all(), (
+        f"A half-space of a {kind} cuts off a point that meets it."
+    )
 
 
 def _check_charge(forms: Sequence[Form], target: Target, X: FloatArray) -> None:
@@ -161,13 +157,10 @@ def _predicted(form: Form, target: Target, X: FloatArray) -> BoolArray:
     return np.asarray(form.margin(X, target) >= 0)
 
 
-def _check_same(form: Form, other: Form, target: Target, X: FloatArray, inside: BoolArray) -> None:
+def _check_same(form: Form, other: Form, target: Target, X: FloatArray) -> None:
     margin = form.margin(X, target)
-    clear = _clear(form, X, margin)
-    there = np.zeros(len(X), dtype=bool)
-    for region in other.regions(target):
-        there |= region.violation(X, X) == 0.0
-    assert not (clear & (there != inside)).any(), (
+    moved = _inside(other, target, X) != _inside(form, target, X)
+    assert not (_clear(form, X, margin) & moved).any(), (
         f"Another order changes the regions of {target!r}."
     )
     off = np.abs(other.margin(X, target) - margin) > CLOSE * form.noise(X)
@@ -175,16 +168,11 @@ def _check_same(form: Form, other: Form, target: Target, X: FloatArray, inside: 
 
 
 def _check_margin(form: Form, target: Target, X: FloatArray) -> None:
-    labels = target.requirement.labels
-    if target.requirement != Requirement(labels):
-        return
-    less = form.margin(X, Label(labels, margin=0.25))
+    wider = Label(target.requirement.labels, margin=0.25)
+    less = form.margin(X, wider)
     off = np.abs(form.margin(X, target) - 0.25 - less) > CLOSE * form.noise(X)
     assert not off.any(), f"A margin of 0.25 does not lower the margin of {target!r} by 0.25."
-    wide = np.zeros(len(X), dtype=bool)
-    for region in form.regions(Label(labels, margin=0.25)):
-        wide |= region.violation(X, X) == 0.0
-    off = _clear(form, X, less) & (wide != (less >= 0))
+    off = _clear(form, X, less) & (_inside(form, wider, X) != (less >= 0))
     assert not off.any(), (
         f"The regions of {target!r} with a margin of 0.25 are not where it is kept."
     )

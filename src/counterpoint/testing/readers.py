@@ -6,17 +6,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from counterpoint.models.form import Form, Link
+from counterpoint.models.linear import Link
 from counterpoint.rows.encoding import encode, match_columns
 from counterpoint.rows.features import Features
 from counterpoint.rows.table import Table
 from counterpoint.targets import Label, Probability
 
 __all__ = ["check_reader"]
-
-FloatArray = NDArray[np.float64]
 
 
 def check_reader(model: Any, X: Any, *, features: Features | None = None) -> None:
@@ -40,6 +37,8 @@ def check_reader(model: Any, X: Any, *, features: Features | None = None) -> Non
     AssertionError
         With a sentence on what differs.
     """
+    from scipy.special import expit
+
     from counterpoint.models import see_through
 
     table = Table.read(X)
@@ -50,53 +49,37 @@ def check_reader(model: Any, X: Any, *, features: Features | None = None) -> Non
     assert not encoded.problems, f"Rows cannot be encoded: {encoded.problems}."
     points = reading.features.expand(encoded.codes)
     rows = matched.to_model_input(named=reading.named)
+    said, form = np.asarray(model.predict(rows)), reading.form
+    found, noise = form.predict(points), form.noise(points)
+    assert found.shape == said.shape, (
+        f"The form predicts shape {found.shape}; the model, {said.shape}."
+    )
     classes = getattr(model, "classes_", None)
     if classes is None:
-        _check_values(reading.form, points, model.predict(rows))
-        return
-    _check_labels(reading.form, points, np.asarray(model.predict(rows)))
-    form = reading.form
-    if form.link is not Link.NONE:
-        _check_probabilities(form, points, classes, model.predict_proba(rows))
-    for label in classes:
-        assert reading.form.regions(Label(label)), f"The class {label!r} has no region."
-
-
-def _check_values(form: Form, points: FloatArray, expected: NDArray[Any]) -> None:
-    found = form.predict(points)
-    assert found.shape == expected.shape, (
-        f"The form predicts shape {found.shape}; the model, {expected.shape}."
-    )
-    off = np.abs(found - expected) > 1e-9 * np.abs(expected) + 1e3 * form.noise(points)
-    worst = int(off.argmax())
-    assert not off.any(), (
-        f"The form predicts {found[worst]!r} in row {worst}; the model, {expected[worst]!r}."
-    )
-
-
-def _check_labels(form: Form, points: FloatArray, expected: NDArray[Any]) -> None:
-    found = form.predict(points)
-    for i in np.flatnonzero(found != expected).tolist():
-        row = points[[i]]
-        lead = form.margin(row, Label(found[i]))[0]
-        assert lead <= 1e3 * form.noise(row)[0], (
-            f"The form predicts {found[i]!r} in row {i}, by {lead:.3g} in score units; "
-            f"the model, {expected[i]!r}."
+        off = np.abs(found - said) > 1e-9 * np.abs(said) + 1e3 * noise
+        worst = int(off.argmax())
+        assert not off.any(), (
+            f"The form predicts {found[worst]!r} in row {worst}; the model, {said[worst]!r}."
         )
-
-
-def _check_probabilities(
-    form: Form, points: FloatArray, classes: NDArray[Any], expected: FloatArray
-) -> None:
-    from scipy.special import expit
-
-    # By how far the probability one half is exceeded, in log-odds or on a scale of its own.
-    lead = np.stack([form.margin(points, Probability(label, 0.5)) for label in classes], axis=1)
-    clipped = form.link is Link.CLIPPED
-    found = np.clip((lead + 1.0) / 2.0, 0.0, 1.0) if clipped else expit(lead)
-    off = np.abs(found - expected).max(axis=1)
-    worst = int(off.argmax())
-    assert off[worst] <= 1e-9 + 1e3 * form.noise(points[[worst]])[0], (
-        f"The form's probabilities in row {worst} are {found[worst]}; the model's, "
-        f"{expected[worst]}."
-    )
+        return
+    for i in np.flatnonzero(found != said).tolist():
+        lead = form.margin(points[[i]], Label(found[i]))[0]
+        assert lead <= 1e3 * noise[i], (
+            f"The form predicts {found[i]!r} in row {i}, by {lead:.3g} in score units; "
+            f"the model, {said[i]!r}."
+        )
+    if form.link is not Link.NONE:
+        # By how far the probability one half is exceeded, in log-odds or on a scale of its own.
+        leads = [form.margin(points, Probability(label, 0.5)) for label in classes]
+        lead = np.stack(leads, axis=1)
+        clipped = form.link is Link.CLIPPED
+        probable = np.clip((lead + 1.0) / 2.0, 0.0, 1.0) if clipped else expit(lead)
+        expected = model.predict_proba(rows)
+        off = np.abs(probable - expected).max(axis=1)
+        worst = int(off.argmax())
+        assert off[worst] <= 1e-9 + 1e3 * noise[worst], (
+            f"The form's probabilities in row {worst} are {probable[worst]}; the model's, "
+            f"{expected[worst]}."
+        )
+    for label in classes:
+        assert form.regions(Label(label)), f"The class {label!r} has no region."

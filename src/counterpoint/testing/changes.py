@@ -1,0 +1,163 @@
+# ruff: noqa: S101 (a check says what differs by an AssertionError)
+"""What a cost and a constraint must pass: both are about changes of raw rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any
+
+import numpy as np
+
+from counterpoint.constraints import Constraint
+from counterpoint.costs import Cost, Manhattan
+from counterpoint.engine.program import Program, kinds_region
+from counterpoint.engine.region import Coupling
+from counterpoint.numerics import FloatArray
+from counterpoint.rows.features import Categorical, Features, Integer
+
+__all__ = ["check_constraint", "check_cost"]
+
+Row = Mapping[Hashable, Any]
+
+
+def check_cost(
+    cost: Cost,
+    features: Features,
+    *,
+    value: Callable[[Row, Row], float] | None = None,
+    random_state: int = 0,
+) -> None:
+    """Check that a cost is a price of changes.
+
+    It is 0 for no change and positive for any; it is convex; a category costs the same to leave for
+    any other; and it is what ``value`` says of the raw rows.
+
+    Parameters
+    ----------
+    cost
+        The cost.
+    features
+        Columns of the kinds that it takes.
+    value
+        The definition, from the raw rows before and after, in cost units; None to check the
+        general laws alone.
+    random_state
+        The seed of the sample.
+
+    Raises
+    ------
+    AssertionError
+        With a sentence on what differs.
+    """
+    price = cost.price(features)
+    n = 200
+    before, after = _changes(features, n, random_state)
+    x, y = features.expand(before), features.expand(after)
+    found = price(y - x)
+    assert found.shape == (n,), f"The price of {n} changes has shape {found.shape}."
+    assert not price(np.zeros_like(x)).any(), f"{cost!r} asks a price for no change."
+    free = (before != after).any(axis=1) & ~(found > 0)
+    assert not free.any(), f"{cost!r} asks nothing for the change of row {free.argmax()}."
+    bent = price((y - x) / 2.0) > found / 2.0 * (1.0 + 1e-12)
+    assert not bent.any(), (
+        f"{cost!r} is not convex: half of change {bent.argmax()} costs more than half of its cost."
+    )
+    if value is not None:
+        pairs = zip(_raw(features, before), _raw(features, after), strict=True)
+        for i, (old, new) in enumerate(pairs):
+            expected = value(old, new)
+            assert abs(found[i] - expected) <= 1e-12 * (expected + price.absolute.max()), (
+                f"{cost!r} asks {found[i]!r} for {old!r} → {new!r}; "
+                f"its definition says {expected!r}."
+            )
+
+
+def check_constraint(
+    constraint: Constraint,
+    features: Features,
+    *,
+    allows: Callable[[Row, Row], bool] | None = None,
+    random_state: int = 0,
+) -> None:
+    """Check that a constraint's region is what the constraint says.
+
+    The region permits the changes that ``allows`` permits; the bounds that programs take from it
+    hold every permitted change; and every cut of its couplings does, whatever the multipliers.
+
+    Parameters
+    ----------
+    constraint
+        The constraint.
+    features
+        Columns of the kinds that it takes.
+    allows
+        The definition: whether a change from one raw row to another is permitted; None to check the
+        general laws alone.
+    random_state
+        The seed of the sample.
+
+    Raises
+    ------
+    AssertionError
+        With a sentence on what differs, or if the sample holds no permitted change, or no
+        forbidden one.
+    """
+    before, after = _changes(features, 400, random_state)
+    x, y = features.expand(before), features.expand(after)
+    region = constraint.region(features)
+    violation = region.violation(y, x)
+    assert (violation >= 0).all(), f"{constraint!r} has a negative or undefined violation."
+    permitted = violation <= 1e-9
+    if allows is not None:
+        pairs = zip(_raw(features, before), _raw(features, after), strict=True)
+        for permits, (old, new) in zip(permitted.tolist(), pairs, strict=True):
+            assert permits == allows(old, new), (
+                f"The region of {constraint!r} {'permits' if permits else 'forbids'} "
+                f"{old!r} → {new!r}; wrongly."
+            )
+    assert permitted.any(), f"No change of the sample is permitted by {constraint!r}."
+    assert not permitted.all(), f"Every change of the sample is permitted by {constraint!r}."
+    x, y = x[permitted], y[permitted]
+    program = Program(Manhattan().price(features), kinds_region(features) & region)
+    cases = program.cases(x)
+    room = 1e-9 * (1.0 + np.abs(y))
+    assert not ((y < cases.low - room) | (y > cases.high + room)).any(), (
+        f"The bounds that a program takes from {constraint!r} exclude a change that it permits."
+    )
+    assert not program.empty(cases).any(), f"{constraint!r} leaves nothing, yet permits a change."
+    rng = np.random.default_rng(random_state)
+    for condition in region:
+        if isinstance(condition, Coupling):
+            normals, offsets = condition.cut(rng.normal(size=(50, condition.size)))[:2]
+            size = np.abs(y) @ np.abs(normals.T) + np.abs(offsets)
+            over = y @ normals.T - offsets > 1e-9 * size
+            assert not over.any(), f"A cut of {constraint!r} removes a point of its region."
+
+
+def _changes(features: Features, n: int, random_state: int) -> tuple[FloatArray, FloatArray]:
+    """(n, p) codes before and after, of which about half of the cells change."""
+    rng = np.random.default_rng(random_state)
+    before, after = _codes(features, n, rng), _codes(features, n, rng)
+    return before, np.where(rng.random(before.shape) < 0.5, before, after)
+
+
+def _codes(features: Features, n: int, rng: np.random.Generator) -> FloatArray:
+    """(n, p) random codes; numbers leave what was observed by up to 30 % of it."""
+    out = np.empty((n, len(features)))
+    for j, feature in enumerate(features):
+        if isinstance(feature, Categorical):
+            out[:, j] = rng.integers(len(feature.categories), size=n)
+            continue
+        step = feature.step if isinstance(feature, Integer) else 1.0
+        low, high = feature.observed or (-5.0 * step, 5.0 * step)
+        spread = max(high - low, step)
+        values = rng.uniform(low - 0.3 * spread, high + 0.3 * spread, size=n)
+        out[:, j] = np.round(values / step) * step if isinstance(feature, Integer) else values
+    return out
+
+
+def _raw(features: Features, codes: FloatArray) -> list[dict[Hashable, Any]]:
+    """(n, p) codes as n rows of names and values."""
+    names = features.names
+    rows = (zip(names, row, strict=True) for row in codes.tolist())
+    return [{name: features.describe(name, code) for name, code in row} for row in rows]

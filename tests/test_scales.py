@@ -19,7 +19,7 @@ SPAN = 8.0
 """Powers of ten between 1 and the scale of a column."""
 
 
-def problem(seed: int, kind: str) -> tuple[cp.Explainer, pd.DataFrame, int]:
+def problem(seed: int, kind: str, span: float = SPAN) -> tuple[cp.Explainer, pd.DataFrame, int]:
     """A model of up to four classes over continuous, whole and categorical columns, and one row.
 
     Without bounds there is always an answer: the first column, which is continuous, has one weight
@@ -28,7 +28,7 @@ def problem(seed: int, kind: str) -> tuple[cp.Explainer, pd.DataFrame, int]:
     rng = np.random.default_rng(seed)
     p, n, classes = int(rng.integers(2, 7)), 60, int(rng.integers(2, 5))
     kinds = ["c", *rng.choice(list("cik"), p - 1)]
-    names, scale = [f"f{j}" for j in range(p)], 10.0 ** rng.uniform(-SPAN, SPAN, p)
+    names, scale = [f"f{j}" for j in range(p)], 10.0 ** rng.uniform(-span, span, p)
     data: dict[str, Any] = {}
     features: list[Any] = []
     for name, letter, size in zip(names, kinds, scale, strict=True):
@@ -57,7 +57,7 @@ def problem(seed: int, kind: str) -> tuple[cp.Explainer, pd.DataFrame, int]:
     if classes > 2:
         last.coef_[:, hot] = 0.0
         last.coef_[target, hot] = 1.0 / sizes[numbers[0]]
-    weights = 10.0 ** rng.uniform(-SPAN, SPAN, p)
+    weights = 10.0 ** rng.uniform(-span, span, p)
     each = dict(zip(names, weights.tolist(), strict=True))
     if kind == "mahalanobis":
         root = rng.normal(size=(p, p + 2)) * np.sqrt(weights)[:, None]
@@ -79,6 +79,17 @@ def test_there_is_an_answer_and_no_limit_without_a_time_limit(seed: int, kind: s
     answers = explainer.explain(row, target)
     assert answers.status[0] in (cp.Status.OPTIMAL, cp.Status.SUBOPTIMAL)
     assert explainer.model.predict(pd.DataFrame([answers[0].row]))[0] == target
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize(
+    ("seed", "kind", "span"),
+    [(1392, "mahalanobis", 6.0), (1750, "mahalanobis", 8.0), (1750, "squared euclidean", 8.0)],
+)
+def test_rows_whose_large_entries_are_held_still_count(seed: int, kind: str, span: float):
+    """What is left of such a row must not be so short that any point seems to meet it."""
+    explainer, row, target = problem(seed, kind, span)
+    assert explainer.explain(row, target).valid.all()
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

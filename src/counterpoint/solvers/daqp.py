@@ -21,7 +21,7 @@ from counterpoint.engine.cases import Cases
 from counterpoint.engine.couplings import Affine
 from counterpoint.engine.domains import Box, OneOf, Transitions
 from counterpoint.engine.program import Program
-from counterpoint.numerics import FloatArray
+from counterpoint.numerics import BoolArray, FloatArray
 from counterpoint.solvers.base import Effort, Outcome, Prepared, Solution, Solver, translated
 from counterpoint.solvers.highs import Highs
 from counterpoint.solvers.standard_form import StandardForm
@@ -119,8 +119,9 @@ class DaqpPrograms(Prepared):
         answers.outcomes[blocked] = Outcome.INFEASIBLE
         free = limits.low < limits.high
         change = np.where(free, 0.0, limits.low)
-        shift = change @ self.form.matrix.T
-        limits = limits._replace(row_low=limits.row_low - shift, row_high=limits.row_high - shift)
+        shift, size = change @ self.form.matrix.T, self._sizes(free)
+        row_low, row_high = (limits.row_low - shift) / size, (limits.row_high - shift) / size
+        limits = limits._replace(row_low=row_low, row_high=row_high)
         if lengths is None:
             lower, upper = (np.hstack(limits[k::2]) for k in (0, 1))
             lengths = limits._replace(row_low=lower, row_high=upper).shortfall()
@@ -143,7 +144,7 @@ class DaqpPrograms(Prepared):
                 **TOLERANCES,
                 **limit,
             )
-            answers.put(i, flag, info["lam"][len(hessian) :])
+            answers.put(i, flag, info["lam"][len(hessian) :] / size[i])
         solution = self._solution(cases, answers, change, lengths)
         branched = np.flatnonzero((free & hot).any(axis=1) & solution.found)
         cost = self.program.cost(solution.points[branched], cases.x[branched])
@@ -182,14 +183,23 @@ class DaqpPrograms(Prepared):
             solution.put(int(rows[i]), other)
 
     def _restricted(self, free: bytes) -> tuple[FloatArray, FloatArray]:
-        """Hessian and rows over the free columns; rows often share what is fixed."""
+        """Hessian and unit rows over the free columns; rows often share what is fixed."""
 
         def made() -> tuple[FloatArray, FloatArray]:
             mask = np.frombuffer(free, dtype=bool)
-            matrix = np.ascontiguousarray(self.form.matrix[:, mask])
+            size = self._sizes(mask[None, :])[0]
+            matrix = np.ascontiguousarray(self.form.matrix[:, mask] / size[:, None])
             return self._hessian[np.ix_(mask, mask)], matrix
 
         return self._restrictions.get(free, made)
+
+    def _sizes(self, free: BoolArray) -> FloatArray:
+        """(n, rows) what is left of each row's length over the free columns.
+
+        A row whose large entries are all fixed would be met by any point, as far as DAQP can see.
+        """
+        size = np.sqrt(free @ (self.form.matrix**2).T)
+        return np.where(size > 0.0, size, 1.0)
 
     @cached_property
     def _restrictions(self) -> Memo[bytes, tuple[FloatArray, FloatArray]]:

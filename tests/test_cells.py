@@ -20,11 +20,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import counterpoint as cp
-from counterpoint.costs import Price
+from counterpoint.costs import Price, Spread
 from counterpoint.engine import pieces
 from counterpoint.engine.cases import Cases
 from counterpoint.engine.domains import Box, Whole
-from counterpoint.engine.evidence import Spread
 from counterpoint.engine.pieces import Pieces
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Region

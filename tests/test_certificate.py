@@ -44,10 +44,9 @@ def bounds(program: Program, given: np.ndarray, cost: float, told: float = 0.0):
 def certificate(program: Program, y: np.ndarray, x: np.ndarray = ORIGIN, *, valid: bool = True):
     cases = program.cases(x)
     zero = np.zeros(len(y))
-    known = lower_bounds([evidence(program, np.zeros((len(y), program.size)))], program.cost(y, x))
-    return certify(
-        program, y, cases, known, Verdict.plain(np.full(len(y), valid), zero, zero, zero)
-    )[0]
+    known = [evidence(program, np.zeros((len(y), program.size)))]
+    verdict = Verdict.plain(np.full(len(y), valid), zero, zero, zero)
+    return certify(program, y, cases, verdict, known)[0]
 
 
 def test_the_right_multipliers_prove_the_optimum():
@@ -153,9 +152,9 @@ def test_the_gap_is_relative_and_never_negative():
     y, x = np.array([[3.0, 1.0], [3.0, 1.0], [0.0, 4.0]]), np.zeros((3, 2))
     given = np.array([5.0, 7.0, 5.0])  # the second bound lies above the cost: rounding, at most
     ones = np.ones(3, dtype=bool)
-    known = given, members(3, cp.Claim.PROVED)
+    told = Evidence(program, program.cases(x), np.zeros((3, program.size)), None, given)
     verdict = Verdict.plain(ones, *np.zeros((3, 3)))
-    result = certify(program, y, program.cases(x), known, verdict)
+    result = certify(program, y, program.cases(x), verdict, [told])
     assert result.gap.tolist() == [0.0, 0.0, 3.0 / 8.0]
     assert (result.bound <= result.cost).all()
 
@@ -174,18 +173,20 @@ def test_rows_without_an_answer_hold_nothing():
 
 
 def test_what_is_withheld_keeps_its_bound_alone():
-    program, y = triangle(), np.array([[3.0, 1.0], [2.0, 2.0]])
+    program, y = triangle(), np.array([[3.0, 1.0], [0.0, 0.0]])
     cases = program.cases(np.zeros((2, 2)))
-    known = lower_bounds([evidence(program, np.zeros((2, 2)))], program.cost(y, cases.x))
+    known = [evidence(program, np.zeros((2, 2)), 7.0)]
     number = np.ones(2)
     said = Verdict(number > 0, 2 * number, 0.9 * number, NEVER, 1e-9 * number)
-    before = certify(program, y, cases, known, said)
-    after = before.withheld(np.array([False, True]), np.array([7.0, 7.0]))
+    before = certify(program, y, cases, said, known)
+    assert before.holds.tolist() == [True, False]
+    after = before.withheld(~before.holds, cp.Guarantee.FIXED)
     for name in ("margin", "violation", "cost", "objective", "probability", "rounding"):
         assert getattr(after, name)[0] == getattr(before, name)[0]
         assert np.isnan(getattr(after, name)[1])
     assert after.valid.tolist() == [True, False]
     assert after.bound.tolist() == [before.bound[0], 7.0]
+    assert after.guarantee.tolist() == [cp.Guarantee.NONE, cp.Guarantee.FIXED]
 
 
 # Through the whole library

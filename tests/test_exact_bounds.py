@@ -27,10 +27,10 @@ from exact import (
 from sklearn.linear_model import LogisticRegression
 
 import counterpoint as cp
+from counterpoint.certificate import CLOSED
 from counterpoint.costs import Price
 from counterpoint.engine.couplings import Affine, LogLoss, LogSumExp
 from counterpoint.engine.domains import AtMost, Box, OneOf, Whole
-from counterpoint.engine.evidence import CLOSED
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Region
 from counterpoint.numerics import depth, dots, gamma, total

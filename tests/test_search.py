@@ -11,11 +11,10 @@ from counterpoint.certificate import lower_bounds
 from counterpoint.costs import Price
 from counterpoint.engine.cases import Cases
 from counterpoint.engine.couplings import Affine, LogLoss
-from counterpoint.engine.frontier import Findings
 from counterpoint.engine.pieces import Piece, Pieces
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Condition, Region
-from counterpoint.engine.search import search
+from counterpoint.engine.search import Found, search
 from counterpoint.prototypes.nearer import Nearer
 from counterpoint.solvers import Effort, Outcome, Prepared, Solution
 
@@ -34,7 +33,7 @@ def halves(case: Planted, seed: int) -> list[Program]:
     return made
 
 
-def found(programs: list[Program], x: np.ndarray) -> tuple[Findings, float, float]:
+def found(programs: list[Program], x: np.ndarray) -> tuple[Found, float, float]:
     pieces = Pieces(programs[0], tuple(Piece(program) for program in programs))
     findings = search(pieces, programs[0].cases(x), Effort(1e-9))
     cost = np.array([np.inf])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from counterpoint.certificate import Certificate, Claim
+from counterpoint.certificate import Certificate, Claim, Status
 from counterpoint.constraints import (
     Bounds,
     Constraint,
@@ -36,7 +36,6 @@ from counterpoint.path import Path, trace
 from counterpoint.policy import Problem
 from counterpoint.results import Counterfactual, Counterfactuals
 from counterpoint.rows.features import Categorical, Continuous, Features, Integer
-from counterpoint.status import Status
 from counterpoint.targets import (
     Guarantee,
     Interval,

@@ -6,34 +6,41 @@ violation from the program's formulas; the bound from weak duality, whatever the
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
-from typing import final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.engine.cases import Cases
-from counterpoint.engine.evidence import CLOSED, Bounding, Evidence
 from counterpoint.engine.program import Program
 from counterpoint.numerics import BoolArray, FloatArray
 from counterpoint.targets import Guarantee, Verdict, members
 
 __all__ = [
+    "CLOSED",
+    "ON_EDGE",
+    "SURE",
     "VIOLATION",
+    "Bounding",
     "Certificate",
     "Certificates",
     "Claim",
     "Evidence",
-    "Verdict",
+    "RowEvidence",
+    "Status",
     "certify",
     "lower_bounds",
+    "said_of",
 ]
-
 
 VIOLATION = 1e-8
 """Largest relative violation of a constraint that counts as rounding."""
+CLOSED = 1e-9
+"""A relative gap below which nothing is left to prove."""
 
 
 class Claim(StrEnum):
@@ -55,11 +62,77 @@ class Claim(StrEnum):
     """Nothing: the row is not settled."""
 
 
-COLUMNS = (
-    *("valid", "margin", "violation", "cost", "bound", "claim"),
-    *("objective", "probability", "guarantee", "rounding"),
+class Status(StrEnum):
+    """What became of a row."""
+
+    OPTIMAL = "optimal"
+    """A valid answer whose gap is at most the gap that was asked for."""
+    ALREADY = "already"
+    """The row meets the target as it is: nothing has to change, and the answer is the row.
+
+    Constraints are about changes: the row may break one (its certificate says by how much)."""
+    SUBOPTIMAL = "suboptimal"
+    """A valid answer whose gap is larger than asked for."""
+    LIMIT = "limit"
+    """The time limit ran out; the best answer so far, if any, with its gap."""
+    INFEASIBLE = "infeasible"
+    """No answer exists: proved, or reported by a branch and bound (see the claim)."""
+    UNPROVED = "unproved"
+    """No answer was found, and no proof that none exists."""
+    INVALID = "invalid"
+    """The row cannot be used; the message says why."""
+
+
+MESSAGES = {
+    Status.OPTIMAL: "No better answer exists, to within the gap asked for.",
+    Status.ALREADY: "The model already gives the target; nothing has to change.",
+    Status.SUBOPTIMAL: "An answer; a better one is not excluded.",
+    Status.LIMIT: "The time limit ran out; an answer, if there is one, is the best so far.",
+    Status.INFEASIBLE: "No change within the constraints gives the target.",
+    Status.UNPROVED: "No change was found, but none is excluded either.",
+    Status.INVALID: "The row cannot be used.",
+}
+LOCALLY = "A local optimum; a better answer elsewhere is not excluded."
+"""The message of a suboptimal answer whose claim is local."""
+ANSWERED = (Status.OPTIMAL, Status.SUBOPTIMAL, Status.LIMIT)
+SURE = {
+    Guarantee.FIXED: "Its probability is that of a point fixed beforehand; this one was chosen by "
+    "looking at the weights.",
+    Guarantee.SELECTION: "It is as sure as was asked for, although it was chosen by looking at the "
+    "weights.",
+}
+"""What is said besides of an answer to a `Robust`."""
+UNSURE = {
+    Guarantee.FIXED: "No change within the constraints is as likely to hold as was asked for, with "
+    "weights as uncertain as these.",
+    Guarantee.SELECTION: "No change within the constraints can be certified, with weights as "
+    "uncertain as these, for a point that is chosen by looking at them.",
+}
+"""What is said where there is none."""
+UNFOUND = (
+    "No change was found that is as likely to hold as was asked for, with weights as uncertain as "
+    "these, but none is excluded either."
 )
-"""The columns of `Certificates`."""
+"""What is said where none was found."""
+ON_EDGE = (
+    "It leads by less than the rounding error of the model's own score, for the constraints leave "
+    "no room for more: the model may decide otherwise in another batch or on another machine."
+)
+"""What is said besides of such an answer, see `Certificate.on_edge`."""
+
+
+def said_of(status: Status, claim: Claim, guarantee: Guarantee, *, found: bool) -> str:
+    """The sentence for a row, or two."""
+    if status is Status.SUBOPTIMAL and claim is Claim.LOCAL:
+        text = LOCALLY
+    elif status is Status.INFEASIBLE:
+        text = UNSURE.get(guarantee, MESSAGES[status])
+    elif status is Status.UNPROVED and guarantee in UNSURE:
+        text = UNFOUND
+    else:
+        text = MESSAGES[status]
+    sure = found and status in ANSWERED and guarantee in SURE
+    return f"{text} {SURE[guarantee]}" if sure else text
 
 
 @final
@@ -179,21 +252,13 @@ class Certificates:
         """(n,): whether the answer is valid and meets its constraints."""
         return self.valid & (self.violation <= self.resolution)
 
-    def withheld(self, rows: BoolArray, bound: FloatArray) -> Certificates:
-        """The same, with nothing but the bound for rows whose answer is withheld."""
-        return Certificates(
-            self.valid & ~rows,
-            np.where(rows, np.nan, self.margin),
-            np.where(rows, np.nan, self.violation),
-            np.where(rows, np.nan, self.cost),
-            np.where(rows, bound, self.bound),
-            self.claim,
-            np.where(rows, np.nan, self.objective),
-            np.where(rows, np.nan, self.probability),
-            self.guarantee,
-            np.where(rows, np.nan, self.rounding),
-            self.resolution,
-        )
+    def withheld(self, rows: BoolArray, promise: Guarantee) -> Certificates:
+        """The same, with nothing but the bound and a promise for rows whose answer is withheld."""
+        told: dict[str, Any] = {
+            name: np.where(rows, np.nan, getattr(self, name)) for name in NUMBERS
+        }
+        guarantee = np.where(rows, promise, self.guarantee)
+        return replace(self, valid=self.valid & ~rows, guarantee=guarantee, **told)
 
     def put(self, rows: NDArray[np.intp] | slice, other: Certificates) -> None:
         """Write the certificates of some rows."""
@@ -217,11 +282,92 @@ class Certificates:
         )
 
 
+COLUMNS = tuple(field.name for field in fields(Certificates) if field.name != "resolution")
+"""The columns of `Certificates`."""
+NUMBERS = ("margin", "violation", "cost", "objective", "probability", "rounding")
+"""Those of an answer alone."""
+
+
 def _gap(objective: FloatArray | float, bound: FloatArray | float) -> FloatArray:
     """(objective − bound) / objective; 0 for an objective of 0."""
     with np.errstate(invalid="ignore", divide="ignore"):
         gap = np.maximum(objective - bound, 0.0) / objective
     return np.where(objective == 0.0, 0.0, gap)
+
+
+class Bounding(ABC):
+    """What bounds the objectives of some rows from below, however it was found."""
+
+    @property
+    @abstractmethod
+    def is_local(self) -> bool:
+        """Whether the search looks for local optima, so that a gap may remain."""
+
+    @abstractmethod
+    def bounds(
+        self, reached: FloatArray, margin: FloatArray | None = None
+    ) -> tuple[FloatArray, FloatArray]:
+        """(n,) bounds that are proved, and those with what was reported; infinite if refuted.
+
+        Only where a bound is below what was ``reached`` does a row need to be refuted. With (n, 2)
+        margins, see `Cases`, they may be bounds on what meets the target by so much.
+        """
+
+
+@final
+@dataclass(eq=False)
+class Evidence(Bounding):
+    """What a search leaves behind of one piece, for each row as the piece sees it."""
+
+    program: Program
+    cases: Cases
+    multipliers: FloatArray  # (n, size), any
+    at: FloatArray | None  # (n, d) where bounds are sharpest, see `Program.bound`, if any are used
+    # (n,) bounds that a branch and bound reported; infinite if it refuted every leaf
+    reported: FloatArray
+
+    @classmethod
+    def blank(cls, program: Program, cases: Cases) -> Evidence:
+        """Nothing, to be filled in."""
+        n, at = len(cases.x), np.array(cases.x) if program.has_tangents else None
+        return cls(program, cases, np.zeros((n, program.size)), at, np.zeros(n))
+
+    @property
+    def is_local(self) -> bool:
+        return bool(self.program.nonconvex)
+
+    def bounds(
+        self, reached: FloatArray, margin: FloatArray | None = None
+    ) -> tuple[FloatArray, FloatArray]:
+        bound = self.program.bound(self.cases, self.multipliers, self.at, margin)
+        doubtful = np.flatnonzero(bound < reached * (1.0 - CLOSED))
+        if len(doubtful):
+            part, multipliers = self.cases.take(doubtful), self.multipliers[doubtful]
+            bound[doubtful[self.program.refutes(part, multipliers)]] = np.inf
+        return bound, np.maximum(bound, self.reported)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class RowEvidence(Bounding):
+    """What is known of each row by itself: for each, what bounds each of its pieces."""
+
+    rows: Sequence[Sequence[Bounding]]
+
+    @property
+    def is_local(self) -> bool:
+        return False
+
+    def bounds(
+        self, reached: FloatArray, margin: FloatArray | None = None
+    ) -> tuple[FloatArray, FloatArray]:
+        proved, best = np.full((2, len(reached)), np.inf)
+        for i, pieces in enumerate(self.rows):
+            for piece in pieces:
+                part = None if margin is None else margin[i : i + 1]
+                bound, told = piece.bounds(reached[i : i + 1], part)
+                proved[i], best[i] = min(proved[i], bound[0]), min(best[i], told[0])
+        return proved, best
 
 
 def lower_bounds(
@@ -266,14 +412,17 @@ def lower_bounds(
     return np.where(settled & ~reported, proved, best), claim
 
 
-def certify(
+def certify(  # noqa: PLR0913 (what an answer is judged by)
     program: Program,
     points: FloatArray,
     cases: Cases,
-    known: tuple[FloatArray, NDArray[np.object_]],
     verdict: Verdict,
+    evidence: Sequence[Bounding] | None,
+    *,
+    gap: float = CLOSED,
+    resolution: float = VIOLATION,
 ) -> Certificates:
-    """Certificates of points.
+    """Certificates of points; the bound of a point that does not hold is that of its row.
 
     Parameters
     ----------
@@ -284,23 +433,33 @@ def certify(
         (n, d) the returned rows, encoded.
     cases
         The rows.
-    known
-        (n,) bounds and (n,) claims, from `lower_bounds`.
     verdict
         What the model says of the points.
+    evidence
+        What bounds every piece of the target from below; None for rows that stay, at no cost.
+    gap, resolution
+        The gap up to which an answer is optimal, and the largest violation that is rounding.
     """
-    bound, claim = known
-    cost = program.cost(points, cases.x)
-    objective = program.objective(points, cases) if program.charges else cost
+    objective = cost = program.cost(points, cases.x)
+    if program.charges:
+        objective = program.objective(points, cases)
+    if evidence is None:
+        bound, claim = np.zeros(len(points)), members(len(points), Claim.PROVED)
+    else:
+        reached = np.where(verdict.valid, objective, np.inf)
+        bound, claim = lower_bounds(evidence, reached, gap)
+    violation = program.violation(points, cases.x)
+    holds = verdict.valid & (violation <= resolution)
     return Certificates(
         verdict.valid,
         verdict.margin,
-        program.violation(points, cases.x),
+        violation,
         cost,
-        np.minimum(bound, objective),
+        np.where(holds, np.minimum(bound, objective), bound),
         claim,
         objective,
         verdict.probability,
         verdict.guarantee,
         verdict.rounding,
+        resolution,
     )

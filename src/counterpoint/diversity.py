@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Any, Literal, final
 
 import numpy as np
 
-from counterpoint.certificate import COLUMNS, Certificates, Claim
+from counterpoint.certificate import COLUMNS, Certificates, Claim, Status
 from counterpoint.errors import InvalidInput, shown
 from counterpoint.explainer import DEFAULT_GAP, Explainer, repeated
 from counterpoint.numerics import BoolArray, FloatArray, IntArray
 from counterpoint.progress import track
 from counterpoint.results import Counterfactual, Counterfactuals
 from counterpoint.rows.table import Table
-from counterpoint.status import Status
 from counterpoint.targets import members
 
 if TYPE_CHECKING:

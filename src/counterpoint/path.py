@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+from counterpoint.certificate import Status
 from counterpoint.costs import Cost, Manhattan
 from counterpoint.errors import InvalidInput, is_listed, shown
 from counterpoint.explainer import DEFAULT_GAP, Explainer, as_target, repeated
@@ -18,7 +19,6 @@ from counterpoint.results import Counterfactuals
 from counterpoint.rows.encoding import decode
 from counterpoint.rows.features import Features
 from counterpoint.rows.table import Table
-from counterpoint.status import Status
 from counterpoint.targets import Label, Target
 
 if TYPE_CHECKING:

@@ -10,14 +10,21 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.certificate import COLUMNS, Certificate, Certificates, Claim
+from counterpoint.certificate import (
+    COLUMNS,
+    ON_EDGE,
+    Certificate,
+    Certificates,
+    Claim,
+    Status,
+    said_of,
+)
 from counterpoint.engine.answer import Conflict
 from counterpoint.errors import InvalidInput, NoAnswer, shown
 from counterpoint.numerics import BoolArray, FloatArray
 from counterpoint.rows.encoding import PRESENT, Encoded, decode
 from counterpoint.rows.features import Features
 from counterpoint.rows.table import Table
-from counterpoint.status import ON_EDGE, Status, said_of
 from counterpoint.targets import Target, members
 
 if TYPE_CHECKING:

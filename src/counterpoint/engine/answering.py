@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.certificate import Claim, certify
-from counterpoint.engine.confirm import NotForeseen, Task, confirmed
+from counterpoint.certificate import Status, certify
+from counterpoint.engine.confirm import Confirmation, NotForeseen, Task
 from counterpoint.numerics import BoolArray, FloatArray
 from counterpoint.results import Counterfactuals
 from counterpoint.rows.encoding import PRESENT, Encoded, decode, encode
+from counterpoint.rows.features import Features
 from counterpoint.rows.rows import Rows
 from counterpoint.rows.table import Table
-from counterpoint.status import Status
 from counterpoint.targets import members
 
 __all__ = ["answers_to"]
@@ -41,6 +41,9 @@ def answers_to(
 ) -> Counterfactuals:
     """The answers to all rows of a call, chunk by chunk.
 
+    For a few rows, what the model says of them is foreseen from its form and confirmed together
+    with their answers: one call of ``predict`` instead of two.
+
     Parameters
     ----------
     task
@@ -59,55 +62,59 @@ def answers_to(
         task.question.pieces(task.target)  # what does not fit is an error, whatever the rows are
     reading = task.model.reading
     encoded = encode(inputs, features, reading.fills, reading.unfilled)
-    unusable = task.target.unusable(encoded.codes, features.names)
-    problems = unusable | encoded.problems | _not_filled(task, inputs, encoded)
-    encoded, eps = replace(encoded, problems=problems), task.model.eps(inputs)
-    out = Counterfactuals.blank(came, encoded, task.question, task.target, eps)
-    n = len(inputs)
+    problems = task.target.unusable(encoded.codes, features.names) | encoded.problems
+    if reading.fills:
+        problems |= _not_filled(task, inputs, encoded)
+    encoded = replace(encoded, problems=problems)
+    out = Counterfactuals.blank(came, encoded, task.question, task.target, task.model.eps(inputs))
     if weight is None and required.weight is not None:
-        weight = np.full(n, required.weight)
-    usable = np.ones(n, dtype=bool)
-    usable[list(problems)] = False
-    size = max(64, CELLS // max(features.width, 1))
-    for start in range(0, n, size):
-        index = start + np.flatnonzero(usable[start : start + size])
-        if len(index):  # rows that follow one another are not copied
-            together = index[-1] - index[0] + 1 == len(index)
-            part = slice(index[0], index[-1] + 1) if together else index
-            codes = encoded.codes[part]
-            rows = Rows(
-                index,
-                inputs if len(index) == n else inputs.take(part),
-                codes,
-                features.expand(codes),
-                None if weight is None else weight[part],
-                None if held is None else held[part],
-            )
-            _answer(task, rows, out, advance)
+        weight = np.full(len(inputs), required.weight)
+    for rows in _chunks(inputs, features, encoded, weight, held):
+        if len(rows.x) <= FEW and required.at_least is None:
+            try:
+                predicted = reading.form.predict(rows.x)
+                _answer(task, rows, predicted, out, lambda _: None, foreseen=True)
+            except NotForeseen:
+                pass
+            else:
+                advance(len(rows.x))
+                continue
+        predicted = task.model.predict(rows.table)
+        task.model.check(rows.x, predicted)
+        _answer(task, rows, predicted, out, advance, foreseen=False)
     return out
 
 
-def _answer(task: Task, rows: Rows, out: Counterfactuals, advance: Advance) -> None:
-    """The answers to a chunk of rows.
+def _chunks(
+    inputs: Table,
+    features: Features,
+    encoded: Encoded,
+    weight: FloatArray | None,
+    held: BoolArray | None,
+) -> Iterator[Rows]:
+    """The rows that can be used, as many at a time as fit the cache."""
+    n = len(encoded.codes)
+    usable = np.ones(n, dtype=bool)
+    usable[list(encoded.problems)] = False
+    size = max(64, CELLS // max(features.width, 1))
+    for start in range(0, n, size):
+        index = start + np.flatnonzero(usable[start : start + size])
+        if not len(index):
+            continue
+        together = index[-1] - index[0] + 1 == len(index)  # then they are not copied
+        part = slice(index[0], index[-1] + 1) if together else index
+        codes = encoded.codes[part]
+        yield Rows(
+            index,
+            inputs if len(index) == n else inputs.take(part),
+            codes,
+            features.expand(codes),
+            None if weight is None else weight[part],
+            None if held is None else held[part],
+        )
 
-    For a few, what the model says of them is foreseen from its form and confirmed together with
-    their answers: one call of ``predict`` instead of two.
-    """
-    if len(rows.index) <= FEW and task.target.requirement.at_least is None:
-        try:
-            predicted = task.model.reading.form.predict(rows.x)
-            _search(task, rows, predicted, out, lambda _: None, foreseen=True)
-        except NotForeseen:
-            pass
-        else:
-            advance(len(rows.index))
-            return
-    predicted = task.model.predict(rows.table)
-    task.model.check(rows.x, predicted)
-    _search(task, rows, predicted, out, advance, foreseen=False)
 
-
-def _search(
+def _answer(
     task: Task,
     rows: Rows,
     predicted: NDArray[Any],
@@ -116,7 +123,7 @@ def _search(
     *,
     foreseen: bool,
 ) -> None:
-    """What the target means for each row: those that meet it already, and a search for others.
+    """What the target means for each row of a chunk: those that meet it, and a search for others.
 
     What is ``foreseen`` of the rows, the model itself has not said.
     """
@@ -130,53 +137,51 @@ def _search(
         out.targets[some.index] = target
         met = target.met(task.model, some.table, some.x, said)
         if met.any():
-            met[met] = _stays(one, some.x[met])
-        if met.any():
+            x = some.x[met]
+            leads = target.leads(task.question, x)
+            if leads is not None:  # which count for rows that stay too
+                ahead = task.model.form.margin(x, target)
+                met[met] = ahead >= leads.required(x, np.zeros(len(x)))
+        left = np.flatnonzero(~met)
+        if len(left) < len(met):
             if foreseen:
                 raise NotForeseen
             _put_already(one, some.take(np.flatnonzero(met)), said[met], out)
-            tell(int(met.sum()))
-        if not met.all():
-            asked = some.take(np.flatnonzero(~met)) if met.any() else some
-            _ask(one, asked, out, tell, foreseen=foreseen)
-        answered[part] = out.certificates.valid[some.index]
-
-
-def _stays(task: Task, x: FloatArray) -> BoolArray:
-    """(n,): whether (n, d) rows lead by enough if they stay, where that counts."""
-    leads = task.target.leads(task.question, x)
-    if leads is None:
-        return np.ones(len(x), dtype=bool)
-    ahead = task.model.reading.form.margin(x, task.target)
-    return np.asarray(ahead >= leads.required(x, np.zeros(len(x))))
-
-
-def _put_already(task: Task, rows: Rows, predicted: NDArray[Any], out: Counterfactuals) -> None:
-    """Rows that meet the target as they are."""
-    verdict = task.target.verdict(task.model, rows.table, rows.x, predicted, out.eps)
-    known = np.zeros(len(rows)), members(len(rows), Claim.PROVED)
-    plain = task.question.plain
-    already = certify(plain, rows.x, plain.cases(rows.x), known, verdict)
-    status = members(len(rows), Status.ALREADY)
-    out.put(rows.index, rows.codes, status, already, np.ones(len(rows), dtype=bool))
+            tell(len(met) - len(left))
+            some = some.take(left)
+        if len(left):
+            _ask(one, some, out, tell, foreseen=foreseen)
+        answered[part] = out.certificates.valid[rows.index[part]]
 
 
 def _ask(task: Task, rows: Rows, out: Counterfactuals, advance: Advance, *, foreseen: bool) -> None:
     """Search and confirm; a few rows at a time where each may need a solver."""
-    pieces, step = task.question.pieces(task.target), len(rows.index)
-    if step > FEW:
+    question, n = task.question, len(rows.x)
+    pieces, step = question.pieces(task.target), n
+    if n > FEW:
         step = max(FEW, PROOFS // max(pieces.size, 1)) if pieces.is_quick else FEW
-    on_lattice = task.question.on_lattice(rows.x)
+    on_lattice = question.on_lattice(rows.x)
     for decides in (True, False):
         alike = np.flatnonzero(on_lattice == decides)
+        if not len(alike):
+            continue
+        union = question.decided(task.target, pieces) if decides else pieces
+        if task.piece is not None:
+            union = union[task.piece : task.piece + 1]
         for start in range(0, len(alike), step):
-            part = alike[start : start + step]
-            some = rows.take(part) if len(part) < len(rows.index) else rows
-            out.put(
-                some.index,
-                *confirmed(task, some, pieces, out.eps, decides=decides, foreseen=foreseen),
-            )
-            advance(len(part))
+            some = rows.take(alike[start : start + step])
+            answers = Confirmation(task, some, union, out.eps, foreseen=foreseen).run()
+            out.put(some.index, *answers)
+            advance(len(some.x))
+
+
+def _put_already(task: Task, rows: Rows, predicted: NDArray[Any], out: Counterfactuals) -> None:
+    """Rows that meet the target as they are."""
+    plain, n = task.question.plain, len(rows.index)
+    verdict = task.target.verdict(task.model, rows.table, rows.x, predicted, out.eps)
+    already = certify(plain, rows.x, plain.cases(rows.x), verdict, None)
+    status = members(n, Status.ALREADY)
+    out.put(rows.index, rows.codes, status, already, np.ones(n, dtype=bool))
 
 
 def _not_filled(task: Task, inputs: Table, encoded: Encoded) -> dict[int, str]:

@@ -17,18 +17,16 @@ from typing import final
 
 import numpy as np
 
-from counterpoint.certificate import VIOLATION, lower_bounds
+from counterpoint.certificate import VIOLATION, Evidence, RowEvidence, lower_bounds
 from counterpoint.constraints import Constraint, Immutable, MaxChanges, WithinObserved
 from counterpoint.costs import Price
 from counterpoint.engine.cases import Cases
 from counterpoint.engine.domains import Box, Transitions
-from counterpoint.engine.evidence import Evidence, RowEvidence
-from counterpoint.engine.frontier import Findings
 from counterpoint.engine.pieces import Piece, Pieces
 from counterpoint.engine.program import Program, kinds_region
 from counterpoint.engine.question import Question
 from counterpoint.engine.region import Coupling, Cut, Region
-from counterpoint.engine.search import search
+from counterpoint.engine.search import Found, search
 from counterpoint.engine.separable import Diagonal
 from counterpoint.numerics import FloatArray
 from counterpoint.rows.features import Features
@@ -228,7 +226,7 @@ class Possible:
                 return None, True
         return None, False
 
-    def _meets(self, findings: Findings, question: Question, case: Cases) -> bool:
+    def _meets(self, findings: Found, question: Question, case: Cases) -> bool:
         """Whether a point was found that meets the constraints as closely as an answer has to."""
         if findings.piece[0] < 0:
             return False
@@ -266,7 +264,7 @@ class Possible:
             missed |= {key for key, out in zip(boxes, over.tolist(), strict=True) if out}
         return missed
 
-    def _learn(self, constraints: Sequence[Constraint], pieces: Pieces, findings: Findings) -> None:
+    def _learn(self, constraints: Sequence[Constraint], pieces: Pieces, findings: Found) -> None:
         """Keep the inequalities of a search that excluded every answer."""
         if self.is_by_price or pieces.lazy is not None:
             return
@@ -376,7 +374,7 @@ def _missing(piece: Piece, cut: Cut, alone: Cases, chosen: FloatArray) -> FloatA
     return np.asarray(short.max(axis=1))
 
 
-def _refutes(findings: Findings, *, with_margin: bool) -> bool:
+def _refutes(findings: Found, *, with_margin: bool) -> bool:
     """Whether a search excluded every answer.
 
     What a branch and bound reports holds with the margin it was given; multipliers, without any.

@@ -18,19 +18,18 @@ from typing import final
 
 import numpy as np
 
-from counterpoint.certificate import VIOLATION
+from counterpoint.certificate import VIOLATION, Bounding, Evidence, RowEvidence
 from counterpoint.engine.cases import Cases
 from counterpoint.engine.couplings import Affine
-from counterpoint.engine.evidence import Bounding, Evidence, RowEvidence
-from counterpoint.engine.frontier import Frontier, Way
 from counterpoint.engine.pieces import Piece
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Region
+from counterpoint.engine.search import Found
 from counterpoint.numerics import FloatArray
 from counterpoint.solvers import Effort, Outcome, Solution
 from counterpoint.solvers.duals import purified
 
-__all__ = ["CuttingPlanes", "Refinement", "purified_evidence"]
+__all__ = ["Refinement", "cutting_planes", "purified_evidence"]
 
 
 ROUNDS = 1000
@@ -270,43 +269,31 @@ def purified_evidence(evidence: Evidence) -> Evidence:
     return replace(evidence, multipliers=purified(program, evidence.cases, ray[0])[None, :])
 
 
-@final
-class CuttingPlanes(Way):
-    """Pieces with conditions that no solver takes, one row after the other.
+def cutting_planes(
+    found: Found, pieces: Sequence[Piece], beside: Sequence[Region] | None = None
+) -> list[Bounding]:
+    """Pieces with conditions that no solver takes, one row after the other; what bounds them.
 
     Parameters
     ----------
-    frontier
-        The search.
+    found
+        What is found so far.
     pieces
         The union; the time of each row is shared evenly among them.
     beside
         What each row has to meet besides; None for nothing.
     """
-
-    def __init__(
-        self, frontier: Frontier, pieces: tuple[Piece, ...], beside: Sequence[Region] | None = None
-    ) -> None:
-        self.frontier, self.pieces, self.beside = frontier, pieces, beside
-        self.effort = frontier.effort.shared(len(pieces))
-        self.known: list[list[Bounding]] = []
-
-    def evidence(self) -> list[Bounding]:
-        return [RowEvidence(self.known)]
-
-    def run(self) -> None:
-        self.frontier.closed[:] = False
-        for i in range(len(self.frontier.cases)):
-            self.known.append([self._refined(i, s) for s in range(len(self.pieces))])
-
-    def _refined(self, i: int, s: int) -> Bounding:
-        """One row in one piece; the best that bounds it."""
-        frontier, piece, row = self.frontier, self.pieces[s], np.array([i])
-        if self.beside is not None:
-            piece = piece.within(self.beside[i])
-        refinement = Refinement(piece, piece.sees(frontier.cases).take(row), self.effort)
-        refinement.run(float(frontier.worth_beating()[i]))
-        frontier.limited[i] |= refinement.limited
-        if refinement.point is not None:
-            frontier.offer(s, row, refinement.point, np.array([refinement.cost]))
-        return refinement.best
+    effort, known = found.effort.shared(len(pieces)), []
+    found.closed[:] = False
+    for i in range(len(found.cases)):
+        row, best = np.array([i]), []
+        for s, piece in enumerate(pieces):
+            part = piece if beside is None else piece.within(beside[i])
+            refinement = Refinement(part, part.sees(found.cases).take(row), effort)
+            refinement.run(float(found.worth_beating()[i]))
+            found.limited[i] |= refinement.limited
+            if refinement.point is not None:
+                found.offer(s, row, refinement.point, np.array([refinement.cost]))
+            best.append(refinement.best)
+        known.append(best)
+    return [RowEvidence(known)]

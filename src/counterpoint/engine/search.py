@@ -1,26 +1,85 @@
 """The cheapest point over a union of programs, for whole batches.
 
-`Frontier` holds what is known of each row and takes up the most promising pieces first. Few pieces
-are `Listed`: closed forms for all rows and all pieces at once, then complete solvers for the rows
-whose piece could still be the cheapest. What cannot be listed, or has conditions that no solver
-takes, is searched as its wing says: a `LazyUnion`, a condition, `Leads` that depend on where the
-answer is.
+`Found` holds what is known of each row; the most promising pieces are taken up first. Where all of
+them are written down, that is closed forms for all rows and all pieces at once, then complete
+solvers for the rows whose piece could still be the cheapest. What cannot be listed, or has
+conditions that no solver takes, is searched as its wing says: a `LazyUnion`, a condition, `Leads`
+that depend on where the answer is.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from time import perf_counter
+from typing import final
+
+import numpy as np
+
+from counterpoint.certificate import VIOLATION, Bounding, Evidence
 from counterpoint.engine.cases import Cases
-from counterpoint.engine.evidence import Leads
-from counterpoint.engine.frontier import Findings, Frontier, Way
-from counterpoint.engine.listed import Listed
-from counterpoint.engine.pieces import Aim, Piece, Pieces
-from counterpoint.solvers import Effort
+from counterpoint.engine.pieces import Piece, Pieces
+from counterpoint.numerics import BoolArray, FloatArray, IntArray
+from counterpoint.solvers import Effort, Optimality, Outcome, Prepared, Solution
 from counterpoint.wings import wings
 
-__all__ = ["Aim", "Findings", "Piece", "Pieces", "search"]
+__all__ = ["Found", "Leads", "search", "search_listed"]
+
+SHORTEST = 1e-6
+"""The least time that a solver is given, in seconds."""
 
 
-def search(pieces: Pieces, cases: Cases, effort: Effort, leads: Leads | None = None) -> Findings:
+class Leads(ABC):
+    """What the lead of an answer has to be, however it was chosen, for each of n rows."""
+
+    @abstractmethod
+    def take(self, rows: IntArray | BoolArray) -> Leads:
+        """That of some rows."""
+
+    @abstractmethod
+    def required(self, y: FloatArray, cost: FloatArray) -> FloatArray:
+        """(n,) the leads of points (n, d) that cost (n,), in score units."""
+
+
+@final
+class Found:
+    """The best points so far of n rows, and what bounds all others.
+
+    Parameters
+    ----------
+    cases
+        The rows.
+    effort
+        When to stop.
+    reached
+        (n,) costs that are reached already; None for none.
+    """
+
+    def __init__(self, cases: Cases, effort: Effort, reached: FloatArray | None = None) -> None:
+        n = len(cases.x)
+        self.cases, self.effort = cases, effort
+        self.points = np.full(cases.x.shape, np.nan)
+        self.piece = np.full(n, -1, dtype=np.intp)  # of each point; −1 where there is none
+        self.cost = np.full(n, np.inf) if reached is None else np.array(reached)
+        self.limited = np.zeros(n, dtype=bool)  # whether time ran out
+        self.closed = np.ones(n, dtype=bool)  # whether closed forms alone settled the row
+        self.evidence: Sequence[Bounding] = ()  # what bounds every piece from below
+
+    def worth_beating(self) -> FloatArray:
+        """(n,) a piece with a bound from here on is not searched."""
+        none = np.isinf(self.cost)
+        return np.where(none, np.inf, np.where(none, 0.0, self.cost) * (1.0 - self.effort.gap))
+
+    def offer(self, s: int, rows: IntArray, points: FloatArray, cost: FloatArray) -> None:
+        """Points of a piece; the ones that are cheaper are kept."""
+        better = np.flatnonzero(cost < self.cost[rows])
+        self.points[rows[better]] = points[better]
+        self.piece[rows[better]] = s
+        self.cost[rows[better]] = cost[better]
+
+
+def search(pieces: Pieces, cases: Cases, effort: Effort, leads: Leads | None = None) -> Found:
     """The cheapest point of any piece, for each row.
 
     Parameters
@@ -34,16 +93,139 @@ def search(pieces: Pieces, cases: Cases, effort: Effort, leads: Leads | None = N
     leads
         The lead that is needed where the point is; None if the union says all.
     """
-    frontier = Frontier(cases, effort)
-    return frontier.run(_way(frontier, pieces, leads))
+    found = Found(cases, effort)
+    kinds = {type(leads), type(pieces.lazy)}.union(*(p.program.kinds for p in pieces.listed))
+    for wing in wings():
+        for kind in kinds & wing.WAYS.keys():
+            found.evidence = wing.WAYS[kind](found, pieces, leads)
+            return found
+    return search_listed(found, pieces.listed)
 
 
-def _way(frontier: Frontier, pieces: Pieces, leads: Leads | None) -> Way:
-    """How a wing searches what only it knows; else all pieces one after the other."""
-    conditions = (kind for piece in pieces.listed for kind in piece.program.kinds)
-    for kind in (type(leads), type(pieces.lazy), *conditions):
-        for wing in wings():
-            if kind in wing.WAYS:
-                way: Way = wing.WAYS[kind](frontier, pieces, leads)
-                return way
-    return Listed(frontier, pieces.listed)
+def search_listed(found: Found, pieces: Sequence[Piece]) -> Found:
+    """Pieces that are all written down: closed forms, then complete solvers where they leave a gap.
+
+    The time of each row is shared evenly among the pieces.
+    """
+    one = _Listed(found, pieces)
+    exhaustive = found.effort.optimality is Optimality.GLOBAL
+    if exhaustive:
+        for piece in pieces:
+            list(piece.complete(exhaustive=True))  # at once, for what they need may be missing
+    for s in range(len(pieces)):
+        one.close(s)
+    if one.open.any():
+        promising = one.open & (one.bounds < found.worth_beating())
+        found.closed = np.asarray(~promising.any(axis=0))
+        one.branch()
+        for i in range(len(found.cases) if exhaustive else 0):
+            one.exhaust(i)
+    found.evidence = one.evidence
+    return found
+
+
+@final
+class _Listed:
+    """Which of some pieces may still hold better points of each row: (pieces, n) `open`, bounds."""
+
+    def __init__(self, found: Found, pieces: Sequence[Piece]) -> None:
+        self.found, self.pieces = found, pieces
+        self.effort = found.effort.shared(len(pieces))
+        self.open = np.ones((len(pieces), len(found.points)), dtype=bool)
+        self.bounds = np.zeros(self.open.shape)
+        seen = (piece.sees(found.cases) if piece.narrows else found.cases for piece in pieces)
+        self.evidence = [
+            Evidence.blank(piece.program, cases) for piece, cases in zip(pieces, seen, strict=True)
+        ]
+
+    def close(self, s: int) -> None:
+        """Closed forms for every row of a piece."""
+        piece, known, found = self.pieces[s], self.evidence[s], self.found
+        if piece.closed_form is None:
+            return
+        solution = piece.closed_form.solve(known.cases, self.effort)
+        solved = np.isfinite(solution.points[:, 0])
+        iterated = bool(piece.program.beyond_rows or piece.program.nonconvex)
+        plain = not piece.rounds and not iterated
+        if len(self.pieces) == 1 and plain and solved.all():  # there is nothing to compare
+            found.points, known.multipliers = solution.points, solution.multipliers
+            found.piece[:], self.open[:] = 0, False
+            if known.at is not None:
+                known.at = solution.points
+            return
+        rows = np.arange(len(solved))
+        self._learn(s, rows, solution)
+        if plain:
+            self.open[s] &= ~solved
+        elif iterated:  # as good as its bound says, and no better
+            self.open[s] &= (self.bounds[s] < found.worth_beating()) | ~solved
+
+    def branch(self) -> None:
+        """Complete solvers for what closed forms left open, the most promising piece first."""
+        everyone = np.arange(self.open.shape[1])
+        for at in np.argsort(self.bounds, axis=0, kind="stable"):  # each row's next piece
+            improves = self.bounds[at, everyone] < self.found.worth_beating()
+            if not improves.any():  # nor do the pieces to come, whose bounds are no lower
+                return
+            improves &= self.open[at, everyone]
+            for s in np.unique(at[improves]).tolist():
+                rows = np.flatnonzero(improves & (at == s))
+                self._solve(s, rows, self.pieces[s].complete(exhaustive=False), self.effort)
+
+    def exhaust(self, i: int) -> None:
+        """Exhaustive solvers for one row; the pieces that are left share the time that is left."""
+        row, seconds = np.array([i]), self.found.effort.seconds
+        end = np.inf if seconds is None else perf_counter() + seconds
+        searched = np.zeros(len(self.pieces), dtype=bool)
+        while True:
+            promising = self.bounds[:, i] < self.found.worth_beating()[i]
+            left = np.flatnonzero(promising & self.open[:, i] & ~searched)
+            if not len(left):
+                return
+            s = int(left[self.bounds[left, i].argmin()])
+            searched[s] = True
+            share = (end - perf_counter()) / len(left)
+            effort = replace(self.effort, seconds=max(share, SHORTEST) if seconds else None)
+            self._solve(s, row, self.pieces[s].complete(exhaustive=True), effort)
+
+    def _solve(self, s: int, rows: IntArray, solvers: Iterable[Prepared], effort: Effort) -> None:
+        """One solver after another, until each row is settled."""
+        found, cases, program = self.found, self.evidence[s].cases, self.pieces[s].program
+        for prepared in solvers:
+            if not len(rows):
+                return
+            solution = prepared.solve(cases.take(rows), effort, found.cost[rows])
+            here = np.flatnonzero(solution.found)  # what misses the piece must not shadow the rest
+            missed = program.violation(solution.points[here], cases.x[rows[here]]) > VIOLATION
+            solution.points[here[missed]], solution.reported[here[missed]] = np.nan, 0.0
+            solution.outcomes[here[missed]] = Outcome.NOTHING
+            self._learn(s, rows, solution)
+            found.limited[rows[solution.outcomes == Outcome.LIMIT]] = True
+            again = self.open[s, rows] & ~found.limited[rows]
+            rows = rows[again & (self.bounds[s, rows] < found.worth_beating()[rows])]
+
+    def _learn(self, s: int, rows: IntArray, solution: Solution) -> None:
+        """Keep better points, better bounds and refutations."""
+        program, known, bounds = self.pieces[s].program, self.evidence[s], self.bounds[s]
+        case = known.cases if len(rows) == len(known.cases) else known.cases.take(rows)
+        found = solution.found
+        if found.any():
+            cost = np.full(len(rows), np.inf)
+            part = case if found.all() else case.take(found)
+            cost[found] = program.objective(solution.points[found], part)
+            self.found.offer(s, rows, solution.points, cost)
+        at = None
+        if known.at is not None:
+            at = np.where(found[:, None], solution.points, known.at[rows])
+        bound = program.bound(case, solution.multipliers, at)
+        claimed = np.flatnonzero(solution.outcomes == Outcome.INFEASIBLE)
+        if len(claimed):
+            refuted = program.refutes(case.take(claimed), solution.multipliers[claimed])
+            bound[claimed[refuted]] = np.inf
+        tighter = bound >= bounds[rows]
+        known.multipliers[rows[tighter]] = solution.multipliers[tighter]
+        if known.at is not None and at is not None:
+            known.at[rows[tighter]] = at[tighter]
+        known.reported[rows] = np.maximum(known.reported[rows], solution.reported)
+        bounds[rows] = np.maximum(bounds[rows], np.maximum(bound, solution.reported))
+        self.open[s, rows] &= np.isfinite(bounds[rows])

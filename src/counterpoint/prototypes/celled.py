@@ -15,13 +15,13 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
+from counterpoint.certificate import Bounding
+from counterpoint.costs import Spread
 from counterpoint.engine.cases import Cases
-from counterpoint.engine.evidence import Bounding, Evidence, Spread
-from counterpoint.engine.frontier import Findings, Frontier, Way
-from counterpoint.engine.listed import Listed
 from counterpoint.engine.pieces import Piece
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Region
+from counterpoint.engine.search import Found, search_listed
 from counterpoint.prototypes.cells import Cells
 from counterpoint.prototypes.screening import Glance, View
 
@@ -45,7 +45,7 @@ class CellEvidence(Bounding):
     relaxation of each with some of its rows.
     """
 
-    rows: Sequence[tuple[Glance, Sequence[tuple[int, Evidence]]]]
+    rows: Sequence[tuple[Glance, Sequence[tuple[int, Bounding]]]]
 
     @property
     def is_local(self) -> bool:
@@ -68,26 +68,25 @@ class CellEvidence(Bounding):
 
 
 @final
-class Celled(Way):
+class Celled:
     """Cells that are never all written down, one row after the other.
 
     ``program``: the cost over what is possible, without the target; ``cells``: the target. Each
     cell may take half of the time that its row has left.
     """
 
-    def __init__(self, frontier: Frontier, program: Program, cells: Cells) -> None:
+    def __init__(self, frontier: Found, program: Program, cells: Cells) -> None:
         self.frontier, self.program, self.cells = frontier, program, cells
-        self.known: list[tuple[Glance, list[tuple[int, Evidence]]]] = []
+        self.known: list[tuple[Glance, list[tuple[int, Bounding]]]] = []
         self._spreads: dict[bytes, Spread] = {}
 
-    def evidence(self) -> list[CellEvidence]:
-        return [CellEvidence(self.known)]
-
-    def run(self) -> None:
+    def run(self) -> list[CellEvidence]:
+        """All rows; what bounds them."""
         for i in range(len(self.frontier.cases)):
             row = _Row(self, i)
             row.run()
             self.known.append((row.view.glance, row.opened))
+        return [CellEvidence(self.known)]
 
     def glance(self, case: Cases) -> Glance:
         """At all cells, with nothing known of them yet."""
@@ -108,7 +107,7 @@ class _Row:
         self.owner, self.frontier, self.row = owner, owner.frontier, np.array([i])
         self.case = self.frontier.cases.take(self.row)
         self.view = View(owner.glance(self.case))
-        self.opened: list[tuple[int, Evidence]] = []
+        self.opened: list[tuple[int, Bounding]] = []
         seconds = self.frontier.effort.seconds
         self.end = np.inf if seconds is None else perf_counter() + seconds
 
@@ -133,7 +132,8 @@ class _Row:
         bound, known = -np.inf, len(self.opened)
         while True:
             piece = Piece.of(self.owner.program, Region((cells.rows(s, rivals),)))
-            found, evidence = self._relaxed(piece)
+            found = self._relaxed(piece)
+            (evidence,) = found.evidence
             told = evidence.bounds(np.where(found.piece < 0, frontier.cost[row], 0.0))[1][0]
             if told > bound:
                 bound = told
@@ -152,11 +152,10 @@ class _Row:
             rivals = np.append(rivals, missed[:MORE])
         return np.setdiff1d(rivals, first)
 
-    def _relaxed(self, piece: Piece) -> tuple[Findings, Evidence]:
+    def _relaxed(self, piece: Piece) -> Found:
         """A cell with some of its rows: a search of its own."""
         effort = self.frontier.effort
         if np.isfinite(self.end):
             effort = replace(effort, seconds=max(0.5 * (self.end - perf_counter()), 1e-6))
-        inner = Frontier(self.view.glance.case, effort, self.frontier.cost[self.row])
-        way = Listed(inner, (piece,))
-        return inner.run(way), way.evidence()[0]
+        inner = Found(self.view.glance.case, effort, self.frontier.cost[self.row])
+        return search_listed(inner, (piece,))

@@ -17,8 +17,9 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
+from counterpoint.certificate import CLOSED
+from counterpoint.costs import Spread
 from counterpoint.engine.cases import Cases
-from counterpoint.engine.evidence import CLOSED, Spread
 from counterpoint.engine.program import Program
 from counterpoint.numerics import Sizes
 from counterpoint.prototypes.cells import Cells

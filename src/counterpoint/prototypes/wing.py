@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from counterpoint.engine.frontier import Frontier, Way
+from counterpoint.certificate import Bounding
 from counterpoint.engine.pieces import Pieces
+from counterpoint.engine.search import Found
 from counterpoint.prototypes import gaussians, reader  # noqa: F401 (each registers its readers)
 from counterpoint.prototypes.celled import Celled
 from counterpoint.prototypes.cells import Cells
@@ -21,12 +22,12 @@ SOLVERS: tuple[Solver, ...] = (Quadric(), Ccp(), Scip())
 """In the order of preference."""
 
 
-def _cell_by_cell(frontier: Frontier, pieces: Pieces, _leads: object) -> Way:
+def _cell_by_cell(found: Found, pieces: Pieces, _leads: object) -> Sequence[Bounding]:
     assert isinstance(pieces.lazy, Cells)  # noqa: S101 (see `WAYS`)
-    return Celled(frontier, pieces.program, pieces.lazy)
+    return Celled(found, pieces.program, pieces.lazy).run()
 
 
-WAYS: dict[type, Callable[..., Way]] = {Cells: _cell_by_cell}
+WAYS: dict[type, Callable[..., Sequence[Bounding]]] = {Cells: _cell_by_cell}
 
 
 def known() -> tuple[Any, ...]:

@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.caches import Memo
-from counterpoint.engine.evidence import Leads
 from counterpoint.engine.pieces import Aim
 from counterpoint.engine.region import Region
+from counterpoint.engine.search import Leads
 from counterpoint.errors import InvalidInput
 from counterpoint.models.form import EPS, AffineMap, Form, mask, split
 from counterpoint.models.linear import LinearScores

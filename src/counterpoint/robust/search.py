@@ -22,14 +22,14 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
+from counterpoint.certificate import Bounding
 from counterpoint.costs import Manhattan
 from counterpoint.engine.cases import Cases
 from counterpoint.engine.domains import AtMost, OneOf, Whole
-from counterpoint.engine.evidence import Bounding
-from counterpoint.engine.frontier import Frontier, Way
 from counterpoint.engine.pieces import Aim, Piece
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Region
+from counterpoint.engine.search import Found
 from counterpoint.errors import InvalidInput
 from counterpoint.robust.bounds.distances import DistanceBounds
 from counterpoint.robust.bounds.fourier import WaveLeads
@@ -64,7 +64,7 @@ ROUNDED = 1e-6
 
 
 @final
-class WaveSearch(Way):
+class WaveSearch:
     """Pieces with a `WaveLimit`, one row after the other.
 
     Parameters
@@ -80,17 +80,19 @@ class WaveSearch(Way):
     """
 
     def __init__(
-        self, frontier: Frontier, pieces: Sequence[Piece], aim: Aim, leads: WaveLeads | None
+        self, frontier: Found, pieces: Sequence[Piece], aim: Aim, leads: WaveLeads | None
     ) -> None:
         self.frontier, self.aim, self.leads = frontier, aim, leads
         self.grounds = [Ground(piece) for piece in pieces]
         self.cases = [piece.sees(frontier.cases) for piece in pieces]
 
     def evidence(self) -> list[Bounding]:
+        """What bounds all rows."""
         each = zip(self.grounds, self.cases, strict=True)
         return [DistanceBounds(g.piece.program.price, g.limit, c, self.leads) for g, c in each]
 
     def run(self) -> None:
+        """Search all pieces for all rows."""
         self.frontier.closed[:] = False
         if self.frontier.effort.optimality is Optimality.GLOBAL:
             raise InvalidInput(

@@ -24,9 +24,9 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
+from counterpoint.certificate import Bounding
 from counterpoint.costs import Price
 from counterpoint.engine.cases import Cases
-from counterpoint.engine.evidence import Bounding
 from counterpoint.robust.bounds.fourier import WaveLeads
 from counterpoint.robust.waves import WaveLimit
 

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from counterpoint.costs import Manhattan, Price
 from counterpoint.engine.cases import Cases
-from counterpoint.engine.evidence import Leads
+from counterpoint.engine.search import Leads
 from counterpoint.errors import InvalidInput
 from counterpoint.noise import NoiseLaw
 from counterpoint.robust.bounds.linear import joint_quantiles, least_draws

@@ -22,11 +22,11 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.costs import Manhattan
+from counterpoint.costs import Manhattan, Spread
 from counterpoint.engine.cases import Cases
-from counterpoint.engine.evidence import Leads, Spread
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Region
+from counterpoint.engine.search import Leads
 from counterpoint.errors import InvalidInput
 from counterpoint.noise import NoiseLaw
 from counterpoint.robust.conditions import Lead

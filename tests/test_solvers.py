@@ -16,7 +16,7 @@ from counterpoint.engine.couplings import Affine, Cone
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Condition, Region
 from counterpoint.solvers import Effort, HalfSpace, Highs, Solution, all_solvers, applicable
-from counterpoint.solvers.conic import Model
+from counterpoint.solvers.clarabel import Model
 from counterpoint.solvers.highs import HighsPrograms
 
 ABSOLUTE = Price(np.ones(2), np.zeros(2))

@@ -242,16 +242,16 @@ class LogSumExp(Coupling):
     def gained(self, multipliers: FloatArray, margin: FloatArray) -> FloatArray:
         return np.asarray(np.maximum(multipliers, 0.0).sum(axis=1) * margin[:, 0])
 
-    def value(self, y: FloatArray) -> FloatArray:
-        """(n,): log Σ exp(M y + c)."""
+    def excess(self, y: FloatArray) -> FloatArray:
+        """(n,) by how much points miss it, in score units; negative where they do not."""
         z = y @ self.matrix.T + self.offset
         top = z.max(axis=1)
-        return np.asarray(top + np.log(np.exp(z - top[:, None]).sum(axis=1)))
+        return np.asarray(top + np.log(np.exp(z - top[:, None]).sum(axis=1)) - self.limit)
 
     def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:
         terms = (np.abs(y) + np.abs(x)) @ np.abs(self.matrix.T) + np.abs(self.offset)
         size = terms.max(axis=1) + abs(self.limit)
-        return relative(self.value(y) - self.limit, size)
+        return relative(self.excess(y), size)
 
 
 @final

@@ -23,8 +23,7 @@ from counterpoint.solvers.clarabel import Clarabel
 from counterpoint.solvers.daqp import Daqp
 from counterpoint.solvers.halfspace import HalfSpace
 from counterpoint.solvers.highs import Highs
-from counterpoint.solvers.logistic import Logistic
-from counterpoint.solvers.newton import Newton
+from counterpoint.solvers.probability import Logistic, Newton
 from counterpoint.wings import wings
 
 __all__ = [

@@ -1,33 +1,39 @@
 """Clarabel: any convex program here, cones and log-sum-exp included.
 
-Interior-point answers are followed by their multipliers, from which the program recomputes its
-bound; and, where features ought to stay, by a second run that holds them still.
+The variables of a conic program are the change of each column; for each absolute price a bound on
+the size of a change; for each log-sum-exp a share for each of its terms; for a log-loss its value
+besides. Interior-point answers are followed by their multipliers, from which the program recomputes
+its bound; and, where features ought to stay, by a second run that holds them still.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, NamedTuple, final
 
 import clarabel
 import numpy as np
+from scipy import sparse
 
 from counterpoint.costs import Mahalanobis, Manhattan, SquaredEuclidean
 from counterpoint.engine.cases import Cases
 from counterpoint.engine.couplings import Affine, Cone, LogLoss, LogSumExp
 from counterpoint.engine.domains import Box, Transitions
 from counterpoint.engine.program import Program
-from counterpoint.engine.region import Region
-from counterpoint.numerics import FloatArray
+from counterpoint.engine.region import Coupling, Region
+from counterpoint.numerics import TINY, FloatArray, IntArray
 from counterpoint.solvers.base import Effort, Outcome, Prepared, Solution, Solver, translated
-from counterpoint.solvers.conic import Conic, ConicProgram, Model
 from counterpoint.solvers.duals import priced, purified
+from counterpoint.solvers.standard_form import StandardForm
 
 __all__ = ["Clarabel"]
 
 Answer = tuple[Outcome, FloatArray, FloatArray]
 """Of one row: the point, NaN where there is none, and the multipliers."""
+Entries = tuple[IntArray, IntArray, FloatArray]
+"""Rows, columns and values of a sparse matrix."""
 
 STATUS = clarabel.SolverStatus
 SOLVED = (STATUS.Solved, STATUS.AlmostSolved)
@@ -75,8 +81,30 @@ class ClarabelPrograms(Prepared):
     program: Program
 
     @cached_property
-    def _conic(self) -> Conic:
-        return Conic(self.program)
+    def form(self) -> StandardForm:
+        """The program in the standard form, with changes in units of cost."""
+        price = self.program.price
+        size = price.absolute + np.sqrt(price.diagonal)
+        return StandardForm(self.program, 1.0 / np.where(size > 0, size, 1.0))
+
+    @cached_property
+    def absolute(self) -> IntArray:
+        """The columns with an absolute price."""
+        return np.flatnonzero(self.form.absolute)
+
+    @cached_property
+    def hessian(self) -> Entries:
+        """The entries of the Hessian's upper triangle."""
+        hessian = self.form.hessian
+        if hessian.ndim == 2:
+            return _dense(np.triu(hessian))
+        columns = np.flatnonzero(hessian)
+        return columns, columns, hessian[columns]
+
+    def steepest(self, part: Coupling) -> FloatArray:
+        """(size,) the largest entry of what each multiplier weighs, in units of change; or 1."""
+        size = np.abs(part.normals * self.form.unit).max(axis=1, initial=0.0)
+        return np.where(size > 0.0, size, 1.0)
 
     @cached_property
     def _uncharged(self) -> ClarabelPrograms:
@@ -121,7 +149,7 @@ class ClarabelPrograms(Prepared):
     def _run(
         self, case: Cases, effort: Effort, model: Model | None = None
     ) -> tuple[ConicProgram, Any]:
-        rows = ConicProgram(self._conic, case, model)
+        rows = ConicProgram(self, case, model)
         hessian, linear = rows.objective()
         solver = clarabel.DefaultSolver(
             hessian, linear, rows.matrix, rows.right, rows.cones, _settings(effort)
@@ -174,10 +202,10 @@ class ClarabelPrograms(Prepared):
         within = bool(((case.low[0] <= x) & (x <= case.high[0])).all())
         if not within or others.violation(case.x, case.x)[0] > 0.0:
             return point
-        limit, inside, outside = demand.limit - float(case.margin[0, 0]), 1.0, 0.0
+        margin, inside, outside = float(case.margin[0, 0]), 1.0, 0.0
         for _ in range(BISECTIONS):
             middle = 0.5 * (inside + outside)
-            met = demand.value((x + middle * (point - x))[None, :])[0] <= limit
+            met = demand.excess((x + middle * (point - x))[None, :])[0] <= -margin
             inside, outside = (middle, outside) if met else (inside, middle)
         return np.asarray(x + inside * (point - x))
 
@@ -217,7 +245,7 @@ class ClarabelPrograms(Prepared):
         z = charge.matrix @ point + charge.offset
         shares = np.exp(z - charge.of(z[None, :])[0])
         change = point - case.x[0]
-        size = float((np.abs(change) / self._conic.form.unit).max())
+        size = float((np.abs(change) / self.form.unit).max())
         worth = float(self.program.objective(point[None, :], case)[0])
         return Model(shares, charge.matrix @ change, max(size, 1e-12), max(worth, 1e-300))
 
@@ -261,7 +289,7 @@ def _answer(rows: ConicProgram, result: Any) -> tuple[FloatArray, FloatArray]:
 
 def _gap(value: float, bound: float) -> float:
     """Relative; infinite without a value."""
-    return (value - bound) / max(value, 1e-300) if value < np.inf else np.inf
+    return (value - bound) / max(value, TINY) if value < np.inf else np.inf
 
 
 def _settings(effort: Effort) -> Any:
@@ -273,3 +301,217 @@ def _settings(effort: Effort) -> Any:
     if effort.seconds:
         settings.time_limit = effort.seconds
     return settings
+
+
+@final
+class Model(NamedTuple):
+    """A log-loss to the second order about a point: a quadratic function of s = M (y − x)."""
+
+    shares: FloatArray  # (m,) its gradient p there
+    at: FloatArray  # (m,) s there
+    # size, worth: About how large the change is, in units of change, and about the objective
+    size: float
+    worth: float
+
+    def form(self, unit: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """(m, m) and (m,) its quadratic and linear parts about s = 0, for s in some units."""
+        curvature = np.diag(self.shares) - np.outer(self.shares, self.shares)
+        slope = self.shares - curvature @ self.at
+        return curvature * np.outer(unit, unit) / self.worth, slope * unit / self.worth
+
+
+@final
+class ConicProgram:
+    """The conic program of one row, and the way back from its duals.
+
+    All changes are divided by ``scale``, about the size of the answer, and the objective by
+    ``worth``, about its cost, so that tolerances mean the same for small and large answers. With a
+    ``model``, that stands for what is charged.
+    """
+
+    def __init__(self, owner: ClarabelPrograms, case: Cases, model: Model | None) -> None:
+        self.owner, self.case, self.model = owner, case, model
+        self.program, self.form = owner.program, owner.form
+        self.scale, self.worth = self._sizes() if model is None else (model.size, model.worth)
+        self.entries: list[Entries] = []
+        self.rights: list[FloatArray] = []
+        self.cones: list[Any] = []
+        self.starts: list[int] = []
+        self.count, self.width = 0, self.program.width
+        low, high, row_low, row_high = (v[0] for v in self.form.limits(case, self.scale))
+        self._add_between(low, high, _picked)
+        self._add_absolute()
+        matrix = self.form.matrix
+        self.sides = self._add_between(row_low, row_high, lambda i, s: _dense(s * matrix[i]))
+        for part in self.program.beyond_rows:
+            self.starts.append(self.count)
+            if isinstance(part, Cone):
+                self._add_cone(part)
+            elif isinstance(part, LogSumExp):
+                self._add_log_sum_exp(part)
+            elif isinstance(part, LogLoss):
+                self._add_log_loss(part) if model is None else self._add_scores(part)
+        self.matrix = _csc(self.entries, (self.count, self.width))
+        self.right = np.concatenate(self.rights)
+
+    def objective(self) -> tuple[sparse.csc_matrix, FloatArray]:
+        """Half a quadratic form (its upper triangle) and a linear one, in units of ``worth``."""
+        charged, d, absolute = bool(self.program.charges), self.program.width, self.owner.absolute
+        weight = float(self.case.weights[0]) if charged else 1.0
+        i, j, values = self.owner.hessian
+        entries = [(i, j, values * (weight * self.scale**2 / self.worth))]
+        linear = np.zeros(self.width)
+        prices = self.form.absolute[absolute]
+        linear[d : d + len(absolute)] = prices * (weight * self.scale / self.worth)
+        if self.model is not None:
+            curvature, slope = self.model.form(self._score_unit)
+            at = self.width - len(slope)
+            linear[at:] = slope
+            entries.append(_dense(np.triu(curvature), at, at))
+        elif charged:
+            linear[-1] = 1.0 / self.worth
+        return _csc(entries, (self.width, self.width)), linear
+
+    @cached_property
+    def _score_unit(self) -> FloatArray:
+        """(m,) how far the scores of a model may move: the largest entries of its rows."""
+        return self.owner.steepest(self.program.charges[0]) * self.scale
+
+    def _sizes(self) -> tuple[float, float]:
+        """About the size of the answer, in units of change, and about its objective."""
+        scale = self._shortfall()
+        if not self.program.charges:
+            return scale, scale**2 if self.program.price.quadratic.any() else scale
+        amount = sum(float(charge.amount(self.case.x)[0]) for charge in self.program.charges)
+        reach = max(amount, 1.0) / float(self.owner.steepest(self.program.charges[0]).max())
+        return max(min(reach, 1e12), scale if scale != 1.0 else 0.0), max(amount, 1e-9)
+
+    def _shortfall(self) -> float:
+        """By how much the worst condition is missed if nothing changes, in units of change."""
+        x = self.case.x
+        limits = self.form.limits(self.case)
+        worst = float(np.maximum(limits.row_low, -limits.row_high).max(initial=0.0))
+        for part in self.program.curved:
+            if isinstance(part, Cone | LogSumExp):
+                worst = max(worst, float(part.excess(x)[0] / self.owner.steepest(part).max()))
+        return worst if 0.0 < worst < np.inf else 1.0
+
+    def _add(self, cones: list[Any], right: FloatArray, *entries: Entries) -> int:
+        """Append rows of cones; the position of the first."""
+        at = self.count
+        self.entries += [(i + at, j, values) for i, j, values in entries]
+        self.rights.append(np.asarray(right, dtype=np.float64))
+        self.cones += cones
+        self.count += len(right)
+        return at
+
+    def _add_between(
+        self, low: FloatArray, high: FloatArray, block: Callable[[IntArray, float], Entries]
+    ) -> list[tuple[int, IntArray, float]]:
+        """low <= rows <= high, given the entries of some rows times a sign; where each side is."""
+        sides, fixed = [], low == high
+        for chosen, sign, bound, cone in (
+            (fixed, 1.0, high, clarabel.ZeroConeT),
+            (np.isfinite(high) & ~fixed, 1.0, high, clarabel.NonnegativeConeT),
+            (np.isfinite(low) & ~fixed, -1.0, low, clarabel.NonnegativeConeT),
+        ):
+            rows = np.flatnonzero(chosen)
+            if len(rows):
+                at = self._add([cone(len(rows))], sign * bound[rows], block(rows, sign))
+                sides.append((at, rows, sign))
+        return sides
+
+    def _add_absolute(self) -> None:
+        """v <= t and −v <= t."""
+        absolute = self.owner.absolute
+        t = np.arange(self.width, self.width + len(absolute))
+        self.width += len(absolute)
+        for sign in (1.0, -1.0) if len(absolute) else ():
+            cone = clarabel.NonnegativeConeT(len(absolute))
+            self._add([cone], np.zeros(len(t)), _picked(absolute, sign), _picked(t, -1.0))
+
+    def _add_cone(self, cone: Cone) -> None:
+        """(slope · y + radius, M y + c) in the second-order cone."""
+        x, size = self.case.x[0], self.owner.steepest(cone).max()
+        radius = cone.radius - float(cone.closed_in(self.case.margin)[0])
+        block = -np.vstack([cone.slope, cone.matrix]) / size * self.form.unit
+        right = np.append(cone.slope @ x + radius, cone.matrix @ x + cone.offset)
+        right = right / (size * self.scale)
+        self._add([clarabel.SecondOrderConeT(len(right))], right, _dense(block))
+
+    def _add_log_sum_exp(self, coupling: LogSumExp) -> None:
+        """exp(zᵢ − limit) <= shareᵢ and Σ share <= 1."""
+        limit = coupling.limit - float(self.case.margin[0, 0])
+        here = coupling.matrix @ self.case.x[0] + coupling.offset - limit
+        self._add_exponentials(coupling.matrix, here)
+
+    def _add_log_loss(self, charge: LogLoss) -> None:
+        """exp(zᵢ − value) <= shareᵢ, exp(−value) <= a last share, and Σ share <= 1."""
+        matrix = np.vstack([charge.matrix, np.zeros((1, self.program.width))])
+        here = np.append(charge.matrix @ self.case.x[0] + charge.offset, 0.0)
+        m, value = len(matrix), np.full(len(matrix), self.width + len(matrix))
+        self._add_exponentials(matrix, here, (3 * np.arange(m), value, np.ones(m)))
+        self.width += 1
+
+    def _add_exponentials(self, matrix: FloatArray, here: FloatArray, *value: Entries) -> None:
+        """exp(matrix · change + here − value) <= shares that add up to 1 at most."""
+        m = len(matrix)
+        share = np.arange(self.width, self.width + m)
+        self.width += m
+        i, j, scores = _dense(-matrix * self.scale * self.form.unit)
+        right = np.stack([here, np.ones(m), np.zeros(m)], axis=1).ravel()
+        picked = 3 * np.arange(m) + 2, share, -np.ones(m)
+        cones = [clarabel.ExponentialConeT() for _ in range(m)]
+        self._add(cones, right, (3 * i, j, scores), picked, *value)
+        total = np.zeros(m, dtype=np.intp), share, np.ones(m)
+        self._add([clarabel.NonnegativeConeT(1)], np.ones(1), total)
+
+    def _add_scores(self, charge: LogLoss) -> None:
+        """The last variables are the changes of a log-loss's scores."""
+        m, scores = charge.size, charge.matrix * (self.scale / self._score_unit)[:, None]
+        own = np.arange(self.width, self.width + m)
+        self.width += m
+        block = _dense(scores * self.form.unit)
+        self._add([clarabel.ZeroConeT(m)], np.zeros(m), block, _picked(own, -1.0))
+
+    def point(self, variables: FloatArray) -> FloatArray:
+        """(d,) the point that variables stand for."""
+        change = variables[None, : self.program.width]
+        return self.form.points(change, self.case, np.full(1, self.scale))[0]
+
+    def multipliers(self, duals: FloatArray) -> FloatArray:
+        """(size,) the program's multipliers."""
+        rows = np.zeros((1, len(self.form.matrix)))
+        for at, chosen, sign in self.sides:
+            rows[0, chosen] += sign * duals[at : at + len(chosen)]
+        out = self.form.multipliers(rows, self.scale)[0]
+        start = self.program.affine.size
+        for part, at in zip(self.program.beyond_rows, self.starts, strict=True):
+            out[start : start + part.size] = self._of_curved(part, duals, at)
+            start += part.size
+        return out * self.worth
+
+    def _of_curved(self, part: Coupling, duals: FloatArray, at: int) -> FloatArray:
+        if isinstance(part, Cone):
+            m = len(part.matrix)
+            ordered = np.append(-duals[at + 1 : at + 1 + m], duals[at])
+            return ordered[: part.size] / (self.owner.steepest(part).max() * self.scale)
+        if isinstance(part, LogLoss) and self.model is not None:
+            return np.maximum(duals[at : at + part.size] / self._score_unit, 0.0)
+        return np.maximum(-duals[at : at + 3 * part.size : 3], 0.0)
+
+
+def _dense(block: FloatArray, row: int = 0, column: int = 0) -> Entries:
+    """The entries of a block that begins at some row and column."""
+    i, j = np.nonzero(block)
+    return i + row, j + column, block[i, j]
+
+
+def _picked(columns: IntArray, value: float) -> Entries:
+    """One column a row."""
+    return np.arange(len(columns)), columns, np.full(len(columns), value)
+
+
+def _csc(entries: list[Entries], shape: tuple[int, int]) -> sparse.csc_matrix:
+    rows, columns, values = (np.concatenate(parts) for parts in zip(*entries, strict=True))
+    return sparse.csc_matrix((values, (rows, columns)), shape=shape)

@@ -1,9 +1,16 @@
-"""Newton's method in as many dimensions as there are classes, for softmax probabilities.
+"""One softmax probability, charged or demanded, for whole batches: closed forms and Newton.
 
-Under a quadratic price the answer moves within the span of the score rows, see
-`counterpoint.models.softmax`. A batch is solved at once, as if nothing but immutable columns were
-bounded. A row whose answer breaks a bound is solved again for the columns that end within their
-bounds, until these stay the same; the few rows for which they do not are left to others.
+With two classes all that a charge says to the columns is one number, v = 1 − p at the optimum: each
+column then settles by itself, and the score z falls as v grows. Under squared prices the columns
+that do not end at a bound give the equation v = 1 / (1 + exp(αv + β)), whose root is known; which
+do is found by trying. Under absolute prices one column after the other is used up, in the order of
+score gained for a unit of cost, until the next one is not worth its price.
+
+With more classes, or where the probability is demanded, the answer under a quadratic price moves
+within the span of the score rows: Newton's method in as many dimensions as there are classes, see
+`counterpoint.models.softmax`. A row whose answer breaks a bound is solved again for the columns
+that end within their bounds, until these stay the same; the few for which they do not are left to
+others.
 """
 
 from __future__ import annotations
@@ -14,22 +21,138 @@ from typing import ClassVar, final
 
 import numpy as np
 
-from counterpoint.costs import Mahalanobis, SquaredEuclidean
+from counterpoint.costs import Mahalanobis, Manhattan, SquaredEuclidean
 from counterpoint.engine.cases import Cases
 from counterpoint.engine.couplings import LogLoss, LogSumExp
 from counterpoint.engine.domains import Box
 from counterpoint.engine.program import Program
-from counterpoint.models.softmax import Hessians, LogLosses, Reduced, minimise, reach
-from counterpoint.numerics import BoolArray, FloatArray
+from counterpoint.models.softmax import Hessians, LogLosses, Reduced, logistic_root, minimise, reach
+from counterpoint.numerics import TINY, BoolArray, FloatArray
 from counterpoint.solvers.base import Effort, Outcome, Prepared, Solution, Solver
 
-__all__ = ["Newton"]
+__all__ = ["Logistic", "Newton"]
 
-
+NARROWINGS = 100
+"""How often the columns between their bounds are looked for; it halves where v is at least."""
 TRIES = 40
-STEPS = 4
-EXACTLY = 1e-12
+"""The same with more classes; some 5 do."""
+POLISHINGS = 4
+"""Newton steps on the points themselves: each doubles the digits, and few are missing."""
 LOSS = LogLosses()
+
+
+@final
+class Logistic(Solver):
+    """The log-loss of two classes over a box."""
+
+    accepts: ClassVar[frozenset[type]] = frozenset({Manhattan, SquaredEuclidean, Box, LogLoss})
+    accuracy: ClassVar[float] = 1e-12
+    batched: ClassVar[bool] = True
+
+    def takes(self, program: Program) -> bool:
+        price = program.price
+        alike = bool(price.absolute.all() or (price.quadratic.ndim == 1 and price.quadratic.all()))
+        one = len(program.charges) == 1 and program.charges[0].size == 1
+        return program.kinds <= self.accepts and alike and one
+
+    def prepare(self, program: Program) -> Logistics:
+        return Logistics(program)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Logistics(Prepared):
+    """A program whose charge is log(1 + exp(m · y + c))."""
+
+    program: Program
+
+    @property
+    def _row(self) -> FloatArray:
+        """(d,) m."""
+        return np.asarray(self.program.charges[0].matrix[0])
+
+    @property
+    def _offset(self) -> float:
+        """The number c."""
+        return float(self.program.charges[0].offset[0])
+
+    def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
+        score = cases.x @ self._row + self._offset
+        meet = self._absolute if self.program.price.absolute.any() else self._squared
+        points, share = meet(cases, score)
+        empty = cases.empty
+        points[empty] = np.nan
+        outcomes = np.where(empty, Outcome.INFEASIBLE, Outcome.FOUND).astype(np.int8)
+        return Solution(points, share[:, None], outcomes, np.zeros(len(points)))
+
+    def _squared(self, cases: Cases, score: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """(n, d) points and (n,) v under a squared price."""
+        direction = -0.5 * self._row / self.program.price.quadratic
+        pull = -float(self._row @ direction)
+        share = logistic_root(pull / cases.weights, -score)[0]
+        if not cases.unbounded:
+            share = self._within(direction, cases, score, share)
+        points = np.multiply.outer(share / cases.weights, direction)
+        points += cases.x
+        if not cases.unbounded:
+            np.minimum(np.maximum(points, cases.low), cases.high, out=points)
+        return points, share
+
+    def _within(
+        self, direction: FloatArray, cases: Cases, score: FloatArray, share: FloatArray
+    ) -> FloatArray:
+        """(n,) v with bounds: exact for the columns that are free, until these stay the same.
+
+        What v would have to be falls as v grows, so each try also narrows where v is.
+        """
+        row, rates = self._row, -self._row * direction
+        low, high = cases.low - cases.x, cases.high - cases.x
+        least, most = np.zeros(len(share)), np.ones(len(share))
+        open_ = np.flatnonzero(~cases.empty)
+        for _ in range(NARROWINGS):
+            if not len(open_):
+                break
+            weight = cases.weights[open_]
+            move = (share[open_] / weight)[:, None] * direction
+            held = np.minimum(np.maximum(move, low[open_]), high[open_])
+            free = held == move
+            pull = free @ rates
+            level = score[open_] + np.where(free, 0.0, held) @ row
+            root = logistic_root(pull / weight, -level)[0]
+            here = share[open_]
+            least[open_] = np.where(root >= here, here, least[open_])
+            most[open_] = np.where(root <= here, here, most[open_])
+            inside = (root >= least[open_]) & (root <= most[open_])
+            middle = np.sqrt(np.maximum(least[open_], TINY) * most[open_])
+            share[open_] = np.where(inside, root, middle)
+            open_ = open_[np.abs(share[open_] - here) > 1e-16 * here]
+        return share
+
+    def _absolute(self, cases: Cases, score: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """(n, d) points and (n,) v under an absolute price."""
+        row, price = self._row, self.program.price.absolute
+        start = np.minimum(np.maximum(cases.x, cases.low), cases.high)
+        used = np.flatnonzero(row)
+        order = used[np.argsort(price[used] / np.abs(row[used]), kind="stable")]
+        gain = np.abs(row[order])
+        up, down = cases.high[:, order] - start[:, order], start[:, order] - cases.low[:, order]
+        room = np.where(row[order] < 0.0, up, down)
+        before = (score + (start - cases.x) @ row)[:, None] - _sums_before(gain * room)
+        worth = np.multiply.outer(cases.weights, price[order] / gain)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            floor = np.where(worth < 1.0, np.log(worth) - np.log1p(-worth), np.inf)
+            amount = np.minimum(np.maximum((before - floor) / gain, 0.0), room)
+        points = np.array(start)
+        points[:, order] -= np.sign(row[order]) * amount
+        last = points @ row + self._offset
+        with np.errstate(over="ignore"):
+            return points, 1.0 / (1.0 + np.exp(-last))
+
+
+def _sums_before(values: FloatArray) -> FloatArray:
+    """(n, d) for each column the sum of those before it."""
+    sums = np.cumsum(values, axis=1)
+    return np.hstack([np.zeros((len(values), 1)), sums[:, :-1]])
 
 
 @final
@@ -157,11 +280,8 @@ class Newtons(Prepared):
             reduced = self._reduced(scores[None, :], gram, case)
             if not isinstance(condition, LogLoss) and not reduced.settled[0]:
                 return
-            pull = (
-                reduced.shares[0, :-1] / reduced.weight[0]
-            )  # what u is at the optimum, if G allows
-            wish = -pull @ directions
-            change = np.clip(wish, low, high)
+            u = reduced.shares[0, :-1] / reduced.weight[0]  # at the optimum, if G allows
+            change = np.clip(-u @ directions, low, high)
             free = (low < change) & (change < high)
             before, sides = sides, np.sign(change - low) + np.sign(change - high)
             if (sides == before).all():
@@ -184,9 +304,9 @@ class Newtons(Prepared):
         if not len(rows):
             return
         x, weight, y = cases.x[rows], 2.0 * cases.weights[rows], points[rows]
-        price, exactly = self.program.price, np.full(len(rows), EXACTLY)
+        price, exactly = self.program.price, np.full(len(rows), 1e-12)
         shares, steepest = self._steepest(y, x, weight, charge)
-        for _ in range(STEPS):
+        for _ in range(POLISHINGS):
             weighed = np.zeros_like(shares)
             weighed[:-1] = charge.matrix @ steepest.T
             hessians = Hessians(self._gram, shares, weight)

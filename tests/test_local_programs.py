@@ -21,8 +21,8 @@ from counterpoint.engine.domains import Box, Whole
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Condition, Region
 from counterpoint.prototypes.nearer import Nearer, Quadrics, curvature_of, quadrics_of
+from counterpoint.prototypes.solvers.lower_bound import relaxed
 from counterpoint.prototypes.solvers.quadric import Quadric
-from counterpoint.prototypes.solvers.shor import relaxed
 from counterpoint.solvers import Effort, Outcome, all_solvers
 
 CONDITIONS = ("box", "changes", "transitions", "affine", "cone", "at most", "nearer")

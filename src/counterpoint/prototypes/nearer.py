@@ -39,7 +39,8 @@ from typing import NamedTuple, final
 import numpy as np
 
 from counterpoint.engine.cases import Cases
-from counterpoint.engine.couplings import Cone
+from counterpoint.engine.couplings import Affine, Cone
+from counterpoint.engine.domains import Box
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Cut, NonConvex, NonConvexDuality, Region
 from counterpoint.engine.separable import Diagonal, SeparableDomain
@@ -58,6 +59,8 @@ from counterpoint.numerics import (
 
 __all__ = ["Curvature", "Nearer", "Quadrics", "curvature_of", "quadrics_of"]
 
+MET = 1e-13
+"""The largest relative violation of a quadratic condition that is rounding."""
 LARGEST = 1e100
 """Multipliers beyond prove nothing, so that nothing overflows."""
 PAIRED = 64
@@ -290,7 +293,7 @@ class Curvature(NonConvexDuality):
     """Bounds by the curvature of a program's quadratic conditions."""
 
     def __init__(self, program: Program) -> None:
-        self.price, self.domain = program.price, program.domain
+        self.program, self.price, self.domain = program, program.price, program.domain
         conditions = [c for c in program.nonconvex if isinstance(c, Nearer)]
         self.quadrics = Quadrics(conditions, program.width)
         self.bounded = np.flatnonzero((program.box.below & program.box.above) | ~program.numeric)
@@ -308,6 +311,28 @@ class Curvature(NonConvexDuality):
     @property
     def size(self) -> int:
         return len(self.quadrics) + len(self.bounded) + len(self.pairs[0])
+
+    @cached_property
+    def _others(self) -> Region:
+        """What the program asks beside quadratic conditions, rows and bounds."""
+        known = (Nearer, Affine, Box)
+        return Region(tuple(c for c in self.program.region if not isinstance(c, known)))
+
+    def meets(self, points: FloatArray, cases: Cases) -> BoolArray:
+        """(n,): which points meet the program with the margins, but for rounding."""
+        inside = (cases.low <= points) & (points <= cases.high)
+        out: BoolArray = np.asarray(inside.all(axis=1))
+        y, part = points[out], cases.take(np.flatnonzero(out))
+        met = (self.quadrics.misses(y, part.margin) <= MET).all(axis=1)
+        affine = self.program.affine
+        if affine.size:
+            low, high = affine.limits(part.margin)
+            along, terms = y @ affine.matrix.T, np.abs(y) @ np.abs(affine.matrix.T)
+            for over, limit in ((along - high, high), (low - along, low)):
+                size = terms + np.abs(np.where(np.isfinite(limit), limit, 0.0))
+                met &= (relative(over, size) <= 10.0 * MET).all(axis=1)
+        out[out] = met & (self._others.violation(y, part.x) <= 10.0 * MET)
+        return out
 
     def tightened(self, margin: FloatArray) -> Region:
         demands = (c for c in self.quadrics.conditions if c.tight or c.lost)

@@ -11,7 +11,7 @@ from counterpoint.engine.search import Found
 from counterpoint.prototypes import gaussians, reader  # noqa: F401 (each registers its readers)
 from counterpoint.prototypes.celled import Celled
 from counterpoint.prototypes.cells import Cells
-from counterpoint.prototypes.solvers.ccp import Ccp
+from counterpoint.prototypes.solvers.lattice import Ccp
 from counterpoint.prototypes.solvers.quadric import Quadric
 from counterpoint.prototypes.solvers.scip import Scip
 from counterpoint.solvers.base import Solver

@@ -1,48 +1,102 @@
-"""Quadratic conditions together with whole steps, categories and few changes: found by diving.
+"""Locally optimal answers to programs with quadratic conditions, often proved optimal.
 
-First the program without what is integral is solved by descents. From its answer one integral part
-after the other is held, the most decided ones first, and what is left descends again, until all are
-held. The points found so are improved by moves of up to three integral parts, all of them tried at
-once; in between the other columns descend with the integral parts held. What is proved comes from
-relaxations and the program's own bound, which takes integrality into account.
+Without whole steps, categories and few changes they are found by descents. With them, first the
+program without what is integral is solved so. From its answer one integral part after the other is
+held, the most decided ones first, and what is left descends again, until all are held. The points
+found so are improved by moves of one or two integral parts, all of them tried at once, and by
+descents with one of them held elsewhere. What is proved comes from relaxations and the program's
+own bound, which takes integrality into account.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import islice, product
 from time import perf_counter
-from typing import final
+from typing import ClassVar, final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from counterpoint.costs import Mahalanobis, Manhattan, SquaredEuclidean
 from counterpoint.engine.cases import Cases
-from counterpoint.engine.domains import AtMost, OneOf, Whole
+from counterpoint.engine.couplings import Affine, Cone
+from counterpoint.engine.domains import AtMost, Box, OneOf, Transitions, Whole
 from counterpoint.engine.program import Program
+from counterpoint.numerics import BoolArray, FloatArray
+from counterpoint.prototypes.nearer import Nearer
 from counterpoint.prototypes.solvers.descent import Descent, Descents
 from counterpoint.prototypes.solvers.lower_bound import LowerBound
-from counterpoint.solvers.base import Effort, Outcome
+from counterpoint.solvers.base import Effort, Outcome, Prepared, Solution, Solver
 
-__all__ = ["INTEGRAL", "Lattice"]
-
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
+__all__ = ["Ccp"]
 
 INTEGRAL = (Whole, OneOf, AtMost)
 DECIDED = 1e-6
+"""How far from a whole step, in steps, a column counts as being there."""
 NEARLY = 0.15
 """Columns that are this near to a whole step are held together."""
 STRIDES = (1.0, 2.0, 5.0)
 """How many whole steps a move may take."""
 GAINED = 1e-9
+"""A relative gain in price from which on a point counts as cheaper."""
 TURNS = 20
-TOGETHER = (80, 30, 0)
-"""The largest number of moves that are tried two at a time, three at a time, and no more."""
+PAIRED = 80
+"""The largest number of moves that are tried two at a time."""
 ELSEWHERE = 24
 """How many integral parts are put elsewhere for the other columns to descend."""
 ROUNDS = 4
+
+
+@final
+class Ccp(Solver):
+    """The convex-concave procedure from several starts, see `Descent` and `Lattice`."""
+
+    accepts: ClassVar[frozenset[type]] = frozenset(
+        {Manhattan, SquaredEuclidean, Mahalanobis, Box, Affine, Cone, Nearer, Transitions}
+        | set(INTEGRAL)
+    )
+    accuracy: ClassVar[float] = 1e-7
+
+    def takes(self, program: Program) -> bool:
+        return program.kinds <= self.accepts and bool(program.nonconvex)
+
+    def prepare(self, program: Program) -> CcpPrograms:
+        return CcpPrograms(program)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class CcpPrograms(Prepared):
+    """A program and what its searches share."""
+
+    program: Program
+
+    @cached_property
+    def _whole(self) -> Descents:
+        return Descents(self.program)
+
+    @cached_property
+    def _free(self) -> Descents:
+        """Those without what is integral."""
+        return Descents(self.program.relaxed(*INTEGRAL))
+
+    def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
+        out = Solution.blank(len(cases), self.program)
+        for i, case in enumerate(cases):
+            search = self._search(case, effort, np.inf if cutoff is None else float(cutoff[i]))
+            search.run()
+            out.multipliers[i] = search.lower.multipliers
+            out.outcomes[i] = search.outcome
+            if search.point is not None:
+                out.points[i] = search.point
+        return out
+
+    def _search(self, case: Cases, effort: Effort, cutoff: float) -> Descent | Lattice:
+        if self.program.kinds & set(INTEGRAL):
+            return Lattice(self._whole, self._free, case, effort, cutoff)
+        return Descent(self._whole, case, effort, cutoff)
 
 
 @final
@@ -54,8 +108,7 @@ class Lattice:
     ) -> None:
         self.whole, self.free, self.program = whole, free, whole.program
         self.case, self.effort = case, effort
-        self.integral = Integral(self.program, case)
-        self.lower = LowerBound(whole, case, effort, cutoff)
+        self.lower = LowerBound(whole.quadric, case, effort, cutoff)
         self.point: FloatArray | None = None
         self.cost = np.inf
         self._end = perf_counter() + effort.seconds if effort.seconds else np.inf
@@ -119,11 +172,11 @@ class Lattice:
         for _ in range(2 * self.program.width):
             if point is None or self._is_late:
                 return
-            held = self.integral.held(point, low, high)
+            held = self._held(point, low, high)
             if held is None:
-                self._keep(self.integral.exactly(point)[None])
+                self._keep(self._exactly(point)[None])
                 return
-            for value in self.integral.choices(point, held):
+            for value in self._choices(point, held):
                 lower, upper = np.array(low), np.array(high)
                 lower[held] = upper[held] = value
                 found = self._descent(point, lower, upper)
@@ -138,54 +191,28 @@ class Lattice:
                 return
             self._move()
             before = self.cost
-            self._settle()
-            for low, high, start in islice(self.integral.elsewhere(self.point), ELSEWHERE):
+            for low, high, start in islice(self._elsewhere(self.point), ELSEWHERE):
                 if (low < high).any() and not self._is_late:
                     self._dive(start, low, high)
             if not self.cost < before:
                 return
 
-    def _settle(self) -> None:
-        """Let the other columns descend with the integral parts held."""
-        assert self.point is not None  # noqa: S101 (asked by the caller)
-        held = self.program.held(self.point[None], self.case.x)[0]
-        if held.all():
-            return
-        low = np.where(held, self.point, self.case.low[0])
-        high = np.where(held, self.point, self.case.high[0])
-        found = self._descent(self.point, low, high)
-        if found is not None:
-            self._keep(found[None])
-
     def _move(self) -> None:
-        """Moves of up to three integral parts, as long as one gains."""
+        """Moves of one or two integral parts, as long as one gains."""
         for _ in range(TURNS):
             if self.point is None or self._is_late:
                 return
-            alone = moves = self.integral.moves(self.point)
-            for most in TOGETHER:
-                if self._keep(self.point + moves):
-                    break
-                if len(alone) > most:
-                    return
-                moves = _joined(moves, alone)
-            else:
+            moves = self._moves(self.point)
+            if self._keep(self.point + moves):
+                continue
+            if len(moves) > PAIRED or not self._keep(self.point + _joined(moves)):
                 return
 
-
-@final
-@dataclass(frozen=True, eq=False)
-class Integral:
-    """One row's integral parts."""
-
-    program: Program
-    case: Cases
-
-    def held(self, point: FloatArray, low: FloatArray, high: FloatArray) -> BoolArray | None:
+    def _held(self, point: FloatArray, low: FloatArray, high: FloatArray) -> BoolArray | None:
         """(d,) the columns to hold next; None if nothing is undecided."""
         program, free = self.program, low < high
         held = np.zeros(program.width, dtype=bool)
-        still = self.superfluous(point) & free
+        still = self._superfluous(point) & free
         if still.any():
             return still
         for group in program.groups:
@@ -193,21 +220,19 @@ class Integral:
                 held[group] = True
                 return held
         whole = (program.steps > 0.0) & free
-        off = np.where(whole, np.abs(self.counts(point) - np.round(self.counts(point))), 0.0)
+        off = np.where(whole, np.abs(self._counts(point) - np.round(self._counts(point))), 0.0)
         undecided = off > DECIDED
         if not undecided.any():
             return None
         return np.asarray(undecided & (off <= max(NEARLY, float(off[undecided].min()))))
 
-    def superfluous(self, point: FloatArray) -> BoolArray:
+    def _superfluous(self, point: FloatArray) -> BoolArray:
         """(d,) the columns of features that move least, where too many move."""
         program, out = self.program, np.zeros(self.program.width, dtype=bool)
         if program.at_most is None:
             return out
         change = np.abs(point - self.case.x[0])
-        price = program.price
-        diagonal = price.quadratic if price.quadratic.ndim == 1 else np.diag(price.quadratic)
-        paid = price.absolute * change + diagonal * change * change
+        paid = program.price.absolute * change + program.price.diagonal * change * change
         blocks = program.at_most.blocks
         moves = np.array([paid[block].sum() for block in blocks])
         order = np.argsort(-moves, kind="stable")
@@ -216,15 +241,15 @@ class Integral:
                 out[blocks[block]] = True
         return out
 
-    def counts(self, point: FloatArray) -> FloatArray:
+    def _counts(self, point: FloatArray) -> FloatArray:
         """(d,) how many whole steps each column has moved."""
         steps = self.program.steps
         return np.asarray((point - self.case.x[0]) / np.where(steps > 0.0, steps, 1.0))
 
-    def choices(self, point: FloatArray, held: BoolArray) -> Iterator[FloatArray]:
+    def _choices(self, point: FloatArray, held: BoolArray) -> Iterator[FloatArray]:
         """Values to hold columns at, the likeliest first."""
         x, steps = self.case.x[0], self.program.steps
-        if self.superfluous(point)[held].any():
+        if self._superfluous(point)[held].any():
             yield x[held]
             return
         columns = np.flatnonzero(held)
@@ -233,23 +258,23 @@ class Integral:
             for best in np.argsort(-allowed, kind="stable")[:2].tolist():
                 yield np.eye(len(columns))[best]
             return
-        counts = self.counts(point)[columns]
+        counts = self._counts(point)[columns]
         away = np.where(counts > np.round(counts), np.ceil(counts), np.floor(counts))
         for rounded in (np.round(counts), away):
             value = x[columns] + rounded * steps[columns]
             low, high = self.case.low[0, columns], self.case.high[0, columns]
             yield np.minimum(np.maximum(value, low), high)
 
-    def exactly(self, point: FloatArray) -> FloatArray:
+    def _exactly(self, point: FloatArray) -> FloatArray:
         """The point with its integral parts exactly integral."""
         x, steps = self.case.x[0], self.program.steps
-        point = np.where(steps > 0.0, x + np.round(self.counts(point)) * steps, point)
+        point = np.where(steps > 0.0, x + np.round(self._counts(point)) * steps, point)
         for group in self.program.groups:
             point[group] = np.eye(group.stop - group.start)[int(point[group].argmax())]
         change = np.abs(point - x)
         return np.where(change <= DECIDED * DECIDED * change.max(initial=0.0), x, point)
 
-    def moves(self, point: FloatArray, steps: tuple[float, ...] = STRIDES) -> FloatArray:
+    def _moves(self, point: FloatArray, steps: tuple[float, ...] = STRIDES) -> FloatArray:
         """(m, d) changes of one part: some steps, back to x or beyond it, another category."""
         program, x = self.program, self.case.x[0]
         eye = np.eye(program.width)
@@ -266,7 +291,7 @@ class Integral:
         inside = ((self.case.low <= point + every) & (point + every <= self.case.high)).all(axis=1)
         return np.asarray(every[inside & every.any(axis=1)])
 
-    def elsewhere(self, point: FloatArray) -> Iterator[tuple[FloatArray, FloatArray, FloatArray]]:
+    def _elsewhere(self, point: FloatArray) -> Iterator[tuple[FloatArray, FloatArray, FloatArray]]:
         """Bounds in which another feature changes, or one integral part is elsewhere; starts."""
         program, x = self.program, self.case.x[0]
         low, high = self.case.low[0], self.case.high[0]
@@ -279,13 +304,13 @@ class Integral:
                     still[blocks[block]] = block == old
                 yield np.where(still, x, low), np.where(still, x, high), np.where(still, x, point)
         held = program.held(point[None], self.case.x)[0]
-        for move in self.moves(point, STRIDES[:1]):
+        for move in self._moves(point, STRIDES[:1]):
             target = point + move
             yield np.where(held, target, low), np.where(held, target, high), target
 
 
-def _joined(moves: FloatArray, alone: FloatArray) -> FloatArray:
-    """Every move together with each single one of other columns."""
-    apart = (moves != 0.0).astype(np.float64) @ (alone != 0.0).astype(np.float64).T == 0.0
-    first, second = np.nonzero(apart)
-    return np.asarray(moves[first] + alone[second])
+def _joined(moves: FloatArray) -> FloatArray:
+    """Every two moves of different columns together."""
+    changed = (moves != 0.0).astype(np.float64)
+    first, second = np.nonzero(np.triu(changed @ changed.T == 0.0))
+    return np.asarray(moves[first] + moves[second])

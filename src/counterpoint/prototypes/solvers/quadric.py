@@ -14,12 +14,10 @@ its square, Σ w² δ², and its points are no optima.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property, partial
-from typing import ClassVar, final
+from functools import partial
+from typing import ClassVar, NamedTuple, final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from counterpoint.caches import Memo
 from counterpoint.costs import Mahalanobis, Manhattan, SquaredEuclidean
@@ -27,21 +25,18 @@ from counterpoint.engine.cases import Cases
 from counterpoint.engine.couplings import Affine, Cone
 from counterpoint.engine.domains import AtMost, Box, OneOf, Transitions, Whole
 from counterpoint.engine.program import Program
-from counterpoint.prototypes.nearer import Nearer, curvature_of, quadrics_of
+from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray
+from counterpoint.prototypes.nearer import Nearer, curvature_of
 from counterpoint.solvers.base import Effort, Outcome, Prepared, Solution, Solver
 
 __all__ = ["Quadric", "QuadricPrograms"]
 
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
-
-MET = 1e-13
-"""The largest relative violation of a point that meets everything."""
 STEPS = 100
-EXACT = 4e-16
+EXACT = 2.0 * EPS
+"""A relative change of a logarithm at which its root is found."""
 CLOSEST = 1e-14
 """How close to the pole the root is looked for, relative to the curvatures."""
-CANCELLED = 64 * np.finfo(np.float64).eps
+CANCELLED = 64.0 * EPS
 """What is left of a sum that cancels, relative to the size of its terms."""
 BACK = 1e-10
 """By how much, relatively, a multiplier keeps off the pole, so that its Lagrangian is convex."""
@@ -67,22 +62,28 @@ class Quadric(Solver):
 
 
 @final
-@dataclass(frozen=True, eq=False)
+class Nearest(NamedTuple):
+    """What single conditions say of some rows."""
+
+    # (n, d) the nearest points that meet the condition which asks for most; NaN without one
+    points: FloatArray
+    multipliers: FloatArray  # (n, J) not 0 for that condition alone
+    empty: BoolArray  # (n,): whether a condition holds no point at all
+
+
+@final
 class QuadricPrograms(Prepared):
     """A program's quadratic conditions, along their axes for each set of columns that can move."""
 
-    program: Program
-
-    @cached_property
-    def _axes(self) -> Memo[bytes, Axes]:
-        return Memo()
+    def __init__(self, program: Program) -> None:
+        self.program, self.curvature = program, curvature_of(program)
+        self._axes: Memo[bytes, tuple[FloatArray, FloatArray]] = Memo()
 
     def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
-        out = Solution.blank(len(cases), self.program)
-        nearest = self.nearest(cases)
+        out, nearest = Solution.blank(len(cases), self.program), self.nearest(cases)
         at = self.program.convex_size
-        out.multipliers[:, at : at + len(quadrics_of(self.program))] = nearest.multipliers
-        met = self._meets(nearest.points, cases)
+        out.multipliers[:, at : at + len(self.curvature.quadrics)] = nearest.multipliers
+        met = self.curvature.meets(nearest.points, cases)
         out.points[met] = nearest.points[met]
         out.outcomes[met] = Outcome.FOUND
         out.outcomes[nearest.empty | cases.empty] = Outcome.INFEASIBLE
@@ -90,87 +91,37 @@ class QuadricPrograms(Prepared):
 
     def nearest(self, cases: Cases) -> Nearest:
         """For each row the nearest point that meets the condition which asks for most."""
+        points, weights = np.array(cases.x), np.zeros((len(cases), len(self.curvature.quadrics)))
+        out = Nearest(points, weights, np.zeros(len(cases), dtype=bool))
         movable = cases.low < cases.high
         movable |= (cases.low != cases.x) & ~cases.empty[:, None]  # a relaxation where it must move
-        out = Nearest.blank(len(cases), self.program)
         kinds, which = np.unique(movable, axis=0, return_inverse=True)
         for number, mask in enumerate(kinds):
-            rows = np.flatnonzero(which.ravel() == number)
             if mask.any():
-                self._axes_of(mask).solve(cases.take(rows), rows, out)
-            else:
-                out.points[rows] = cases.x[rows]
+                rows = np.flatnonzero(which.ravel() == number)
+                axes = self._axes.get(mask.tobytes(), partial(self._along, mask))
+                self._solve(axes, cases.take(rows), rows, out)
         return out
 
-    def _axes_of(self, mask: BoolArray) -> Axes:
-        return self._axes.get(mask.tobytes(), partial(Axes, self.program, mask))
-
-    def _meets(self, points: FloatArray, cases: Cases) -> BoolArray:
-        """(n,): which points meet the whole program, with the margin."""
-        known = np.isfinite(points).all(axis=1) & ~cases.empty
-        y = np.where(known[:, None], points, cases.x)
-        known &= self.program.violation(y, cases.x) <= MET
-        return np.asarray(
-            known & (quadrics_of(self.program).misses(y, cases.margin) <= MET).all(axis=1)
-        )
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Nearest:
-    """What single conditions say of some rows.
-
-    ``points``: (n, d) the nearest point that meets the condition which asks for most; NaN without
-    one; ``multipliers``: (n, J) not 0 for that condition alone; ``empty``: (n,): whether a
-    condition holds no point at all.
-    """
-
-    points: FloatArray
-    multipliers: FloatArray
-    empty: BoolArray
-
-    @classmethod
-    def blank(cls, n: int, program: Program) -> Nearest:
-        """Nothing for any of n rows."""
-        points = np.full((n, program.width), np.nan)
-        return cls(points, np.zeros((n, len(quadrics_of(program)))), np.zeros(n, dtype=bool))
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Axes:
-    """The conditions in the metric of the price, over the columns that can move.
-
-    ``movable``: (d,) the columns.
-    """
-
-    program: Program
-    movable: BoolArray
-
-    @cached_property
-    def _metric(self) -> FloatArray:
-        """(d, k) U with (U ζ)ᵀ(price)(U ζ) = ‖ζ‖²."""
-        d, k = len(self.movable), int(self.movable.sum())
-        form = curvature_of(self.program).form
-        if curvature_of(self.program).is_absolute:
+    def _along(self, movable: BoolArray) -> tuple[FloatArray, FloatArray]:
+        """(J, k) the q of each condition over the columns that can move, and (J, d, k) its axes."""
+        quadrics, form = self.curvature.quadrics, self.curvature.form
+        if self.curvature.is_absolute:
             form = np.diag(np.diag(form))
-        root = np.linalg.cholesky(form[np.ix_(self.movable, self.movable)])
-        out = np.zeros((d, k))
-        out[self.movable] = np.linalg.inv(root).T
-        return out
-
-    @cached_property
-    def _curvatures(self) -> tuple[FloatArray, FloatArray]:
-        """(J, k) the q of each condition, and (J, d, k) its axes."""
-        quadrics, metric = quadrics_of(self.program), self._metric
+        # (d, k) U with (U ζ)ᵀ(price)(U ζ) = ‖ζ‖²
+        metric = np.zeros((len(movable), int(movable.sum())))
+        root = np.linalg.cholesky(form[np.ix_(movable, movable)])
+        metric[movable] = np.linalg.inv(root).T
         values, vectors = np.linalg.eigh(metric.T @ quadrics.forms @ metric)
         size = np.abs(metric).T @ quadrics.sizes @ np.abs(metric)
         noise = CANCELLED * size.max(axis=(1, 2))[:, None]
         return np.where(np.abs(values) <= noise, 0.0, values), np.asarray(metric @ vectors)
 
-    def solve(self, cases: Cases, rows: NDArray[np.intp], out: Nearest) -> None:
+    def _solve(
+        self, along: tuple[FloatArray, FloatArray], cases: Cases, rows: IntArray, out: Nearest
+    ) -> None:
         """Write the nearest points of these rows."""
-        quadrics, (q, axes) = quadrics_of(self.program), self._curvatures
+        quadrics, (q, axes) = self.curvature.quadrics, along
         c = quadrics.missed(cases.x, cases.margin)
         near, far = quadrics.gradients(cases.x)
         beta = 0.5 * np.einsum("njd,jdk->njk", near - far, axes)
@@ -179,28 +130,22 @@ class Axes:
         root = Root.find(np.broadcast_to(q, beta.shape), beta, c)
         price = np.where(c > 0.0, root.price, 0.0)
         worst = price.argmax(axis=1)
-        everyone = np.arange(len(cases))
-        step = np.einsum("ndk,nk->nd", axes[worst], root.steps[everyone, worst])
-        met = price[everyone, worst] == 0.0
-        step = np.where(met[:, None], 0.0, step)
-        out.points[rows] = cases.x + step
-        out.multipliers[rows, worst] = np.where(met, 0.0, root.multipliers[everyone, worst])
-        out.empty[rows] = np.isinf(price[everyone, worst])
-        out.points[rows[out.empty[rows]]] = np.nan
+        worst_of = np.arange(len(cases)), worst
+        empty, missed = np.isinf(price[worst_of]), price[worst_of] > 0.0
+        step = np.einsum("ndk,nk->nd", axes[worst], root.steps[worst_of])
+        out.points[rows] += np.where(missed[:, None], step, 0.0)
+        out.points[rows[empty]] = np.nan
+        out.multipliers[rows, worst] = np.where(missed, root.multipliers[worst_of], 0.0)
+        out.empty[rows] = empty
 
 
 @final
-@dataclass(frozen=True, eq=False)
-class Root:
-    """The nearest points ζ with Σ q ζ² + 2 Σ β ζ + c <= 0, for c > 0.
+class Root(NamedTuple):
+    """The nearest points ζ with Σ q ζ² + 2 Σ β ζ + c <= 0, for c > 0."""
 
-    ``steps``: (n, J, k) ζ; ``multipliers``: (n, J) 1/μ, which bound the price; ``price``: (n, J)
-    about ‖ζ‖²; infinite where there is no such ζ.
-    """
-
-    steps: FloatArray
-    multipliers: FloatArray
-    price: FloatArray
+    steps: FloatArray  # (n, J, k) ζ
+    multipliers: FloatArray  # (n, J) 1/μ, which bound the price
+    price: FloatArray  # (n, J) about ‖ζ‖²; infinite where there is no such ζ
 
     @classmethod
     def find(cls, q: FloatArray, beta: FloatArray, c: FloatArray) -> Root:
@@ -248,13 +193,12 @@ class Root:
         with np.errstate(all="ignore"):
             distance = np.exp(at)
             mu = pole + distance
-            apart = distance[:, :, None] + (q + pole[:, :, None])
-            steps = -beta / apart
+            steps = -beta / (distance[:, :, None] + (q + pole[:, :, None]))
             left = c + ((q * steps + 2.0 * beta) * steps).sum(axis=2)
             hard = (distance <= 2.0 * CLOSEST * np.abs(q).max(axis=2)) & (left > 0.0)
-            lowest = q.argmin(axis=2)[:, :, None]
             # The hard case: any point along the steepest axis that makes up for what is left.
             more = np.where(hard & (pole > 0.0), np.sqrt(left / pole), 0.0)
+            lowest = q.argmin(axis=2)[:, :, None]
             steep = np.take_along_axis(steps, lowest, axis=2)
             np.put_along_axis(steps, lowest, steep + more[:, :, None], axis=2)
             # What rounding of μ leaves of the excess, taken away along its slope.

@@ -26,8 +26,8 @@ from counterpoint.engine.program import Program
 from counterpoint.errors import MissingExtra, SolverFailure
 from counterpoint.prototypes.nearer import Nearer, quadrics_of
 from counterpoint.prototypes.solvers.balls import Ball
+from counterpoint.prototypes.solvers.convex_step import convex_step, standard_form
 from counterpoint.prototypes.solvers.quadric import QuadricPrograms
-from counterpoint.prototypes.solvers.tangents import convex_step
 from counterpoint.solvers.base import Effort, Outcome, Prepared, Solution, Solver
 
 if TYPE_CHECKING:
@@ -265,9 +265,9 @@ class GlobalSearch:
 
     def _steps(self, y: FloatArray, case: Cases) -> Iterator[FloatArray]:
         """The convex-concave procedure, with what is integral held."""
-        everything, before = np.arange(len(quadrics_of(self.program))), np.inf
+        form, before = standard_form(self.program), np.inf
         for _ in range(STEPS):
-            step = convex_step(self.program, case, y, everything, self.effort)
+            step = convex_step(form, case, y, self.effort)
             if step is None:
                 return
             y = step.point

@@ -8,10 +8,10 @@ is the opposite change, and ways over other groups add up. `DifferenceOfMeans` i
 from __future__ import annotations
 
 from counterpoint.groups.estimators import DifferenceOfMeans, GroupTranslations
+from counterpoint.groups.limits import Limits
 from counterpoint.groups.networks import Network, TorchFunction
 from counterpoint.groups.path import TranslationPath
 from counterpoint.groups.pictures import plot_curves
-from counterpoint.groups.problem import Limits
 from counterpoint.groups.quality import Quality, similarity
 from counterpoint.groups.reading import represent
 from counterpoint.groups.representations import (

@@ -11,15 +11,15 @@ from numpy.typing import ArrayLike
 from counterpoint.errors import InvalidInput
 from counterpoint.groups.explainer import GroupExplainer, Scene
 from counterpoint.groups.fitting import FEW, Fit, at_zero, follow, refit
+from counterpoint.groups.limits import Limits
 from counterpoint.groups.path import (
     Candidate,
     Count,
     TranslationPath,
     check_count,
     check_k,
-    tie_pattern,
 )
-from counterpoint.groups.problem import Limits, moving
+from counterpoint.groups.problem import moving, tie_pattern
 from counterpoint.groups.refinement import polished, prunable, pruned
 from counterpoint.groups.representations import FloatArray
 from counterpoint.groups.translations import Translations

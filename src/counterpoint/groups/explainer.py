@@ -14,11 +14,12 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
 from counterpoint.errors import InvalidInput, ModelNotFitted
+from counterpoint.groups.limits import Limits, prices
 from counterpoint.groups.path import Candidate, Count
-from counterpoint.groups.problem import Fusion, Limits, Objective, moving, prices
+from counterpoint.groups.problem import Fusion, Objective, moving, ties
 from counterpoint.groups.quality import Points, Quality, away, outside
 from counterpoint.groups.reading import read_model
-from counterpoint.groups.refinement import SmoothedRates, ties
+from counterpoint.groups.refinement import SmoothedRates
 from counterpoint.groups.representations import FloatArray, Representation, dense, stages
 from counterpoint.groups.tables import Groups, Sample, read_rows, stratified_folds
 from counterpoint.groups.translations import Translations

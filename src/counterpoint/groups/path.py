@@ -11,7 +11,6 @@ import numpy as np
 
 from counterpoint.errors import InvalidInput
 from counterpoint.groups.fitting import Fit
-from counterpoint.groups.problem import moving
 from counterpoint.groups.representations import FloatArray, IntArray
 from counterpoint.groups.translations import Translations
 
@@ -26,7 +25,6 @@ __all__ = [
     "check_count",
     "check_k",
     "count_of",
-    "tie_pattern",
 ]
 
 Count = Literal["each", "mean", "shared"]
@@ -220,10 +218,3 @@ def check_k(k: Any, width: int) -> None:
             f"Expected k to be a whole number of features, 1 to {width}; got {k!r}. Pass None to "
             "have it chosen."
         )
-
-
-def tie_pattern(D: FloatArray) -> bytes:
-    """Which offsets are tied, and in which order they are, as something to compare."""
-    columns = moving(D)
-    ranks = (D[:, None, columns] > D[None, :, columns]).sum(axis=1, dtype=np.int32)
-    return columns.astype(np.int64).tobytes() + ranks.tobytes()

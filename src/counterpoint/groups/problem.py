@@ -1,4 +1,4 @@
-"""The problem that is solved: limits and prices, a least-squares loss, a pairwise-fused penalty.
+"""The problem that is solved: a least-squares loss, a pairwise-fused penalty; and descent on both.
 
 An explanation is offsets D (l, d), a row for each group; the change from group i to group j is
 D_j − D_i. Each feature f is charged w_f Σ_{i<j} |D_jf − D_if|, and no change of it may be larger
@@ -9,150 +9,41 @@ feature that may only rise from each group to the next, the offsets are in that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, final
+from typing import NamedTuple, final
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import isotonic_regression
 
-from counterpoint.errors import InvalidInput
-from counterpoint.groups.representations import Composed, FloatArray, IntArray, Matrix, dense
-from counterpoint.rows.features import unknown_name
+from counterpoint.groups.representations import (
+    Composed,
+    FloatArray,
+    IntArray,
+    Matrix,
+    Pull,
+    dense,
+)
 
-__all__ = ["Fusion", "Limits", "Objective", "moving", "prices", "rising"]
+__all__ = [
+    "Fusion",
+    "Iterate",
+    "Objective",
+    "Prox",
+    "descend",
+    "moving",
+    "rising",
+    "tie_pattern",
+    "tied",
+    "ties",
+]
 
 MOVED = 2**15
 """Means of groups, moved, that are mapped at a time where there are very many: a few megabytes."""
 
-Bound = float | tuple[float, float]
-
-
-@final
-@dataclass(frozen=True)
-class Limits:
-    """Bounds on the change of each feature between any two groups.
-
-    Parameters
-    ----------
-    times
-        The largest change in units of the range of the group means; infinite for none. The
-        difference of means is within it from 1 on.
-    bounds
-        Name or position → the largest change up or down in feature units, in place of that: a
-        number, or the two ends (low, high). Every change has its opposite, so that both are held
-        within the nearer of the two. Here and below, the name of a column of categories stands for
-        all of them, and ``home=own`` for one.
-    immutable
-        Names or positions of features that stay.
-    rising, falling
-        Names or positions of features that may only rise, or only fall, from each group to those
-        after it, in the order of the groups.
-    """
-
-    times: float = 1.5
-    bounds: Mapping[Hashable, Bound] = field(default_factory=dict)
-    immutable: Sequence[Hashable] = ()
-    rising: Sequence[Hashable] = ()
-    falling: Sequence[Hashable] = ()
-
-    def reach(self, means: FloatArray, names: tuple[Hashable, ...]) -> FloatArray:
-        """(d,) the largest change of each feature, in feature units, from the means of groups."""
-        if not _number(self.times) >= 0.0:
-            raise InvalidInput(f"Expected times of at least 0; got {self.times!r}. Pass 1.5, say.")
-        span = np.ptp(means, axis=0)
-        reach = np.where(span > 0.0, self.times, 0.0) * np.where(span > 0.0, span, 1.0)
-        for name, bound in self.bounds.items():
-            low, high = _ends(bound)
-            if not low <= 0.0 <= high:
-                raise InvalidInput(
-                    f"Expected the bounds of {name!r} to hold 0, the change from a group to "
-                    f"itself; got {bound!r}. Pass the largest change, or (low, high) with low <= 0 "
-                    "<= high."
-                )
-            reach[places(name, names)] = min(-low, high)
-        reach[_listed(self.immutable, "immutable", names)] = 0.0
-        return reach
-
-    def monotone(self, names: tuple[Hashable, ...]) -> IntArray:
-        """(d,) 1 for features that only rise, −1 for those that only fall, 0 for others."""
-        monotone = np.zeros(len(names), dtype=np.intp)
-        monotone[_listed(self.rising, "rising", names)] = 1
-        falling = _listed(self.falling, "falling", names)
-        if (monotone[falling] != 0).any():
-            both = names[falling[np.flatnonzero(monotone[falling])[0]]]
-            raise InvalidInput(
-                f"Expected features to rise or to fall; {both!r} is to do both. Make it immutable "
-                "if it is to stay."
-            )
-        monotone[falling] = -1
-        return monotone
-
-
-def prices(
-    costs: ArrayLike | Mapping[Hashable, float] | None,
-    spread: FloatArray,
-    names: tuple[Hashable, ...],
-) -> FloatArray:
-    """(d,) what a change of one unit costs; by default 1 for each standard deviation."""
-    price = 1.0 / np.where(spread > 0.0, spread, 1.0)
-    if isinstance(costs, Mapping):
-        for name, cost in costs.items():
-            price[places(name, names)] = _number(cost)
-    elif costs is not None:
-        given = np.asarray(costs)
-        if given.shape != (len(names),) or given.dtype.kind not in "biuf":
-            raise InvalidInput(
-                f"Expected a cost for each of {len(names)} features; got {given.dtype} of shape "
-                f"{given.shape}. Pass a flat sequence of numbers, or a mapping from names."
-            )
-        price = given.astype(np.float64)
-    wrong = np.flatnonzero(~(np.isfinite(price) & (price > 0.0)))
-    if len(wrong):
-        raise InvalidInput(
-            f"Expected positive costs; got {price[wrong[0]]} for {names[wrong[0]]!r}. Make a "
-            "feature that must not change immutable."
-        )
-    return price
-
-
-def places(name: Hashable, names: tuple[Hashable, ...]) -> list[int]:
-    """The positions of a feature, by its name or its position; of categories there are several."""
-    if name in names:
-        return [names.index(name)]
-    whole: Any = name
-    if isinstance(name, int | np.integer) and not isinstance(name, bool):
-        if 0 <= whole < len(names):
-            return [int(whole)]
-        raise InvalidInput(
-            f"Expected a position below {len(names)}; got {name!r}. Positions begin at 0."
-        )
-    found = [i for i, one in enumerate(names) if str(one).startswith(f"{name}=")]
-    if not found:
-        raise InvalidInput(unknown_name(name, names))
-    return found
-
-
-def _listed(given: Sequence[Hashable], what: str, names: tuple[Hashable, ...]) -> IntArray:
-    if isinstance(given, str):
-        raise InvalidInput(f"Expected a list of names in {what}; got {given!r}. Pass [{given!r}].")
-    found = [place for name in given for place in places(name, names)]
-    return np.array(found, dtype=np.intp)
-
-
-def _ends(bound: Bound) -> tuple[float, float]:
-    """The ends of a bound; NaN for what is none."""
-    given: Any = bound
-    if isinstance(given, tuple | list) and len(given) == 2:
-        return _number(given[0]), _number(given[1])
-    return -_number(given), _number(given)
-
-
-def _number(value: Any) -> float:
-    """NaN for what is no number."""
-    return float(value) if isinstance(value, int | float | np.number) else float("nan")
+Prox = Callable[[FloatArray, float], FloatArray]
+"""Takes offsets V and a step to the offsets of least ½‖D − V‖² + step · penalty."""
 
 
 @final
@@ -172,19 +63,28 @@ class Fusion:
         )
 
     @cached_property
-    def ranks(self) -> FloatArray:
+    def _ranks(self) -> FloatArray:
         """(l,) how many entries are smaller, less how many are larger, in ascending order."""
         return np.arange(1.0 - self.groups, self.groups, 2.0)
 
     @cached_property
-    def cuts(self) -> FloatArray:
-        """(l − 1,) m (l − m): how many pairs a split into the first m and the rest separates."""
-        first = np.arange(1.0, self.groups)
+    def _cuts(self) -> FloatArray:
+        """(l − 1, 1) m (l − m): how many pairs a split into the first m and the rest separates."""
+        first = np.arange(1.0, self.groups)[:, None]
         return first * (self.groups - first)
+
+    @cached_property
+    def _sign(self) -> FloatArray:
+        return np.where(self.monotone < 0, -1.0, 1.0)
+
+    @cached_property
+    def _charges(self) -> FloatArray:
+        """(d, l) what each entry of a column adds to the penalty, in ascending order."""
+        return self.weight[:, None] * self._ranks
 
     def value(self, D: FloatArray) -> float:
         """Σ_f w_f Σ_{i<j} |D_jf − D_if|."""
-        return float((self.ranks @ np.sort(D, axis=0)) @ self.weight)
+        return float((self._ranks @ np.sort(D, axis=0)) @ self.weight)
 
     def prox(self, V: FloatArray, step: float) -> FloatArray:
         """The columns v within their bounds of least ½‖v − V‖² + step w Σ_{i<j} |v_j − v_i|.
@@ -194,9 +94,9 @@ class Fusion:
         """
         rows = (V * self._sign).T
         places = np.argsort(rows, axis=1, kind="stable")
-        if self._ordered.any():
-            places[self._ordered] = np.arange(self.groups)
-        places += self._begins
+        if self.monotone.any():
+            places[self.monotone != 0] = np.arange(self.groups)
+        places += self.groups * np.arange(len(places))[:, None]
         target = rows.ravel()[places] - step * self._charges
         half = self.reach[:, None] / 2.0
         found = np.empty(target.size)
@@ -205,32 +105,16 @@ class Fusion:
 
     def nearest(self, V: FloatArray) -> FloatArray:
         """The columns within their bounds that are nearest to those of V."""
-        if self._ordered.any():
+        if self.monotone.any():
             return self.prox(V, 0.0)
         return np.clip(V, -self.reach / 2.0, self.reach / 2.0)
 
-    @cached_property
-    def _sign(self) -> FloatArray:
-        return np.where(self.monotone < 0, -1.0, 1.0)
-
-    @cached_property
-    def _ordered(self) -> NDArray[np.bool_]:
-        return self.monotone != 0
-
-    @cached_property
-    def _begins(self) -> IntArray:
-        return self.groups * np.arange(len(self.weight))[:, None]
-
-    @cached_property
-    def _charges(self) -> FloatArray:
-        return self.weight[:, None] * self.ranks
-
-    def pulls(self, G: FloatArray) -> FloatArray:
+    def _pulls(self, G: FloatArray) -> FloatArray:
         """(l − 1, d) how much a pull G, of column sums 0, gains per unit of each split.
 
         The offsets of the m groups that are pulled up most rise against those of the rest.
         """
-        G, free = G * self._sign, ~self._ordered
+        G, free = G * self._sign, self.monotone == 0
         G[:, free] = np.sort(G[:, free], axis=0)
         return np.cumsum(G[::-1], axis=0)[:-1]
 
@@ -239,13 +123,12 @@ class Fusion:
 
         A column stays at zero if and only if no split gains more than it costs.
         """
-        costs = strength * self.weight * self.cuts[:, None]
-        excess = (self.pulls(G) - costs).max(axis=0)
+        excess = (self._pulls(G) - strength * self.weight * self._cuts).max(axis=0)
         return np.where(self.reach > 0.0, excess, -np.inf)
 
     def critical(self, G: FloatArray) -> float:
         """The least λ for which D = 0 withstands a pull."""
-        worth = (self.pulls(G) / self.cuts[:, None]).max(axis=0) / self.weight
+        worth = (self._pulls(G) / self._cuts).max(axis=0) / self.weight
         return float(worth[self.reach > 0.0].max(initial=0.0))
 
     def conjugate(self, G: FloatArray, strength: float) -> float:
@@ -280,16 +163,44 @@ def rising(T: FloatArray) -> FloatArray:
     starts = np.zeros(T.size, dtype=bool)
     starts[isotonic_regression(level.ravel()).blocks[:-1]] = True
     starts[::width] = True
-    inner = np.arange(T.size) % width > 0
     while True:
         begins = np.flatnonzero(starts)
-        ends = np.append(begins[1:], T.size)
-        means = np.add.reduceat(T.ravel(), begins) / (ends - begins)
+        sizes = np.append(begins[1:], T.size) - begins
+        means = np.add.reduceat(T.ravel(), begins) / sizes
         # What rounding in common units kept apart is pooled in the row's own.
-        falls = np.flatnonzero((means[1:] <= means[:-1]) & inner[begins[1:]])
-        if not len(falls):
-            return np.repeat(means, ends - begins).reshape(T.shape)
+        falls = (means[1:] <= means[:-1]) & (begins[1:] % width > 0)
+        if not falls.any():
+            return np.repeat(means, sizes).reshape(T.shape)
         starts[begins[1:][falls]] = False
+
+
+def ties(D: FloatArray) -> IntArray:
+    """(l, d) which level each offset is at, counted in ascending order, column after column."""
+    places = np.argsort(D.T, axis=1, kind="stable")
+    ascending = np.take_along_axis(D.T, places, axis=1)
+    new = np.ones(places.shape, dtype=bool)
+    new[:, 1:] = ascending[:, 1:] > ascending[:, :-1]
+    level = np.empty(places.shape, dtype=np.intp)
+    np.put_along_axis(level, places, np.cumsum(new).reshape(new.shape) - 1, axis=1)
+    return np.ascontiguousarray(level.T)
+
+
+def tie_pattern(D: FloatArray) -> bytes:
+    """Which offsets are tied, and in which order they are, as something to compare."""
+    columns = moving(D)
+    return columns.tobytes() + ties(D[:, columns]).tobytes()
+
+
+def tied(fusion: Fusion, pattern: FloatArray) -> Prox:
+    """The nearest offsets within the bounds that have the ties of a pattern (l, d)."""
+    level = ties(pattern)
+    share = 1.0 / np.bincount(level.ravel())
+
+    def prox(V: FloatArray, _: float) -> FloatArray:
+        sums = np.bincount(level.ravel(), weights=V.ravel())
+        return fusion.nearest((sums * share)[level])
+
+    return prox
 
 
 @final
@@ -323,35 +234,49 @@ class Objective:
 
     def value(self, D: FloatArray) -> float:
         """The loss."""
-        return self._loss(dense(D @ self.matrix))[0]
+        return self._loss(self._away(D @ self.matrix)[0])
 
     def slope(self, D: FloatArray) -> tuple[float, FloatArray]:
         """The loss and its gradient (l, d), whose columns add up to 0."""
-        loss, slope = self._loss(dense(D @ self.matrix))
-        return loss, dense(slope() @ self.matrix.T)
+        away, pull = self._away(D @ self.matrix)
+        return self._loss(away), self._gradient(away, pull) @ self.matrix.T
 
-    def _loss(self, Q: FloatArray) -> tuple[float, Callable[[], FloatArray]]:
-        """The loss, and what computes its gradient (l, h)."""
+    def _away(self, Q: FloatArray) -> tuple[FloatArray, Pull | None]:
+        """How far moved means are from where they are to arrive, and the derivatives of that.
+
+        Of an affine representation r̄_j = r(x̄_j), so that pairs add up to a variance: (l, m), less
+        their mean. Of others (l l, m), pair by pair.
+        """
         count = len(Q)
-        if self.is_convex:  # r̄_j = r(x̄_j), and pairs add up to a variance
+        if self.is_convex:
             away = Q - self.targets
-            away -= away.mean(axis=0)
-            loss = float(np.vdot(away, away)) / (count - 1)
-            return loss, lambda: 2.0 / (count - 1) * away
+            away -= np.add.reduce(away) / count
+            return away, None
         values, pull = self.parts.pull(((self.base - Q)[:, None] + Q).reshape(-1, Q.shape[1]))
         away = values.reshape(count, count, -1) - self.targets  # of the mean of i, moved to j
-        away[np.diag_indices(count)] = 0.0
-        away, pairs = away.reshape(len(values), -1), count * (count - 1)
+        away = away.reshape(len(values), -1)
+        away[:: count + 1] = 0.0
+        return away, pull
 
-        def slope() -> FloatArray:
-            slopes = pull(away / pairs).reshape(count, count, -1)
-            return slopes.sum(axis=0) - slopes.sum(axis=1)
+    def _loss(self, away: FloatArray) -> float:
+        count = len(self.base)
+        return float(np.vdot(away, away)) / (count - 1 if self.is_convex else self._twice_pairs)
 
-        return float(0.5 * np.vdot(away, away) / pairs), slope
+    @property
+    def _twice_pairs(self) -> int:
+        return 2 * len(self.base) * (len(self.base) - 1)
+
+    def _gradient(self, away: FloatArray, pull: Pull | None) -> FloatArray:
+        """(l, h) the gradient of the loss in Q."""
+        count = len(self.base)
+        if pull is None:
+            return 2.0 / (count - 1) * away
+        slopes = pull(away / (count * (count - 1))).reshape(count, count, -1)
+        return slopes.sum(axis=0) - slopes.sum(axis=1)
 
     def exchanged(self, D: FloatArray, features: IntArray, columns: FloatArray) -> FloatArray:
         """(q,) the loss of offsets of which one column (q,) is another (q, l)."""
-        Q, change, losses = dense(D @ self.matrix), columns - D[:, features].T, []
+        Q, change, losses = D @ self.matrix, columns - D[:, features].T, []
         step = max(1, MOVED // len(D) ** 2)
         for i in range(0, len(features), step):
             part = slice(i, i + step)
@@ -370,12 +295,29 @@ class Objective:
         values = self.parts.pull(points.reshape(-1, Q.shape[2]))[0]
         away = values.reshape(len(Q), count, count, -1) - self.targets
         away[:, np.arange(count), np.arange(count)] = 0.0
-        return np.asarray(0.5 * (away**2).sum(axis=(1, 2, 3)) / (count * (count - 1)))
+        return np.asarray((away**2).sum(axis=(1, 2, 3)) / self._twice_pairs)
 
     @cached_property
     def at_zero(self) -> tuple[float, FloatArray]:
         """The loss and its gradient where nothing changes."""
         return self.slope(np.zeros(self.shape))
+
+    @cached_property
+    def scale(self) -> float:
+        """The length of the gradient where nothing changes."""
+        return float(np.linalg.norm(self.at_zero[1])) or 1.0
+
+    @property
+    def rounding(self) -> float:
+        """By which the objective may seem to rise."""
+        return 1e-14 * self.at_zero[0]
+
+    @cached_property
+    def least_curvature(self) -> float:
+        """A curvature that is not too large: the loss falls by no more than what it is."""
+        loss, slope = self.at_zero
+        tiny = float(np.finfo(np.float64).tiny)
+        return max(0.5 * float(np.vdot(slope, slope)) / loss, tiny) if loss > 0.0 else 1.0
 
     @cached_property
     def curvature(self) -> float:
@@ -391,16 +333,25 @@ class Objective:
         """λ_max, the least λ for which nothing changes is stationary."""
         return self.fusion.critical(-self.at_zero[1])
 
+    def residual(self, D: FloatArray, strength: float, L: float) -> float:
+        """The length of the proximal gradient, relative to the gradient at zero."""
+        slope = self.slope(D)[1]
+        away = D - self.fusion.prox(D - slope / L, strength / L)
+        return L * float(np.linalg.norm(away)) / self.scale
+
     def gap(self, D: FloatArray, strength: float) -> float:
         """Of a convex task: the objective less a lower bound on it, by Fenchel's duality.
 
-        The bound takes the gradient U of the loss as the dual point, or the multiple of it which
-        no feature exceeds, or none without a bound on its change; it holds for any U.
+        In units of the loss where nothing changes; NaN if the task is not convex. The bound takes
+        the gradient U of the loss as the dual point, or the multiple of it which no feature
+        exceeds, or none without a bound on its change; it holds for any U.
         """
-        loss, slope = self._loss(dense(D @ self.matrix))
-        U = slope()
-        objective = loss + strength * self.fusion.value(D)
-        pull = -dense(U @ self.matrix.T)
+        if not self.is_convex:
+            return float("nan")
+        away, _ = self._away(D @ self.matrix)
+        U = self._gradient(away, None)
+        objective = self._loss(away) + strength * self.fusion.value(D)
+        pull = -(U @ self.matrix.T)
         free = np.flatnonzero(np.isinf(self.fusion.reach))
         worth = self.fusion.critical(pull), self.fusion.of(free).critical(pull[:, free])
         shrunk = {min(1.0, strength / one) * (1.0 - 1e-15) for one in worth if one > 0.0}
@@ -408,8 +359,76 @@ class Objective:
             -self._conjugate(share * U) - self.fusion.conjugate(share * pull, strength)
             for share in {1.0} | shrunk
         ]
-        return objective - max(bounds)
+        return (objective - max(bounds)) / (self.at_zero[0] or 1.0)
 
     def _conjugate(self, U: FloatArray) -> float:
         """Of an affine representation: the largest ⟨U, Q⟩ − loss(Q); U has column sums 0."""
         return float(np.vdot(U, self.targets) + 0.25 * (len(self.base) - 1) * np.vdot(U, U))
+
+
+@final
+class Iterate(NamedTuple):
+    """What descent found: ``residual`` is the length of the last step's proximal gradient."""
+
+    D: FloatArray
+    objective: float
+    residual: float
+    lipschitz: float
+    iterations: int
+
+
+def descend(  # noqa: PLR0913 (a problem, where to begin, when to end)
+    task: Objective,
+    prox: Prox,
+    penalty: Callable[[FloatArray], float],
+    start: FloatArray,
+    L: float,
+    *,
+    tol: float,
+    max_iter: int,
+    rounding: float,
+) -> Iterate:
+    """Minimise loss and penalty until the proximal gradient is shorter than ``tol``.
+
+    FISTA (Beck & Teboulle 2009) with the restarts of O'Donoghue & Candès (2015), from a first guess
+    L of the curvature. A step that would raise the objective by more than rounding is taken back,
+    and a plain proximal step, which cannot, follows; so the objective falls, whether the loss is
+    convex or not.
+    """
+    x = y = prox(start, 0.0)
+    best, moment, plain = task.value(x) + penalty(x), 1.0, True
+    residual, steps = np.inf, 0
+    while steps < max_iter:
+        steps += 1
+        z, loss, L = _step(task, prox, y, L, rounding)
+        value = loss + penalty(z)
+        move = float(np.linalg.norm(z - y))
+        residual = L * move
+        if value > best + rounding and not plain:
+            y, moment, plain = x, 1.0, True
+            continue
+        turned = float(np.vdot(y - z, z - x)) > 0.0
+        ahead = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * moment * moment))
+        y = z if turned else z + (moment - 1.0) / ahead * (z - x)
+        moment, plain = (1.0, True) if turned else (ahead, False)
+        x, best = z, value
+        # Less curvature may do for the next step; near rounding any would seem enough.
+        if L * move * move > 1e3 * rounding:
+            L *= 0.9
+        if residual <= tol:
+            break
+    return Iterate(x, best, residual, L, steps)
+
+
+def _step(
+    task: Objective, prox: Prox, y: FloatArray, L: float, rounding: float
+) -> tuple[FloatArray, float, float]:
+    """A proximal step from y, the loss there, and the curvature that made it short enough."""
+    loss, slope = task.slope(y)
+    while True:
+        z = prox(y - slope / L, 1.0 / L)
+        move, there = z - y, task.value(z)
+        bound = loss + float(np.vdot(slope, move)) + 0.5 * L * float(np.vdot(move, move))
+        if there <= bound + rounding or task.curvature <= L:
+            return z, there, L
+        L = min(2.0 * L, task.curvature)

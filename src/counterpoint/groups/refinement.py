@@ -30,7 +30,7 @@ from counterpoint.groups.problem import Fusion, Objective, moving
 from counterpoint.groups.quality import Points
 from counterpoint.groups.representations import FloatArray, IntArray
 
-__all__ = ["SmoothedRates", "pair_counts", "polished", "prunable", "pruned", "ties"]
+__all__ = ["SmoothedRates", "pair_counts", "polished", "prunable", "pruned"]
 
 
 def pair_counts(D: FloatArray) -> IntArray:
@@ -204,16 +204,6 @@ class SmoothedRates:
         """What the changes of a pair cost on average."""
         own = [self._charges(i, np.delete(D, i, axis=0) - D[i])[0] for i in range(len(D))]
         return float(np.sum(own)) / (len(D) * (len(D) - 1))
-
-
-def ties(D: FloatArray) -> IntArray:
-    """(l, s) which level each offset is at, over all columns."""
-    level, count = np.empty(D.shape, dtype=np.intp), 0
-    for c, column in enumerate(D.T):
-        values, places = np.unique(column, return_inverse=True)
-        level[:, c] = places + count
-        count += len(values)
-    return level
 
 
 def polished(aim: SmoothedRates, start: FloatArray, fusion: Fusion) -> FloatArray:

@@ -25,7 +25,7 @@ from typer.testing import CliRunner, Result
 import counterpoint as cp
 import counterpoint.lvq
 from counterpoint.cli import app
-from counterpoint.cli.show import plain
+from counterpoint.cli.answers import plain
 from counterpoint.privacy import PrivateSVC
 
 POLICY = """\
@@ -547,7 +547,7 @@ def test_parquet_without_pyarrow(monkeypatch: pytest.MonkeyPatch):
     def not_installed(name: str) -> None:
         raise ImportError(name)
 
-    monkeypatch.setattr("counterpoint.cli.rows.import_module", not_installed)
+    monkeypatch.setattr("counterpoint.cli.files.import_module", not_installed)
     asked = ["explain", "loan.skops", "rows.parquet", *DATA]
     assert "needs pyarrow, and that is not installed" in run(*asked, code=2).stderr
     assert "needs pyarrow" in run(*GRANTED, "--out", "a.parquet", code=2).stderr

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import sys
+import warnings
+from collections.abc import Callable
+from functools import wraps
 from typing import Annotated
 
 import typer
 
-from counterpoint import __version__
+import counterpoint as cp
 from counterpoint.cli.demo import demo
-from counterpoint.cli.explain import explain
+from counterpoint.cli.explain import explain, inspect
 from counterpoint.cli.groups import groups
-from counterpoint.cli.inspect import inspect
-from counterpoint.cli.speech import EXIT_CODES
 
 __all__ = ["app", "main"]
+
+EXIT_CODES = (
+    "Exit codes: 0 every row has an answer; 2 wrong usage or input; 3 some rows have no answer "
+    "(the others are written); 4 the model cannot be explained."
+)
 
 app = typer.Typer(
     name="counterpoint",
@@ -23,15 +29,54 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command(epilog=EXIT_CODES)(demo)
-app.command(epilog=EXIT_CODES)(inspect)
-app.command(epilog=EXIT_CODES)(explain)
-app.command(epilog=EXIT_CODES)(groups)
 
 
-def _version(*, wanted: bool) -> None:
+def _in_sentences(command: Callable[..., None]) -> Callable[..., None]:
+    """A command whose errors and warnings become sentences on stderr, and exit codes."""
+
+    @wraps(command)
+    def told(**options: object) -> None:
+        said, code = "", 2
+        with warnings.catch_warnings(record=True) as heard:
+            warnings.simplefilter("default")
+            try:
+                command(**options)
+            except (cp.ModelError, cp.NoSolver, cp.SolverFailure) as error:
+                said, code = str(error), 4
+            except cp.CounterpointError as error:
+                said = str(error)
+            except BrokenPipeError:
+                raise
+            except OSError as error:
+                said = f"{error.filename}: {error.strerror or error}."
+            finally:
+                for sentence in dict.fromkeys(_sentence(warning.message) for warning in heard):
+                    typer.echo(f"Note: {sentence}", err=True)
+        if said:
+            typer.echo(f"Error: {said}", err=True)
+            raise typer.Exit(code)
+
+    return told
+
+
+def _sentence(message: Warning | str) -> str:
+    if type(message).__name__ == "InconsistentVersionWarning":
+        saved = getattr(message, "original_sklearn_version", "another version")
+        here = getattr(message, "current_sklearn_version", "another one")
+        return (
+            f"the model was saved with scikit-learn {saved} and is read with {here}; if that "
+            "matters, install the former or save the model anew."
+        )
+    return " ".join(str(message).split())
+
+
+for command in (demo, inspect, explain, groups):
+    app.command(epilog=EXIT_CODES)(_in_sentences(command))
+
+
+def _version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"counterpoint {__version__}")
+        typer.echo(f"counterpoint {cp.__version__}")
         raise typer.Exit
 
 
@@ -41,10 +86,7 @@ def start(
     version: Annotated[
         bool,
         typer.Option(
-            "--version",
-            callback=lambda value: _version(wanted=value),
-            is_eager=True,
-            help="Say which version this is.",
+            "--version", callback=_version, is_eager=True, help="Say which version this is."
         ),
     ] = False,
 ) -> None:

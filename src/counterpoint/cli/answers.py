@@ -1,25 +1,25 @@
-"""Answers as files: a table with one line for each row that came in, or JSON lines."""
+"""Answers for people, as tables on a terminal, and as tables or JSON lines for files."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, final
+import sys
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass
+from textwrap import wrap
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
 import counterpoint as cp
-from counterpoint.cli.files import STDOUT, completely
 
 if TYPE_CHECKING:
     import pandas as pd
+    from rich.console import Console
 
-__all__ = ["Listing", "write_answers"]
+__all__ = ["Listing", "console", "plain", "show_answer", "show_total"]
 
-PREFIX = "cf_"
 CERTIFICATE = (
     *("claim", "valid", "cost", "objective", "bound", "gap"),
     *("margin", "rounding", "on_edge", "probability", "guarantee", "violation"),
@@ -29,112 +29,94 @@ CERTIFICATE = (
 @final
 @dataclass(frozen=True, eq=False)
 class Listing:
-    """Answers with the rows that they are answers to.
+    """Answers below one another.
 
     Parameters
     ----------
     X
-        The rows, one for each answer.
+        The rows that they answer, one for each.
     answers
         The answers.
-    summary
-        What became of them, in a few lines.
     places
-        The position of each row and the rank of each answer among the row's; empty where each row
-        has one answer.
+        The position of the ``row`` of each, and its ``rank`` if rows have several.
+    summary
+        What became of the rows, in a few lines.
     """
 
     X: pd.DataFrame
     answers: cp.Counterfactuals
+    places: dict[str, Any]
     summary: str
-    places: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def several(cls, X: pd.DataFrame, several: cp.Alternatives) -> Listing:
-        """Several answers to each row, below one another."""
-        rows = X.iloc[several.row].reset_index(drop=True)
-        places = {"row": several.row, "rank": several.rank}
-        return cls(rows, several.answers, several.summary(), places)
+    def of(cls, X: pd.DataFrame, found: cp.Counterfactuals | cp.Alternatives) -> Listing:
+        """One answer to each row, or several."""
+        if isinstance(found, cp.Counterfactuals):
+            return cls(X, found, {"row": np.arange(len(X))}, found.summary())
+        rows = X.iloc[found.row].reset_index(drop=True)
+        return cls(rows, found.answers, {"row": found.row, "rank": found.rank}, found.summary())
 
     def title(self, k: int) -> str:
         """What to call an answer: its row, its rank if there are several, and its status."""
-        status = self.answers.status[k]
-        if not self.places:
-            return f"Row {k}: {status}"
-        row, rank = self.places["row"], self.places["rank"]
-        count = int((row == row[k]).sum())
-        return f"Row {row[k]}, answer {rank[k] + 1} of {count}: {status}"
+        row, title = self.places["row"], f"Row {self.places['row'][k]}"
+        if "rank" in self.places:
+            title += f", answer {self.places['rank'][k] + 1} of {(row == row[k]).sum()}"
+        return f"{title}: {self.answers.status[k]}"
 
-    def shown(self, most: int) -> Iterator[tuple[str, cp.Counterfactual]]:
-        """The titles and answers of the first rows."""
-        row = self.places.get("row", np.arange(len(self.answers)))
-        for k in np.flatnonzero(row < most).tolist():
-            yield self.title(k), self.answers[k]
+    def table(self, *, reasons: bool) -> pd.DataFrame:
+        """The counterfactual rows with the report beside them, first of all the row's position.
 
-    @property
-    def rows(self) -> int:
-        """How many rows there are, however many answers each has."""
-        return int(self.places["row"].max(initial=-1)) + 1 if self.places else len(self.answers)
+        A row without an answer has no features, but all other columns of the file.
+        """
+        import pandas as pd
 
+        report = self.answers.report(**self.places)
+        pairs = [[f"{n}: {a} -> {b}" for n, (a, b) in row.items()] for row in self._changes()]
+        report["changes"] = ["; ".join(row) for row in pairs]
+        if reasons:
+            report["reason"] = [str(reason or "") for reason in self._reasons()]
+        report = report.add_prefix("cf_")
+        taken = [name for name in report.columns if name in self.X.columns]
+        if taken:
+            raise cp.InvalidInput(f"The rows already have a column {taken[0]!r}; rename it.")
+        rows = self.answers.to_frame().set_axis(self.X.index, axis="index")
+        return pd.concat([rows, report.set_index(self.X.index)], axis="columns")
 
-def write_answers(out: Path, stdout: IO[str], listing: Listing, *, reasons: bool) -> None:
-    """Write to a file of the kind that its name says; it is there completely or not at all."""
-    if out == STDOUT:
-        for line in _lines(listing, reasons=reasons):
-            stdout.write(line)
-        return
-    with completely(out) as part:
-        if out.suffix == ".jsonl":
-            with part.open("w", encoding="utf-8") as file:
-                file.writelines(_lines(listing, reasons=reasons))
-        elif out.suffix == ".csv":
-            _table(listing, reasons=reasons).to_csv(part, index=False)
-        else:
-            _table(listing, reasons=reasons).to_parquet(part, index=False)
-
-
-def _table(listing: Listing, *, reasons: bool) -> pd.DataFrame:
-    """The counterfactual rows with the report beside them, first of all the row's position.
-
-    A row without an answer has no features, but all other columns of the file.
-    """
-    import pandas as pd
-
-    X, answers = listing.X, listing.answers
-    report = answers.report(**(listing.places or {"row": np.arange(len(X))}))
-    report["changes"] = _sentences(X, answers)
-    if reasons:
-        report["reason"] = [_text(reason) for reason in _reasons(answers)]
-    report = report.add_prefix(PREFIX)
-    taken = [name for name in report.columns if name in X.columns]
-    if taken:
-        raise cp.InvalidInput(f"The rows already have a column {taken[0]!r}; rename it.")
-    rows = answers.to_frame().set_axis(X.index, axis="index")
-    return pd.concat([rows, report.set_index(X.index)], axis="columns")
-
-
-def _lines(listing: Listing, *, reasons: bool) -> Iterator[str]:
-    """One JSON object an answer: row, rank if there are several, status, message and so on."""
-    X, answers = listing.X, listing.answers
-    changes = _changes(X, answers)
-    why = _reasons(answers) if reasons else [None] * len(X)
-    places = listing.places or {"row": np.arange(len(X))}
-    for i, line in enumerate(answers.report().to_dict("records")):
-        record = {
-            **{name: int(place[i]) for name, place in places.items()},
-            "status": line["status"],
-            "message": line["message"],
-            "changes": {name: {"from": a, "to": b} for name, (a, b) in changes[i].items()},
-            "certificate": {key: _json(line[key]) for key in CERTIFICATE},
-        }
-        reason = why[i]
-        if reason is not None:
-            record["reason"] = {
-                "constraints": reason.constraints,
-                "relaxations": reason.relaxations,
-                "attainable": reason.attainable,
+    def lines(self, *, reasons: bool) -> Iterator[str]:
+        """One JSON object an answer: row, rank if there are several, status, message and so on."""
+        changes = self._changes()
+        why = self._reasons() if reasons else [None] * len(self.X)
+        for i, line in enumerate(self.answers.report().to_dict("records")):
+            record = {
+                **{name: int(place[i]) for name, place in self.places.items()},
+                "status": line["status"],
+                "message": line["message"],
+                "changes": {name: {"from": a, "to": b} for name, (a, b) in changes[i].items()},
+                "certificate": {key: _json(line[key]) for key in CERTIFICATE},
             }
-        yield json.dumps(record, ensure_ascii=False, default=str) + "\n"
+            reason = why[i]
+            if reason is not None:
+                told = ("constraints", "relaxations", "attainable")
+                record["reason"] = {name: getattr(reason, name) for name in told}
+            yield json.dumps(record, ensure_ascii=False, default=str) + "\n"
+
+    def _changes(self) -> list[dict[str, tuple[Any, Any]]]:
+        """For each row: name → (from, to) of what changes."""
+        out: list[dict[str, tuple[Any, Any]]] = [{} for _ in range(len(self.X))]
+        after = self.answers.to_frame()
+        for j, name in enumerate(self.answers.features.names):
+            rows = np.flatnonzero(self.answers.changed[:, j])
+            old, new = self.X[name].iloc[rows].tolist(), after[name].iloc[rows].tolist()
+            for row, a, b in zip(rows.tolist(), old, new, strict=True):
+                out[row][str(name)] = a, b
+        return out
+
+    def _reasons(self) -> list[cp.Conflict | None]:
+        """Why a row is infeasible; None for the others."""
+        return [
+            self.answers[i].conflict if status == cp.Status.INFEASIBLE else None
+            for i, status in enumerate(self.answers.status)
+        ]
 
 
 def _json(value: Any) -> Any:
@@ -142,34 +124,91 @@ def _json(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _changes(X: pd.DataFrame, answers: cp.Counterfactuals) -> list[dict[str, tuple[Any, Any]]]:
-    """For each row: name → (from, to) of what changes."""
-    out: list[dict[str, tuple[Any, Any]]] = [{} for _ in range(len(X))]
-    after = answers.to_frame()
-    for j, name in enumerate(answers.features.names):
-        changed = answers.changed[:, j]
-        rows = changed.nonzero()[0].tolist()
-        old = X[name][changed].tolist()
-        new = after[name][changed].tolist()
-        for row, pair in zip(rows, zip(old, new, strict=True), strict=True):
-            out[row][str(name)] = pair
-    return out
+# For people
 
 
-def _sentences(X: pd.DataFrame, answers: cp.Counterfactuals) -> list[str]:
-    return [
-        "; ".join(f"{name}: {old} -> {new}" for name, (old, new) in row.items())
-        for row in _changes(X, answers)
-    ]
+def console() -> Console:
+    """Standard output, in colour only on a terminal that wants it."""
+    from rich.console import Console
+
+    return Console(file=sys.stdout, highlight=False)
 
 
-def _reasons(answers: cp.Counterfactuals) -> list[cp.Conflict | None]:
-    """Why a row is infeasible; None for the others."""
-    return [
-        answers[i].conflict if status == cp.Status.INFEASIBLE else None
-        for i, status in enumerate(answers.status)
-    ]
+def show_answer(out: Console, title: str, answer: cp.Counterfactual, *, reason: bool) -> None:
+    """One row: what changes and what that is worth, or that there is no answer and why."""
+    from rich.text import Text
+
+    out.print(Text(title, style="bold"))
+    if answer.changes:
+        _show_changes(out, answer.changes)
+        out.print(Text(_certificate(answer.certificate)))
+        if answer.certificate.guarantee is not cp.Guarantee.NONE:
+            _show(out, answer.message)
+    else:
+        out.print(Text(answer.message))
+    if reason and answer.conflict is not None:
+        _show_conflict(out, answer.conflict)
+    out.print()
 
 
-def _text(reason: cp.Conflict | None) -> str:
-    return "" if reason is None else str(reason)
+def _show(out: Console, sentence: str, first: str = "", then: str | None = None) -> None:
+    """A sentence in lines that fit, with ``first`` and ``then`` before the first and the others."""
+    from rich.text import Text
+
+    then = first if then is None else then
+    for line in wrap(sentence, out.width, initial_indent=first, subsequent_indent=then):
+        out.print(Text(line))
+
+
+def _show_changes(out: Console, changes: dict[Hashable, tuple[Any, Any]]) -> None:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.ROUNDED, border_style="dim")
+    table.add_column("feature", overflow="fold")
+    table.add_column("now", justify="right", overflow="fold")
+    table.add_column("instead", justify="right", style="bold green", overflow="fold")
+    for name, pair in changes.items():
+        cells = (f"{cell:.6g}" if isinstance(cell, float) else str(cell) for cell in pair)
+        table.add_row(Text(str(name)), *map(Text, cells))
+    out.print(table)
+
+
+def _show_conflict(out: Console, conflict: cp.Conflict) -> None:
+    """A minimal set of conflicting constraints, and what would help."""
+    from rich.text import Text
+
+    if not conflict.constraints:
+        out.print(Text(str(conflict)))
+        return
+    told = "without any one of them there is one" if conflict.minimal else "perhaps fewer do"
+    out.print(Text(f"These exclude every answer; {told}:"))
+    _show(out, "; ".join(map(str, conflict.constraints)), "  ")
+    if conflict.relaxations:
+        out.print(Text("Any one of these would do:"))
+    for relaxation in conflict.relaxations:
+        _show(out, relaxation, "  - ", "    ")
+
+
+def _certificate(c: cp.Certificate) -> str:
+    gap = "0" if c.gap < 1e-9 else f"{c.gap:.1e}"  # below, it is rounding
+    claim = "" if c.claim == cp.Claim.NONE else f" ({c.claim})"
+    cost = f"cost {c.cost:.4g}{c.likely}"
+    if c.objective == c.cost:
+        return f"{cost}; nothing costs less than {c.bound:.4g}{claim}; gap {gap}"
+    return f"{cost}; traded off at {c.objective:.4g}, at best {c.bound:.4g}{claim}; gap {gap}"
+
+
+def show_total(out: Console, summary: str, rows: int, seconds: float) -> None:
+    """What became of all rows."""
+    for sentence in summary.splitlines():
+        _show(out, sentence, "", "  ")
+    each = f", {plain(1e3 * seconds / rows)} ms a row" if rows else ""
+    _show(out, f"time: {plain(seconds)} s{each}")
+
+
+def plain(number: float) -> str:
+    """A number with three digits that count, and never with an exponent."""
+    digits = max(0, 2 - math.floor(math.log10(number))) if number > 0.0 else 0
+    return f"{round(number, digits):.{digits}f}"

@@ -4,72 +4,70 @@ from __future__ import annotations
 
 import os
 import tomllib
+from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING, Annotated, Any, final
 
 import counterpoint as cp
-from counterpoint.cli.show import console, show_answer, show_total
-from counterpoint.cli.speech import sentences
-from counterpoint.cli.stories import GERMAN, Story, breast_cancer, german_credit
+from counterpoint.cli.answers import console, show_answer, show_total
+from counterpoint.cli.files import option
 
 if TYPE_CHECKING:
+    import pandas as pd
     from rich.console import Console
 
 __all__ = ["demo"]
 
 VARIABLE = "COUNTERPOINT_DATA"
+GERMAN = Path("german", "german.csv")
+"""Where German credit lies in a folder of data sets."""
 
 
 def demo(
     data_dir: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FOLDER",
-            help=f"A folder of data sets with {GERMAN} in it (German credit); otherwise the folder "
-            f"that {VARIABLE} names.",
-            show_default=False,
+        option(
+            f"A folder of data sets with {GERMAN} in it (German credit); otherwise the folder that "
+            f"{VARIABLE} names.",
+            "FOLDER",
         ),
     ] = None,
     save: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FOLDER",
-            help="Save model, rows and policy there, to go on with `counterpoint explain`.",
-            show_default=False,
+        option(
+            "Save model, rows and policy there, to go on with `counterpoint explain`.", "FOLDER"
         ),
     ] = None,
 ) -> None:
     """Explain the decisions of a model that is fitted to real data before your eyes."""
-    with sentences():
-        out = console()
-        story = _story(out, data_dir)
-        problem = cp.Problem.from_dict(tomllib.loads(story.policy))
-        explainer = problem.explainer(story.model, data=story.rows)
-        decided = story.model.predict(story.rows)
-        unwanted = story.rows[decided == story.unwanted]
-        _introduce(out, story, explainer, len(unwanted))
-        _heading(out, "The policy: what can be asked of anyone, and what it costs")
-        out.print(story.policy, markup=False, soft_wrap=True)
-        start = perf_counter()
-        answers = explainer.explain(unwanted, problem.target, progress=False)
-        seconds = perf_counter() - start
-        _heading(out, f"The smallest changes, for some of the {len(unwanted)} {story.unwanted}")
-        _examples(out, story, answers, unwanted.index.to_list())
-        _heading(out, f"All {len(unwanted)} {story.unwanted}")
-        show_total(out, answers.summary(), len(answers), seconds)
-        _explain_words(out, answers)
-        if save is not None:
-            _save(out, story, unwanted.index.to_list(), save)
+    out = console()
+    story = _story(out, data_dir)
+    problem = cp.Problem.from_dict(tomllib.loads(story.policy))
+    explainer = problem.explainer(story.model, data=story.rows)
+    unwanted = story.rows[story.model.predict(story.rows) == story.unwanted]
+    every = f"{len(unwanted)} {story.unwanted}"
+    _introduce(out, story, explainer, every)
+    _heading(out, "The policy: what can be asked of anyone, and what it costs")
+    out.print(story.policy, markup=False, soft_wrap=True)
+    start = perf_counter()
+    answers = explainer.explain(unwanted, problem.target, progress=False)
+    seconds = perf_counter() - start
+    _heading(out, f"The smallest changes, for some of the {every}")
+    _examples(out, story, answers, unwanted.index.to_list())
+    _heading(out, f"All {every}")
+    show_total(out, answers.summary(), len(answers), seconds)
+    _explain_words(out, answers)
+    if save is not None:
+        _save(out, story, unwanted, save)
 
 
 def _story(out: Console, data_dir: Path | None) -> Story:
+    """German credit, or if there is none, the breast cancer data of scikit-learn."""
     named = os.environ.get(VARIABLE)
     folder = data_dir or (Path(named) if named else None)
     if folder is not None and (folder / GERMAN).is_file():
-        return german_credit(folder / GERMAN)
+        return _german_credit(folder / GERMAN)
     if data_dir is not None:
         raise cp.InvalidInput(f"There is no {GERMAN} in --data-dir {data_dir}.")
     out.print(
@@ -77,7 +75,7 @@ def _story(out: Console, data_dir: Path | None) -> Story:
         "this is about data that come with scikit-learn.\n",
         soft_wrap=True,
     )
-    return breast_cancer()
+    return _breast_cancer()
 
 
 def _heading(out: Console, text: str) -> None:
@@ -88,7 +86,7 @@ def _heading(out: Console, text: str) -> None:
     out.print()
 
 
-def _introduce(out: Console, story: Story, explainer: cp.Explainer, unwanted: int) -> None:
+def _introduce(out: Console, story: Story, explainer: cp.Explainer, every: str) -> None:
     from rich.text import Text
 
     _heading(out, "The model")
@@ -101,7 +99,7 @@ def _introduce(out: Console, story: Story, explainer: cp.Explainer, unwanted: in
         ("data", story.data),
         ("", f"{rows} rows; {columns} columns: {', '.join(f'{n} {kind}' for n, kind in counts)}"),
         ("model", story.pipeline),
-        ("decides", f"{labels}; {right:.0%} right on these rows; {unwanted} {story.unwanted}"),
+        ("decides", f"{labels}; {right:.0%} right on these rows; {every}"),
         ("read as", explainer.reading.steps[0]),
         *(("", step) for step in explainer.reading.steps[1:]),
     ]
@@ -112,25 +110,18 @@ def _introduce(out: Console, story: Story, explainer: cp.Explainer, unwanted: in
 
 def _examples(out: Console, story: Story, answers: cp.Counterfactuals, numbers: list[int]) -> None:
     """The first row with one change, with two, with three, and the first without an answer."""
-    changes = answers.changed.sum(axis=1).tolist()
+    wanted = tomllib.loads(story.policy)["target"]
+    changes, status = answers.changed.sum(axis=1).tolist(), answers.status.tolist()
     for many in (1, 2, 3):
         if many in changes:
             i = changes.index(many)
-            title = f"{story.who} {numbers[i]} would be {_wanted(story)} with {_several(many)}"
+            with_changes = f"{many} change{'s' if many > 1 else ''}"
+            title = f"{story.who} {numbers[i]} would be {wanted} with {with_changes}"
             show_answer(out, title, answers[i], reason=False)
-    hopeless = [i for i, status in enumerate(answers.status) if status == cp.Status.INFEASIBLE]
-    if hopeless:
-        i = hopeless[0]
-        title = f"{story.who} {numbers[i]} has no way to be {_wanted(story)}"
+    if cp.Status.INFEASIBLE in status:
+        i = status.index(cp.Status.INFEASIBLE)
+        title = f"{story.who} {numbers[i]} has no way to be {wanted}"
         show_answer(out, title, answers[i], reason=True)
-
-
-def _wanted(story: Story) -> str:
-    return str(tomllib.loads(story.policy)["target"])
-
-
-def _several(many: int) -> str:
-    return f"{many} change{'s' if many > 1 else ''}"
 
 
 def _explain_words(out: Console, answers: cp.Counterfactuals) -> None:
@@ -148,17 +139,146 @@ def _explain_words(out: Console, answers: cp.Counterfactuals) -> None:
             out.print(f"{word:<10}{meaning}", soft_wrap=True)
 
 
-def _save(out: Console, story: Story, unwanted: list[int], folder: Path) -> None:
+def _save(out: Console, story: Story, unwanted: pd.DataFrame, folder: Path) -> None:
     import skops.io
 
     folder.mkdir(parents=True, exist_ok=True)
     skops.io.dump(story.model, folder / "model.skops")
     story.rows.to_csv(folder / "train.csv", index=False)
-    story.rows.loc[unwanted].to_csv(folder / "rows.csv", index=False)
+    unwanted.to_csv(folder / "rows.csv", index=False)
     (folder / "policy.toml").write_text(story.policy, encoding="utf-8")
     out.print(
         f"\nSaved model.skops, train.csv, rows.csv and policy.toml. Go on with\n"
         f"  cd {folder}\n"
         f"  counterpoint explain model.skops rows.csv --data train.csv --spec policy.toml",
         soft_wrap=True,
+    )
+
+
+# What the demonstration is about
+
+
+@final
+@dataclass(frozen=True)
+class Story:
+    """Real data, a model fitted to them, and a policy.
+
+    ``data`` and ``pipeline`` say in a line what data and model are, ``who`` is what a row is, and
+    ``unwanted`` the decision that is to change.
+    """
+
+    data: str
+    pipeline: str
+    who: str
+    unwanted: str
+    rows: pd.DataFrame
+    labels: Any
+    model: Any
+    policy: str
+
+
+CREDIT_POLICY = """\
+target = "granted"
+
+constraints = [
+    { kind = "within_observed" },
+    # What the applicant cannot change, or is not to be asked for.
+    { kind = "immutable", features = [
+        "Gender", "Single", "Age", "ForeignWorker", "NumberOfLiableIndividuals",
+        "YearsAtCurrentHome", "YearsAtCurrentJob_lt_1", "YearsAtCurrentJob_geq_4",
+        "JobClassIsSkilled", "Unemployed", "OwnsHouse", "RentsHouse",
+        "HasTelephone", "MissedPayments", "CriticalAccountOrLoansElsewhere",
+        "NoCurrentLoan", "NumberOfOtherLoansAtBank", "OtherLoansAtBank",
+        "PurposeOfLoan", "LoanRateAsPercentOfIncome",
+    ] },
+    # What can be agreed on.
+    { kind = "bounds", feature = "LoanAmount", fall = 2000, rise = 0 },
+    { kind = "bounds", feature = "LoanDuration", fall = 12, rise = 12 },
+    # What the columns mean.
+    "CheckingAccountBalance_geq_200 <= CheckingAccountBalance_geq_0",
+    "SavingsAccountBalance_geq_500 <= SavingsAccountBalance_geq_100",
+    "HasCoapplicant + HasGuarantor <= 1",
+]
+
+[cost] # a point is a month of the term, or 100 marks of the amount
+kind = "manhattan"
+
+[cost.weights]
+LoanDuration = 1
+LoanAmount = 0.01
+CheckingAccountBalance_geq_0 = 10
+CheckingAccountBalance_geq_200 = 10
+SavingsAccountBalance_geq_100 = 10
+SavingsAccountBalance_geq_500 = 20
+HasCoapplicant = 15
+HasGuarantor = 15
+
+[features]
+LoanAmount = { kind = "integer", step = 50 }
+LoanDuration = { kind = "integer", step = 3 }
+"""
+
+CANCER_POLICY = """\
+target = "benign"
+
+constraints = [
+    { kind = "within_observed" },
+    # What was measured of the largest nuclei is not in doubt.
+    { kind = "immutable", features = [
+        "worst radius", "worst texture", "worst perimeter", "worst area",
+    ] },
+    # What the columns mean.
+    "mean radius <= worst radius",
+    "mean texture <= worst texture",
+    "mean perimeter <= worst perimeter",
+    "mean area <= worst area",
+]
+"""
+
+
+def _german_credit(file: Path) -> Story:
+    """German credit: mixed columns, a column transformer and logistic regression."""
+    import pandas as pd
+    from sklearn.compose import ColumnTransformer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+    rows = pd.read_csv(file)
+    labels = rows.pop("GoodCustomer").map({1: "granted", -1: "declined"}).to_numpy()
+    text = ["Gender", "PurposeOfLoan"]
+    prepare = ColumnTransformer([("text", OneHotEncoder(), text)], remainder=StandardScaler())
+    model = make_pipeline(prepare, LogisticRegression(max_iter=1000)).fit(rows, labels)
+    return Story(
+        data="German credit: real loan applications",
+        pipeline="one-hot encoding and scaling, then logistic regression",
+        who="Applicant",
+        unwanted="declined",
+        rows=rows,
+        labels=labels,
+        model=model,
+        policy=CREDIT_POLICY,
+    )
+
+
+def _breast_cancer() -> Story:
+    """The breast cancer data that come with scikit-learn."""
+    import numpy as np
+    from sklearn.datasets import load_breast_cancer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    rows, codes = load_breast_cancer(return_X_y=True, as_frame=True)
+    labels = np.array(["malignant", "benign"])[codes]
+    model = make_pipeline(StandardScaler(), LogisticRegression()).fit(rows, labels)
+    return Story(
+        data="Breast cancer, which comes with scikit-learn: measured cell nuclei",
+        pipeline="scaling, then logistic regression",
+        who="Tumour",
+        unwanted="malignant",
+        rows=rows,
+        labels=labels,
+        model=model,
+        policy=CANCER_POLICY,
     )

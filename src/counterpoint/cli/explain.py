@@ -1,29 +1,81 @@
-"""`counterpoint explain`: the cheapest changes for the rows of a file."""
+"""`counterpoint explain` and `counterpoint inspect`: the cheapest changes, and what was read."""
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal, cast
 
+import numpy as np
 import typer
 
 import counterpoint as cp
-from counterpoint.cli.answers import Listing, write_answers
-from counterpoint.cli.files import STDOUT, check_out
-from counterpoint.cli.models import labels_of, load_model
-from counterpoint.cli.options import Data, Extrapolate, Model, Spec, Trust, TrustPickle
-from counterpoint.cli.rows import read_rows
-from counterpoint.cli.show import console, plain, show_answer, show_total
-from counterpoint.cli.speech import Exit, note, sentences
-from counterpoint.cli.targets import Wish
+from counterpoint.cli.answers import Listing, console, plain, show_answer, show_total
+from counterpoint.cli.files import (
+    Trust,
+    TrustPickle,
+    check_out,
+    labels_of,
+    load_model,
+    option,
+    read_rows,
+    write,
+)
 
-if TYPE_CHECKING:
-    import pandas as pd
+__all__ = ["explain", "inspect"]
 
-__all__ = ["explain"]
+Model = Annotated[
+    Path,
+    typer.Argument(metavar="MODEL", help="The fitted model: a .skops file.", show_default=False),
+]
+Data = Annotated[
+    Path | None,
+    option(
+        "Rows like those the model was fitted on (.csv, .parquet, .jsonl): kinds of features, "
+        "observed ranges and the default cost come from them.",
+        "TRAIN",
+    ),
+]
+Extrapolate = Annotated[
+    bool,
+    typer.Option(
+        "--extrapolate", help="With --data: numbers may leave the range that the data show."
+    ),
+]
+Spec = Annotated[
+    Path | None,
+    option("A policy file (.toml, .json): target, cost, constraints, features.", "POLICY"),
+]
+
+
+def inspect(
+    model: Model,
+    data: Data = None,
+    extrapolate: Extrapolate = False,
+    spec: Spec = None,
+    trust_pickle: TrustPickle = False,
+    trust: Trust = None,
+) -> None:
+    """Say what was read of a model: its steps, the features, the cost, the constraints."""
+    problem = _problem(spec, extrapolate=extrapolate)
+    loaded = load_model(model, trust_pickle=trust_pickle, trust=trust or ())
+    train = None if data is None else read_rows(data)
+    if train is None and problem.cost is None:
+        problem = replace(problem, cost=cp.Manhattan())
+        features = problem.explainer(loaded).features
+        if all(isinstance(f, cp.Categorical) or f.observed is not None for f in features):
+            problem = replace(problem, cost=None)  # policy or model say enough to take it from
+        else:
+            note = "Note: without --data every number counts as continuous, and every unit costs 1."
+            typer.echo(note, err=True)
+    explainer = problem.explainer(loaded, data=train)
+    labels = labels_of(loaded)
+    decides = "a number" if labels is None else ", ".join(map(str, labels))
+    typer.echo(f"decides\n  {decides}\n{explainer.summary()}")
+
 
 TARGET = "Target: one of these, or in the policy file"
 OUTPUT = "Answers"
@@ -41,12 +93,7 @@ def explain(
     ],
     target: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="LABEL",
-            help="The decision that is wanted. Repeat it for 'one of these'.",
-            show_default=False,
-            rich_help_panel=TARGET,
-        ),
+        option("The decision that is wanted. Repeat it for 'one of these'.", "LABEL", panel=TARGET),
     ] = None,
     other: Annotated[
         bool,
@@ -54,70 +101,51 @@ def explain(
     ] = False,
     probability: Annotated[
         float | None,
-        typer.Option(
-            metavar="P",
-            help="With --target: the model's probability of the label is at least P.",
-            show_default=False,
-            rich_help_panel=TARGET,
+        option(
+            "With --target: the model's probability of the label is at least P.", "P", panel=TARGET
         ),
     ] = None,
     tradeoff: Annotated[
         float | None,
-        typer.Option(
-            metavar="W",
-            help="With --target: the best of W/2 · cost − log of the model's probability of the "
-            "label; a small W buys more probability for more change.",
-            show_default=False,
-            rich_help_panel=TARGET,
+        option(
+            "With --target: the best of W/2 · cost − log of the model's probability of the label; "
+            "a small W buys more probability for more change.",
+            "W",
+            panel=TARGET,
         ),
     ] = None,
     robust: Annotated[
         float | None,
-        typer.Option(
-            metavar="P",
-            help="With --target, for a model with uncertain weights: the true weights are for the "
-            "label with probability P.",
-            show_default=False,
-            rich_help_panel=TARGET,
+        option(
+            "With --target, for a model with uncertain weights: the true weights are for the label "
+            "with probability P.",
+            "P",
+            panel=TARGET,
         ),
     ] = None,
     guarantee: Annotated[
         str | None,
-        typer.Option(
-            metavar="HOW",
-            help="With --robust: 'selection' for an answer that is so sure although it was chosen "
-            "by looking at the weights, 'fixed' for one that would be, had it been fixed "
-            "beforehand, or 'best', the default, for the first where it can be had, else the "
-            "second.",
-            show_default=False,
-            rich_help_panel=TARGET,
+        option(
+            "With --robust: 'selection' for an answer that is so sure although it was chosen by "
+            "looking at the weights, 'fixed' for one that would be, had it been fixed beforehand, "
+            "or 'best', the default, for the first where it can be had, else the second.",
+            "HOW",
+            panel=TARGET,
         ),
     ] = None,
     margin: Annotated[
         float | None,
-        typer.Option(
-            metavar="M",
-            help="With --target or --other: by how much the score exceeds all others, in score "
-            "units.",
-            show_default=False,
-            rich_help_panel=TARGET,
+        option(
+            "With --target or --other: by how much the score exceeds all others, in score units.",
+            "M",
+            panel=TARGET,
         ),
     ] = None,
     low: Annotated[
-        float | None,
-        typer.Option(
-            help="For a regressor: the prediction is at least this.",
-            show_default=False,
-            rich_help_panel=TARGET,
-        ),
+        float | None, option("For a regressor: the prediction is at least this.", panel=TARGET)
     ] = None,
     high: Annotated[
-        float | None,
-        typer.Option(
-            help="For a regressor: the prediction is at most this.",
-            show_default=False,
-            rich_help_panel=TARGET,
-        ),
+        float | None, option("For a regressor: the prediction is at most this.", panel=TARGET)
     ] = None,
     data: Data = None,
     extrapolate: Extrapolate = False,
@@ -131,10 +159,8 @@ def explain(
     ] = 1e-6,
     time_limit: Annotated[
         float | None,
-        typer.Option(
-            metavar="SECONDS",
-            help="For each row; a row that runs out of time keeps its best answer so far.",
-            show_default=False,
+        option(
+            "For each row; a row that runs out of time keeps its best answer so far.", "SECONDS"
         ),
     ] = None,
     alternatives: Annotated[
@@ -164,21 +190,17 @@ def explain(
     ] = "local",
     out: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Write the answers to a .csv, .parquet or .jsonl file; - for JSON lines on "
-            "standard output. Without it, a report for people.",
-            show_default=False,
-            rich_help_panel=OUTPUT,
+        option(
+            "Write the answers to a .csv, .parquet or .jsonl file; - for JSON lines on standard "
+            "output. Without it, a report for people.",
+            "FILE",
+            panel=OUTPUT,
         ),
     ] = None,
     show: Annotated[
         int,
         typer.Option(
-            metavar="N",
-            min=0,
-            help="Without --out: how many rows to show.",
-            rich_help_panel=OUTPUT,
+            metavar="N", min=0, help="Without --out: how many rows to show.", rich_help_panel=OUTPUT
         ),
     ] = 5,
     reasons: Annotated[
@@ -197,56 +219,165 @@ def explain(
 
     Every answer comes with its certificate: cost, lower bound, gap, and what the bound rests on.
     """
-    with sentences():
-        wish = Wish(
-            target or (), other, probability, margin, low, high, tradeoff, robust, guarantee
+    if out is not None:
+        check_out(out, model, rows, data, spec)
+    problem = _problem(spec, extrapolate=extrapolate)
+    loaded = load_model(model, trust_pickle=trust_pickle, trust=trust or ())
+    train = None if data is None else read_rows(data)
+    explainer = problem.explainer(loaded, data=train)  # says so if it is none, or not fitted
+    wanted = _target(
+        labels_of(loaded),
+        target or (),
+        _about(probability, tradeoff, robust, guarantee),
+        other=other,
+        margin=margin,
+        ends=(low, high),
+        otherwise=problem.target,
+    )
+    X = read_rows(rows)
+    start = perf_counter()
+    found = explainer.explain(
+        X,
+        wanted,
+        n=cast("int", alternatives),
+        by=differ if alternatives is not None else "features",
+        gap=gap,
+        time_limit=time_limit,
+        optimality=cast("Literal['local', 'global']", optimality),
+    )
+    seconds = perf_counter() - start
+    listing = Listing.of(X, found)
+    if out is None:
+        _report(listing, len(X), seconds, show, reasons=reasons)
+    else:
+        to = write(
+            out, partial(listing.table, reasons=reasons), partial(listing.lines, reasons=reasons)
         )
-        if out is not None:
-            check_out(out, model, rows, data, spec)
-        problem = cp.Problem() if spec is None else cp.Problem.load(spec)
-        problem = replace(problem, extrapolate=extrapolate or problem.extrapolate)
-        loaded = load_model(model, trust_pickle=trust_pickle, trust=trust or ())
-        explainer = _explainer(problem, loaded, data)  # says so if the model is none, or not fitted
-        wanted = wish.target(labels_of(loaded), problem.target)
-        X = read_rows(rows)
-        best = cast("Literal['local', 'global']", optimality)
-        start = perf_counter()
-        if alternatives is None:
-            answers = explainer.explain(X, wanted, gap=gap, time_limit=time_limit, optimality=best)
-            listing = Listing(X, answers, answers.summary())
-        else:
-            several = cp.diversify(
-                explainer,
-                X,
-                wanted,
-                alternatives,
-                by=differ,
-                gap=gap,
-                time_limit=time_limit,
-                optimality=best,
-            )
-            listing = Listing.several(X, several)
-        seconds = perf_counter() - start
-        if out is None:
-            _report(listing, seconds, show, reasons=reasons)
-        else:
-            write_answers(out, sys.stdout, listing, reasons=reasons)
-            to = "standard output" if out == STDOUT else out
-            lines = f"{len(listing.X)} {'rows' if alternatives is None else 'answers'}"
-            note(f"Wrote {lines} to {to} ({plain(seconds)} s).\n{listing.summary}")
+        what = f"{len(listing.X)} {'rows' if alternatives is None else 'answers'}"
+        typer.echo(f"Wrote {what} to {to} ({plain(seconds)} s).\n{listing.summary}", err=True)
     if not listing.answers.found.all():
-        raise typer.Exit(Exit.UNANSWERED)
+        raise typer.Exit(3)
 
 
-def _explainer(problem: cp.Problem, model: Any, data: Path | None) -> cp.Explainer:
-    train: pd.DataFrame | None = None if data is None else read_rows(data)
-    return problem.explainer(model, data=train)
+def _problem(spec: Path | None, *, extrapolate: bool) -> cp.Problem:
+    problem = cp.Problem() if spec is None else cp.Problem.load(spec)
+    return replace(problem, extrapolate=extrapolate or problem.extrapolate)
 
 
-def _report(listing: Listing, seconds: float, most: int, *, reasons: bool) -> None:
+def _report(listing: Listing, rows: int, seconds: float, most: int, *, reasons: bool) -> None:
     out = console()
-    for title, answer in listing.shown(most):
-        show_answer(out, title, answer, reason=reasons)
-    if listing.rows > most > 0:
-        out.print(f"and {listing.rows - most} more rows (--show, --out)\n", style="dim")
-    show_total(out, listing.summary, listing.rows, seconds)
+    for k in np.flatnonzero(listing.places["row"] < most).tolist():
+        show_answer(out, listing.title(k), listing.answers[k], reason=reasons)
+    if rows > most > 0:
+        out.print(f"and {rows - most} more rows (--show, --out)\n", style="dim")
+    show_total(out, listing.summary, rows, seconds)
+
+
+def _about(
+    probability: float | None, tradeoff: float | None, robust: float | None, guarantee: str | None
+) -> dict[str, Callable[[Any], cp.Target]]:
+    """Option → what it makes of one label."""
+    about: dict[str, Callable[[Any], cp.Target]] = {}
+    if probability is not None:
+        about["--probability"] = partial(cp.Probability, at_least=probability)
+    if tradeoff is not None:
+        about["--tradeoff"] = partial(cp.Tradeoff, weight=tradeoff)
+    if robust is not None:
+        how: Any = guarantee or "best"
+        about["--robust"] = partial(cp.Robust, probability=robust, guarantee=how)
+    elif guarantee is not None:
+        raise cp.InvalidInput("--guarantee goes with --robust.")
+    return about
+
+
+def _target(
+    known: list[Any] | None,
+    texts: Sequence[str],
+    about: dict[str, Callable[[Any], cp.Target]],
+    *,
+    other: bool,
+    margin: float | None,
+    ends: tuple[float | None, float | None],
+    otherwise: cp.Target | None,
+) -> cp.Target:
+    """The target that options name; ``otherwise`` is that of the policy file.
+
+    ``known`` are the labels of the model (None for a regressor), and ``texts`` those that are
+    wanted.
+    """
+    is_range = ends != (None, None)
+    _refuse_contradictions(texts, list(about), other=other, is_range=is_range, margin=margin)
+    if is_range:
+        return _interval(known, *ends)
+    if other:
+        return cp.OtherLabel(margin=margin or 0.0)
+    labels = tuple(_label(text, known) for text in texts)
+    for make in about.values():
+        return make(labels[0])
+    if labels:
+        return cp.Label(labels if len(labels) > 1 else labels[0], margin or 0.0)
+    return otherwise or _nothing(known)
+
+
+def _refuse_contradictions(
+    texts: Sequence[str], about: list[str], *, other: bool, is_range: bool, margin: float | None
+) -> None:
+    given = {"--target": bool(texts), "--other": other, "--low or --high": is_range}
+    ways = [name for name, is_given in given.items() if is_given]
+    if len(ways) > 1:
+        raise cp.InvalidInput(f"Expected one target; got {' and '.join(ways)}. Keep one.")
+    if len(about) > 1:
+        raise cp.InvalidInput(f"Expected one of {' and '.join(about)}; got both. Keep one.")
+    if about and len(texts) != 1:
+        raise cp.InvalidInput(
+            f"{about[0]} is about one label; got {len(texts)}. Say which with --target."
+        )
+    if margin is not None and (about or not (other or texts)):
+        raise cp.InvalidInput(
+            "--margin goes with --target or --other, without --probability, --tradeoff or --robust."
+        )
+
+
+def _interval(known: list[Any] | None, low: float | None, high: float | None) -> cp.Target:
+    if known is not None:
+        raise cp.InvalidInput(
+            "--low and --high are for models that predict numbers; this one decides between "
+            f"{_listed(known)}. Say --target or --other."
+        )
+    return cp.Interval(-np.inf if low is None else low, np.inf if high is None else high)
+
+
+def _nothing(known: list[Any] | None) -> cp.Target:
+    if known is None:
+        raise cp.InvalidInput(
+            "Expected a range for the prediction; got none. Say --low, --high or both, or write a "
+            "target in the policy file."
+        )
+    raise cp.InvalidInput(
+        f"Expected a target; got none. Say --target with one of {_listed(known)}, or --other for "
+        "any other decision than now, or write a target in the policy file."
+    )
+
+
+def _label(text: str, known: list[Any] | None) -> Any:
+    """The label of the model whose text this is."""
+    if known is None:
+        raise cp.InvalidInput(
+            f"This model predicts numbers and has no label {text!r}. Say --low, --high or both."
+        )
+    for label in known:
+        if text == str(label) or _same_number(text, label):
+            return label
+    raise cp.InvalidInput(f"The model has no label {text!r}; it has {_listed(known)}.")
+
+
+def _same_number(text: str, label: Any) -> bool:
+    try:
+        return not isinstance(label, bool | str) and float(text) == float(label)
+    except (TypeError, ValueError):
+        return False
+
+
+def _listed(labels: list[Any], most: int = 12) -> str:
+    shown = ", ".join(map(str, labels[:most]))
+    return shown if len(labels) <= most else f"{shown} and {len(labels) - most} more"

@@ -1,17 +1,111 @@
-"""Files that commands write: checked before any work, and there completely or not at all."""
+"""Files that commands read and write: models, rows, and answers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+from zipfile import BadZipFile, ZipFile
+
+import typer
 
 import counterpoint as cp
-from counterpoint.cli.rows import FORMATS, need_parquet
 
-__all__ = ["STDOUT", "check_out", "completely"]
+if TYPE_CHECKING:
+    import pandas as pd
 
+__all__ = [
+    "STDOUT",
+    "Trust",
+    "TrustPickle",
+    "check_out",
+    "labels_of",
+    "load_model",
+    "option",
+    "read_rows",
+    "write",
+]
+
+FORMATS = (".csv", ".parquet", ".jsonl")
 STDOUT = Path("-")
+
+
+def option(says: str, metavar: str | None = None, *names: str, panel: str | None = None) -> Any:
+    """An option of a command, which shows no default."""
+    return typer.Option(
+        *names, help=says, metavar=metavar, rich_help_panel=panel, show_default=False
+    )
+
+
+# Rows
+
+
+def read_rows(path: Path) -> pd.DataFrame:
+    """The rows of a file, numbered from 0.
+
+    Raises
+    ------
+    InvalidInput
+        If the file is of another kind or damaged.
+    MissingExtra
+        If reading it needs a package that is not installed.
+    """
+    import pandas as pd
+
+    if path.suffix not in FORMATS:
+        raise cp.InvalidInput(f"Expected rows in a .csv, .parquet or .jsonl file; got {path.name}.")
+    path.open("rb").close()
+    if path.suffix == ".parquet":
+        _need_parquet(path)
+    readers: dict[str, Callable[[Path], pd.DataFrame]]
+    readers = {".csv": pd.read_csv, ".parquet": pd.read_parquet, ".jsonl": _read_lines}
+    try:
+        frame = readers[path.suffix](path)
+    except (ValueError, OSError) as error:
+        if isinstance(error, cp.CounterpointError):
+            raise
+        said = " ".join(str(error).split()).removesuffix(".")
+        raise cp.InvalidInput(f"{path.name} cannot be read: {said}.") from error
+    return frame.reset_index(drop=True)
+
+
+def _need_parquet(path: Path) -> None:
+    try:
+        import_module("pyarrow")
+    except ImportError:
+        raise cp.MissingExtra(
+            f"{path.name} is a Parquet file, which needs pyarrow, and that is not installed. "
+            "Install it with 'pip install pyarrow', or use CSV."
+        ) from None
+
+
+def _read_lines(path: Path) -> pd.DataFrame:
+    """Rows of JSON lines; pandas would neither say which line is wrong nor keep all types."""
+    import pandas as pd
+
+    rows: list[dict[str, Any]] = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise cp.InvalidInput(f"{path.name}, line {number}, is not JSON: {error}.") from error
+        if not isinstance(row, dict):
+            raise cp.InvalidInput(
+                f"{path.name}, line {number}: expected an object of column names and values; "
+                f"got {line.strip()[:40]}."
+            )
+        rows.append(row)
+    if not rows:
+        raise cp.InvalidInput(f"{path.name} has no rows.")
+    return pd.DataFrame(rows)
+
+
+# What is written
 
 
 def check_out(out: Path, *inputs: Path | None) -> None:
@@ -20,27 +114,154 @@ def check_out(out: Path, *inputs: Path | None) -> None:
         return
     if out.suffix not in FORMATS:
         raise cp.InvalidInput(
-            f"Expected --out to end in {', '.join(FORMATS[:-1])} or {FORMATS[-1]}, or to be - for "
-            f"JSON lines on standard output; got {out.name}."
+            "Expected --out to end in .csv, .parquet or .jsonl, or to be - for JSON lines on "
+            f"standard output; got {out.name}."
         )
     if not out.parent.is_dir():
         raise cp.InvalidInput(f"There is no folder {str(out.parent)!r} for --out; make it first.")
     if any(given is not None and given.resolve() == out.resolve() for given in inputs):
         raise cp.InvalidInput(f"--out {out} would overwrite an input; choose another name.")
     if out.suffix == ".parquet":
-        need_parquet(out)
+        _need_parquet(out)
 
 
-@contextmanager
-def completely(out: Path) -> Iterator[Path]:
-    """A place to write to, which becomes the file if all goes well, and is gone if not."""
+def write(out: Path, table: Callable[[], pd.DataFrame], lines: Callable[[], Iterable[str]]) -> str:
+    """Write a table or JSON lines, as the name of the file says, and say where.
+
+    The file is there completely or not at all.
+    """
+    if out == STDOUT:
+        sys.stdout.writelines(lines())
+        return "standard output"
     part = out.with_name(f".{out.name}.part")
     try:
         try:
-            yield part
+            if out.suffix == ".jsonl":
+                with part.open("w", encoding="utf-8") as file:
+                    file.writelines(lines())
+            elif out.suffix == ".csv":
+                table().to_csv(part, index=False)
+            else:
+                table().to_parquet(part, index=False)
             part.replace(out)
         finally:
             part.unlink(missing_ok=True)
     except OSError as error:  # the user knows of no other file than the one asked for
         said = error.strerror or str(error)
         raise cp.InvalidInput(f"{out} cannot be written: {said}. Choose another place.") from error
+    return str(out)
+
+
+# Models: skops, which is safe to load; pickles only if they are trusted
+
+MODEL_FILE = "Model file"
+TrustPickle = Annotated[
+    bool,
+    option(
+        "Load a .pkl, .pickle or .joblib file, though loading it can run any program that its "
+        "author put in.",
+        None,
+        "--trust-pickle",
+        panel=MODEL_FILE,
+    ),
+]
+Trust = Annotated[
+    list[str] | None,
+    option(
+        "Load this type from a .skops file, though it is not known to be safe. Repeatable.",
+        "TYPE",
+        panel=MODEL_FILE,
+    ),
+]
+BROKEN = (
+    *(ArithmeticError, AssertionError, AttributeError, BadZipFile, EOFError),
+    *(ImportError, LookupError, NotImplementedError, TypeError, ValueError),
+)
+"""What reading a damaged or foreign file raises, in skops and in pickle."""
+LVQ = ("GLVQ", "GMLVQ", "GRLVQ", "LGMLVQ", "LMRSLVQ", "MRSLVQ", "RSLVQ")
+SAFE = (
+    *(f"counterpoint.lvq.estimators.{name}" for name in LVQ),
+    "counterpoint.privacy.svc.PrivateSVC",
+    "numpy.dtype",
+    "sklearn.metrics._scorer._PassthroughScorer",
+    *(f"sklearn.model_selection._split.{name}" for name in ("KFold", "StratifiedKFold")),
+)
+"""The estimators of this package, which run nothing that a file brings along; and what imputers and
+searches hold: descriptions of numbers, of scores and of folds."""
+
+
+def load_model(path: Path, *, trust_pickle: bool = False, trust: Sequence[str] = ()) -> Any:
+    """The fitted model of a file.
+
+    Raises
+    ------
+    InvalidInput
+        If the file is of another kind, damaged, or holds what is not trusted.
+    UnsupportedModel
+        If it holds what is not trusted in a model that could not be explained anyway.
+    """
+    if path.suffix == ".skops":
+        return _load_skops(path, trust)
+    if path.suffix not in (".pkl", ".pickle", ".joblib"):
+        raise cp.InvalidInput(
+            f"Expected a model in a .skops file; got {path.name}. Save yours with "
+            "skops.io.dump(model, 'model.skops')."
+        )
+    if not trust_pickle:
+        raise cp.InvalidInput(
+            f"{path.name} is a pickle, and loading a pickle can run any program that its author "
+            "put in. Save the model with skops.io.dump(model, 'model.skops') instead; if you know "
+            "where the file comes from, add --trust-pickle."
+        )
+    import pickle
+
+    import joblib
+
+    path.open("rb").close()
+    try:
+        return joblib.load(path)
+    except (*BROKEN, pickle.UnpicklingError) as error:
+        raise cp.InvalidInput(f"{path.name} is no pickle that can be read: {error}.") from error
+
+
+def _load_skops(path: Path, trust: Sequence[str]) -> Any:
+    from skops import io
+
+    path.open("rb").close()
+    try:
+        found = io.get_untrusted_types(file=path)
+        unknown = [t for t in found if t not in (*trust, *SAFE)]
+        if not unknown:
+            return io.load(path, trusted=found)
+    except BROKEN as error:
+        raise cp.InvalidInput(f"{path.name} is no skops file that can be read: {error}.") from error
+    _refuse_unreadable(path)
+    options = " ".join(f"--trust {name}" for name in unknown)
+    raise cp.InvalidInput(
+        f"{path.name} holds types that could run code of their own: {', '.join(unknown)}. If you "
+        f"know what they do, add {options}."
+    )
+
+
+def _refuse_unreadable(path: Path) -> None:
+    """Raise if the model is of a class of scikit-learn that nobody reads: trust would not help."""
+    from counterpoint.models import require_reader
+
+    for module, name in _last_step(json.loads(ZipFile(path).read("schema.json"))):
+        if module.partition(".")[0] == "sklearn":
+            require_reader(getattr(import_module(module), name))
+
+
+def _last_step(node: Any) -> Iterator[tuple[str, str]]:
+    """Module and class of what a file holds; of a pipeline, of its last step."""
+    module, name = node["__module__"], node["__class__"]
+    if name == "Pipeline":
+        yield from _last_step(node["content"]["content"]["steps"]["content"][-1]["content"][-1])
+    else:
+        yield module, name
+
+
+def labels_of(model: Any) -> list[Any] | None:
+    """The class labels of a classifier; None for a regressor."""
+    labels = getattr(model, "classes_", None)
+    return None if labels is None else list(labels.tolist())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
@@ -10,11 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 import typer
 
 import counterpoint as cp
-from counterpoint.cli.files import STDOUT, check_out, completely
-from counterpoint.cli.models import load_model
-from counterpoint.cli.options import Trust, TrustPickle
-from counterpoint.cli.rows import read_rows
-from counterpoint.cli.speech import note, sentences
+from counterpoint.cli.files import (
+    Trust,
+    TrustPickle,
+    check_out,
+    load_model,
+    option,
+    read_rows,
+    write,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,8 +28,6 @@ WORDS = 50
 """Values of a column of words from which on it is taken for a name of each row."""
 FEW = 20
 """Rows of a group below which shares of them say little: 3 of 10 wrong are no news of 1 in 10."""
-MOST = 12
-"""Columns that a message lists."""
 
 
 def groups(
@@ -40,11 +41,10 @@ def groups(
     ],
     column: Annotated[
         str,
-        typer.Option(
+        option(
+            "The column that says which group a row is of; where it is empty, of none.",
+            "COLUMN",
             "--groups",
-            metavar="COLUMN",
-            help="The column that says which group a row is of; where it is empty, of none.",
-            show_default=False,
         ),
     ],
     features: Annotated[
@@ -67,11 +67,10 @@ def groups(
     ] = "each",
     space: Annotated[
         Path | None,
-        typer.Option(
-            metavar="MODEL",
-            help="What the groups are seen in: a fitted transformer of scikit-learn, in a .skops "
-            "file. Without it, principal components of all columns, standardised.",
-            show_default=False,
+        option(
+            "What the groups are seen in: a fitted transformer of scikit-learn, in a .skops file. "
+            "Without it, principal components of all columns, standardised.",
+            "MODEL",
         ),
     ] = None,
     dimensions: Annotated[
@@ -79,17 +78,12 @@ def groups(
     ] = 5,
     without: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="COLUMN",
-            help="Leave out this column, such as a name or a number of the row. Repeatable.",
-            show_default=False,
+        option(
+            "Leave out this column, such as a name or a number of the row. Repeatable.", "COLUMN"
         ),
     ] = None,
     immutable: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="COLUMN", help="This column stays as it is. Repeatable.", show_default=False
-        ),
+        list[str] | None, option("This column stays as it is. Repeatable.", "COLUMN")
     ] = None,
     times: Annotated[
         float,
@@ -97,11 +91,10 @@ def groups(
     ] = 1.5,
     out: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Write the changes to a .csv, .parquet or .jsonl file, a line for each feature of "
-            "each pair; - for JSON lines on standard output. Without it, sentences.",
-            show_default=False,
+        option(
+            "Write the changes to a .csv, .parquet or .jsonl file, a line for each feature of each "
+            "pair; - for JSON lines on standard output. Without it, sentences.",
+            "FILE",
         ),
     ] = None,
     trust_pickle: TrustPickle = False,
@@ -112,30 +105,32 @@ def groups(
     They are consistent: the way back is the opposite change, and ways over other groups add up.
     How good they are is measured on rows that were set aside.
     """
-    with sentences():
-        from counterpoint.groups import GroupTranslations, Limits
+    from counterpoint.groups import GroupTranslations, Limits
 
-        if out is not None:
-            check_out(out, rows, space)
-        frame = _kept(read_rows(rows), column, without or ())
-        if space is None:
-            seen_in = _components(frame.drop(columns=column), dimensions)
-        else:
-            seen_in = load_model(space, trust_pickle=trust_pickle, trust=trust or ())
-        model = GroupTranslations(
-            seen_in,
-            k=features,
-            count=cast("Literal['each', 'mean', 'shared']", count),
-            limits=Limits(times=times, immutable=immutable or ()),
-        )
-        model.fit(frame, column)
-        if out is None:
-            typer.echo(model.sentences())
-            typer.echo(f"\n{_quality(model, frame, column)}")
-        else:
-            _write(out, model.to_frame())
-            note(f"Wrote the changes to {'standard output' if out == STDOUT else out}.")
-            note(_quality(model, frame, column))
+    if out is not None:
+        check_out(out, rows, space)
+    frame = _kept(read_rows(rows), column, without or ())
+    if space is None:
+        seen_in = _components(frame.drop(columns=column), dimensions)
+    else:
+        seen_in = load_model(space, trust_pickle=trust_pickle, trust=trust or ())
+    model = GroupTranslations(
+        seen_in,
+        k=features,
+        count=cast("Literal['each', 'mean', 'shared']", count),
+        limits=Limits(times=times, immutable=immutable or ()),
+    )
+    model.fit(frame, column)
+    if out is None:
+        typer.echo(f"{model.sentences()}\n\n{_quality(model, frame, column)}")
+        return
+    changes = model.to_frame()
+    to = write(
+        out,
+        lambda: changes.astype({"from": str, "to": str}) if out.suffix == ".parquet" else changes,
+        lambda: [changes.to_json(orient="records", lines=True)],
+    )
+    typer.echo(f"Wrote the changes to {to}.\n{_quality(model, frame, column)}", err=True)
 
 
 def _kept(frame: pd.DataFrame, column: str, without: Any) -> pd.DataFrame:
@@ -144,12 +139,10 @@ def _kept(frame: pd.DataFrame, column: str, without: Any) -> pd.DataFrame:
         if name not in frame:
             known = [str(one) for one in frame]
             near = get_close_matches(name, known, n=3)
-            more = f" and {len(known) - MOST} more" if len(known) > MOST else ""
-            hint = (
-                f"Did you mean {' or '.join(map(repr, near))}?"
-                if near
-                else f"There are {', '.join(known[:MOST])}{more}."
-            )
+            more = f" and {len(known) - 12} more" if len(known) > 12 else ""
+            hint = f"There are {', '.join(known[:12])}{more}."
+            if near:
+                hint = f"Did you mean {' or '.join(map(repr, near))}?"
             raise cp.InvalidInput(f"Expected a column of the rows; got {name!r}. {hint}")
     if column in without:
         raise cp.InvalidInput(f"{column!r} is the column of the groups; do not leave it out.")
@@ -183,30 +176,20 @@ def _components(frame: pd.DataFrame, dimensions: int) -> Any:
     return make_pipeline(prepare, PCA(most, random_state=0).fit(cells))
 
 
+def _note(sentence: str) -> None:
+    typer.echo(f"Note: {sentence}", err=True)
+
+
 def _quality(model: Any, frame: pd.DataFrame, column: str) -> str:
     """How good the explanation is, on rows that are set aside if there are enough."""
     sizes = frame[column].value_counts()
     if sizes.min() < FEW:
-        note(
-            f"Note: group {sizes.idxmin()} has {sizes.min()} rows. With fewer than {FEW}, that "
+        _note(
+            f"group {sizes.idxmin()} has {sizes.min()} rows. With fewer than {FEW}, that "
             "nothing changes means no more than that nothing can be told, and shares such as "
             "correctness can be good by chance."
         )
     if sizes.min() < 4:
-        note("Note: a group has fewer than four rows, so that none could be set aside.")
+        _note("a group has fewer than four rows, so that none could be set aside.")
         return str(model.judge(frame, column).summary())
     return str(model.evaluate(frame, column).summary())
-
-
-def _write(out: Path, changes: pd.DataFrame) -> None:
-    """Write to a file of the kind that its name says; it is there completely or not at all."""
-    if out == STDOUT:
-        changes.to_json(sys.stdout, orient="records", lines=True)
-        return
-    with completely(out) as part:
-        if out.suffix == ".jsonl":
-            changes.to_json(part, orient="records", lines=True)
-        elif out.suffix == ".csv":
-            changes.to_csv(part, index=False)
-        else:
-            changes.astype({"from": str, "to": str}).to_parquet(part, index=False)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from counterpoint.models.linear import Link
+from counterpoint.models.form import Link
 from counterpoint.rows.encoding import encode, match_columns
 from counterpoint.rows.features import Features
 from counterpoint.rows.table import Table

@@ -15,12 +15,16 @@ law                     μ                                     quantile of φᵀ
 
 from __future__ import annotations
 
-from counterpoint.noise.constants import k_laplace, k_normal, k_pair, k_paper, k_safe
 from counterpoint.noise.laws import (
     NoiseLaw,
     ProjectedGamma,
     ProjectedGaussian,
     ProjectedLaplace,
+    k_laplace,
+    k_normal,
+    k_pair,
+    k_paper,
+    k_safe,
     law_from_record,
 )
 

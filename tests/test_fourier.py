@@ -19,16 +19,16 @@ from sklearn.datasets import load_breast_cancer
 
 import counterpoint as cp
 from counterpoint.costs import Price
-from counterpoint.engine.pieces import Piece
+from counterpoint.engine.pieces import Aim, Piece
 from counterpoint.engine.program import Program
 from counterpoint.engine.question import Question
 from counterpoint.engine.region import Region
 from counterpoint.models import read
 from counterpoint.noise import NoiseLaw, ProjectedGamma, ProjectedGaussian, ProjectedLaplace
 from counterpoint.privacy import PrivateSVC
-from counterpoint.robust.bounds.fourier import SumsOfWaves, WaveLeads
 from counterpoint.robust.form import FourierScores
-from counterpoint.robust.search import Ground, Walk
+from counterpoint.robust.search import Ground, RowSearch
+from counterpoint.robust.wave_bounds import SumsOfWaves, WaveLeads
 from counterpoint.robust.waves import WaveLimit, Waves, parabola
 from counterpoint.solvers import Effort
 from counterpoint.testing import check_form, check_reader
@@ -222,18 +222,19 @@ def test_a_model_of_a_limit_has_one_optimum_however_it_is_found(seed: int):
     price = Price(np.zeros(3), root @ root.T + np.eye(3))
     waves = Waves(rng.normal(size=(4, 3)), rng.normal(size=4))
     program = Program(price, Region((WaveLimit(waves, rng.normal(size=8)),)))
-    walk = Walk(Ground(Piece(program)), program.cases(rng.normal(size=(1, 3))), Effort())
+    case = program.cases(rng.normal(size=(1, 3)))
+    row = RowSearch(Ground(Piece(program)), case, Effort(), Aim(), None)
     y, slope, form = rng.normal(size=3), rng.normal(size=3), bent @ bent.T + 0.1 * np.eye(3)
     least = -0.5 * slope @ np.linalg.solve(form, slope)  # of the model, beside its value at y
     for value in (-0.5 * least, -0.01 * least, 0.0):
-        found = walk._of_model(y, value, slope, form)
-        other = walk._optimum(parabola(y, value, slope, form), walk.case)
+        found = row._of_model(y, value, slope, form)
+        other = row._optimum(parabola(y, value, slope, form), case)
         assert found is not None
         assert other is not None
         gone = found - y
         assert value + slope @ gone + 0.5 * gone @ form @ gone <= 1e-9
         np.testing.assert_allclose(found, other, atol=1e-5)
-    assert walk._of_model(y, 1.0 - least, slope, form) is None
+    assert row._of_model(y, 1.0 - least, slope, form) is None
 
 
 # Answers

@@ -45,9 +45,8 @@ from counterpoint.noise import (
 )
 from counterpoint.privacy import PrivateSVC
 from counterpoint.robust import attainable
-from counterpoint.robust.attainable import Attainable
-from counterpoint.robust.bounds.linear import LinearLeads, Reach, ScoreDraws
-from counterpoint.robust.conditions import Chance, Lead
+from counterpoint.robust.attainable import said_of_attainable
+from counterpoint.robust.chance import Chance, Lead, LinearLeads, Reach
 from counterpoint.robust.form import UncertainScores
 from counterpoint.testing import check_reader
 
@@ -626,9 +625,7 @@ def test_moves_that_are_closed_to_a_row_pull_at_nothing(cost: str):
         assert (less == 0.0).all() if same else (less < 0.0).all()
     pulls = np.random.default_rng(0).normal(size=(50, D))
     asked = question("laplace", cost, [cp.Immutable("a", "c")])
-    some = ScoreDraws(pulls, np.zeros(50))
-    told = asked.plain.cases(ROWS[:1])
-    reach = Reach(asked.plain, told).of(some.slope)[0]
+    reach = Reach(asked.plain, asked.plain.cases(ROWS[:1])).of(pulls)[0]
     np.testing.assert_allclose(reach, dual(cost, pulls, [1, 3]), rtol=1e-12)
 
 
@@ -975,7 +972,7 @@ def test_what_could_be_had_says_what_it_is_a_probability_of():
         (cp.Robust("yes", 0.9, "fixed", "paper"), " by the paper's rule"),
         (cp.Robust("yes", 0.9, "selection"), " (a promise only if it was settled on beforehand)"),
     ):
-        told = str(Attainable(asked, 0.75, None, None, decided=True))
+        told = said_of_attainable(asked, 0.75, None, None)
         assert told == f"A probability of 0.750 can be had{said}."
 
 
@@ -1188,8 +1185,8 @@ def test_every_half_space_of_a_chance_holds_its_points(kind: str):
 
 def test_every_half_space_of_a_lead_holds_its_points():
     rng = np.random.default_rng(3)
-    slope, unit = rng.normal(size=3), np.eye(3)
-    lead = Lead(np.zeros(3), np.array([0.5]), np.array([0.4]), slope, -0.3, 0.0, np.zeros(3), unit)
+    slope, norm = rng.normal(size=3), Price(np.zeros(3), np.eye(3))
+    lead = Lead(np.zeros(3), np.array([0.5]), np.array([0.4]), slope, -0.3, 0.0, norm)
     y = 3.0 * rng.normal(size=(400, 3))
     met = y[lead.excess(y) <= 0.0]
     assert 50 < len(met) < 350

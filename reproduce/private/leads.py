@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from counterpoint.noise import NoiseLaw, ProjectedLaplace
-from counterpoint.robust.bounds.fourier import SHARE, SumsOfWaves
-from counterpoint.robust.bounds.linear import corners, joint_quantiles
+from counterpoint.robust.chance import corners, joint_quantiles
+from counterpoint.robust.wave_bounds import SHARE, SumsOfWaves
 from counterpoint.robust.waves import Waves
 from private.grid import P
 from private.known import Kind, known

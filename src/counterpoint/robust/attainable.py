@@ -1,122 +1,66 @@
-"""What could be had for a row, where what was asked for cannot be: less probability, or less noise.
+"""What is attainable for a row that has no answer: a lower probability, or one with less noise.
 
 Both are found by trying: what is told was reached by some point. More may be possible.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from time import thread_time
-from typing import final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from counterpoint.engine.pieces import Pieces
 from counterpoint.engine.question import Question
 from counterpoint.engine.search import search
+from counterpoint.numerics import TINY, FloatArray
 from counterpoint.robust.form import FourierScores, UncertainForm
 from counterpoint.robust.target import Robust
 from counterpoint.solvers import Effort
 from counterpoint.targets import Label
 
-__all__ = ["Attainable", "attainable_of", "said_of_prototype", "said_of_rule", "surest"]
-
-FloatArray = NDArray[np.float64]
+__all__ = ["attainable_of", "said_of_attainable", "said_of_prototype", "said_of_rule", "surest"]
 
 SECONDS, IN_ALL = 0.5, 4.0
 """Time for one try, and for all of them."""
-PROBABILITIES, SHARES = 8, 5
-"""How often the distance to what can be had is halved: in −log (1 − p), and in −log of a share."""
-FEW = 2
-"""The same where a try takes long."""
-APART = 5e-4
-"""Probabilities that differ by less are not told apart."""
-LEAST = 1.0 / 256.0
-"""The smallest share of the noise that is tried."""
-MOST = 0.999
-"""The largest: what is told is rounded down."""
 
 
-NEAR = 1e-7
-"""How far off a segment a point may be that is on it, relative to its length."""
-
-
-@final
-@dataclass(frozen=True)
-class Attainable:
-    """What could be had instead.
-
-    Parameters
-    ----------
-    asked
-        What was asked for.
-    probability
-        The highest that was reached; None if not even ½ was.
-    share
-        With so much of the noise there is an answer that is as sure as was asked for; None if none
-        was found with any.
-    epsilon
-        The privacy parameter at which there is so much noise; None if it does not decide about it.
-    decided
-        Whether there is a change at all that makes the known weights decide so.
-    """
-
-    asked: Robust
-    probability: float | None
-    share: float | None
-    epsilon: float | None
-    decided: bool
-
-    def __str__(self) -> str:
-        if not self.decided:
-            return "Even without noise no change was found that gives the label."
-        told = []
-        if self.probability is None:
-            told.append("Not even a probability of 0.5 was reached")
-        else:
-            told.append(f"A probability of {_told(self.probability)} can be had{self._meaning}")
-        if self.share is not None:
-            more = "" if self.epsilon is None else f" (epsilon = {self.epsilon:g})"
-            wanted = float(self.asked.probability)
-            told.append(
-                f"{wanted!r} can be had with {self.share:g} times the noise{more}, were "
-                "the known weights the same"
-            )
-        return f"{'; '.join(told)}."
-
-    @property
-    def _meaning(self) -> str:
-        """What such a probability says of an answer."""
-        if self.asked.selects:  # whoever asks for it now has looked at the weights
-            return " (a promise only if it was settled on beforehand)"
-        return " by the paper's rule" if self.asked.rule == "paper" else " for a fixed point"
-
-
-def attainable_of(question: Question, target: Robust, x: FloatArray) -> Attainable:
-    """What could be had for one row.
-
-    Parameters
-    ----------
-    question, target
-        What was asked for, of a form with noise.
-    x
-        (1, d) the encoded row.
-    """
+def attainable_of(question: Question, target: Robust, x: FloatArray) -> str:
+    """What is attainable for one row (1, d), of a form with noise, in a sentence."""
     form = question.form
     assert isinstance(form, UncertainForm)  # noqa: S101 (no other has regions of a `Robust`)
     slow = isinstance(form, FourierScores) and target.search != "segment"
-    finely, roughly = (FEW, FEW) if slow else (PROBABILITIES, SHARES)
+    finely, roughly = (2, 2) if slow else (8, 5)
     end = thread_time() + IN_ALL
     if _point(question, Label(target.label), x, end) is None:
-        return Attainable(target, None, None, None, decided=False)
+        return "Even without noise no change was found that gives the label."
     probability = surest(question, target, x, finely, end)
     share = _quietest(question, form, target, x, roughly, end)
     epsilon = None
     if share is not None and form.epsilon is not None:
         epsilon = float(_rounded(form.epsilon / share, 3, ROUND_CEILING))
-    return Attainable(target, probability, share, epsilon, decided=True)
+    return said_of_attainable(target, probability, share, epsilon)
+
+
+def said_of_attainable(
+    target: Robust, probability: float | None, share: float | None, epsilon: float | None
+) -> str:
+    """The sentence on the highest probability and the largest share of the noise that do."""
+    if probability is None:
+        told = "Not even a probability of 0.5 was reached"
+    else:
+        means = " by the paper's rule" if target.rule == "paper" else " for a fixed point"
+        if target.selects:  # whoever asks for it now has looked at the weights
+            means = " (a promise only if it was settled on beforehand)"
+        told = f"A probability of {_told(probability)} can be had{means}"
+    if share is not None:
+        more = "" if epsilon is None else f" (epsilon = {epsilon:g})"
+        told += (
+            f"; {float(target.probability)!r} can be had with {share:g} times the noise{more}, "
+            "were the known weights the same"
+        )
+    return f"{told}."
 
 
 def said_of_rule(target: Robust, probability: float) -> str:
@@ -132,15 +76,7 @@ def said_of_rule(target: Robust, probability: float) -> str:
 def said_of_prototype(
     question: Question, target: Robust, x: FloatArray, y: FloatArray | None
 ) -> str:
-    """What is to be said of the prototype of a target, for an answer that owes nothing to it.
-
-    Parameters
-    ----------
-    question, target
-        What was asked for.
-    x, y
-        (1, d) the encoded row and its answer; None for none.
-    """
+    """What is to be said of the prototype of a target, for a row (1, d) that owes nothing to it."""
     form, z = question.form, target.prototype_point(question.features)
     if not isinstance(form, FourierScores) or z is None or target.search == "optimal":
         return ""
@@ -158,25 +94,17 @@ def said_of_prototype(
 def _is_between(y: FloatArray, x: FloatArray, z: FloatArray) -> bool:
     """Whether a point (1, d) is on a segment, but for rounding."""
     way, gone = (z - x)[0], (y - x)[0]
-    share = float(way @ gone) / max(float(way @ way), 1e-300)
-    return bool(np.abs(gone - share * way).max() <= NEAR * np.abs(way).max())
+    share = float(way @ gone) / max(float(way @ way), TINY)
+    return bool(np.abs(gone - share * way).max() <= 1e-7 * np.abs(way).max())
 
 
 def surest(
     question: Question, target: Robust, x: FloatArray, halvings: int, end: float
 ) -> float | None:
-    """The highest probability that was reached within the constraints; None if not even ½ was.
+    """The highest probability that was reached for one row (1, d); None if not even ½ was.
 
-    Parameters
-    ----------
-    question, target
-        What was asked for.
-    x
-        (1, d) the encoded row.
-    halvings
-        How often the distance to what cannot be had is halved, in units of −log (1 − p).
-    end
-        When to stop, in the seconds of ``thread_time``.
+    The distance to what cannot be had is halved so often, in units of −log (1 − p), until ``end``
+    in the seconds of ``thread_time``.
     """
     low, high, best = np.log(2.0), -np.log1p(-target.probability), None
     for k in range(halvings + 1):
@@ -188,7 +116,7 @@ def surest(
             low = -np.log1p(-best)
         elif k:
             high = middle
-        told_apart = np.exp(-low) - np.exp(-high) > APART
+        told_apart = np.exp(-low) - np.exp(-high) > 5e-4
         if best is None or not told_apart or thread_time() >= end:
             break
     return best
@@ -211,16 +139,16 @@ def _quietest(
     halvings: int,
     end: float,
 ) -> float | None:
-    """The largest share of the noise with which there is a point, in two digits."""
+    """The largest share of the noise, from 1/256 on, with which there is a point, in two digits."""
 
     def is_found(share: float) -> bool:
         quieter = replace(question, form=form.with_noise(share))
         return _point(quieter, target, x, end) is not None
 
-    high, low = MOST, 0.5
+    high, low = 0.999, 0.5  # below 1, since what is told is rounded down
     while not is_found(low):
         high, low = low, 0.5 * low
-        if low < LEAST or thread_time() >= end:
+        if low < 1.0 / 256.0 or thread_time() >= end:
             return None
     for _ in range(halvings):
         if thread_time() >= end:

@@ -1,4 +1,4 @@
-"""Binary scores whose weights are known up to the law of their noise.
+"""Binary scores whose weights are known up to the law of their noise, and how they are read.
 
 What is known are w̃ = w + μ; the score that counts is φᵀw = φᵀw̃ − φᵀμ. At a point that was fixed
 beforehand its sign is the label's with probability P(φᵀμ < lead), the lead being φᵀw̃ with the sign
@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -20,14 +20,16 @@ from counterpoint.caches import Memo
 from counterpoint.engine.pieces import Aim
 from counterpoint.engine.region import Region
 from counterpoint.engine.search import Leads
-from counterpoint.errors import InvalidInput
-from counterpoint.models.form import EPS, AffineMap, Form, mask, split
+from counterpoint.errors import InvalidInput, UnsupportedModel
+from counterpoint.models.attributes import dense
+from counterpoint.models.dispatch import Inputs, by_name, fitted, fitted_inputs, inputs_of, read
+from counterpoint.models.form import AffineMap, Form, Magnitude, mask, split
 from counterpoint.models.linear import LinearScores
 from counterpoint.noise import NoiseLaw, ProjectedGaussian, ProjectedLaplace, k_paper
-from counterpoint.robust.bounds.fourier import WaveDraws
-from counterpoint.robust.bounds.linear import ScoreDraws
-from counterpoint.robust.conditions import Chance
+from counterpoint.numerics import EPS, FloatArray
+from counterpoint.robust.chance import Chance, linear_leads
 from counterpoint.robust.target import Robust
+from counterpoint.robust.wave_bounds import SHARE, wave_leads
 from counterpoint.robust.waves import WaveLimit, Waves
 from counterpoint.rows.features import Features
 from counterpoint.targets import Label, Target
@@ -37,10 +39,6 @@ if TYPE_CHECKING:
 
 __all__ = ["FourierScores", "UncertainForm", "UncertainScores"]
 
-FloatArray = NDArray[np.float64]
-ROUNDED = 16 * EPS
-"""The relative error of a quantile, and a little more."""
-
 
 class UncertainForm(Form):
     """A binary model whose weights are known up to the law of their noise."""
@@ -49,6 +47,8 @@ class UncertainForm(Form):
     """That of the noise of the weights (F,)."""
     epsilon: float | None
     """The ε of a release whose noise is in proportion to 1/ε; None for other noise."""
+    classes: Any
+    """(2,) labels."""
 
     @abstractmethod
     def phi(self, X: FloatArray) -> FloatArray:
@@ -91,6 +91,14 @@ class UncertainForm(Form):
             return lead
         return np.asarray(lead - law.quantile(target.probability, self.phi(X)))
 
+    def doubt(self, X: FloatArray) -> FloatArray:
+        """(n,) what a quantile may be off by: some roundings, relative to the deviation."""
+        return np.asarray(16 * EPS * self.law.deviation(self.phi(X)))
+
+    def sign(self, label: Hashable) -> float:
+        """1 for the second class, −1 for the first."""
+        return 1.0 if bool(mask((label,), self.classes)[1]) else -1.0
+
     @cached_property
     def draws(self) -> Memo[tuple[int, int], Any]:
         """What is drawn of the noise, by how many draws and their seed."""
@@ -115,20 +123,12 @@ class UncertainForm(Form):
 @final
 @dataclass(frozen=True, eq=False)
 class UncertainScores(UncertainForm):
-    """A linear score whose noise acts on affine features of the input.
-
-    Parameters
-    ----------
-    scores
-        The model as it is known, binary; what is predicted.
-    lift
-        The features φ(x), F of them.
-    law, epsilon
-        See `UncertainForm`.
-    """
+    """A linear score whose noise acts on affine features of the input."""
 
     scores: LinearScores
+    """The model as it is known, binary; what is predicted."""
     lift: AffineMap
+    """The features φ(x), F of them."""
     law: NoiseLaw
     epsilon: float | None = None
 
@@ -145,8 +145,7 @@ class UncertainScores(UncertainForm):
         return self.scores.predict(X)
 
     def noise(self, X: FloatArray, eps: float = EPS) -> FloatArray:
-        quantile = ROUNDED * self.law.deviation(self.lift(X))
-        return np.asarray(self.scores.noise(X, eps) + eps / EPS * quantile)
+        return np.asarray(self.scores.noise(X, eps) + eps / EPS * self.doubt(X))
 
     def through(self, before: AffineMap) -> UncertainScores:
         lift = AffineMap(*before.followed_by(self.lift.matrix, self.lift.offset))
@@ -158,6 +157,9 @@ class UncertainScores(UncertainForm):
     def with_noise(self, share: float) -> UncertainScores:
         return replace(self, law=self.law.scaled(share))
 
+    def lead(self, X: FloatArray, label: Hashable) -> FloatArray:
+        return self.scores.margin(X, Label(label))
+
     def margin(self, X: FloatArray, target: Target) -> FloatArray:
         if isinstance(target, Robust):
             return self.sure_margin(X, target)
@@ -167,19 +169,18 @@ class UncertainScores(UncertainForm):
         """Closed convex pieces whose union is where the target holds."""
         if not isinstance(target, Robust):
             return self.scores.regions(target)
-        predicted, law, lift = (
-            self.scores.regions(Label(target.label)),
-            self.demanded(target),
-            self.lift,
-        )
+        predicted, law = self.scores.regions(Label(target.label)), self.demanded(target)
         if law is None:
             return predicted
-        ahead, lift = self.leading(target.label), self.lift
+        lift, ahead = self.lift, self.leading(target.label)
         chance = Chance(law, target.probability, lift.matrix, lift.offset, *ahead)
         return (predicted[0] & Region((chance,)),)
 
-    def lead(self, X: FloatArray, label: Hashable) -> FloatArray:
-        return self.scores.margin(X, Label(label))
+    def leading(self, label: Hashable) -> tuple[FloatArray, float]:
+        """(d,) and a number: the lead of a label as a function slope · x + constant."""
+        sign, matrix, offset = self.sign(label), self.scores.matrix, self.scores.offset
+        slope = sign * (matrix[1] - matrix[0])
+        return slope, sign * float(offset[1] - offset[0] - self.scores.threshold)
 
     def aim(self, target: Robust, features: Features) -> Aim:
         if target.search != "best" or target.prototype is not None:
@@ -190,42 +191,30 @@ class UncertainScores(UncertainForm):
         return Aim()
 
     def leads(self, target: Robust, question: Question, x: FloatArray) -> Leads:
-        key, lift = (target.draws, target.random_state), self.lift
-        make = partial(ScoreDraws.drawn, self.law, lift.matrix, lift.offset, *key)
-        lead, cases = self.leading(target.label), question.plain.cases(x)
-        draws: ScoreDraws = self.draws.get(key, make)
-        return draws.leads(target.probability, question.plain, cases, lead)
+        key = target.draws, target.random_state
 
-    def leading(self, label: Hashable) -> tuple[FloatArray, float]:
-        """(d,) and a number: the lead of a label as a function slope · x + constant."""
-        second = bool(mask((label,), self.classes)[1])
-        sign = 1.0 if second else -1.0
-        matrix, offset = self.scores.matrix, self.scores.offset
-        slope = sign * (matrix[1] - matrix[0])
-        return slope, sign * float(offset[1] - offset[0] - self.scores.threshold)
+        def drawn() -> tuple[FloatArray, FloatArray]:
+            noise = self.law.draw(*key)
+            return noise @ self.lift.matrix, noise @ self.lift.offset
+
+        plain = question.plain
+        lead, moves = self.leading(target.label), self.draws.get(key, drawn)
+        return linear_leads(moves, target.probability, plain, plain.cases(x), lead)
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class FourierScores(UncertainForm):
-    """The second class where weights · φ(x) >= 0, with φ of random frequencies; else the first.
-
-    Parameters
-    ----------
-    waves
-        φ, F of them.
-    weights
-        (F,) as they are known.
-    classes
-        (2,) labels.
-    law, epsilon
-        See `UncertainForm`; the law is of spherical noise, or independent and alike.
-    """
+    """The second class where weights · φ(x) >= 0, with φ of random frequencies; else the first."""
 
     waves: Waves
+    """φ, F of them."""
     weights: FloatArray
+    """(F,) as they are known."""
     classes: NDArray[Any]
+    """(2,) labels."""
     law: NoiseLaw
+    """Of spherical noise, or independent and alike."""
     epsilon: float | None = None
 
     @property
@@ -241,8 +230,7 @@ class FourierScores(UncertainForm):
 
     def noise(self, X: FloatArray, eps: float = EPS) -> FloatArray:
         own = self.waves.rounding(X, self.weights)
-        whole = own + ROUNDED * self.law.deviation(self.waves(X))
-        return np.asarray(eps / EPS * whole)
+        return np.asarray(eps / EPS * (own + self.doubt(X)))
 
     def through(self, before: AffineMap) -> FourierScores:
         return replace(self, waves=self.waves.through(before.matrix, before.offset))
@@ -255,6 +243,36 @@ class FourierScores(UncertainForm):
 
     def lead(self, X: FloatArray, label: Hashable) -> FloatArray:
         return self.sign(label) * self.score(X)
+
+    def margin(self, X: FloatArray, target: Target) -> FloatArray:
+        if isinstance(target, Robust):
+            return self.sure_margin(X, target)
+        sign, asked = self._wanted(target)
+        return np.asarray(sign * self.score(X) - asked)
+
+    def regions(self, target: Target) -> tuple[Region, ...]:
+        """One piece, which is closed and not convex."""
+        if isinstance(target, Robust):
+            sign, asked, law, p = self.sign(target.label), 0.0, self.demanded(target), 0.5
+            p = target.probability if law is not None else p
+        else:
+            (sign, asked), law, p = self._wanted(target), None, 0.5
+        lost = float(sign < 0.0 and asked == 0.0 and law is None)
+        return (Region((WaveLimit(self.waves, sign * self.weights, asked, law, p, lost),)),)
+
+    def _wanted(self, target: Target) -> tuple[float, float]:
+        """The sign of the class, and the margin."""
+        if target.requirement.probable:
+            raise InvalidInput(
+                f"{type(target).__name__} needs class probabilities: a support vector machine has "
+                "none. Use Label with a margin in score units, or Robust."
+            )
+        wanted, asked = split(target, self.classes, "Label, OtherLabel or Robust")
+        return (1.0 if wanted[1] else -1.0), asked
+
+    def takes(self, point: FloatArray, label: Hashable) -> bool:
+        """Whether the known weights take a point (d,) for a label."""
+        return bool(self.predict(point[None])[0] == label)
 
     def aim(self, target: Robust, features: Features) -> Aim:
         prototype = target.prototype_point(features)
@@ -272,53 +290,57 @@ class FourierScores(UncertainForm):
         otherwise = target.search == "best" and not anywhere
         return Aim(prototype, on_segment, anywhere, otherwise)
 
-    def takes(self, point: FloatArray, label: Hashable) -> bool:
-        """Whether the known weights take a point (d,) for a label."""
-        return bool(self.predict(point[None])[0] == label)
-
     def leads(self, target: Robust, question: Question, x: FloatArray) -> Leads:
-        """What noise can do where answers are looked for.
+        count, seed = max(target.draws // SHARE, 1), target.random_state
+        noise = self.draws.get((count, seed), lambda: self.law.draw(count, seed))
+        return wave_leads(self.waves, noise, target, question, x)
 
-        Where that is must not depend on the known weights: so a segment counts even if they take
-        its end for another class, and no answer is looked for on it.
-        """
-        key = target.draws, target.random_state
-        draws: WaveDraws = self.draws.get(key, partial(WaveDraws.drawn, self.waves, self.law, *key))
-        cases, ends = question.plain.cases(x), None
-        anywhere = target.search == "optimal"
-        prototype = None if anywhere else target.prototype_point(question.features)
-        if prototype is not None:
-            ends = np.clip(prototype, cases.low, cases.high)
-        balls, price = target.search != "segment", question.plain.price
-        return draws.leads(target.probability, price, cases, ends, in_balls=balls)
 
-    def sign(self, label: Hashable) -> float:
-        """1 for the second class, −1 for the first."""
-        return 1.0 if bool(mask((label,), self.classes)[1]) else -1.0
+@by_name("counterpoint", "UncertainClassifier")
+def _(model: Any) -> Form:
+    form = read(fitted(model).estimator)
+    if not isinstance(form, LinearScores) or not form.is_binary:
+        raise UnsupportedModel(
+            "UncertainClassifier is read over binary linear classifiers; got "
+            f"{type(model.estimator).__name__} with {len(np.atleast_1d(model.classes_))} classes. "
+            "Explain it without the noise, or one class against the others."
+        )
+    d = form.width
+    lift = AffineMap(np.vstack([np.eye(d), np.zeros((1, d))]), np.append(np.zeros(d), 1.0))
+    return UncertainScores(form, lift, model.noise_)
 
-    def margin(self, X: FloatArray, target: Target) -> FloatArray:
-        if isinstance(target, Robust):
-            return self.sure_margin(X, target)
-        second, asked = self._wanted(target)
-        return np.asarray((1.0 if second else -1.0) * self.score(X) - asked)
 
-    def regions(self, target: Target) -> tuple[Region, ...]:
-        """One piece, which is closed and not convex."""
-        if isinstance(target, Robust):
-            second, asked, law = self.sign(target.label) > 0.0, 0.0, self.demanded(target)
-        else:
-            (second, asked), law = self._wanted(target), None
-        weights = self.weights if second else -self.weights
-        p = target.probability if isinstance(target, Robust) and law is not None else 0.5
-        lost = float(not second and asked == 0.0 and law is None)
-        return (Region((WaveLimit(self.waves, weights, asked, law, p, lost),)),)
+@by_name("counterpoint", "PrivateSVC", question=inputs_of)
+def _(model: Any) -> Inputs | None:
+    inputs = fitted_inputs(model)
+    if inputs is None or model.bounds is None:
+        return inputs
+    low, high = (dense(bound).tolist() for bound in model.bounds_)
+    return replace(inputs, ranges=tuple(zip(low, high, strict=True)))
 
-    def _wanted(self, target: Target) -> tuple[bool, float]:
-        """Whether it is the second class, and the margin."""
-        if target.requirement.probable:
-            raise InvalidInput(
-                f"{type(target).__name__} needs class probabilities: a support vector machine has "
-                "none. Use Label with a margin in score units, or Robust."
-            )
-        wanted, asked = split(target, self.classes, "Label, OtherLabel or Robust")
-        return bool(wanted[1]), asked
+
+@by_name("counterpoint", "PrivateSVC")
+def _(model: Any) -> Form:
+    low, high = (dense(bound) for bound in fitted(model).bounds_)
+    half, weights = 0.5 * (high - low), dense(model.coef_)
+    # Normal noise falls more slowly than 1/ε; without privacy there is no ε.
+    in_proportion = model.private_ and model.mechanism_ != "gaussian"
+    released = float(model.epsilon_spent_) if in_proportion else None
+    scaled, shift, constant = np.diag(1.0 / half), -(low + half) / half, model.intercept_scaling_
+    if len(model.frequencies_):
+        frequencies = dense(model.frequencies_)
+        waves = Waves(frequencies, np.zeros(len(frequencies)), float(constant))
+        form = FourierScores(waves, weights, model.classes_, model.noise_, released)
+        return form.through(AffineMap(scaled, shift))
+    if constant:
+        scaled, shift = np.vstack([scaled, np.zeros_like(low)]), np.append(shift, constant)
+    step = Magnitude.of(np.stack([np.zeros_like(weights), weights]), np.zeros(2))
+    scores = LinearScores.binary(
+        weights @ scaled,
+        float(weights @ shift),
+        model.classes_,
+        no_probabilities="PrivateSVC has none",
+        last_of_ties=True,
+        magnitude=step.through(AffineMap(scaled, shift)),
+    )
+    return UncertainScores(scores, AffineMap(scaled, shift), model.noise_, released)

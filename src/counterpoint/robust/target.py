@@ -30,13 +30,12 @@ FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.intp]
 
-GUARANTEED = ("best", "selection", "fixed")
-RULES = ("exact", "paper")
-SEARCHES = ("best", "segment", "optimal")
-LARGEST = 1e100
-"""The largest number in a row: what noise does there takes squares of it."""
-HALVINGS = 12
-"""How often the distance to the highest probability that can be had is halved."""
+WORDS = {
+    "guarantee": ("best", "selection", "fixed"),
+    "rule": ("exact", "paper"),
+    "search": ("best", "segment", "optimal"),
+}
+"""What the words of a `Robust` may be."""
 
 
 @final
@@ -112,7 +111,7 @@ class Robust(Target):
                 "Expected a probability of at least 0.5, as likely as not, and below 1, which "
                 f"nothing is; got {shown(self.probability)}. 90 % is 0.9."
             )
-        for name, words in (("guarantee", GUARANTEED), ("rule", RULES), ("search", SEARCHES)):
+        for name, words in WORDS.items():
             word = getattr(self, name)
             if not (isinstance(word, str) and word in words):
                 listed = " or ".join(map(repr, words))
@@ -140,11 +139,6 @@ class Robust(Target):
         return self.guarantee != "fixed" and self.rule == "exact"
 
     @property
-    def is_best(self) -> bool:
-        """Whether a point that is sure had it been fixed will do where no other can be had."""
-        return self.selects and self.guarantee == "best"
-
-    @property
     def promise(self) -> Guarantee:
         return Guarantee.SELECTION if self.selects else Guarantee.FIXED
 
@@ -156,7 +150,7 @@ class Robust(Target):
         self, predicted: NDArray[Any], answered: BoolArray
     ) -> Iterator[tuple[Target, IntArray]]:
         """The best is the first guarantee, and then the second where no answer has the first."""
-        if not self.is_best:
+        if not (self.selects and self.guarantee == "best"):
             yield self, np.arange(len(predicted))
             return
         yield replace(self, guarantee="selection"), np.arange(len(predicted))
@@ -198,7 +192,7 @@ class Robust(Target):
         )
 
     def unusable(self, x: FloatArray, names: tuple[Hashable, ...]) -> dict[int, str]:
-        rows, columns = np.nonzero(np.abs(x) > LARGEST)
+        rows, columns = np.nonzero(np.abs(x) > 1e100)  # what noise does takes squares of it
         return {
             i: f"column {names[j]!r} holds {x[i, j]:g}, which is too large to say what noise on "
             "the weights does there. Check its unit."
@@ -218,7 +212,7 @@ class Robust(Target):
 
         question, x, y = asked.question, asked.x, asked.y if certificate.valid else None
         if y is None:
-            first = str(attainable_of(question, self, x))
+            first = attainable_of(question, self, x)
         else:
             first = said_of_rule(self, certificate.probability)
         return " ".join(filter(None, (first, said_of_prototype(question, self, x, y))))
@@ -226,7 +220,7 @@ class Robust(Target):
     def attainable(self, question: Question, x: FloatArray, end: float) -> float | None:
         from counterpoint.robust.attainable import surest
 
-        return surest(question, self, x, HALVINGS, end)
+        return surest(question, self, x, 12, end)
 
     def prototype_point(self, features: Features) -> FloatArray | None:
         """(d,) the encoded prototype; None if there is none."""

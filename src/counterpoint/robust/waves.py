@@ -18,40 +18,26 @@ from functools import cached_property
 from typing import TYPE_CHECKING, final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from counterpoint.engine.couplings import Cone
 from counterpoint.engine.region import NonConvex, Region
 from counterpoint.noise import NoiseLaw
-from counterpoint.numerics import EPS, TINY
+from counterpoint.numerics import EPS, TINY, FloatArray, relative
 
 if TYPE_CHECKING:
     from counterpoint.engine.program import Program
 
 __all__ = ["WaveLimit", "WaveSum", "Waves", "parabola", "sharpest"]
 
-FloatArray = NDArray[np.float64]
-
-FLAT = 1e-12
-"""Curvatures below this share of the largest count as none."""
-
 
 @final
 @dataclass(frozen=True, eq=False)
 class Waves:
-    """φ(y) = (cos(Ω y + ψ) / √K, sin(Ω y + ψ) / √K, B): F = 2 K features, and a constant one.
+    """φ(y) = (cos(Ω y + ψ) / √K, sin(Ω y + ψ) / √K, B): F = 2 K features, and a constant one."""
 
-    Parameters
-    ----------
-    frequencies, phases
-        (K, d) Ω and (K,) ψ.
-    intercept
-        B > 0; 0 if there is no such feature.
-    """
-
-    frequencies: FloatArray
-    phases: FloatArray
-    intercept: float = 0.0
+    frequencies: FloatArray  # (K, d) Ω
+    phases: FloatArray  # (K,) ψ
+    intercept: float = 0.0  # B > 0; 0 if there is no such feature
 
     @property
     def width(self) -> int:
@@ -111,21 +97,11 @@ class Waves:
 @final
 @dataclass(frozen=True, eq=False)
 class WaveSum:
-    """u(y) = Σ_j sizes_j cos(frequencies_j · y + phases_j) + constant.
+    """u(y) = Σ_j sizes_j cos(frequencies_j · y + phases_j) + constant."""
 
-    Parameters
-    ----------
-    frequencies, phases
-        (K, d) and (K,).
-    sizes
-        (K,) none of them negative.
-    constant
-        A number.
-    """
-
-    frequencies: FloatArray
-    phases: FloatArray
-    sizes: FloatArray
+    frequencies: FloatArray  # (K, d)
+    phases: FloatArray  # (K,)
+    sizes: FloatArray  # (K,) none of them negative
     constant: float
 
     def value(self, y: FloatArray) -> FloatArray:
@@ -173,29 +149,14 @@ class WaveLimit(NonConvex):
 
     Smooth and not convex: the score is a sum of waves. ‖φ(y)‖ is the same everywhere, so the
     quantile of spherical noise is a constant; that of Laplace noise changes a little with y.
-
-    Parameters
-    ----------
-    waves
-        φ.
-    weights
-        (F,): the score that is to lead, in score units.
-    asked
-        By how much, in score units.
-    law
-        That of μ (F,); None for no noise.
-    probability
-        p, above ½ and below 1.
-    lost
-        1 if a tie is lost, else 0.
     """
 
     waves: Waves
-    weights: FloatArray
-    asked: float = 0.0
-    law: NoiseLaw | None = None
+    weights: FloatArray  # (F,): the score that is to lead
+    asked: float = 0.0  # by how much, in score units
+    law: NoiseLaw | None = None  # that of μ (F,); None for no noise
     probability: float = 0.5
-    lost: float = 0.0
+    lost: float = 0.0  # 1 if a tie is lost, else 0
 
     @cached_property
     def score(self) -> WaveSum:
@@ -226,8 +187,7 @@ class WaveLimit(NonConvex):
 
     def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:
         size = self.score.sizes.sum() + abs(self.score.constant) + abs(self.asked)
-        over = np.maximum(self.excess(y) - 64.0 * EPS * size, 0.0)
-        return np.where(over > 0.0, over / max(size, TINY), 0.0)
+        return relative(self.excess(y) - 64.0 * EPS * size, size)
 
     def convexified(self, at: FloatArray, margin: float) -> Region:
         """The ellipsoid that the parabola below the score leaves, with the quantile's tangent.
@@ -238,7 +198,7 @@ class WaveLimit(NonConvex):
         return parabola(at, float(value[0]) + margin, slope[0], self.score.below(at))
 
     def duality(self, program: Program) -> None:
-        """None: bounds come from parabolas below the score, see `DistanceBounds`."""
+        """None: bounds come from parabolas above the score, see `DistanceBounds`."""
         return
 
     @cached_property
@@ -261,7 +221,7 @@ def parabola(at: FloatArray, value: float, slope: FloatArray, form: FloatArray) 
     With ‖M δ‖² = ½ δᵀ form δ and s = −value − slope · δ: ‖(2 M δ, s/σ − σ)‖ <= s/σ + σ.
     """
     sizes, towards = np.linalg.eigh(form)
-    kept = sizes > FLAT * max(float(sizes[-1]), TINY)
+    kept = sizes > 4096.0 * EPS * max(float(sizes[-1]), TINY)
     matrix = np.sqrt(2.0 * sizes[kept])[:, None] * towards[:, kept].T
     sigma = float(np.sqrt(max(abs(value), float(np.abs(slope).max()), TINY)))
     along, constant = -slope / sigma, (-value + float(slope @ at)) / sigma

@@ -1,4 +1,4 @@
-"""What this wing adds: readers of models with noise on their weights."""
+"""What this wing adds: readers of models with noise on their weights, and how they are searched."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from counterpoint.certificate import Bounding
 from counterpoint.engine.pieces import Pieces
 from counterpoint.engine.refine import cutting_planes
 from counterpoint.engine.search import Found, Leads
-from counterpoint.robust import reader  # noqa: F401 (registers its readers)
-from counterpoint.robust.bounds.fourier import WaveLeads
-from counterpoint.robust.bounds.linear import LinearLeads
-from counterpoint.robust.conditions import Chance, Lead
-from counterpoint.robust.search import WaveSearch
+from counterpoint.robust import form  # noqa: F401 (registers its readers)
+from counterpoint.robust.chance import Chance, Lead, LinearLeads
+from counterpoint.robust.search import search_waves
+from counterpoint.robust.wave_bounds import WaveLeads
 from counterpoint.robust.waves import WaveLimit
 
 __all__ = ["SOLVERS", "WAYS", "known"]
@@ -30,9 +29,7 @@ def _outside_in(found: Found, pieces: Pieces, leads: Leads | None) -> Sequence[B
 
 def _by_descents(found: Found, pieces: Pieces, leads: Leads | None) -> Sequence[Bounding]:
     assert leads is None or isinstance(leads, WaveLeads)  # noqa: S101 (see `WAYS`)
-    search = WaveSearch(found, pieces.listed, pieces.aim, leads)
-    search.run()
-    return search.evidence()
+    return search_waves(found, pieces.listed, pieces.aim, leads)
 
 
 WAYS: dict[type, Callable[..., Sequence[Bounding]]] = {

@@ -1,16 +1,18 @@
-"""How far noise on the weights can push the score of any point that costs as much, at once.
+"""What noise on the weights asks of a linear score: convex conditions, known by half-spaces.
 
-At y = x + δ the noise μ moves the score by φ(x)ᵀμ + (Mμ)ᵀδ, at most by a + ρN: a = φ(x)ᵀμ, ρ the
-distance (the cost if that is a norm, else its root), and N the dual norm of Mᵀμ over the moves that
-are open to the row. Let C be a set of pairs (a, N), fixed without looking at the weights, that
-holds the true pair with probability p. Then with probability p
+*A fixed point.* Its score leads by the p-quantile of the noise there: a `Chance`.
+
+*A point that was chosen by looking at the weights.* At y = x + δ the noise μ moves the score by
+φ(x)ᵀμ + (Mμ)ᵀδ, at most by a + ρN: a = φ(x)ᵀμ, ρ the distance (the cost if that is a norm, else its
+root), and N the dual norm of Mᵀμ over the moves that are open to the row. Let C be a set of pairs
+(a, N), fixed without looking at the weights, that holds the true pair with probability p. Then with
+probability p
 
     what noise takes from the lead of y  <=  T(ρ(y)),  T(ρ) = max over C of a + ρN,  for all y,
 
 so a point whose lead is at least T(ρ) is as sure as p, whoever chose it and whatever they looked
-at. A quantile for each ρ by itself would be less, but the ρ of an answer looked at the weights too.
-
-C is a polygon whose sides lie in a few directions between those of a and N.
+at: a `Lead`. A quantile for each ρ by itself would be less, but the ρ of an answer looked at the
+weights too. C is a polygon whose sides lie in a few directions between those of a and N.
 """
 
 from __future__ import annotations
@@ -20,21 +22,27 @@ from functools import lru_cache
 from typing import final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from counterpoint.costs import Manhattan, Spread
+from counterpoint.costs import Manhattan, Price
 from counterpoint.engine.cases import Cases
+from counterpoint.engine.couplings import Affine
 from counterpoint.engine.program import Program
-from counterpoint.engine.region import Region
+from counterpoint.engine.region import Region, Supported
 from counterpoint.engine.search import Leads
 from counterpoint.errors import InvalidInput
 from counterpoint.noise import NoiseLaw
-from counterpoint.robust.conditions import Lead
+from counterpoint.numerics import EPS, TINY, BoolArray, FloatArray, IntArray, relative
 
-__all__ = ["LinearLeads", "Reach", "ScoreDraws", "corners", "joint_quantiles", "least_draws"]
-
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
+__all__ = [
+    "Chance",
+    "Lead",
+    "LinearLeads",
+    "Reach",
+    "corners",
+    "joint_quantiles",
+    "least_draws",
+    "linear_leads",
+]
 
 CONFIDENCE = 0.999
 """How sure it is that a share of at least p of the noise is below what was estimated from draws."""
@@ -44,99 +52,166 @@ PILOT = 0.2
 
 @final
 @dataclass(frozen=True, eq=False)
-class LinearLeads(Leads):
-    """T(ρ) = max_v start_v + rate_v ρ, for each of n rows, and the lead that is to be as large.
+class Chance(Supported):
+    """q(M y + c) <= slope · y + constant, with q(φ) the p-quantile of the noise φᵀμ on a score.
 
-    Parameters
-    ----------
-    x
-        (n, d) the rows.
-    start, rate
-        (n, V) corners of the polygon, in score units, and in score units for a unit of distance.
-    least
-        (n,) what an answer leads by at least, in score units; infinite where there is none.
-    slope, constant
-        (d,) and a number: the lead.
-    absolute, quadratic
-        The norm, see `Lead`.
+    For p >= ½ and noise whose projections are log-concave and symmetric, q is a norm (Lagoa, Li &
+    Sznaier 2005), so each of its gradients supports it: ∇q(v) · φ <= q(φ) for all v and φ. So the
+    condition is the intersection of half-spaces, one for each v.
     """
 
-    x: FloatArray
-    start: FloatArray
-    rate: FloatArray
-    least: FloatArray
-    slope: FloatArray
-    constant: float
-    absolute: FloatArray
-    quadratic: FloatArray
+    law: NoiseLaw  # that of μ (F,)
+    probability: float  # above ½ and below 1
+    matrix: FloatArray  # (F, d) M
+    offset: FloatArray  # (F,) c
+    slope: FloatArray  # (d,)
+    constant: float  # in score units
 
-    def take(self, rows: NDArray[np.intp] | BoolArray) -> LinearLeads:
+    def excess(self, y: FloatArray) -> FloatArray:
+        quantile = self.law.quantile(self.probability, y @ self.matrix.T + self.offset)
+        return np.asarray(quantile - (y @ self.slope + self.constant))
+
+    def supports(self, y: FloatArray) -> tuple[FloatArray, Affine]:
+        phi = y @ self.matrix.T + self.offset
+        quantile, gradient = self.law.quantile_with_gradient(self.probability, phi)
+        high = self.constant - gradient @ self.offset
+        halves = _half_spaces(gradient @ self.matrix - self.slope, high)
+        return np.asarray(quantile - (y @ self.slope + self.constant)), halves
+
+    def first(self) -> Affine:
+        return _half_spaces(np.zeros((0, len(self.slope))), np.zeros(0))
+
+    def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:
+        reach = np.abs(y) + np.abs(x)
+        size = reach @ np.abs(self.slope) + abs(self.constant)
+        phi = reach @ np.abs(self.matrix.T) + np.abs(self.offset)
+        size = size + self.law.quantile(self.probability, phi)
+        return relative(self.excess(y) - 16.0 * EPS * size, size)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Lead(Supported):
+    """start_v + rate_v ‖y − x‖ <= slope · y + constant for each v, about one row x.
+
+    The norm is that of a cost: Σ absolute |δ|, or √(δᵀ quadratic δ). Each functional g of dual norm
+    1 supports it, g · δ <= ‖δ‖, so that the condition is the intersection of half-spaces.
+    """
+
+    x: FloatArray  # (d,)
+    start: FloatArray  # (V,) in score units
+    rate: FloatArray  # (V,) in score units for a unit of distance, not negative
+    slope: FloatArray  # (d,) and a number: the score that is to lead
+    constant: float
+    least: float  # what it leads by at least where it leads by enough; infinite if it never does
+    norm: Price  # the norm, or its square
+
+    def excess(self, y: FloatArray) -> FloatArray:
+        needed = self.start + self.rate * _lengths(self.norm, y - self.x)[:, None]
+        return np.asarray(needed.max(axis=1) - (y @ self.slope + self.constant))
+
+    def supports(self, y: FloatArray) -> tuple[FloatArray, Affine]:
+        delta, norm = y - self.x, self.norm
+        length = _lengths(norm, delta)
+        needed = self.start + self.rate * length[:, None]
+        at = needed.argmax(axis=1)
+        if norm.kind is Manhattan:  # where nothing moves, along the slope
+            towards = np.where(delta == 0.0, np.sign(self.slope), np.sign(delta))
+            functional = norm.absolute * towards
+        else:
+            full = norm.quadratic.ndim == 2
+            weighed = delta @ norm.quadratic if full else delta * norm.quadratic
+            functional = weighed / np.maximum(length, TINY)[:, None]
+        pull = self.rate[at, None] * functional
+        high = self.constant - self.start[at] + pull @ self.x
+        excess = needed.max(axis=1) - (y @ self.slope + self.constant)
+        return np.asarray(excess), _half_spaces(pull - self.slope, high)
+
+    def first(self) -> Affine:
+        """The lead at the least distance at which it can be enough, or a contradiction."""
+        if np.isinf(self.least):
+            return _half_spaces(np.zeros((1, len(self.slope))), -np.ones(1))
+        return _half_spaces(-self.slope[None, :], np.array([self.constant - self.least]))
+
+    def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:
+        reach = np.abs(y) + np.abs(self.x)
+        size = reach @ np.abs(self.slope) + abs(self.constant)
+        size = size + np.abs(self.start).max() + self.rate.max() * _lengths(self.norm, reach)
+        return relative(self.excess(y) - 16.0 * EPS * size, size)
+
+
+def _half_spaces(rows: FloatArray, high: FloatArray) -> Affine:
+    """rows · y <= high, in score units."""
+    return Affine(rows, np.full(len(high), -np.inf), high, np.ones(len(high)))
+
+
+def _lengths(norm: Price, delta: FloatArray) -> FloatArray:
+    """(n,) norms of (n, d) changes."""
+    price = norm(delta)
+    return price if norm.kind is Manhattan else np.sqrt(np.maximum(price, 0.0))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class LinearLeads(Leads):
+    """T(ρ) = max_v start_v + rate_v ρ, for each of n rows, and the lead that is to be as large."""
+
+    x: FloatArray  # (n, d)
+    start: FloatArray  # (n, V) corners of the polygon, in score units
+    rate: FloatArray  # (n, V) in score units for a unit of distance
+    least: FloatArray  # (n,) what an answer leads by at least; infinite where there is none
+    slope: FloatArray  # (d,) and a number: the lead
+    constant: float
+    norm: Price  # see `Lead`
+
+    def take(self, rows: IntArray | BoolArray) -> LinearLeads:
         each = {name: getattr(self, name)[rows] for name in ("x", "start", "rate", "least")}
         return replace(self, **each)
 
     def required(self, y: FloatArray, cost: FloatArray) -> FloatArray:
-        distance = cost if self.absolute.any() else np.sqrt(cost)
+        distance = cost if self.norm.kind is Manhattan else np.sqrt(cost)
         return np.asarray((self.start + self.rate * distance[:, None]).max(axis=1))
 
     @property
     def regions(self) -> list[Region]:
         """For each row where its lead is large enough."""
-        ahead, norm = (self.slope, self.constant), (self.absolute, self.quadratic)
         rows = zip(self.x, self.start, self.rate, self.least.tolist(), strict=True)
-        return [Region((Lead(x, a, b, *ahead, least, *norm),)) for x, a, b, least in rows]
+        lead = self.slope, self.constant
+        return [Region((Lead(x, a, b, *lead, least, self.norm),)) for x, a, b, least in rows]
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class ScoreDraws:
-    """Draws of the noise, as what they do to a linear score.
+def linear_leads(
+    moves: tuple[FloatArray, FloatArray],
+    probability: float,
+    program: Program,
+    cases: Cases,
+    lead: tuple[FloatArray, float],
+) -> LinearLeads:
+    """T for rows of a program, and a lead (slope (d,), constant) that is to be kept.
 
-    Parameters
-    ----------
-    slope, constant
-        (N, d) Mᵀμ and (N,) cᵀμ: a draw moves the score at y by slope · y + constant.
+    Each of N draws of the noise ``moves`` the score at y by slope · y + constant, (N, d) and (N,).
+
+    Raises
+    ------
+    InvalidInput
+        If there are too few draws for the probability.
     """
-
-    slope: FloatArray
-    constant: FloatArray
-
-    @classmethod
-    def drawn(
-        cls, law: NoiseLaw, matrix: FloatArray, offset: FloatArray, draws: int, random_state: int
-    ) -> ScoreDraws:
-        """Draws of a law that acts on features M y + c."""
-        noise = law.draw(draws, random_state)
-        return cls(noise @ matrix, noise @ offset)
-
-    def leads(
-        self, probability: float, program: Program, cases: Cases, lead: tuple[FloatArray, float]
-    ) -> LinearLeads:
-        """T for rows of a program, and a lead (slope (d,), constant) that is to be kept.
-
-        Raises
-        ------
-        InvalidInput
-            If there are too few draws for the probability.
-        """
-        parts, size = (
-            [],
-            max(1, (1 << 16) // len(self.slope)),
-        )  # a number for each draw in the cache
-        for first in range(0, len(cases), size):
-            some = cases.take(slice(first, first + size))
-            reach = Reach(program, some)
-            near = some.x @ self.slope.T + self.constant
-            start, rate = corners(near, reach.of(self.slope), probability)
-            room, most = reach.room(lead[0])
-            level = (some.x @ lead[0] + lead[1])[:, None] + room
-            parts.append((start, rate, _least(start, rate, level, most)))
-        start, rate, least = (np.concatenate(part) for part in zip(*parts, strict=True))
-        price, zero = program.price, np.zeros(program.width)
-        norm = price.absolute, zero
-        if price.kind is not Manhattan:  # categories count a half of δ² for |δ|
-            full = price.quadratic.ndim == 2
-            norm = zero, price.quadratic + (np.diag(price.absolute) if full else price.absolute)
-        return LinearLeads(cases.x, start, rate, least, *lead, *norm)
+    slope, constant = moves
+    parts, size = [], max(1, (1 << 16) // len(slope))  # a number for each draw in the cache
+    for first in range(0, len(cases), size):
+        some = cases.take(slice(first, first + size))
+        reach = Reach(program, some)
+        start, rate = corners(some.x @ slope.T + constant, reach.of(slope), probability)
+        room, most = reach.room(lead[0])
+        level = (some.x @ lead[0] + lead[1])[:, None] + room
+        parts.append((start, rate, _least(start, rate, level, most)))
+    start, rate, least = (np.concatenate(part) for part in zip(*parts, strict=True))
+    norm = price = program.price
+    if price.kind is not Manhattan:  # categories count a half of δ² for |δ|
+        full = price.quadratic.ndim == 2
+        square = price.quadratic + (np.diag(price.absolute) if full else price.absolute)
+        norm = Price(np.zeros(program.width), square)
+    return LinearLeads(cases.x, start, rate, least, *lead, norm)
 
 
 @final
@@ -145,13 +220,6 @@ class Reach:
 
     Only the moves that are open to a row count: whether a column may rise or fall, which categories
     may be chosen, how many features may change. How far a column may go counts in `room` alone.
-
-    Parameters
-    ----------
-    program
-        The price, and what features may be.
-    cases
-        The rows (n), with their bounds.
     """
 
     def __init__(self, program: Program, cases: Cases) -> None:
@@ -163,13 +231,9 @@ class Reach:
 
     def of(self, slopes: FloatArray) -> FloatArray:
         """(N, d) functions → (n, N) the most that each gains."""
-        out = np.empty((len(self.here), len(slopes)))
-        alike: dict[bytes, int] = {}
-        for i in range(len(out)):
-            key = np.concatenate([self.rises[i], self.falls[i], self.here[i]]).tobytes()
-            first = alike.setdefault(key, i)
-            out[i] = self._gains(i, slopes) if first == i else out[first]
-        return out
+        keys = np.hstack([self.rises, self.falls, self.here])
+        _, first, alike = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+        return np.stack([self._gains(i, slopes) for i in first.tolist()])[alike.ravel()]
 
     def room(self, slope: FloatArray) -> tuple[FloatArray, FloatArray]:
         """(n, 2) and (n, 2): a function (d,) gains at most each first + each second · distance.
@@ -197,17 +261,16 @@ class Reach:
         shares = []
         for group in program.groups:
             gain = self._best_other(i, group, slopes)
-            share = gain if is_norm else gain * gain
-            shares.append(share / (2.0 * price.absolute[group.start]))
+            shares.append((gain if is_norm else gain * gain) / (2.0 * price.absolute[group.start]))
         moves = np.where(slopes > 0.0, self.rises[i], self.falls[i]) & program.numeric
         gain = np.where(moves, np.abs(slopes), 0.0)
         if is_norm:
             return np.asarray(np.stack([*shares, *_divided(gain, price.absolute).T]).max(axis=0))
         if price.quadratic.ndim == 2:
-            free = (self.rises[i] | self.falls[i]) & program.numeric
-            spread = Spread(price, free)
-            joint = ((slopes[:, spread.columns] @ spread.root) ** 2).sum(axis=1)
-            return np.asarray(np.sqrt(joint + sum(shares)))
+            free = (self.rises[i] | self.falls[i]) & program.numeric & (price.diagonal > 0.0)
+            some = slopes[:, free]
+            joint = np.linalg.solve(price.quadratic[np.ix_(free, free)], some.T).T
+            return np.asarray(np.sqrt((some * joint).sum(axis=1) + sum(shares)))
         squares = np.stack([*shares, *_divided(gain * gain, price.quadratic).T])
         most = program.at_most
         if most is not None and most.count < len(squares):
@@ -231,17 +294,10 @@ def _divided(gain: FloatArray, price: FloatArray) -> FloatArray:
 
 
 def joint_quantiles(draws: FloatArray, probability: float) -> FloatArray:
-    """T of V random numbers with which all are at most T at once, with a probability.
+    """(…, V, N) draws of V numbers → (…, V) T with all at most T at once, with probability p.
 
     In units of how the first draws of each spread, T is so large that a share of the others is
     below it that is at least p, but with a chance of one in a thousand (an order statistic).
-
-    Parameters
-    ----------
-    draws
-        (…, V, N), of which (…, V) T are made.
-    probability
-        p.
 
     Raises
     ------
@@ -285,19 +341,14 @@ def least_draws(probability: float) -> int:
 def corners(near: FloatArray, far: FloatArray, probability: float) -> tuple[FloatArray, FloatArray]:
     """(n, N) draws of a and N → (n, V) both at the corners of polygons that hold a share of p."""
     pilot = int(np.ceil(PILOT * near.shape[1]))
-    units = [_unit(values[:, :pilot]) for values in (near, far)]
+    sizes = (np.sqrt((v[:, :pilot] ** 2).mean(axis=1, keepdims=True)) for v in (near, far))
+    units = [np.where(size > 0.0, size, 1.0) for size in sizes]
     angle = np.linspace(0.0, 0.5 * np.pi, 8)
     sides = np.stack([np.cos(angle), np.sin(angle)], axis=1)
     sides[[0, -1]] = np.eye(2)
     scaled = np.stack([near / units[0], far / units[1]], axis=1)
     first, second = _meetings(sides, joint_quantiles(sides @ scaled, probability))
     return first * units[0], second * units[1]
-
-
-def _unit(values: FloatArray) -> FloatArray:
-    """(n, 1) about how large some values are."""
-    size = np.sqrt((values * values).mean(axis=1, keepdims=True))
-    return np.where(size > 0.0, size, 1.0)
 
 
 def _meetings(sides: FloatArray, limits: FloatArray) -> tuple[FloatArray, FloatArray]:

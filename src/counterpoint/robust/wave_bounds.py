@@ -1,0 +1,428 @@
+"""What random Fourier features prove: how far noise can push a score, and how near answers can be.
+
+The noise μ moves the score at y by φ(y)ᵀμ, a sum of waves. An answer that was chosen by looking at
+w̃ is as sure as p if it leads by T of a set that it was looked for in: with probability p no point
+of the set is pushed by more than T, and T was fixed without a look at w̃. Sets are here
+
+- the points at the distance ρ or nearer to the row (the distance is the cost if that is a norm,
+  else its root), for many ρ at once: T grows with ρ;
+- the segment from the row to a prototype.
+
+For each draw of μ the largest push over a set is **bounded from above** (`SumsOfWaves`), not
+searched for, so that the probability is kept, and T is larger than it would have to be: for balls
+in which angles change by 2 by some hundredths, and in large ones by up to a half. All T hold at
+once, see `joint_quantiles`, so that an answer may also be the best of several.
+
+How much an answer costs at least follows from a parabola above the score, see `DistanceBounds`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, final
+
+import numpy as np
+
+from counterpoint.certificate import Bounding
+from counterpoint.costs import Manhattan, Price
+from counterpoint.engine.cases import Cases
+from counterpoint.engine.search import Leads
+from counterpoint.errors import InvalidInput
+from counterpoint.numerics import EPS, TINY, BoolArray, FloatArray, IntArray
+from counterpoint.robust.chance import joint_quantiles, least_draws
+from counterpoint.robust.waves import WaveLimit, Waves, sharpest
+
+if TYPE_CHECKING:
+    from counterpoint.engine.question import Question
+    from counterpoint.robust.target import Robust
+
+__all__ = ["SHARE", "DistanceBounds", "SumsOfWaves", "WaveLeads", "wave_leads"]
+
+SHARE = 10
+"""Of so many draws one is used: a ball takes more work than a linear score does."""
+SLACK = 1e-9
+"""What rounding may do to a bound, and how far from a segment a point still is on it: shares."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class WaveLeads(Leads):
+    """T for each of n rows."""
+
+    radii: FloatArray  # (n, V) distances ρ in increasing order, the last infinite
+    balls: FloatArray  # (n, V) T of the balls; infinite if answers are not looked for there
+    segments: FloatArray  # (n,) T of the segments; infinite if answers are not looked for there
+    starts: FloatArray  # (n, d) of the segments
+    ends: FloatArray
+    is_root: bool  # whether the distance is the root of the cost
+
+    def take(self, rows: IntArray | BoolArray) -> WaveLeads:
+        names = ("radii", "balls", "segments", "starts", "ends")
+        return replace(self, **{name: getattr(self, name)[rows] for name in names})
+
+    def next_radius(self, cost: float) -> int:
+        """The first radius of the first row within which points of a cost are."""
+        distance = np.sqrt(cost) if self.is_root else cost
+        return int((self.radii[0] < distance).sum())
+
+    def required(self, y: FloatArray, cost: FloatArray) -> FloatArray:
+        distance = np.sqrt(cost) if self.is_root else cost
+        place = (self.radii < distance[:, None]).sum(axis=1)
+        ball = self.balls[np.arange(len(y)), place]
+        way, gone = self.ends - self.starts, y - self.starts
+        square = np.maximum((way * way).sum(axis=1), TINY)
+        share = np.clip((way * gone).sum(axis=1) / square, 0.0, 1.0)
+        off = gone - share[:, None] * way
+        is_on = (off * off).sum(axis=1) <= SLACK * SLACK * square
+        return np.asarray(np.minimum(ball, np.where(is_on, self.segments, np.inf)))
+
+
+def wave_leads(
+    waves: Waves, noise: FloatArray, target: Robust, question: Question, x: FloatArray
+) -> WaveLeads:
+    """T for rows (n, d), from draws (N, F) of the noise, where a target says to look for answers.
+
+    Where that is must not depend on the known weights: so a segment counts even if they take its
+    end for another class, and no answer is looked for on it.
+
+    Raises
+    ------
+    InvalidInput
+        If there are too few draws for the probability.
+    """
+    probability = target.probability
+    needed = least_draws(probability)
+    if len(noise) < needed:
+        raise InvalidInput(
+            f"Expected at least draws={SHARE * needed} to tell a probability of "
+            f"{probability!r} with random features, for which one draw in {SHARE} is used; got "
+            f"about {SHARE * len(noise)}. Ask for more, or for guarantee='fixed'."
+        )
+    price, cases = question.plain.price, question.plain.cases(x)
+    ends = None if target.search == "optimal" else target.prototype_point(question.features)
+    if ends is not None:
+        ends = np.clip(ends, cases.low, cases.high)
+    in_balls = target.search != "segment"
+    sizes, shifts, constants = waves.polar(noise)
+    is_norm = price.kind is Manhattan
+    unit = price.absolute if is_norm else np.sqrt(np.diag(_metric(price)))
+    # in units in which the angles of waves change by 1
+    radii = np.concatenate([[0.0], np.geomspace(0.03, 15.0, 64), [np.inf]])
+    radii = radii * _reach(waves.frequencies / unit)
+    balls, segments = np.full((len(cases), len(radii)), np.inf), np.full(len(cases), np.inf)
+    for i, row in enumerate(x):
+        angles = waves.frequencies @ row + waves.phases + shifts
+        about = SumsOfWaves(sizes, angles, constants, waves.frequencies, is_round=True)
+        pushes = [] if ends is None else [about.on_segment(ends[i] - row)]
+        if in_balls:
+            pushes += list(_in_metric(about, price, _free(cases, i)).in_balls(radii).T)
+        # a little more, for points that are nearly on a segment, and for rounding
+        found = joint_quantiles(np.stack(pushes), probability) * (1.0 + 1e-6)
+        if ends is not None:
+            segments[i], found = found[0], found[1:]
+        if in_balls:
+            balls[i] = np.maximum.accumulate(found)
+    table = np.broadcast_to(radii, balls.shape)
+    return WaveLeads(table, balls, segments, x, x if ends is None else ends, not is_norm)
+
+
+def _in_metric(about: SumsOfWaves, price: Price, free: BoolArray) -> SumsOfWaves:
+    """Sums in units of distance along the columns that can move."""
+    own = about.frequencies[:, free]
+    if price.kind is Manhattan:
+        return replace(about, frequencies=own / price.absolute[free], is_round=False)
+    root = np.linalg.cholesky(_metric(price)[np.ix_(free, free)])
+    return replace(about, frequencies=own @ np.linalg.inv(root).T)
+
+
+def _free(cases: Cases, i: int) -> BoolArray:
+    """(d,) the columns that can move, or have to."""
+    x, low, high = cases.x[i], cases.low[i], cases.high[i]
+    return np.asarray((low < high) | (low > x) | (high < x))
+
+
+def _metric(price: Price) -> FloatArray:
+    """(d, d) the square of a distance; categories count as ½ w δ², which is what a change costs."""
+    return np.asarray(_full(price.quadratic) + np.diag(price.absolute))
+
+
+def _full(quadratic: FloatArray) -> FloatArray:
+    return np.diag(quadratic) if quadratic.ndim == 1 else quadratic
+
+
+def _reach(frequencies: FloatArray) -> float:
+    """The distance at which an angle changes by about 1."""
+    steep = float(np.sqrt((frequencies**2).sum(axis=1).mean()))
+    return 1.0 / steep if steep > 0.0 else 1.0
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class SumsOfWaves:
+    """Upper bounds on N sums of waves over balls and segments about one point.
+
+    The largest value of u(δ) = Σ_j r_j cos(ψ_j + ω_j · δ) over a ball is hard to find in many
+    dimensions. What is needed is a number that it does not exceed.
+
+    *Parabolas.* Each wave lies below the parabola that touches it at some angle a_j, the anchor:
+
+        cos(ψ + θ)  <=  cos(ψ + a) − sin(ψ + a) (θ − a) + ½ κ(ψ + a − π) (θ − a)²      for all θ.
+
+    So the sum lies below a convex parabola c + b · δ + ½ δᵀQ δ, whichever anchors there are. Its
+    largest value over a Euclidean ball is bounded by weak duality, ½ ν R² + ½ bᵀ(ν − Q)⁻¹ b for
+    every ν > Q, and over a ball of ‖·‖₁ it is at a corner. Anchored at the centre it is sharp for
+    small balls; anchored near a point at which u is large, for larger ones; and at the nearest
+    tops of waves it is the constant Σ r_j. Several are made for each u and the least counts.
+
+    *Covering.* In one or two dimensions a grid covers the ball. Within a cell u exceeds the largest
+    of its corners by at most ⅛ h² f times the largest curvature (f dimensions, cells of size h).
+    """
+
+    sizes: FloatArray  # (N, K) r
+    angles: FloatArray  # (N, K) ψ at the point
+    constants: FloatArray  # (N,) what is added
+    frequencies: FloatArray  # (K, f) ω for a unit of distance along each dimension
+    is_round: bool  # whether balls are those of ‖·‖₂; else of ‖·‖₁
+
+    def on_segment(self, to: FloatArray) -> FloatArray:
+        """(N,) bounds on the values between the point and another, (f,) from it."""
+        there, parts = self.frequencies @ to, 256
+        value = self._values(np.linspace(0.0, 1.0, parts + 1)[:, None] * there).max(axis=1)
+        return np.asarray(value + self.sizes @ (there * there) / (8.0 * parts**2))
+
+    def in_balls(self, radii: FloatArray) -> FloatArray:
+        """(N, V) bounds on the values at the radii or nearer; they may be infinite."""
+        f = self.frequencies.shape[1]
+        if not f:
+            return np.repeat(self._values(np.zeros((1, len(self.frequencies)))), len(radii), axis=1)
+        if f <= 2:
+            found = self._by_covering(radii)
+        else:
+            found = np.min([self._by_parabola(a, radii) for a in self._anchors()], axis=0)
+        anywhere = self.sizes.sum(axis=1) + self.constants
+        return np.minimum(found, anywhere[:, None])
+
+    def _values(self, turns: FloatArray) -> FloatArray:
+        """(N, T) at points where the angles have turned by (T, K)."""
+        features = np.concatenate([np.cos(turns), np.sin(turns)], axis=1)
+        cosine, sine = self.sizes * np.cos(self.angles), -self.sizes * np.sin(self.angles)
+        value = np.concatenate([cosine, sine], axis=1) @ features.T
+        return np.asarray(value + self.constants[:, None])
+
+    def _by_covering(self, radii: FloatArray) -> FloatArray:
+        """One grid of 48 cells across for all radii between one and its half."""
+        out, f = np.full((len(self.sizes), len(radii)), np.inf), self.frequencies.shape[1]
+        left, unit = radii[np.isfinite(radii)], _reach(self.frequencies)
+        while len(left):
+            largest = float(left.max())
+            h = max(largest / 24, 1e-3 * unit)
+            some = np.flatnonzero((radii >= 0.5 * largest) & (radii <= largest))
+            left = left[left < 0.5 * largest]
+            if h <= unit:
+                room = 0.125 * f * h * h * self._steepest
+                out[:, some] = self._covered(radii[some], h) + room[:, None]
+        return out
+
+    def _covered(self, radii: FloatArray, h: float) -> FloatArray:
+        """(N, V) the largest values at the corners of all cells that balls reach."""
+        f = self.frequencies.shape[1]
+        cell = h * (np.sqrt(f) if self.is_round else f)
+        axis = h * np.arange(-np.ceil(radii.max() / h) - 1, np.ceil(radii.max() / h) + 2)
+        grid = np.stack(np.meshgrid(*[axis] * f, indexing="ij"), axis=-1).reshape(-1, f)
+        length = np.linalg.norm(grid, axis=1) if self.is_round else np.abs(grid).sum(axis=1)
+        near = length <= radii.max() + cell
+        values = self._values(grid[near] @ self.frequencies.T)
+        reached = [values[:, length[near] <= radius + cell].max(axis=1) for radius in radii]
+        return np.stack(reached, axis=1)
+
+    def _forms(self, weights: FloatArray) -> FloatArray:
+        """(N, f, f) Σ_j weights_j ω_j ω_jᵀ."""
+        rows = self.frequencies
+        return np.asarray(np.einsum("nk,ki,kj->nij", weights, rows, rows, optimize=True))
+
+    @cached_property
+    def _steepest(self) -> FloatArray:
+        """(N,) the largest curvature anywhere, in any direction."""
+        return np.asarray(np.linalg.eigvalsh(self._forms(self.sizes))[:, -1])
+
+    def _anchors(self) -> list[FloatArray]:
+        """(N, K) angles by which waves have turned where parabolas touch them.
+
+        Some share of the way to a point where the sum is large, in balls in which angles change by
+        2 and by 4, and from there some share of the way to the tops of the waves.
+        """
+        out, unit = [], _reach(self.frequencies)
+        for radius, shares in (
+            (2.0, ((0.0, 0.0), (0.5, 0.0), (0.75, 0.0), (0.75, 0.3))),
+            (4.0, ((0.75, 0.0), (0.75, 0.3), (0.75, 0.5), (0.75, 0.7))),
+        ):
+            high = self._high(radius * unit)
+            for share, top in shares:
+                turn = share * high
+                there = np.remainder(self.angles + turn + np.pi, 2.0 * np.pi) - np.pi
+                out.append(turn - top * there)
+        return out
+
+    def _high(self, radius: float) -> FloatArray:
+        """(N, K) turns at points of a ball at which sums are large: 40 steps uphill."""
+        rows = self.frequencies
+        if not self.is_round:
+            turns = np.concatenate([radius * rows.T, -radius * rows.T])
+            return np.asarray(turns[self._values(turns).argmax(axis=1)])
+        y = np.zeros((len(self.sizes), rows.shape[1]))
+        step = 2.5 / np.maximum(self._steepest, TINY)[:, None]
+        for _ in range(40):
+            y = y - step * ((self.sizes * np.sin(self.angles + y @ rows.T)) @ rows)
+            length = np.linalg.norm(y, axis=1, keepdims=True)
+            y *= radius / np.maximum(length, radius)
+        return np.asarray(y @ rows.T)
+
+    def _by_parabola(self, anchors: FloatArray, radii: FloatArray) -> FloatArray:
+        """(N, V) bounds by the parabolas that touch at anchors."""
+        there = self.angles + anchors
+        bend, slope = self.sizes * sharpest(there - np.pi), -self.sizes * np.sin(there)
+        at = (self.sizes * np.cos(there) - slope * anchors + 0.5 * bend * anchors**2).sum(axis=1)
+        along = (slope - bend * anchors) @ self.frequencies
+        finite = np.isfinite(radii)
+        far = np.full((len(there), len(radii)), np.inf)
+        grown = self._grown_round if self.is_round else self._grown_to_corners
+        far[:, finite] = grown(along, bend, radii[finite])
+        return np.asarray((at + self.constants)[:, None] + far)
+
+    def _grown_to_corners(
+        self, along: FloatArray, bend: FloatArray, radii: FloatArray
+    ) -> FloatArray:
+        steep, square = np.abs(along), bend @ self.frequencies**2
+        return np.stack([(steep * r + 0.5 * square * r * r).max(axis=1) for r in radii], axis=1)
+
+    def _grown_round(self, along: FloatArray, bend: FloatArray, radii: FloatArray) -> FloatArray:
+        """By multipliers ν so many times larger than the largest curvature; the best counts."""
+        bends, towards = np.linalg.eigh(self._forms(bend))
+        squares = np.einsum("nij,ni->nj", towards, along) ** 2
+        best = np.full((len(bends), len(radii)), np.inf)
+        for times in (1.02, 1.1, 1.25, 1.6, 2.2, 3.5, 6.0, 12.0, 30.0, 100.0):
+            nu = times * np.maximum(bends[:, -1:], TINY / EPS)
+            rest = (squares / (nu - bends)).sum(axis=1)
+            best = np.minimum(best, 0.5 * (nu * radii**2 + rest[:, None]))
+        return best
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class DistanceBounds(Bounding):
+    """What is proved of a piece with one `WaveLimit`, everywhere.
+
+    Above a sum of waves u lies a convex parabola that touches it at x (see
+    `counterpoint.robust.waves`):
+
+        u(x + δ)  <=  u(x) + ∇u(x) · δ + ½ δᵀQ δ          for all δ.
+
+    Where the right side is below what is asked, so is u. Under a quadratic price δᵀP δ, for any
+    ν >= 0 with 2 P − ν Q positive definite, weak duality gives
+
+        price  >=  ν (asked − u(x)) − ½ ν² ∇u(x)ᵀ (2 P − ν Q)⁻¹ ∇u(x).
+
+    Under Σ w_j |δ_j| the parabola is largest over a ball at one of its corners, so the nearest
+    point moves one column alone. Bounds, whole steps and categories are not looked at. Where u is
+    below what is asked at the tops of all its waves, there is no point at all.
+    """
+
+    price: Price
+    limit: WaveLimit
+    cases: Cases
+    leads: WaveLeads | None = None  # by how much more the score has to lead
+
+    @property
+    def is_local(self) -> bool:
+        return True
+
+    def bounds(
+        self, reached: FloatArray, margin: FloatArray | None = None
+    ) -> tuple[FloatArray, FloatArray]:
+        return self._bounds, self._bounds
+
+    @cached_property
+    def _bounds(self) -> FloatArray:
+        """(n,); a row with no room at all has no point."""
+        empty = self.cases.empty
+        return np.array([np.inf if empty[i] else self._bound(i) for i in range(len(empty))])
+
+    def _bound(self, i: int) -> float:
+        parabola = _parabola(self.price, self.limit, self.cases, i)
+        if self.leads is None:
+            return parabola.least(0.0)
+        leads = self.leads.take(np.array([i]))
+        nearest = parabola.least(float(leads.segments[0]))
+        radii, asked = leads.radii[0], leads.balls[0]
+        v = 0
+        while v < len(radii) and np.isfinite(asked[v]):
+            cost = parabola.least(float(asked[v]))
+            place = leads.next_radius(cost)
+            if place <= v:
+                inner = float(radii[v - 1]) if v else 0.0
+                return min(nearest, max(cost, inner * inner if leads.is_root else inner))
+            v = place
+        return nearest
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Parabola:
+    """The parabola above a score about one row, in coordinates in which it is a sum of squares."""
+
+    here: float  # the score at the row
+    most: float  # what it is at most anywhere
+    asked: float  # what it has to be without a lead
+    slopes: FloatArray  # (f,) slopes and curvatures; under an absolute price along the columns
+    bends: FloatArray
+    absolute: FloatArray | None  # (f,) that price, zeros if nothing is known; None if quadratic
+
+    def least(self, lead: float) -> float:
+        """What any point costs at which the score leads by so much; infinite if there is none."""
+        missing = self.asked + lead - self.here
+        if self.asked + lead > self.most:
+            return float("inf")
+        if missing <= 0.0:
+            return 0.0
+        if not len(self.slopes):
+            return float("inf")
+        if self.absolute is None:
+            return (1.0 - SLACK) * self._by_duality(missing)
+        return (1.0 - SLACK) * self._at_corner(missing, self.absolute)
+
+    def _at_corner(self, missing: float, price: FloatArray) -> float:
+        """The least cost t · price_j with |slope_j| t + ½ bend_j t² >= missing, over columns j."""
+        steep = np.abs(self.slopes)
+        root = np.sqrt(steep * steep + 2.0 * np.maximum(self.bends, 0.0) * missing)
+        with np.errstate(divide="ignore"):
+            far = 2.0 * missing / (steep + root)
+        return float(np.where(price > 0.0, far * price, 0.0).min())
+
+    def _by_duality(self, missing: float) -> float:
+        """The best of the bounds by weak duality, which are concave in ν: 60 halvings."""
+        squares, bends = self.slopes**2, self.bends
+        low, high = 0.0, 2.0 / max(float(bends[-1]), TINY / EPS)
+        for _ in range(60):
+            middle = 0.5 * (low + high)
+            left = 2.0 - middle * bends
+            rise = missing - 0.5 * (squares * middle * (4.0 - middle * bends) / left**2).sum()
+            low, high = (middle, high) if rise > 0.0 else (low, middle)
+        value = low * missing - 0.5 * low * low * (squares / (2.0 - low * bends)).sum()
+        return max(float(value), 0.0)
+
+
+def _parabola(price: Price, limit: WaveLimit, cases: Cases, i: int) -> Parabola:
+    """That of one row."""
+    score, x, free = limit.score, cases.x[i], _free(cases, i)
+    size = float(score.sizes.sum()) + abs(score.constant)
+    off = 4096.0 * EPS * size + float(limit.waves.rounding(x[None], limit.weights)[0])
+    about = float(score.value(x[None])[0]), score.most, limit.least_asked - off
+    slope, form = score.slope(x[None])[0][free], score.above(x)[np.ix_(free, free)]
+    absolute, full = price.absolute[free], _full(price.quadratic)[np.ix_(free, free)]
+    if absolute.any() or not np.diag(full).all():
+        known = np.zeros_like(absolute) if full.any() else absolute
+        return Parabola(*about, slope, np.diag(form), known)
+    root = np.linalg.inv(np.linalg.cholesky(full))
+    bends, towards = np.linalg.eigh(root @ form @ root.T)
+    return Parabola(*about, towards.T @ (root @ slope), bends, None)

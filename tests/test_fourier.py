@@ -305,6 +305,18 @@ def test_no_answer_is_farther_than_on_the_segment(
                 assert least[i] <= answer.certificate.cost * 1.25
 
 
+@every_cost
+@pytest.mark.parametrize("guarantee", ["fixed", "selection"])
+def test_answers_lead_by_more_than_rounding(guarantee: Any, cost: cp.Cost):
+    model = fitted()
+    X = factual(model, "yes", 4)
+    said = explainer(model, cost)
+    for target in (cp.Label("yes"), cp.Robust("yes", 0.8, guarantee, draws=1500)):
+        answers = said.explain(X, target)
+        assert answers.found.all()
+        assert all(a.certificate.margin > a.certificate.rounding > 0.0 for a in answers)
+
+
 @every_label
 def test_the_rule_of_the_paper_is_kept_as_it_stands(label: str):
     model = fitted()

@@ -357,8 +357,8 @@ class Program:
     def moves_smoothly(self, cases: Cases) -> BoolArray:
         """(n,): whether some continuous column with an effect is free to move."""
         effect, beyond = self.normals.any(axis=0), self.nonconvex_duality
-        if beyond is not None:
-            effect = effect | beyond.columns
+        if self.nonconvex:
+            effect = effect | (True if beyond is None else beyond.columns)
         smooth = (self.steps == 0) & self.numeric & effect
         return np.asarray((cases.low < cases.high)[:, smooth].any(axis=1))
 

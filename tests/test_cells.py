@@ -29,9 +29,8 @@ from counterpoint.engine.program import Program
 from counterpoint.engine.region import Region
 from counterpoint.engine.search import search
 from counterpoint.prototypes.celled import CellEvidence
-from counterpoint.prototypes.cells import Cells
+from counterpoint.prototypes.cells import Cells, Glance
 from counterpoint.prototypes.form import Prototypes
-from counterpoint.prototypes.screening import Glance
 from counterpoint.solvers import Effort
 
 RELATIVE = 1e-6

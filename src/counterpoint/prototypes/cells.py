@@ -1,22 +1,29 @@
-"""Unions in which one of many linear scores leads its rivals, written down only where needed."""
+"""Unions in which one of many linear scores leads its rivals, written down only where needed.
+
+And a glance at all of them: for each the one rival that bounds best what it costs from below.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import final, overload
 
 import numpy as np
-from numpy.typing import NDArray
 
+from counterpoint.certificate import CLOSED
+from counterpoint.costs import Spread
+from counterpoint.engine.cases import Cases
 from counterpoint.engine.couplings import Affine
+from counterpoint.engine.program import Program
 from counterpoint.engine.region import Cut, LazyUnion, Region
-from counterpoint.numerics import EPS, gamma
+from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray, Sizes, gamma
 
-__all__ = ["Cells"]
+__all__ = ["Cells", "Glance", "blocks"]
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.intp]
+NUMBERS = 1 << 17
+"""How many numbers to work on at a time, so that they stay in the cache."""
 
 
 @final
@@ -80,7 +87,7 @@ class Cells(LazyUnion):
         return bool(self.order[self.rivals].min() < self.order[self.own].max())
 
     @cached_property
-    def moving(self) -> NDArray[np.bool_]:
+    def moving(self) -> BoolArray:
         """(d,) which columns have an effect on who leads."""
         return np.asarray((self.matrix != self.matrix[0]).any(axis=0))
 
@@ -140,3 +147,68 @@ class Cells(LazyUnion):
         excess = rows.matrix @ y - rows.limits(margin[None, :])[1][0]
         missed = close[excess > 8.0 * EPS * terms]
         return np.asarray(missed[np.argsort(-ahead[missed], kind="stable")])
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Glance:
+    """One rival for each cell, and how much its row weighs: a bound without a search.
+
+    ``program``: the cost over what is possible, without the target; ``cells``: the target;
+    ``rivals``: (S,) positions among the rivals, any; ``weights``: (S,), any; negative ones count as
+    0; ``spread``: what a full quadratic price means to the columns that the row can move; None
+    for others.
+    """
+
+    program: Program
+    cells: Cells
+    case: Cases
+    rivals: IntArray
+    weights: FloatArray
+    spread: Spread | None
+
+    def closed_in(self, margin: FloatArray | None) -> Glance:
+        """The same at points that lead by (1, 2) margins more."""
+        if margin is None:
+            return self
+        lead = self.cells.lead + float(margin[0, 0])
+        return replace(self, cells=replace(self.cells, lead=lead))
+
+    def bounds(self, reached: float = np.inf) -> FloatArray:
+        """(S,) lower bounds on the cost in each cell; infinite where there is no point of it.
+
+        Only a cell whose bound is below what was ``reached`` needs to be refuted.
+        """
+        out = np.empty(len(self.cells))
+        for part in blocks(len(self.cells), self.program.width):
+            out[part] = self.weighed(part, self.rivals[part], self.weights[part], reached)
+        return out
+
+    def weighed(
+        self, part: slice | IntArray, rivals: IntArray, weights: FloatArray, reached: float = np.inf
+    ) -> FloatArray:
+        """`bounds` of some cells by other rivals and weights."""
+        rivals = np.clip(rivals, 0, len(self.cells.rivals) - 1)
+        cut = self.cells.cuts(part, rivals, np.nan_to_num(weights, posinf=0.0))
+        sizes = Sizes(cut.weights, cut.normals, cut.roundings)
+        cases = self._repeated(len(rivals))
+        at = None if self.spread is None else cases.x + self.spread.furthest(cut.normal)
+        bound = self.program.duality.bound(cases, cut, sizes, at)
+        doubtful = np.flatnonzero(bound < reached * (1.0 - CLOSED))
+        if len(doubtful) and not cases.unbounded:
+            some = cut.take(doubtful)
+            refuted = self.program.duality.refutes(self._repeated(len(doubtful)), some)
+            bound[doubtful[refuted]] = np.inf
+        return bound
+
+    def _repeated(self, count: int) -> Cases:
+        """The row as often as that, without repeating anything in memory."""
+        case = self.case
+        parts = (case.x, case.low, case.high, case.margin)
+        return Cases(*(np.broadcast_to(part[0], (count, part.shape[1])) for part in parts))
+
+
+def blocks(count: int, width: int) -> Iterator[slice]:
+    """Slices of rows of so many numbers that fit into the cache."""
+    size = max(16, NUMBERS // max(width, 1))
+    return (slice(start, min(start + size, count)) for start in range(0, count, size))

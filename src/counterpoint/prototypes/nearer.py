@@ -242,17 +242,18 @@ class Quadrics:
         near, far = self.gradients(y)
         return np.asarray(near - far)
 
-    def _shared(self, near: FloatArray, far: FloatArray) -> FloatArray:
-        """(n, M, 1) weights of the maps from those of their conditions."""
-        out = np.zeros((len(self.maps), len(near)))
-        np.add.at(out, self.near_of, near.T)
-        out[self.far_of] = far.T
-        return np.asarray(out.T[:, :, None])
+    def _back(
+        self, seen: FloatArray, near: FloatArray, far: FloatArray, flat: FloatArray
+    ) -> FloatArray:
+        """(n, d) (n, M, k) numbers, weighed as (n, J) near and far maps, times (d, M · k) maps."""
+        shared = np.zeros((len(self.maps), len(seen)))
+        np.add.at(shared, self.near_of, near.T)
+        shared[self.far_of] = far.T
+        return np.asarray((seen * shared.T[:, :, None]).reshape(len(seen), flat.shape[1]) @ flat.T)
 
     def slope(self, y: FloatArray, weights: FloatArray) -> FloatArray:
         """(n, d) the gradient of Σ weights_j e_j."""
-        seen = self._seen(y) * self._shared(weights, -weights)
-        return np.asarray(2.0 * seen.reshape(len(y), -1) @ self._flat.T)
+        return 2.0 * self._back(self._seen(y), weights, -weights, self._flat)
 
     def expanded(self, y: FloatArray, weights: FloatArray) -> Expansion:
         """Σ weights_j e_j, for weights that are not negative."""
@@ -264,13 +265,11 @@ class Quadrics:
         sizes = squares + lost.sum(axis=2)
         apart = squares[:, self.near_of] - squares[:, self.far_of] - self.limits
         each = sizes[:, self.near_of] + sizes[:, self.far_of] + np.abs(self.limits)
-        slope = (seen * self._shared(weights, -weights)).reshape(len(y), -1) @ self._flat.T
-        slope_size = (terms * self._shared(weights, weights)).reshape(len(y), -1)
         return Expansion(
             np.einsum("ij,ij->i", weights, apart),
             np.einsum("ij,ij->i", weights, each),
-            2.0 * slope,
-            2.0 * slope_size @ np.abs(self._flat.T),
+            2.0 * self._back(seen, weights, -weights, self._flat),
+            2.0 * self._back(terms, weights, weights, np.abs(self._flat)),
         )
 
 

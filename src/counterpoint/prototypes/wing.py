@@ -9,7 +9,7 @@ from counterpoint.certificate import Bounding
 from counterpoint.engine.pieces import Pieces
 from counterpoint.engine.search import Found
 from counterpoint.prototypes import gaussians, reader  # noqa: F401 (each registers its readers)
-from counterpoint.prototypes.celled import Celled
+from counterpoint.prototypes.celled import search_cells
 from counterpoint.prototypes.cells import Cells
 from counterpoint.prototypes.solvers.lattice import Ccp
 from counterpoint.prototypes.solvers.quadric import Quadric
@@ -24,7 +24,7 @@ SOLVERS: tuple[Solver, ...] = (Quadric(), Ccp(), Scip())
 
 def _cell_by_cell(found: Found, pieces: Pieces, _leads: object) -> Sequence[Bounding]:
     assert isinstance(pieces.lazy, Cells)  # noqa: S101 (see `WAYS`)
-    return Celled(found, pieces.program, pieces.lazy).run()
+    return search_cells(found, pieces.program, pieces.lazy)
 
 
 WAYS: dict[type, Callable[..., Sequence[Bounding]]] = {Cells: _cell_by_cell}

@@ -35,7 +35,7 @@ from counterpoint.groups import (
 from counterpoint.groups.path import Count, count_of
 from counterpoint.groups.problem import moving
 from counterpoint.groups.refinement import polished
-from counterpoint.groups.tables import read_rows, stratified_folds
+from counterpoint.groups.tables import read_rows, spread_of, stratified_folds
 
 COUNTS: tuple[Count, ...] = get_args(Count)
 
@@ -290,16 +290,18 @@ def test_standard_deviations_of_sparse_rows_are_those_of_dense_ones(kind: Any):
     cells[:, 0] = 5.0 + 1e-3 * rng.normal(size=200)  # small beside their mean
     cells[:, 1] = 7.1
     cells[:90, 2] = rng.normal(size=90)
-    rows, _ = read_rows(sparse.csr_matrix(cells), np.zeros(200), None)
-    np.testing.assert_allclose(rows.spread, cells.std(axis=0, dtype=float), rtol=1e-9, atol=1e-12)
+    rows, *_ = read_rows(sparse.csr_matrix(cells), np.zeros(200), None)
+    np.testing.assert_allclose(
+        spread_of(rows), cells.std(axis=0, dtype=float), rtol=1e-9, atol=1e-12
+    )
 
 
 def test_cells_that_a_sparse_matrix_has_twice_are_added_up():
     place = (np.array([0, 0, 1, 2]), np.array([1, 1, 0, 1]))
     given = sparse.coo_array((np.array([1.0, 2.0, 4.0, -1.0]), place), (3, 2))
     twice = sparse.csr_array((given.data, place[1], np.array([0, 2, 3, 4])), shape=(3, 2))
-    rows, _ = read_rows(twice, np.zeros(3), None)
-    np.testing.assert_allclose(rows.spread, given.toarray().std(axis=0))
+    rows, *_ = read_rows(twice, np.zeros(3), None)
+    np.testing.assert_allclose(spread_of(rows), given.toarray().std(axis=0))
     assert twice.nnz == 4  # what was passed is as it was
 
 

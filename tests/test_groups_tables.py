@@ -94,12 +94,12 @@ def space(**parts: Any) -> Any:
 )
 def test_a_column_transformer_is_read_as_what_it_does(transformer: Any):
     model = DifferenceOfMeans(transformer.fit(X)).fit(X, Y)
-    read, rows = represent(transformer), model.scene_.points.rows
+    read, rows = represent(transformer), model.scene_.points.matrix
     assert isinstance(read, Affine)
     shown = [X.index[label == Y] for label in model.groups_]
     told = transformer.transform(X.loc[np.concatenate(shown)])
     told = told.toarray() if sparse.issparse(told) else np.asarray(told)
-    np.testing.assert_allclose(read.vjp(rows.matrix)[0], told, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(read.vjp(rows)[0], told, rtol=1e-9, atol=1e-9)
 
 
 def test_steps_of_single_floats_are_read_within_their_precision():
@@ -235,7 +235,7 @@ def test_a_network_may_come_after_a_column_transformer():
     )
     read = make_pipeline(mixed(), net).fit(X, X[["age", "income"]] / [10.0, 1e4])
     model = GroupTranslations(read, k=3, strengths=5).fit(X, Y)
-    rows = model.scene_.points.rows.matrix
+    rows = model.scene_.points.matrix
     shown = np.concatenate([X.index[label == Y] for label in model.groups_])
     told = read.predict(X.loc[shown])
     np.testing.assert_allclose(represent(read).vjp(rows)[0], told, rtol=1e-9, atol=1e-9)

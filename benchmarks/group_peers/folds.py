@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from counterpoint.groups import GroupTranslations, Quality, Translations
 from counterpoint.groups.path import Count
-from counterpoint.groups.quality import Points
+from counterpoint.groups.points import Points
 from counterpoint.groups.representations import stages
 from counterpoint.groups.tables import read_rows
 from group_peers.eldr import Published
@@ -162,9 +162,9 @@ class Seen:
     @classmethod
     def of(cls, data: Published, rows: IntArray) -> Seen:
         """Some rows."""
-        seen, groups = read_rows(data.X[rows], [data.groups[i] for i in rows], None)
+        seen, _, groups = read_rows(data.X[rows], [data.groups[i] for i in rows], None)
         points = Points.of(seen, groups, stages(data.network))
-        return cls(data, points, groups.means(seen.matrix))
+        return cls(data, points, groups.means(seen))
 
     @property
     def setting(self) -> Setting:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, final
 
 import numpy as np
@@ -29,6 +30,7 @@ __all__ = ["DifferenceOfMeans", "GroupTranslations"]
 
 
 @final
+@dataclass(eq=False, repr=False)
 class GroupTranslations(GroupExplainer):
     """Sparse changes from each group of points to each other, all consistent with each other.
 
@@ -102,26 +104,15 @@ class GroupTranslations(GroupExplainer):
     2
     """
 
-    def __init__(  # noqa: PLR0913 (an estimator has parameters)
-        self,
-        representation: Any,
-        *,
-        k: int | None = None,
-        count: Count = "each",
-        limits: Limits | None = None,
-        costs: ArrayLike | Mapping[Any, float] | None = None,
-        radius: float | None = None,
-        strengths: int | Sequence[float] = 20,
-        polish: bool = False,
-    ) -> None:
-        self.representation = representation
-        self.k = k
-        self.count = count
-        self.limits = limits
-        self.costs = costs
-        self.radius = radius
-        self.strengths = strengths
-        self.polish = polish
+    representation: Any
+    _: KW_ONLY
+    k: int | None = None
+    count: Count = "each"
+    limits: Limits | None = None
+    costs: ArrayLike | Mapping[Any, float] | None = None
+    radius: float | None = None
+    strengths: int | Sequence[float] = 20
+    polish: bool = False
 
     def sparse(self, k: int | None = None, count: Count | None = None) -> Translations:
         self._fitted()
@@ -248,6 +239,7 @@ class GroupTranslations(GroupExplainer):
 
 
 @final
+@dataclass(eq=False, repr=False)
 class DifferenceOfMeans(GroupExplainer):
     """The difference of the means of two groups as the change between them: a baseline.
 
@@ -269,18 +261,11 @@ class DifferenceOfMeans(GroupExplainer):
         As of `GroupTranslations`.
     """
 
-    def __init__(
-        self,
-        representation: Any,
-        *,
-        k: int | None = None,
-        costs: ArrayLike | Mapping[Any, float] | None = None,
-        radius: float | None = None,
-    ) -> None:
-        self.representation = representation
-        self.k = k
-        self.costs = costs
-        self.radius = radius
+    representation: Any
+    _: KW_ONLY
+    k: int | None = None
+    costs: ArrayLike | Mapping[Any, float] | None = None
+    radius: float | None = None
 
     def sparse(self, k: int | None = None, count: Count | None = None) -> Translations:
         self._fitted()

@@ -1,4 +1,4 @@
-"""What the estimators share: reading rows, answering, judging."""
+"""What the estimators share: reading rows, what is seen of them, answering, judging."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from sklearn.utils import check_random_state
 from counterpoint.errors import InvalidInput, ModelNotFitted
 from counterpoint.groups.limits import Limits, prices
 from counterpoint.groups.path import Candidate, Count
+from counterpoint.groups.points import Points, away, outside
 from counterpoint.groups.problem import Fusion, Objective, moving, ties
-from counterpoint.groups.quality import Points, Quality, away, outside
+from counterpoint.groups.quality import Quality
 from counterpoint.groups.reading import read_model
 from counterpoint.groups.refinement import SmoothedRates
-from counterpoint.groups.representations import FloatArray, Representation, dense, stages
-from counterpoint.groups.tables import Groups, Sample, read_rows, stratified_folds
+from counterpoint.groups.representations import FloatArray, Matrix, Representation, dense, stages
+from counterpoint.groups.tables import Groups, Intake, read_rows, spread_of, stratified_folds
 from counterpoint.groups.translations import Translations
 from counterpoint.progress import track
 
@@ -38,6 +39,7 @@ class Scene:
     """What a fit learns of groups of rows before anything is minimised."""
 
     points: Points  # some rows of each group, by which the choice between explanations is made
+    intake: Intake  # what was taken of the columns
     means: FloatArray  # (l, d) of the groups, in feature units
     base: FloatArray  # (l, h) the same after the affine part of the representation
     targets: FloatArray  # (l, m) the means of the representations of their rows
@@ -53,38 +55,39 @@ class Scene:
     def of(
         cls,
         representation: Representation,
-        rows: Sample,
+        matrix: Matrix,
+        intake: Intake,
         groups: Groups,
         *,
         costs: Any,
         radius: float | None,
     ) -> Scene:
         """Learn from rows and groups; an error if they do not fit together."""
-        if representation.n_features != len(rows.names):
+        if representation.n_features != matrix.shape[1]:
             raise InvalidInput(
                 f"Expected rows of {representation.n_features} features, which the representation "
-                f"takes; got {len(rows.names)}. Pass the columns that it was fitted on, in order."
+                f"takes; got {matrix.shape[1]}. Pass the columns that it was fitted on, in order."
             )
-        groups.require(len(rows))
+        groups.require(matrix.shape[0])
         if radius is not None and not (np.isreal(radius) and radius > 0.0):
             raise InvalidInput(
                 f"Expected a positive radius; got {radius!r}. Pass None for the paper's rule."
             )
-        every = Points.of(rows, groups, stages(representation))
-        rows, groups = every.rows, every.groups
-        spread, (low, high) = rows.spread, rows.ends
+        every = Points.of(matrix, groups, stages(representation))
+        matrix, groups, spread = every.matrix, every.groups, spread_of(every.matrix)
         extent = float(np.ptp(every.values, axis=0).max()) or 1.0
         # Choices look at 10 000 moved rows over all pairs, but at 20 of each group at least.
         shown = groups.thinned(max(20, 10_000 // len(groups) ** 2))
         return cls(
             every.take(shown),
-            groups.means(rows.matrix),
+            intake,
+            groups.means(matrix),
             groups.means(every.hidden),
             groups.means(every.values),
-            prices(costs, spread, rows.names),
+            prices(costs, spread, intake.names),
             every.radius if radius is None else float(radius),
-            low,
-            high,
+            dense(matrix.min(axis=0)),
+            dense(matrix.max(axis=0)),
             np.where(spread > 0.0, spread, 1.0),
             extent,
             frozenset(every.keys(extent)),
@@ -98,7 +101,7 @@ class Scene:
     @property
     def names(self) -> tuple[Hashable, ...]:
         """d names of features."""
-        return self.points.rows.names
+        return self.intake.names
 
     def __repr__(self) -> str:
         return f"<Scene: {len(self.labels)} groups, {len(self.names)} features>"
@@ -313,17 +316,17 @@ class GroupExplainer(BaseEstimator, ABC):  # type: ignore[misc]
             Numbers of features, as `sparse` takes them.
         """
         representation, intake = read_model(self.representation)
-        rows, members = read_rows(X, groups, intake)
-        members.require(len(rows))
+        rows, took, members = read_rows(X, groups, intake)
+        members.require(rows.shape[0])
         parts: list[list[Quality]] = []
         splits = list(stratified_folds(members, folds, check_random_state(random_state)))
         with track(folds, show=progress, unit="folds") as done:
             for learn, test in splits:
                 model = type(self)(**self.get_params(deep=False))
-                own = rows.take(learn), members.take(learn)
+                own = rows[learn], took, members.take(learn)
                 model._learn(representation, *own, progress=False)  # noqa: SLF001 (its own class)
                 answers = [model.translations_ if k == self.k else model.sparse(k) for k in ks]
-                there = rows.take(test), members.take(test)
+                there = rows[test], members.take(test)
                 parts.append([model._judge(answer, *there) for answer in answers])  # noqa: SLF001
                 done(1)
         return tuple(Quality.mean_of(one) for one in zip(*parts, strict=True))
@@ -376,25 +379,23 @@ class GroupExplainer(BaseEstimator, ABC):  # type: ignore[misc]
         answer = self._answer()
         rows, members = self._read(X, groups)
         parts = self.scene_.points.parts
-        own = rows.cells(members.rows(answer.position(start)), np.arange(len(rows.names)))
+        own = dense(rows[members.rows(answer.position(start))])
         moved = parts.values(own + answer.translation(start, end))
-        return draw_map(parts.values(rows.matrix), members, moved, (start, end), ax)
+        return draw_map(parts.values(rows), members, moved, (start, end), ax)
 
-    def _read(self, X: Any, groups: Any) -> tuple[Sample, Groups]:
+    def _read(self, X: Any, groups: Any) -> tuple[Matrix, Groups]:
         """Rows of the same features and groups as those of the fit."""
-        rows, members = read_rows(X, groups, self.scene_.points.rows.intake)
+        rows, _, members = read_rows(X, groups, self.scene_.intake)
         return rows, members.ordered(self.groups_)
 
-    def _learn(
-        self, representation: Representation, rows: Sample, groups: Groups, *, progress: bool | None
-    ) -> None:
+    def _learn(self, representation: Representation, *read: Any, progress: bool | None) -> None:
         """Fit on rows that have been read."""
-        scene = Scene.of(representation, rows, groups, costs=self.costs, radius=self.radius)
+        scene = Scene.of(representation, *read, costs=self.costs, radius=self.radius)
         self.scene_, self.radius_ = scene, scene.radius
         self.groups_, self.n_features_in_ = scene.labels, len(scene.names)
         self.translations_ = self._explain(scene, progress=progress)
 
-    def _judge(self, translations: Translations, rows: Sample, groups: Groups) -> Quality:
+    def _judge(self, translations: Translations, rows: Matrix, groups: Groups) -> Quality:
         if (groups.sizes == 0).any():
             empty = groups.labels[int(np.flatnonzero(groups.sizes == 0)[0])]
             raise InvalidInput(

@@ -26,8 +26,8 @@ from scipy.special import expit
 
 from counterpoint.groups.fitting import refit
 from counterpoint.groups.path import Candidate, count_of
+from counterpoint.groups.points import Points
 from counterpoint.groups.problem import Fusion, Objective, moving
-from counterpoint.groups.quality import Points
 from counterpoint.groups.representations import FloatArray, IntArray
 
 __all__ = ["SmoothedRates", "pair_counts", "polished", "prunable", "pruned"]

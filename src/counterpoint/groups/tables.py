@@ -11,6 +11,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
+from sklearn.utils.sparsefuncs import mean_variance_axis
 
 from counterpoint.errors import InvalidInput
 from counterpoint.groups.representations import FloatArray, IntArray, Matrix, dense
@@ -18,7 +19,7 @@ from counterpoint.rows.encoding import encode
 from counterpoint.rows.features import Categorical, Continuous, Features, unknown_name
 from counterpoint.rows.table import Table
 
-__all__ = ["Groups", "Intake", "Sample", "read_rows", "stratified_folds"]
+__all__ = ["Groups", "Intake", "read_rows", "spread_of", "stratified_folds"]
 
 
 @final
@@ -292,71 +293,38 @@ class Intake:
         )
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class Sample:
-    """Finite numbers (n, d), dense or sparse in rows, and the columns that they were made of.
+def spread_of(matrix: Matrix) -> FloatArray:
+    """(d,) the standard deviation of each column, of dense or sparse rows."""
+    if sparse.issparse(matrix):
+        doubles = matrix.astype(np.float64, copy=False)
+        return np.sqrt(mean_variance_axis(doubles, axis=0)[1])
+    return dense(matrix.std(axis=0))
 
-    A column of categories is a column of zeros and ones for each of them.
+
+def read_rows(X: Any, groups: Any, intake: Intake | None) -> tuple[Matrix, Intake, Groups]:
+    """Finite rows (n, d), dense or sparse, what was taken of them, and their groups.
+
+    They come as `GroupExplainer.fit` takes them; without an intake all columns are taken. A column
+    of categories becomes a column of zeros and ones for each of them.
     """
-
-    matrix: Matrix
-    intake: Intake
-
-    def __len__(self) -> int:
-        return int(self.matrix.shape[0])
-
-    @property
-    def names(self) -> tuple[Hashable, ...]:
-        """d names."""
-        return self.intake.names
-
-    def take(self, rows: IntArray) -> Sample:
-        """Some of the rows."""
-        return replace(self, matrix=self.matrix[rows])
-
-    def cells(self, rows: IntArray, columns: IntArray) -> FloatArray:
-        """The cells of some rows and columns, as a dense array."""
-        return dense(self.matrix[rows][:, columns])
-
-    @property
-    def spread(self) -> FloatArray:
-        """(d,) the standard deviation of each column."""
-        if not sparse.issparse(self.matrix):
-            return dense(self.matrix.std(axis=0))
-        rows, width = self.matrix.shape
-        place, cells = self.matrix.indices, self.matrix.data.astype(np.float64)
-        mean = np.bincount(place, cells, width) / rows
-        zeros = rows - np.bincount(place, minlength=width)
-        squares = np.bincount(place, (cells - mean[place]) ** 2, width)
-        return np.sqrt((squares + zeros * mean**2) / rows)
-
-    @property
-    def ends(self) -> tuple[FloatArray, FloatArray]:
-        """(d,) the smallest and the largest value of each column."""
-        return dense(self.matrix.min(axis=0)), dense(self.matrix.max(axis=0))
-
-
-def read_rows(X: Any, groups: Any, intake: Intake | None) -> tuple[Sample, Groups]:
-    """Rows and their groups, as `GroupExplainer.fit` takes them; all columns without an intake."""
     if any(b.__name__ == "AnnData" for b in type(X).__mro__):
         if isinstance(groups, str):
             _require_column(groups, tuple(X.obs), "obs")
             groups = X.obs[groups]
-        return _of_matrix(X.X, tuple(X.var_names.tolist()), intake), Groups.of(groups)
+        return *_of_matrix(X.X, tuple(X.var_names.tolist()), intake), Groups.of(groups)
     if sparse.issparse(X):
-        return _of_matrix(X, None, intake), Groups.of(groups)
+        return *_of_matrix(X, None, intake), Groups.of(groups)
     table = Table.read(X)
     if table.is_array:
         if isinstance(groups, str):
             _require_column(groups, (), "the data frame")
-        return _of_matrix(table.native, None, intake), Groups.of(groups)
+        return *_of_matrix(table.native, None, intake), Groups.of(groups)
     if isinstance(groups, str):
         _require_column(groups, table.names, "the data frame")
         column, groups = groups, _labels(table, groups)
         table = table.select([name for name in table.names if name != column])
     took = _arranged(intake, table.names, len(table.names))
-    return _encoded(table.select(took.features.names), took), Groups.of(groups)
+    return _encoded(table.select(took.features.names), took), took, Groups.of(groups)
 
 
 def _require_column(name: str, names: tuple[Hashable, ...], what: str) -> None:
@@ -404,7 +372,9 @@ def _arranged(intake: Intake | None, names: tuple[Hashable, ...] | None, width: 
     return intake if names is None else intake.renamed(names)
 
 
-def _of_matrix(X: Any, names: tuple[Hashable, ...] | None, intake: Intake | None) -> Sample:
+def _of_matrix(
+    X: Any, names: tuple[Hashable, ...] | None, intake: Intake | None
+) -> tuple[Matrix, Intake]:
     """Rows of a matrix, which may be sparse."""
     took = _arranged(intake, names, X.shape[1])
     wanted = took.features.names
@@ -415,7 +385,7 @@ def _of_matrix(X: Any, names: tuple[Hashable, ...] | None, intake: Intake | None
     if not sparse.issparse(matrix):
         if matrix.dtype.kind in "biuf":  # all at once, and not column by column
             matrix = np.ascontiguousarray(matrix, dtype=np.float64)
-        return _encoded(Table(matrix, wanted), took)
+        return _encoded(Table(matrix, wanted), took), took
     if not took.features.all_numeric:
         raise InvalidInput(
             "Expected a data frame, because the representation encodes categories; got a sparse "
@@ -429,10 +399,10 @@ def _of_matrix(X: Any, names: tuple[Hashable, ...] | None, intake: Intake | None
     if not matrix.has_canonical_format:  # a cell that is there twice counts with its sum
         matrix = matrix.copy()
         matrix.sum_duplicates()
-    return Sample(matrix, took)
+    return matrix, took
 
 
-def _encoded(table: Table, took: Intake) -> Sample:
+def _encoded(table: Table, took: Intake) -> FloatArray:
     """Rows with categories encoded, and missing cells filled in as the representation does."""
     encoded = encode(table, took.features, took.fills, took.unfilled)
     if encoded.problems:
@@ -443,4 +413,4 @@ def _encoded(table: Table, took: Intake) -> Sample:
         )
         raise InvalidInput(f"Row {row} cannot be used: {problem}")
     codes = took.features.expand(encoded.codes)
-    return Sample(np.ascontiguousarray(codes, dtype=np.float64), took)
+    return np.ascontiguousarray(codes, dtype=np.float64)

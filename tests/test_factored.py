@@ -14,7 +14,7 @@ from sklearn.preprocessing import MaxAbsScaler, StandardScaler
 from sklearn.svm import SVC, LinearSVC
 
 import counterpoint as cp
-from counterpoint import span
+from counterpoint import factored
 
 ROWS, WIDTH, CLASSES = 60, 40, 4
 
@@ -201,7 +201,7 @@ def test_full_rows_take_their_budget_once(monkeypatch: pytest.MonkeyPatch):
     model.coef_, model.intercept_ = rng.normal(size=(3, d)), np.zeros(3)
     explainer = cp.Explainer(model, cost=cp.SquaredEuclidean())
     budget = 8_000_000
-    monkeypatch.setattr(span, "MEMORY", budget)
+    monkeypatch.setattr(factored, "MEMORY", budget)
     tracemalloc.start()
     answers = explainer.explain_factored(X, cp.Probability(1, 0.99))
     peak = tracemalloc.get_traced_memory()[1]

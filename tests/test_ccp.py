@@ -32,7 +32,7 @@ INF = np.inf
 
 def answer(program: Program, x: np.ndarray, **options: object) -> tuple[Solution, Cases]:
     cases = program.cases(x)
-    return CCP.prepare(program).solve(cases, Effort(), **options), cases
+    return CCP(program).solve(cases, Effort(), **options), cases
 
 
 def costs(program: Program, x: np.ndarray) -> float:
@@ -253,7 +253,7 @@ def test_a_margin_keeps_answers_off_the_boundary():
         program = local(1, kind, 4, 3)
         x = missing(program, 1)
         cases = program.cases(x).with_margin(np.array([0.25]))
-        solution = CCP.prepare(program).solve(cases, Effort())
+        solution = CCP(program).solve(cases, Effort())
         worst = quadrics_of(program).excess(solution.points).max()
         assert worst == pytest.approx(-0.25, rel=1e-9)
         assert program.cost(solution.points, x)[0] > costs(program, x)
@@ -303,7 +303,7 @@ def test_a_piece_that_cannot_be_cheaper_is_only_bounded():
 def test_time_that_runs_out_is_said():
     program = local(0, "absolute", 4, 3)
     x = missing(program, 0)
-    solution = CCP.prepare(program).solve(program.cases(x), Effort(seconds=1e-6))
+    solution = CCP(program).solve(program.cases(x), Effort(seconds=1e-6))
     assert solution.outcomes[0] == Outcome.LIMIT
 
 
@@ -418,6 +418,6 @@ def test_columns_of_a_cone_may_be_closed_in():
     program = Program(Price(np.zeros(2), np.ones(2)), Region((cone,)))
     cases = replace(program.cases(np.zeros((1, 2))), margin=np.array([[0.5, 1.0]]))
     solver = next(s for s in cp.solvers.all_solvers() if s.takes(program))
-    solution = solver.prepare(program).solve(cases, Effort())
+    solution = solver(program).solve(cases, Effort())
     np.testing.assert_allclose(solution.points, [[0.0, 3.0]], atol=1e-7)
     assert cone.tightened(cases.margin).excess(solution.points)[0] <= 1e-8

@@ -185,7 +185,7 @@ def probable(rng: np.random.Generator, *, charged: bool) -> Problem:
     cases = program.cases(x)
     worth = rng.uniform(0.1, 4.0, len(x))
     cases = cases.weighing(worth) if charged else cases
-    solution = applicable(program)[0].prepare(program).solve(cases, Effort())
+    solution = applicable(program)[0](program).solve(cases, Effort())
     costs: list[Exact] = []
     for i, v in enumerate(x):
         guess = solution.points[i] - v
@@ -237,7 +237,7 @@ def proposals(problem: Problem, rng: np.random.Generator) -> Iterator[tuple[Any,
     for solver in applicable(program):
         if solver.exhaustive:
             continue
-        solution = solver.prepare(program).solve(cases, Effort())
+        solution = solver(program).solve(cases, Effort())
         best = np.nan_to_num(solution.multipliers)
         if program.has_tangents:
             at = np.where(np.isfinite(solution.points), solution.points, problem.x)

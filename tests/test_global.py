@@ -23,7 +23,7 @@ from counterpoint.engine.region import Condition, Region
 from counterpoint.errors import SolverFailure
 from counterpoint.lvq import LGMLVQ
 from counterpoint.prototypes.nearer import Nearer, quadrics_of
-from counterpoint.prototypes.solvers.scip import Scip, ScipPrograms
+from counterpoint.prototypes.solvers.scip import Scip
 from counterpoint.prototypes.solvers.scip_model import Found, Limits, Translated
 from counterpoint.prototypes.solvers.spatial import Spatial
 from counterpoint.solvers import Effort, Outcome, Solution
@@ -39,7 +39,7 @@ PRICES = ("absolute", "square", "full")
 def solved(
     program: Program, x: np.ndarray, reached: float = INF, effort: Effort = ASKED
 ) -> Solution:
-    return ScipPrograms(program).solve(program.cases(x[None]), effort, np.array([reached]))
+    return Scip(program).solve(program.cases(x[None]), effort, np.array([reached]))
 
 
 def cost_of(program: Program, x: np.ndarray, solution: Solution) -> float:
@@ -296,8 +296,8 @@ def test_the_same_search_gives_the_same_answer_and_says_nothing(capfd: pytest.Ca
 def test_a_margin_tightens_the_answer_and_not_the_bound():
     program, x = posed("absolute", nothing, 2)
     cases = program.cases(x[None])
-    plain = ScipPrograms(program).solve(cases, ASKED)
-    wide = ScipPrograms(program).solve(cases.with_margin(np.array([0.1])), ASKED)
+    plain = Scip(program).solve(cases, ASKED)
+    wide = Scip(program).solve(cases.with_margin(np.array([0.1])), ASKED)
     assert (quadrics_of(program).excess(wide.points) <= -0.1 + 1e-9).all()
     assert wide.reported[0] <= cost_of(program, x, plain)
 
@@ -327,13 +327,13 @@ def test_numerical_trouble_claims_nothing(monkeypatch: pytest.MonkeyPatch):
 class Anything:
     """SCIP on all programs that it could take, convex ones as well."""
 
-    accepts, accuracy = Scip.accepts, Scip.accuracy
+    accepts, accuracy, __name__ = Scip.accepts, Scip.accuracy, "Scip"
 
     def takes(self, program: Program) -> bool:
         return program.kinds <= self.accepts
 
-    def prepare(self, program: Program) -> ScipPrograms:
-        return ScipPrograms(program)
+    def __call__(self, program: Program) -> Scip:
+        return Scip(program)
 
 
 @pytest.mark.parametrize(

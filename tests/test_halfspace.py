@@ -86,7 +86,7 @@ def root_optimum(program: Program, cases: Cases, i: int) -> float:
 
 def check_settled(program: Program, cases: Cases, optima: np.ndarray) -> None:
     """Each row has a point at the optimum, and multipliers that prove it; or it is refuted."""
-    solution = HalfSpace().prepare(program).solve(cases, Effort())
+    solution = HalfSpace(program).solve(cases, Effort())
     possible = np.isfinite(optima)
     assert (solution.outcomes == np.where(possible, Outcome.FOUND, Outcome.INFEASIBLE)).all()
     assert (solution.found == possible).all()
@@ -269,7 +269,7 @@ def test_a_knapsack_with_one_kind_of_whole_item_is_settled_at_its_optimum(seed: 
         ),
     )
     x = rng.integers(-4, 5, (ROWS, 1)) * step
-    solution = HalfSpace().prepare(program).solve(program.cases(x), Effort())
+    solution = HalfSpace(program).solve(program.cases(x), Effort())
     assert (solution.outcomes == Outcome.FOUND).all()
     for i in range(ROWS):
         counts = np.arange(-2000, 2001) * step
@@ -285,7 +285,7 @@ def test_a_free_category_without_effect_is_no_item():
     row = Affine(np.array([[1.0, 2.0, 2.0]]), [5.0], [np.inf])
     program = Program(Price(absolute, np.zeros(3)), Region((OneOf(slice(1, 3)), row)))
     cases = program.cases(np.array([[0.0, 1.0, 0.0]]))
-    solution = HalfSpace().prepare(program).solve(cases, Effort())
+    solution = HalfSpace(program).solve(cases, Effort())
     np.testing.assert_array_equal(solution.points, [[3.0, 1.0, 0.0]])
 
 
@@ -294,5 +294,5 @@ def test_whole_steps_that_are_enough_are_not_taken_twice(sign: float):
     """y = 2 units away is the optimum over real numbers, up to rounding, and a whole number."""
     row, whole = Affine(np.array([[0.1 * sign]]), [0.2], [np.inf]), Whole(np.array([0]), np.ones(1))
     program = Program(Price(np.zeros(1), np.ones(1)), Region((row, whole)))
-    solution = HalfSpace().prepare(program).solve(program.cases(np.zeros((1, 1))), Effort())
+    solution = HalfSpace(program).solve(program.cases(np.zeros((1, 1))), Effort())
     assert solution.points.tolist() == [[2.0 * sign]]

@@ -28,7 +28,7 @@ from counterpoint.solvers import Effort, Outcome, all_solvers
 CONDITIONS = ("box", "changes", "transitions", "affine", "cone", "at most", "nearer")
 PRICES = ("absolute", "square", "full")
 TRIES = 24
-CCP = next(solver for solver in all_solvers() if type(solver).__name__ == "Ccp")
+CCP = next(solver for solver in all_solvers() if solver.__name__ == "Ccp")
 
 
 def price(kind: str, rng: np.random.Generator, d: int) -> Price:
@@ -176,7 +176,7 @@ def test_no_multipliers_bound_above_a_feasible_cost_or_refute_it(case: Planted, 
 def test_multipliers_near_the_best_ones_bound_below_too(case: Planted, seed: int):
     """Where bounds are sharp: those that a solver left, and others nearby."""
     rng, program, one = np.random.default_rng(seed), case.program, case.program.cases(case.x)
-    solution = CCP.prepare(program).solve(one, Effort())
+    solution = CCP(program).solve(one, Effort())
     reached = case.costs.min()
     assert solution.outcomes[0] != Outcome.INFEASIBLE
     if solution.found[0]:
@@ -269,7 +269,7 @@ def test_a_bound_survives_rounding_far_from_the_origin():
         program = Program(price("square", rng, 2), Region((moved,)))
         x = far + 3.0 * rng.normal(size=(1, 2))
         cases = program.cases(x)
-        solution = Quadric().prepare(program).solve(cases, Effort())
+        solution = Quadric(program).solve(cases, Effort())
         bound = program.bound(cases, solution.multipliers, solution.points)[0]
         if bound > 0.0:
             truth = _exact_dual(moved, program.price.quadratic, x[0], solution.multipliers[0, 0])
@@ -305,7 +305,7 @@ def test_units_of_columns_change_no_bound(seed: int):
     program = local(seed, PRICES[seed % 3], 3)
     x = missing(program, seed)
     assume(len(x) > 0)
-    solution = CCP.prepare(program).solve(program.cases(x), Effort())
+    solution = CCP(program).solve(program.cases(x), Effort())
     unit = 2.0 ** rng.integers(-20, 21, 3)
     quadratic = program.price.quadratic
     outer = unit**2 if quadratic.ndim == 1 else np.outer(unit, unit)
@@ -330,7 +330,7 @@ def test_a_gap_that_no_convexity_closes_is_called_local():
     local_, proved, none = cp.Claim.LOCAL, cp.Claim.PROVED, cp.Claim.NONE
     program = local(0, "square", 3, 1)
     x = missing(program, 0)
-    solution = Quadric().prepare(program).solve(program.cases(x), Effort())
+    solution = Quadric(program).solve(program.cases(x), Effort())
     cost = program.cost(solution.points, x)
 
     def claim(factor: float, reached: np.ndarray, gap: float) -> cp.Claim:
@@ -377,7 +377,7 @@ def test_one_condition_is_settled_as_a_semidefinite_program_says(kind: str):
         if not len(x):
             continue
         cases = program.cases(x)
-        solution = Quadric().prepare(program).solve(cases, Effort())
+        solution = Quadric(program).solve(cases, Effort())
         expected = sdp(program, x)
         assert solution.outcomes[0] == Outcome.FOUND
         assert program.cost(solution.points, x)[0] == pytest.approx(expected, rel=1e-6, abs=1e-8)
@@ -394,7 +394,7 @@ def test_a_batch_of_quadrics_is_its_rows(seed: int):
     held = rng.random((5, 4)) < 0.3
     cases = program.cases(x)
     cases = replace(cases, low=np.where(held, x, -np.inf), high=np.where(held, x, np.inf))
-    prepared = Quadric().prepare(program)
+    prepared = Quadric(program)
     together = prepared.solve(cases, Effort())
     for i, case in enumerate(cases):
         alone = prepared.solve(case, Effort())
@@ -424,8 +424,8 @@ def test_columns_that_cannot_move_are_left_out():
             ),
         )),
     )  # fmt: skip
-    ours = Quadric().prepare(program).solve(fixed, Effort())
-    theirs = Quadric().prepare(smaller).solve(smaller.cases(x[:, 1:]), Effort())
+    ours = Quadric(program).solve(fixed, Effort())
+    theirs = Quadric(smaller).solve(smaller.cases(x[:, 1:]), Effort())
     np.testing.assert_allclose(ours.points[:, 1:], theirs.points, rtol=1e-10)
     bound = program.bound(fixed, ours.multipliers, ours.points)
     np.testing.assert_allclose(bound, program.cost(ours.points, x), rtol=1e-9)
@@ -440,13 +440,13 @@ def test_a_condition_without_points_is_refuted():
     for condition in (same, smaller):
         for kind in PRICES:
             program = Program(price(kind, rng, 3), Region((condition, *rivals(rng, 3, 2))))
-            for solver in (Quadric(), CCP):
+            for solver in (Quadric, CCP):
                 cases = program.cases(rng.normal(size=(4, 3)))
-                solution = solver.prepare(program).solve(cases, Effort())
+                solution = solver(program).solve(cases, Effort())
                 assert (solution.outcomes == Outcome.INFEASIBLE).all()
                 assert program.refutes(cases, solution.multipliers).all()
     at_place = Program(price("square", rng, 3), Region((replace(smaller, limit=0.0),)))
-    solution = CCP.prepare(at_place).solve(at_place.cases(rng.normal(size=(1, 3))), Effort())
+    solution = CCP(at_place).solve(at_place.cases(rng.normal(size=(1, 3))), Effort())
     assert solution.outcomes[0] != Outcome.INFEASIBLE  # the prototype itself is left
 
 

@@ -16,7 +16,7 @@ from counterpoint.engine.program import Program
 from counterpoint.engine.region import Condition, Region
 from counterpoint.engine.search import Found, search
 from counterpoint.prototypes.nearer import Nearer
-from counterpoint.solvers import Effort, Outcome, Prepared, Solution
+from counterpoint.solvers import Effort, Outcome, Solution
 
 LINEAR = ("affine", "box", "at most", "transitions", "changes")
 
@@ -76,7 +76,7 @@ def test_nothing_is_found_where_every_piece_is_impossible():
     assert np.isposinf(bound)
 
 
-class Told(Prepared):
+class Told:
     """Says the same whatever it is asked, with multipliers that prove nothing."""
 
     def __init__(self, program: Program, outcome: Outcome, point: float = np.nan) -> None:

@@ -40,7 +40,7 @@ def checked() -> dict[type, set[type]]:
         Form: {type(form) for form in forms},
         cp.Cost: {type(make(rng, plain)) for make in COSTS.values()},
         cp.Constraint: {type(c) for c in test_constraints.CONSTRAINTS},
-        Solver: {type(s) for s in test_solvers.BY_NAME.values()},
+        Solver: {*test_solvers.BY_NAME.values()},
         Target: {type(t) for form in forms for t in test_forms.targets(form)},
     }
 

@@ -18,7 +18,7 @@ from counterpoint.engine.region import Region
 from counterpoint.solvers import Effort, Outcome, Solution, Solver, all_solvers
 from counterpoint.testing import KNOWN, Known, check_solver
 
-BY_NAME = {type(solver).__name__: solver for solver in all_solvers()}
+BY_NAME = {solver.__name__: solver for solver in all_solvers()}
 
 
 @pytest.mark.parametrize("known", KNOWN, ids=lambda known: known.name)
@@ -115,8 +115,8 @@ def check_one(solver: Solver, program: Program, x: np.ndarray, best: Optimum):
     cases = program.cases(x)
     # A switch for "changed" in HiGHS needs a bound on changes; a cost that is reached gives one.
     reached = np.array([2.0 * best.high + 1.0])
-    solution = solver.prepare(program).solve(cases, Effort(), reached)
-    name = type(solver).__name__
+    solution = solver(program).solve(cases, Effort(), reached)
+    name = solver.__name__
     if not best.exists:
         assert solution.outcomes[0] != Outcome.FOUND, f"{name} finds a point where there is none"
         return
@@ -143,13 +143,13 @@ class Wrong:
     accuracy = 1e-9
 
     def __init__(self, change: Any) -> None:
-        self.change = change
+        self.change, self.__name__ = change, "Wrong"
 
     def takes(self, program: Program) -> bool:
         return BY_NAME["Highs"].takes(program)
 
-    def prepare(self, program: Program) -> Any:
-        wrong, right = self, BY_NAME["Highs"].prepare(program)
+    def __call__(self, program: Program) -> Any:
+        wrong, right = self, BY_NAME["Highs"](program)
 
         class Prepared:
             def solve(self, cases: Any, effort: Effort, cutoff: Any = None) -> Solution:

@@ -16,7 +16,7 @@ from counterpoint.engine.domains import AtMost, OneOf, Whole
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Domain, LazyUnion, Region, Supported
 from counterpoint.numerics import BoolArray, FloatArray
-from counterpoint.solvers import Prepared, Solver, all_solvers, applicable
+from counterpoint.solvers import Solver, all_solvers, applicable
 
 __all__ = ["Aim", "Piece", "Pieces"]
 
@@ -63,20 +63,20 @@ class Piece:
         return Piece(self.program.relaxed(*dropped))
 
     @cached_property
-    def closed_form(self) -> Prepared | None:
+    def closed_form(self) -> Solver | None:
         """A method for all rows at once, if there is one."""
         if not any(solver.takes(self.program) for solver in all_solvers()):
             return None
         first = applicable(self.program)[0]
-        return first.prepare(self.program) if first.batched else None
+        return first(self.program) if first.batched else None
 
     @cached_property
-    def _complete(self) -> dict[Solver, Prepared | None]:
+    def _complete(self) -> dict[type[Solver], Solver | None]:
         """The complete solvers that take rows one by one, in the order in which to try them."""
         solvers = applicable(self.program)
         return {s: None for s in solvers if s.complete and not s.batched}
 
-    def complete(self, *, exhaustive: bool) -> Iterator[Prepared]:
+    def complete(self, *, exhaustive: bool) -> Iterator[Solver]:
         """The complete solvers that take rows one by one, each prepared when it is asked for.
 
         Those that are exhaustive, or the others.
@@ -84,7 +84,7 @@ class Piece:
         for solver, prepared in self._complete.items():
             if solver.exhaustive != exhaustive:
                 continue
-            ready = prepared or solver.prepare(self.program)
+            ready = prepared or solver(self.program)
             self._complete[solver] = ready
             yield ready
 

@@ -21,7 +21,7 @@ from counterpoint.certificate import VIOLATION, Bounding, Evidence
 from counterpoint.engine.cases import Cases
 from counterpoint.engine.pieces import Piece, Pieces
 from counterpoint.numerics import BoolArray, FloatArray, IntArray
-from counterpoint.solvers import Effort, Optimality, Outcome, Prepared, Solution
+from counterpoint.solvers import Effort, Optimality, Outcome, Solution, Solver
 from counterpoint.wings import wings
 
 __all__ = ["Found", "Leads", "search", "search_listed"]
@@ -188,13 +188,13 @@ class _Listed:
             effort = replace(self.effort, seconds=max(share, SHORTEST) if seconds else None)
             self._solve(s, row, self.pieces[s].complete(exhaustive=True), effort)
 
-    def _solve(self, s: int, rows: IntArray, solvers: Iterable[Prepared], effort: Effort) -> None:
+    def _solve(self, s: int, rows: IntArray, solvers: Iterable[Solver], effort: Effort) -> None:
         """One solver after another, until each row is settled."""
         found, cases, program = self.found, self.evidence[s].cases, self.pieces[s].program
-        for prepared in solvers:
+        for solver in solvers:
             if not len(rows):
                 return
-            solution = prepared.solve(cases.take(rows), effort, found.cost[rows])
+            solution = solver.solve(cases.take(rows), effort, found.cost[rows])
             here = np.flatnonzero(solution.found)  # what misses the piece must not shadow the rest
             missed = program.violation(solution.points[here], cases.x[rows[here]]) > VIOLATION
             solution.points[here[missed]], solution.reported[here[missed]] = np.nan, 0.0

@@ -18,7 +18,7 @@ from counterpoint.solvers.base import Solver
 
 __all__ = ["SOLVERS", "WAYS", "known"]
 
-SOLVERS: tuple[Solver, ...] = (Quadric(), Ccp(), Scip())
+SOLVERS: tuple[type[Solver], ...] = (Quadric, Ccp, Scip)
 """In the order of preference."""
 
 

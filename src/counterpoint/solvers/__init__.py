@@ -14,7 +14,6 @@ from counterpoint.solvers.base import (
     Effort,
     Optimality,
     Outcome,
-    Prepared,
     Solution,
     Solver,
 )
@@ -37,16 +36,14 @@ __all__ = [
     "Newton",
     "Optimality",
     "Outcome",
-    "Prepared",
     "Solution",
     "Solver",
     "all_solvers",
     "applicable",
-    "relaxed_by",
 ]
 
 
-def applicable(program: Program) -> tuple[Solver, ...]:
+def applicable(program: Program) -> tuple[type[Solver], ...]:
     """The solvers that take a program, in the order in which to try them.
 
     Raises
@@ -61,37 +58,22 @@ def applicable(program: Program) -> tuple[Solver, ...]:
 
 
 def _lack(program: Program) -> str:
-    def missing(solver: Solver) -> list[str]:
+    def missing(solver: type[Solver]) -> list[str]:
         return sorted(kind.__name__ for kind in program.kinds - solver.accepts)
 
     nearest = min(all_solvers(), key=lambda solver: len(missing(solver)))
     kinds = ", ".join(sorted(kind.__name__ for kind in program.kinds))
     return (
-        f"No solver takes {{{kinds}}}. The nearest, {type(nearest).__name__}, "
+        f"No solver takes {{{kinds}}}. The nearest, {nearest.__name__}, "
         f"lacks {', '.join(missing(nearest))}."
     )
 
 
-def relaxed_by(program: Program) -> tuple[Solver, ...]:
-    """The solvers of a relaxation inside branch and bound."""
-    plain = (s for s in all_solvers() if s.complete and not s.exhaustive)
-    direct = (s for s in plain if not isinstance(s, Branching))
-    return tuple(s for s in direct if s.takes(program))
-
-
-OWN: tuple[Solver, ...] = (
-    HalfSpace(),
-    Logistic(),
-    Newton(),
-    Daqp(),
-    Highs(),
-    Clarabel(),
-    Branching(relaxed_by),
-)
+OWN: tuple[type[Solver], ...] = (HalfSpace, Logistic, Newton, Daqp, Highs, Clarabel, Branching)
 """Those here, in the order of preference; those for whole batches first."""
 
 
 @cache
-def all_solvers() -> tuple[Solver, ...]:
+def all_solvers() -> tuple[type[Solver], ...]:
     """All solvers, in the order of preference; a wing's take conditions that no other does."""
     return (*OWN, *(solver for wing in wings() for solver in wing.SOLVERS))

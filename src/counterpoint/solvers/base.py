@@ -17,7 +17,7 @@ from counterpoint.engine.program import Program
 from counterpoint.errors import SolverFailure
 from counterpoint.numerics import FloatArray
 
-__all__ = ["Effort", "Optimality", "Outcome", "Prepared", "Solution", "Solver", "translated"]
+__all__ = ["Effort", "Optimality", "Outcome", "Solution", "Solver", "translated"]
 
 
 class Outcome(IntEnum):
@@ -89,26 +89,11 @@ class Solution:
         return np.isfinite(self.points[:, 0]) if len(self.points) else np.zeros(0, dtype=bool)
 
 
-class Prepared(ABC):
-    """A solver that has done all work on a program that does not depend on the person."""
-
-    @abstractmethod
-    def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
-        """Solve for each row of a batch.
-
-        Parameters
-        ----------
-        cases
-            The people, with their bounds and margins.
-        effort
-            When to stop.
-        cutoff
-            (n,) costs that are already reached: a point that is not cheaper is of no use.
-        """
-
-
+@dataclass(frozen=True, eq=False)
 class Solver(ABC):
-    """A method for one family of programs; stateless."""
+    """A method for one family of programs: what it did on one of them that depends on no row."""
+
+    program: Program
 
     accepts: ClassVar[frozenset[type]]
     """The kinds of price and the types of conditions that it takes."""
@@ -121,13 +106,24 @@ class Solver(ABC):
     exhaustive: ClassVar[bool] = False
     """Whether it excludes everything else, however long that takes; only if `Effort` asks."""
 
+    @classmethod
     @abstractmethod
-    def takes(self, program: Program) -> bool:
+    def takes(cls, program: Program) -> bool:
         """Whether the solver is of use: the program holds nothing outside ``accepts``."""
 
     @abstractmethod
-    def prepare(self, program: Program) -> Prepared:
-        """Do what does not depend on the person."""
+    def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
+        """Solve for each row of a batch.
+
+        Parameters
+        ----------
+        cases
+            The rows, with their bounds and margins.
+        effort
+            When to stop.
+        cutoff
+            (n,) costs that are already reached: a point that is not cheaper is of no use.
+        """
 
 
 @contextmanager

@@ -8,7 +8,7 @@ in the order of their bounds, so the least open bound is always a bound on the a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from heapq import heappop, heappush
@@ -25,7 +25,11 @@ from counterpoint.engine.domains import AtMost, Box, OneOf, Transitions, Whole
 from counterpoint.engine.program import Program
 from counterpoint.errors import NoSolver
 from counterpoint.numerics import BoolArray, FloatArray
-from counterpoint.solvers.base import Effort, Outcome, Prepared, Solution, Solver
+from counterpoint.solvers.base import Effort, Outcome, Solution, Solver
+from counterpoint.solvers.clarabel import Clarabel
+from counterpoint.solvers.daqp import Daqp
+from counterpoint.solvers.highs import Highs
+from counterpoint.solvers.probability import Logistic
 
 __all__ = ["Branching"]
 
@@ -37,6 +41,7 @@ FEASIBLE = 1e-9
 LATTICE = 1e-14
 """Relative violation of a target's row that is rounding where every column is a whole step."""
 NODES = 50_000
+"""After so many a row is given up, with its best answer and its gap."""
 DOUBTED = 200
 """How many nodes one counts for that tolerances leave undecided: about as much time."""
 WIDTH = 32
@@ -46,16 +51,9 @@ CLOSE = 1e-7
 
 
 @final
+@dataclass(frozen=True, eq=False)
 class Branching(Solver):
-    """Best-first branch and bound around a solver for the relaxations.
-
-    Parameters
-    ----------
-    choose
-        The solvers for a relaxed program, in the order in which to try them.
-    nodes
-        After so many a row is given up, with its best answer and its gap.
-    """
+    """Best-first branch and bound around a solver for the relaxations."""
 
     accepts: ClassVar[frozenset[type]] = frozenset(
         {Manhattan, SquaredEuclidean, Mahalanobis, Box, Affine, Transitions, Cone}
@@ -63,47 +61,29 @@ class Branching(Solver):
     )
     accuracy: ClassVar[float] = 1e-7
 
-    def __init__(self, choose: Callable[[Program], tuple[Solver, ...]], nodes: int = NODES) -> None:
-        self.choose, self.nodes = choose, nodes
-
-    def takes(self, program: Program) -> bool:
-        return program.kinds <= self.accepts and bool(program.kinds & set(INTEGRAL))
-
-    def prepare(self, program: Program) -> Branchings:
-        return Branchings(program, self.choose, self.nodes)
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Branchings(Prepared):
-    """A program and the prepared solver of its relaxation."""
-
-    program: Program
-    choose: Callable[[Program], tuple[Solver, ...]]
-    nodes: int
+    @classmethod
+    def takes(cls, program: Program) -> bool:
+        return program.kinds <= cls.accepts and bool(program.kinds & set(INTEGRAL))
 
     @cached_property
-    def relaxation(self) -> Prepared:
+    def relaxation(self) -> Solver:
         """The solver of the program without as few of its integral conditions as need be."""
         for dropped in DROPS:
-            relaxed = self.program.relaxed(*dropped)
-            for solver in self.choose(relaxed):
-                return solver.prepare(relaxed)
+            for solver in _solvers(self.program.relaxed(*dropped)):
+                return solver
         raise NoSolver("Branch and bound found no solver for its relaxation.")
 
     @cached_property
-    def convex(self) -> tuple[Prepared, ...]:
+    def convex(self) -> tuple[Solver, ...]:
         """Solvers of the program without any integral condition: their multipliers can refute."""
-        relaxed = self.program.relaxed(*INTEGRAL)
-        return tuple(solver.prepare(relaxed) for solver in self.choose(relaxed))
+        return tuple(_solvers(self.program.relaxed(*INTEGRAL)))
 
     @cached_property
-    def linear(self) -> tuple[Prepared, ...]:
+    def linear(self) -> tuple[Solver, ...]:
         """Solvers of the same region at a linear price, which find points where others give up."""
         price, d = self.program.price, self.program.width
         linear = Price(price.absolute + np.sqrt(price.diagonal), np.zeros(d))
-        plain = Program(linear, self.program.region)
-        return tuple(solver.prepare(plain) for solver in self.choose(plain))
+        return tuple(_solvers(Program(linear, self.program.region)))
 
     def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
         out = Solution.blank(len(cases), self.program)
@@ -113,6 +93,13 @@ class Branchings(Prepared):
             tree.run()
             tree.record(out, i)
         return out
+
+
+def _solvers(program: Program) -> Iterator[Solver]:
+    """Those that take a relaxation, in the order of preference."""
+    return (
+        solver(program) for solver in (Logistic, Daqp, Highs, Clarabel) if solver.takes(program)
+    )
 
 
 @final
@@ -132,7 +119,7 @@ class Node(NamedTuple):
 class Tree:
     """One row's search tree; several of the best open nodes are visited at once."""
 
-    def __init__(self, owner: Branchings, case: Cases, effort: Effort, cutoff: float) -> None:
+    def __init__(self, owner: Branching, case: Cases, effort: Effort, cutoff: float) -> None:
         self.owner = owner
         self.program = owner.program
         self.relaxation = owner.relaxation
@@ -166,7 +153,7 @@ class Tree:
         self.visited += 1
         width = 1
         while self._open and not self._hopeless(self._open[0][0]):
-            if self.visited > self.owner.nodes or self._is_late:
+            if self.visited > NODES or self._is_late:
                 self.complete, self.cut_short = False, True
                 return
             children = []

@@ -24,7 +24,7 @@ from counterpoint.engine.domains import Box, Transitions
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Coupling, Region
 from counterpoint.numerics import TINY, FloatArray, IntArray
-from counterpoint.solvers.base import Effort, Outcome, Prepared, Solution, Solver, translated
+from counterpoint.solvers.base import Effort, Outcome, Solution, Solver, translated
 from counterpoint.solvers.duals import priced, purified
 from counterpoint.solvers.standard_form import StandardForm
 
@@ -57,6 +57,7 @@ INFEASIBLE = (STATUS.PrimalInfeasible, STATUS.AlmostPrimalInfeasible)
 
 
 @final
+@dataclass(frozen=True, eq=False)
 class Clarabel(Solver):
     """Convex programs with linear rows, second-order and exponential cones by Clarabel."""
 
@@ -66,19 +67,9 @@ class Clarabel(Solver):
     )
     accuracy: ClassVar[float] = 1e-7
 
-    def takes(self, program: Program) -> bool:
-        return program.kinds <= self.accepts
-
-    def prepare(self, program: Program) -> ClarabelPrograms:
-        return ClarabelPrograms(program)
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class ClarabelPrograms(Prepared):
-    """A program as cones over scaled changes."""
-
-    program: Program
+    @classmethod
+    def takes(cls, program: Program) -> bool:
+        return program.kinds <= cls.accepts
 
     @cached_property
     def form(self) -> StandardForm:
@@ -107,10 +98,10 @@ class ClarabelPrograms(Prepared):
         return np.where(size > 0.0, size, 1.0)
 
     @cached_property
-    def _uncharged(self) -> ClarabelPrograms:
+    def _uncharged(self) -> Clarabel:
         """The same demands at the price alone."""
         demands = Region(tuple(c for c in self.program.region if not isinstance(c, LogLoss)))
-        return ClarabelPrograms(Program(self.program.price, demands))
+        return Clarabel(Program(self.program.price, demands))
 
     def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
         out = Solution.blank(len(cases), self.program)
@@ -329,7 +320,7 @@ class ConicProgram:
     ``model``, that stands for what is charged.
     """
 
-    def __init__(self, owner: ClarabelPrograms, case: Cases, model: Model | None) -> None:
+    def __init__(self, owner: Clarabel, case: Cases, model: Model | None) -> None:
         self.owner, self.case, self.model = owner, case, model
         self.program, self.form = owner.program, owner.form
         self.scale, self.worth = self._sizes() if model is None else (model.size, model.worth)

@@ -22,7 +22,7 @@ from counterpoint.engine.couplings import Affine
 from counterpoint.engine.domains import Box, OneOf, Transitions
 from counterpoint.engine.program import Program
 from counterpoint.numerics import BoolArray, FloatArray
-from counterpoint.solvers.base import Effort, Outcome, Prepared, Solution, Solver, translated
+from counterpoint.solvers.base import Effort, Outcome, Solution, Solver, translated
 from counterpoint.solvers.highs import Highs
 from counterpoint.solvers.standard_form import StandardForm
 
@@ -38,6 +38,7 @@ TOLERANCES = {"primal_tol": 1e-10, "dual_tol": 1e-12, "iter_limit": 100_000}
 
 
 @final
+@dataclass(frozen=True, eq=False)
 class Daqp(Solver):
     """Quadratic programs, continuous or with one-hot groups, by DAQP."""
 
@@ -46,25 +47,16 @@ class Daqp(Solver):
     )
     accuracy: ClassVar[float] = 1e-8
 
-    def takes(self, program: Program) -> bool:
-        return program.kinds <= self.accepts
+    @classmethod
+    def takes(cls, program: Program) -> bool:
+        return program.kinds <= cls.accepts
 
-    def prepare(self, program: Program) -> DaqpPrograms:
-        unit = 1.0 / np.sqrt(2.0 * (program.price.diagonal + program.price.absolute))
-        return DaqpPrograms(StandardForm(program, unit, norm=2))
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class DaqpPrograms(Prepared):
-    """A program in DAQP."""
-
-    form: StandardForm
-
-    @property
-    def program(self) -> Program:
-        """The program."""
-        return self.form.program
+    @cached_property
+    def form(self) -> StandardForm:
+        """The program in the standard form, in units in which the price has a unit diagonal."""
+        price = self.program.price
+        unit = 1.0 / np.sqrt(2.0 * (price.diagonal + price.absolute))
+        return StandardForm(self.program, unit, norm=2)
 
     @cached_property
     def _hessian(self) -> FloatArray:
@@ -206,10 +198,10 @@ class DaqpPrograms(Prepared):
         return Memo()
 
     @cached_property
-    def _refuter(self) -> Prepared:
+    def _refuter(self) -> Highs:
         """The linear relaxation in HiGHS, which gives the multipliers that DAQP does not."""
         price = Price(np.ones(self.program.width), np.zeros(self.program.width))
-        return Highs().prepare(Program(price, self.program.relaxed(OneOf).region))
+        return Highs(Program(price, self.program.relaxed(OneOf).region))
 
 
 @final

@@ -23,31 +23,12 @@ from counterpoint.engine.domains import AtMost, Box, OneOf, Transitions, Whole
 from counterpoint.engine.program import Program
 from counterpoint.engine.separable import Groups
 from counterpoint.numerics import EPS, STEP_SLACK, BoolArray, FloatArray, IntArray
-from counterpoint.solvers.base import Effort, Outcome, Prepared, Solution, Solver
+from counterpoint.solvers.base import Effort, Outcome, Solution, Solver
 
 __all__ = ["HalfSpace", "filled"]
 
 
 NEWTON_STEPS = 60
-
-
-@final
-class HalfSpace(Solver):
-    """Closed forms for one row; complete only where one row decides."""
-
-    accepts: ClassVar[frozenset[type]] = frozenset(
-        {Manhattan, SquaredEuclidean, Mahalanobis, Box, Affine, Whole, OneOf, Transitions, AtMost}
-    )
-    accuracy: ClassVar[float] = 1e-12
-    complete: ClassVar[bool] = False
-    batched: ClassVar[bool] = True
-
-    def takes(self, program: Program) -> bool:
-        fits = program.kinds <= self.accepts and program.affine.size > 0
-        return fits and (program.price.kind is Manhattan or not program.groups)
-
-    def prepare(self, program: Program) -> HalfSpaces:
-        return HalfSpaces(program)
 
 
 @final
@@ -72,10 +53,20 @@ class Moves(NamedTuple):
 
 @final
 @dataclass(frozen=True, eq=False)
-class HalfSpaces(Prepared):
-    """The rows of a program, met one at a time."""
+class HalfSpace(Solver):
+    """Closed forms for one row; complete only where one row decides."""
 
-    program: Program
+    accepts: ClassVar[frozenset[type]] = frozenset(
+        {Manhattan, SquaredEuclidean, Mahalanobis, Box, Affine, Whole, OneOf, Transitions, AtMost}
+    )
+    accuracy: ClassVar[float] = 1e-12
+    complete: ClassVar[bool] = False
+    batched: ClassVar[bool] = True
+
+    @classmethod
+    def takes(cls, program: Program) -> bool:
+        fits = program.kinds <= cls.accepts and program.affine.size > 0
+        return fits and (program.price.kind is Manhattan or not program.groups)
 
     @cached_property
     def _demands(self) -> Demands:

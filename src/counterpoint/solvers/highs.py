@@ -23,7 +23,7 @@ from counterpoint.engine.domains import AtMost, Box, OneOf, Transitions, Whole
 from counterpoint.engine.program import Program
 from counterpoint.errors import SolverFailure
 from counterpoint.numerics import BoolArray, FloatArray, IntArray
-from counterpoint.solvers.base import Effort, Outcome, Prepared, Solution, Solver, translated
+from counterpoint.solvers.base import Effort, Outcome, Solution, Solver, translated
 from counterpoint.solvers.standard_form import StandardForm, balanced_units
 
 __all__ = ["Highs"]
@@ -47,29 +47,10 @@ OPTIONS = {
 
 
 @final
-class Highs(Solver):
-    """Linear and mixed-integer linear programs by HiGHS."""
-
-    accepts: ClassVar[frozenset[type]] = frozenset(
-        {Manhattan, Box, Affine, Transitions, OneOf, Whole, AtMost}
-    )
-    accuracy: ClassVar[float] = 1e-9
-
-    def takes(self, program: Program) -> bool:
-        return program.kinds <= self.accepts
-
-    def prepare(self, program: Program) -> HighsPrograms:
-        weights, steps = program.price.absolute, program.steps
-        costly = np.where(weights > 0.0, weights, 1.0)
-        unit = np.where(program.numeric, 1.0 / costly, 1.0)  # units of cost
-        return HighsPrograms(StandardForm(program, np.where(steps > 0.0, steps, unit)))
-
-
-@final
 class Data:
     """The numbers of a batch: bounds of columns and rows, caps of switches, lengths of changes."""
 
-    def __init__(self, model: HighsPrograms, cases: Cases, cutoff: FloatArray | None) -> None:
+    def __init__(self, model: Highs, cases: Cases, cutoff: FloatArray | None) -> None:
         form, n, switches = model.form, len(cases), len(model.switches)
         limits = form.limits(cases)
         down, up = -limits.low, limits.high
@@ -94,17 +75,28 @@ class Data:
 
 @final
 @dataclass(frozen=True, eq=False)
-class HighsPrograms(Prepared):
-    """A program in HiGHS, and its linear relaxation: rises, falls and switches."""
+class Highs(Solver):
+    """Linear and mixed-integer linear programs by HiGHS, and the relaxations of the latter."""
 
-    form: StandardForm
-    # whether its units are those of one row for which the usual ones did not do
-    rebalanced: bool = False
+    accepts: ClassVar[frozenset[type]] = frozenset(
+        {Manhattan, Box, Affine, Transitions, OneOf, Whole, AtMost}
+    )
+    accuracy: ClassVar[float] = 1e-9
 
-    @property
-    def program(self) -> Program:
-        """The program."""
-        return self.form.program
+    units: FloatArray | None = None  # (d,) for one row for which the usual ones did not do
+
+    @classmethod
+    def takes(cls, program: Program) -> bool:
+        return program.kinds <= cls.accepts
+
+    @cached_property
+    def form(self) -> StandardForm:
+        """The program in the standard form, with changes in units of cost, or in steps."""
+        if self.units is not None:
+            return StandardForm(self.program, self.units)
+        weights, steps = self.program.price.absolute, self.program.steps
+        costly = np.where((weights > 0.0) & self.program.numeric, weights, 1.0)
+        return StandardForm(self.program, np.where(steps > 0.0, steps, 1.0 / costly))
 
     @property
     def switches(self) -> tuple[slice, ...]:
@@ -159,11 +151,9 @@ class HighsPrograms(Prepared):
 
     def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
         solution = self._solved(cases, effort, cutoff)
-        for i in [] if self.rebalanced else self._doubtful(cases, solution).tolist():
+        for i in self._doubtful(cases, solution).tolist() if self.units is None else []:
             case = cases.take(slice(i, i + 1))
-            other = HighsPrograms(
-                StandardForm(self.program, balanced_units(self.program, case)), rebalanced=True
-            )
+            other = Highs(self.program, balanced_units(self.program, case))
             below = None if cutoff is None else cutoff[i : i + 1]
             solution.put(i, other._solved(case, effort, below))
         return solution
@@ -256,7 +246,7 @@ class HighsPrograms(Prepared):
 class Engine:
     """One model inside HiGHS, of which rows change the numbers."""
 
-    def __init__(self, model: HighsPrograms, *, integral: bool) -> None:
+    def __init__(self, model: Highs, *, integral: bool) -> None:
         self.highs, self.integral = highspy.Highs(), integral
         own = {} if integral else {"solver": "simplex", "presolve": "off"}
         for name, value in (OPTIONS | own).items():
@@ -315,7 +305,7 @@ class Engine:
         return np.asarray(ray) if exists else np.zeros(len(self._rows))
 
 
-def _model(model: HighsPrograms, *, integral: bool) -> Any:
+def _model(model: Highs, *, integral: bool) -> Any:
     """The model as HiGHS takes it; bounds are those of no row yet."""
     (rows, columns), used = model.matrix.shape, model.matrix != 0.0
     lp = highspy.HighsLp()

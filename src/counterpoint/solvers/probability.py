@@ -28,7 +28,7 @@ from counterpoint.engine.domains import Box
 from counterpoint.engine.program import Program
 from counterpoint.models.softmax import Hessians, LogLosses, Reduced, logistic_root, minimise, reach
 from counterpoint.numerics import TINY, BoolArray, FloatArray
-from counterpoint.solvers.base import Effort, Outcome, Prepared, Solution, Solver
+from counterpoint.solvers.base import Effort, Outcome, Solution, Solver
 
 __all__ = ["Logistic", "Newton"]
 
@@ -42,6 +42,7 @@ LOSS = LogLosses()
 
 
 @final
+@dataclass(frozen=True, eq=False)
 class Logistic(Solver):
     """The log-loss of two classes over a box."""
 
@@ -49,22 +50,12 @@ class Logistic(Solver):
     accuracy: ClassVar[float] = 1e-12
     batched: ClassVar[bool] = True
 
-    def takes(self, program: Program) -> bool:
+    @classmethod
+    def takes(cls, program: Program) -> bool:
         price = program.price
         alike = bool(price.absolute.all() or (price.quadratic.ndim == 1 and price.quadratic.all()))
         one = len(program.charges) == 1 and program.charges[0].size == 1
-        return program.kinds <= self.accepts and alike and one
-
-    def prepare(self, program: Program) -> Logistics:
-        return Logistics(program)
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Logistics(Prepared):
-    """A program whose charge is log(1 + exp(m · y + c))."""
-
-    program: Program
+        return program.kinds <= cls.accepts and alike and one
 
     @property
     def _row(self) -> FloatArray:
@@ -156,6 +147,7 @@ def _sums_before(values: FloatArray) -> FloatArray:
 
 
 @final
+@dataclass(frozen=True, eq=False)
 class Newton(Solver):
     """One softmax probability, charged or demanded, under a quadratic price."""
 
@@ -166,20 +158,10 @@ class Newton(Solver):
     complete: ClassVar[bool] = False
     batched: ClassVar[bool] = True
 
-    def takes(self, program: Program) -> bool:
+    @classmethod
+    def takes(cls, program: Program) -> bool:
         one = len(program.beyond_rows) == 1
-        return program.kinds <= self.accepts and one and not program.price.absolute.any()
-
-    def prepare(self, program: Program) -> Newtons:
-        return Newtons(program)
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Newtons(Prepared):
-    """The score rows of the other classes against the label's, and their products."""
-
-    program: Program
+        return program.kinds <= cls.accepts and one and not program.price.absolute.any()
 
     @cached_property
     def _condition(self) -> LogLoss | LogSumExp:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from counterpoint.engine.cases import Cases
-from counterpoint.solvers import Effort, Outcome, Prepared, Solution, Solver
+from counterpoint.solvers import Effort, Outcome, Solution, Solver
 from counterpoint.testing.known import KNOWN, Known
 
 __all__ = ["check_solver"]
@@ -18,7 +18,7 @@ FEASIBLE = 1e-7
 
 
 def check_solver(
-    solver: Solver, programs: Sequence[Known] = KNOWN, *, complete: bool = True
+    solver: type[Solver], programs: Sequence[Known] = KNOWN, *, complete: bool = True
 ) -> int:
     """Check a solver on the programs that it takes.
 
@@ -29,7 +29,7 @@ def check_solver(
     Parameters
     ----------
     solver
-        The solver.
+        Its class.
     programs
         With known answers.
     complete
@@ -49,26 +49,26 @@ def check_solver(
     taken = [known for known in programs if solver.takes(known.program)]
     for known in taken:
         kinds = known.program.kinds - solver.accepts
-        assert not kinds, f"{type(solver).__name__} takes {known.name!r}, but accepts no {kinds}."
-        prepared = solver.prepare(known.program)
-        alone = _check_answer(solver, known, prepared, complete=complete)
-        _check_batch(solver, known, prepared, alone)
+        assert not kinds, f"{solver.__name__} takes {known.name!r}, but accepts no {kinds}."
+        ready = solver(known.program)
+        alone = _check_answer(solver, known, ready, complete=complete)
+        _check_batch(solver, known, ready, alone)
         if 0.0 < known.cost < np.inf:
-            _check_cutoff(solver, known, prepared)
+            _check_cutoff(solver, known, ready)
     return len(taken)
 
 
-def _described(solver: Solver, known: Known) -> tuple[str, Cases, float]:
+def _described(solver: type[Solver], known: Known) -> tuple[str, Cases, float]:
     """What is solved by whom, its row, and what rounding and accuracy leave open, in cost units."""
     room = (solver.accuracy + 1e-9) * max(abs(known.cost), 1.0) if np.isfinite(known.cost) else 0.0
-    name = f"{type(solver).__name__} on {known.name!r}"
+    name = f"{solver.__name__} on {known.name!r}"
     return name, known.program.cases(known.x[None, :]), room
 
 
-def _check_answer(solver: Solver, known: Known, prepared: Prepared, *, complete: bool) -> Solution:
+def _check_answer(solver: type[Solver], known: Known, ready: Solver, *, complete: bool) -> Solution:
     """Nothing that it says is false; a complete solver says all that there is to say."""
     name, cases, room = _described(solver, known)
-    program, solution = known.program, prepared.solve(cases, Effort())
+    program, solution = known.program, ready.solve(cases, Effort())
     refuted = bool(program.refutes(cases, solution.multipliers)[0])
     assert not (refuted and np.isfinite(known.cost)), f"{name} refutes what is possible."
     tangent = solution.points if solution.found[0] else cases.x
@@ -102,23 +102,23 @@ def _check_answer(solver: Solver, known: Known, prepared: Prepared, *, complete:
     return solution
 
 
-def _check_batch(solver: Solver, known: Known, prepared: Prepared, alone: Solution) -> None:
+def _check_batch(solver: type[Solver], known: Known, ready: Solver, alone: Solution) -> None:
     """The same row between two others."""
     name = _described(solver, known)[0]
     shift = np.where(known.program.numeric, 1.0, 0.0)
     x = np.stack([known.x + shift, known.x, known.x - shift])
-    together = prepared.solve(known.program.cases(x), Effort())
+    together = ready.solve(known.program.cases(x), Effort())
     assert together.points.shape == x.shape, f"{name}: 3 rows, points {together.points.shape}."
     assert together.outcomes[1] == alone.outcomes[0], f"{name}: the outcome depends on the batch."
     same = np.allclose(together.points[1], alone.points[0], rtol=1e-9, atol=1e-9, equal_nan=True)
     assert same, f"{name}: the point depends on the batch."
 
 
-def _check_cutoff(solver: Solver, known: Known, prepared: Prepared) -> None:
+def _check_cutoff(solver: type[Solver], known: Known, ready: Solver) -> None:
     """A cost that is already reached, below the optimum and above."""
     name, cases, room = _described(solver, known)
     for factor in (0.5, 2.0):
-        solution = prepared.solve(cases, Effort(), np.array([factor * known.cost]))
+        solution = ready.solve(cases, Effort(), np.array([factor * known.cost]))
         refuted = known.program.refutes(cases, solution.multipliers)[0]
         assert not refuted, f"{name}: with a cutoff it refutes what is possible."
         if solution.found[0]:

@@ -94,7 +94,7 @@ class _ConvexPart:
         """About how large the change is, in units of change."""
         change = float((np.abs(self.at - self.case.x[0]) / self.form.unit).max(initial=0.0))
         steep = np.abs(steepness).max(axis=1, initial=0.0)
-        short = float((np.abs(self.excess) / np.maximum(steep, TINY)).max(initial=0.0))
+        short = float((np.abs(self.excess) / np.maximum(steep, 1e-300)).max(initial=0.0))
         return change if change > 0.0 else min(max(short, 1e-9), 1e9)
 
     def solve(self, effort: Effort) -> Step | None:

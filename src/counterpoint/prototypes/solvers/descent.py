@@ -22,7 +22,7 @@ from counterpoint.numerics import BoolArray, FloatArray
 from counterpoint.prototypes.nearer import curvature_of
 from counterpoint.prototypes.solvers.convex_step import Step, convex_step, standard_form
 from counterpoint.prototypes.solvers.lower_bound import LowerBound
-from counterpoint.prototypes.solvers.quadric import QuadricPrograms
+from counterpoint.prototypes.solvers.quadric import Quadric
 from counterpoint.solvers.base import Effort, Outcome
 from counterpoint.solvers.standard_form import StandardForm
 
@@ -60,9 +60,9 @@ class Descents:
         return standard_form(self.program)
 
     @cached_property
-    def quadric(self) -> QuadricPrograms:
+    def quadric(self) -> Quadric:
         """The nearest points that meet single conditions."""
-        return QuadricPrograms(self.program)
+        return Quadric(self.program)
 
     @cached_property
     def prototypes(self) -> FloatArray:

@@ -28,7 +28,7 @@ from counterpoint.numerics import BoolArray, FloatArray
 from counterpoint.prototypes.nearer import Nearer
 from counterpoint.prototypes.solvers.descent import Descent, Descents
 from counterpoint.prototypes.solvers.lower_bound import LowerBound
-from counterpoint.solvers.base import Effort, Outcome, Prepared, Solution, Solver
+from counterpoint.solvers.base import Effort, Outcome, Solution, Solver
 
 __all__ = ["Ccp"]
 
@@ -50,6 +50,7 @@ ROUNDS = 4
 
 
 @final
+@dataclass(frozen=True, eq=False)
 class Ccp(Solver):
     """The convex-concave procedure from several starts, see `Descent` and `Lattice`."""
 
@@ -59,19 +60,9 @@ class Ccp(Solver):
     )
     accuracy: ClassVar[float] = 1e-7
 
-    def takes(self, program: Program) -> bool:
-        return program.kinds <= self.accepts and bool(program.nonconvex)
-
-    def prepare(self, program: Program) -> CcpPrograms:
-        return CcpPrograms(program)
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class CcpPrograms(Prepared):
-    """A program and what its searches share."""
-
-    program: Program
+    @classmethod
+    def takes(cls, program: Program) -> bool:
+        return program.kinds <= cls.accepts and bool(program.nonconvex)
 
     @cached_property
     def _whole(self) -> Descents:

@@ -24,7 +24,7 @@ from counterpoint.engine.program import Program
 from counterpoint.numerics import TINY, FloatArray
 from counterpoint.prototypes.nearer import curvature_of
 from counterpoint.prototypes.solvers.convex_step import Step, settings, sparse_columns
-from counterpoint.prototypes.solvers.quadric import QuadricPrograms
+from counterpoint.prototypes.solvers.quadric import Quadric
 from counterpoint.solvers.base import Effort, Optimality, translated
 
 __all__ = ["LowerBound", "Relaxed", "relaxed"]
@@ -44,9 +44,7 @@ OPEN = 1e-4
 class LowerBound:
     """The best bound so far, and the multipliers that prove it."""
 
-    def __init__(
-        self, quadric: QuadricPrograms, case: Cases, effort: Effort, cutoff: float
-    ) -> None:
+    def __init__(self, quadric: Quadric, case: Cases, effort: Effort, cutoff: float) -> None:
         self.quadric, self.program, self.case = quadric, quadric.program, case
         self.effort, self.cutoff = effort, cutoff
         self.bound = 0.0

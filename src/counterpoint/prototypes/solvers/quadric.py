@@ -14,7 +14,8 @@ its square, Σ w² δ², and its points are no optima.
 
 from __future__ import annotations
 
-from functools import partial
+from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import ClassVar, NamedTuple, final
 
 import numpy as np
@@ -26,10 +27,10 @@ from counterpoint.engine.couplings import Affine, Cone
 from counterpoint.engine.domains import AtMost, Box, OneOf, Transitions, Whole
 from counterpoint.engine.program import Program
 from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray
-from counterpoint.prototypes.nearer import Nearer, curvature_of
-from counterpoint.solvers.base import Effort, Outcome, Prepared, Solution, Solver
+from counterpoint.prototypes.nearer import Curvature, Nearer, curvature_of
+from counterpoint.solvers.base import Effort, Outcome, Solution, Solver
 
-__all__ = ["Quadric", "QuadricPrograms"]
+__all__ = ["Quadric"]
 
 STEPS = 100
 EXACT = 2.0 * EPS
@@ -43,6 +44,17 @@ BACK = 1e-10
 
 
 @final
+class Nearest(NamedTuple):
+    """What single conditions say of some rows."""
+
+    # (n, d) the nearest points that meet the condition which asks for most; NaN without one
+    points: FloatArray
+    multipliers: FloatArray  # (n, J) not 0 for that condition alone
+    empty: BoolArray  # (n,): whether a condition holds no point at all
+
+
+@final
+@dataclass(frozen=True, eq=False)
 class Quadric(Solver):
     """The S-lemma for one condition; complete only where one condition decides."""
 
@@ -54,30 +66,18 @@ class Quadric(Solver):
     complete: ClassVar[bool] = False
     batched: ClassVar[bool] = True
 
-    def takes(self, program: Program) -> bool:
-        return program.kinds <= self.accepts and bool(program.nonconvex)
+    @classmethod
+    def takes(cls, program: Program) -> bool:
+        return program.kinds <= cls.accepts and bool(program.nonconvex)
 
-    def prepare(self, program: Program) -> QuadricPrograms:
-        return QuadricPrograms(program)
+    @cached_property
+    def curvature(self) -> Curvature:
+        """Its quadratic conditions."""
+        return curvature_of(self.program)
 
-
-@final
-class Nearest(NamedTuple):
-    """What single conditions say of some rows."""
-
-    # (n, d) the nearest points that meet the condition which asks for most; NaN without one
-    points: FloatArray
-    multipliers: FloatArray  # (n, J) not 0 for that condition alone
-    empty: BoolArray  # (n,): whether a condition holds no point at all
-
-
-@final
-class QuadricPrograms(Prepared):
-    """A program's quadratic conditions, along their axes for each set of columns that can move."""
-
-    def __init__(self, program: Program) -> None:
-        self.program, self.curvature = program, curvature_of(program)
-        self._axes: Memo[bytes, tuple[FloatArray, FloatArray]] = Memo()
+    @cached_property
+    def _axes(self) -> Memo[bytes, tuple[FloatArray, FloatArray]]:
+        return Memo()
 
     def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
         out, nearest = Solution.blank(len(cases), self.program), self.nearest(cases)

@@ -27,8 +27,8 @@ from counterpoint.errors import MissingExtra, SolverFailure
 from counterpoint.prototypes.nearer import Nearer, quadrics_of
 from counterpoint.prototypes.solvers.balls import Ball
 from counterpoint.prototypes.solvers.convex_step import convex_step, standard_form
-from counterpoint.prototypes.solvers.quadric import QuadricPrograms
-from counterpoint.solvers.base import Effort, Outcome, Prepared, Solution, Solver
+from counterpoint.prototypes.solvers.quadric import Quadric
+from counterpoint.solvers.base import Effort, Outcome, Solution, Solver
 
 if TYPE_CHECKING:
     from counterpoint.prototypes.solvers.scip_model import Found
@@ -64,25 +64,6 @@ STEPS = 30
 STALLED = 1e-9
 
 
-@final
-class Scip(Solver):
-    """Spatial branch and bound by SCIP: as exact as a relative gap of 1e-6, given time."""
-
-    accepts: ClassVar[frozenset[type]] = frozenset(
-        {Manhattan, SquaredEuclidean, Mahalanobis, Box, Affine, Cone, Nearer}
-        | {Whole, OneOf, Transitions, AtMost}
-    )
-    accuracy: ClassVar[float] = 1e-6
-    exhaustive: ClassVar[bool] = True
-
-    def takes(self, program: Program) -> bool:
-        return program.kinds <= self.accepts and bool(program.nonconvex)
-
-    def prepare(self, program: Program) -> ScipPrograms:
-        _check_extra()
-        return ScipPrograms(program)
-
-
 def _check_extra() -> None:
     try:
         import pyscipopt  # noqa: F401
@@ -95,15 +76,27 @@ def _check_extra() -> None:
 
 @final
 @dataclass(frozen=True, eq=False)
-class ScipPrograms(Prepared):
-    """A program, of which SCIP gets one row's part at a time."""
+class Scip(Solver):
+    """Spatial branch and bound by SCIP: as exact as a relative gap of 1e-6, given time."""
 
-    program: Program
+    accepts: ClassVar[frozenset[type]] = frozenset(
+        {Manhattan, SquaredEuclidean, Mahalanobis, Box, Affine, Cone, Nearer}
+        | {Whole, OneOf, Transitions, AtMost}
+    )
+    accuracy: ClassVar[float] = 1e-6
+    exhaustive: ClassVar[bool] = True
+
+    @classmethod
+    def takes(cls, program: Program) -> bool:
+        return program.kinds <= cls.accepts and bool(program.nonconvex)
+
+    def __post_init__(self) -> None:
+        _check_extra()
 
     @cached_property
-    def quadric(self) -> QuadricPrograms:
+    def quadric(self) -> Quadric:
         """Each quadratic condition alone, for a first radius."""
-        return QuadricPrograms(self.program)
+        return Quadric(self.program)
 
     def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
         out = Solution.blank(len(cases), self.program)
@@ -120,7 +113,7 @@ class ScipPrograms(Prepared):
 class GlobalSearch:
     """One row's search: for the best point, and for the proof that it is."""
 
-    def __init__(self, owner: ScipPrograms, case: Cases, effort: Effort, cutoff: float) -> None:
+    def __init__(self, owner: Scip, case: Cases, effort: Effort, cutoff: float) -> None:
         self.owner, self.program, self.case = owner, owner.program, case
         self.effort = effort
         self.gap = min(max(USED * effort.gap, FINEST), COARSEST)

@@ -21,10 +21,7 @@ from counterpoint.noise.laws import (
     ProjectedGaussian,
     ProjectedLaplace,
     k_laplace,
-    k_normal,
-    k_pair,
     k_paper,
-    k_safe,
     law_from_record,
 )
 
@@ -34,9 +31,6 @@ __all__ = [
     "ProjectedGaussian",
     "ProjectedLaplace",
     "k_laplace",
-    "k_normal",
-    "k_pair",
     "k_paper",
-    "k_safe",
     "law_from_record",
 ]

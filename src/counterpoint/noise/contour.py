@@ -28,42 +28,27 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
+from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray
+
 __all__ = ["Contour", "blocks", "log_tails", "upper_quantiles"]
 
-FloatArray = NDArray[np.float64]
 ComplexArray = NDArray[np.complex128]
 
 ANGLE = np.deg2rad(67.5)
 """θ: the wider, the faster the decay, and the nearer the pole at 0."""
-NEGLIGIBLE = 39.0
-"""exp(−39) is a hundredth of the relative spacing of floats."""
-MOST = 100
-"""More steps than any of the iterations takes."""
-CACHED = 5_000
-"""So many complex numbers are computed with at once."""
+NEGLIGIBLE = -np.log(EPS / 20.0)
+"""The logarithm of what is left out, so that sums of it are no more than rounding."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Contour:
-    """Nodes and weights for n laws, each good for t near the one that it was made for.
+    """Nodes and weights for n laws, each good for t near the one that it was made for."""
 
-    Parameters
-    ----------
-    crossing
-        (n,) c.
-    log_transform
-        (n,) log M(c).
-    z
-        (n, J) the nodes.
-    weight
-        (n, J) M(z) / M(c) · dz / z, with the step of the rule and 1 / π in it; 0 behind the cut.
-    """
-
-    crossing: FloatArray
-    log_transform: FloatArray
-    z: ComplexArray
-    weight: ComplexArray
+    crossing: FloatArray  # (n,) c
+    log_transform: FloatArray  # (n,) log M(c)
+    z: ComplexArray  # (n, J) the nodes
+    weight: ComplexArray  # (n, J) M(z) / M(c) dz / z, with the step and 1 / π; 0 behind the cut
 
     @classmethod
     def through(cls, squares: FloatArray, t: FloatArray, power: float = 1.0) -> Contour:
@@ -132,7 +117,7 @@ def upper_quantiles(
     """
     t, goal = start, float(np.log(q))
     contour = Contour.through(squares, t, power)
-    for _ in range(MOST):
+    for _ in range(100):  # never so many
         found = _newton(contour, t, goal)
         near = np.abs(found - t) <= 0.05 * t  # so far a contour serves
         t = found
@@ -142,7 +127,7 @@ def upper_quantiles(
     return t, contour
 
 
-def blocks(which: NDArray[np.bool_], width: int) -> list[NDArray[np.intp]]:
+def blocks(which: BoolArray, width: int) -> list[IntArray]:
     """Row numbers where ``which``, in parts with about a million numbers (nodes times weights)."""
     chosen = np.flatnonzero(which)
     many = max(1, 1_000_000 // (60 * (width + 20)))
@@ -152,7 +137,7 @@ def blocks(which: NDArray[np.bool_], width: int) -> list[NDArray[np.intp]]:
 def _newton(contour: Contour, start: FloatArray, goal: float) -> FloatArray:
     """(n,) the quantiles, as far as one contour reaches: from half the start to twice it."""
     t = start
-    for _ in range(MOST):
+    for _ in range(100):  # never so many
         step = (contour.log_tail(t) - goal) / contour.hazard(t)
         moved = np.clip(t + step, 0.5 * start, 2.0 * start)
         done = np.abs(moved - t) <= 1e-15 * t
@@ -163,8 +148,8 @@ def _newton(contour: Contour, start: FloatArray, goal: float) -> FloatArray:
 
 
 def _columns(z: ComplexArray, squares: FloatArray) -> list[FloatArray]:
-    """Squares (n, F) in parts (n, f) with which arrays (n, J, f) fit a cache."""
-    width = max(1, CACHED // z.size)
+    """Squares (n, F) in parts (n, f) with which complex arrays (n, J, f) fit a cache of 80 kB."""
+    width = max(1, 5000 // z.size)
     return [squares[:, i : i + width] for i in range(0, squares.shape[1], width)]
 
 
@@ -181,7 +166,7 @@ def _crossing(squares: FloatArray, t: FloatArray, power: float) -> FloatArray:
     """
     mass = power * squares.sum(axis=1)
     c = np.maximum(t / (mass + np.hypot(mass, t)), 1.0 / np.sqrt(2.0 * mass + 1.0))
-    for _ in range(MOST):
+    for _ in range(100):  # never so many
         part = squares / _inside(squares, c)
         slope = -t - 1.0 / c + 2.0 * power * c * part.sum(axis=1)
         grown = part * (1.0 + 2.0 * part * (c * c)[:, None])
@@ -223,19 +208,18 @@ def _log_size(
 
 
 def _cut(squares: FloatArray, t: FloatArray, power: float, c: FloatArray) -> FloatArray:
-    """(n,) the v from which on the integrand is negligible, by bisection.
+    """(n,) the v from which on the integrand is negligible: an interval is cut in eight, thrice.
 
     It decays at least as exp(−v), so that 45 is far enough.
     """
-    low, high = np.zeros_like(c), np.full_like(c, 45.0)
-    whole = power * np.log(_inside(squares, c)).sum(axis=1)
-    for _ in range(10):
-        v = 0.5 * (low + high)
-        z = (c / np.cos(ANGLE)) * np.cosh(v + 1j * ANGLE)
-        size = 1.0 - squares * (z * z)[:, None]
-        squared = size.real * size.real + size.imag * size.imag
-        fall = t * (z.real - c) + 0.5 * power * np.log(squared).sum(axis=1) - whole
-        fall -= np.log(np.abs(z) / c)  # the integrand of the density has z once more
-        small = fall >= NEGLIGIBLE
-        low, high = np.where(small, low, v), np.where(small, v, high)
-    return high
+    low, width, inside = np.zeros_like(c), 45.0, _inside(squares, c)
+    for _ in range(3):
+        width /= 8.0
+        v = low[:, None] + width * np.arange(1, 8)
+        z = (c / np.cos(ANGLE))[:, None] * np.cosh(v + 1j * ANGLE)
+        factor = 1.0 - squares[:, None, :] * (z * z)[:, :, None]
+        shrunk = np.log(np.abs(factor) / inside[:, None, :]).sum(axis=2)
+        # the integrand of the density has z once more
+        fall = t[:, None] * (z.real - c[:, None]) + power * shrunk - np.log(np.abs(z) / c[:, None])
+        low = low + width * (fall < NEGLIGIBLE).sum(axis=1)
+    return low + width

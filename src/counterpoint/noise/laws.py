@@ -1,18 +1,4 @@
-"""Laws of a random vector of weights, seen through its projections φᵀμ.
-
-Of Laplace noise the quantile is also given from the norm of φ alone, q_p(φ) ≈ λ k(p) ‖φ‖₂:
-
-========================  ==============================================================
-`k_paper`                 that of the paper, whose law is another one (16b)
-`k_laplace`               exact where a single entry of φ is not 0
-`k_pair`                  exact where two entries are not 0, of the same size
-`k_normal`                the limit of many entries of about the same size
-`k_safe`                  the largest of the last three
-========================  ==============================================================
-
-`k_safe` was above the quantile for every φ that was tried. That is no proof: the exact quantile
-(`ProjectedLaplace`) decides.
-"""
+"""Laws of a random vector of weights, seen through its projections φᵀμ."""
 
 from __future__ import annotations
 
@@ -20,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from math import exp, log, sqrt
+from math import log, sqrt
 from typing import Any, ClassVar, final
 
 import numpy as np
@@ -36,10 +22,7 @@ __all__ = [
     "ProjectedGaussian",
     "ProjectedLaplace",
     "k_laplace",
-    "k_normal",
-    "k_pair",
     "k_paper",
-    "k_safe",
     "law_from_record",
 ]
 
@@ -85,15 +68,7 @@ class NoiseLaw(ABC):
         return np.where(t >= 0.0, upper, 1.0 - upper).reshape(shape)
 
     def log_tail(self, t: ArrayLike, phi: ArrayLike) -> FloatArray:
-        """log P(φᵀμ > t), also where the probability itself is no float any more.
-
-        Parameters
-        ----------
-        t
-            As in `tail`.
-        phi
-            As in `tail`.
-        """
+        """log P(φᵀμ > t) as in `tail`, also where the probability itself is no float any more."""
         rows, shape = self._rows(phi)
         t = _levels(t, len(rows))
         upper = self._log_tail(np.abs(t), rows)
@@ -126,19 +101,9 @@ class NoiseLaw(ABC):
         return (sign * self._quantiles(q, rows, sloped=False)[0]).reshape(shape)
 
     def quantile_with_gradient(self, p: float, phi: ArrayLike) -> tuple[FloatArray, FloatArray]:
-        """The quantile, and its gradient in φ; 0 where φ = 0, which is a subgradient for p ≥ ½.
+        """As `quantile`, and its gradient in φ, (F,) or (n, F).
 
-        Parameters
-        ----------
-        p
-            As in `quantile`.
-        phi
-            As in `quantile`.
-
-        Returns
-        -------
-        tuple of ndarray
-            () or (n,), and (F,) or (n, F).
+        That is 0 where φ = 0, which is a subgradient for p ≥ ½.
         """
         q, sign = _tail_of(p)
         rows, shape = self._rows(phi)
@@ -146,36 +111,19 @@ class NoiseLaw(ABC):
         return (sign * values).reshape(shape), (sign * slopes).reshape(*shape, self.n_features)
 
     def deviation(self, phi: ArrayLike) -> FloatArray:
-        """The standard deviation of φᵀμ, () or (n,), in score units.
-
-        Parameters
-        ----------
-        phi
-            (F,) or (n, F).
-        """
+        """The standard deviation of φᵀμ, () or (n,), in score units, for φ (F,) or (n, F)."""
         rows, shape = self._rows(phi)
         return self._deviation(rows).reshape(shape)
 
     @abstractmethod
     def scaled(self, factor: float) -> NoiseLaw:
-        """The law of so many times the noise.
-
-        Parameters
-        ----------
-        factor
-            Above 0.
-        """
+        """The law of so many times the noise, for a factor above 0."""
 
     @abstractmethod
     def draw(self, size: int, random_state: int | np.random.Generator | None = None) -> FloatArray:
         """(size, F) independent μ, from a generator that is no secret: for simulations.
 
-        Parameters
-        ----------
-        size
-            How many.
-        random_state
-            The same integer gives the same draws.
+        The same integer ``random_state`` gives the same draws.
         """
 
     @abstractmethod
@@ -253,62 +201,34 @@ class ProjectedLaplace(NoiseLaw):
         return {"scale": float(self.scale), "n_features": int(self.n_features)}
 
     def _log_tail(self, t: FloatArray, rows: FloatArray) -> FloatArray:
-        unit = self._unit(rows)
-        found = np.where(t > 0.0, -np.inf, -np.log(2.0))
-        for some in blocks((unit > 0.0) & (t > 0.0), self.n_features):
-            found[some] = log_tails(_squares(rows[some]), t[some] / unit[some])
-        return np.where((unit == 0.0) & (t >= 0.0), -np.inf, found)
+        return _log_tails(t, *self._units(rows))
 
     def _quantiles(
         self, q: float, rows: FloatArray, *, sloped: bool
     ) -> tuple[FloatArray, FloatArray]:
-        unit = self._unit(rows)
+        unit, squares = self._units(rows)
         found, slopes = np.zeros(len(rows)), np.zeros_like(rows)
         for some in blocks((unit > 0.0) & (q < 0.5), self.n_features):
-            squares = _squares(rows[some])
-            found[some], contour = upper_quantiles(squares, q, _guesses(squares, q))
+            own = squares[some]
+            found[some], contour = upper_quantiles(own, q, _guesses(own, q))
             if sloped:
-                slopes[some] = contour.slopes(squares, found[some])
+                slopes[some] = contour.slopes(own, found[some])
         return found * unit, slopes * self.scale * np.sign(rows)
 
     def _deviation(self, rows: FloatArray) -> FloatArray:
         return np.sqrt(2.0) * self.scale * np.linalg.norm(rows, axis=1)
 
-    def _unit(self, rows: FloatArray) -> FloatArray:
-        """(n,) the largest weight of each projection: in this unit it is integrated."""
-        return self.scale * np.abs(rows).max(axis=1)
-
-
-class _Elliptical(NoiseLaw):
-    """Quantiles are a number k(p) times the Euclidean norm of Aᵀφ, in which A is a factor."""
-
-    elliptical: ClassVar[bool] = True
-
-    @abstractmethod
-    def _seen(self, rows: FloatArray) -> FloatArray:
-        """(n, r) Aᵀφ."""
-
-    @abstractmethod
-    def _pulled(self, seen: FloatArray) -> FloatArray:
-        """(n, F) A u for (n, r) u."""
-
-    @abstractmethod
-    def _unit_quantile(self, q: float) -> float:
-        """The upper quantile where ‖Aᵀφ‖ is 1."""
-
-    def _quantiles(
-        self, q: float, rows: FloatArray, *, sloped: bool
-    ) -> tuple[FloatArray, FloatArray]:
-        k, seen = self._unit_quantile(q), self._seen(rows)
-        norm = np.linalg.norm(seen, axis=1)
-        if not sloped:
-            return k * norm, rows
-        return k * norm, k * self._pulled(seen) / np.where(norm > 0.0, norm, 1.0)[:, None]
+    def _units(self, rows: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """(n,) the largest weight of each projection, and (n, F) squares in this unit."""
+        largest = np.abs(rows).max(axis=1)
+        return self.scale * largest, np.square(
+            rows / np.where(largest > 0.0, largest, 1.0)[:, None]
+        )
 
 
 @final
 @dataclass(frozen=True)
-class ProjectedGamma(_Elliptical):
+class ProjectedGamma(NoiseLaw):
     """A uniform direction, and a length of the gamma law: density ∝ exp(−‖μ‖₂ / s).
 
     The law is spherical, so all quantiles are multiples of ‖φ‖₂. The projection on a unit vector
@@ -324,6 +244,7 @@ class ProjectedGamma(_Elliptical):
     """
 
     kind: ClassVar[str] = "gamma"
+    elliptical: ClassVar[bool] = True
 
     scale: float
     n_features: int
@@ -344,23 +265,16 @@ class ProjectedGamma(_Elliptical):
         return {"scale": float(self.scale), "n_features": int(self.n_features)}
 
     def _log_tail(self, t: FloatArray, rows: FloatArray) -> FloatArray:
-        norm = np.linalg.norm(self._seen(rows), axis=1)
-        found = np.where(t > 0.0, -np.inf, -np.log(2.0))
-        for some in blocks((norm > 0.0) & (t > 0.0), 1):
-            found[some] = log_tails(np.ones((len(some), 1)), t[some] / norm[some], self._power)
-        return np.where((norm == 0.0) & (t >= 0.0), -np.inf, found)
+        unit = self.scale * np.linalg.norm(rows, axis=1)
+        return _log_tails(t, unit, np.ones((len(rows), 1)), self._power)
 
-    def _seen(self, rows: FloatArray) -> FloatArray:
-        return self.scale * rows
-
-    def _pulled(self, seen: FloatArray) -> FloatArray:
-        return self.scale * seen
-
-    def _unit_quantile(self, q: float) -> float:
-        return _gamma_quantile(q, self._power)
+    def _quantiles(
+        self, q: float, rows: FloatArray, *, sloped: bool
+    ) -> tuple[FloatArray, FloatArray]:
+        return _multiple_of_norm(self.scale * _gamma_quantile(q, self._power), rows, rows)
 
     def _deviation(self, rows: FloatArray) -> FloatArray:
-        return np.sqrt(2.0 * self._power) * np.linalg.norm(self._seen(rows), axis=1)
+        return np.sqrt(2.0 * self._power) * self.scale * np.linalg.norm(rows, axis=1)
 
     @property
     def _power(self) -> float:
@@ -369,7 +283,7 @@ class ProjectedGamma(_Elliptical):
 
 @final
 @dataclass(frozen=True, eq=False)
-class ProjectedGaussian(_Elliptical):
+class ProjectedGaussian(NoiseLaw):
     """Normal noise of covariance A Aᵀ, A the `factor`: φᵀμ is normal, of deviation ‖Aᵀ φ‖₂.
 
     Noise that was added for privacy, or the sampling error of coefficients whose covariance is
@@ -382,6 +296,7 @@ class ProjectedGaussian(_Elliptical):
     """
 
     kind: ClassVar[str] = "gaussian"
+    elliptical: ClassVar[bool] = True
 
     factor: FloatArray
 
@@ -446,17 +361,14 @@ class ProjectedGaussian(_Elliptical):
         found = log_ndtr(-t / np.where(spread > 0.0, spread, 1.0))
         return np.where(spread > 0.0, found, -np.inf)
 
-    def _seen(self, rows: FloatArray) -> FloatArray:
-        return np.asarray(rows @ self.factor)
-
-    def _pulled(self, seen: FloatArray) -> FloatArray:
-        return np.asarray(seen @ self.factor.T)
-
-    def _unit_quantile(self, q: float) -> float:
-        return normal_quantile(q)
+    def _quantiles(
+        self, q: float, rows: FloatArray, *, sloped: bool
+    ) -> tuple[FloatArray, FloatArray]:
+        seen = rows @ self.factor
+        return _multiple_of_norm(normal_quantile(q), seen, seen @ self.factor.T if sloped else rows)
 
     def _deviation(self, rows: FloatArray) -> FloatArray:
-        return np.linalg.norm(self._seen(rows), axis=1)
+        return np.linalg.norm(rows @ self.factor, axis=1)
 
 
 LAWS: tuple[type[NoiseLaw], ...] = (ProjectedLaplace, ProjectedGamma, ProjectedGaussian)
@@ -482,9 +394,22 @@ def law_from_record(kind: str, parameters: Mapping[str, Any]) -> NoiseLaw:
         ) from error
 
 
-def _squares(rows: FloatArray) -> FloatArray:
-    """(n, F) squared weights, the largest of each row 1."""
-    return np.square(rows / np.abs(rows).max(axis=1, keepdims=True))
+def _multiple_of_norm(
+    k: float, seen: FloatArray, pulled: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """(n,) k ‖Aᵀφ‖ and its gradients, from (n, r) Aᵀφ and (n, F) A Aᵀφ."""
+    norm = np.linalg.norm(seen, axis=1)
+    return k * norm, k * pulled / np.where(norm > 0.0, norm, 1.0)[:, None]
+
+
+def _log_tails(
+    t: FloatArray, unit: FloatArray, squares: FloatArray, power: float = 1.0
+) -> FloatArray:
+    """(n,) log P(S > t) of sums whose squared weights are given in a unit; −∞ where that is 0."""
+    found = np.where(t > 0.0, -np.inf, -np.log(2.0))
+    for some in blocks((unit > 0.0) & (t > 0.0), squares.shape[1]):
+        found[some] = log_tails(squares[some], t[some] / unit[some], power)
+    return np.where((unit == 0.0) & (t >= 0.0), -np.inf, found)
 
 
 def _guesses(squares: FloatArray, q: float) -> FloatArray:
@@ -534,33 +459,21 @@ def _check_scale(scale: float, n_features: int) -> None:
 
 
 def k_paper(p: float) -> float:
-    """√2 ln(1 / (2 (1 − p))), equation (16b): too wide for most φ, too narrow for some."""
+    """k with q_p(φ) = λ k ‖φ‖₂ by the paper, √2 ln(1 / (2 (1 − p))), (16b).
+
+    Its law is another one than that of Laplace noise: too wide for most φ, too narrow for some.
+    """
     return sqrt(2.0) * k_laplace(p)
 
 
 def k_laplace(p: float) -> float:
     """ln(1 / (2 (1 − p))), the quantile of one Laplace variable of scale 1."""
-    return -log(2.0 * _upper(p))
-
-
-def k_pair(p: float) -> float:
-    """The quantile of (L₁ + L₂) / √2, whose tail is exp(−u) (2 + u) / 4 at u / √2."""
-    from scipy.special import lambertw
-
-    q = _upper(p)
-    if q == 0.5:  # the branch point, where the function loses half of its digits
-        return 0.0
-    return (-2.0 - float(lambertw(-4.0 * q * exp(-2.0), -1).real)) / sqrt(2.0)
-
-
-def k_normal(p: float) -> float:
-    """√2 Φ⁻¹(p), the quantile of a normal variable with the variance of a Laplace one."""
-    return sqrt(2.0) * normal_quantile(_upper(p))
-
-
-def k_safe(p: float) -> float:
-    """The largest of `k_normal`, `k_laplace` and `k_pair`."""
-    return max(k_normal(p), k_laplace(p), k_pair(p))
+    if not 0.5 <= p < 1.0:
+        raise InvalidInput(
+            f"Expected a probability of at least 0.5 and below 1, and got {p!r}: pass one such as "
+            "0.9."
+        )
+    return -log(2.0 * (1.0 - p))
 
 
 def normal_quantile(q: float) -> float:
@@ -568,13 +481,3 @@ def normal_quantile(q: float) -> float:
     from scipy.special import ndtri
 
     return -float(ndtri(q))
-
-
-def _upper(p: float) -> float:
-    """1 − p, of a probability of at least ½."""
-    if not 0.5 <= p < 1.0:
-        raise InvalidInput(
-            f"Expected a probability of at least 0.5 and below 1, and got {p!r}: pass one such as "
-            "0.9."
-        )
-    return 1.0 - p

@@ -22,8 +22,9 @@ import numpy as np
 import pytest
 
 import counterpoint as cp
-from counterpoint.caches import Memo, Pool
+from counterpoint.caches import Memo
 from counterpoint.models.dispatch import quiet
+from counterpoint.solvers.highs import Pool
 
 THREADS = 8
 BUSY = 8

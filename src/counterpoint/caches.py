@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable
 from dataclasses import fields
 from threading import Lock
 from typing import Any, Generic, TypeVar, final
 
-__all__ = ["Memo", "Pool", "fields_only"]
+__all__ = ["Memo", "fields_only"]
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -45,34 +44,6 @@ class Memo(Generic[K, V]):
             if len(self._held) > self.size:
                 del self._held[next(iter(self._held))]
         return value
-
-
-@final
-class Pool(Generic[V]):
-    """Things with a state, such as engines of solvers, each lent to one borrower at a time.
-
-    As many are made as are out at once. What is lent may have been used for anything before, so a
-    borrower must not let its answer depend on that.
-
-    Parameters
-    ----------
-    make
-        Makes a new one.
-    """
-
-    def __init__(self, make: Callable[[], V]) -> None:
-        self._make = make
-        self._idle: list[V] = []
-
-    @contextmanager
-    def lease(self) -> Iterator[V]:
-        """One that nobody else has until the end of the block; it is dropped after an error."""
-        try:
-            one = self._idle.pop()  # atomic: no other thread gets the same
-        except IndexError:
-            one = self._make()
-        yield one
-        self._idle.append(one)
 
 
 def fields_only(self: Any) -> dict[str, Any]:

@@ -15,8 +15,8 @@ from counterpoint.certificate import COLUMNS, Certificates, Claim, Status
 from counterpoint.errors import InvalidInput, shown
 from counterpoint.explainer import DEFAULT_GAP, Explainer, repeated
 from counterpoint.numerics import BoolArray, FloatArray, IntArray
-from counterpoint.progress import track
 from counterpoint.results import Counterfactual, Counterfactuals
+from counterpoint.rows.progress import track
 from counterpoint.rows.table import Table
 from counterpoint.targets import members
 

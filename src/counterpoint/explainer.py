@@ -14,9 +14,9 @@ from counterpoint.caches import Memo
 from counterpoint.constraints import Bounds, Constraint, Immutable, WithinObserved
 from counterpoint.costs import Cost, Manhattan, ranges, spreads
 from counterpoint.errors import InvalidInput, check_flag, check_number, is_listed, shown
-from counterpoint.progress import track
 from counterpoint.rows.encoding import match_columns
 from counterpoint.rows.features import Categorical, Continuous, Feature, Features, Integer
+from counterpoint.rows.progress import track
 from counterpoint.rows.table import Table
 from counterpoint.targets import Label, Target
 

@@ -28,9 +28,9 @@ from counterpoint.models.form import Magnitude
 from counterpoint.models.linear import LinearScores
 from counterpoint.models.reading import FittedModel
 from counterpoint.numerics import EPS, BoolArray, FloatArray
-from counterpoint.progress import track
 from counterpoint.results import Counterfactual, Counterfactuals
 from counterpoint.rows.features import Continuous, Features
+from counterpoint.rows.progress import track
 from counterpoint.rows.table import Table
 from counterpoint.solvers import Effort
 from counterpoint.targets import Target

@@ -24,7 +24,7 @@ from counterpoint.groups.problem import moving, tie_pattern
 from counterpoint.groups.refinement import polished, prunable, pruned
 from counterpoint.groups.representations import FloatArray
 from counterpoint.groups.translations import Translations
-from counterpoint.progress import track
+from counterpoint.rows.progress import track
 
 __all__ = ["DifferenceOfMeans", "GroupTranslations"]
 

@@ -24,7 +24,7 @@ from counterpoint.groups.refinement import SmoothedRates
 from counterpoint.groups.representations import FloatArray, Matrix, Representation, dense, stages
 from counterpoint.groups.tables import Groups, Intake, read_rows, spread_of, stratified_folds
 from counterpoint.groups.translations import Translations
-from counterpoint.progress import track
+from counterpoint.rows.progress import track
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -8,14 +8,15 @@ remembers of the last one is cleared), so that an answer does not depend on the 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, Generic, TypeVar, final
 
 import highspy
 import numpy as np
 
-from counterpoint.caches import Pool
 from counterpoint.costs import Manhattan
 from counterpoint.engine.cases import Cases
 from counterpoint.engine.couplings import Affine
@@ -26,7 +27,9 @@ from counterpoint.numerics import BoolArray, FloatArray, IntArray
 from counterpoint.solvers.base import Effort, Outcome, Solution, Solver, translated
 from counterpoint.solvers.standard_form import StandardForm, balanced_units
 
-__all__ = ["Highs"]
+__all__ = ["Highs", "Pool"]
+
+V = TypeVar("V")
 
 
 STATUS = highspy.HighsModelStatus
@@ -321,3 +324,26 @@ def _model(model: Highs, *, integral: bool) -> Any:
         kinds = highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger
         lp.integrality_ = [kinds[int(whole)] for whole in model.integer]
     return lp
+
+
+@final
+class Pool(Generic[V]):
+    """Things with a state, such as engines, each lent to one borrower at a time.
+
+    As many are made as are out at once. What is lent may have been used for anything before, so a
+    borrower must not let its answer depend on that.
+    """
+
+    def __init__(self, make: Callable[[], V]) -> None:
+        self._make = make
+        self._idle: list[V] = []
+
+    @contextmanager
+    def lease(self) -> Iterator[V]:
+        """One that nobody else has until the end of the block; it is dropped after an error."""
+        try:
+            one = self._idle.pop()  # atomic: no other thread gets the same
+        except IndexError:
+            one = self._make()
+        yield one
+        self._idle.append(one)

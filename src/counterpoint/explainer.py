@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal, final, overload
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.caches import Memo
-from counterpoint.constraints import Bounds, Constraint, Immutable, WithinObserved
+from counterpoint.constraints import Bounds, Constraint, Immutable, WithinObserved, named
 from counterpoint.costs import Cost, Manhattan, ranges, spreads
 from counterpoint.errors import InvalidInput, check_flag, check_number, is_listed, shown
 from counterpoint.rows.encoding import match_columns
@@ -306,9 +306,35 @@ class Explainer:
 
     def summary(self) -> str:
         """What was read of the model, the features' kinds, the cost and the constraints."""
-        from counterpoint.summary import describe
+        features = [str(feature) for feature in self.features]
+        fills = self.reading.fills.items()
+        filled = [f"{n} as {f'{v:g}' if isinstance(v, float) else v}" for n, v in fills]
+        if filled:
+            told = "missing cells count, as the model fills them in: "
+            features.append(told + ", ".join(filled))
+        parts: dict[str, Iterable[str]] = {
+            "model": self.reading.steps,
+            "features": features,
+            "cost": _described_cost(self.cost, self.spreads),
+            "constraints": [*map(str, self.constraints), *self._described_defaults()] or ["none"],
+        }
+        return "\n".join("\n  ".join([name, *lines]) for name, lines in parts.items())
 
-        return describe(self)
+    def _described_defaults(self) -> Iterator[str]:
+        """What the data imply."""
+        if self.constant:
+            names = ", ".join(map(str, self.constant))
+            yield f"constant in the data, hence immutable: {names}"
+        for constraint in self.implied:
+            if not isinstance(constraint, WithinObserved):
+                continue
+            if isinstance(self.features[constraint.features[0]], Categorical):
+                kept = f"{named(constraint.features)}: only categories that occur in the data"
+            else:
+                kept = "numbers stay within the ranges above"
+                if any(bounds.feature in constraint.features for bounds in constraint.stated):
+                    kept += ", but where a bound says otherwise"
+            yield f"{kept} ({constraint.default})"
 
     @cached_property
     def constant(self) -> tuple[Hashable, ...]:
@@ -422,6 +448,22 @@ def explain(  # noqa: PLR0913 (two calls in one)
     return explainer.explain(
         X, target, gap=gap, time_limit=time_limit, optimality=optimality, progress=progress
     )
+
+
+def _described_cost(cost: Cost, spreads: dict[Hashable, tuple[float, str]]) -> list[str]:
+    """The cost, and if it was taken from the data, what its units are."""
+    if not spreads:
+        return [repr(cost)]
+    kinds = {kind for _, kind in spreads.values()}
+    unit = "range" if "range" in kinds else "spread in the data"
+    return [
+        f"Manhattan, each change divided by the feature's {unit}; a category costs 1",
+        *(
+            f"{name}: median absolute deviation 0, so its standard deviation, {spread:.6g}"
+            for name, (spread, kind) in spreads.items()
+            if kind == "standard deviation"
+        ),
+    ]
 
 
 def repeated(tables: tuple[Table, Table], rows: NDArray[np.intp]) -> tuple[Table, Table]:

@@ -61,6 +61,9 @@ class Continuous:
         check_name("Continuous", self.name)
         object.__setattr__(self, "observed", _range(self.name, self.observed))
 
+    def __str__(self) -> str:
+        return f"{self.name}: continuous{_seen(self.observed)}"
+
 
 @final
 @dataclass(frozen=True, slots=True)
@@ -89,6 +92,9 @@ class Integer:
             raise InvalidInput(
                 f"Expected a positive step for column {self.name!r}; got {shown(self.step)}."
             )
+
+    def __str__(self) -> str:
+        return f"{self.name}: integer, steps of {self.step:g}{_seen(self.observed)}"
 
 
 @final
@@ -145,6 +151,11 @@ class Categorical:
                 f"cells; got {shown(self.stand_in)}."
             )
 
+    def __str__(self) -> str:
+        kind = "categorical, ordered" if self.ordered else "categorical"
+        more = f" and {len(self.categories) - 6} more" if len(self.categories) > 6 else ""
+        return f"{self.name}: {kind}, {', '.join(map(str, self.categories[:6]))}{more}"
+
     @property
     def is_stand_in(self) -> NDArray[np.bool_]:
         """(c,): which category only stands for missing cells."""
@@ -160,6 +171,10 @@ class Categorical:
 
 
 Feature = Continuous | Integer | Categorical
+
+
+def _seen(observed: tuple[float, float] | None) -> str:
+    return "" if observed is None else f", {observed[0]:g} to {observed[1]:g}"
 
 
 def _range(name: Hashable, observed: Any) -> tuple[float, float] | None:

@@ -303,7 +303,10 @@ def test_a_margin_tightens_the_answer_and_not_the_bound():
 
 
 def test_what_scip_raises_is_translated():
-    with pytest.raises(SolverFailure, match="SCIP failed: SCIP: error in LP solver!"), Translated():
+    with (
+        pytest.raises(SolverFailure, match="SCIP failed: SCIP: error in LP solver!"),
+        Translated(),
+    ):
         raise Exception("SCIP: error in LP solver!")  # noqa: TRY002 (as SCIP does)
     with pytest.raises(KeyError), Translated():
         raise KeyError("mine")

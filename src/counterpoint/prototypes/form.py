@@ -19,14 +19,11 @@ from counterpoint.engine.couplings import Affine
 from counterpoint.engine.region import Region
 from counterpoint.errors import InvalidInput
 from counterpoint.models.form import EPS, AffineMap, Form, Magnitude, rounding, split
+from counterpoint.numerics import BoolArray, FloatArray, IntArray
 from counterpoint.prototypes.cells import Cells
 from counterpoint.targets import Target
 
-__all__ = ["Prototypes"]
-
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
-IntArray = NDArray[np.intp]
+__all__ = ["Prototypes", "check_classes", "labelled", "nowhere"]
 
 SCORES = 1 << 22
 """How many scores are held at a time: 32 MiB of them."""
@@ -122,13 +119,10 @@ class Prototypes(Form):
         >>> answers.to_frame().round(6)
         array([[0. , 1.5]])
         """
-        points, kinds, omega = _checked(prototypes, labels, matrix)
-        classes, owner = np.unique(kinds, return_inverse=True)
-        if len(classes) < 2:
-            raise InvalidInput(
-                f"Expected prototypes of two classes or more; got {classes.tolist()!r} alone."
-            )
-        points, owner, place = _distinct(points, owner.ravel(), omega)
+        points, _, classes, owner = labelled(prototypes, labels)
+        omega = _metric(matrix, points)
+        check_classes(classes)
+        points, owner, place = _distinct(points, owner, omega)
         # The values of some prototype in the middle: taking it off loses no digit of whole numbers.
         center = np.quantile(points, 0.5, axis=0, method="lower")
         near, far = points - center, points + center
@@ -191,7 +185,7 @@ class Prototypes(Form):
         own, rivals = self._one_a_place(wanted), self._one_a_place(~wanted)
         own = own[~self._shadowed(own, rivals, asked)]
         if not len(own):
-            return (self._nowhere,)
+            return (nowhere(self.width),)
         order = np.arange(len(self.rows)) if self.first_wins and asked == 0.0 else None
         return Cells(self.rows, self.offsets, own, rivals, asked, order, self.place)
 
@@ -219,23 +213,36 @@ class Prototypes(Form):
         first[self.place[rivals]] = rivals
         return np.asarray(first[self.place[own]] < (len(self.place) if asked > 0.0 else own))
 
-    @property
-    def _nowhere(self) -> Region:
-        """No point: 0 · y <= −1."""
-        none = np.full(1, -np.inf)
-        return Region((Affine(np.zeros((1, self.width)), none, -np.ones(1)),))
 
-
-def _checked(
-    prototypes: ArrayLike, labels: ArrayLike, matrix: ArrayLike | None
-) -> tuple[FloatArray, NDArray[Any], FloatArray | None]:
-    """The parts as arrays that fit each other."""
+def labelled(
+    prototypes: ArrayLike, labels: ArrayLike
+) -> tuple[FloatArray, NDArray[Any], NDArray[Any], IntArray]:
+    """(P, d) prototypes, their (P,) labels, the (k,) classes, and each one's position in them."""
     points, kinds = np.asarray(prototypes, dtype=np.float64), np.asarray(labels)
     if points.ndim != 2 or kinds.shape != points.shape[:1]:
         raise InvalidInput(
             "Expected prototypes of shape (P, d) and P labels; "
             f"got shapes {points.shape} and {kinds.shape}."
         )
+    classes, owner = np.unique(kinds, return_inverse=True)
+    return points, kinds, classes, owner.ravel()
+
+
+def check_classes(classes: NDArray[Any]) -> None:
+    """Raise if one class has all prototypes."""
+    if len(classes) < 2:
+        raise InvalidInput(
+            f"Expected prototypes of two classes or more; got {classes.tolist()!r} alone."
+        )
+
+
+def nowhere(width: int) -> Region:
+    """No point: 0 · y <= −1."""
+    return Region((Affine(np.zeros((1, width)), np.full(1, -np.inf), -np.ones(1)),))
+
+
+def _metric(matrix: ArrayLike | None, points: FloatArray) -> FloatArray | None:
+    """The metric, if it fits the prototypes."""
     omega = None if matrix is None else np.asarray(matrix, dtype=np.float64)
     if omega is not None and (omega.ndim not in (1, 2) or omega.shape[-1] != points.shape[1]):
         raise InvalidInput(
@@ -248,7 +255,7 @@ def _checked(
         raise InvalidInput(f"Expected relevances of at least 0; got {omega.min():.6g}.")
     if omega is not None and not omega.any():
         raise InvalidInput("Expected a metric in which some column counts; got zeros alone.")
-    return points, kinds, omega
+    return omega
 
 
 def _distinct(

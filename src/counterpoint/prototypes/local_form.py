@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal, final
+from typing import Any, Literal, NamedTuple, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,14 +20,12 @@ from counterpoint.engine.couplings import Affine
 from counterpoint.engine.region import Condition, Region
 from counterpoint.errors import InvalidInput
 from counterpoint.models.form import EPS, AffineMap, Form, Link, Magnitude, mask, split
+from counterpoint.numerics import BoolArray, FloatArray, IntArray
+from counterpoint.prototypes.form import check_classes, labelled, nowhere
 from counterpoint.prototypes.nearer import Nearer
 from counterpoint.targets import Target
 
 __all__ = ["LocalPrototypes"]
-
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
-IntArray = NDArray[np.intp]
 
 
 @final
@@ -122,23 +120,31 @@ class LocalPrototypes(Form):
         >>> form.predict(np.array([[0.9, 0.0], [1.1, 0.0], [-2.9, 0.0], [-3.1, 0.0]]))
         array(['narrow', 'wide', 'narrow', 'wide'], dtype='<U6')
         """
-        parts = _parts_of(prototypes, labels, matrices, offsets, metric_per)
-        classes, owner = np.unique(parts.labels, return_inverse=True)
-        if len(classes) < 2:
-            raise InvalidInput(
-                f"Expected prototypes of two classes or more; got {classes.tolist()!r} alone."
-            )
-        kept, shifts = _distinct(parts, owner.ravel())
+        points, kinds, classes, owner = labelled(prototypes, labels)
+        which = np.arange(len(kinds))
+        if metric_per == "class":
+            which = owner
+        elif metric_per != "prototype":
+            raise InvalidInput(f"Expected metric_per 'prototype' or 'class'; got {metric_per!r}.")
+        count = int(which.max(initial=-1)) + 1
+        factors = _factors(matrices, count, points.shape[1], metric_per)
+        added = np.zeros(len(kinds)) if offsets is None else np.asarray(offsets, dtype=np.float64)
+        if added.shape != kinds.shape:
+            raise InvalidInput(f"Expected {len(kinds)} offsets; got shape {added.shape}.")
+        if not all(np.isfinite(part).all() for part in (points, factors, added)):
+            raise InvalidInput("Expected finite prototypes, matrices and offsets; got others.")
+        if not factors.any():
+            raise InvalidInput("Expected metrics in which some column counts; got zeros alone.")
+        check_classes(classes)
+        metric = _alike(factors)[which]
+        kept, shifts = _distinct(points, factors, metric, added, owner)
         if link is not Link.NONE and (link is not Link.SOFTMAX or len(kept) != len(classes)):
             raise InvalidInput(
                 f"Expected Link.NONE, or Link.SOFTMAX for one prototype of each class; got {link} "
                 f"for {len(kept)} prototypes of {len(classes)} classes."
             )
-        used, metric = np.unique(parts.metric[kept], return_inverse=True)
-        own = owner.ravel()[kept]
-        return cls(
-            parts.factors[used], metric.ravel(), shifts, parts.offsets[kept], own, classes, link
-        )
+        used, metric = np.unique(metric[kept], return_inverse=True)
+        return cls(factors[used], metric.ravel(), shifts, added[kept], owner[kept], classes, link)
 
     @property
     def width(self) -> int:
@@ -201,7 +207,7 @@ class LocalPrototypes(Form):
             for i in self._one_a_place(demand.wanted).tolist()
             if not self._is_shadowed(i, rivals, demand)
         ]
-        return tuple(pieces) if pieces else (self._nowhere,)
+        return tuple(pieces) if pieces else (nowhere(self.width),)
 
     def _demand(self, target: Target) -> _Demand:
         return _demand_of(target, self.classes, self.owner, self.link)
@@ -249,60 +255,6 @@ class LocalPrototypes(Form):
             lost=float(demand.by_order and j < i),
         )
 
-    @property
-    def _nowhere(self) -> Region:
-        """No point: 0 · y <= −1."""
-        none = np.full(1, -np.inf)
-        return Region((Affine(np.zeros((1, self.width)), none, -np.ones(1)),))
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class _Parts:
-    """Prototypes with a metric each.
-
-    ``points``: (P, d); ``labels``: (P,); ``factors``: (M, k, d) matrices Ω, those of one metric
-    being the same one; ``metric``: (P,) the position of each prototype's matrix; ``offsets``: (P,)
-    what is added to the squared distance.
-    """
-
-    points: FloatArray
-    labels: NDArray[Any]
-    factors: FloatArray
-    metric: IntArray
-    offsets: FloatArray
-
-
-def _parts_of(
-    prototypes: ArrayLike,
-    labels: ArrayLike,
-    matrices: ArrayLike | Sequence[ArrayLike],
-    offsets: ArrayLike | None,
-    metric_per: Literal["prototype", "class"],
-) -> _Parts:
-    """The parts as arrays that fit each other; see `LocalPrototypes.from_arrays`."""
-    points, kinds = np.asarray(prototypes, dtype=np.float64), np.asarray(labels)
-    if points.ndim != 2 or kinds.shape != points.shape[:1]:
-        raise InvalidInput(
-            "Expected prototypes of shape (P, d) and P labels; "
-            f"got shapes {points.shape} and {kinds.shape}."
-        )
-    which = np.arange(len(kinds))
-    if metric_per == "class":
-        which = np.unique(kinds, return_inverse=True)[1].ravel()
-    elif metric_per != "prototype":
-        raise InvalidInput(f"Expected metric_per 'prototype' or 'class'; got {metric_per!r}.")
-    count = int(which.max(initial=-1)) + 1
-    factors = _factors(matrices, count, points.shape[1], metric_per)
-    added = np.zeros(len(kinds)) if offsets is None else np.asarray(offsets, dtype=np.float64)
-    if added.shape != kinds.shape:
-        raise InvalidInput(f"Expected {len(kinds)} offsets; got shape {added.shape}.")
-    if not all(np.isfinite(part).all() for part in (points, factors, added)):
-        raise InvalidInput("Expected finite prototypes, matrices and offsets; got others.")
-    if not factors.any():
-        raise InvalidInput("Expected metrics in which some column counts; got zeros alone.")
-    return _Parts(points, kinds, factors, _alike(factors)[which], added)
-
 
 def _factors(
     matrices: ArrayLike | Sequence[ArrayLike], count: int, width: int, metric_per: str
@@ -345,20 +297,22 @@ def _alike(factors: FloatArray) -> IntArray:
     return first
 
 
-def _distinct(parts: _Parts, owner: IntArray) -> tuple[IntArray, FloatArray]:
+def _distinct(
+    points: FloatArray, factors: FloatArray, metric: IntArray, offsets: FloatArray, owner: IntArray
+) -> tuple[IntArray, FloatArray]:
     """Which prototypes to keep, and their (P, k) shifts −Ωp, equal ones equal to the last bit.
 
     Of several of one class at one place, the first with the least offset is kept: the others never
     win.
     """
-    counts = np.asarray(parts.factors.any(axis=1))[parts.metric]  # columns that a metric looks at
-    place = _first_equal(np.column_stack([parts.metric, np.where(counts, parts.points, 0.0)]))
-    order = np.lexsort((parts.offsets, owner, place))
+    counts = np.asarray(factors.any(axis=1))[metric]  # columns that a metric looks at
+    place = _first_equal(np.column_stack([metric, np.where(counts, points, 0.0)]))
+    order = np.lexsort((offsets, owner, place))
     _, best = np.unique(np.stack([place, owner])[:, order], axis=1, return_index=True)
     kept = np.sort(order[best])
-    shifts = np.empty((len(kept), parts.factors.shape[1]))
+    shifts = np.empty((len(kept), factors.shape[1]))
     for row, at in zip(shifts, place[kept].tolist(), strict=True):
-        row[:] = -(parts.factors[parts.metric[at]] @ parts.points[at])
+        row[:] = -(factors[metric[at]] @ points[at])
     return kept, shifts
 
 
@@ -370,17 +324,12 @@ def _first_equal(rows: FloatArray) -> IntArray:
 
 
 @final
-@dataclass(frozen=True, eq=False)
-class _Demand:
-    """What a target asks of prototypes.
+class _Demand(NamedTuple):
+    """What a target asks of prototypes."""
 
-    ``wanted``: (P,) which of them may win; ``margin``: by how much, in score units; ``by_order``:
-    whether the first of equal scores wins; if not, being equal is enough.
-    """
-
-    wanted: NDArray[np.bool_]
-    margin: float
-    by_order: bool
+    wanted: BoolArray  # (P,) which of them may win
+    margin: float  # by how much, in score units
+    by_order: bool  # whether the first of equal scores wins; if not, being equal is enough
 
 
 def _demand_of(target: Target, classes: NDArray[Any], owner: IntArray, link: Link) -> _Demand:

@@ -173,8 +173,8 @@ class Quadrics:
         self._flat = self.maps.reshape(-1, d).T
         self.limits = np.array([c.limit for c in conditions])
         self.closing = np.array([[c.tight, c.lost] for c in conditions]).reshape(-1, 2)
-        self._roundings = k + d + 2
-        self.depth = len(maps) * k + 2 * self._roundings + 2 * len(conditions) + 8
+        self._gamma = gamma(k + d + 2)  # of one entry of a map
+        self.depth = len(maps) * k + 2 * (k + d) + 2 * len(conditions) + 12
         """How many roundings a weighed sum of excesses is worth, or of slopes, or curvatures."""
 
     def __len__(self) -> int:
@@ -261,7 +261,7 @@ class Quadrics:
         terms = terms.reshape(seen.shape) + np.abs(self._offset)
         squares = np.einsum("igk,igk->ig", seen, seen)
         # What A_g y + a_g may lose where its terms cancel, as it enters the square.
-        lost = (2.0 * np.abs(seen) + gamma(self._roundings) * terms) * terms
+        lost = (2.0 * np.abs(seen) + self._gamma * terms) * terms
         sizes = squares + lost.sum(axis=2)
         apart = squares[:, self.near_of] - squares[:, self.far_of] - self.limits
         each = sizes[:, self.near_of] + sizes[:, self.far_of] + np.abs(self.limits)
@@ -321,7 +321,7 @@ class Curvature(NonConvexDuality):
         """(n,): which points meet the program with the margins, but for rounding."""
         inside = (cases.low <= points) & (points <= cases.high)
         out: BoolArray = np.asarray(inside.all(axis=1))
-        y, part = points[out], cases.take(np.flatnonzero(out))
+        y, part = (points, cases) if out.all() else (points[out], cases.take(out))
         met = (self.quadrics.misses(y, part.margin) <= MET).all(axis=1)
         affine = self.program.affine
         if affine.size:
@@ -375,7 +375,7 @@ class Curvature(NonConvexDuality):
         The λ, the τ and what made the cut are in units of the price; of its square, if it is
         absolute. About ``at`` the least is looked for; there an absolute price has the slopes s.
         """
-        out = np.zeros(len(cases))
+        out = np.zeros(len(cases.x))
         if margin is not None:
             weights = np.maximum(multipliers[:, : len(self.quadrics)], 0.0)
             more = np.einsum("ij,ij->i", weights, self.quadrics.closed_in(margin))
@@ -397,7 +397,7 @@ class Curvature(NonConvexDuality):
 
     def refutes(self, cases: Cases, multipliers: FloatArray, cut: Cut) -> BoolArray:
         """(n,): whether Σ λ_j e_j + normal · y − offset is convex and positive throughout."""
-        out = np.zeros(len(cases), dtype=bool)
+        out = np.zeros(len(cases.x), dtype=bool)
         rows, plain = self._weighed(cases, multipliers, cut, self._own_base)
         if len(rows):
             out[rows] = plain.is_positive(plain.inside(plain.cases.x))
@@ -411,8 +411,10 @@ class Curvature(NonConvexDuality):
         weights = np.maximum(multipliers[:, :count], 0.0)
         sane = np.abs(multipliers).max(axis=1, initial=0.0) <= LARGEST
         sane &= np.isfinite(cut.offset) & np.isfinite(cut.normal).all(axis=1)
-        rows = np.flatnonzero(weights.any(axis=1) & sane & ~cases.empty)
-        part, cut = cases.take(rows), cut.take(rows)
+        chosen = weights.any(axis=1) & sane & ~cases.empty
+        rows, part = np.flatnonzero(chosen), cases
+        if not chosen.all():
+            part, cut = cases.take(rows), cut.take(rows)
         terms = cut.weights @ cut.normals
         form = np.zeros((1, len(base), len(base)))
         if len(self.bounded):
@@ -542,7 +544,7 @@ class _Lagrangian:
         here = ((lift * delta - slope) * delta).sum(axis=1)
         size = size + ((bent + slope_size) * np.abs(delta)).sum(axis=1) + np.abs(below) * floor
         lost = self.cut.doubt + lost * floor * (1.0 + 4.0 * UNIT)
-        lost += gamma(self._roundings) * size + TINY
+        lost += self._gamma * size + TINY
         with np.errstate(invalid="ignore"):
             bound = value + below * floor + here - lost
         return np.where(convex & np.isfinite(bound), bound, -np.inf)
@@ -556,7 +558,7 @@ class _Lagrangian:
         z = self._lowest(start)
         value, size, slope, slope_size = self._expanded(z)
         delta, low, high = z - self.cases.x, self.cases.low, self.cases.high
-        cancelled = max(CANCELLED, gamma(self._roundings))
+        cancelled = max(CANCELLED, self._gamma)
         faint = (np.isinf(low) | np.isinf(high)) & (np.abs(slope) <= cancelled * slope_size)
         slope = np.where(faint, 0.0, slope)
         none = np.zeros(len(self.base))
@@ -577,6 +579,10 @@ class _Lagrangian:
     def _roundings(self) -> int:
         """How many roundings its value and its slope are worth."""
         return self.cut.roundings + self.quadrics.depth + 2 * len(self.base) + LIBRARY
+
+    @cached_property
+    def _gamma(self) -> float:
+        return gamma(self._roundings)
 
     @cached_property
     def _scale(self) -> FloatArray:

@@ -1,20 +1,24 @@
-"""Nearest prototypes: learning vector quantisation, and the one nearest neighbour.
+"""Nearest prototypes: learning vector quantisation, the one nearest neighbour; and Gaussians.
 
 Models of packages that need not be installed are known by the names of their classes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
+from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 
 from counterpoint.errors import UnsupportedModel
-from counterpoint.models.attributes import classes_of, dense
+from counterpoint.models.attributes import classes_of, dense, scores_of_rows
 from counterpoint.models.dispatch import by_name, on, read
-from counterpoint.models.form import Form
+from counterpoint.models.form import Form, Link
+from counterpoint.numerics import EPS, FloatArray, IntArray
 from counterpoint.prototypes.form import Prototypes
 from counterpoint.prototypes.local_form import LocalPrototypes
 
@@ -24,77 +28,53 @@ MOST_NEIGHBORS = 100_000
 """The time of an answer grows with the points: some 10 ms at 5000, 100 ms at so many."""
 STRAIGHT = ("euclidean", "l2", "sqeuclidean")
 """Metrics of scikit-learn in which the points equally near to two others form a hyperplane."""
+SAME_VARIANCE = 1e-12  # relative
 
 
-# --- counterpoint.lvq ---
+# --- one metric: counterpoint.lvq, sklearn-lvq, sklvq ---
+
+GLOBAL = (
+    ("counterpoint", ("GLVQ", "RSLVQ"), None),
+    ("counterpoint", ("GRLVQ",), "relevances_"),
+    ("counterpoint", ("GMLVQ", "MRSLVQ"), "omega_"),
+    ("sklearn_lvq", ("GlvqModel", "RslvqModel"), None),
+    ("sklearn_lvq", ("GrlvqModel",), "lambda_"),
+    ("sklearn_lvq", ("GmlvqModel", "MrslvqModel"), "omega_"),
+)
+"""Packages, names of their classes, and where these keep their matrix, or their relevances."""
 
 
-@by_name("counterpoint", "GLVQ", "RSLVQ")
-def _(model: Any) -> Form:
-    classes_of(model)
-    return _own(model, None)
+def _register(package: str, names: tuple[str, ...], metric: str | None) -> None:
+    parts = ("w_", "c_w_") if package == "sklearn_lvq" else ("prototypes_", "prototype_labels_")
+
+    @by_name(package, *names)
+    def _(model: Any) -> Form:
+        classes_of(model)
+        points, labels = (getattr(model, part) for part in parts)
+        matrix = None if metric is None else getattr(model, metric)
+        return Prototypes.from_arrays(points, labels, matrix)
 
 
-@by_name("counterpoint", "GRLVQ")
-def _(model: Any) -> Form:
-    classes_of(model)
-    return _own(model, model.relevances_)
-
-
-@by_name("counterpoint", "GMLVQ", "MRSLVQ")
-def _(model: Any) -> Form:
-    classes_of(model)
-    return _own(model, model.omega_)
-
-
-def _own(model: Any, matrix: Any) -> Form:
-    return Prototypes.from_arrays(model.prototypes_, model.prototype_labels_, matrix)
-
-
-# --- sklearn-lvq ---
-
-
-@by_name("sklearn_lvq", "GlvqModel", "RslvqModel")
-def _(model: Any) -> Form:
-    return _of_sklearn_lvq(model, None)
-
-
-@by_name("sklearn_lvq", "GrlvqModel")
-def _(model: Any) -> Form:
-    return _of_sklearn_lvq(model, model.lambda_)
-
-
-@by_name("sklearn_lvq", "GmlvqModel", "MrslvqModel")
-def _(model: Any) -> Form:
-    return _of_sklearn_lvq(model, model.omega_)
+for entry in GLOBAL:
+    _register(*entry)
 
 
 @by_name("sklearn_lvq", "GrmlvqModel")
 def _(model: Any) -> Form:
-    return _of_sklearn_lvq(model, dense(model.omega_) * model.lambda_)
-
-
-def _of_sklearn_lvq(model: Any, matrix: Any) -> Form:
     classes_of(model)
-    return Prototypes.from_arrays(model.w_, model.c_w_, matrix)
-
-
-# --- sklvq ---
+    return Prototypes.from_arrays(model.w_, model.c_w_, dense(model.omega_) * model.lambda_)
 
 
 @by_name("sklvq", "GLVQ")
 def _(model: Any) -> Form:
-    return _of_sklvq(model, None, ("squared-euclidean", "euclidean"))
+    labels = _labels_of_sklvq(model, ("squared-euclidean", "euclidean"))
+    return Prototypes.from_arrays(model.prototypes_, labels)
 
 
 @by_name("sklvq", "GMLVQ")
 def _(model: Any) -> Form:
-    return _of_sklvq(model, model.omega_, ("adaptive-squared-euclidean",))
-
-
-def _of_sklvq(model: Any, matrix: Any, straight: tuple[str, ...]) -> Form:
-    labels = _labels_of_sklvq(model, straight)
-    return Prototypes.from_arrays(model.prototypes_, labels, matrix)
+    labels = _labels_of_sklvq(model, ("adaptive-squared-euclidean",))
+    return Prototypes.from_arrays(model.prototypes_, labels, model.omega_)
 
 
 def _labels_of_sklvq(model: Any, straight: tuple[str, ...]) -> NDArray[Any]:
@@ -169,8 +149,84 @@ def _(model: Any) -> Form:
     return Prototypes.from_arrays(points, labels, first_wins=in_order)
 
 
-def _disagrees_with_itself(points: NDArray[np.float64], owner: NDArray[np.intp]) -> bool:
+def _disagrees_with_itself(points: FloatArray, owner: IntArray) -> bool:
     """Whether equal points are of different classes."""
     places = np.unique(points, axis=0)
     both = np.unique(np.column_stack([points, owner]), axis=0)
     return len(both) > len(places)
+
+
+# --- one Gaussian a class, each with a covariance of its own: log-densities are quadratic ---
+
+
+@on(read, QuadraticDiscriminantAnalysis)
+def _(model: Any) -> Form:
+    classes, means = classes_of(model), dense(model.means_)
+    priors = _log_priors(model, classes, dense(model.priors_))
+    flattest = (means.shape[1] * EPS) ** 2  # what rounding leaves of a variance of 0
+    spreads = [dense(scaling) for scaling in model.scalings_]
+    for label, spread in zip(classes.tolist(), spreads, strict=True):
+        if not spread.min(initial=np.inf) > flattest * spread.max(initial=0.0):
+            raise UnsupportedModel(
+                "QuadraticDiscriminantAnalysis found no spread in some direction of the class "
+                f"{label!r}, so its covariance has no inverse. Fit it with a larger reg_param, or "
+                "leave out columns that the others determine."
+            )
+    turns = [dense(rotation) for rotation in model.rotations_]
+    whitening = [
+        turn.T / np.sqrt(spread)[:, None] for turn, spread in zip(turns, spreads, strict=True)
+    ]
+    volumes = np.array([np.log(spread).sum() for spread in spreads])
+    return _gaussians(classes, means, whitening, volumes, priors)
+
+
+@on(read, GaussianNB)
+def _(model: Any) -> Form:
+    classes = classes_of(model)
+    variance, means = dense(model.var_), dense(model.theta_)
+    priors = _log_priors(model, classes, dense(model.class_prior_))
+    for j in np.flatnonzero((variance <= 0.0).any(axis=0)):
+        raise UnsupportedModel(
+            f"GaussianNB saw one value alone of its input {j} in some class, so its variance there "
+            "is 0. Fit it with var_smoothing above 0, or leave the input out."
+        )
+    if (np.ptp(variance, axis=0) > SAME_VARIANCE * variance.max(axis=0)).any():
+        whitening = list(np.eye(len(means[0])) / np.sqrt(variance)[:, None, :])
+        return _gaussians(classes, means, whitening, np.log(variance).sum(axis=1), priors)
+    precision = 1.0 / variance.mean(axis=0)
+    offset = priors - 0.5 * (precision * means**2).sum(axis=1)
+    return scores_of_rows(precision * means, offset, classes, Link.SOFTMAX)
+
+
+def _gaussians(
+    classes: NDArray[Any],
+    means: FloatArray,
+    whitening: Sequence[FloatArray],
+    volumes: FloatArray,
+    priors: FloatArray,
+) -> LocalPrototypes:
+    """The form whose scores are log π + log N(y; mean, Σ), but for what all have in common.
+
+    ``classes``: (C,) labels; ``means``: (C, d); ``whitening``: for each class (k, d) W with WᵀW =
+    Σ⁻¹; ``volumes``: (C,) log|Σ|; ``priors``: (C,) log π.
+    """
+    halves = [matrix * np.sqrt(0.5) for matrix in whitening]
+    offsets = 0.5 * volumes - priors
+    return LocalPrototypes.from_arrays(means, classes, halves, offsets, link=Link.SOFTMAX)
+
+
+def _log_priors(model: Any, classes: NDArray[Any], priors: FloatArray) -> FloatArray:
+    """(C,) logarithms of the classes' probabilities before anything is known.
+
+    Raises
+    ------
+    UnsupportedModel
+        If one of them is not above 0.
+    """
+    for label, prior in zip(classes.tolist(), priors.tolist(), strict=True):
+        if not prior > 0.0:
+            raise UnsupportedModel(
+                f"{type(model).__name__} has the prior {prior!r} for the class {label!r}, so no "
+                "input is predicted as it. Give it a prior above 0, or leave its rows out."
+            )
+    return np.log(priors)

@@ -8,7 +8,7 @@ from typing import Any
 from counterpoint.certificate import Bounding
 from counterpoint.engine.pieces import Pieces
 from counterpoint.engine.search import Found
-from counterpoint.prototypes import gaussians, reader  # noqa: F401 (each registers its readers)
+from counterpoint.prototypes import reader  # noqa: F401 (it registers readers)
 from counterpoint.prototypes.celled import search_cells
 from counterpoint.prototypes.cells import Cells
 from counterpoint.prototypes.solvers.lattice import Ccp

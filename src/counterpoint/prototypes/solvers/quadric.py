@@ -100,7 +100,8 @@ class Quadric(Solver):
             if mask.any():
                 rows = np.flatnonzero(which.ravel() == number)
                 axes = self._axes.get(mask.tobytes(), partial(self._along, mask))
-                self._solve(axes, cases.take(rows), rows, out)
+                part = cases.take(rows) if len(kinds) > 1 else cases
+                self._solve(axes, part, rows, out)
         return out
 
     def _along(self, movable: BoolArray) -> tuple[FloatArray, FloatArray]:

@@ -25,7 +25,6 @@ from counterpoint.engine.domains import AtMost, Box, OneOf, Transitions, Whole
 from counterpoint.engine.program import Program
 from counterpoint.errors import MissingExtra, SolverFailure
 from counterpoint.prototypes.nearer import Nearer, quadrics_of
-from counterpoint.prototypes.solvers.balls import Ball
 from counterpoint.prototypes.solvers.convex_step import convex_step, standard_form
 from counterpoint.prototypes.solvers.quadric import Quadric
 from counterpoint.solvers.base import Effort, Outcome, Solution, Solver
@@ -150,15 +149,14 @@ class GlobalSearch:
     def _is_done_within(self, radius: float) -> bool:
         """Search a ball; whether nothing is left to be done, in this ball or a larger one."""
         share = 1.0 - self.gap
-        ball = Ball(self.program, self.case, radius)
-        found = self._looked(ball, share, first=True)
-        if found.values is not None:
-            if self._offer(ball.point(found.values)) and self.cost < share * radius:
+        found, point = self._looked(radius, share, first=True)
+        if point is not None:
+            if self._offer(point) and self.cost < share * radius:
                 return not self.cost > 0.0
             # It cannot be made exact, or only just: is there anything, with finer tolerances?
-            found = self._looked(ball, share, first=False, scale=FINE)
-            if found.values is not None:
-                self._offer(ball.point(found.values))
+            found, point = self._looked(radius, share, first=False, scale=FINE)
+            if point is not None:
+                self._offer(point)
         lowest = min(found.bound, share) - TRUSTED
         self.bound = max(self.bound, lowest * radius)
         if not found.ended:
@@ -166,35 +164,40 @@ class GlobalSearch:
             return True
         if np.isposinf(found.bound) and radius >= self._furthest and np.isinf(self.cost):
             self.bound = np.inf
-        return found.values is not None or radius >= min(self.cost, self._furthest)
+        return point is not None or radius >= min(self.cost, self._furthest)
 
     def _is_nowhere(self) -> bool:
         """Whether there is no point at all; if one turns up, it is kept."""
-        ball = Ball(self.program, self.case, self._first_radius(), limit=np.inf)
-        found = self._looked(ball, np.inf, first=True)
-        if found.values is not None:
-            self._offer(ball.point(found.values))
+        found, point = self._looked(self._first_radius(), np.inf, first=True)
+        if point is not None:
+            self._offer(point)
         elif found.ended:
             self.bound = max(self.bound, found.bound)
         return bool(np.isposinf(self.bound))
 
-    def _looked(self, ball: Ball, share: float, *, first: bool, scale: float = COARSE) -> Found:
+    def _looked(
+        self, radius: float, share: float, *, first: bool, scale: float = COARSE
+    ) -> tuple[Found, FloatArray | None]:
+        """What is found in a ball; in one without a limit, if any share of its radius will do."""
         from counterpoint.prototypes.solvers.scip_model import Found, Limits, Translated
-        from counterpoint.prototypes.solvers.spatial import Spatial
+        from counterpoint.prototypes.solvers.spatial import Ball, Spatial
 
         left = self._end - perf_counter()
         if left <= 0.0:
-            return Found(ended=False, bound=-np.inf, values=None)
-        seconds = left if np.isfinite(left) else None
-        nodes = -1 if np.isfinite(share) else NODES
+            return Found(ended=False, bound=-np.inf, values=None), None
+        limited = bool(np.isfinite(share))
+        limits = Limits(
+            self.gap, left if np.isfinite(left) else None, first, -1 if limited else NODES
+        )
+        ball = Ball(self.program, self.case, radius, 1.0 if limited else np.inf)
         try:
             with Translated():
-                spatial = Spatial(ball, share, scale)
-                return spatial.search(Limits(self.gap, seconds, first=first, nodes=nodes))
+                found = Spatial(ball, share, scale).search(limits)
         except SolverFailure as failure:
             if NUMERICAL not in str(failure):
                 raise
-            return Found(ended=True, bound=-np.inf, values=None)
+            return Found(ended=True, bound=-np.inf, values=None), None
+        return found, None if found.values is None else ball.point(found.values)
 
     @cached_property
     def _furthest(self) -> float:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,33 +32,31 @@ ENDS = ("optimal", "gaplimit", "infeasible")
 
 
 @final
-@dataclass(frozen=True)
-class Limits:
-    """When a search stops.
+class Limits(NamedTuple):
+    """When a search stops."""
 
-    ``gap``: at this relative gap; ``seconds``: after this time; None for any; ``first``: whether at
-    the first point; ``nodes``: after so many nodes; −1 for any number.
-    """
-
-    gap: float
-    seconds: float | None = None
-    first: bool = False
-    nodes: int = -1
+    gap: float  # at this relative gap
+    seconds: float | None = None  # after this time; None for any
+    first: bool = False  # whether at the first point
+    nodes: int = -1  # after so many nodes; −1 for any number
 
 
 @final
-@dataclass(frozen=True, eq=False)
-class Found:
-    """What a search found.
+class Found(NamedTuple):
+    """What a search found."""
 
-    ``ended``: whether nothing is left to search; ``bound``: A lower bound on the objective;
-    infinite if no point is below the limit; ``values``: of the columns that were asked for, at the
-    best point; None without one.
-    """
-
-    ended: bool
-    bound: float
+    ended: bool  # whether nothing is left to search
+    bound: float  # a lower bound on the objective; infinite if no point is below the limit
+    # of the columns that were asked for, at the best point; None without one
     values: FloatArray | None
+
+
+@final
+class Column(NamedTuple):
+    """A column."""
+
+    variable: Any  # SCIP's own
+    scale: float  # what it is in SCIP where it is 1
 
 
 @final
@@ -170,15 +167,3 @@ class Translated:
     ) -> None:
         if kind is not None and "SCIP:" in str(error):
             raise SolverFailure(f"SCIP failed: {error}") from error
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Column:
-    """A column.
-
-    ``variable``: SCIP's own; ``scale``: what it is in SCIP where it is 1.
-    """
-
-    variable: Any
-    scale: float

@@ -1,5 +1,11 @@
 """A program within a ball, lifted, for spatial branch and bound.
 
+Every change that costs no more than a radius lies in about a unit ball: y = center + basis v. With
+an absolute price, v_j = w_j δ_j / radius, and Σ |v_j| is the share of the radius that is paid; with
+a quadratic one, v = Lᵀ δ / √radius for the price L Lᵀ, and Σ v_j² is it. A one-hot column is a
+coordinate itself. So tolerances mean the same for every row, no product of coordinates exceeds 1,
+and nothing has to be searched without bounds.
+
 Products of coordinates are columns of their own, V_ij = v_i v_j, so that every quadratic condition
 is one linear row, whatever its curvature. What makes the relaxation of V = v vᵀ tight is
 
@@ -18,40 +24,120 @@ from functools import cached_property
 from typing import final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from counterpoint.engine.cases import Cases
 from counterpoint.engine.couplings import Cone
+from counterpoint.engine.program import Program
+from counterpoint.numerics import EPS, TINY, FloatArray
 from counterpoint.prototypes.nearer import Nearer, Quadrics, quadrics_of
-from counterpoint.prototypes.solvers.balls import Ball
 from counterpoint.prototypes.solvers.scip_model import Column, Found, Limits, ScipModel
 
-__all__ = ["Lifted", "Spatial"]
+__all__ = ["Ball", "Spatial"]
 
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
-IntArray = NDArray[np.intp]
-
-ROUNDED = 16.0 * float(np.finfo(np.float64).eps)
+ROUNDED = 16.0 * EPS
 """How much of its terms a row gives away, so that rounding excludes nothing."""
 MANY = 1e6
 """Up to how many steps in the ball whole columns are held to be whole."""
-TINY = float(np.finfo(np.float64).tiny)
+
+
+@final
+class Ball:
+    """What one row can reach for at most a radius, in p coordinates.
+
+    Every column has a price, or is one of a category; the row's bounds leave each column a value.
+    ``limit``: the largest coordinate: 1, or infinite, if the radius is to be a unit and no limit.
+    """
+
+    def __init__(self, program: Program, case: Cases, radius: float, limit: float = 1.0) -> None:
+        self.program, self.case, self.radius = program, case, radius
+        self.is_limited = bool(np.isfinite(limit))
+        price, x, low, high = program.price, case.x[0], case.low[0], case.high[0]
+        self.x, self.columns = x, np.flatnonzero(low < high)  # those that can move
+        p, at = len(self.columns), self.columns
+        absolute = price.absolute[at]
+        self.is_hot = ~program.numeric[at]
+        self.is_absolute = ~self.is_hot & (absolute > 0.0)
+        self.is_quadratic = ~self.is_hot & ~self.is_absolute
+        # whether the price ties columns together, so that a bound on a column is a row
+        self.is_full = price.quadratic.ndim == 2
+        held = np.where(low == high, low - x, 0.0)
+        self.basis, self.center = np.zeros((program.width, p)), x + held  # (d, p) and (d,)
+        self.center[at[self.is_hot]] = 0.0
+        scale = radius / np.where(self.is_absolute, absolute, 1.0)
+        self.basis[at, np.arange(p)] = np.where(self.is_hot, 1.0, scale)
+        curved = np.flatnonzero(self.is_quadratic)
+        if len(curved):
+            full = price.quadratic if self.is_full else np.diag(price.quadratic)
+            form = full[np.ix_(at[curved], at[curved])]
+            root = np.linalg.inv(np.linalg.cholesky(form)).T
+            self.basis[np.ix_(at[curved], curved)] = np.sqrt(radius) * root
+            slope = (full @ held)[at[curved]]
+            if slope.any():
+                self.center[at[curved]] -= np.linalg.solve(form, slope)
+        # (p,) what a category's coordinate adds to the share that is paid: more, or less; and the
+        # share that is paid at v = 0
+        stays = self.is_hot & (x[at] > 0.5)
+        share = np.where(self.is_hot, absolute / radius, 0.0)
+        self.hot_price = np.where(stays, -share, share)
+        delta = self.center - x
+        delta[at[self.is_hot]] = 0.0
+        self.paid = float(share[stays].sum()) + float(price(delta[None])[0]) / radius
+        # (p,) least and largest values: of the ball, and of columns with a coordinate each
+        self.low = np.where(self.is_hot, low[at], -limit)
+        self.high = np.where(self.is_hot, high[at], limit)
+        plain = np.flatnonzero(self.is_absolute if self.is_full else ~self.is_hot)
+        unit, middle = self.basis[at[plain], plain], self.center[at[plain]]
+        self.low[plain] = np.maximum(self.low[plain], (low[at[plain]] - middle) / unit)
+        self.high[plain] = np.minimum(self.high[plain], (high[at[plain]] - middle) / unit)
+        # (d,) how far each column can get from x for the radius, bounds aside
+        self.reach = np.full(program.width, np.inf)
+        if self.is_limited:
+            straight = np.abs(self.basis[:, self.is_absolute]).max(axis=1, initial=0.0)
+            round_ = np.linalg.norm(self.basis[:, self.is_quadratic], axis=1)
+            self.reach = np.abs(self.center - x) + straight + round_
+
+    def are_rivals(self, i: int, j: int) -> bool:
+        """Whether two coordinates are categories of one feature."""
+        a, b = self.columns[i], self.columns[j]
+        return any(g.start <= a < g.stop and g.start <= b < g.stop for g in self.program.groups)
+
+    def point(self, v: FloatArray) -> FloatArray:
+        """(d,) y within its bounds, with what is whole, a category or unchanged exactly so."""
+        y = self.center + self.basis @ v
+        steps = self.program.steps
+        whole = np.flatnonzero(steps)
+        counts = np.rint((y[whole] - self.x[whole]) / steps[whole])
+        y[whole] = self.x[whole] + counts * steps[whole]
+        for group in self.program.groups:
+            y[group] = np.eye(group.stop - group.start)[y[group].argmax()]
+        if self.program.at_most is not None:
+            moved = np.abs(y - self.x) / np.where(self.reach > 0.0, self.reach, 1.0)
+            blocks = self.program.at_most.blocks
+            furthest = [-moved[block].max() for block in blocks]
+            for b in np.argsort(furthest, kind="stable")[self.program.at_most.count :].tolist():
+                y[blocks[b]] = self.x[blocks[b]]
+        return np.minimum(np.maximum(y, self.case.low[0]), self.case.high[0])
 
 
 @final
 class Spatial:
-    """One row's program within a ball.
+    """One row's program within a ball, with some column that can move.
 
-    ``ball``: the ball, with some column that can move; ``share``: points that pay no less than this
-    share of the radius are not looked for; infinite, and the price and the number of changes are
-    left out, if the ball has no limit; ``scale``: how fine tolerances are, see `ScipModel`.
+    ``share``: points that pay no less than this share of the radius are not looked for; infinite,
+    and the price and the number of changes are left out, if the ball has no limit; ``scale``: how
+    fine tolerances are, see `ScipModel`.
     """
 
     def __init__(self, ball: Ball, share: float, scale: float) -> None:
         self.ball, self.program, self.share = ball, ball.program, share
         self.model = ScipModel(scale)
-        used = np.flatnonzero(self._forms[0].any(axis=(0, 1)))
-        self.lifted = Lifted(self.model, ball, share, used)
+        used = np.flatnonzero(self._forms[0].any(axis=(0, 1))).tolist()
+        self.v = self._coordinates()
+        self.lengths = self._lengths() if ball.is_limited else {}
+        self.products = {pair: self._product(*pair) for pair in _pairs(used)}
+        if ball.is_limited:
+            self._add_ball_times_ball([i for i in used if i in self.lengths])
+            self._add_price()
         self._add_quadrics()
         self._add_affine()
         self._add_cones()
@@ -63,170 +149,31 @@ class Spatial:
     def search(self, limits: Limits) -> Found:
         """Search; the bound and the values are shares of the radius, and coordinates."""
         paid = self.ball.paid
-        found = self.model.search(self.lifted.v, self.share - paid, limits)
+        found = self.model.search(self.v, self.share - paid, limits)
         return Found(found.ended, found.bound + paid, found.values)
 
-    @cached_property
-    def _cones(self) -> list[Cone]:
-        return [c for c in self.program.curved if isinstance(c, Cone)]
+    # The columns that stand for a point, and what ties them together
 
-    @cached_property
-    def _forms(self) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-        """Quadratic conditions over v: (J, p, p), (J, p), (J,), and the sizes of the last's terms.
-
-        ‖M y + c‖ <= radius is one of them.
-        """
-        cones = [
-            Nearer(c.matrix, c.offset, c.slope[None], np.array([c.radius]), 0.0)
-            for c in self._cones
-            if not c.slope.any()
-        ]
-        quadrics, ball = (
-            Quadrics((*quadrics_of(self.program).conditions, *cones), self.program.width),
-            self.ball,
-        )
-        forms = ball.basis.T @ quadrics.forms @ ball.basis
-        slopes = quadrics.slopes(ball.center[None])[0] @ ball.basis
-        each = np.eye(len(quadrics))
-        value, size, *_ = quadrics.expanded(np.repeat(ball.center[None], len(each), axis=0), each)
-        return forms, slopes, value, size
-
-    def _add_quadrics(self) -> None:
-        for form, slope, value, size in zip(*self._forms, strict=True):
-            scale = max(np.abs(form).max(), np.abs(slope).max(), TINY)
-            terms = [
-                (column, form[i, j] * (1.0 if i == j else 2.0) / scale)
-                for (i, j), column in self.lifted.products.items()
-                if column is not None
-            ]
-            terms += self.lifted.combined(slope / scale)
-            self.model.row(terms, high=(ROUNDED * size - value) / scale)
-
-    def _add_affine(self) -> None:
-        affine, ball = self.program.affine, self.ball
-        self._add_rows(affine.matrix, affine.low, affine.high)
-        if ball.is_full:
-            tied = ball.columns[ball.is_quadratic]
-            low, high = ball.case.low[0, tied], ball.case.high[0, tied]
-            self._add_rows(np.eye(self.program.width)[tied], low, high)
-
-    def _add_rows(self, matrix: FloatArray, low: FloatArray, high: FloatArray) -> None:
-        """low <= matrix · y <= high."""
-        ball = self.ball
-        block, here = matrix @ ball.basis, matrix @ ball.center
-        terms = np.abs(matrix) @ (np.abs(ball.center) + np.abs(ball.x))
-        for row, at, size, least, most in zip(block, here, terms, low, high, strict=True):
-            scale = max(np.abs(row).max(initial=0.0), TINY)
-            below = least - at - ROUNDED * (size + abs(least)) if np.isfinite(least) else -np.inf
-            above = most - at + ROUNDED * (size + abs(most)) if np.isfinite(most) else np.inf
-            self.model.row(self.lifted.combined(row / scale), below / scale, above / scale)
-
-    def _add_cones(self) -> None:
-        """‖M y + c‖ <= slope · y + radius, where there is a slope."""
-        ball, model = self.ball, self.model
-        for cone in self._cones:
-            if not cone.slope.any():
-                continue
-            matrix = np.vstack([cone.matrix, cone.slope])
-            offset = np.append(cone.offset, cone.radius)
-            block, here = matrix @ ball.basis, matrix @ ball.center + offset
-            terms = np.abs(matrix) @ np.abs(ball.center) + np.abs(offset)
-            here[-1] += ROUNDED * np.linalg.norm(terms)
-            scale = max(np.abs(block).max(), TINY)
-            sides = []
-            for row, at in zip(block / scale, (here / scale).tolist(), strict=True):
-                sides.append(model.column(-np.inf, np.inf, degree=2))
-                model.row([(sides[-1], -1.0), *self.lifted.combined(row)], -at, -at)
-            model.cone(sides[:-1], sides[-1])
-
-    def _add_categories(self) -> None:
-        """Σ of a feature's columns = 1."""
-        ball, v = self.ball, self.lifted.v
-        for group in self.program.groups:
-            inside = (ball.columns >= group.start) & (ball.columns < group.stop)
-            rest = 1.0 - ball.center[group].sum()
-            self.model.row([(v[i], 1.0) for i in np.flatnonzero(inside)], rest, rest)
-
-    def _add_whole(self) -> None:
-        """y = x + step · count."""
-        ball, steps = self.ball, self.program.steps
-        low, high = ball.case.low[0] - ball.x, ball.case.high[0] - ball.x
-        for c in ball.columns[steps[ball.columns] > 0.0].tolist():
-            furthest = np.floor(ball.reach[c] / steps[c] * (1.0 + ROUNDED))
-            if furthest > MANY:  # next to no restriction, and no number to be exact with
-                continue
-            least, most = np.rint(low[c] / steps[c]), np.rint(high[c] / steps[c])
-            count = self.model.whole(max(least, -furthest), min(most, furthest))
-            scale = max(np.abs(ball.basis[c]).max(), steps[c])
-            at = (ball.x[c] - ball.center[c]) / scale
-            terms = self.lifted.combined(ball.basis[c] / scale)
-            self.model.row([*terms, (count, -steps[c] / scale)], at, at)
-
-    def _add_changes(self) -> None:
-        """At most so many features change; a switch is on for each that does."""
-        at_most, model = self.program.at_most, self.model
-        if at_most is None:
-            return
-        switches = []
-        for block in at_most.blocks:
-            switch = model.whole(0.0, 1.0)
-            switches.append((switch, 1.0))
-            for c in range(block.start, block.stop):
-                self._add_switch(c, switch)
-        model.row(switches, high=float(at_most.count))
-
-    def _add_switch(self, c: int, switch: Column) -> None:
-        """Column c changes only if the switch is on."""
-        ball = self.ball
-        furthest = 1.0
-        if self.program.numeric[c]:
-            low, high = ball.case.low[0, c], ball.case.high[0, c]
-            furthest = min(ball.reach[c], max(high - ball.x[c], ball.x[c] - low))
-        scale = max(furthest, TINY)
-        at = (ball.center[c] - ball.x[c]) / scale
-        for sign in (1.0, -1.0):
-            terms = self.lifted.combined(sign * ball.basis[c] / scale)
-            self.model.row([*terms, (switch, -furthest / scale)], high=-sign * at)
-
-
-@final
-class Lifted:
-    """The columns that stand for a point, and what ties them together.
-
-    ``model``: where they are written; ``ball``: the ball. If it has no limit, the price is left
-    out; ``share``: the largest share of the radius that is paid; ``used``: the coordinates whose
-    products are needed.
-    """
-
-    def __init__(self, model: ScipModel, ball: Ball, share: float, used: IntArray) -> None:
-        self.model, self.ball, self.share = model, ball, share
-        self.v = self._coordinates()
-        self.lengths = self._lengths() if ball.is_limited else {}
-        self.products = {pair: self._product(*pair) for pair in _pairs(used.tolist())}
-        if ball.is_limited:
-            self._add_ball_times_ball([i for i in used.tolist() if i in self.lengths])
-            self._add_price()
-
-    def combined(self, weights: NDArray[np.float64]) -> Iterable[tuple[Column, float]]:
+    def _combined(self, weights: FloatArray) -> Iterable[tuple[Column, float]]:
         """The terms of Σ weights_i v_i."""
         return zip(self.v, weights.tolist(), strict=True)
 
     def _coordinates(self) -> list[Column]:
-        ball, (low, high) = self.ball, self.ball.bounds
-        parts = zip(low.tolist(), high.tolist(), ball.hot_price.tolist(), strict=True)
+        ball = self.ball
+        ends = (ball.low.tolist(), ball.high.tolist(), ball.hot_price.tolist(), ball.is_hot)
         return [
-            self.model.whole(least, most, price=price)
-            if ball.is_hot[i]
-            else self.model.column(least, max(least, most))
-            for i, (least, most, price) in enumerate(parts)
+            self.model.whole(low, high, price=price)
+            if hot
+            else self.model.column(low, max(low, high))
+            for low, high, price, hot in zip(*ends, strict=True)
         ]
 
     def _lengths(self) -> dict[int, Column]:
         """|v_i| for each coordinate with an absolute price."""
-        lengths = {}
-        for i in np.flatnonzero(self.ball.is_absolute).tolist():
-            lengths[i] = self._size_of(self.v[i], self.model.column(0.0, 1.0, price=1.0))
-        return lengths
+        return {
+            i: self._size_of(self.v[i], self.model.column(0.0, 1.0, price=1.0))
+            for i in np.flatnonzero(self.ball.is_absolute).tolist()
+        }
 
     def _size_of(self, column: Column, size: Column) -> Column:
         for sign in (1.0, -1.0):
@@ -253,8 +200,7 @@ class Lifted:
             return (0.0 if i == j else -np.inf), np.inf
         if i == j:
             return 0.0, 1.0
-        low, high = ball.bounds
-        ends = np.outer([low[i], high[i]], [low[j], high[j]])
+        ends = np.outer([ball.low[i], ball.high[i]], [ball.low[j], ball.high[j]])
         most = 0.25 if ball.is_absolute[i] and ball.is_absolute[j] else 1.0
         most = 0.5 if ball.is_quadratic[i] and ball.is_quadratic[j] else most
         least = max(float(ends.min()), -most)
@@ -283,6 +229,124 @@ class Lifted:
                 self.model.square(self.v[i], square)
             paid.append((square, 1.0))
         self.model.row(paid, high=self.share - ball.paid)
+
+    # The conditions
+
+    @cached_property
+    def _cones(self) -> list[Cone]:
+        return [c for c in self.program.curved if isinstance(c, Cone)]
+
+    @cached_property
+    def _forms(self) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+        """Quadratic conditions over v: (J, p, p), (J, p), (J,), and the sizes of the last's terms.
+
+        ‖M y + c‖ <= radius is one of them.
+        """
+        ball, conditions = self.ball, list(quadrics_of(self.program).conditions)
+        for c in self._cones:
+            if not c.slope.any():
+                radius = np.full(1, c.radius)
+                conditions.append(Nearer(c.matrix, c.offset, c.slope[None], radius, 0.0))
+        quadrics = Quadrics(conditions, self.program.width)
+        forms = ball.basis.T @ quadrics.forms @ ball.basis
+        slopes = quadrics.slopes(ball.center[None])[0] @ ball.basis
+        each = np.eye(len(quadrics))
+        at = quadrics.expanded(np.repeat(ball.center[None], len(each), axis=0), each)
+        return forms, slopes, at.value, at.size
+
+    def _add_quadrics(self) -> None:
+        for form, slope, value, size in zip(*self._forms, strict=True):
+            scale = max(np.abs(form).max(), np.abs(slope).max(), TINY)
+            terms = [
+                (column, form[i, j] * (1.0 if i == j else 2.0) / scale)
+                for (i, j), column in self.products.items()
+                if column is not None
+            ]
+            terms += self._combined(slope / scale)
+            self.model.row(terms, high=(ROUNDED * size - value) / scale)
+
+    def _add_affine(self) -> None:
+        affine, ball = self.program.affine, self.ball
+        self._add_rows(affine.matrix, affine.low, affine.high)
+        if ball.is_full:
+            tied = ball.columns[ball.is_quadratic]
+            low, high = ball.case.low[0, tied], ball.case.high[0, tied]
+            self._add_rows(np.eye(self.program.width)[tied], low, high)
+
+    def _add_rows(self, matrix: FloatArray, low: FloatArray, high: FloatArray) -> None:
+        """low <= matrix · y <= high."""
+        ball = self.ball
+        block, here = matrix @ ball.basis, matrix @ ball.center
+        terms = np.abs(matrix) @ (np.abs(ball.center) + np.abs(ball.x))
+        for row, at, size, least, most in zip(block, here, terms, low, high, strict=True):
+            scale = max(np.abs(row).max(initial=0.0), TINY)
+            below = least - at - ROUNDED * (size + abs(least)) if np.isfinite(least) else -np.inf
+            above = most - at + ROUNDED * (size + abs(most)) if np.isfinite(most) else np.inf
+            self.model.row(self._combined(row / scale), below / scale, above / scale)
+
+    def _add_cones(self) -> None:
+        """‖M y + c‖ <= slope · y + radius, where there is a slope."""
+        ball, model = self.ball, self.model
+        for cone in self._cones:
+            if not cone.slope.any():
+                continue
+            matrix = np.vstack([cone.matrix, cone.slope])
+            offset = np.append(cone.offset, cone.radius)
+            block, here = matrix @ ball.basis, matrix @ ball.center + offset
+            terms = np.abs(matrix) @ np.abs(ball.center) + np.abs(offset)
+            here[-1] += ROUNDED * np.linalg.norm(terms)
+            scale = max(np.abs(block).max(), TINY)
+            sides = []
+            for row, at in zip(block / scale, (here / scale).tolist(), strict=True):
+                sides.append(model.column(-np.inf, np.inf, degree=2))
+                model.row([(sides[-1], -1.0), *self._combined(row)], -at, -at)
+            model.cone(sides[:-1], sides[-1])
+
+    def _add_categories(self) -> None:
+        """Σ of a feature's columns = 1."""
+        ball = self.ball
+        for group in self.program.groups:
+            inside = (ball.columns >= group.start) & (ball.columns < group.stop)
+            rest = 1.0 - ball.center[group].sum()
+            self.model.row([(self.v[i], 1.0) for i in np.flatnonzero(inside)], rest, rest)
+
+    def _add_whole(self) -> None:
+        """y = x + step · count."""
+        ball, steps = self.ball, self.program.steps
+        low, high = ball.case.low[0] - ball.x, ball.case.high[0] - ball.x
+        for c in ball.columns[steps[ball.columns] > 0.0].tolist():
+            furthest = np.floor(ball.reach[c] / steps[c] * (1.0 + ROUNDED))
+            if furthest > MANY:  # next to no restriction, and no number to be exact with
+                continue
+            least, most = np.rint(low[c] / steps[c]), np.rint(high[c] / steps[c])
+            count = self.model.whole(max(least, -furthest), min(most, furthest))
+            scale = max(np.abs(ball.basis[c]).max(), steps[c])
+            at = (ball.x[c] - ball.center[c]) / scale
+            terms = self._combined(ball.basis[c] / scale)
+            self.model.row([*terms, (count, -steps[c] / scale)], at, at)
+
+    def _add_changes(self) -> None:
+        """At most so many features change; a switch is on for each that does."""
+        at_most, model = self.program.at_most, self.model
+        if at_most is None:
+            return
+        switches = [(model.whole(0.0, 1.0), 1.0) for _ in at_most.blocks]
+        for block, (switch, _) in zip(at_most.blocks, switches, strict=True):
+            for c in range(block.start, block.stop):
+                self._add_switch(c, switch)
+        model.row(switches, high=float(at_most.count))
+
+    def _add_switch(self, c: int, switch: Column) -> None:
+        """Column c changes only if the switch is on."""
+        ball, furthest = self.ball, 1.0
+        if self.program.numeric[c]:
+            low, high = ball.case.low[0, c], ball.case.high[0, c]
+            furthest = min(ball.reach[c], max(high - ball.x[c], ball.x[c] - low))
+        scale = max(furthest, TINY)
+        at = (ball.center[c] - ball.x[c]) / scale
+        for sign in (1.0, -1.0):
+            terms = self._combined(sign * ball.basis[c] / scale)
+            self.model.row([*terms, (switch, -furthest / scale)], high=-sign * at)
 
 
 def _pairs(used: list[int]) -> list[tuple[int, int]]:

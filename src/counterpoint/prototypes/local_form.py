@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import logit, logsumexp
 
 from counterpoint.engine.couplings import Affine
 from counterpoint.engine.region import Condition, Region
@@ -195,7 +196,12 @@ class LocalPrototypes(Form):
         return replace(self, factors=rows.reshape(count, k, -1), shifts=shifts, images=images)
 
     def margin(self, X: FloatArray, target: Target) -> FloatArray:
-        demand, scores = self._demand(target), self.scores(X)
+        scores, asked = self.scores(X), target.requirement
+        if asked.probable and self.link is Link.SOFTMAX and asked.at_least is not None:
+            wanted = mask(asked.labels, self.classes)[self.owner]
+            odds = logsumexp(scores[:, wanted], axis=1) - logsumexp(scores[:, ~wanted], axis=1)
+            return np.asarray(odds - logit(asked.at_least))
+        demand = self._demand(target)
         inside = scores[:, demand.wanted].max(axis=1)
         return np.asarray(inside - scores[:, ~demand.wanted].max(axis=1) - demand.margin)
 
@@ -362,7 +368,7 @@ def _probable(target: Target, classes: NDArray[Any], owner: IntArray, link: Link
             "Tradeoff needs probabilities whose −log is convex; those of classes that each have a "
             "covariance of their own are not. Use Probability, or Label with a margin in log-odds."
         )
-    needed = float(np.log(asked.at_least) - np.log1p(-asked.at_least))
+    needed = float(logit(asked.at_least))
     if len(classes) > 2:
         enough = np.ceil(1e4 * max(needed + np.log(len(classes) - 1), 0.0)) / 1e4
         raise InvalidInput(

@@ -9,7 +9,7 @@ from typing import Any, final
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import erf, expit
+from scipy.special import expit, ndtr
 
 from counterpoint.errors import InvalidInput, MissingExtra
 from counterpoint.groups.representations import (
@@ -27,18 +27,7 @@ Activation = Callable[[FloatArray], tuple[FloatArray, FloatArray]]
 """Takes inputs to values and derivatives, entry by entry."""
 
 
-def _leaky_relu(a: FloatArray) -> tuple[FloatArray, FloatArray]:
-    slope = np.where(a > 0.0, 1.0, 0.01)
-    return a * slope, slope
-
-
-def _elu(a: FloatArray) -> tuple[FloatArray, FloatArray]:
-    tail = np.expm1(np.minimum(a, 0.0))
-    return np.maximum(a, 0.0) + tail, tail + 1.0
-
-
-def _selu(a: FloatArray) -> tuple[FloatArray, FloatArray]:
-    scale, alpha = 1.0507009873554805, 1.6732632423543772  # Klambauer et al. (2017)
+def _elu(a: FloatArray, scale: float = 1.0, alpha: float = 1.0) -> tuple[FloatArray, FloatArray]:
     tail = alpha * np.expm1(np.minimum(a, 0.0))
     return scale * (np.maximum(a, 0.0) + tail), scale * np.where(a > 0.0, 1.0, tail + alpha)
 
@@ -59,7 +48,7 @@ def _silu(a: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def _gelu(a: FloatArray) -> tuple[FloatArray, FloatArray]:
-    below = 0.5 * (1.0 + erf(a / np.sqrt(2.0)))
+    below = ndtr(a)
     return a * below, below + a * np.exp(-0.5 * a * a) / np.sqrt(2.0 * np.pi)
 
 
@@ -67,10 +56,10 @@ ACTIVATIONS: Mapping[str, Activation] = {
     "elu": _elu,
     "gelu": _gelu,
     "identity": lambda a: (a, np.ones_like(a)),
-    "leaky_relu": _leaky_relu,
+    "leaky_relu": lambda a: (np.where(a > 0.0, a, 0.01 * a), np.where(a > 0.0, 1.0, 0.01)),
     "logistic": _sigmoid,
     "relu": lambda a: (np.maximum(a, 0.0), (a > 0.0).astype(float)),
-    "selu": _selu,
+    "selu": lambda a: _elu(a, 1.0507009873554805, 1.6732632423543772),  # Klambauer et al. (2017)
     "sigmoid": _sigmoid,
     "silu": _silu,
     "softplus": lambda a: (np.logaddexp(0.0, a), expit(a)),

@@ -144,17 +144,18 @@ def outside(
     translations: Translations, points: Points, low: FloatArray, high: FloatArray
 ) -> FloatArray:
     """(l, l) the share of changed values that leave the range (d,) of each feature."""
-    found = np.zeros((len(points.groups),) * 2)
     columns = translations.columns
     low, high = low[columns], high[columns]
     slack = 1e-12 * np.maximum(np.abs(low), np.abs(high))  # rounding of moved values
     cells = points.cells(columns)
-    for i, j in translations.pairs:
+
+    def share(i: int, j: int) -> float:
         change = translations.between(i, j)
         moved = cells[i] + change
         out = (moved < low - slack) | (moved > high + slack)
-        found[i, j] = out[:, change != 0.0].mean() if change.any() else 0.0
-    return found
+        return float(out[:, change != 0.0].mean()) if change.any() else 0.0
+
+    return translations.over_pairs(share)
 
 
 def away(translations: Translations, points: Points, scale: FloatArray) -> FloatArray:
@@ -170,10 +171,11 @@ def away(translations: Translations, points: Points, scale: FloatArray) -> Float
     some = [cells / scale for cells in shown.cells(np.arange(width))]
     real = [Neighbours(cells) for cells in some]
     usual = [float(np.median(own.distances(own.points, 2))) for own in real]
-    found = np.ones((count, count))
-    for i, j in translations.pairs:
+
+    def ratio(i: int, j: int) -> float:
         shift = np.zeros(width)
         shift[translations.columns] = translations.between(i, j)
         apart = float(np.median(real[j].distances(some[i] + shift / scale)))
-        found[i, j] = apart / usual[j] if usual[j] > 0.0 else np.nan
-    return found
+        return apart / usual[j] if usual[j] > 0.0 else np.nan
+
+    return translations.over_pairs(ratio, same=1.0)

@@ -244,34 +244,35 @@ class Objective:
     def _away(self, Q: FloatArray) -> tuple[FloatArray, Pull | None]:
         """How far moved means are from where they are to arrive, and the derivatives of that.
 
-        Of an affine representation r̄_j = r(x̄_j), so that pairs add up to a variance: (l, m), less
-        their mean. Of others (l l, m), pair by pair.
+        Of an affine representation r̄_j = r(x̄_j), so that pairs add up to a variance: (…, l, m),
+        less their mean. Of others (…, l, l, m), pair by pair.
         """
-        count = len(Q)
+        count = len(self.base)
         if self.is_convex:
             away = Q - self.targets
-            away -= np.add.reduce(away) / count
+            away -= np.add.reduce(away, axis=-2, keepdims=True) / count
             return away, None
-        values, pull = self.parts.pull(((self.base - Q)[:, None] + Q).reshape(-1, Q.shape[1]))
-        away = values.reshape(count, count, -1) - self.targets  # of the mean of i, moved to j
-        away = away.reshape(len(values), -1)
-        away[:: count + 1] = 0.0
+        points = (self.base - Q)[..., None, :] + Q[..., None, :, :]  # of the mean of i, moved to j
+        values, pull = self.parts.pull(points.reshape(-1, Q.shape[-1]))
+        away = values.reshape(*points.shape[:-1], -1) - self.targets
+        away.reshape(-1, count * count, away.shape[-1])[:, :: count + 1] = 0.0
         return away, pull
 
-    def _loss(self, away: FloatArray) -> float:
-        count = len(self.base)
-        return float(np.vdot(away, away)) / (count - 1 if self.is_convex else self._twice_pairs)
-
     @property
-    def _twice_pairs(self) -> int:
-        return 2 * len(self.base) * (len(self.base) - 1)
+    def _weight(self) -> int:
+        """What squares are divided by."""
+        count = len(self.base)
+        return count - 1 if self.is_convex else 2 * count * (count - 1)
+
+    def _loss(self, away: FloatArray) -> float:
+        return float(np.vdot(away, away)) / self._weight
 
     def _gradient(self, away: FloatArray, pull: Pull | None) -> FloatArray:
         """(l, h) the gradient of the loss in Q."""
-        count = len(self.base)
         if pull is None:
-            return 2.0 / (count - 1) * away
-        slopes = pull(away / (count * (count - 1))).reshape(count, count, -1)
+            return 2.0 / self._weight * away
+        slopes = pull((away / (self._weight // 2)).reshape(-1, away.shape[2]))
+        slopes = slopes.reshape(*away.shape[:2], -1)
         return slopes.sum(axis=0) - slopes.sum(axis=1)
 
     def exchanged(self, D: FloatArray, features: IntArray, columns: FloatArray) -> FloatArray:
@@ -281,21 +282,9 @@ class Objective:
         for i in range(0, len(features), step):
             part = slice(i, i + step)
             rows = dense(self.matrix[features[part]])
-            losses.append(self._losses(Q + change[part, :, None] * rows[:, None]))
+            away, _ = self._away(Q + change[part, :, None] * rows[:, None])
+            losses.append((away**2).sum(axis=tuple(range(1, away.ndim))) / self._weight)
         return np.concatenate(losses)
-
-    def _losses(self, Q: FloatArray) -> FloatArray:
-        """(q,) the loss at each of many Q (q, l, h)."""
-        count = Q.shape[1]
-        if self.is_convex:
-            away = Q - self.targets
-            away -= away.mean(axis=1, keepdims=True)
-            return np.asarray((away**2).sum(axis=(1, 2)) / (count - 1))
-        points = (self.base - Q)[:, :, None] + Q[:, None]
-        values = self.parts.pull(points.reshape(-1, Q.shape[2]))[0]
-        away = values.reshape(len(Q), count, count, -1) - self.targets
-        away[:, np.arange(count), np.arange(count)] = 0.0
-        return np.asarray((away**2).sum(axis=(1, 2, 3)) / self._twice_pairs)
 
     @cached_property
     def at_zero(self) -> tuple[float, FloatArray]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -61,12 +61,9 @@ class Quality:
     @classmethod
     def mean_of(cls, parts: Sequence[Quality]) -> Quality:
         """The mean over several sets of rows."""
-
-        def mean(name: str) -> Any:
-            return np.mean([getattr(part, name) for part in parts], axis=0)
-
-        names = ("correctness", "coverage", "counts", "sizes", "outside", "away", "seen")
-        return cls(parts[0].groups, float(mean("radius")), *map(mean, names))
+        names = [one.name for one in fields(cls)][1:]
+        means = {n: np.mean([getattr(part, n) for part in parts], axis=0) for n in names}
+        return cls(parts[0].groups, **means)
 
     def mean(self, of: FloatArray, *, diagonal: bool = False) -> float:
         """The mean of one of the matrices over pairs.
@@ -176,10 +173,10 @@ def similarity(sparser: Translations, denser: Translations) -> FloatArray:
             "Expected translations of the same groups and features; got others. Fit both on the "
             "same columns and labels."
         )
-    shared = np.ones((len(sparser.groups),) * 2)
-    for i, j in sparser.pairs:
+
+    def share(i: int, j: int) -> float:
         pair = sparser.groups[i], sparser.groups[j]
         one, other = np.abs(sparser.translation(*pair)), denser.translation(*pair)
-        if one.any():
-            shared[i, j] = one[other != 0.0].sum() / one.sum()
-    return shared
+        return float(one[other != 0.0].sum() / one.sum()) if one.any() else 1.0
+
+    return sparser.over_pairs(share, same=1.0)

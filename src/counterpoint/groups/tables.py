@@ -138,10 +138,7 @@ class Groups:
         from sklearn.base import clone
 
         found = np.asarray(clone(clusterer).fit_predict(np.asarray(points, dtype=float)))
-        labels = sorted(set(found.tolist()) - {-1})
-        position = {label: i for i, label in enumerate(labels)}
-        member = np.array([position.get(label, -1) for label in found.tolist()], dtype=np.intp)
-        return cls(tuple(labels), member)
+        return cls.of([None if label == -1 else label for label in found.tolist()])
 
     def __len__(self) -> int:
         return len(self.labels)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import combinations, permutations
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -188,24 +189,25 @@ class Translations:
     @property
     def pairs(self) -> Iterator[tuple[int, int]]:
         """The positions of all ordered pairs of groups."""
-        count = len(self.groups)
-        return ((i, j) for i in range(count) for j in range(count) if i != j)
+        return permutations(range(len(self.groups)), 2)
+
+    def over_pairs(self, measure: Callable[[int, int], float], same: float = 0.0) -> FloatArray:
+        """(l, l) a number for each ordered pair of groups, and one for a group and itself."""
+        found = np.full((len(self.groups),) * 2, same)
+        for i, j in self.pairs:
+            found[i, j] = measure(i, j)
+        return found
 
     @cached_property
     def counts(self) -> IntArray:
         """(l, l) the number of features that each pair changes."""
-        found = np.zeros((len(self.groups),) * 2, dtype=np.intp)
-        for i, j in self.pairs:
-            found[i, j] = np.count_nonzero(self.between(i, j))
-        return found
+        counts = self.over_pairs(lambda i, j: int(np.count_nonzero(self.between(i, j))))
+        return counts.astype(np.intp)
 
     @cached_property
     def sizes(self) -> FloatArray:
         """(l, l) the cost of each pair's change, ``Σ c |δ|``."""
-        found = np.zeros((len(self.groups),) * 2)
-        for i, j in self.pairs:
-            found[i, j] = np.abs(self.between(i, j)) @ self.costs
-        return found
+        return self.over_pairs(lambda i, j: float(np.abs(self.between(i, j)) @ self.costs))
 
     def changes(self, start: Any, end: Any) -> dict[Hashable, float]:
         """Name → change, of the features that change; the largest cost comes first."""
@@ -236,9 +238,9 @@ class Translations:
 
         told = self if names is None else self.renamed(names)
         lines = [
-            (self.groups[i], self.groups[j], name, change)
-            for i, j in self.pairs
-            for name, change in told.changes(self.groups[i], self.groups[j]).items()
+            (*pair, name, change)
+            for pair in permutations(self.groups, 2)
+            for name, change in told.changes(*pair).items()
         ]
         return pd.DataFrame(lines, columns=["from", "to", "feature", "change"])
 
@@ -263,8 +265,7 @@ class Translations:
 
     def sentences(self, most: int = 6) -> str:
         """A line for each pair of groups, in one of the two directions."""
-        pairs = ((i, j) for i, j in self.pairs if i < j)
-        return "\n".join(self.sentence(self.groups[i], self.groups[j], most) for i, j in pairs)
+        return "\n".join(self.sentence(*pair, most) for pair in combinations(self.groups, 2))
 
     def plot(self, start: Any, end: Any, most: int = 20, ax: Any = None) -> Figure:
         """A bar for each feature that changes, in units of cost.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from textwrap import indent
 from typing import Any, Literal, TypeVar, final
 
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
-from counterpoint.lvq.quantizer import Counts, Likelihood, Relative, Seed, VectorQuantizer
+from counterpoint.lvq.quantizer import Likelihood, Relative, VectorQuantizer
 
 __all__ = ["GLVQ", "GMLVQ", "GRLVQ", "LGMLVQ", "LMRSLVQ", "MRSLVQ", "RSLVQ"]
 
@@ -67,13 +67,14 @@ d, and the names of the columns of a data frame.""",
 
 
 def documented(cls: Class) -> Class:
-    """Complete the docstring of an estimator with its parameters and fitted attributes."""
+    """Complete the docstring of an estimator: how it is trained, parameters, fitted attributes."""
+    kind = Likelihood if issubclass(cls, Likelihood) else Relative
     learned = ["classes_", "prototypes_", "prototype_labels_", *filter(None, [cls._keeps])]
-    learned += ["spread_"] if issubclass(cls, Likelihood) else []
+    learned += ["spread_"] if kind is Likelihood else []
     learned += ["loss_", "n_iter_", "n_features_in_, feature_names_in_"]
-    said = _section(
-        "Parameters", {name: PARAMETERS[name] for name in inspect.signature(cls).parameters}
-    )
+    given = inspect.signature(cls).parameters
+    said = (inspect.getdoc(kind) or "").partition("\n\n")[2] + "\n\n"
+    said += _section("Parameters", {name: PARAMETERS[name] for name in given})
     said += _section("Attributes", {name: ATTRIBUTES[name] for name in learned})
     first, rest = inspect.cleandoc(cls.__doc__ or "").split("References\n", 1)
     cls.__doc__ = f"{first}{said}References\n{rest}"
@@ -88,13 +89,10 @@ def _section(title: str, entries: Mapping[str, str]) -> str:
 
 @final
 @documented
-@dataclass(eq=False, repr=False)
 class GLVQ(Relative):
     """Generalized learning vector quantization.
 
-    The label of the nearest prototype, by the squared Euclidean distance d(x, p). Training lowers
-    the mean over rows of f((d⁺ − d⁻) / (d⁺ + d⁻)): d⁺ is the distance to the nearest prototype of
-    the row's own class, d⁻ that to the nearest of another.
+    The label of the nearest prototype, by the squared Euclidean distance d(x, p).
 
     References
     ----------
@@ -112,25 +110,15 @@ class GLVQ(Relative):
     True
     """
 
-    prototypes_per_class: Counts = 1
-    _: KW_ONLY
-    transfer: Literal["identity", "sigmoid"] = "sigmoid"
-    steepness: float = 8.0
-    max_iter: int = 1000
-    tol: float = 1e-6
-    random_state: Seed = None
-
 
 @final
 @documented
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class GRLVQ(Relative):
     """Generalized relevance learning vector quantization.
 
     The label of the nearest prototype, by the squared distance d(x, p) = Σ_j λ_j (x_j − p_j)²
-    with learned relevances λ. Training lowers the mean over rows of f((d⁺ − d⁻) / (d⁺ + d⁻)):
-    d⁺ is the distance to the nearest prototype of the row's own class, d⁻ that to the nearest
-    of another.
+    with learned relevances λ.
 
     References
     ----------
@@ -149,27 +137,17 @@ class GRLVQ(Relative):
     """
 
     _keeps = "relevances_"
-
-    prototypes_per_class: Counts = 1
-    _: KW_ONLY
-    transfer: Literal["identity", "sigmoid"] = "sigmoid"
-    steepness: float = 8.0
     regularization: float = 0.05
-    max_iter: int = 1000
-    tol: float = 1e-6
-    random_state: Seed = None
 
 
 @final
 @documented
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class GMLVQ(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Relative):  # type: ignore[misc]
     """Generalized matrix learning vector quantization.
 
     The label of the nearest prototype, by the squared distance d(x, p) = (x − p)′ Ω′Ω (x − p)
-    with a learned matrix Ω. Training lowers the mean over rows of f((d⁺ − d⁻) / (d⁺ + d⁻)): d⁺
-    is the distance to the nearest prototype of the row's own class, d⁻ that to the nearest of
-    another.
+    with a learned matrix Ω.
 
     References
     ----------
@@ -190,16 +168,8 @@ class GMLVQ(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Relative):  # typ
     """
 
     _keeps = "omega_"
-
-    prototypes_per_class: Counts = 1
-    _: KW_ONLY
-    transfer: Literal["identity", "sigmoid"] = "sigmoid"
-    steepness: float = 8.0
     rank: int | None = None
     regularization: float = 0.05
-    max_iter: int = 1000
-    tol: float = 1e-6
-    random_state: Seed = None
 
     @property
     def _n_features_out(self) -> int:
@@ -218,14 +188,12 @@ class GMLVQ(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Relative):  # typ
 
 @final
 @documented
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class LGMLVQ(Relative):
     """Localized generalized matrix learning vector quantization.
 
     The label of the nearest prototype, by the squared distance d(x, p) = (x − p)′ Ω′Ω (x − p)
-    with a learned matrix Ω for each prototype, or for each class. Training lowers the mean over
-    rows of f((d⁺ − d⁻) / (d⁺ + d⁻)): d⁺ is the distance to the nearest prototype of the row's
-    own class, d⁻ that to the nearest of another.
+    with a learned matrix Ω for each prototype, or for each class.
 
     References
     ----------
@@ -245,30 +213,17 @@ class LGMLVQ(Relative):
     """
 
     _keeps = "omegas_"
-
-    prototypes_per_class: Counts = 1
-    _: KW_ONLY
     metric_per: Literal["prototype", "class"] = "prototype"
-    transfer: Literal["identity", "sigmoid"] = "sigmoid"
-    steepness: float = 8.0
     rank: int | None = None
     regularization: float = 0.05
-    max_iter: int = 1000
-    tol: float = 1e-6
-    random_state: Seed = None
 
 
 @final
 @documented
-@dataclass(eq=False, repr=False)
 class RSLVQ(Likelihood):
     """Robust soft learning vector quantization.
 
-    The label of the nearest prototype, by the squared Euclidean distance d(x, p). Training
-    maximises the mean over rows of log(p(x, y) / p(x)), where p is a mixture of equally
-    weighted Gaussians exp(−d / (2 σ²)) around the prototypes.
-
-    The nearest prototype decides, not the mixture: see `predict_proba`.
+    The label of the nearest prototype, by the squared Euclidean distance d(x, p).
 
     References
     ----------
@@ -286,26 +241,15 @@ class RSLVQ(Likelihood):
     True
     """
 
-    prototypes_per_class: Counts = 1
-    _: KW_ONLY
-    spread: float | None = None
-    anchor: float = 0.02
-    max_iter: int = 1000
-    tol: float = 1e-6
-    random_state: Seed = None
-
 
 @final
 @documented
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class MRSLVQ(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Likelihood):  # type: ignore[misc]
     """Matrix robust soft learning vector quantization.
 
     The label of the nearest prototype, by the squared distance d(x, p) = (x − p)′ Ω′Ω (x − p)
-    with a learned matrix Ω. Training maximises the mean over rows of log(p(x, y) / p(x)), where
-    p is a mixture of equally weighted Gaussians exp(−d / (2 σ²)) around the prototypes.
-
-    The nearest prototype decides, not the mixture: see `predict_proba`.
+    with a learned matrix Ω.
 
     References
     ----------
@@ -324,16 +268,8 @@ class MRSLVQ(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Likelihood):  # 
     """
 
     _keeps = "omega_"
-
-    prototypes_per_class: Counts = 1
-    _: KW_ONLY
-    spread: float | None = None
-    anchor: float = 0.02
     rank: int | None = None
     regularization: float = 0.3
-    max_iter: int = 1000
-    tol: float = 1e-6
-    random_state: Seed = None
 
     @property
     def _n_features_out(self) -> int:
@@ -352,16 +288,12 @@ class MRSLVQ(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Likelihood):  # 
 
 @final
 @documented
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class LMRSLVQ(Likelihood):
     """Localized matrix robust soft learning vector quantization.
 
     The label of the nearest prototype, by the squared distance d(x, p) = (x − p)′ Ω′Ω (x − p)
-    with a learned matrix Ω for each prototype, or for each class. Training maximises the mean
-    over rows of log(p(x, y) / p(x)), where p is a mixture of equally weighted Gaussians exp(−d
-    / (2 σ²)) around the prototypes.
-
-    The nearest prototype decides, not the mixture: see `predict_proba`.
+    with a learned matrix Ω for each prototype, or for each class.
 
     References
     ----------
@@ -380,14 +312,6 @@ class LMRSLVQ(Likelihood):
     """
 
     _keeps = "omegas_"
-
-    prototypes_per_class: Counts = 1
-    _: KW_ONLY
     metric_per: Literal["prototype", "class"] = "prototype"
-    spread: float | None = None
-    anchor: float = 0.02
     rank: int | None = None
     regularization: float = 0.3
-    max_iter: int = 1000
-    tol: float = 1e-6
-    random_state: Seed = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from numbers import Integral, Real
 from typing import Any, ClassVar, Literal, Self
 
@@ -30,7 +31,7 @@ from counterpoint.lvq.training import (
     unit,
 )
 
-__all__ = ["Counts", "Likelihood", "Relative", "Seed", "VectorQuantizer"]
+__all__ = ["Likelihood", "Relative", "VectorQuantizer"]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]
@@ -227,21 +228,42 @@ class VectorQuantizer(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc
             )
 
 
+@dataclass(eq=False, repr=False)
 class Relative(VectorQuantizer, ABC):
-    """A vector quantizer that is trained on relative distances."""
+    """A vector quantizer that is trained on relative distances.
 
-    transfer: Literal["identity", "sigmoid"]
-    steepness: float
+    Training lowers the mean over rows of f((d⁺ − d⁻) / (d⁺ + d⁻)): d⁺ is the distance to the
+    nearest prototype of the row's own class, d⁻ that to the nearest of another.
+    """
+
+    prototypes_per_class: Counts = 1
+    _: KW_ONLY
+    transfer: Literal["identity", "sigmoid"] = "sigmoid"
+    steepness: float = 8.0
+    max_iter: int = 1000
+    tol: float = 1e-6
+    random_state: Seed = None
 
     def _cost(self, unit_of_distances: float, nearness: float) -> TrainingCost:
         return relative_distance(float(self.steepness) if self.transfer == "sigmoid" else None)
 
 
+@dataclass(eq=False, repr=False)
 class Likelihood(VectorQuantizer, ABC):
-    """A vector quantizer whose prototypes are the centres of a mixture of Gaussians."""
+    """A vector quantizer whose prototypes are the centres of a mixture of Gaussians.
 
-    spread: float | None
-    spread_: float
+    Training maximises the mean over rows of log(p(x, y) / p(x)), where p is a mixture of equally
+    weighted Gaussians exp(−d / (2 σ²)) around the prototypes. The nearest prototype decides, not
+    the mixture: see `predict_proba`.
+    """
+
+    prototypes_per_class: Counts = 1
+    _: KW_ONLY
+    spread: float | None = None
+    anchor: float = 0.02
+    max_iter: int = 1000
+    tol: float = 1e-6
+    random_state: Seed = None
 
     def predict_proba(self, X: Any) -> FloatArray:
         """(n, C) the posterior probability of each class under the mixture.

@@ -14,10 +14,10 @@ from counterpoint.costs import Price
 from counterpoint.engine.couplings import Affine
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Region
-from counterpoint.targets import Verdict, members
+from counterpoint.targets import Verdict
 
 PROVED, REPORTED, NONE = cp.Claim.PROVED, cp.Claim.REPORTED, cp.Claim.NONE
-NEVER = members(2, cp.Guarantee.NONE)
+NEVER = np.array([cp.Guarantee.NONE] * 2, dtype=object)
 ROUNDING = 1e-10
 
 

@@ -35,9 +35,9 @@ class Memo(Generic[K, V]):
 
     def get(self, key: K, make: Callable[[], V]) -> V:
         """The value of a key, made now if it is not held."""
-        with self._lock:
-            if key in self._held:
-                return self._held[key]
+        held = self._held.get(key)
+        if held is not None:
+            return held
         made = make()  # may take long, and may ask for other keys: nobody waits for it
         with self._lock:
             value = self._held.setdefault(key, made)

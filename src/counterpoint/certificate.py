@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from counterpoint.engine.cases import Cases
 from counterpoint.engine.program import Program
 from counterpoint.numerics import BoolArray, FloatArray
-from counterpoint.targets import Guarantee, Verdict, members
+from counterpoint.targets import Guarantee, Verdict
 
 __all__ = [
     "CLOSED",
@@ -232,7 +232,8 @@ class Certificates:
     def blank(cls, n: int) -> Certificates:
         """For n rows without an answer."""
         margin, violation, cost, objective, probability = np.full((5, n), np.nan)
-        claim, guarantee = (members(n, none) for none in (Claim.NONE, Guarantee.NONE))
+        claim = np.array([Claim.NONE] * n, dtype=object)
+        guarantee = np.array([Guarantee.NONE] * n, dtype=object)
         valid, bound = np.zeros(n, dtype=bool), np.zeros(n)
         first = valid, margin, violation, cost, bound, claim, objective, probability
         return cls(*first, guarantee, np.full(n, np.nan))
@@ -407,8 +408,8 @@ def lower_bounds(
             local |= (_gap(reached, bound) > gap) & (told <= bound) & np.isfinite(reached)
     settled = np.isposinf(best) | (_gap(reached, best) <= gap)
     reported = settled & (best > proved * (1.0 + 1e-12))
-    rests = (settled, Claim.PROVED), (reported, Claim.REPORTED), (local, Claim.LOCAL)
-    claim = members(len(reached), Claim.NONE, *rests)
+    claim = np.array([Claim.NONE] * len(reached), dtype=object)
+    claim[settled], claim[reported], claim[local] = Claim.PROVED, Claim.REPORTED, Claim.LOCAL
     return np.where(settled & ~reported, proved, best), claim
 
 
@@ -444,7 +445,7 @@ def certify(  # noqa: PLR0913 (what an answer is judged by)
     if program.charges:
         objective = program.objective(points, cases)
     if evidence is None:
-        bound, claim = np.zeros(len(points)), members(len(points), Claim.PROVED)
+        bound, claim = np.zeros(len(points)), np.array([Claim.PROVED] * len(points), dtype=object)
     else:
         reached = np.where(verdict.valid, objective, np.inf)
         bound, claim = lower_bounds(evidence, reached, gap)

@@ -18,7 +18,6 @@ from counterpoint.numerics import BoolArray, FloatArray, IntArray
 from counterpoint.results import Counterfactual, Counterfactuals
 from counterpoint.rows.progress import track
 from counterpoint.rows.table import Table
-from counterpoint.targets import members
 
 if TYPE_CHECKING:
     from counterpoint.engine.confirm import Task
@@ -379,7 +378,7 @@ def _gathered(
     """Answers from several batches as one; those with a gap above ``gap`` are suboptimal."""
     parts = [(c.answers, c.position) for c in choices]
     certificates = Certificates.blank(len(choices))
-    status = members(len(choices), Status.INVALID)
+    status = np.array([Status.INVALID] * len(choices), dtype=object)
     for i, (answers, k) in enumerate(parts):
         for name in COLUMNS:
             getattr(certificates, name)[i] = getattr(answers.certificates, name)[k]

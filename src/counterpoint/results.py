@@ -25,7 +25,7 @@ from counterpoint.numerics import BoolArray, FloatArray
 from counterpoint.rows.encoding import PRESENT, Encoded, decode
 from counterpoint.rows.features import Features
 from counterpoint.rows.table import Table
-from counterpoint.targets import Target, members
+from counterpoint.targets import Target
 
 if TYPE_CHECKING:
     from counterpoint.engine.question import Question
@@ -220,7 +220,7 @@ class Counterfactuals:
             encoded.codes,
             np.array(encoded.codes),
             encoded.missing != PRESENT,
-            members(n, Status.INVALID),
+            np.array([Status.INVALID] * n, dtype=object),
             Certificates.blank(n),
             np.zeros(n, dtype=bool),
             encoded.problems,

@@ -32,7 +32,6 @@ __all__ = [
     "Tradeoff",
     "Verdict",
     "check_one_label",
-    "members",
 ]
 
 
@@ -56,15 +55,6 @@ class Guarantee(StrEnum):
     """What it says of a point that was fixed before the weights were known."""
     SELECTION = "selection"
     """Not itself, but what was asked for, whoever chose the point and whatever they looked at."""
-
-
-def members(n: int, member: StrEnum, *others: tuple[BoolArray, StrEnum]) -> NDArray[np.object_]:
-    """The same member of an enum n times, and others where masks say so: the last one that does."""
-    out = np.empty(n, dtype=object)
-    out[:] = member
-    for where, other in others:
-        out[where] = other
-    return out
 
 
 @final
@@ -102,7 +92,7 @@ class Verdict:
         cls, valid: BoolArray, margin: FloatArray, probability: FloatArray, rounding: FloatArray
     ) -> Verdict:
         """Without a guarantee."""
-        none = members(len(valid), Guarantee.NONE)
+        none = np.array([Guarantee.NONE] * len(valid), dtype=object)
         return cls(valid, margin, probability, none, rounding)
 
     @classmethod

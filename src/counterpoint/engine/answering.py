@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -13,11 +14,9 @@ from counterpoint.certificate import Status, certify
 from counterpoint.engine.confirm import Confirmation, NotForeseen, Task
 from counterpoint.numerics import BoolArray, FloatArray
 from counterpoint.results import Counterfactuals
-from counterpoint.rows.encoding import PRESENT, Encoded, decode, encode
+from counterpoint.rows.encoding import PRESENT, Encoded, Rows, decode, encode
 from counterpoint.rows.features import Features
-from counterpoint.rows.rows import Rows
 from counterpoint.rows.table import Table
-from counterpoint.targets import members
 
 __all__ = ["answers_to"]
 
@@ -62,26 +61,22 @@ def answers_to(
         task.question.pieces(task.target)  # what does not fit is an error, whatever the rows are
     reading = task.model.reading
     encoded = encode(inputs, features, reading.fills, reading.unfilled)
-    problems = task.target.unusable(encoded.codes, features.names) | encoded.problems
+    for i, said in task.target.unusable(encoded.codes, features.names).items():
+        encoded.problems.setdefault(i, said)
     if reading.fills:
-        problems |= _not_filled(task, inputs, encoded)
-    encoded = replace(encoded, problems=problems)
+        encoded.problems.update(_not_filled(task, inputs, encoded))
     out = Counterfactuals.blank(came, encoded, task.question, task.target, task.model.eps(inputs))
     if weight is None and required.weight is not None:
         weight = np.full(len(inputs), required.weight)
     for rows in _chunks(inputs, features, encoded, weight, held):
         if len(rows.x) <= FEW and required.at_least is None:
-            try:
-                predicted = reading.form.predict(rows.x)
-                _answer(task, rows, predicted, out, lambda _: None, foreseen=True)
-            except NotForeseen:
-                pass
-            else:
+            with suppress(NotForeseen):
+                _answer(task, rows, reading.form.predict(rows.x), out, None)
                 advance(len(rows.x))
                 continue
         predicted = task.model.predict(rows.table)
         task.model.check(rows.x, predicted)
-        _answer(task, rows, predicted, out, advance, foreseen=False)
+        _answer(task, rows, predicted, out, advance)
     return out
 
 
@@ -119,20 +114,18 @@ def _answer(
     rows: Rows,
     predicted: NDArray[Any],
     out: Counterfactuals,
-    advance: Advance,
-    *,
-    foreseen: bool,
+    advance: Advance | None,
 ) -> None:
     """What the target means for each row of a chunk: those that meet it, and a search for others.
 
-    What is ``foreseen`` of the rows, the model itself has not said.
+    Without ``advance``, the predictions are foreseen: the model itself has not said them.
     """
     n = len(rows.index)
     answered, told = np.zeros(n, dtype=bool), False
     for target, part in task.target.each(predicted, answered):
         one = task if target is task.target else replace(task, target=target)
         some, said = (rows, predicted) if len(part) == n else (rows.take(part), predicted[part])
-        tell = (lambda _: None) if told else advance
+        tell = None if told else advance
         told = len(part) == n
         out.targets[some.index] = target
         met = target.met(task.model, some.table, some.x, said)
@@ -144,17 +137,24 @@ def _answer(
                 met[met] = ahead >= leads.required(x, np.zeros(len(x)))
         left = np.flatnonzero(~met)
         if len(left) < len(met):
-            if foreseen:
+            if advance is None:
                 raise NotForeseen
             _put_already(one, some.take(np.flatnonzero(met)), said[met], out)
-            tell(len(met) - len(left))
-            some = some.take(left)
+            if tell is not None:
+                tell(len(met) - len(left))
+            some, said = some.take(left), said[left]
         if len(left):
-            _ask(one, some, out, tell, foreseen=foreseen)
+            _ask(one, some, out, tell, said if advance is None else None)
         answered[part] = out.certificates.valid[rows.index[part]]
 
 
-def _ask(task: Task, rows: Rows, out: Counterfactuals, advance: Advance, *, foreseen: bool) -> None:
+def _ask(
+    task: Task,
+    rows: Rows,
+    out: Counterfactuals,
+    advance: Advance | None,
+    foreseen: NDArray[Any] | None,
+) -> None:
     """Search and confirm; a few rows at a time where each may need a solver."""
     question, n = task.question, len(rows.x)
     pieces, step = question.pieces(task.target), n
@@ -169,10 +169,13 @@ def _ask(task: Task, rows: Rows, out: Counterfactuals, advance: Advance, *, fore
         if task.piece is not None:
             union = union[task.piece : task.piece + 1]
         for start in range(0, len(alike), step):
-            some = rows.take(alike[start : start + step])
-            answers = Confirmation(task, some, union, out.eps, foreseen=foreseen).run()
+            part = alike[start : start + step]
+            some = rows if len(part) == n else rows.take(part)
+            said = None if foreseen is None else foreseen[part]
+            answers = Confirmation(task, some, union, out.eps, said).run()
             out.put(some.index, *answers)
-            advance(len(some.x))
+            if advance is not None:
+                advance(len(part))
 
 
 def _put_already(task: Task, rows: Rows, predicted: NDArray[Any], out: Counterfactuals) -> None:
@@ -180,7 +183,7 @@ def _put_already(task: Task, rows: Rows, predicted: NDArray[Any], out: Counterfa
     plain, n = task.question.plain, len(rows.index)
     verdict = task.target.verdict(task.model, rows.table, rows.x, predicted, out.eps)
     already = certify(plain, rows.x, plain.cases(rows.x), verdict, None)
-    status = members(n, Status.ALREADY)
+    status = np.array([Status.ALREADY] * n, dtype=object)
     out.put(rows.index, rows.codes, status, already, np.ones(n, dtype=bool))
 
 

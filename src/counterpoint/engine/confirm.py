@@ -25,11 +25,10 @@ from counterpoint.engine.question import Question
 from counterpoint.engine.search import Found, Leads, search
 from counterpoint.models.reading import FittedModel
 from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray
-from counterpoint.rows.encoding import decode, recode
-from counterpoint.rows.rows import Rows
+from counterpoint.rows.encoding import Rows, as_returned
 from counterpoint.rows.table import Table
 from counterpoint.solvers import Effort
-from counterpoint.targets import Target, Verdict, members
+from counterpoint.targets import Target, Verdict
 
 __all__ = ["Confirmation", "NotForeseen", "Task"]
 
@@ -78,17 +77,23 @@ class Confirmation:
     eps
         The distance from 1 to the next number where the model computes, or rows are kept.
     foreseen
-        Whether the model has not been asked about the rows: it is together with their answers, and
-        `NotForeseen` is raised if it gives one of them the target already.
+        What the form predicts for the rows, if the model has not been asked about them: it is
+        together with their answers, and `NotForeseen` is raised if it gives one of them the target
+        already. None if it has.
     """
 
     def __init__(
-        self, task: Task, rows: Rows, pieces: Pieces, eps: float, *, foreseen: bool
+        self, task: Task, rows: Rows, pieces: Pieces, eps: float, foreseen: NDArray[Any] | None
     ) -> None:
         self.task, self.rows, self.pieces, self.eps = task, rows, pieces, eps
-        self.foreseen, self.features = foreseen, task.question.features
+        self.form, self.features, self.foreseen = task.model.form, task.question.features, foreseen
         self.cases = task.question.cases(rows)
         self.leads: Leads | None = task.target.leads(task.question, rows.x)
+        # A bound by weak duality holds for any margin. What a branch and bound reports holds for
+        # its own margin only; so there only those rows are tightened at which a tie is lost, by
+        # less than the rounding error of a score.
+        self.margin, integral = np.zeros((len(rows.x), 2)), pieces.is_integral
+        self.margin[:, int(integral)] = SPARE * self._rounding(EPS if integral else eps)
 
     def run(self) -> tuple[FloatArray, NDArray[np.object_], Certificates, BoolArray]:
         """Search once for all rows, then again for those whose answers are not confirmed.
@@ -99,62 +104,50 @@ class Confirmation:
             (n, p) codes of the answers, the factual codes where there is none; (n,) what became of
             each row, what the answers are worth, and whether closed forms settled the row.
         """
-        everyone, target = np.arange(len(self.rows.x)), self.task.target
-        # A bound by weak duality holds for any margin. What a branch and bound reports holds for
-        # its own margin only; so there only those rows are tightened at which a tie is lost, by
-        # less than the rounding error of a score.
-        margin = np.zeros((len(everyone), 2))
-        integral = self.pieces.is_integral
-        margin[:, int(integral)] = SPARE * self._rounding(EPS if integral else self.eps)
-        found = self._search(everyone, margin)
-        if (found.piece < 0).any():
-            self._without_margin(found, margin)
-        exact = np.array(found.points)  # before they become rows
-        after, verdict = self._returned(everyone, found)
-        if self.foreseen:
+        everyone = np.arange(len(self.rows.x))
+        self.found = self._search(everyone)
+        if (self.found.piece < 0).any():
+            self._without_margin()
+        self.exact = np.array(self.found.points)  # before they become rows
+        self.after, self.y, self.verdict = self._returned(everyone, self.found)
+        if self.foreseen is not None:
             self._compare(self.task.model.predict(self.rows.table))
-        if target.demanding and not verdict.leads.all():
-            self._search_again(found, exact, margin, after, verdict)
-        return self._certified(found, exact, margin, after, verdict)
+        if self.task.target.demanding and not self.verdict.leads.all():
+            self._search_again()
+        return self._certified()
 
     def _rounding(self, eps: float) -> FloatArray:
         """(n,) how far off the model's own margins may be at the rows, in score units."""
-        return self.task.target.requirement.rounding(self.task.model.form, self.rows.x, eps)
+        return self.task.target.requirement.rounding(self.form, self.rows.x, eps)
 
-    def _search(self, rows: IntArray, margin: FloatArray) -> Found:
-        """The cheapest points of some rows with margins."""
+    def _search(self, rows: IntArray, margin: FloatArray | None = None) -> Found:
+        """The cheapest points of some rows with their margins, or others."""
         cases = self.cases.take(rows) if len(rows) < len(self.rows.x) else self.cases
+        cases = cases.with_margin(self.margin[rows] if margin is None else margin)
         leads = None if self.leads is None else self.leads.take(rows)
-        return search(self.pieces, cases.with_margin(margin), self.task.effort, leads)
+        return search(self.pieces, cases, self.task.effort, leads)
 
-    def _without_margin(self, found: Found, margin: FloatArray) -> None:
+    def _without_margin(self) -> None:
         """Rows for which the first margin left nothing, though nothing refutes them: without it."""
-        lost = np.flatnonzero((found.piece < 0) & ~found.limited & margin.any(axis=1))
+        found = self.found
+        lost = np.flatnonzero((found.piece < 0) & ~found.limited & self.margin.any(axis=1))
         if not len(lost):
             return
         none = np.full(len(found.piece), np.inf)
         bound = lower_bounds(found.evidence, none, self.task.effort.gap)[0]
         lost = lost[np.isfinite(bound[lost])]
         if len(lost):
-            margin[lost] = 0.0
-            again = self._search(lost, margin[lost])
+            self.margin[lost] = 0.0
+            again = self._search(lost)
             found.points[lost], found.piece[lost] = again.points, again.piece
 
-    def _search_again(
-        self,
-        found: Found,
-        exact: FloatArray,
-        margin: FloatArray,
-        after: FloatArray,
-        verdict: Verdict,
-    ) -> None:
+    def _search_again(self) -> None:
         """Rows that the model does not confirm, or that do not lead by enough: larger margins.
 
         A tie of whole columns and categories that the model confirms is an answer, for the next
-        point of their lattice is far; only other columns are moved to take it off the edge. Of
-        two answers the one that leads by more is kept; what the model confirms is better than what
-        it does not.
+        point of their lattice is far; only other columns are moved to take it off the edge.
         """
+        found, verdict, margin = self.found, self.verdict, self.margin
         integral, left = self.pieces.is_integral, found.piece >= 0
         smooth = np.full(len(left), not integral) | self.pieces.moves_smoothly(self.cases)
         for k in range(ROUNDS):
@@ -169,25 +162,33 @@ class Confirmation:
             short = np.nan_to_num(np.maximum(asked - verdict.margin[again], 0.0))
             grown = np.where(valid & (k == 0), asked, GROWTH * asked)
             margin[again, 0] = np.maximum(grown, SPARE * verdict.rounding[again]) + short
-            for part, off_the_edge in ((near, True), (~near, False)):
+            for part, look in ((near, self._off_the_edge), (~near, self._search)):
                 rows = again[part]
-                if not len(rows):
-                    continue
-                if off_the_edge:
-                    other = self._off_the_edge(rows, exact[rows], margin[rows, 0])
-                else:
-                    other = self._search(rows, margin[rows, 0])
-                codes, said = self._returned(rows, other)
-                was, ahead = verdict.valid[rows], said.margin > verdict.margin[rows]
-                better = said.valid & (~was | ahead)
-                after[rows[better]], exact[rows[better]] = codes[better], other.points[better]
-                told = better | ~was
-                verdict.put(rows[told], said, told)
-                left[rows[valid[part] & ~better]] = False
+                if len(rows):
+                    better = self._keep_better(rows, look(rows, margin[rows, 0]))
+                    left[rows[valid[part] & ~better]] = False
 
-    def _off_the_edge(self, rows: IntArray, points: FloatArray, margin: FloatArray) -> Found:
+    def _keep_better(self, rows: IntArray, other: Found) -> BoolArray:
+        """Write the answers of another search that lead by more, and say which these are.
+
+        What the model confirms is better than what it does not.
+        """
+        codes, y, said = self._returned(rows, other)
+        valid, ahead = self.verdict.valid[rows], said.margin > self.verdict.margin[rows]
+        better = said.valid & (~valid | ahead)
+        kept = rows[better]
+        self.after[kept], self.y[kept], self.exact[kept] = (
+            codes[better],
+            y[better],
+            other.points[better],
+        )
+        told = better | ~valid
+        self.verdict.put(rows[told], said, told)
+        return better
+
+    def _off_the_edge(self, rows: IntArray, margin: FloatArray) -> Found:
         """The same answers with a margin: whole columns and categories held, the others free."""
-        plain = self.task.question.plain
+        plain, points = self.task.question.plain, self.exact[rows]
         held = plain.held(points, self.rows.x[rows])
         low, high = np.where(held, points, -np.inf), np.where(held, points, np.inf)
         cases = self.cases.take(rows).with_margin(margin).within(low, high)
@@ -199,14 +200,15 @@ class Confirmation:
             off.points[astray], off.piece[astray] = np.nan, -1
         return off
 
-    def _returned(self, rows: IntArray, found: Found) -> tuple[FloatArray, Verdict]:
-        """The rows as they will be returned: codes, and what the model says of them."""
+    def _returned(self, rows: IntArray, found: Found) -> tuple[FloatArray, FloatArray, Verdict]:
+        """The rows as they will be returned: codes, the same encoded, what the model says."""
         task, points = self.task, found.points
         here = np.flatnonzero(~np.isnan(points[:, 0]))
         if self.eps > EPS:
             here = here[~task.model.overflows(points[here], self.eps)]
         if not len(here):
-            return np.array(self.rows.codes[rows]), Verdict.none(len(rows))
+            none = Verdict.none(len(rows))
+            return np.array(self.rows.codes[rows]), np.array(self.rows.x[rows]), none
         which = slice(None) if len(here) == len(self.rows.x) else rows[here]
         solved = here[~found.closed[here]]
         if len(solved):
@@ -214,37 +216,39 @@ class Confirmation:
         codes = self.features.compress(points[here])
         if self.rows.table.singles:
             codes = self._representable(codes, which)
-        returned = decode(self.rows.table, self.features, which, self.rows.codes[which], codes)
-        codes = recode(returned, self.features, codes)
-        y = self.features.expand(codes)
+        before = self.rows.codes[which]
+        returned, codes, y = as_returned(self.rows.table, self.features, which, before, codes)
         said = task.target.verdict(task.model, returned, y, self._predictions(returned), self.eps)
         if self.leads is not None:  # which must be what is needed at the distances of the points
             cost = task.question.plain.cost(y, self.rows.x[rows[here]])
             margin = said.margin - self.leads.take(rows[here]).required(y, cost)
             said = replace(said, valid=said.valid & (margin >= 0.0), margin=margin)
         if len(here) == len(rows):
-            return codes, said
-        after, verdict = np.array(self.rows.codes[rows]), Verdict.none(len(rows))
-        after[here] = codes
+            return codes, y, said
+        after, ys, verdict = self.rows.codes[rows], self.rows.x[rows], Verdict.none(len(rows))
+        after[here], ys[here] = codes, y
         verdict.put(here, said)
-        return after, verdict
+        return after, ys, verdict
 
     def _predictions(self, returned: Table) -> NDArray[Any]:
         """The model's own, for rows as they will be returned; for the factual rows with them."""
-        if not self.foreseen:
+        if self.foreseen is None:
             return self.task.model.predict(returned)
-        predicted, factual = self.task.model.predict_both(returned, self.rows.table)
-        self._compare(factual)
-        return predicted
+        both = self.task.model.predict(returned, self.rows.table)
+        count = len(both) - len(self.foreseen)
+        self._compare(both[count:])
+        return both[:count]
 
     def _compare(self, factual: NDArray[Any]) -> None:
         """What was foreseen of the factual rows with what the model predicts."""
-        task, rows = self.task, self.rows
-        self.foreseen = False
-        task.model.check(rows.x, factual)
+        task, rows, foreseen = self.task, self.rows, self.foreseen
+        self.foreseen = None
+        if foreseen is None or (factual == foreseen).all():
+            return
+        task.model.check(rows.x, factual, foreseen)
         met = task.target.met(task.model, rows.table, rows.x, factual)
         if met.any() and self.leads is not None:
-            ahead = task.model.form.margin(rows.x, task.target)
+            ahead = self.form.margin(rows.x, task.target)
             met &= ahead >= self.leads.required(rows.x, np.zeros(len(rows.x)))
         if met.any():
             raise NotForeseen
@@ -273,21 +277,15 @@ class Confirmation:
                 y = np.where(np.abs(y - bound) <= hair, bound, y)
         points[solved] = y
 
-    def _certified(
-        self,
-        found: Found,
-        exact: FloatArray,
-        margin: FloatArray,
-        after: FloatArray,
-        verdict: Verdict,
-    ) -> tuple[FloatArray, NDArray[np.object_], Certificates, BoolArray]:
+    def _certified(self) -> tuple[FloatArray, NDArray[np.object_], Certificates, BoolArray]:
         """What the answers are worth, and what became of each row."""
         effort, target = self.task.effort, self.task.target
+        found, after = self.found, self.after
         certificates = certify(
             self.pieces.asked,
-            self.features.expand(after),
+            self.y,
             self.cases,
-            verdict,
+            self.verdict,
             found.evidence,
             gap=effort.gap,
             resolution=SINGLE if self.rows.table.singles else VIOLATION,
@@ -299,41 +297,29 @@ class Confirmation:
         optimal = answered & (certificates.gap <= effort.gap)
         left = answered & ~optimal
         if left.any() and self.eps > EPS and target.demanding:
-            leading, claim = self._optimal_among_leading(left, found, exact, margin, verdict)
+            leading, claim = self._optimal_among_leading(left)
             certificates.claim[leading] = claim[leading]
             optimal |= leading
         # Without a limit of time, a branch and bound may still have run out of nodes.
         limited = found.limited & (effort.seconds is not None)
-        status = members(
-            len(after),
-            Status.UNPROVED,
-            (infeasible, Status.INFEASIBLE),
-            (answered, Status.SUBOPTIMAL),
-            (limited, Status.LIMIT),
-            (optimal, Status.OPTIMAL),
-        )
+        status = np.array([Status.UNPROVED] * len(after), dtype=object)
+        status[infeasible], status[answered] = Status.INFEASIBLE, Status.SUBOPTIMAL
+        status[limited], status[optimal] = Status.LIMIT, Status.OPTIMAL
         open_ended = ~optimal & (limited | ~(infeasible | answered))
         certificates.claim[open_ended] = Claim.NONE
         return after, status, certificates, found.closed
 
-    def _optimal_among_leading(
-        self,
-        rows: BoolArray,
-        found: Found,
-        exact: FloatArray,
-        margin: FloatArray,
-        verdict: Verdict,
-    ) -> tuple[BoolArray, NDArray[np.object_]]:
+    def _optimal_among_leading(self, rows: BoolArray) -> tuple[BoolArray, NDArray[np.object_]]:
         """(n,): which answers are optimal among the points that lead by what was asked for.
 
         In float32 a lead by the rounding error may cost more than the gap; so may the rounding of
         the answer to its column, which is left out here.
         """
-        gap = self.task.effort.gap
-        rounding = np.maximum(self._rounding(self.eps), verdict.rounding)
-        asked = np.minimum(margin[:, 0], SPARE * rounding)
+        found, gap = self.found, self.task.effort.gap
+        rounding = np.maximum(self._rounding(self.eps), self.verdict.rounding)
+        asked = np.minimum(self.margin[:, 0], SPARE * rounding)
         both = np.stack([asked, np.zeros_like(asked)], axis=1)
-        worth = np.where(rows, self.pieces.asked.objective(exact, self.cases), np.inf)
+        worth = np.where(rows, self.pieces.asked.objective(self.exact, self.cases), np.inf)
         bound, claim = lower_bounds(found.evidence, worth, gap, both)
         optimal = np.asarray(rows & (worth * (1.0 - gap) <= bound))
         left = np.flatnonzero(rows & ~optimal & ~found.limited)

@@ -62,7 +62,7 @@ class Program:
     price: Price  # what a change costs
     region: Region  # where y may be, relative to x
 
-    @property
+    @cached_property
     def width(self) -> int:
         """The number d of encoded columns."""
         return len(self.price.absolute)
@@ -148,7 +148,7 @@ class Program:
         """The number of multipliers of what is convex: linear rows first, then what is beyond."""
         return self.affine.size + sum(part.size for part in self.beyond_rows)
 
-    @property
+    @cached_property
     def size(self) -> int:
         """The number of multipliers; those of conditions that are not convex come last."""
         beyond = self.nonconvex_duality

@@ -19,8 +19,8 @@ from counterpoint.engine.program import Program, kinds_region
 from counterpoint.engine.search import search
 from counterpoint.models.form import Form
 from counterpoint.numerics import BoolArray, FloatArray
+from counterpoint.rows.encoding import Rows
 from counterpoint.rows.features import Features
-from counterpoint.rows.rows import Rows
 from counterpoint.solvers import Effort
 from counterpoint.targets import Requirement, Target, Tradeoff
 

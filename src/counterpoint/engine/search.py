@@ -107,13 +107,23 @@ def search_listed(found: Found, pieces: Sequence[Piece]) -> Found:
 
     The time of each row is shared evenly among the pieces.
     """
-    one = _Listed(found, pieces)
-    exhaustive = found.effort.optimality is Optimality.GLOBAL
+    exhaustive, first = found.effort.optimality is Optimality.GLOBAL, None
     if exhaustive:
         for piece in pieces:
             list(piece.complete(exhaustive=True))  # at once, for what they need may be missing
+    if len(pieces) == 1 and pieces[0].closed_form is not None:
+        piece, program = pieces[0], pieces[0].program
+        cases = piece.sees(found.cases) if piece.narrows else found.cases
+        first = pieces[0].closed_form.solve(cases, found.effort)
+        iterated = bool(program.beyond_rows or program.nonconvex)
+        if not piece.rounds and not iterated and np.isfinite(first.points[:, 0]).all():
+            found.points, at = first.points, first.points if program.has_tangents else None
+            found.piece[:] = 0
+            found.evidence = [Evidence(program, cases, first.multipliers, at, first.reported)]
+            return found
+    one = _Listed(found, pieces)
     for s in range(len(pieces)):
-        one.close(s)
+        one.close(s, first)
     if one.open.any():
         promising = one.open & (one.bounds < found.worth_beating())
         found.closed = np.asarray(~promising.any(axis=0))
@@ -138,27 +148,19 @@ class _Listed:
             Evidence.blank(piece.program, cases) for piece, cases in zip(pieces, seen, strict=True)
         ]
 
-    def close(self, s: int) -> None:
-        """Closed forms for every row of a piece."""
-        piece, known, found = self.pieces[s], self.evidence[s], self.found
+    def close(self, s: int, solution: Solution | None) -> None:
+        """Closed forms for every row of a piece, unless their solution is given."""
+        piece, known = self.pieces[s], self.evidence[s]
         if piece.closed_form is None:
             return
-        solution = piece.closed_form.solve(known.cases, self.effort)
-        solved = np.isfinite(solution.points[:, 0])
-        iterated = bool(piece.program.beyond_rows or piece.program.nonconvex)
-        plain = not piece.rounds and not iterated
-        if len(self.pieces) == 1 and plain and solved.all():  # there is nothing to compare
-            found.points, known.multipliers = solution.points, solution.multipliers
-            found.piece[:], self.open[:] = 0, False
-            if known.at is not None:
-                known.at = solution.points
-            return
-        rows = np.arange(len(solved))
-        self._learn(s, rows, solution)
-        if plain:
+        if solution is None:
+            solution = piece.closed_form.solve(known.cases, self.effort)
+        solved = solution.found
+        self._learn(s, np.arange(len(solved)), solution)
+        if piece.program.beyond_rows or piece.program.nonconvex:  # as good as its bound says
+            self.open[s] &= (self.bounds[s] < self.found.worth_beating()) | ~solved
+        elif not piece.rounds:
             self.open[s] &= ~solved
-        elif iterated:  # as good as its bound says, and no better
-            self.open[s] &= (self.bounds[s] < found.worth_beating()) | ~solved
 
     def branch(self) -> None:
         """Complete solvers for what closed forms left open, the most promising piece first."""

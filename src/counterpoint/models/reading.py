@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from types import FunctionType, ModuleType
 from typing import Any, TypeVar, final
 
@@ -229,7 +230,7 @@ class FittedModel:
     model: Any
     reading: Reading
 
-    @property
+    @cached_property
     def form(self) -> Form:
         """The model over the encoded features."""
         return self.reading.form
@@ -251,18 +252,12 @@ class FittedModel:
             return np.zeros(len(x), dtype=bool)
         return ~(self.form.noise(x, eps) <= eps * np.finfo(np.float32).max)
 
-    def predict(self, table: Table) -> NDArray[Any]:
-        """(n,) the model's own predictions."""
-        rows = table.to_model_input(named=self.reading.named)
+    def predict(self, *tables: Table) -> NDArray[Any]:
+        """The model's own predictions: in one call for two tables, if one frame can hold both."""
+        rows = tables[0].to_model_input(*tables[1:], named=self.reading.named)
+        if rows is None:
+            return np.concatenate([self.predict(table) for table in tables])
         return np.asarray(self.model.predict(rows)).reshape(-1)
-
-    def predict_both(self, first: Table, second: Table) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Predictions for two tables, in one call of the model if one frame can hold both."""
-        both = first.followed_by(second)
-        if both is None:
-            return self.predict(first), self.predict(second)
-        predicted = self.predict(both)
-        return predicted[: len(first)], predicted[len(first) :]
 
     def probability(self, label: Hashable, table: Table) -> FloatArray:
         """(n,) the model's own probability of a label."""
@@ -300,15 +295,17 @@ class FittedModel:
             values = (values[:, None] == np.asarray(self.model.classes_)).argmax(axis=1)
         return values.astype(np.float64).reshape(len(table), -1)
 
-    def check(self, x: FloatArray, predicted: NDArray[Any]) -> None:
-        """What was read must predict what the model predicts, up to rounding at a tie.
+    def check(
+        self, x: FloatArray, predicted: NDArray[Any], read: NDArray[Any] | None = None
+    ) -> None:
+        """What was ``read`` must predict what the model predicts, up to rounding at a tie.
 
         Raises
         ------
         ReaderMismatch
             If it does not.
         """
-        read = self.form.predict(x)
+        read = self.form.predict(x) if read is None else read
         differs = np.flatnonzero(read != predicted)
         if not len(differs):
             return

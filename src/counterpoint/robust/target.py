@@ -13,7 +13,7 @@ from counterpoint.errors import InvalidInput, is_number, shown
 from counterpoint.rows.encoding import encode, match_columns
 from counterpoint.rows.features import Features
 from counterpoint.rows.table import Table
-from counterpoint.targets import Guarantee, Requirement, Target, Verdict, check_one_label, members
+from counterpoint.targets import Guarantee, Requirement, Target, Verdict, check_one_label
 
 if TYPE_CHECKING:
     from counterpoint.certificate import Certificate
@@ -174,7 +174,7 @@ class Robust(Target):
     ) -> Verdict:
         form = self._uncertain(model)
         probability = form.certainty(x, self.label)
-        guarantee = members(len(x), Guarantee.NONE)
+        guarantee = np.array([Guarantee.NONE] * len(x), dtype=object)
         guarantee[probability >= self.probability] = self.promise
         return Verdict(
             self._is_sure(form, x, predicted, probability),

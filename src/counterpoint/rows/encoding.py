@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.errors import InvalidInput
-from counterpoint.numerics import FloatArray
+from counterpoint.numerics import BoolArray, FloatArray, IntArray
 from counterpoint.rows.features import Categorical, Features, is_missing, unknown_name
 from counterpoint.rows.table import Table
 from counterpoint.rows.values import Cells
 
-__all__ = ["Encoded", "decode", "encode", "match_columns", "recode"]
+__all__ = ["Encoded", "Rows", "as_returned", "decode", "encode", "match_columns", "recode"]
 
 Fills = Mapping[Hashable, Any]
 
@@ -47,6 +47,49 @@ class Encoded:
     codes: FloatArray
     problems: dict[int, str]
     missing: NDArray[np.int8]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Rows that are asked about, and what each of them asks for itself.
+
+    Parameters
+    ----------
+    index
+        (n,) their positions in the call.
+    table
+        The model's columns of them, as they came.
+    codes, x
+        (n, p) their codes, and (n, d) the same encoded.
+    weight
+        (n,) what the price counts beside what is charged; None if nothing is.
+    held
+        (n, p) which features must stay; None if none must.
+    """
+
+    index: IntArray
+    table: Table
+    codes: FloatArray
+    x: FloatArray
+    weight: FloatArray | None = None
+    held: BoolArray | None = None
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def take(self, part: IntArray) -> Rows:
+        """Some of them, each once and in order."""
+        if len(part) == len(self.index):
+            return self
+        return Rows(
+            self.index[part],
+            self.table.take(part),
+            self.codes[part],
+            self.x[part],
+            None if self.weight is None else self.weight[part],
+            None if self.held is None else self.held[part],
+        )
 
 
 def match_columns(table: Table, features: Features, *, named: bool = True) -> Table:
@@ -113,11 +156,11 @@ def encode(
     unfilled
         Name → why it counts as nothing there, as the end of a sentence.
     """
-    n, p = len(table), len(features)
     problems: dict[int, str] = {}
     matrix = table.float_matrix if features.all_numeric else None
     if matrix is not None and (np.isfinite(matrix.sum()) or np.isfinite(matrix).all()):
-        return Encoded(matrix, problems, np.broadcast_to(np.int8(PRESENT), (n, p)))
+        return Encoded(matrix, problems, np.broadcast_to(np.int8(PRESENT), matrix.shape))
+    n, p = len(table), len(features)
     codes, missing = np.empty((n, p)), np.zeros((n, p), dtype=np.int8)
     for j, feature in enumerate(features):
         name = feature.name
@@ -164,6 +207,19 @@ def decode(
             values[:] = [feature.categories[int(code)] for code in after[positions, j]]
         cells[feature.name] = positions, values
     return table.with_cells(rows, cells)
+
+
+def as_returned(
+    table: Table,
+    features: Features,
+    rows: slice | NDArray[np.intp],
+    before: FloatArray,
+    after: FloatArray,
+) -> tuple[Table, FloatArray, FloatArray]:
+    """`decode`, with the codes of the rows as they are returned, and the same encoded."""
+    returned = decode(table, features, rows, before, after)
+    codes = after if table.all_floats else recode(returned, features, after)
+    return returned, codes, codes if features.all_numeric else features.expand(codes)
 
 
 def recode(returned: Table, features: Features, codes: FloatArray) -> FloatArray:

@@ -96,7 +96,7 @@ class HalfSpace(Solver):
         return np.asarray(np.linalg.solve(self.program.price.quadratic, self._demands.normals.T).T)
 
     def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
-        out = Solution.blank(len(cases), self.program)
+        out = Solution.blank(len(cases.x), self.program)
         start = self._start(cases)
         short = self._shortfall(start, cases)
         free = (short <= 0.0).all(axis=1)
@@ -105,13 +105,15 @@ class HalfSpace(Solver):
         worst = self._most_expensive(short)
         for side in np.unique(worst[~free]).tolist() if not free.all() else []:
             rows = np.flatnonzero(~free & (worst == side))
-            part = slice(None) if len(rows) == len(cases) else rows
-            step = self._meet(side, start[part], short[part, side], cases.take(part))
+            every = len(rows) == len(start)
+            part, some = (slice(None), cases) if every else (rows, cases.take(rows))
+            step = self._meet(side, start[part], short[part, side], some)
             row, sign = self._demands.rows[side], self._demands.signs[side]
             out.points[part] = step.points
             out.multipliers[part, row] = -sign * step.multipliers
         out.points[free] = start[free]
-        out.points[cases.empty] = np.nan
+        if not cases.unbounded:
+            out.points[(cases.low > cases.high).any(axis=1)] = np.nan
         self._judge(out, cases)
         return out
 

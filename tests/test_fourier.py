@@ -19,9 +19,9 @@ from sklearn.datasets import load_breast_cancer
 
 import counterpoint as cp
 from counterpoint.costs import Price
+from counterpoint.engine.confirm import Question
 from counterpoint.engine.pieces import Aim, Piece
 from counterpoint.engine.program import Program
-from counterpoint.engine.question import Question
 from counterpoint.engine.region import Region
 from counterpoint.models import read
 from counterpoint.noise import NoiseLaw, ProjectedGamma, ProjectedGaussian, ProjectedLaplace

@@ -30,9 +30,9 @@ from counterpoint.certificate import Evidence
 from counterpoint.cli import app
 from counterpoint.costs import Price
 from counterpoint.engine import confirm, conflicts, possible
+from counterpoint.engine.confirm import Question
 from counterpoint.engine.couplings import Affine
 from counterpoint.engine.program import Program
-from counterpoint.engine.question import Question
 from counterpoint.engine.refine import purified_evidence
 from counterpoint.engine.region import Region
 from counterpoint.models import read

@@ -13,11 +13,11 @@ import numpy as np
 
 from counterpoint.certificate import COLUMNS, Certificates, Claim, Status
 from counterpoint.errors import InvalidInput, shown
-from counterpoint.explainer import DEFAULT_GAP, Explainer, repeated
+from counterpoint.explainer import DEFAULT_GAP, Explainer
 from counterpoint.numerics import BoolArray, FloatArray, IntArray
 from counterpoint.results import Counterfactual, Counterfactuals
 from counterpoint.rows.progress import track
-from counterpoint.rows.table import Table
+from counterpoint.rows.table import Table, repeated
 
 if TYPE_CHECKING:
     from counterpoint.engine.confirm import Task

@@ -3,29 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator
-from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal, final, overload
-
-import numpy as np
-from numpy.typing import NDArray
 
 from counterpoint.caches import Memo
 from counterpoint.constraints import Bounds, Constraint, Immutable, WithinObserved, named
 from counterpoint.costs import Cost, Manhattan, ranges, spreads
 from counterpoint.errors import InvalidInput, check_flag, check_number, is_listed, shown
 from counterpoint.rows.encoding import match_columns
-from counterpoint.rows.features import Categorical, Continuous, Feature, Features, Integer
+from counterpoint.rows.features import (
+    Categorical,
+    Continuous,
+    Feature,
+    Features,
+    Integer,
+    with_observed,
+)
 from counterpoint.rows.progress import track
 from counterpoint.rows.table import Table
 from counterpoint.targets import Label, Target
 
 if TYPE_CHECKING:
     from counterpoint.diversity import Alternatives
-    from counterpoint.engine.confirm import Task
-    from counterpoint.engine.question import Question
+    from counterpoint.engine.confirm import Question, Task
     from counterpoint.factored import FactoredCounterfactuals
-    from counterpoint.models import Reading
     from counterpoint.models.reading import FittedModel
     from counterpoint.path import Path
     from counterpoint.results import Counterfactuals
@@ -39,14 +40,9 @@ __all__ = [
     "as_target",
     "effort_of",
     "explain",
-    "repeated",
 ]
 
 DEFAULT_GAP = 1e-6
-LIFT_RANGE = "pass extrapolate=True to lift it"
-"""How to do without the observed range of a number."""
-LIFT_CATEGORIES = "describe the column with Categorical to add categories"
-"""How to have a category that does not occur in the data."""
 
 
 @final
@@ -110,22 +106,31 @@ class Explainer:
     ) -> None:
         self.model = model
         self.constraints = all_constraints(constraints)
-        _check_cost(cost)
+        if cost is not None and not isinstance(cost, Cost):
+            raise InvalidInput(
+                f"Expected a cost such as cp.Manhattan(); got {shown(cost)} "
+                f"({type(cost).__name__})."
+            )
         check_flag("extrapolate", extrapolate)
         self._has_kinds = data is not None or features is not None
         given = None if features is None else all_features(features)
         table = None if data is None else _of_data(model, data)
-        self.reading = _read(model, table, given)
+        self._fitted = _read(model, table, given)
+        self.reading = self._fitted.reading
         implied = [] if data is None else self._shown(given or (), extrapolate=bool(extrapolate))
         constant = [Immutable(*self.constant)] if self.constant else []
         self.implied: tuple[Constraint, ...] = (*constant, *implied)
-        self._spreads = {} if cost is not None else _spreads(table, self.features)
-        self.cost = cost or Manhattan({name: 1.0 / s for name, (s, _) in self._spreads.items()})
+        self.spreads: dict[Hashable, tuple[float, str]] = {}
+        """Name → spread and what it is, if no cost was passed; else empty."""
+        if cost is None:
+            known = ranges(self.features) if table is None else spreads(table, self.features)
+            self.spreads = known
+        self.cost = cost or Manhattan({name: 1.0 / s for name, (s, _) in self.spreads.items()})
         self._questions: Memo[Features, Question] = Memo()
         _ = self._plain  # cost and constraints are checked here
 
     def __getstate__(self) -> dict[str, Any]:
-        caches = {"_questions", "_plain", "_fitted"}  # prepared programs and engines are made anew
+        caches = {"_questions", "_plain"}  # prepared programs and engines are made anew
         return {name: value for name, value in vars(self).items() if name not in caches}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -339,12 +344,8 @@ class Explainer:
     @cached_property
     def constant(self) -> tuple[Hashable, ...]:
         """Features that the data show with one value only; they are taken to be immutable."""
-        return tuple(f.name for f in self.features if _is_constant(f))
-
-    @property
-    def spreads(self) -> dict[Hashable, tuple[float, str]]:
-        """Name → spread and what it is, if no cost was passed; else empty."""
-        return self._spreads
+        seen = ((f.name, f.observed) for f in self.features)
+        return tuple(name for name, values in seen if values and len({*values}) == 1)
 
     def _shown(self, given: tuple[Feature, ...], *, extrapolate: bool) -> list[WithinObserved]:
         """That answers stay within what the data show, where nobody says otherwise."""
@@ -358,34 +359,35 @@ class Explainer:
         more = [f.name for f in rest if {*f.categories} - {*(f.observed or ()), f.stand_in}]
         out = []
         if numbers and not extrapolate:
-            out.append(WithinObserved.by_default(numbers, LIFT_RANGE, stated))
+            out.append(
+                WithinObserved.by_default(numbers, "pass extrapolate=True to lift it", stated)
+            )
         if more:
-            out.append(WithinObserved.by_default(more, LIFT_CATEGORIES))
+            lift = "describe the column with Categorical to add categories"
+            out.append(WithinObserved.by_default(more, lift))
         return out
-
-    def _tables(self, X: object) -> tuple[Table, Table]:
-        """The rows of a call as they came, and the model's columns of them."""
-        table = Table.read(X)
-        inputs = match_columns(table, self.features, named=self.reading.named)
-        return inputs if table.is_array or inputs.labels is not None else table, inputs
 
     def _task(self, X: object, target: Target, effort: Effort) -> tuple[Task, tuple[Table, Table]]:
         """What is asked of the rows of a call, as they came and the model's columns of them."""
         from counterpoint.engine.confirm import Task
 
-        tables = self._tables(X)
-        return Task(self._fitted, self._question_for(tables[1]), target, effort), tables
-
-    @cached_property
-    def _fitted(self) -> FittedModel:
-        """The model with what was read of it."""
-        from counterpoint.models.reading import FittedModel
-
-        return FittedModel(self.model, self.reading)
+        came = Table.read(X)
+        inputs = match_columns(came, self.reading.features, named=self.reading.named)
+        if came.is_array or inputs.labels is not None:
+            came = inputs
+        question = self._plain
+        whole = frozenset[Hashable]() if self._has_kinds else inputs.whole
+        if whole:  # without data or features, whole dtypes are steps of 1
+            features = self.features
+            for feature in self.features:
+                if isinstance(feature, Continuous) and feature.name in whole:
+                    features = features.replaced(Integer(feature.name))
+            question = self._question(features)
+        return Task(self._fitted, question, target, effort), (came, inputs)
 
     def _question(self, features: Features) -> Question:
         """What does not depend on the target, made once for each set of kinds."""
-        from counterpoint.engine.question import Question
+        from counterpoint.engine.confirm import Question
 
         constraints = (*self.constraints, *self.implied)
         return self._questions.get(
@@ -396,17 +398,6 @@ class Explainer:
     def _plain(self) -> Question:
         """The question for the kinds that data and features say."""
         return self._question(self.features)
-
-    def _question_for(self, table: Table) -> Question:
-        """The question for a table; without data or features, whole dtypes are steps of 1."""
-        whole = frozenset[Hashable]() if self._has_kinds else table.whole
-        if not whole:
-            return self._plain
-        features = self.features
-        for feature in self.features:
-            if isinstance(feature, Continuous) and feature.name in whole:
-                features = features.replaced(Integer(feature.name))
-        return self._question(features)
 
 
 def explain(  # noqa: PLR0913 (two calls in one)
@@ -466,13 +457,6 @@ def _described_cost(cost: Cost, spreads: dict[Hashable, tuple[float, str]]) -> l
     ]
 
 
-def repeated(tables: tuple[Table, Table], rows: NDArray[np.intp]) -> tuple[Table, Table]:
-    """These rows, each as often as it is named."""
-    came, inputs = tables
-    some = inputs.take(rows)
-    return some if came is inputs else came.take(rows), some
-
-
 def as_target(target: Any) -> Target:
     """A target as it is; anything else is taken as the label of `Label`."""
     if isinstance(target, Target):
@@ -502,53 +486,25 @@ def effort_of(gap: float, time_limit: float | None, optimality: str = "local") -
     return Effort(gap, time_limit, Optimality(str(optimality)))
 
 
-def _spreads(data: Table | None, features: Features) -> dict[Hashable, tuple[float, str]]:
-    """In what units changes cost, if the user does not say: name → spread, and what it is."""
-    return ranges(features) if data is None else spreads(data, features)
-
-
-def _is_constant(feature: Feature) -> bool:
-    if feature.observed is None:
-        return False
-    if isinstance(feature, Categorical):
-        return len(feature.observed) == 1
-    return feature.observed[0] == feature.observed[1]
-
-
-def _check_cost(cost: Cost | None) -> None:
-    if cost is not None and not isinstance(cost, Cost):
-        raise InvalidInput(
-            f"Expected a cost such as cp.Manhattan(); got {shown(cost)} ({type(cost).__name__})."
-        )
-
-
 def all_constraints(given: Constraint | Iterable[Constraint]) -> tuple[Constraint, ...]:
     """One constraint or several as a tuple; what is none is an `InvalidInput`."""
-    items = _listed(given)
-    for item in items:
-        if not isinstance(item, Constraint):
-            raise InvalidInput(
-                f"Expected constraints such as cp.Immutable('age'); got {shown(item)} "
-                f"({type(item).__name__}). A relation is cp.Linear.parse('a <= b')."
-            )
-    return items
+    parsed = " A relation is cp.Linear.parse('a <= b')."
+    return _all_of(Constraint, given, "constraints such as cp.Immutable('age')", parsed)
 
 
 def all_features(given: Feature | Iterable[Feature]) -> tuple[Feature, ...]:
     """One feature or several as a tuple; what is none is an `InvalidInput`."""
-    items = _listed(given)
+    return _all_of(Feature, given, "features such as cp.Continuous('age')")
+
+
+def _all_of(kind: Any, given: Any, expected: str, hint: str = "") -> tuple[Any, ...]:
+    items = tuple(given) if is_listed(given) else (given,)
     for item in items:
-        if not isinstance(item, Feature):
+        if not isinstance(item, kind):
             raise InvalidInput(
-                f"Expected features such as cp.Continuous('age'); got {shown(item)} "
-                f"({type(item).__name__})."
+                f"Expected {expected}; got {shown(item)} ({type(item).__name__}).{hint}"
             )
     return items
-
-
-def _listed(given: Any) -> tuple[Any, ...]:
-    """One thing or several as a tuple; a text is one."""
-    return tuple(given) if is_listed(given) else (given,)
 
 
 def _of_data(model: Any, data: object) -> Table:
@@ -566,30 +522,14 @@ def _of_data(model: Any, data: object) -> Table:
         raise InvalidInput(f"In data=: {error}") from None
 
 
-def _read(model: Any, table: Table | None, items: tuple[Feature, ...] | None) -> Reading:
+def _read(model: Any, table: Table | None, items: tuple[Feature, ...] | None) -> FittedModel:
     """Read the model over the features that data, user and model say."""
-    from counterpoint.models import see_through
+    from counterpoint.models.reading import FittedModel, see_through
 
     if table is None:
-        return see_through(
-            model, None if items is None else Features(items), fixed=items is not None
-        )
+        known = None if items is None else Features(items)
+        return FittedModel(model, see_through(model, known, fixed=items is not None))
     features = Features.from_data(table)
     for item in items or ():
-        features = features.replaced(_with_observed(item, features[item.name]))
-    return see_through(model, features, fixed=False)
-
-
-def _with_observed(item: Feature, seen: Feature) -> Feature:
-    """A feature as the user describes it, with what the data show of it if they do not say."""
-    if item.observed is not None or seen.observed is None:
-        return item
-    if isinstance(item, Categorical):
-        if not isinstance(seen, Categorical):
-            return item
-        kept = tuple(value for value in seen.observed if value in item.categories)
-        return replace(item, observed=kept)
-    ends: tuple[Any, ...] = seen.observed
-    if isinstance(seen, Categorical) and seen.numbers is None:
-        return item
-    return replace(item, observed=(float(min(ends)), float(max(ends))))
+        features = features.replaced(with_observed(item, features[item.name]))
+    return FittedModel(model, see_through(model, features, fixed=False))

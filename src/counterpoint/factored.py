@@ -20,8 +20,7 @@ from scipy import sparse
 from counterpoint.constraints import Immutable
 from counterpoint.costs import Price, SquaredEuclidean
 from counterpoint.engine.answering import answers_to
-from counterpoint.engine.confirm import Task
-from counterpoint.engine.question import Question
+from counterpoint.engine.confirm import Question, Task
 from counterpoint.errors import InvalidInput, floats
 from counterpoint.models import Reading
 from counterpoint.models.form import Magnitude

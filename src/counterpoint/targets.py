@@ -60,27 +60,13 @@ class Guarantee(StrEnum):
 @final
 @dataclass(frozen=True, eq=False)
 class Verdict:
-    """What the model says of points.
+    """What the model says of points."""
 
-    Parameters
-    ----------
-    valid
-        (n,): whether it gives them the target.
-    margin
-        (n,) by how much the target is met, in score units; NaN where there is no point.
-    probability
-        (n,) its probability of the target's label; NaN if the target is not about one.
-    guarantee
-        (n,) what that says of points that were chosen by looking at the model.
-    rounding
-        (n,) by how much its score may be off, in score units.
-    """
-
-    valid: BoolArray
-    margin: FloatArray
-    probability: FloatArray
-    guarantee: NDArray[np.object_]
-    rounding: FloatArray
+    valid: BoolArray  # (n,): whether it gives them the target
+    margin: FloatArray  # (n,) by how much that is met, in score units; NaN without a point
+    probability: FloatArray  # (n,) of the target's label; NaN if it is not about one
+    guarantee: NDArray[np.object_]  # (n,) for points that were chosen by looking at the model
+    rounding: FloatArray  # (n,) by how much its score may be off, in score units
 
     @property
     def leads(self) -> BoolArray:
@@ -110,35 +96,16 @@ class Verdict:
 @final
 @dataclass(frozen=True)
 class Requirement:
-    """What a target requires of a form; the regions where it holds depend on nothing else.
+    """What a target requires of a form; the regions where it holds depend on nothing else."""
 
-    Parameters
-    ----------
-    labels
-        Labels, one of which is to be predicted; or the one whose probability counts.
-    others
-        Whether any other label is to be predicted instead.
-    margin
-        By how much the score of these must exceed the others', in score units.
-    probable
-        Whether it is about the probability of the label.
-    at_least
-        What that must be at least; None if it is charged and not demanded.
-    limits
-        Bounds on the prediction of a regressor; None if it is not about that.
-    chance
-        What it demands of weights that are not known exactly; None for nothing.
-    weight
-        What the price counts beside what is charged; the regions do not depend on it.
-    """
-
-    labels: tuple[Hashable, ...] = ()
-    others: bool = False
-    margin: float = 0.0
-    probable: bool = False
-    at_least: float | None = None
-    limits: tuple[float, float] | None = None
-    chance: Any = None
+    labels: tuple[Hashable, ...] = ()  # one of them is to be predicted, or to be probable
+    others: bool = False  # whether any other label is to be predicted instead
+    margin: float = 0.0  # by how much their score must exceed the others', in score units
+    probable: bool = False  # whether it is about the probability of the label
+    at_least: float | None = None  # the least probability; None if it is charged, not demanded
+    limits: tuple[float, float] | None = None  # bounds on the prediction of a regressor
+    chance: Any = None  # what it demands of weights that are not known exactly
+    # What the price counts beside what is charged; the regions do not depend on it.
     weight: float | None = field(default=None, compare=False)
 
     def rounding(self, form: Form, x: FloatArray, eps: float) -> FloatArray:
@@ -269,8 +236,10 @@ class PlainTarget(Target):
     def attainable(self, question: Any, x: FloatArray, end: float) -> float | None:
         if self.sought is None:
             return None
-        reached: float | None = question.highest_probability(self.requirement.labels[0], x, end)
-        return reached
+        from counterpoint.engine.search import highest_probability
+
+        label = self.requirement.labels[0]
+        return highest_probability(question.pieces(Tradeoff(label, 1.0)), x, end)
 
     @final
     def verdict(

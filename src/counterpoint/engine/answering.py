@@ -58,7 +58,7 @@ def answers_to(
     """
     features, required, (came, inputs) = task.question.features, task.target.requirement, tables
     if required.labels or not required.others:
-        task.question.pieces(task.target)  # what does not fit is an error, whatever the rows are
+        _ = task.pieces  # what does not fit is an error, whatever the rows are
     reading = task.model.reading
     encoded = encode(inputs, features, reading.fills, reading.unfilled)
     for i, said in task.target.unusable(encoded.codes, features.names).items():
@@ -157,7 +157,7 @@ def _ask(
 ) -> None:
     """Search and confirm; a few rows at a time where each may need a solver."""
     question, n = task.question, len(rows.x)
-    pieces, step = question.pieces(task.target), n
+    pieces, step = task.pieces, n
     if n > FEW:
         step = max(FEW, PROOFS // max(pieces.size, 1)) if pieces.is_quick else FEW
     on_lattice = question.on_lattice(rows.x)

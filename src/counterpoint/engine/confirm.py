@@ -6,12 +6,15 @@ a larger margin; no point is ever pushed out of its constraints.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from counterpoint.caches import Memo, fields_only
 from counterpoint.certificate import (
     VIOLATION,
     Certificates,
@@ -20,17 +23,22 @@ from counterpoint.certificate import (
     certify,
     lower_bounds,
 )
+from counterpoint.constraints import Constraint
+from counterpoint.costs import Cost, Price
+from counterpoint.engine.cases import Cases
 from counterpoint.engine.pieces import Pieces
-from counterpoint.engine.question import Question
+from counterpoint.engine.program import Program, kinds_region
 from counterpoint.engine.search import Found, Leads, search
+from counterpoint.models.form import Form
 from counterpoint.models.reading import FittedModel
 from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray
 from counterpoint.rows.encoding import Rows, as_returned
+from counterpoint.rows.features import Features
 from counterpoint.rows.table import Table
 from counterpoint.solvers import Effort
-from counterpoint.targets import Target, Verdict
+from counterpoint.targets import Requirement, Target, Verdict
 
-__all__ = ["Confirmation", "NotForeseen", "Task"]
+__all__ = ["Confirmation", "NotForeseen", "Question", "Task"]
 
 ROUNDS = 12
 """How often a row whose answer the model does not confirm is searched again."""
@@ -54,6 +62,93 @@ class NotForeseen(Exception):
 
 @final
 @dataclass(frozen=True, eq=False)
+class Question:
+    """A model, a cost and constraints over features.
+
+    Parameters
+    ----------
+    form
+        What was read of the model.
+    features
+        The raw columns with their kinds.
+    constraints
+        What was asked for, and what the data imply.
+    price
+        The cost over the encoded columns.
+    """
+
+    form: Form
+    features: Features
+    constraints: tuple[Constraint, ...]
+    price: Price
+
+    @classmethod
+    def ask(
+        cls, form: Form, features: Features, constraints: Iterable[Constraint], cost: Cost
+    ) -> Question:
+        """The question in feature names; names and kinds are checked here."""
+        question = cls(form, features, tuple(constraints), cost.price(features))
+        _ = question.plain
+        return question
+
+    @cached_property
+    def plain(self) -> Program:
+        """The cost over the actionable region, without a target."""
+        region = kinds_region(self.features)
+        for constraint in self.constraints:
+            region = region & constraint.region(self.features)
+        return Program(self.price, region)
+
+    __getstate__ = fields_only
+
+    @cached_property
+    def _pieces(self) -> Memo[Requirement, Pieces]:
+        return Memo()
+
+    def pieces(self, target: Target) -> Pieces:
+        """The programs whose union is the target; cached for each target."""
+        return self._pieces.get(
+            target.requirement,
+            lambda: Pieces.of(self.plain, self.form.regions(target), target.aim(self)),
+        )
+
+    def on_lattice(self, x: FloatArray) -> BoolArray:
+        """(n,): whether all whole columns of (n, d) rows hold multiples of their steps."""
+        steps = self.plain.steps
+        whole = np.flatnonzero(steps)
+        at = x[:, whole]
+        return np.asarray((at == np.rint(at / steps[whole]) * steps[whole]).all(axis=1))
+
+    def cases(self, rows: Rows) -> Cases:
+        """Rows as programs see them, with what each asks for itself."""
+        cases = self.plain.cases(rows.x)
+        if rows.weight is not None:
+            cases = cases.weighing(0.5 * rows.weight)
+        if rows.held is None:
+            return cases
+        width = [block.stop - block.start for block in self.features.blocks]
+        held = np.repeat(rows.held, width, axis=1)
+        return cases.within(np.where(held, rows.x, -np.inf), np.where(held, rows.x, np.inf))
+
+    def decided(self, target: Target, pieces: Pieces) -> Pieces:
+        """The pieces of a target for rows `on_lattice`, each tie in whole columns decided."""
+        if not (self._is_discrete and pieces.has_ties):
+            return pieces
+        units = np.where(self.plain.numeric, self.plain.steps, 1.0)
+        return self._decided.get(target.requirement, partial(pieces.decided, units))
+
+    @cached_property
+    def _is_discrete(self) -> bool:
+        """Whether some column is whole or a category."""
+        return bool(self.plain.steps.any() or self.plain.groups)
+
+    @cached_property
+    def _decided(self) -> Memo[Requirement, Pieces]:
+        return Memo()
+
+
+@final
+@dataclass(frozen=True, eq=False)
 class Task:
     """What is asked of all rows of a call."""
 
@@ -62,6 +157,11 @@ class Task:
     target: Target
     effort: Effort
     piece: int | None = None  # the one piece of the target in which to search; None for all
+
+    @cached_property
+    def pieces(self) -> Pieces:
+        """The programs whose union is the target."""
+        return self.question.pieces(self.target)
 
 
 @final

@@ -21,8 +21,8 @@ from counterpoint.constraints import (
 )
 from counterpoint.costs import Price
 from counterpoint.engine.answer import EXISTS, Conflict, Relaxation
+from counterpoint.engine.confirm import Question
 from counterpoint.engine.possible import Possible
-from counterpoint.engine.question import Question
 from counterpoint.numerics import FloatArray
 from counterpoint.rows.features import Categorical
 from counterpoint.targets import Guarantee, Target

@@ -21,10 +21,10 @@ from counterpoint.certificate import VIOLATION, Evidence, RowEvidence, lower_bou
 from counterpoint.constraints import Constraint, Immutable, MaxChanges, WithinObserved
 from counterpoint.costs import Price
 from counterpoint.engine.cases import Cases
+from counterpoint.engine.confirm import Question
 from counterpoint.engine.domains import Box, Transitions
 from counterpoint.engine.pieces import Piece, Pieces
 from counterpoint.engine.program import Program, kinds_region
-from counterpoint.engine.question import Question
 from counterpoint.engine.region import Coupling, Cut, Region
 from counterpoint.engine.search import Found, search
 from counterpoint.engine.separable import Diagonal

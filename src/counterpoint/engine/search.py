@@ -12,7 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from time import perf_counter
+from time import perf_counter, thread_time
 from typing import final
 
 import numpy as np
@@ -24,8 +24,14 @@ from counterpoint.numerics import BoolArray, FloatArray, IntArray
 from counterpoint.solvers import Effort, Optimality, Outcome, Solution, Solver
 from counterpoint.wings import wings
 
-__all__ = ["Found", "Leads", "search", "search_listed"]
+__all__ = ["Found", "Leads", "highest_probability", "search", "search_listed"]
 
+TRACE = 1e-7
+"""What the price counts beside −log of a probability that is to be as high as can be."""
+TIMES = 3
+"""How many such prices are tried, each a trace of what the last one left."""
+CLOSELY = 1e-6
+"""The relative gap of each of these searches."""
 SHORTEST = 1e-6
 """The least time that a solver is given, in seconds."""
 
@@ -132,6 +138,40 @@ def search_listed(found: Found, pieces: Sequence[Piece]) -> Found:
             one.exhaust(i)
     found.evidence = one.evidence
     return found
+
+
+def highest_probability(pieces: Pieces, x: FloatArray, end: float) -> float | None:
+    """The highest probability of a label that is traded off, but for a trace of the cost.
+
+    −log of it is minimised with a price that is next to nothing beside it: without any, the
+    highest may be reached at infinity only.
+
+    Parameters
+    ----------
+    pieces
+        What is possible, charged with −log of the probability.
+    x
+        (1, d) the encoded row.
+    end
+        When to stop, in the seconds of ``thread_time``.
+    """
+    program = pieces[0].program
+    cases, weight, best = program.cases(x), np.full(1, TRACE), None
+    for _ in range(TIMES):
+        left = end - thread_time()
+        if left <= 0.0:
+            break
+        found = search(pieces, cases.weighing(weight), Effort(CLOSELY, left / TIMES))
+        if found.piece[0] < 0:
+            break
+        y = found.points
+        charged = float(sum(charge.amount(y)[0] for charge in program.charges))
+        reached = float(np.exp(-charged))
+        if best is not None and reached <= best * (1.0 + CLOSELY):
+            break
+        best = reached
+        weight = TRACE * max(charged, TRACE) / np.maximum(program.cost(y, x), TRACE)
+    return best
 
 
 @final

@@ -35,7 +35,7 @@ from counterpoint.rows.features import Features
 from counterpoint.targets import Label, Target
 
 if TYPE_CHECKING:
-    from counterpoint.engine.question import Question
+    from counterpoint.engine.confirm import Question
 
 __all__ = ["FourierScores", "UncertainForm", "UncertainScores"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, final
 
@@ -38,6 +38,7 @@ __all__ = [
     "Integer",
     "is_missing",
     "unknown_name",
+    "with_observed",
 ]
 
 
@@ -343,6 +344,21 @@ class Features:
         if isinstance(feature, Categorical):
             return feature.categories[int(code)]
         return float(code)
+
+
+def with_observed(item: Feature, seen: Feature) -> Feature:
+    """A feature as the user describes it, with what the data show of it if they do not say."""
+    if item.observed is not None or seen.observed is None:
+        return item
+    if isinstance(item, Categorical):
+        if not isinstance(seen, Categorical):
+            return item
+        kept = tuple(value for value in seen.observed if value in item.categories)
+        return replace(item, observed=kept)
+    ends: tuple[Any, ...] = seen.observed
+    if isinstance(seen, Categorical) and seen.numbers is None:
+        return item
+    return replace(item, observed=(float(min(ends)), float(max(ends))))
 
 
 def unknown_name(name: Hashable, known: Sequence[Hashable]) -> str:

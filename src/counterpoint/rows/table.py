@@ -23,7 +23,7 @@ from counterpoint.rows.values import (
     scatter_series,
 )
 
-__all__ = ["Table"]
+__all__ = ["Table", "repeated"]
 
 NARROW = ("float16", "float32")
 EPS = float(np.finfo(np.float64).eps)
@@ -318,6 +318,13 @@ class Table:
         """Slices of at most ``size`` rows that cover the table."""
         for start in range(0, len(self), size):
             yield slice(start, min(start + size, len(self)))
+
+
+def repeated(tables: tuple[Table, Table], rows: NDArray[np.intp]) -> tuple[Table, Table]:
+    """These rows, each as often as it is named."""
+    came, inputs = tables
+    some = inputs.take(rows)
+    return some if came is inputs else came.take(rows), some
 
 
 def _frame_or_array(data: Any) -> tuple[Any, tuple[Hashable, ...]]:

@@ -236,10 +236,9 @@ class PlainTarget(Target):
     def attainable(self, question: Any, x: FloatArray, end: float) -> float | None:
         if self.sought is None:
             return None
-        from counterpoint.engine.search import highest_probability
-
-        label = self.requirement.labels[0]
-        return highest_probability(question.pieces(Tradeoff(label, 1.0)), x, end)
+        traded = Tradeoff(self.requirement.labels[0], 1.0)
+        reached: float | None = question.highest_probability(traded, x, end)
+        return reached
 
     @final
     def verdict(

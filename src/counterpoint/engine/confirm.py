@@ -28,7 +28,7 @@ from counterpoint.costs import Cost, Price
 from counterpoint.engine.cases import Cases
 from counterpoint.engine.pieces import Pieces
 from counterpoint.engine.program import Program, kinds_region
-from counterpoint.engine.search import Found, Leads, search
+from counterpoint.engine.search import Found, Leads, highest_probability, search
 from counterpoint.models.form import Form
 from counterpoint.models.reading import FittedModel
 from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray
@@ -136,6 +136,10 @@ class Question:
             return pieces
         units = np.where(self.plain.numeric, self.plain.steps, 1.0)
         return self._decided.get(target.requirement, partial(pieces.decided, units))
+
+    def highest_probability(self, target: Target, x: FloatArray, end: float) -> float | None:
+        """That of a label which is traded off, for one row, see there."""
+        return highest_probability(self.pieces(target), x, end)
 
     @cached_property
     def _is_discrete(self) -> bool:

@@ -159,9 +159,11 @@ class Duality:
         flat = self._flat
         if not flat.any():
             return None
+        below, above = np.isinf(cases.low[:, flat]), np.isinf(cases.high[:, flat])
+        if not (below.any() or above.any()):  # where they are bounded anyway
+            return None
         share = 1.0 / np.maximum(self.price.absolute[flat], 1e-300)
         slope, sizes = slope[:, flat], sizes.of(flat)
-        below, above = np.isinf(cases.low[:, flat]), np.isinf(cases.high[:, flat])
         if cases.unbounded:
             excess = (np.abs(slope) * share).max(axis=1)
             excess += gamma(sizes.count) * sizes.highest(share)

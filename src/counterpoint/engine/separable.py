@@ -200,14 +200,18 @@ class SeparableDomain:
         """
         columns = self._columns(price, slope, cases)
         value = self._combined(columns.value, price, slope, cases)
-        mask: BoolArray | slice = slice(None) if self.numeric.all() else self.numeric
-        own, part = sizes.of(mask), price.of(mask)
-        reach = columns.reach
+        own, part, reach = sizes, price, columns.reach
+        if self.groups:
+            slope, own, part = (
+                slope[:, self.numeric],
+                sizes.of(self.numeric),
+                price.of(self.numeric),
+            )
         if not cases.unbounded and not part.is_curved_throughout:
-            reach = self._either(part, slope[:, mask], reach, own, cases)
+            reach = self._either(part, slope, reach, own, cases)
         if self.steps.any():
-            reach = reach + self.steps[mask]
-        roundings = sizes.count + depth(slope.shape[1]) + AFTER + LIBRARY
+            reach = reach + self.steps[self.numeric]
+        roundings = sizes.count + depth(cases.x.shape[1]) + AFTER + LIBRARY
         if self.at_most is not None:
             return value, gamma(roundings) * self._changed(price, sizes, reach, cases) + TINY
         size, bend = own.along(reach), np.zeros(len(slope))

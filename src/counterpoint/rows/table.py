@@ -75,7 +75,7 @@ class Table:
         held = {n: dtype.subtype for n, dtype in dtypes if isinstance(dtype, pd.SparseDtype)}
         return Table(self.native.astype(held), self.names) if held else self
 
-    @property
+    @cached_property
     def is_array(self) -> bool:
         """Whether the table is backed by an ndarray."""
         return isinstance(self.native, np.ndarray)

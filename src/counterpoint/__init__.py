@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from counterpoint.certificate import Certificate, Claim, Status
@@ -112,27 +113,20 @@ __all__ = [
 ]
 
 
+LATER = {
+    "FactoredCounterfactuals": "factored",
+    "LastLayer": "models",
+    "Robust": "robust.target",
+    "UncertainClassifier": "robust.uncertain",
+    "read": "models",
+}
+"""What imports scikit-learn or SciPy, only when it is asked for: name → module."""
+
+
 def __getattr__(name: str) -> Any:
-    """What imports scikit-learn or SciPy, only when it is asked for."""
-    if name in ("LastLayer", "read"):
-        from counterpoint import models as readers
-
-        return getattr(readers, name)
-    if name == "FactoredCounterfactuals":
-        from counterpoint import factored
-
-        return factored.FactoredCounterfactuals
-    if name == "Robust":
-        from counterpoint.robust import target
-
-        return target.Robust
-    if name == "UncertainClassifier":
-        from counterpoint.robust import uncertain
-
-        return uncertain.UncertainClassifier
+    if name in LATER:
+        return getattr(import_module(f"counterpoint.{LATER[name]}"), name)
     if name == "groups":
-        from importlib import import_module
-
         return import_module("counterpoint.groups")
     raise AttributeError(f"module 'counterpoint' has no attribute {name!r}")
 

@@ -104,6 +104,16 @@ def between(low: list[float], high: list[float]) -> Box:
     return Box(np.array(low), np.array(high), np.full(d, -INF), np.full(d, INF))
 
 
+def loss(matrix: ArrayLike, offset: list[float]) -> LogLoss:
+    """log(1 + Σ exp(matrix · y + offset))."""
+    return LogLoss(np.asarray(matrix, dtype=np.float64), np.array(offset))
+
+
+def one_of(count: int) -> OneOf:
+    """The first columns are the categories of a feature."""
+    return OneOf(slice(0, count))
+
+
 def whole(*columns: int) -> Whole:
     """Columns in steps of 1."""
     return Whole(np.array(columns, dtype=np.intp), np.ones(len(columns)))
@@ -111,8 +121,10 @@ def whole(*columns: int) -> Whole:
 
 FULL = Price(np.zeros(2), np.array([[2.0, 1.0], [1.0, 2.0]]))
 """2a² + 2ab + 2b²."""
-TWO = (slice(0, 1), slice(1, 2))
-"""Two features of one column each."""
+ONE_CHANGE = AtMost(1, (slice(0, 1), slice(1, 2)))
+"""Of two features of one column each."""
+TIED = LogSumExp(np.array([[-1.0], [-1.0]]), np.zeros(2), 0.0)
+"""Two rivals with equal scores."""
 BALL = Cone(np.eye(2), np.array([-3.0, -4.0]), 2.0)
 """Of radius 2 about (3, 4)."""
 UPWARDS = Cone(np.eye(1, 2), np.zeros(1), -2.0, np.array([0.0, 1.0]))
@@ -216,7 +228,7 @@ KNOWN: tuple[Known, ...] = (
     ),
     known(
         "square, two rivals with equal scores",
-        program(square(1.0), LogSumExp(np.array([[-1.0], [-1.0]]), np.zeros(2), 0.0)),
+        program(square(1.0), TIED),
         optimum(float(np.log(2.0) ** 2), [np.log(2.0)], multipliers=[np.log(2.0), np.log(2.0)]),
     ),
     # Whole steps, categories, and few changes
@@ -245,7 +257,7 @@ KNOWN: tuple[Known, ...] = (
         program(
             absolute(0.5, 0.5, 0.5, 1.0),
             at_least(4.0, 0.0, 2.0, 5.0, 1.0),
-            OneOf(slice(0, 3)),
+            one_of(3),
             x=[1.0, 0.0, 0.0, 0.0],
         ),
         optimum(1.0, [0.0, 0.0, 1.0, 0.0]),
@@ -255,7 +267,7 @@ KNOWN: tuple[Known, ...] = (
         program(
             Price(np.array([0.5, 0.5, 0.0]), np.array([0.0, 0.0, 1.0])),
             at_least(2.5, 0.0, 2.0, 1.0),
-            OneOf(slice(0, 2)),
+            one_of(2),
             x=[1.0, 0.0, 0.0],
         ),
         optimum(1.25, [0.0, 1.0, 0.5]),
@@ -265,7 +277,7 @@ KNOWN: tuple[Known, ...] = (
         program(
             absolute(0.5, 0.5, 0.5, 1.0),
             at_least(4.0, 0.0, 2.0, 5.0, 1.0),
-            OneOf(slice(0, 3)),
+            one_of(3),
             Transitions(slice(0, 3), np.array([[1, 1, 0], [1, 1, 1], [1, 1, 1]], dtype=bool)),
             x=[1.0, 0.0, 0.0, 0.0],
         ),
@@ -277,66 +289,60 @@ KNOWN: tuple[Known, ...] = (
             absolute(1.0, 2.0),
             at_least(4.0, 1.0, 1.0),
             between([-9.0, -9.0], [3.0, 5.0]),
-            AtMost(1, TWO),
+            ONE_CHANGE,
         ),
         optimum(8.0, [0.0, 4.0]),
     ),
     known(
         "at most one change, square",
-        program(square(1.0, 2.0), at_least(2.0, 1.0, 1.0), AtMost(1, TWO)),
+        program(square(1.0, 2.0), at_least(2.0, 1.0, 1.0), ONE_CHANGE),
         optimum(4.0, [2.0, 0.0]),
     ),
     # Probabilities that are weighed against the price
     known(
         "a probability of two classes, square: half way",
-        program(square(1.0), LogLoss(np.array([[2.0]]), np.array([1.0]))),
+        program(square(1.0), loss([[2.0]], [1.0])),
         optimum(0.25 + np.log(2.0), [-0.5], multipliers=[0.5]),
     ),
     known(
         "a probability of two classes, full matrix",
-        program(FULL, LogLoss(np.array([[3.0, 3.0]]), np.array([1.5]))),
+        program(FULL, loss([[3.0, 3.0]], [1.5])),
         optimum(0.375 + np.log(2.0), [-0.25, -0.25], multipliers=[0.5]),
     ),
     known(
         "a probability of two classes, absolute: the cheaper column alone",
-        program(absolute(1.0, 1.0), LogLoss(np.array([[2.0, 1.0]]), np.array([2.0]))),
+        program(absolute(1.0, 1.0), loss([[2.0, 1.0]], [2.0])),
         optimum(1.0 + np.log(2.0), [-1.0, 0.0], multipliers=[0.5]),
     ),
     known(
         "a probability that is not worth a change",
-        program(absolute(1.0), LogLoss(np.array([[2.0]]), np.array([-1.0]))),
+        program(absolute(1.0), loss([[2.0]], [-1.0])),
         optimum(np.log1p(np.exp(-1.0)), [0.0], multipliers=[1.0 / (1.0 + np.e)]),
     ),
     known(
         "a probability of three classes, square: thirds",
-        program(square(1.0, 1.0), LogLoss(6.0 * np.eye(2), np.array([6.0, 6.0]))),
+        program(square(1.0, 1.0), loss(6.0 * np.eye(2), [6.0, 6.0])),
         optimum(2.0 + np.log(3.0), [-1.0, -1.0], multipliers=[1.0 / 3.0, 1.0 / 3.0]),
     ),
     known(
         "a probability of three classes, absolute",
-        program(absolute(1.0, 1.0), LogLoss(3.0 * np.eye(2), np.array([3.0, 3.0]))),
+        program(absolute(1.0, 1.0), loss(3.0 * np.eye(2), [3.0, 3.0])),
         optimum(2.0 + np.log(3.0), [-1.0, -1.0], multipliers=[1.0 / 3.0, 1.0 / 3.0]),
     ),
     known(
         "a probability in a box, square",
-        program(square(1.0), LogLoss(np.array([[2.0]]), np.array([1.0])), between([-0.25], [INF])),
+        program(square(1.0), loss([[2.0]], [1.0]), between([-0.25], [INF])),
         optimum(0.0625 + np.log1p(np.exp(0.5)), [-0.25], multipliers=[1.0 / (1.0 + np.exp(-0.5))]),
     ),
     known(
         "a probability in a box, absolute: the second column takes over",
-        program(
-            absolute(1.0, 1.5),
-            LogLoss(np.array([[4.0, 3.0]]), np.array([7.0])),
-            between([-1.0, -9.0], [INF, INF]),
-        ),
+        program(absolute(1.0, 1.5), loss([[4.0, 3.0]], [7.0]), between([-1.0, -9.0], [INF, INF])),
         optimum(2.5 + np.log(2.0), [-1.0, -1.0], multipliers=[0.5]),
     ),
     known(
         "a probability of three classes in a box, square",
         program(
-            square(1.0, 1.0),
-            LogLoss(6.0 * np.eye(2), np.array([6.0, 6.0])),
-            between([-0.5, -0.5], [INF, INF]),
+            square(1.0, 1.0), loss(6.0 * np.eye(2), [6.0, 6.0]), between([-0.5, -0.5], [INF, INF])
         ),
         optimum(
             0.5 + np.log1p(2.0 * np.exp(3.0)),
@@ -346,7 +352,7 @@ KNOWN: tuple[Known, ...] = (
     ),
     known(
         "a probability and a row",
-        program(square(1.0), at_least(-0.25, 1.0), LogLoss(np.array([[2.0]]), np.array([1.0]))),
+        program(square(1.0), at_least(-0.25, 1.0), loss([[2.0]], [1.0])),
         optimum(
             0.0625 + np.log1p(np.exp(0.5)),
             [-0.25],
@@ -355,28 +361,20 @@ KNOWN: tuple[Known, ...] = (
     ),
     known(
         "a probability in whole steps",
-        program(
-            square(1.0),
-            LogLoss(np.array([[2.0]]), np.array([2.0])),
-            whole(0),
-            between([-9.0], [9.0]),
-        ),
+        program(square(1.0), loss([[2.0]], [2.0]), whole(0), between([-9.0], [9.0])),
         optimum(1.0 + np.log(2.0), [-1.0]),
     ),
     known(
         "a probability and a category",
         program(
-            absolute(0.5, 0.5, 1.0),
-            LogLoss(np.array([[4.0, 0.0, 2.0]]), np.array([-2.0])),
-            OneOf(slice(0, 2)),
-            x=[1.0, 0.0, 0.0],
+            absolute(0.5, 0.5, 1.0), loss([[4.0, 0.0, 2.0]], [-2.0]), one_of(2), x=[1.0, 0.0, 0.0]
         ),
         optimum(1.0 + np.log1p(np.exp(-2.0)), [0.0, 1.0, 0.0]),
     ),
     # Programs without a point, and what refutes them
     known(
         "impossible: an empty interval and a probability",
-        program(square(1.0), LogLoss(np.array([[2.0]]), np.array([1.0])), between([2.0], [1.0])),
+        program(square(1.0), loss([[2.0]], [1.0]), between([2.0], [1.0])),
         impossible([0.0]),
     ),
     known(
@@ -401,7 +399,7 @@ KNOWN: tuple[Known, ...] = (
         program(
             absolute(0.5, 0.5, 1.0),
             at_least(1.0, 0.0, 1.0, 1.0),
-            OneOf(slice(0, 2)),
+            one_of(2),
             between([-INF, -INF, 2.0], [INF, INF, 1.0]),
             x=[1.0, 0.0, 0.0],
         ),
@@ -424,11 +422,7 @@ KNOWN: tuple[Known, ...] = (
     ),
     known(
         "impossible: the rivals stay ahead",
-        program(
-            square(1.0),
-            LogSumExp(np.array([[-1.0], [-1.0]]), np.zeros(2), 0.0),
-            between([-INF], [0.5]),
-        ),
+        program(square(1.0), TIED, between([-INF], [0.5])),
         impossible([0.5, 0.5]),
     ),
     *(
@@ -452,7 +446,7 @@ KNOWN: tuple[Known, ...] = (
             absolute(1.0, 1.0),
             at_least(4.0, 1.0, 1.0),
             between([-3.0, -3.0], [3.0, 3.0]),
-            AtMost(1, TWO),
+            ONE_CHANGE,
         ),
         impossible([-1.0]),
     ),

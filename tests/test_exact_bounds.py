@@ -191,7 +191,7 @@ def probable(rng: np.random.Generator, *, charged: bool) -> Problem:
         guess = solution.points[i] - v
         if charged:
             value = log_loss(weight * 1.0, matrix, offset, v, guess, worth[i])
-        elif part.value(v[None])[0] <= limit - 1e-9:
+        elif part.excess(v[None])[0] <= -1e-9:
             costs.append(Fraction(0))
             continue
         else:

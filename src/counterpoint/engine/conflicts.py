@@ -57,16 +57,8 @@ FIRST_TO_GO: tuple[type[Constraint], ...] = (
 def conflict_of(question: Question, target: Target, x: FloatArray, eps: float) -> Conflict:
     """A minimal conflict by deletion: constraints without which the row stays infeasible go.
 
-    Parameters
-    ----------
-    question
-        What was asked; its constraints are what may conflict.
-    target
-        What was wanted; an `OtherLabel` must name its labels.
-    x
-        (1, d) the encoded row.
-    eps
-        The distance from 1 to the next number where the model computes.
+    The question's constraints are what may conflict; an `OtherLabel` must name its labels; x is
+    (1, d), encoded; eps is the distance from 1 to the next number where the model computes.
     """
     start = thread_time()
     possible = Possible(question, target, x, eps, start + SECONDS)

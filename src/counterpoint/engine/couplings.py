@@ -9,15 +9,13 @@ from typing import final
 import numpy as np
 
 from counterpoint.engine.region import Coupling, Cut
-from counterpoint.numerics import EPS, LIBRARY, TINY, BoolArray, FloatArray, gamma, relative
+from counterpoint.numerics import EPS, LIBRARY, TINY, UNIT, BoolArray, FloatArray, gamma, relative
 
 __all__ = ["Affine", "Cone", "LogLoss", "LogSumExp"]
 
 
 FINE = 20
 """How many binary places a number may have to be on a lattice."""
-LONGEST = 2.0**52
-"""What whole numbers stay below to be exact."""
 
 
 @final
@@ -100,17 +98,14 @@ class Affine(Coupling):
 
         Over columns that are multiples of their units, a row takes multiples of one number, so an
         upper limit at which a tie is lost may move halfway down to the next of them. Only rows
-        whose numbers are short enough for that to be exact are changed.
-
-        Parameters
-        ----------
-        units
-            (d,) what each column is a multiple of; 0 for any value.
+        whose numbers are short enough for that to be exact are changed. Units are (d,), 0 for a
+        column that may have any value.
         """
+        longest = 0.5 / UNIT  # what whole numbers stay below to be exact
         fine = np.ldexp(self.matrix * units, FINE)
         limit = np.ldexp(np.where(np.isfinite(self.high), self.high, 0.0), FINE)
-        short = (fine == np.rint(fine)).all(axis=1) & (np.abs(fine).sum(axis=1) < LONGEST)
-        short &= (limit == np.rint(limit)) & (np.abs(limit) < LONGEST)
+        short = (fine == np.rint(fine)).all(axis=1) & (np.abs(fine).sum(axis=1) < longest)
+        short &= (limit == np.rint(limit)) & (np.abs(limit) < longest)
         alone = (self.lost > 0.0) & np.isneginf(self.low) & ~self.matrix[:, units == 0].any(axis=1)
         rows = np.flatnonzero(short & alone & np.isfinite(self.high))
         gap = np.gcd.reduce(fine[rows].astype(np.int64), axis=1)

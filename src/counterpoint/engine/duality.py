@@ -62,17 +62,8 @@ class Duality:
         """(n,) what all points cost at least that meet what was cut, rounding included.
 
         On a column that has neither a price nor a bound, what is faint counts as 0, see `refutes`.
-
-        Parameters
-        ----------
-        cases
-            The people.
-        cut
-            Normals and offsets, of the exact rows up to rounding.
-        sizes
-            Of the terms of the normals.
-        at
-            (n, d) points at which a full quadratic price is bounded by its tangent; None for x.
+        The sizes are those of the terms of the normals; at (n, d) points, by default x, a full
+        quadratic price is bounded by its tangent.
         """
         with np.errstate(over="ignore", invalid="ignore"):
             bound = self._bound(cases, cut, sizes, at)
@@ -186,16 +177,7 @@ def one_row_bound(
 ) -> FloatArray:
     """(n,) `Duality.bound` for one row (d,) and columns without bounds, without an (n, d) array.
 
-    Parameters
-    ----------
-    price
-        Separable.
-    row
-        The normal.
-    x
-        (n, d) the people.
-    weighed
-        What each weighs the row by, and the offset: both (n,).
+    The price is separable; each of the people x weighs the row, and has an offset: both (n,).
     """
     weight, offset = weighed
     flat = price.quadratic == 0

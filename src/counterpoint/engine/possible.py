@@ -55,14 +55,9 @@ class Possible:
     """What is possible for one row under sets of constraints.
 
     A constraint on features one by one only bounds the row's columns. So there is one program for
-    each set of the other constraints, and all that differs between its questions are bounds.
-
-    Parameters
-    ----------
-    question, target, x, eps
-        As for `counterpoint.engine.conflicts.conflict_of`.
-    end
-        When to stop, in the seconds of ``thread_time``.
+    each set of the other constraints, and all that differs between its questions are bounds. The
+    parameters are those of `counterpoint.engine.conflicts.conflict_of`; ``end`` says when to stop,
+    in the seconds of ``thread_time``.
     """
 
     def __init__(
@@ -352,16 +347,8 @@ def _units(piece: Piece) -> Cut:
 def _missing(piece: Piece, cut: Cut, alone: Cases, chosen: FloatArray) -> FloatArray:
     """(T,) how far proofs are from allowing for a set of features to change; not above 0 if all do.
 
-    Relative to the size of their terms.
-
-    Parameters
-    ----------
-    piece, cut
-        A piece and inequalities that its points meet.
-    alone
-        (F) the row, once for each feature, which alone may change.
-    chosen
-        (T, F) the sets.
+    Relative to the size of their terms. The cut are inequalities that the points of a piece meet;
+    ``alone`` is the row once for each of F features, which alone may change; (T, F) sets.
     """
     count, zero = len(cut.offset), np.zeros(cut.normal.shape[1])
     each = alone.take(np.repeat(np.arange(len(alone)), count))

@@ -311,22 +311,10 @@ class Program:
     ) -> FloatArray:
         """(n,) lower bounds on the objective at every point of the region: weak duality.
 
-        Parameters
-        ----------
-        cases
-            The people; their margin is not used.
-        multipliers
-            (n, size), any finite numbers.
-        at
-            (n, d) any points y, at which a full quadratic price is bounded by its tangent; the
-            nearer to the optimum, the better the bound. None for x itself.
-        margin
-            (n, 2) for bounds on what costs at least that meets the target by so much, see `Cases`.
-
-        Returns
-        -------
-        ndarray of shape (n,)
-            In units of the objective; infinite where the domain alone is empty.
+        Multipliers (n, size) may be any finite numbers. A full quadratic price is bounded by its
+        tangent ``at`` any (n, d) points (x itself by default): the nearer to the optimum, the
+        better. With a ``margin`` (n, 2), see `Cases`, these are bounds on what meets the target by
+        so much; the margin of the cases is not used. Infinite where the domain alone is empty.
         """
         if self._is_one_row and cases.unbounded:
             weighed = self.affine.cut_weights(multipliers)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple, final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,16 +31,7 @@ from counterpoint.numerics import (
     total,
 )
 
-__all__ = ["Diagonal", "Groups", "Least", "SeparableDomain"]
-
-
-@final
-class Least(NamedTuple):
-    """The least of each column's function."""
-
-    # value, reach: (n, d) what it is, and |δ| there
-    value: FloatArray
-    reach: FloatArray
+__all__ = ["Diagonal", "Groups", "SeparableDomain"]
 
 
 @final
@@ -73,22 +64,22 @@ class Diagonal:
         """Whether all columns have curvature."""
         return bool(self.curvature.all())
 
-    def least(self, slope: FloatArray) -> Least:
-        """(n, d) the least of each column's function plus slope · δ, over all δ."""
+    def least(self, slope: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """(n, d) the least of each column's function plus slope · δ over all δ, and |δ| there."""
         if self.is_curved_throughout:
             reach = np.abs(slope)
             reach *= 0.5 / self.curvature
             value = reach * reach
             value *= -self.curvature
-            return Least(value, reach)
+            return value, reach
         if not self.is_curved:
             reach = np.where(np.abs(slope) > self.absolute, np.inf, 0.0)
-            return Least(-reach, reach)
+            return -reach, reach
         excess = np.maximum(np.abs(slope) - self.absolute, 0.0)
         with np.errstate(divide="ignore", invalid="ignore"):
             reach = np.where(excess > 0.0, excess / (2.0 * self.curvature), 0.0)
             value = np.where(np.isinf(reach), -np.inf, -(reach * reach * self.curvature))
-        return Least(value, reach)
+        return value, reach
 
     def best(self, slope: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray:
         """(n, d) the δ between low and high at which it is least; infinite where unbounded."""
@@ -122,13 +113,7 @@ class Diagonal:
 
 @final
 class Groups:
-    """One-hot groups, all at once.
-
-    Parameters
-    ----------
-    groups
-        The encoded columns of each.
-    """
+    """One-hot groups, all at once; each is given by its encoded columns."""
 
     def __init__(self, groups: tuple[slice, ...]) -> None:
         sizes = [group.stop - group.start for group in groups]
@@ -184,23 +169,18 @@ class SeparableDomain:
 
     def least(self, price: Diagonal, slope: FloatArray, cases: Cases) -> FloatArray:
         """(n,) min over y of price(δ) + slope·δ with δ = y − x; infinite where there is no y."""
-        return self._combined(self._columns(price, slope, cases).value, price, slope, cases)
+        return self._combined(self._columns(price, slope, cases)[0], price, slope, cases)
 
     def lower(
         self, price: Diagonal, slope: FloatArray, cases: Cases, sizes: Sizes
     ) -> tuple[FloatArray, FloatArray]:
         """(n,) `least`, and (n,) by how much it may be too high, for all rounding.
 
-        Parameters
-        ----------
-        price, slope, cases
-            As for `least`.
-        sizes
-            Of the terms of the slopes; none is smaller than its slope.
+        The sizes are those of the terms of the slopes; none is smaller than its slope.
         """
-        columns = self._columns(price, slope, cases)
-        value = self._combined(columns.value, price, slope, cases)
-        own, part, reach = sizes, price, columns.reach
+        least, reach = self._columns(price, slope, cases)
+        value = self._combined(least, price, slope, cases)
+        own, part = sizes, price
         if self.groups:
             slope, own, part = (
                 slope[:, self.numeric],
@@ -311,8 +291,10 @@ class SeparableDomain:
         zero = np.zeros(cases.x.shape[1])
         return np.isposinf(self.least(Diagonal(zero, zero), np.zeros_like(cases.x), cases))
 
-    def _columns(self, price: Diagonal, slope: FloatArray, cases: Cases) -> Least:
-        """(n, numeric columns) the least of each column's function of one variable."""
+    def _columns(
+        self, price: Diagonal, slope: FloatArray, cases: Cases
+    ) -> tuple[FloatArray, FloatArray]:
+        """(n, numeric columns) the least of each column's function of one variable, and |δ|."""
         mask: BoolArray | slice = slice(None) if self.numeric.all() else self.numeric
         price, steps, slope = price.of(mask), self.steps[mask], slope[:, mask]
         if cases.unbounded and not steps.any():
@@ -333,7 +315,7 @@ class SeparableDomain:
                 near = np.clip(rounding(best / unit) * unit, low, high)
                 candidate = price.value(near, slope)
                 value = np.where(whole, np.minimum(value, candidate), value)
-        return Least(np.where(low > high, np.inf, value), np.abs(best))
+        return np.where(low > high, np.inf, value), np.abs(best)
 
     @cached_property
     def _groups(self) -> Groups:

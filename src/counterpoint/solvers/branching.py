@@ -44,8 +44,6 @@ NODES = 50_000
 """After so many a row is given up, with its best answer and its gap."""
 DOUBTED = 200
 """How many nodes one counts for that tolerances leave undecided: about as much time."""
-WIDTH = 32
-"""How many open nodes are split at once."""
 CLOSE = 1e-7
 """How far from a whole step, a category or no change a point may be and count as on it."""
 
@@ -169,7 +167,7 @@ class Tree:
             if children:
                 self._visit(children)
             self.visited += len(children)
-            width = min(2 * width, WIDTH)
+            width = min(2 * width, 32)  # open nodes that are split at once
         if np.isinf(self.best) and not self.finds_nothing:
             self._find_any()
 

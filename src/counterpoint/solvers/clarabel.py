@@ -51,8 +51,6 @@ ALLOWED = 1e-5
 """Largest violation, relative to the terms of a row, of a point that one may go on from."""
 MISSED = 1e-8
 """Largest relative violation of a point that is an answer."""
-HALVINGS = 20
-BISECTIONS = 60
 INFEASIBLE = (STATUS.PrimalInfeasible, STATUS.AlmostPrimalInfeasible)
 
 
@@ -194,7 +192,7 @@ class Clarabel(Solver):
         if not within or others.violation(case.x, case.x)[0] > 0.0:
             return point
         margin, inside, outside = float(case.margin[0, 0]), 1.0, 0.0
-        for _ in range(BISECTIONS):
+        for _ in range(60):  # all digits, and some
             middle = 0.5 * (inside + outside)
             met = demand.excess((x + middle * (point - x))[None, :])[0] <= -margin
             inside, outside = (middle, outside) if met else (inside, middle)
@@ -219,7 +217,7 @@ class Clarabel(Solver):
             duals = priced(self.program, case, duals)
             left = value - bound
             # the way there is shortened until the objective falls.
-            tried = (point + 0.5**k * (goal - point) for k in range(HALVINGS))
+            tried = (point + 0.5**k * (goal - point) for k in range(20))
             goal = next((y for y in tried if self._reached(case, y) < value), point)
             reached, proved = self._value(case, goal, duals)
             if reached < value:

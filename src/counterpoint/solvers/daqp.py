@@ -32,8 +32,6 @@ __all__ = ["Daqp"]
 EQUAL, BINARY = 5, 16
 OUTCOMES = {1: Outcome.FOUND, 2: Outcome.FOUND, -1: Outcome.INFEASIBLE, -7: Outcome.LIMIT}
 CROSSED = 1e-12
-WITHIN = 1e-9
-"""How far, relatively, DAQP's branch and bound may stop from the optimum."""
 TOLERANCES = {"primal_tol": 1e-10, "dual_tol": 1e-12, "iter_limit": 100_000}
 
 
@@ -96,15 +94,7 @@ class Daqp(Solver):
         return self._solution(cases, answers, steps @ directions.T, lengths)
 
     def _solved(self, cases: Cases, effort: Effort, lengths: FloatArray | None = None) -> Solution:
-        """Columns that cannot move are put in as numbers; DAQP gets the others.
-
-        Parameters
-        ----------
-        cases, effort
-            What is asked.
-        lengths
-            (n,) about how large the changes are, if that is known.
-        """
+        """Columns that cannot move are put in as numbers; changes are about (n,) lengths long."""
         limits, answers = self.form.limits(cases), _Answers(len(cases), len(self.form.matrix))
         crossed = limits.low - limits.high > CROSSED * np.abs(cases.x / self.form.unit)
         blocked = crossed.any(axis=1)
@@ -140,7 +130,7 @@ class Daqp(Solver):
         solution = self._solution(cases, answers, change, lengths)
         branched = np.flatnonzero((free & hot).any(axis=1) & solution.found)
         cost = self.program.cost(solution.points[branched], cases.x[branched])
-        solution.reported[branched] = cost * (1.0 - WITHIN)
+        solution.reported[branched] = cost * (1.0 - 1e-9)  # as far as it may stop from the optimum
         return solution
 
     def _solution(

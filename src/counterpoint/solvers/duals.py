@@ -13,34 +13,17 @@ import numpy as np
 
 from counterpoint.engine.cases import Cases
 from counterpoint.engine.program import Program
-from counterpoint.numerics import FloatArray
+from counterpoint.numerics import EPS, FloatArray
 
 __all__ = ["priced", "purified"]
 
 
 FAINT = (1e-7, 1e-5, 1e-3)
 """Multipliers that are this small beside the largest may be noise of the interior point."""
-REPAIRS = 6
-EPS = float(np.finfo(np.float64).eps)
-WITHIN = 1.0 - 4.0 * EPS
-ROUNDED = 8.0 * EPS
-"""What is left of a slope that cancels, relative to the size of its terms."""
-DEPENDENT = 1e-10
-"""Slopes that are as nearly dependent as this are: the way to make them 0 is not to make all 0."""
 
 
 def priced(program: Program, case: Cases, multipliers: FloatArray) -> FloatArray:
-    """The nearest multipliers whose slopes are within the absolute prices, if they bound more.
-
-    Parameters
-    ----------
-    program
-        The program.
-    case
-        One person.
-    multipliers
-        (size,).
-    """
+    """(size,) the nearest multipliers whose slopes are within the prices, if they bound more."""
     price = program.price
     flat = program.numeric & (price.absolute > 0.0)
     if price.quadratic.ndim == 2 or not flat.any():
@@ -56,17 +39,7 @@ def priced(program: Program, case: Cases, multipliers: FloatArray) -> FloatArray
 
 
 def purified(program: Program, case: Cases, ray: FloatArray) -> FloatArray:
-    """The ray without its noise, as soon as that refutes the case; the ray itself otherwise.
-
-    Parameters
-    ----------
-    program
-        The program.
-    case
-        One person.
-    ray
-        (size,) multipliers that nearly refute that there is a point.
-    """
+    """(size,) what nearly refutes a row, without its noise as soon as that does; else as it is."""
     size = np.abs(ray) * _row_sizes(program)
     for faint in FAINT:
         pure = np.where(size > faint * size.max(initial=0.0), ray, 0.0)
@@ -97,16 +70,18 @@ def _nearest(
     normals, size = program.normals, np.abs(multipliers)
     unit = np.abs(normals).max(axis=0, initial=0.0)
     unit = 1.0 / np.where(unit > 0.0, unit, 1.0)
-    rounding = ROUNDED * (size @ np.abs(normals))
+    rounding = 8.0 * EPS * (size @ np.abs(normals))  # what is left of a slope that cancels
+    bearable = (1.0 - 4.0 * EPS) * most
     held = np.zeros(program.width, dtype=bool)
-    for _ in range(REPAIRS):
+    for _ in range(6):  # each holds more columns; most need one
         normal = program.cut(multipliers[None, :]).normal[0]
         escaping = (normal < -most - rounding) & np.isinf(case.high[0])
         escaping |= (normal > most + rounding) & np.isinf(case.low[0])
         if not escaping.any():
             break
         held |= escaping
-        away = (np.clip(normal, -WITHIN * most, WITHIN * most) - normal)[held] * unit[held]
+        away = (np.clip(normal, -bearable, bearable) - normal)[held] * unit[held]
         rows = normals[:, held].T * unit[held, None] * size
-        multipliers = multipliers + size * np.linalg.lstsq(rows, away, rcond=DEPENDENT)[0]
+        # Slopes that are nearly dependent are: the way to make them 0 is not to make all 0.
+        multipliers = multipliers + size * np.linalg.lstsq(rows, away, rcond=1e-10)[0]
     return multipliers

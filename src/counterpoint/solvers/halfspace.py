@@ -28,9 +28,6 @@ from counterpoint.solvers.base import Effort, Outcome, Solution, Solver
 __all__ = ["HalfSpace", "filled"]
 
 
-NEWTON_STEPS = 60
-
-
 @final
 class Demands(NamedTuple):
     """The rows of a program as s one-sided demands a·y >= b."""
@@ -234,7 +231,7 @@ def _root(
     lower, upper = np.zeros(len(total)), np.full(len(total), np.inf)
     root = np.array(guess)
     slopes = demand * direction
-    for _ in range(NEWTON_STEPS):
+    for _ in range(60):  # some 5 do; halving the bracket takes all of them
         move = root[:, None] * direction
         clipped = np.minimum(np.maximum(move, low), high)
         excess = clipped @ demand - total
@@ -312,21 +309,10 @@ def _room(program: Program, demand: FloatArray, start: FloatArray, cases: Cases)
 def _greedy(
     short: FloatArray, room: FloatArray, price: FloatArray, grain: FloatArray
 ) -> tuple[FloatArray, BoolArray, FloatArray]:
-    """(n, items) amounts, in the order of price until the demand is met; (n,) whether it is.
+    """(n, items) amounts, in the order of price until (n,) are met; (n,) whether; (n,) multipliers.
 
-    Parameters
-    ----------
-    short
-        (n,) the demand.
-    room, price
-        (n, items) how much there is of each, and its price.
-    grain
-        (items,) whose multiples must be taken; 0 for any amount, NaN for all or nothing.
-
-    Returns
-    -------
-    tuple of ndarray
-        With the (n,) multipliers, besides.
+    Of each item there is some room; its grain is what multiples must be taken of, 0 for any amount,
+    NaN for all or nothing.
     """
     rows, alike = np.arange(len(short)), price.strides[0] == 0
     order = np.argsort(price[:1] if alike else price, axis=1, kind="stable")

@@ -33,9 +33,8 @@ V = TypeVar("V")
 
 
 STATUS = highspy.HighsModelStatus
-CROSSED = 1e-9
-"""By how much bounds may cross because of rounding, in units of change."""
 FEASIBILITY = 1e-9
+"""By how much rows and bounds may be missed, or bounds cross by rounding, in units of change."""
 OPTIONS = {
     "output_flag": False,
     "threads": 1,
@@ -59,7 +58,7 @@ class Data:
         down, up = -limits.low, limits.high
         low = np.maximum(np.hstack([-down, -up]), 0.0)
         high = np.maximum(np.hstack([up, down]), low)
-        self.empty: BoolArray = np.asarray((up + down < -CROSSED).any(axis=1))
+        self.empty: BoolArray = np.asarray((up + down < -FEASIBILITY).any(axis=1))
         self.lengths = np.ones(n) if model.integer.any() else limits.shortfall()
         per = self.lengths[:, None]
         none = np.zeros((n, switches))

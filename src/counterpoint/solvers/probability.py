@@ -36,8 +36,6 @@ NARROWINGS = 100
 """How often the columns between their bounds are looked for; it halves where v is at least."""
 TRIES = 40
 """The same with more classes; some 5 do."""
-POLISHINGS = 4
-"""Newton steps on the points themselves: each doubles the digits, and few are missing."""
 LOSS = LogLosses()
 
 
@@ -288,7 +286,7 @@ class Newton(Solver):
         x, weight, y = cases.x[rows], 2.0 * cases.weights[rows], points[rows]
         price, exactly = self.program.price, np.full(len(rows), 1e-12)
         shares, steepest = self._steepest(y, x, weight, charge)
-        for _ in range(POLISHINGS):
+        for _ in range(4):  # each doubles the digits, and few are missing
             weighed = np.zeros_like(shares)
             weighed[:-1] = charge.matrix @ steepest.T
             hessians = Hessians(self._gram, shares, weight)

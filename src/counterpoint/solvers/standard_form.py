@@ -23,10 +23,6 @@ from counterpoint.numerics import BoolArray, FloatArray
 __all__ = ["BatchBounds", "StandardForm", "balanced_units"]
 
 
-BALANCINGS = 8
-"""Passes of geometric equilibration; more change the units by less than a factor of 2."""
-
-
 @final
 class BatchBounds(NamedTuple):
     """What differs between the rows of a batch: (n, d) and (n, rows) bounds."""
@@ -124,7 +120,7 @@ def balanced_units(program: Program, case: Cases) -> FloatArray:
     table = np.abs(np.column_stack([program.affine.matrix, missed]))
     kept = np.append((program.steps > 0.0) | ~program.numeric, True)
     units = np.append(np.where(program.steps > 0.0, program.steps, 1.0), 1.0)
-    for _ in range(BALANCINGS):
+    for _ in range(8):  # more change the units by less than a factor of 2
         rows = _middle(table * units, axis=1)
         units = np.where(kept, units, 1.0 / _middle(table / rows[:, None], axis=0))
     width = np.where(case.high[0] > case.low[0], case.high[0] - case.low[0], np.inf)

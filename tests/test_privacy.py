@@ -28,7 +28,6 @@ from counterpoint.errors import InvalidInput, MissingExtra, SolverFailure
 from counterpoint.noise import ProjectedGamma, ProjectedGaussian, ProjectedLaplace
 from counterpoint.privacy import PrivateSVC, svc
 from counterpoint.privacy.hinge import certified_gap, minimize_hinge
-from counterpoint.privacy.maps import FeatureMap
 from counterpoint.privacy.mechanisms import (
     MECHANISMS,
     Budget,
@@ -36,6 +35,7 @@ from counterpoint.privacy.mechanisms import (
     opendp_noise,
     sensitivity_of,
 )
+from counterpoint.privacy.svc import FeatureMap
 from counterpoint.testing import check_reader
 
 CONFIGURATIONS: dict[str, dict[str, Any]] = {

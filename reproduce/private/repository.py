@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.privacy.hinge import minimize_hinge
-from counterpoint.privacy.maps import FeatureMap
+from counterpoint.privacy.svc import FeatureMap
 from private.bisection import Bisected, asked_by_paper, bisect
 from private.sets import Data, data_set
 from private.tasks import TOL, F

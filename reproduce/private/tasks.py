@@ -13,8 +13,8 @@ from sklearn.preprocessing import StandardScaler
 
 from counterpoint.noise import NoiseLaw
 from counterpoint.privacy.hinge import minimize_hinge
-from counterpoint.privacy.maps import FeatureMap
 from counterpoint.privacy.mechanisms import MECHANISMS, Budget, sensitivity_of
+from counterpoint.privacy.svc import FeatureMap
 
 FloatArray = NDArray[np.float64]
 

@@ -213,7 +213,7 @@ class GroupTranslations(GroupExplainer):
     def _polished(self, chosen: Candidate) -> Candidate:
         """A candidate by which more rows arrive; itself, if its rows arrive already."""
         D, strength = self._moved(chosen.offsets), chosen.translations.strength
-        moved: Candidate = self.scene_.candidate(D, self.task_.value(D), strength)
+        moved = self.scene_.candidate(D, self.task_.value(D), strength)
         return moved if moved.worth > chosen.worth else chosen
 
     def _moved(self, offsets: FloatArray) -> FloatArray:
@@ -268,8 +268,8 @@ class DifferenceOfMeans(GroupExplainer):
     radius: float | None = None
 
     def sparse(self, k: int | None = None, count: Count | None = None) -> Translations:
-        self._fitted()
-        means = self._means(self.scene_)
+        scene = self._fitted()
+        means = Translations.of(scene.means, scene.labels, scene.names, costs=scene.price)
         if k is None:
             return means
         check_k(k, len(means.names))
@@ -282,6 +282,3 @@ class DifferenceOfMeans(GroupExplainer):
 
     def _explain(self, scene: Scene, *, progress: bool | None) -> Translations:
         return self.sparse(self.k)
-
-    def _means(self, scene: Scene) -> Translations:
-        return Translations.of(scene.means, scene.labels, scene.names, costs=scene.price)

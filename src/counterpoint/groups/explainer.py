@@ -177,6 +177,9 @@ class GroupExplainer(BaseEstimator, ABC):  # type: ignore[misc]
     costs: ArrayLike | Mapping[Any, float] | None
     radius: float | None
 
+    scene_: Scene
+    translations_: Translations
+
     @abstractmethod
     def _explain(self, scene: Scene, *, progress: bool | None) -> Translations:
         """Find the explanation that is asked for, and set the attributes of the subclass."""
@@ -406,12 +409,13 @@ class GroupExplainer(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _answer(self) -> Translations:
         self._fitted()
-        answer: Translations = self.translations_
-        return answer
+        return self.translations_
 
-    def _fitted(self) -> None:
+    def _fitted(self) -> Scene:
+        """What the fit saw; an error before there was one."""
         if "scene_" not in vars(self):
             raise ModelNotFitted(f"{type(self).__name__} has not been fitted. Call fit first.")
+        return self.scene_
 
     def __sklearn_clone__(self) -> Self:
         """A copy that is not fitted; the representation stays as it is, fitted."""

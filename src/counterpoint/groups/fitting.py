@@ -8,7 +8,7 @@ from typing import final
 
 import numpy as np
 
-from counterpoint.groups.problem import Fusion, Objective, Prox, descend, moving, tied
+from counterpoint.groups.problem import Objective, descend, moving, tied
 from counterpoint.groups.representations import FloatArray, IntArray
 
 __all__ = ["FEW", "Fit", "at_zero", "fit", "follow", "refit"]
@@ -53,7 +53,7 @@ def fit(task: Objective, strength: float, start: FloatArray, *, tol: float, gap:
         part = task.of(work)
         found = descend(
             part,
-            *_fused(part.fusion, strength),
+            *part.fusion.times(strength),
             D[:, work],
             L,
             tol=reach,
@@ -68,11 +68,6 @@ def fit(task: Objective, strength: float, start: FloatArray, *, tol: float, gap:
             break
         reach = reach / 10.0 if ended else reach  # stationary enough, but the gap is still wide
     return _fit(task, strength, D, L, steps)
-
-
-def _fused(fusion: Fusion, strength: float) -> tuple[Prox, Callable[[FloatArray], float]]:
-    """λ times the pairwise-fused penalty, within the bounds: its prox and its value."""
-    return lambda V, step: fusion.prox(V, step * strength), lambda D: strength * fusion.value(D)
 
 
 def _working(task: Objective, strength: float, D: FloatArray, least: float) -> IntArray:

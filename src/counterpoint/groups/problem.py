@@ -30,7 +30,6 @@ __all__ = [
     "Fusion",
     "Iterate",
     "Objective",
-    "Prox",
     "descend",
     "moving",
     "rising",
@@ -102,6 +101,10 @@ class Fusion:
         found = np.empty(target.size)
         found[places.ravel()] = np.clip(rising(target), -half, half).ravel()
         return found.reshape(target.shape).T * self._sign
+
+    def times(self, strength: float) -> tuple[Prox, Callable[[FloatArray], float]]:
+        """λ times the penalty: its prox and its value."""
+        return lambda V, step: self.prox(V, step * strength), lambda D: strength * self.value(D)
 
     def nearest(self, V: FloatArray) -> FloatArray:
         """The columns within their bounds that are nearest to those of V."""
@@ -223,7 +226,7 @@ class Objective:
         """(l, d)."""
         return len(self.base), int(self.matrix.shape[0])
 
-    @property
+    @cached_property
     def is_convex(self) -> bool:
         """Whether the representation is affine."""
         return self.parts.rest is None
@@ -234,12 +237,14 @@ class Objective:
 
     def value(self, D: FloatArray) -> float:
         """The loss."""
-        return self._loss(self._away(D @ self.matrix)[0])
+        away, _ = self._away(D @ self.matrix)
+        return float(np.vdot(away, away)) / self._weight
 
     def slope(self, D: FloatArray) -> tuple[float, FloatArray]:
         """The loss and its gradient (l, d), whose columns add up to 0."""
         away, pull = self._away(D @ self.matrix)
-        return self._loss(away), self._gradient(away, pull) @ self.matrix.T
+        loss = float(np.vdot(away, away)) / self._weight
+        return loss, self._gradient(away, pull) @ self.matrix.T
 
     def _away(self, Q: FloatArray) -> tuple[FloatArray, Pull | None]:
         """How far moved means are from where they are to arrive, and the derivatives of that.
@@ -258,14 +263,11 @@ class Objective:
         away.reshape(-1, count * count, away.shape[-1])[:, :: count + 1] = 0.0
         return away, pull
 
-    @property
+    @cached_property
     def _weight(self) -> int:
-        """What squares are divided by."""
+        """What the sum of squares is divided by."""
         count = len(self.base)
         return count - 1 if self.is_convex else 2 * count * (count - 1)
-
-    def _loss(self, away: FloatArray) -> float:
-        return float(np.vdot(away, away)) / self._weight
 
     def _gradient(self, away: FloatArray, pull: Pull | None) -> FloatArray:
         """(l, h) the gradient of the loss in Q."""
@@ -339,7 +341,8 @@ class Objective:
             return float("nan")
         away, _ = self._away(D @ self.matrix)
         U = self._gradient(away, None)
-        objective = self._loss(away) + strength * self.fusion.value(D)
+        loss = float(np.vdot(away, away)) / self._weight
+        objective = loss + strength * self.fusion.value(D)
         pull = -(U @ self.matrix.T)
         free = np.flatnonzero(np.isinf(self.fusion.reach))
         worth = self.fusion.critical(pull), self.fusion.of(free).critical(pull[:, free])

@@ -33,8 +33,6 @@ Matrix = Any
 Pull = Callable[[FloatArray], FloatArray]
 """Takes gradients (n, m) in the values of a map to gradients (n, d) in its rows."""
 
-DIFFERENCED = 64
-"""Features of finite differences, at most: each gradient takes two calls for each."""
 ROWS = 4096
 """Rows that are mapped at a time, so that what a network holds of its layers stays small."""
 
@@ -196,9 +194,9 @@ class FiniteDifferences(Representation):
     step: float | FloatArray = 1e-5
 
     def __post_init__(self) -> None:
-        if not 1 <= self.features <= DIFFERENCED:
+        if not 1 <= self.features <= 64:  # each gradient takes two calls for each
             raise InvalidInput(
-                f"Expected finite differences of 1 to {DIFFERENCED} features; got {self.features}. "
+                f"Expected finite differences of 1 to 64 features; got {self.features}. "
                 "Pass a representation with derivatives: a Network, a torch module, or your own "
                 "subclass of Representation."
             )

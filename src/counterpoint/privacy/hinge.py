@@ -37,23 +37,9 @@ STEP = 0.995
 def minimize_hinge(rows: FloatArray, box: float, tol: float, max_iter: int) -> FloatArray:
     """(F,) weights whose objective is certified to be within ``tol`` of the minimum.
 
-    The objective is 1-strongly convex: they are within √(2 tol) of the minimiser.
-
-    Parameters
-    ----------
-    rows
-        (n, F) y_i φ_i.
-    box
-        C/n.
-    tol
-        In units of the objective.
-    max_iter
-        The largest number of iterations.
-
-    Raises
-    ------
-    SolverFailure
-        If the gap is not certified after so many. The message says nothing about the rows.
+    ``rows`` (n, F) are y_i φ_i, ``box`` is C/n. The objective is 1-strongly convex: the weights are
+    within √(2 tol) of the minimiser. If the gap is not certified after ``max_iter`` iterations, the
+    message of the error says nothing about the rows.
     """
     w = np.zeros(rows.shape[1])
     duals = np.repeat([[0.5 * box], [0.5 * box], [1.0], [2.0]], len(rows), axis=1)
@@ -156,17 +142,6 @@ def certified_gap(rows: FloatArray, alpha: FloatArray, weights: FloatArray, box:
 
     By weak duality w is at most that much above the minimum. The sum is computed in extended
     precision, where the platform has it, and what rounding can have hidden is added.
-
-    Parameters
-    ----------
-    rows
-        (n, F) y_i φ_i.
-    alpha
-        (n,) multipliers between 0 and ``box``.
-    weights
-        (F,) w.
-    box
-        C/n.
     """
     n, size = rows.shape
     wide = np.longdouble

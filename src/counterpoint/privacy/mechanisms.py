@@ -40,20 +40,10 @@ def sensitivity_of(
 
         ‖w₁ − w₂‖² ≤ C/n (g(w₂) − g(w₁))ᵀ(w₁ − w₂) ≤ 2 L κ C/n ‖w₁ − w₂‖
 
-    with L = 1 for the hinge. Weights within ``tol`` of the minimum are within √(2 tol) of the
-    minimiser, because (2) is 1-strongly convex; that is added for each of the two. The whole proof
-    is on the page *Private models*.
-
-    Parameters
-    ----------
-    rule
-        ``"tight"``: 2 κ C/n + 2 √(2 tol). ``"rubinstein"``: the larger one of (10), 4 κ C/n.
-    box
-        C/n.
-    norm
-        κ ≥ ‖φ‖₂.
-    tol
-        How far the objective may be from its minimum.
+    with L = 1 for the hinge, κ = ``norm`` ≥ ‖φ‖₂ and C/n = ``box``. Weights within ``tol`` of the
+    minimum are within √(2 tol) of the minimiser, because (2) is 1-strongly convex; that is added
+    for each of the two. The rule ``"rubinstein"`` is the larger one of (10), 4 κ C/n. The whole
+    proof is on the page *Private models*.
     """
     tight = 2.0 * norm * box + 2.0 * sqrt(2.0 * tol)
     return UPWARDS * (tight if rule == "tight" else max(4.0 * norm * box, tight))
@@ -91,12 +81,7 @@ class Mechanism(ABC):
     ) -> FloatArray:
         """The weights with noise from the system's entropy; no seed repeats it.
 
-        Raises
-        ------
-        MissingExtra
-            If OpenDP is not installed.
-        SolverFailure
-            If OpenDP's own map says that the scale does not keep within the budget.
+        It fails if OpenDP's own map says that the scale does not keep within the budget.
         """
 
     @abstractmethod

@@ -16,7 +16,7 @@ from strategies import Planted, multipliers, planted, seeds
 import counterpoint as cp
 from counterpoint.certificate import Evidence, lower_bounds
 from counterpoint.costs import Price
-from counterpoint.engine.couplings import Affine, Cone
+from counterpoint.engine.couplings import Affine
 from counterpoint.engine.domains import Box, Whole
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Condition, Region
@@ -76,21 +76,6 @@ def test_nearer_compares_two_squared_distances(seed: int):
     expected = np.array(near) - np.array(far) - condition.limit
     np.testing.assert_allclose(condition.excess(y), expected, rtol=1e-12, atol=1e-11)
     assert ((condition.violation(y, y) > 0) == (expected > 0)).all()
-
-
-@given(seeds)
-def test_a_convex_part_lies_within_and_holds_its_point(seed: int):
-    rng = np.random.default_rng(seed)
-    (condition,) = rivals(rng, 3, 1)
-    y = 2.0 * rng.normal(size=(300, 3))
-    met = y[condition.excess(y) <= 0.0]
-    assume(len(met) > 0)
-    at, margin = met[0], float(rng.uniform(0.0, 1.0) * -condition.excess(met[:1])[0])
-    part = condition.convexified(at, margin)
-    assert part.kinds == {Cone}
-    assert part.violation(at[None], at[None])[0] <= 1e-12
-    inside = y[part.violation(y, y) == 0.0]
-    assert (condition.excess(inside) <= -margin + 1e-9).all()
 
 
 def test_a_margin_lowers_the_limit_of_a_target():

@@ -16,7 +16,6 @@ from counterpoint.models.linear import LinearRegressor, LinearScores, Link, Vote
 from counterpoint.noise import ProjectedLaplace
 from counterpoint.prototypes.form import Prototypes
 from counterpoint.prototypes.local_form import LocalPrototypes
-from counterpoint.prototypes.nearer import Nearer
 from counterpoint.robust.form import FourierScores, UncertainForm, UncertainScores
 from counterpoint.targets import Target
 from counterpoint.testing import check_form
@@ -161,14 +160,6 @@ def test_the_suite_catches_a_class_that_is_taken_for_another():
     wrong = replace(form, classes=form.classes[[1, 0, 2]])
     with pytest.raises(AssertionError, match="Another order changes"):
         check_form(form, [cp.Label(form.classes[0])], same=[wrong], points=points(form, 4))
-
-
-def test_the_suite_catches_a_convex_part_that_reaches_out(monkeypatch: pytest.MonkeyPatch):
-    form = FORMS["local of two classes"](np.random.default_rng(3), 4)
-    part = Nearer.convexified
-    monkeypatch.setattr(Nearer, "convexified", lambda self, at, margin: part(self, at, -margin))
-    with pytest.raises(AssertionError, match="reaches out of it, or nearer to its edge"):
-        check_form(form, [cp.Label(form.classes[0])], points=points(form, 4))
 
 
 def test_the_suite_catches_a_region_that_is_not_where_the_prediction_is(

@@ -112,15 +112,11 @@ class Coupling(Condition):
 
 
 class NonConvex(Condition):
-    """A condition that is not convex, and knows convex parts of itself."""
+    """A condition that is not convex."""
 
     @abstractmethod
     def excess(self, y: FloatArray) -> FloatArray:
         """(n,) by how much points miss it, in score units; negative where they do not."""
-
-    @abstractmethod
-    def convexified(self, at: FloatArray, margin: float) -> Region:
-        """A convex part that holds the (d,) point ``at``, if that meets it with the margin."""
 
     @abstractmethod
     def duality(self, program: Program) -> NonConvexDuality | None:

@@ -39,7 +39,7 @@ from typing import NamedTuple, final
 import numpy as np
 
 from counterpoint.engine.cases import Cases
-from counterpoint.engine.couplings import Affine, Cone
+from counterpoint.engine.couplings import Affine
 from counterpoint.engine.domains import Box
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Cut, NonConvex, NonConvexDuality, Region
@@ -111,23 +111,6 @@ class Nearer(NonConvex):
     def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:
         near, far = self._distances(y)
         return _share_missed(near - far - self.limit, near + far + abs(self.limit))
-
-    def convexified(self, at: FloatArray, margin: float) -> Region:
-        """The part of it that one tangent of the rival's distance leaves; it holds ``at``.
-
-        ‖H y + h‖² lies above its tangents, so ‖F y + f‖² <= tangent + limit − margin =: s is convex
-        and within (Artelt & Hammer, equations 38–42); it is the cone
-        ‖(2 (F y + f), s/σ − σ)‖ <= s/σ + σ, for any σ > 0.
-        """
-        far = self.rival @ at + self.rival_offset
-        slope = 2.0 * far @ self.rival
-        square = float(far @ far)
-        here = square + self.limit - margin
-        sigma = np.sqrt(here if here > 0.0 else max(square + abs(self.limit) + margin, TINY))
-        along, constant = slope / sigma, (here - float(slope @ at)) / sigma
-        matrix = np.vstack([2.0 * self.matrix, along])
-        offset = np.append(2.0 * self.offset, constant - sigma)
-        return Region((Cone(matrix, offset, constant + sigma, along),))
 
     def duality(self, program: Program) -> Curvature:
         return Curvature(program)
@@ -275,16 +258,13 @@ class Quadrics:
 
 def quadrics_of(program: Program) -> Quadrics:
     """A program's quadratic conditions, evaluated together; there may be none."""
-    if not program.nonconvex:
-        return Quadrics((), program.width)
     return curvature_of(program).quadrics
 
 
 def curvature_of(program: Program) -> Curvature:
     """What the multipliers of a program's quadratic conditions prove."""
     found = program.nonconvex_duality
-    assert isinstance(found, Curvature)  # noqa: S101 (solvers here take programs with `Nearer`)
-    return found
+    return found if isinstance(found, Curvature) else Curvature(program)
 
 
 @final

@@ -189,14 +189,6 @@ class WaveLimit(NonConvex):
         size = self.score.sizes.sum() + abs(self.score.constant) + abs(self.asked)
         return relative(self.excess(y) - 64.0 * EPS * size, size)
 
-    def convexified(self, at: FloatArray, margin: float) -> Region:
-        """The ellipsoid that the parabola below the score leaves, with the quantile's tangent.
-
-        Without noise, or where the quantile is a constant, it is within the condition.
-        """
-        value, slope = self.excess_with_slope(at[None])
-        return parabola(at, float(value[0]) + margin, slope[0], self.score.below(at))
-
     def duality(self, program: Program) -> None:
         """None: bounds come from parabolas above the score, see `DistanceBounds`."""
         return

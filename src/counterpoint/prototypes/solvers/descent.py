@@ -8,6 +8,7 @@ them by a penalty. Where a bound closes the gap, the search ends.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -26,7 +27,7 @@ from counterpoint.prototypes.solvers.quadric import Quadric
 from counterpoint.solvers.base import Effort, Outcome
 from counterpoint.solvers.standard_form import StandardForm
 
-__all__ = ["Descent", "Descents"]
+__all__ = ["Descent", "Descents", "RowSearch"]
 
 STEPS = 40
 STALLED = 1e-9
@@ -89,7 +90,7 @@ class Descents:
         free = (low < high) & (change > 1e-5 * change.max(initial=0.0))
         y = np.where(free, y, np.clip(x, low, high))
         least, most = (limit[0] for limit in affine.limits(case.margin))
-        inwards = WITHIN * np.abs(quadrics.missed(case.x, case.margin)).max()
+        inwards = WITHIN * np.abs(quadrics.missed(case.x, case.margin)).max(initial=0.0)
         for _ in range(CORRECTIONS):
             along, over = affine.matrix @ y, quadrics.missed(y[None], case.margin)[0] + inwards
             over = np.concatenate([over, along - most, least - along])
@@ -130,30 +131,66 @@ def roots(square: FloatArray, slope: FloatArray, value: FloatArray) -> FloatArra
         return np.concatenate([larger / square, value / larger])
 
 
-@final
-class Descent:
-    """One row's search; ``cutoff`` is a cost that is reached: a dearer point is of no use."""
+class RowSearch(ABC):
+    """One row's search: the cheapest point so far, and what is proved of all others.
+
+    ``cutoff`` is a cost that is reached: a dearer point is of no use.
+    """
 
     def __init__(self, shared: Descents, case: Cases, effort: Effort, cutoff: float) -> None:
         self.shared, self.program, self.case, self.effort = shared, shared.program, case, effort
-        self.quadrics = curvature_of(self.program).quadrics
         self.lower = LowerBound(shared.quadric, case, effort, cutoff)
         self.point: FloatArray | None = None
         self.cost = np.inf
-        self._last: Step | None = None
         self._end = perf_counter() + effort.seconds if effort.seconds else np.inf
+
+    @abstractmethod
+    def run(self) -> None:
+        """Search, until the gap is closed, nothing can be gained, or time is up."""
 
     @property
     def outcome(self) -> Outcome:
         """What there is to say."""
         if self.case.empty[0] or self.lower.is_empty:
             return Outcome.INFEASIBLE
-        if perf_counter() > self._end:
+        if self._is_late:
             return Outcome.LIMIT
         return Outcome.NOTHING if self.point is None else Outcome.FOUND
 
+    @property
+    def _is_late(self) -> bool:
+        return perf_counter() > self._end
+
+    def _is_over(self) -> bool:
+        return self.lower.closes(self.cost) or self._is_late
+
+    def _left(self) -> Effort:
+        """What is left of the effort."""
+        left = self._end - perf_counter()
+        return replace(self.effort, seconds=max(left, 1e-3)) if np.isfinite(left) else self.effort
+
+    def _keep(self, points: FloatArray, gain: float = 0.0) -> bool:
+        """Keep the cheapest of some points that meets the program; whether that is a gain."""
+        cost = self.program.cost(points, np.repeat(self.case.x, len(points), axis=0))
+        cheaper = np.flatnonzero(cost < self.cost * (1.0 - gain))
+        met = self.shared.met(points[cheaper], self.case)
+        if not met.any():
+            return False
+        best = cheaper[met][cost[cheaper[met]].argmin()]
+        self.point, self.cost = points[best], float(cost[best])
+        return True
+
+
+@final
+class Descent(RowSearch):
+    """One row's search without what is integral."""
+
+    def __init__(self, shared: Descents, case: Cases, effort: Effort, cutoff: float) -> None:
+        super().__init__(shared, case, effort, cutoff)
+        self.quadrics = curvature_of(self.program).quadrics
+        self._last: Step | None = None
+
     def run(self) -> None:
-        """Search from all starts, until the gap is closed, nothing can be gained, or time is up."""
         if self.case.empty[0]:
             return
         for start in self._starts():
@@ -162,9 +199,6 @@ class Descent:
                 self.lower.by_step(self._last)
             if self._is_over():
                 return
-
-    def _is_over(self) -> bool:
-        return self.lower.closes(self.cost) or perf_counter() > self._end
 
     def _starts(self) -> Iterator[FloatArray]:
         """Points to start from, the most promising first; bounds on the way."""
@@ -178,17 +212,8 @@ class Descent:
         if self.cost > HOPE * self.lower.cutoff:
             return
         yield from self.shared.prototypes
-        alone = self.shared.alone(self.case)
-        if len(alone):
-            cost = self.program.cost(alone, np.repeat(self.case.x, len(alone), axis=0))
-            self._keep(alone[cost.argmin()])
+        if self._keep(self.shared.alone(self.case)):
             self._trim()
-
-    def _keep(self, point: FloatArray) -> None:
-        """Keep a point if it meets the program and is cheaper."""
-        cost = self._price(point)
-        if cost < self.cost and self.shared.met(point[None], self.case)[0]:
-            self.point, self.cost = point, cost
 
     def _price(self, point: FloatArray) -> float:
         return float(self.program.cost(point[None], self.case.x)[0])
@@ -199,17 +224,17 @@ class Descent:
         if at is None:
             return
         price = self._price(at)
-        self._keep(at)
+        self._keep(at[None])
         for _ in range(STEPS):
             step = self._step(at)
             if step is None:
                 break
             reached = self._within(at, step.point)
-            self._keep(reached)
+            self._keep(reached[None])
             cost, before = self._price(reached), price
             if cost < price:
                 at, price = reached, cost
-            if cost >= before * (1.0 - STALLED) or perf_counter() > self._end:
+            if cost >= before * (1.0 - STALLED) or self._is_late:
                 self._last = step
                 break
         if self.program.price.absolute.any():
@@ -225,16 +250,13 @@ class Descent:
             if self.shared.met(at[None], self.case)[0]:
                 return at
             step = self._step(at, penalty)
-            if step is None or perf_counter() > self._end:
+            if step is None or self._is_late:
                 return None
             at = step.point
         return at if self.shared.met(at[None], self.case)[0] else None
 
     def _step(self, at: FloatArray, penalty: float | None = None) -> Step | None:
-        effort = self.effort
-        if np.isfinite(self._end):
-            effort = replace(effort, seconds=max(self._end - perf_counter(), 1e-3))
-        return convex_step(self.shared.form, self.case, at, effort, penalty)
+        return convex_step(self.shared.form, self.case, at, self._left(), penalty)
 
     def _tidy(self, point: FloatArray) -> None:
         """What hardly moved stays, if that costs no more: interior points leave traces."""
@@ -249,7 +271,7 @@ class Descent:
         step = self._step(at)
         self.case = plain
         self.cost *= 1.0 + STALLED
-        self._keep(at if step is None else self._within(at, step.point))
+        self._keep((at if step is None else self._within(at, step.point))[None])
 
     def _trim(self) -> None:
         """Back towards the row as far as conditions let the best point: steps stay within them."""
@@ -257,7 +279,7 @@ class Descent:
             home = np.clip(self.case.x[0], self.case.low[0], self.case.high[0])
             share = self._entry(home, self.point - home)
             for part in (share, share + 1e-3 * (1.0 - share)):
-                self._keep(home + part * (self.point - home))
+                self._keep((home + part * (self.point - home))[None])
 
     def _within(self, start: FloatArray, end: FloatArray) -> FloatArray:
         """The cheapest point at the end of a step, or just before, that meets the program."""

@@ -14,23 +14,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice, product
-from time import perf_counter
 from typing import ClassVar, final
 
 import numpy as np
 
-from counterpoint.costs import Mahalanobis, Manhattan, SquaredEuclidean
 from counterpoint.engine.cases import Cases
-from counterpoint.engine.couplings import Affine, Cone
-from counterpoint.engine.domains import AtMost, Box, OneOf, Transitions, Whole
+from counterpoint.engine.domains import AtMost, OneOf, Whole
 from counterpoint.engine.program import Program
 from counterpoint.numerics import BoolArray, FloatArray
-from counterpoint.prototypes.nearer import Nearer
-from counterpoint.prototypes.solvers.descent import Descent, Descents
-from counterpoint.prototypes.solvers.lower_bound import LowerBound
-from counterpoint.solvers.base import Effort, Outcome, Solution, Solver
+from counterpoint.prototypes.solvers.descent import Descent, Descents, RowSearch
+from counterpoint.prototypes.solvers.quadric import Quadric
+from counterpoint.solvers.base import Effort, Solution, Solver
 
-__all__ = ["Ccp"]
+__all__ = ["INTEGRAL", "Ccp"]
 
 INTEGRAL = (Whole, OneOf, AtMost)
 DECIDED = 1e-6
@@ -54,10 +50,7 @@ ROUNDS = 4
 class Ccp(Solver):
     """The convex-concave procedure from several starts, see `Descent` and `Lattice`."""
 
-    accepts: ClassVar[frozenset[type]] = frozenset(
-        {Manhattan, SquaredEuclidean, Mahalanobis, Box, Affine, Cone, Nearer, Transitions}
-        | set(INTEGRAL)
-    )
+    accepts: ClassVar[frozenset[type]] = Quadric.accepts
     accuracy: ClassVar[float] = 1e-7
 
     @classmethod
@@ -84,48 +77,30 @@ class Ccp(Solver):
                 out.points[i] = search.point
         return out
 
-    def _search(self, case: Cases, effort: Effort, cutoff: float) -> Descent | Lattice:
+    def _search(self, case: Cases, effort: Effort, cutoff: float) -> RowSearch:
         if self.program.kinds & set(INTEGRAL):
             return Lattice(self._whole, self._free, case, effort, cutoff)
         return Descent(self._whole, case, effort, cutoff)
 
 
 @final
-class Lattice:
+class Lattice(RowSearch):
     """One row's search; ``free`` are the descents of its program without what is integral."""
 
     def __init__(
         self, whole: Descents, free: Descents, case: Cases, effort: Effort, cutoff: float
     ) -> None:
-        self.whole, self.free, self.program = whole, free, whole.program
-        self.case, self.effort = case, effort
-        self.lower = LowerBound(whole.quadric, case, effort, cutoff)
-        self.point: FloatArray | None = None
-        self.cost = np.inf
-        self._end = perf_counter() + effort.seconds if effort.seconds else np.inf
-
-    @property
-    def outcome(self) -> Outcome:
-        """What there is to say."""
-        if self.case.empty[0] or self.lower.is_empty:
-            return Outcome.INFEASIBLE
-        if self._is_late:
-            return Outcome.LIMIT
-        return Outcome.NOTHING if self.point is None else Outcome.FOUND
-
-    @property
-    def _is_late(self) -> bool:
-        return perf_counter() > self._end
+        super().__init__(whole, case, effort, cutoff)
+        self.free = free
 
     def run(self) -> None:
-        """Dive, then improve what was found."""
         if self.case.empty[0]:
             return
         nearest = self.lower.nearest()
         relaxed = None if self._is_over() else self.lower.relax(nearest)
         if self._is_over():
             return
-        self._keep(np.vstack([self.case.x, self.whole.alone(self.case)]))
+        self._keep(np.vstack([self.case.x, self.shared.alone(self.case)]))
         starts = [*self.free.prototypes, nearest]
         for start in starts if relaxed is None else [relaxed.point, *starts]:
             self._dive(start, self.case.low[0], self.case.high[0])
@@ -133,25 +108,10 @@ class Lattice:
                 return
         self._improve()
 
-    def _is_over(self) -> bool:
-        return self.lower.closes(self.cost) or self._is_late
-
-    def _keep(self, points: FloatArray) -> bool:
-        """Keep the cheapest of some points that meets the program; whether that is a gain."""
-        cost = self.program.cost(points, np.repeat(self.case.x, len(points), axis=0))
-        cheaper = np.flatnonzero(cost < self.cost * (1.0 - GAINED))
-        met = self.whole.met(points[cheaper], self.case)
-        if not met.any():
-            return False
-        best = cheaper[met][cost[cheaper[met]].argmin()]
-        self.point, self.cost = points[best], float(cost[best])
-        return True
-
     def _descent(self, start: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray | None:
         """Where a descent without what is integral ends, within bounds."""
         within = replace(self.case, low=low[None], high=high[None])
-        left = None if np.isinf(self._end) else max(self._end - perf_counter(), 1e-3)
-        descent = Descent(self.free, within, replace(self.effort, seconds=left), np.inf)
+        descent = Descent(self.free, within, self._left(), np.inf)
         descent.descend(start)
         return descent.point
 
@@ -194,9 +154,9 @@ class Lattice:
             if self.point is None or self._is_late:
                 return
             moves = self._moves(self.point)
-            if self._keep(self.point + moves):
+            if self._keep(self.point + moves, GAINED):
                 continue
-            if len(moves) > PAIRED or not self._keep(self.point + _joined(moves)):
+            if len(moves) > PAIRED or not self._keep(self.point + _joined(moves), GAINED):
                 return
 
     def _held(self, point: FloatArray, low: FloatArray, high: FloatArray) -> BoolArray | None:

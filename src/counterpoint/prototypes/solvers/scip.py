@@ -9,23 +9,20 @@ ball grows until one is found, or until it holds all that the bounds allow.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from time import perf_counter
 from typing import TYPE_CHECKING, ClassVar, final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from counterpoint.costs import Mahalanobis, Manhattan, SquaredEuclidean
 from counterpoint.engine.cases import Cases
-from counterpoint.engine.couplings import Affine, Cone
-from counterpoint.engine.domains import AtMost, Box, OneOf, Transitions, Whole
 from counterpoint.engine.program import Program
 from counterpoint.errors import MissingExtra, SolverFailure
-from counterpoint.prototypes.nearer import Nearer, quadrics_of
-from counterpoint.prototypes.solvers.convex_step import convex_step, standard_form
+from counterpoint.numerics import FloatArray
+from counterpoint.prototypes.nearer import quadrics_of
+from counterpoint.prototypes.solvers.descent import Descent, Descents
+from counterpoint.prototypes.solvers.lattice import INTEGRAL
 from counterpoint.prototypes.solvers.quadric import Quadric
 from counterpoint.solvers.base import Effort, Outcome, Solution, Solver
 
@@ -33,10 +30,6 @@ if TYPE_CHECKING:
     from counterpoint.prototypes.solvers.scip_model import Found
 
 __all__ = ["Scip"]
-
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
-IntArray = NDArray[np.intp]
 
 USED = 0.8
 """How much of the gap SCIP may leave; some of the rest is given away to its tolerances."""
@@ -56,11 +49,6 @@ NODES = 1
 """How many nodes are searched without a ball."""
 MET = 5e-9
 """The largest relative violation of a point that meets a program."""
-HAIR = 1e-4
-"""How much of the way inside a point that misses the program may be led back."""
-HALVINGS = 20
-STEPS = 30
-STALLED = 1e-9
 
 
 def _check_extra() -> None:
@@ -78,10 +66,7 @@ def _check_extra() -> None:
 class Scip(Solver):
     """Spatial branch and bound by SCIP: as exact as a relative gap of 1e-6, given time."""
 
-    accepts: ClassVar[frozenset[type]] = frozenset(
-        {Manhattan, SquaredEuclidean, Mahalanobis, Box, Affine, Cone, Nearer}
-        | {Whole, OneOf, Transitions, AtMost}
-    )
+    accepts: ClassVar[frozenset[type]] = Quadric.accepts
     accuracy: ClassVar[float] = 1e-6
     exhaustive: ClassVar[bool] = True
 
@@ -93,9 +78,9 @@ class Scip(Solver):
         _check_extra()
 
     @cached_property
-    def quadric(self) -> Quadric:
-        """Each quadratic condition alone, for a first radius."""
-        return Quadric(self.program)
+    def free(self) -> Descents:
+        """Descents without what is integral."""
+        return Descents(self.program.relaxed(*INTEGRAL))
 
     def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
         out = Solution.blank(len(cases), self.program)
@@ -215,29 +200,25 @@ class GlobalSearch:
         x = self.case.x
         points = x + np.maximum(np.abs(x), 1.0)
         if len(quadrics_of(self.program)):
-            points = np.vstack([self.owner.quadric.nearest(self.case).points, points])
+            points = np.vstack([Quadric(self.program).nearest(self.case).points, points])
         paid = self.program.cost(points, np.repeat(x, len(points), axis=0))
         usable = np.isfinite(paid) & (paid > 0.0)
         return 2.0 * float(paid[usable][0])
 
     def _offer(self, y: FloatArray) -> bool:
-        """Keep the best point about another if it costs less; whether it does.
+        """Keep what a descent from a point finds, or the point itself, if it costs less.
 
-        A point that misses the program by a hair is led back towards one that meets it.
+        What is integral is held. Whether it does.
         """
-        before, held = self.cost, self.program.held(y[None], self.case.x)[0]
-        inside = self.point
-        if inside is not None and (inside[held] != y[held]).any():
-            inside = None
-        within = self.case.within(np.where(held, y, -np.inf), np.where(held, y, np.inf))
-        for candidate in (y, *(() if held.all() else self._steps(y, within))):
-            point = self._led_back(candidate, inside)
-            cost = (
-                np.inf if point is None else float(self.program.cost(point[None], self.case.x)[0])
-            )
-            if point is not None:
-                inside = point
-            if cost < self.cost:
+        before, held, found = self.cost, self.program.held(y[None], self.case.x)[0], [y]
+        if not held.all():
+            within = self.case.within(np.where(held, y, -np.inf), np.where(held, y, np.inf))
+            descent = Descent(self.owner.free, within, self.effort, np.inf)
+            descent.descend(y)
+            found += [] if descent.point is None else [descent.point]
+        for point in found:
+            cost = float(self.program.cost(point[None], self.case.x)[0])
+            if cost < self.cost and self._meets(point):
                 self.point, self.cost = point, cost
         return self.cost < before
 
@@ -246,32 +227,6 @@ class GlobalSearch:
         x, margin = self.case.x, self.program.tightened(self.case.margin)
         missed = self.program.violation(y[None], x), margin.violation(y[None], x)
         return bool(max(part[0] for part in missed) <= MET)
-
-    def _led_back(self, y: FloatArray, inside: FloatArray | None) -> FloatArray | None:
-        """The point itself if it meets the program, or the first one on the way inside."""
-        if self._meets(y):
-            return y
-        if inside is None or not self._meets(y + HAIR * (inside - y)):
-            return None
-        near, far = 0.0, HAIR
-        for _ in range(HALVINGS):
-            middle = 0.5 * (near + far)
-            near, far = (near, middle) if self._meets(y + middle * (inside - y)) else (middle, far)
-        return np.asarray(y + far * (inside - y))
-
-    def _steps(self, y: FloatArray, case: Cases) -> Iterator[FloatArray]:
-        """The convex-concave procedure, with what is integral held."""
-        form, before = standard_form(self.program), np.inf
-        for _ in range(STEPS):
-            step = convex_step(form, case, y, self.effort)
-            if step is None:
-                return
-            y = step.point
-            yield y
-            cost = float(self.program.cost(y[None], case.x)[0])
-            if not cost < before * (1.0 - STALLED):
-                return
-            before = cost
 
     def record(self, out: Solution, i: int) -> None:
         """What the search says of its row."""

@@ -349,3 +349,19 @@ def _checked_matrix(matrix: ArrayLike, features: Features) -> FloatArray:
             "Add a small multiple of the identity, as in P + 1e-6 * np.eye(len(P))."
         )
     return out
+
+
+def described(cost: Cost, spreads: dict[Hashable, tuple[float, str]]) -> list[str]:
+    """The cost, and if it was taken from the data, what its units are."""
+    if not spreads:
+        return [repr(cost)]
+    kinds = {kind for _, kind in spreads.values()}
+    unit = "range" if "range" in kinds else "spread in the data"
+    return [
+        f"Manhattan, each change divided by the feature's {unit}; a category costs 1",
+        *(
+            f"{name}: median absolute deviation 0, so its standard deviation, {spread:.6g}"
+            for name, (spread, kind) in spreads.items()
+            if kind == "standard deviation"
+        ),
+    ]

@@ -37,6 +37,7 @@ __all__ = [
     "ReaderMismatch",
     "SolverFailure",
     "UnsupportedModel",
+    "all_of",
     "check_flag",
     "check_name",
     "check_number",
@@ -204,3 +205,14 @@ def listed(what: str, values: Any) -> tuple[Any, ...]:
     if not is_listed(values):
         raise InvalidInput(f"Expected a list for {what}; got {shown(values)}.")
     return tuple(values)
+
+
+def all_of(kind: Any, given: Any, expected: str, hint: str = "") -> tuple[Any, ...]:
+    """One thing or several as a tuple; what is not of the kind is an `InvalidInput`."""
+    items = tuple(given) if is_listed(given) else (given,)
+    for item in items:
+        if not isinstance(item, kind):
+            raise InvalidInput(
+                f"Expected {expected}; got {shown(item)} ({type(item).__name__}).{hint}"
+            )
+    return items

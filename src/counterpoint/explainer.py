@@ -7,9 +7,16 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal, final, overload
 
 from counterpoint.caches import Memo
-from counterpoint.constraints import Bounds, Constraint, Immutable, WithinObserved, named
-from counterpoint.costs import Cost, Manhattan, ranges, spreads
-from counterpoint.errors import InvalidInput, check_flag, check_number, is_listed, shown
+from counterpoint.constraints import (
+    Bounds,
+    Constraint,
+    Immutable,
+    WithinObserved,
+    all_constraints,
+    named,
+)
+from counterpoint.costs import Cost, Manhattan, described, ranges, spreads
+from counterpoint.errors import InvalidInput, check_flag, check_number, shown
 from counterpoint.rows.encoding import match_columns
 from counterpoint.rows.features import (
     Categorical,
@@ -17,11 +24,12 @@ from counterpoint.rows.features import (
     Feature,
     Features,
     Integer,
+    all_features,
     with_observed,
 )
 from counterpoint.rows.progress import track
 from counterpoint.rows.table import Table
-from counterpoint.targets import Label, Target
+from counterpoint.targets import Target, as_target
 
 if TYPE_CHECKING:
     from counterpoint.diversity import Alternatives
@@ -32,15 +40,7 @@ if TYPE_CHECKING:
     from counterpoint.results import Counterfactuals
     from counterpoint.solvers import Effort
 
-__all__ = [
-    "DEFAULT_GAP",
-    "Explainer",
-    "all_constraints",
-    "all_features",
-    "as_target",
-    "effort_of",
-    "explain",
-]
+__all__ = ["DEFAULT_GAP", "Explainer", "effort_of", "explain"]
 
 DEFAULT_GAP = 1e-6
 
@@ -320,7 +320,7 @@ class Explainer:
         parts: dict[str, Iterable[str]] = {
             "model": self.reading.steps,
             "features": features,
-            "cost": _described_cost(self.cost, self.spreads),
+            "cost": described(self.cost, self.spreads),
             "constraints": [*map(str, self.constraints), *self._described_defaults()] or ["none"],
         }
         return "\n".join("\n  ".join([name, *lines]) for name, lines in parts.items())
@@ -441,33 +441,6 @@ def explain(  # noqa: PLR0913 (two calls in one)
     )
 
 
-def _described_cost(cost: Cost, spreads: dict[Hashable, tuple[float, str]]) -> list[str]:
-    """The cost, and if it was taken from the data, what its units are."""
-    if not spreads:
-        return [repr(cost)]
-    kinds = {kind for _, kind in spreads.values()}
-    unit = "range" if "range" in kinds else "spread in the data"
-    return [
-        f"Manhattan, each change divided by the feature's {unit}; a category costs 1",
-        *(
-            f"{name}: median absolute deviation 0, so its standard deviation, {spread:.6g}"
-            for name, (spread, kind) in spreads.items()
-            if kind == "standard deviation"
-        ),
-    ]
-
-
-def as_target(target: Any) -> Target:
-    """A target as it is; anything else is taken as the label of `Label`."""
-    if isinstance(target, Target):
-        return target
-    if isinstance(target, type | dict):
-        raise InvalidInput(
-            f"Expected a target such as cp.Label('yes'), or a class label; got {shown(target)}."
-        )
-    return Label(target)
-
-
 def effort_of(gap: float, time_limit: float | None, optimality: str = "local") -> Effort:
     """When a search may stop, in seconds for each row; what makes no sense is an `InvalidInput`."""
     check_number("gap", gap)
@@ -484,27 +457,6 @@ def effort_of(gap: float, time_limit: float | None, optimality: str = "local") -
             f"Expected an optimality of 'local' or 'global'; got {shown(optimality)}."
         )
     return Effort(gap, time_limit, Optimality(str(optimality)))
-
-
-def all_constraints(given: Constraint | Iterable[Constraint]) -> tuple[Constraint, ...]:
-    """One constraint or several as a tuple; what is none is an `InvalidInput`."""
-    parsed = " A relation is cp.Linear.parse('a <= b')."
-    return _all_of(Constraint, given, "constraints such as cp.Immutable('age')", parsed)
-
-
-def all_features(given: Feature | Iterable[Feature]) -> tuple[Feature, ...]:
-    """One feature or several as a tuple; what is none is an `InvalidInput`."""
-    return _all_of(Feature, given, "features such as cp.Continuous('age')")
-
-
-def _all_of(kind: Any, given: Any, expected: str, hint: str = "") -> tuple[Any, ...]:
-    items = tuple(given) if is_listed(given) else (given,)
-    for item in items:
-        if not isinstance(item, kind):
-            raise InvalidInput(
-                f"Expected {expected}; got {shown(item)} ({type(item).__name__}).{hint}"
-            )
-    return items
 
 
 def _of_data(model: Any, data: object) -> Table:

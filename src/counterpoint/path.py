@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from counterpoint.certificate import Status
 from counterpoint.costs import Cost, Manhattan
 from counterpoint.errors import InvalidInput, is_listed, shown
-from counterpoint.explainer import DEFAULT_GAP, Explainer, as_target
+from counterpoint.explainer import DEFAULT_GAP, Explainer
 from counterpoint.results import Counterfactuals
 from counterpoint.rows.encoding import decode
 from counterpoint.rows.features import Features
 from counterpoint.rows.progress import track
 from counterpoint.rows.table import Table, repeated
-from counterpoint.targets import Label, Target
+from counterpoint.targets import Label, Target, as_target
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -30,11 +30,12 @@ from counterpoint.constraints import (
     MaxChanges,
     Monotone,
     WithinObserved,
+    all_constraints,
 )
 from counterpoint.costs import Cost, Mahalanobis, Manhattan, SquaredEuclidean
 from counterpoint.errors import InvalidInput, InvalidSpec
-from counterpoint.explainer import Explainer, all_constraints, all_features
-from counterpoint.rows.features import Categorical, Continuous, Feature, Integer
+from counterpoint.explainer import Explainer
+from counterpoint.rows.features import Categorical, Continuous, Feature, Integer, all_features
 from counterpoint.targets import Interval, Label, OtherLabel, Probability, Target, Tradeoff
 from counterpoint.wings import parts
 

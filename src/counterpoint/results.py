@@ -40,29 +40,15 @@ REMARKS = 20
 @final
 @dataclass(frozen=True, eq=False)
 class Asked:
-    """What was asked for one row, from which its conflict and more can be told later.
-
-    Parameters
-    ----------
-    question, target
-        What was asked, and wanted.
-    before, after
-        (1, p) codes of the factual row and of the answer.
-    eps
-        The distance from 1 to the next number where the model computes, or rows are kept.
-    position
-        That of the row in its batch.
-    remarks
-        Position → what a search found to be said besides; shared by all rows of a batch.
-    """
+    """What was asked for one row, from which its conflict and more can be told later."""
 
     question: Question
     target: Target
-    before: FloatArray
-    after: FloatArray
-    eps: float
-    position: int
-    remarks: dict[int, str]
+    before: FloatArray  # (1, p) codes of the factual row
+    after: FloatArray  # (1, p) and of the answer
+    eps: float  # from 1 to the next number where the model computes, or rows are kept
+    position: int  # of the row in its batch
+    remarks: dict[int, str]  # position → what a search found to be said besides, for all rows
 
     @property
     def x(self) -> FloatArray:

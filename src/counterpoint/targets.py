@@ -31,6 +31,7 @@ __all__ = [
     "Target",
     "Tradeoff",
     "Verdict",
+    "as_target",
     "check_one_label",
 ]
 
@@ -454,6 +455,17 @@ class Interval(PlainTarget):
         self, model: FittedModel, table: Table, x: FloatArray, predicted: NDArray[Any]
     ) -> BoolArray:
         return np.asarray((predicted >= self.low) & (predicted <= self.high))
+
+
+def as_target(target: Any) -> Target:
+    """A target as it is; anything else is taken as the label of `Label`."""
+    if isinstance(target, Target):
+        return target
+    if isinstance(target, type | dict):
+        raise InvalidInput(
+            f"Expected a target such as cp.Label('yes'), or a class label; got {shown(target)}."
+        )
+    return Label(target)
 
 
 def _check_margin(margin: float) -> None:

@@ -1,7 +1,7 @@
 """What a person can or may change, in feature names and feature units."""
 
 from counterpoint.constraints.alone import Bounds, Immutable, Monotone, WithinObserved
-from counterpoint.constraints.base import Constraint, named
+from counterpoint.constraints.base import Constraint, all_constraints, named
 from counterpoint.constraints.joint import Ellipsoid, Linear, MaxChanges
 
 __all__ = [
@@ -13,5 +13,6 @@ __all__ = [
     "MaxChanges",
     "Monotone",
     "WithinObserved",
+    "all_constraints",
     "named",
 ]

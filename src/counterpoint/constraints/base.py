@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from counterpoint.engine.region import Region
-from counterpoint.errors import InvalidInput, check_name, is_listed
+from counterpoint.errors import InvalidInput, all_of, check_name, is_listed
 from counterpoint.numerics import FloatArray
 from counterpoint.rows.features import Categorical, Features
 
-__all__ = ["Constraint", "between", "named", "numbers", "some_names"]
+__all__ = ["Constraint", "all_constraints", "between", "named", "numbers", "some_names"]
 
 
 MANY = 20
@@ -75,3 +75,9 @@ def numbers(feature: Categorical, what: str) -> FloatArray:
             f"{list(feature.categories[:5])!r}. Use Immutable, or Monotone with ordered categories."
         )
     return values
+
+
+def all_constraints(given: Constraint | Iterable[Constraint]) -> tuple[Constraint, ...]:
+    """One constraint or several as a tuple; what is none is an `InvalidInput`."""
+    parsed = " A relation is cp.Linear.parse('a <= b')."
+    return all_of(Constraint, given, "constraints such as cp.Immutable('age')", parsed)

@@ -92,7 +92,7 @@ class Coupling(Condition):
         """(m, d) the sizes of the numbers in `normals`."""
         return np.abs(self.normals)
 
-    @property
+    @cached_property
     def size(self) -> int:
         """The number m of its multipliers."""
         return len(self.normals)

@@ -32,48 +32,25 @@ PRESENT, NAN, NONE, OTHER = range(4)
 @final
 @dataclass(frozen=True, eq=False)
 class Encoded:
-    """Codes of raw rows, and a sentence for each row that cannot be used.
+    """Codes of raw rows, and a sentence for each row that cannot be used."""
 
-    Parameters
-    ----------
-    codes
-        (n, p); a row with a problem holds arbitrary finite codes.
-    problems
-        Row position → what is wrong with it.
-    missing
-        (n, p): how a cell that counts as the fill of its column is missing; 0 for all others.
-    """
-
-    codes: FloatArray
-    problems: dict[int, str]
+    codes: FloatArray  # (n, p); a row with a problem holds arbitrary finite codes
+    problems: dict[int, str]  # row position → what is wrong with it
+    # (n, p): how a cell that counts as the fill of its column is missing; 0 for all others
     missing: NDArray[np.int8]
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Rows that are asked about, and what each of them asks for itself.
+    """Rows that are asked about, and what each of them asks for itself."""
 
-    Parameters
-    ----------
-    index
-        (n,) their positions in the call.
-    table
-        The model's columns of them, as they came.
-    codes, x
-        (n, p) their codes, and (n, d) the same encoded.
-    weight
-        (n,) what the price counts beside what is charged; None if nothing is.
-    held
-        (n, p) which features must stay; None if none must.
-    """
-
-    index: IntArray
-    table: Table
-    codes: FloatArray
-    x: FloatArray
-    weight: FloatArray | None = None
-    held: BoolArray | None = None
+    index: IntArray  # (n,) their positions in the call
+    table: Table  # the model's columns of them, as they came
+    codes: FloatArray  # (n, p)
+    x: FloatArray  # (n, d) the same encoded
+    weight: FloatArray | None = None  # (n,) what the price counts beside what is charged
+    held: BoolArray | None = None  # (n, p) which features must stay
 
     def __len__(self) -> int:
         return len(self.index)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from counterpoint.errors import (
     InvalidInput,
+    all_of,
     check_flag,
     check_name,
     check_number,
@@ -36,6 +37,7 @@ __all__ = [
     "Feature",
     "Features",
     "Integer",
+    "all_features",
     "is_missing",
     "unknown_name",
     "with_observed",
@@ -285,7 +287,7 @@ class Features:
         sizes = [len(f.categories) if isinstance(f, Categorical) else 1 for f in self.items]
         return tuple(np.concatenate([[0], np.cumsum(sizes)]).tolist())
 
-    @property
+    @cached_property
     def width(self) -> int:
         """The number d of encoded columns."""
         return self._starts[-1]
@@ -344,6 +346,11 @@ class Features:
         if isinstance(feature, Categorical):
             return feature.categories[int(code)]
         return float(code)
+
+
+def all_features(given: Feature | Iterable[Feature]) -> tuple[Feature, ...]:
+    """One feature or several as a tuple; what is none is an `InvalidInput`."""
+    return all_of(Feature, given, "features such as cp.Continuous('age')")
 
 
 def with_observed(item: Feature, seen: Feature) -> Feature:

@@ -376,26 +376,32 @@ def _gathered(
     table: Table, asked: Counterfactuals, choices: Sequence[Choice], gap: float
 ) -> Counterfactuals:
     """Answers from several batches as one; those with a gap above ``gap`` are suboptimal."""
-    parts = [(c.answers, c.position) for c in choices]
-    certificates = Certificates.blank(len(choices))
-    status = np.array([Status.INVALID] * len(choices), dtype=object)
-    for i, (answers, k) in enumerate(parts):
-        for name in COLUMNS:
-            getattr(certificates, name)[i] = getattr(answers.certificates, name)[k]
-        certificates.bound[i], certificates.claim[i] = choices[i].bound, choices[i].claim
-        status[i] = choices[i].status
+    batches = list({id(batch): batch for batch in (asked, *(c.answers for c in choices))}.values())
+    starts = np.cumsum([0, *map(len, batches)])
+    start = {id(batch): first for batch, first in zip(batches, starts[:-1], strict=True)}
+    at = np.array([start[id(c.answers)] + c.position for c in choices], dtype=np.intp)
+
+    def column(name: str, owners: Sequence[Any] = batches) -> Any:
+        return np.concatenate([getattr(owner, name) for owner in owners])[at]
+
+    parts = [batch.certificates for batch in batches]
+    columns = {name: column(name, parts) for name in COLUMNS}
+    columns["bound"] = np.array([choice.bound for choice in choices], dtype=np.float64)
+    columns["claim"] = np.array([choice.claim for choice in choices], dtype=object)
+    resolution = max(part.resolution for part in parts)
+    certificates, status = Certificates(**columns, resolution=resolution), column("statuses")
     reopened = (status == Status.OPTIMAL) & (certificates.gap > gap)
     status[reopened], certificates.claim[reopened] = Status.SUBOPTIMAL, Claim.NONE
-    resolution = max((a.certificates.resolution for a, _ in parts), default=certificates.resolution)
+    problems = [choice.answers.problems.get(choice.position) for choice in choices]
     return replace(
         asked,
         table=table,
-        before=np.array([a.before[k] for a, k in parts]),
-        after=np.array([a.after[k] for a, k in parts]),
-        missing=np.array([a.missing[k] for a, k in parts]),
+        before=column("before"),
+        after=column("after"),
+        missing=column("missing"),
         statuses=status,
-        certificates=replace(certificates, resolution=resolution),
-        closed_form=np.array([a.closed_form[k] for a, k in parts], dtype=bool),
-        problems={i: a.problems[k] for i, (a, k) in enumerate(parts) if k in a.problems},
-        targets=np.array([a.targets[k] for a, k in parts], dtype=object),
+        certificates=certificates,
+        closed_form=column("closed_form"),
+        problems={i: problem for i, problem in enumerate(problems) if problem is not None},
+        targets=column("targets"),
     )

@@ -1,7 +1,14 @@
 """What a person can or may change, in feature names and feature units."""
 
-from counterpoint.constraints.alone import Bounds, Immutable, Monotone, WithinObserved
-from counterpoint.constraints.base import Constraint, all_constraints, named
+from counterpoint.constraints.alone import (
+    Bounds,
+    Constraint,
+    Immutable,
+    Monotone,
+    WithinObserved,
+    all_constraints,
+    named,
+)
 from counterpoint.constraints.joint import Ellipsoid, Linear, MaxChanges
 
 __all__ = [

@@ -1,21 +1,95 @@
-"""Constraints on features one by one."""
+"""What a constraint is, and constraints on features one by one."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import final
+from typing import Any, final
 
 import numpy as np
 
-from counterpoint.constraints.base import Constraint, between, named, numbers, some_names
 from counterpoint.engine.domains import Box, Transitions
 from counterpoint.engine.region import Condition, Region
-from counterpoint.errors import InvalidInput, check_name, check_number, shown
+from counterpoint.errors import InvalidInput, all_of, check_name, check_number, is_listed, shown
 from counterpoint.numerics import FloatArray
 from counterpoint.rows.features import Categorical, Features
 
-__all__ = ["Bounds", "Immutable", "Monotone", "WithinObserved"]
+__all__ = [
+    "Bounds",
+    "Constraint",
+    "Immutable",
+    "Monotone",
+    "WithinObserved",
+    "all_constraints",
+    "between",
+    "named",
+    "numbers",
+]
+
+
+class Constraint(ABC):
+    """A demand on the counterfactual that comes from the person's side, not from the model.
+
+    Its ``str`` says it in words, for people who do not read code.
+    """
+
+    @abstractmethod
+    def region(self, features: Features) -> Region:
+        """The points that meet it, in the encoded space.
+
+        Raises
+        ------
+        InvalidInput
+            If it names an unknown feature or does not fit the feature's kind.
+        """
+
+
+def all_constraints(given: Constraint | Iterable[Constraint]) -> tuple[Constraint, ...]:
+    """One constraint or several as a tuple; what is none is an `InvalidInput`."""
+    parsed = " A relation is cp.Linear.parse('a <= b')."
+    return all_of(Constraint, given, "constraints such as cp.Immutable('age')", parsed)
+
+
+def some_names(what: str, given: tuple[Any, ...]) -> tuple[Hashable, ...]:
+    """Names that were passed one by one, or all in one list.
+
+    A tuple may be one name, that of a column below several headings.
+    """
+    if len(given) == 1 and is_listed(given[0]) and not isinstance(given[0], Hashable):
+        given = tuple(given[0])
+    for name in given:
+        check_name(what, name)
+    return given
+
+
+def named(names: Sequence[Hashable]) -> str:
+    """``a, b and c``; of very many, how many more there are."""
+    most = 20  # in a sentence that a person still reads
+    if len(names) > most:
+        return f"{', '.join(map(str, names[:most]))} and {len(names) - most} more"
+    *first, last = map(str, names)
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def between(low: float, high: float) -> str:
+    """``is at least 3``."""
+    if low == high:
+        return f"is {low:g}"
+    if np.isinf(low):
+        return f"is at most {high:g}"
+    return f"is at least {low:g}" if np.isinf(high) else f"is between {low:g} and {high:g}"
+
+
+def numbers(feature: Categorical, what: str) -> FloatArray:
+    """The categories as numbers, for a constraint that needs them."""
+    values = feature.numbers
+    if values is None:
+        raise InvalidInput(
+            f"{what} needs numbers; the categories of {feature.name!r} are "
+            f"{list(feature.categories[:5])!r}. Use Immutable, or Monotone with ordered categories."
+        )
+    return values
 
 
 @final

@@ -258,7 +258,8 @@ class Certificates:
         told: dict[str, Any] = {
             name: np.where(rows, np.nan, getattr(self, name)) for name in NUMBERS
         }
-        guarantee = np.where(rows, promise, self.guarantee)
+        guarantee = np.array(self.guarantee)
+        guarantee[rows] = promise
         return replace(self, valid=self.valid & ~rows, guarantee=guarantee, **told)
 
     def put(self, rows: NDArray[np.intp] | slice, other: Certificates) -> None:
@@ -267,20 +268,11 @@ class Certificates:
             getattr(self, name)[rows] = getattr(other, name)
 
     def __getitem__(self, i: int) -> Certificate:
-        return Certificate(
-            bool(self.valid[i]),
-            float(self.margin[i]),
-            float(self.violation[i]),
-            float(self.cost[i]),
-            float(self.bound[i]),
-            float(_gap(self.objective[i], self.bound[i])),
-            self.claim[i],
-            float(self.objective[i]),
-            float(self.probability[i]),
-            self.resolution,
-            self.guarantee[i],
-            float(self.rounding[i]),
-        )
+        said: dict[str, Any] = {name: getattr(self, name)[i] for name in COLUMNS}
+        numbers = {name: float(said[name]) for name in (*NUMBERS, "bound")}
+        gap = float(_gap(numbers["objective"], numbers["bound"]))
+        said.update(numbers, valid=bool(self.valid[i]))
+        return Certificate(**said, gap=gap, resolution=self.resolution)
 
 
 COLUMNS = tuple(field.name for field in fields(Certificates) if field.name != "resolution")

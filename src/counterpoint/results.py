@@ -189,6 +189,7 @@ class Counterfactuals:
     question: Question
     targets: NDArray[np.object_]
     eps: float
+    _remarks: dict[int, str] = field(default_factory=dict, repr=False)  # row → what else is said
 
     @classmethod
     def blank(
@@ -278,24 +279,15 @@ class Counterfactuals:
                 "of report() or to_frame()."
             )
         i = range(len(self))[i]
-        status = self.statuses[i]
-        names = self.features.names
-        changed = np.flatnonzero(self.changed[i]).tolist()
-        rows = np.array([i], dtype=np.intp)
+        names, rows = self.features.names, np.array([i], dtype=np.intp)
         factual = {} if i in self.problems else self._values(self.table.take(rows), names)
         changes = {}
-        if changed:
-            answer = self._decoded(rows)
-            new = self._values(answer, [names[j] for j in changed])
+        if self.changed[i].any():
+            changed = [names[j] for j in np.flatnonzero(self.changed[i])]
+            new = self._values(self._decoded(rows), changed)
             changes = {name: (factual[name], new[name]) for name in new}
-        return Counterfactual(
-            status,
-            factual,
-            changes,
-            self.certificates[i],
-            self._asked(i),
-            self._said(i),
-        )
+        certificate, asked = self.certificates[i], self._asked(i)
+        return Counterfactual(self.statuses[i], factual, changes, certificate, asked, self._said(i))
 
     def part(self, rows: slice, table: Table) -> Counterfactuals:
         """Some answers that follow one another, to the rows of a table."""
@@ -340,11 +332,6 @@ class Counterfactuals:
         """A sentence about one row, or two; the second may take a search."""
         remark = remark_on(self._asked(i), self.statuses[i], self.certificates[i])
         return f"{self._said(i)} {remark}" if remark else self._said(i)
-
-    @cached_property
-    def _remarks(self) -> dict[int, str]:
-        """Row → what else is to be said of it, once that was asked for."""
-        return {}
 
     def _messages(self) -> list[str]:
         """Those of all rows; of rows without an answer only the first are looked at closely."""
@@ -410,7 +397,7 @@ class Counterfactuals:
             "changed": self.changed.sum(axis=1),
             "message": self._messages(),
         }
-        return self._frame(columns, np.arange(len(self)))
+        return self.table.sibling(columns, np.arange(len(self)))
 
     def changes(self) -> Any:
         """One row for each changed cell: row, feature, from (None if missing), to.
@@ -433,16 +420,13 @@ class Counterfactuals:
             "from": before,
             "to": after,
         }
-        return self._frame(table, None)
+        return self.table.sibling(table, None)
 
     def _value(self, name: Hashable, code: float) -> Any:
         """What a code stands for; an int in a column of whole numbers."""
         value = self.features.describe(name, code)
         whole = name in self.table.whole and isinstance(value, float) and value.is_integer()
         return int(value) if whole else value
-
-    def _frame(self, columns: dict[str, Any], rows: NDArray[np.intp] | None) -> Any:
-        return self.table.sibling(columns, rows)
 
     def summary(self) -> str:
         """How many rows have which status, what the answers cost, and which features change."""

@@ -1,4 +1,4 @@
-"""The people of a batch, as programs and solvers see them."""
+"""Rows as programs and solvers see them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Cases"]
 @final
 @dataclass(frozen=True, eq=False)
 class Cases:
-    """The people of a batch, as a program sees them."""
+    """Rows as a program sees them."""
 
     x: FloatArray  # (n, d) factual points
     # low, high: (n, d) bounds on y; a row with low > high somewhere has no feasible point
@@ -68,15 +68,15 @@ class Cases:
         return np.ones(len(self)) if self.weight is None else self.weight
 
     def weighing(self, weight: FloatArray) -> Cases:
-        """The same people with a weight of the price."""
+        """The same rows with a weight of the price."""
         return replace(self, weight=weight)
 
     def with_margin(self, margin: FloatArray) -> Cases:
-        """The same people with another margin."""
+        """The same rows with another margin."""
         return replace(self, margin=margin)
 
     def within(self, low: FloatArray, high: FloatArray) -> Cases:
-        """The same people with narrower bounds."""
+        """The same rows with narrower bounds."""
         return replace(self, low=np.maximum(self.low, low), high=np.minimum(self.high, high))
 
     def __iter__(self) -> Iterator[Cases]:

@@ -12,9 +12,6 @@ __all__ = ["Memo", "fields_only"]
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
-REMEMBERED = 64
-"""How many values a `Memo` holds: more than the targets that one program asks about in turn."""
-
 
 @final
 class Memo(Generic[K, V]):
@@ -25,10 +22,10 @@ class Memo(Generic[K, V]):
     Parameters
     ----------
     size
-        How many values are held.
+        How many values are held: more than the targets that one program asks about in turn.
     """
 
-    def __init__(self, size: int = REMEMBERED) -> None:
+    def __init__(self, size: int = 64) -> None:
         self.size = size
         self._held: dict[K, V] = {}
         self._lock = Lock()

@@ -19,6 +19,7 @@ Each message is one sentence or two: what was expected, what came, what to do.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping
 from typing import Any, final
 
@@ -104,26 +105,19 @@ class MissingExtra(CounterpointError, ImportError):
     """An optional dependency is not installed; the message names the extra."""
 
 
-SHOWN = 120
-"""Up to how many characters of a value a message shows."""
-
-
-def shown(value: object) -> str:
+def shown(value: object, most: int = 120) -> str:
     """A value on one line, cut where it is long, for a message."""
     text = " ".join(repr(value).split())
-    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
+    return text if len(text) <= most else f"{text[:most]}…"
 
 
 def is_number(value: object) -> bool:
     """Whether a value is a float, or an int that float64 can hold; a boolean is neither."""
     if isinstance(value, float | np.integer | np.floating):
         return True
-    if not isinstance(value, int) or isinstance(value, bool):
+    if isinstance(value, bool) or not isinstance(value, int):
         return False
-    return abs(value) <= LARGEST
-
-
-LARGEST = float(np.finfo(np.float64).max)
+    return abs(value) <= sys.float_info.max
 
 
 def is_listed(values: object) -> bool:

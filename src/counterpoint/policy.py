@@ -235,11 +235,6 @@ _numbers = _list_of(a_number, "a list of numbers")
 _rows = _list_of(_numbers, "a list of rows of numbers")
 
 
-def _one_or_more(value: Any, place: Place) -> Any:
-    """A label, or several."""
-    return (_labels if isinstance(value, list | tuple) else a_label)(value, place)
-
-
 def _pair(value: Any, place: Place) -> Any:
     """A smallest and a largest number."""
     pair = _numbers(value, place)
@@ -272,9 +267,13 @@ def _by_name(value: Any, place: Place) -> dict[str, float]:
     return {a_text(name, place): a_number(v, place / str(name)) for name, v in value.items()}
 
 
-def _weights(value: Any, place: Place) -> Any:
-    """Numbers by feature name, or in the order of the features."""
-    return (_numbers if isinstance(value, list | tuple) else _by_name)(value, place)
+def _list_or(many: Parameter, other: Parameter) -> Parameter:
+    """A list of one kind, or something else."""
+    return lambda value, place: (many if isinstance(value, list | tuple) else other)(value, place)
+
+
+_one_or_more = _list_or(_labels, a_label)
+_weights = _list_or(_numbers, _by_name)
 
 
 @cache
@@ -352,17 +351,9 @@ def _problem(data: Any, place: Place) -> Problem:
     constraints = data.get("constraints", [])
     if not isinstance(constraints, list | tuple):
         raise (place / "constraints").wrong("a list", constraints, "Put it in [brackets].")
-    target, cost = data.get("target"), None
-    if isinstance(target, Mapping):
-        target = _built("target", target, place / "target")
-    elif "target" in data:
-        here = place / "target"
-        target = here.calls(Label, _one_or_more(target, here))
-    if "cost" in data:
-        cost = _built("cost", data["cost"], place / "cost")
     return Problem(
-        target,
-        cost,
+        _target(data["target"], place / "target") if "target" in data else None,
+        _built("cost", data["cost"], place / "cost") if "cost" in data else None,
         tuple(_constraint(c, place / f"constraint {i}") for i, c in enumerate(constraints, 1)),
         tuple(
             _built("feature", table, place / f"feature {n!r}", name=a_text(n, place / "features"))
@@ -372,12 +363,18 @@ def _problem(data: Any, place: Place) -> Problem:
     )
 
 
+def _target(value: Any, place: Place) -> Any:
+    if isinstance(value, Mapping):
+        return _built("target", value, place)
+    return place.calls(Label, _one_or_more(value, place))
+
+
 def _constraint(value: Any, place: Place) -> Any:
     if isinstance(value, str):
         return place.calls(Linear.parse, value)
-    if not isinstance(value, Mapping):
-        raise place.wrong('a relation such as "a <= b", or a table with a kind', value)
-    return _built("constraint", value, place)
+    if isinstance(value, Mapping):
+        return _built("constraint", value, place)
+    raise place.wrong('a relation such as "a <= b", or a table with a kind', value)
 
 
 def _built(what: str, table: Any, place: Place, **known: Any) -> Any:

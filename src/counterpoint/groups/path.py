@@ -18,14 +18,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-__all__ = [
-    "Candidate",
-    "Count",
-    "TranslationPath",
-    "check_count",
-    "check_k",
-    "count_of",
-]
+__all__ = ["Candidate", "Count", "TranslationPath", "check_count", "check_k", "count_of"]
 
 Count = Literal["each", "mean", "shared"]
 
@@ -40,8 +33,7 @@ class Candidate:
     """
 
     translations: Translations
-    offsets: FloatArray
-    """(l, d) the same in units of the standard deviations."""
+    offsets: FloatArray  # (l, d) the same in units of the standard deviations
     loss: float
     correctness: float
     coverage: float
@@ -162,12 +154,12 @@ class TranslationPath:
         import pandas as pd
 
         chosen = [self.candidates[at] for at in self.refitted]
-        columns: dict[str, Any] = {"strength": self.strengths}
-        columns |= {count: self.counts(count) for count in get_args(Count)}
-        columns |= {"objective": self.objective, "loss": self.loss}
-        columns |= {"residual": self.residual, "gap": self.gap}
-        columns |= {"correctness": [one.correctness for one in chosen]}
-        columns |= {"coverage": [one.coverage for one in chosen]}
+        columns: dict[str, Any] = {
+            "strength": self.strengths,
+            **{count: self.counts(count) for count in get_args(Count)},
+            **{name: getattr(self, name) for name in ("objective", "loss", "residual", "gap")},
+            **{name: [getattr(c, name) for c in chosen] for name in ("correctness", "coverage")},
+        }
         return pd.DataFrame(columns)
 
     def plot(self, count: Count = "each", ax: Any = None) -> Figure:

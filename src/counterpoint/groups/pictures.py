@@ -35,23 +35,14 @@ def draw_changes(translations: Translations, start: Any, end: Any, most: int, ax
     (axes,) = _axes(ax, 1, (6.4, 1.4 + 0.28 * max(len(shown), 2)))
     places = np.arange(len(shown))
     colours = [COLOURS[0] if change > 0.0 else COLOURS[1] for _, change in shown]
-    axes.barh(places, cost, color=colours, height=0.7)
+    bars = axes.barh(places, cost, color=colours, height=0.7)
+    said = [f"{'+' if change > 0.0 else '−'}{amount(abs(change))}" for _, change in shown]
+    axes.bar_label(bars, said, padding=4, size=SMALL, color=INK)
     axes.axvline(0.0, color=PALE, linewidth=0.8)
     axes.set_yticks(places, [short_name(name) for name, _ in shown], parse_math=False)
     axes.tick_params(axis="y", length=0)
     axes.invert_yaxis()
     axes.margins(x=0.22)
-    for place, (_, change), at in zip(places, shown, cost, strict=True):
-        axes.annotate(
-            f"{'+' if change > 0.0 else '−'}{amount(abs(change))}",
-            (at, place),
-            (4 if at > 0.0 else -4, 0),
-            textcoords="offset points",
-            ha="left" if at > 0.0 else "right",
-            va="center",
-            size=SMALL,
-            color=INK,
-        )
     if not shown:
         axes.text(0.5, 0.5, "nothing changes", color=INK, transform=axes.transAxes, ha="center")
     rest = f", the {most} largest of {len(changes)} changes" if len(changes) > most else ""
@@ -103,6 +94,7 @@ def draw_map(
         (after, moved, "after"),
     ):
         axes.scatter(*values[:, :2].T, s=6, color=PALE, alpha=0.5, linewidths=0)
+        axes.update_datalim(moved[:, :2])  # so that both show the same part of the plane
         there = values[groups.rows(end)]
         axes.scatter(*there[:, :2].T, s=12, color=COLOURS[0], linewidths=0, label=f"{pair[1]}")
         axes.scatter(
@@ -113,12 +105,6 @@ def draw_map(
         axes.set_yticks([])
         axes.spines[:].set_color(PALE)
         axes.legend(frameon=False, markerscale=1.8, loc="best", fontsize=SMALL)
-    shown = np.concatenate([values[:, :2], moved[:, :2]])
-    low, high = shown.min(axis=0), shown.max(axis=0)
-    room = 0.05 * np.maximum(high - low, 1e-12)
-    for axes in (before, after):
-        axes.set_xlim(low[0] - room[0], high[0] + room[0])
-        axes.set_ylim(low[1] - room[1], high[1] + room[1])
     return _figure(before)
 
 

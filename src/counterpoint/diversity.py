@@ -187,7 +187,8 @@ def alternatives_to(
 
     if not (isinstance(n, int | np.integer) and n >= 1):
         raise InvalidInput(f"Expected a count of at least 1 answer; got {shown(n)}.")
-    if by not in (*SEARCHES, "piece"):
+    how = str(by)
+    if how not in (*SEARCHES, "piece"):
         words = ", ".join(map(repr, (*SEARCHES, "piece")))
         raise InvalidInput(f"Expected by to be one of {words}; got {shown(by)}.")
     most = int(n)
@@ -199,11 +200,11 @@ def alternatives_to(
     with track(len(tables[1]), show=progress) as advance:
         answers = answers_to(task, tables, advance)
         first = [Choice.of(answers, i) for i in range(len(answers))]
-        if by == "piece":
+        if how == "piece":
             chosen, exhausted = _one_a_piece(task, tables[1], ask, first, most)
         else:
             width = len(task.question.features)
-            chosen, exhausted = _searched(ask, width, [SEARCHES[by](one, most) for one in first])
+            chosen, exhausted = _searched(ask, width, [SEARCHES[how](one, most) for one in first])
     choices = [some or [first[i]] for i, some in enumerate(chosen)]
     count = [len(some) for some in choices]
     row = np.repeat(np.arange(len(choices)), count)

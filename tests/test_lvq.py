@@ -468,13 +468,18 @@ BAD: list[tuple[type, dict[str, Any], str]] = [
     ),
     (GMLVQ, {"rank": 5}, "rank to be at most the number of features, 4, and got 5: lower it"),
     (GMLVQ, {"regularization": -1}, r"'regularization' .* float in the range \[0.0, inf\). Got -1"),
-    (GMLVQ, {"regularization": True}, "'regularization' .* must not be a boolean. Got True"),
+    (
+        GMLVQ,
+        {"regularization": True},
+        "'regularization' .* must be a number .*, and not a boolean. Got True",
+    ),
     (LGMLVQ, {"metric_per": "row"}, r"'metric_per' .* str among \{'\w+', '\w+'\}. Got 'row'"),
     (RSLVQ, {"spread": 0.0}, r"'spread' .* float in the range \(0.0, inf\) or None. Got 0.0"),
     (MRSLVQ, {"anchor": -0.1}, r"'anchor' .* float in the range \[0.0, inf\). Got -0.1"),
     (LMRSLVQ, {"max_iter": 1.5}, r"'max_iter' .* int in the range \[1, inf\). Got 1.5"),
     (LMRSLVQ, {"tol": "low"}, r"'tol' .* float in the range \[0.0, inf\). Got 'low'"),
     (LMRSLVQ, {"tol": np.inf}, r"'tol' .* float in the range \[0.0, inf\). Got inf"),
+    (LMRSLVQ, {"anchor": 10**400}, "'anchor' .* must be a number that float64 can hold"),
     (LMRSLVQ, {"random_state": "any"}, "'random_state' .* Got 'any'"),
 ]
 

@@ -654,7 +654,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"epsilon": -1.0}, "Got -1.0"),
     ({"epsilon": np.inf}, "Got inf"),
     ({"epsilon": np.nan}, "Got nan"),
-    ({"epsilon": True}, "'epsilon' .* must not be a boolean. Got True"),
+    ({"epsilon": True}, "'epsilon' .* must be a number .*, and not a boolean. Got True"),
     ({"C": 0}, r"'C' .* float in the range \(0.0, inf\). Got 0"),
     ({"feature_map": "poly"}, r"'feature_map' .* a str among \{'\w+', '\w+'\}. Got 'poly'"),
     ({"mechanism": "none"}, r"'mechanism' .* a str among \{'\w+', '\w+', '\w+'\}. Got 'none'"),

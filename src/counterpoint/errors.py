@@ -164,10 +164,11 @@ def check_parameters(estimator: Any) -> None:
 
     constraints = estimator._parameter_constraints  # noqa: SLF001 (as scikit-learn names it)
     for name, value in estimator.get_params(deep=False).items():
-        if isinstance(value, bool) and "boolean" not in constraints.get(name, ["boolean"]):
+        is_checked = "boolean" not in constraints.get(name, ["boolean"])
+        if isinstance(value, int) and not is_number(value) and is_checked:
             raise InvalidInput(
-                f"The {name!r} parameter of {type(estimator).__name__} must not be a boolean. Got "
-                f"{value} instead."
+                f"The {name!r} parameter of {type(estimator).__name__} must be a number that "
+                f"float64 can hold, and not a boolean. Got {shown(value)} instead."
             )
     try:
         estimator._validate_params()  # noqa: SLF001 (as scikit-learn names it)

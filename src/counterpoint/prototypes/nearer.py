@@ -67,8 +67,6 @@ PAIRED = 64
 """The largest number of columns whose pairs have multipliers."""
 CANCELLED = 128 * UNIT
 """What is left of a sum that cancels, relative to the size of its terms."""
-TURNS = 5
-"""Steps of Newton's method between the bounds at most."""
 POSITIVE = 1e-12
 """What a positive least must exceed besides what rounding may add to it, relative to the size of
 its terms."""
@@ -597,7 +595,7 @@ class _Lagrangian:
         """(n, d) about where L is least between the bounds, if it is convex."""
         low, high = self._bounds
         held_before = None
-        for _ in range(TURNS):
+        for _ in range(5):  # steps of Newton's method between the bounds
             slope = self.slope(y)
             held = ((y <= low) & (slope >= 0.0)) | ((y >= high) & (slope <= 0.0))
             y = self.inside(y + self._newton(slope, held | (self._scale == 0.0)))

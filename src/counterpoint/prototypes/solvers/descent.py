@@ -29,17 +29,15 @@ from counterpoint.solvers.standard_form import StandardForm
 
 __all__ = ["Descent", "Descents", "RowSearch"]
 
-STEPS = 40
 STALLED = 1e-9
 """A relative gain in price at which a descent ends."""
 HOPE = 1.3
 """No start is tried after one whose answer costs so many times what is already reached."""
-SHORTER = np.array([1e-8, 1e-6, 1e-4])
-"""How much shorter a step is, in case that its end is not quite within convex conditions."""
+FURTHER = np.array([0.5, 1.0, 2.0, 3.0, 5.0, 7.0, 11.0, 15.0, 23.0, 31.0, -1e-8, -1e-6, -1e-4])
+"""How far beyond the end of a step to look, in lengths of the step; or before it, in case that its
+end is not quite within convex conditions."""
 WITHIN = 1e-10
 """How far within a condition a start is moved, relative to what the row misses."""
-CORRECTIONS = 15
-"""Steps of Newton's method that lead a start to meet conditions."""
 PAST = 1e-9
 """How far beyond a root of an excess its other side is looked at, relative to the root."""
 TRACE = 1e-6
@@ -91,7 +89,7 @@ class Descents:
         y = np.where(free, y, np.clip(x, low, high))
         least, most = (limit[0] for limit in affine.limits(case.margin))
         inwards = WITHIN * np.abs(quadrics.missed(case.x, case.margin)).max(initial=0.0)
-        for _ in range(CORRECTIONS):
+        for _ in range(15):
             along, over = affine.matrix @ y, quadrics.missed(y[None], case.margin)[0] + inwards
             over = np.concatenate([over, along - most, least - along])
             missed = over > 0.0
@@ -225,7 +223,7 @@ class Descent(RowSearch):
             return
         price = self._price(at)
         self._keep(at[None])
-        for _ in range(STEPS):
+        for _ in range(40):
             step = self._step(at)
             if step is None:
                 break
@@ -282,12 +280,11 @@ class Descent(RowSearch):
                 self._keep((home + part * (self.point - home))[None])
 
     def _within(self, start: FloatArray, end: FloatArray) -> FloatArray:
-        """The cheapest point at the end of a step, or just before, that meets the program."""
+        """The cheapest point at the end of a step, before or beyond it, that meets the program."""
         back = self._entry(end, start - end)
         end = start if np.isnan(back) else end + back * (start - end)
-        shorter = end + SHORTER[:, None] * (start - end)
-        met = self.shared.met(shorter, self.case)
-        tried = np.vstack([end, shorter[met]])
+        tried = end + FURTHER[:, None] * (end - start)
+        tried = np.vstack([end, tried[self.shared.met(tried, self.case)]])
         cost = self.program.cost(tried, np.repeat(self.case.x, len(tried), axis=0))
         return np.asarray(tried[cost.argmin()])
 

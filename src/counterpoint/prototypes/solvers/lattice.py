@@ -37,12 +37,10 @@ STRIDES = (1.0, 2.0, 5.0)
 """How many whole steps a move may take."""
 GAINED = 1e-9
 """A relative gain in price from which on a point counts as cheaper."""
-TURNS = 20
 PAIRED = 80
 """The largest number of moves that are tried two at a time."""
 ELSEWHERE = 24
 """How many integral parts are put elsewhere for the other columns to descend."""
-ROUNDS = 4
 
 
 @final
@@ -125,7 +123,7 @@ class Lattice(RowSearch):
                 return
             held = self._held(point, low, high)
             if held is None:
-                self._keep(self._exactly(point)[None])
+                self._keep(self._exactly(point)[None], GAINED)
                 return
             for value in self._choices(point, held):
                 lower, upper = np.array(low), np.array(high)
@@ -137,7 +135,7 @@ class Lattice(RowSearch):
 
     def _improve(self) -> None:
         """Moves and descents in turn, until none of them gains anything."""
-        for _ in range(ROUNDS):
+        for _ in range(4):
             if self.point is None or self._is_over():
                 return
             self._move()
@@ -150,7 +148,7 @@ class Lattice(RowSearch):
 
     def _move(self) -> None:
         """Moves of one or two integral parts, as long as one gains."""
-        for _ in range(TURNS):
+        for _ in range(20):
             if self.point is None or self._is_late:
                 return
             moves = self._moves(self.point)

@@ -32,7 +32,6 @@ from counterpoint.solvers.base import Effort, Outcome, Solution, Solver
 
 __all__ = ["Quadric"]
 
-STEPS = 100
 EXACT = 2.0 * EPS
 """A relative change of a logarithm at which its root is found."""
 CLOSEST = 1e-14
@@ -167,7 +166,7 @@ class Root(NamedTuple):
             near, far = np.log(CLOSEST * size), np.log(8.0 * (first + size))
             end, at = near, np.log(np.maximum(np.sqrt(0.5 * first * pole), first))
             found = ~(c > 0.0)
-            for _ in range(STEPS):
+            for _ in range(100):
                 at = np.where(found, at, np.clip(at, near, far))
                 distance = np.exp(at)
                 apart = distance[:, :, None] + (q + pole[:, :, None])

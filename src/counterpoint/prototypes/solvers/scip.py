@@ -41,12 +41,8 @@ COARSE, FINE = 4.0, 32.0
 """Scales of tolerances: of the first search of a ball, and of a second one, if need be."""
 GROWTH = 8.0
 """How much larger the next ball is, while no point is known."""
-BALLS = 7
-"""How many of them are searched."""
 NUMERICAL = "error in LP solver"
 """What SCIP says where it cannot go on with a row for numerical reasons: then it claims nothing."""
-NODES = 1
-"""How many nodes are searched without a ball."""
 MET = 5e-9
 """The largest relative violation of a point that meets a program."""
 
@@ -124,7 +120,7 @@ class GlobalSearch:
     def _search(self) -> None:
         if np.isinf(self.cost):
             radius = min(self._first_radius(), self._furthest)
-            for k in range(BALLS):
+            for k in range(7):
                 if self._is_done_within(radius) or (k == 0 and self._is_nowhere()):
                     return
                 radius = min(GROWTH * radius, self._furthest, self.cost)
@@ -171,9 +167,7 @@ class GlobalSearch:
         if left <= 0.0:
             return Found(ended=False, bound=-np.inf, values=None), None
         limited = bool(np.isfinite(share))
-        limits = Limits(
-            self.gap, left if np.isfinite(left) else None, first, -1 if limited else NODES
-        )
+        limits = Limits(self.gap, left if np.isfinite(left) else None, first, -1 if limited else 1)
         ball = Ball(self.program, self.case, radius, 1.0 if limited else np.inf)
         try:
             with Translated():

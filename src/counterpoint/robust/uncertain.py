@@ -91,51 +91,22 @@ class UncertainClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.law = law
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Nothing: the classifier is fitted, and its weights have this noise.
-
-        Parameters
-        ----------
-        X, y
-            Not looked at.
-
-        Returns
-        -------
-        Self
-            Itself.
-        """
+        """Nothing: the classifier is fitted, and its weights have this noise."""
         check_is_fitted(self.estimator)
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """(n,) what the classifier predicts.
-
-        Parameters
-        ----------
-        X
-            As the classifier takes it.
-        """
+        """(n,) what the classifier predicts, of rows as it takes them."""
         return np.asarray(self.estimator.predict(X))
 
     @_has("decision_function")  # type: ignore[untyped-decorator]
     def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """(n,) its scores.
-
-        Parameters
-        ----------
-        X
-            As the classifier takes it.
-        """
+        """(n,) its scores, of rows as it takes them."""
         return np.asarray(self.estimator.decision_function(X))
 
     @_has("predict_proba")  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """(n, 2) its probabilities, of which the noise has no part.
-
-        Parameters
-        ----------
-        X
-            As the classifier takes it.
-        """
+        """(n, 2) its probabilities, of which the noise has no part, of rows as it takes them."""
         return np.asarray(self.estimator.predict_proba(X))
 
     @property

@@ -100,7 +100,7 @@ class Refinement:
         self.point: FloatArray | None = None
         self.centre = case.x
         self.inwards, self.missed = 0.0, np.inf
-        self.closed = CLOSED if effort.gap < 1.0 else 0.01  # where any point will do
+        self.closed = CLOSED if effort.gap < 1.0 else 1.0  # where any point will do, at once
 
     def run(self, worth: float) -> None:
         """Until the gap is closed, or there is no point, or none that costs less than ``worth``."""

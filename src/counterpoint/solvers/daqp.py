@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, final
+from typing import ClassVar, final
 
 import daqp
 import numpy as np
@@ -21,7 +21,7 @@ from counterpoint.engine.cases import Cases
 from counterpoint.engine.couplings import Affine
 from counterpoint.engine.domains import Box, OneOf, Transitions
 from counterpoint.engine.program import Program
-from counterpoint.numerics import BoolArray, FloatArray
+from counterpoint.numerics import BoolArray, FloatArray, IntArray
 from counterpoint.solvers.base import Effort, Outcome, Solution, Solver, translated
 from counterpoint.solvers.highs import Highs
 from counterpoint.solvers.standard_form import StandardForm
@@ -29,8 +29,13 @@ from counterpoint.solvers.standard_form import StandardForm
 __all__ = ["Daqp"]
 
 
-EQUAL, BINARY = 5, 16
-OUTCOMES = {1: Outcome.FOUND, 2: Outcome.FOUND, -1: Outcome.INFEASIBLE, -7: Outcome.LIMIT}
+EQUAL, BINARY, INFEASIBLE = 5, 16, -1
+OUTCOMES = {
+    1: Outcome.FOUND,
+    2: Outcome.FOUND,
+    INFEASIBLE: Outcome.INFEASIBLE,
+    -7: Outcome.LIMIT,
+}
 CROSSED = 1e-12
 TOLERANCES = {"primal_tol": 1e-10, "dual_tol": 1e-12, "iter_limit": 100_000}
 
@@ -84,21 +89,22 @@ class Daqp(Solver):
         lengths = limits.shortfall()
         low, high = limits.divided(lengths)[2:]
         sense = np.where(low == high, EQUAL, 0).astype(np.int32)
-        hessian, linear, answers = np.eye(rank), np.zeros(rank), _Answers(n, len(rows))
-        steps = np.zeros((n, rank))
+        hessian, linear, steps = np.eye(rank), np.zeros(rank), np.zeros((n, rank))
+        flags, duals = np.zeros(n, dtype=np.intp), np.zeros((n, len(rows)))
         for i in range(n):
-            steps[i], _, flag, info = daqp.solve(
+            steps[i], _, flags[i], info = daqp.solve(
                 hessian, linear, rows, high[i], low[i], sense[i], **TOLERANCES
             )
-            answers.put(i, flag, info["lam"])
-        return self._solution(cases, answers, steps @ directions.T, lengths)
+            if flags[i] > 0:  # a point was found
+                duals[i] = info["lam"]
+        return self._solution(cases, flags, duals, steps @ directions.T, lengths)
 
     def _solved(self, cases: Cases, effort: Effort, lengths: FloatArray | None = None) -> Solution:
         """Columns that cannot move are put in as numbers; changes are about (n,) lengths long."""
-        limits, answers = self.form.limits(cases), _Answers(len(cases), len(self.form.matrix))
+        limits, duals = self.form.limits(cases), np.zeros((len(cases), len(self.form.matrix)))
         crossed = limits.low - limits.high > CROSSED * np.abs(cases.x / self.form.unit)
         blocked = crossed.any(axis=1)
-        answers.outcomes[blocked] = Outcome.INFEASIBLE
+        flags = np.where(blocked, INFEASIBLE, 0)
         free = limits.low < limits.high
         change = np.where(free, 0.0, limits.low)
         shift, size = change @ self.form.matrix.T, self._sizes(free)
@@ -116,7 +122,7 @@ class Daqp(Solver):
         for i in np.flatnonzero(~blocked).tolist():
             own = free[i]
             hessian, matrix = self._restricted(own.tobytes())
-            change[i, own], _, flag, info = daqp.solve(
+            change[i, own], _, flags[i], info = daqp.solve(
                 hessian,
                 self._hessian[own] @ change[i],
                 matrix,
@@ -126,23 +132,30 @@ class Daqp(Solver):
                 **TOLERANCES,
                 **limit,
             )
-            answers.put(i, flag, info["lam"][len(hessian) :] / size[i])
-        solution = self._solution(cases, answers, change, lengths)
+            if flags[i] > 0:  # a point was found
+                duals[i] = info["lam"][len(hessian) :] / size[i]
+        solution = self._solution(cases, flags, duals, change, lengths)
         branched = np.flatnonzero((free & hot).any(axis=1) & solution.found)
         cost = self.program.cost(solution.points[branched], cases.x[branched])
         solution.reported[branched] = cost * (1.0 - 1e-9)  # as far as it may stop from the optimum
         return solution
 
     def _solution(
-        self, cases: Cases, answers: _Answers, change: FloatArray, lengths: FloatArray
+        self,
+        cases: Cases,
+        flags: IntArray,
+        duals: FloatArray,
+        change: FloatArray,
+        lengths: FloatArray,
     ) -> Solution:
-        """What DAQP said of changes in units of some lengths."""
-        points = self.form.points(change, cases, lengths)
-        points[answers.outcomes != Outcome.FOUND] = np.nan
+        """What DAQP said of changes in units of some lengths, by its own flags and duals."""
+        outcomes = [OUTCOMES.get(flag, Outcome.NOTHING) for flag in flags.tolist()]
+        found = np.array([outcome == Outcome.FOUND for outcome in outcomes], dtype=bool)[:, None]
+        points = np.where(found, self.form.points(change, cases, lengths), np.nan)
         for group in self.program.groups:
             points[:, group] = np.round(points[:, group])
-        multipliers = self.form.multipliers(answers.duals * lengths[:, None])
-        return Solution(points, multipliers, answers.outcomes, np.zeros(len(points)))
+        multipliers = self.form.multipliers(duals * lengths[:, None])
+        return Solution(points, multipliers, np.array(outcomes, np.int8), np.zeros(len(points)))
 
     def _doubted(self, cases: Cases, effort: Effort, solution: Solution) -> None:
         """Rows that DAQP holds to be infeasible: refuted, or solved in units of a feasible point.
@@ -192,18 +205,3 @@ class Daqp(Solver):
         """The linear relaxation in HiGHS, which gives the multipliers that DAQP does not."""
         price = Price(np.ones(self.program.width), np.zeros(self.program.width))
         return Highs(Program(price, self.program.relaxed(OneOf).region))
-
-
-@final
-class _Answers:
-    """What DAQP said, in its own units."""
-
-    def __init__(self, n: int, rows: int) -> None:
-        self.duals = np.zeros((n, rows))
-        self.outcomes = np.full(n, Outcome.NOTHING, dtype=np.int8)
-
-    def put(self, i: int, flag: int, duals: Any) -> None:
-        """One result."""
-        self.outcomes[i] = OUTCOMES.get(flag, Outcome.NOTHING)
-        if self.outcomes[i] == Outcome.FOUND:
-            self.duals[i] = duals

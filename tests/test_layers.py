@@ -17,7 +17,7 @@ from types import ModuleType
 
 import pytest
 
-from counterpoint.wings import WINGS
+from counterpoint.engine.wings import WINGS
 
 PACKAGE = "counterpoint"
 SOURCE = Path(__file__).parents[1] / "src" / PACKAGE

@@ -8,7 +8,7 @@ import textwrap
 
 import pytest
 
-from counterpoint.wings import WINGS
+from counterpoint.engine.wings import WINGS
 
 WITHOUT = """
 import importlib.abc, sys

@@ -48,7 +48,7 @@ from counterpoint.targets import (
 )
 
 if TYPE_CHECKING:
-    from counterpoint.factored import FactoredCounterfactuals
+    from counterpoint.engine.factored import FactoredCounterfactuals
     from counterpoint.models import LastLayer, read
     from counterpoint.robust.target import Robust
     from counterpoint.robust.uncertain import UncertainClassifier
@@ -114,7 +114,7 @@ __all__ = [
 
 
 LATER = {
-    "FactoredCounterfactuals": "factored",
+    "FactoredCounterfactuals": "engine.factored",
     "LastLayer": "models",
     "Robust": "robust.target",
     "UncertainClassifier": "robust.uncertain",

@@ -34,7 +34,7 @@ from counterpoint.targets import Target, as_target
 if TYPE_CHECKING:
     from counterpoint.diversity import Alternatives
     from counterpoint.engine.confirm import Question, Task
-    from counterpoint.factored import FactoredCounterfactuals
+    from counterpoint.engine.factored import FactoredCounterfactuals
     from counterpoint.models.reading import FittedModel
     from counterpoint.path import Path
     from counterpoint.results import Counterfactuals
@@ -302,7 +302,7 @@ class Explainer:
         InvalidInput
             If the model, the cost or the constraints do not let answers be factored.
         """
-        from counterpoint.factored import explain_factored
+        from counterpoint.engine.factored import explain_factored
 
         effort = effort_of(gap, time_limit)
         return explain_factored(

@@ -33,11 +33,11 @@ from counterpoint.constraints import (
     all_constraints,
 )
 from counterpoint.costs import Cost, Mahalanobis, Manhattan, SquaredEuclidean
+from counterpoint.engine.wings import parts
 from counterpoint.errors import InvalidInput, InvalidSpec
 from counterpoint.explainer import Explainer
 from counterpoint.rows.features import Categorical, Continuous, Feature, Integer, all_features
 from counterpoint.targets import Interval, Label, OtherLabel, Probability, Target, Tradeoff
-from counterpoint.wings import parts
 
 __all__ = ["Problem", "kinds", "toml"]
 

@@ -20,9 +20,9 @@ import numpy as np
 from counterpoint.certificate import VIOLATION, Bounding, Evidence
 from counterpoint.engine.cases import Cases
 from counterpoint.engine.pieces import Piece, Pieces
+from counterpoint.engine.wings import wings
 from counterpoint.numerics import BoolArray, FloatArray, IntArray
 from counterpoint.solvers import Effort, Optimality, Outcome, Solution, Solver
-from counterpoint.wings import wings
 
 __all__ = ["Found", "Leads", "highest_probability", "search", "search_listed"]
 

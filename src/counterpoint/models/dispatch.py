@@ -22,10 +22,10 @@ from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.utils.validation import check_is_fitted
 
+from counterpoint.engine.wings import wings
 from counterpoint.errors import InvalidInput, ModelNotFitted, UnsupportedModel
 from counterpoint.models.columns import Columns, place
 from counterpoint.models.form import Form
-from counterpoint.wings import wings
 
 __all__ = [
     "Inputs",

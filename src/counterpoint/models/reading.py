@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.caches import fields_only
+from counterpoint.engine.wings import wings
 from counterpoint.errors import InvalidInput, ReaderMismatch, UnsupportedModel
 from counterpoint.models.categories import (
     CategoriesWanted,
@@ -27,7 +28,6 @@ from counterpoint.numerics import BoolArray, FloatArray
 from counterpoint.rows.features import Continuous, Features, unknown_name
 from counterpoint.rows.table import Table
 from counterpoint.targets import DISAGREEMENT, Label
-from counterpoint.wings import wings
 
 __all__ = ["FittedModel", "Reading", "see_columns", "see_through"]
 

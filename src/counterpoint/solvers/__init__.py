@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import cache
 
 from counterpoint.engine.program import Program
+from counterpoint.engine.wings import wings
 from counterpoint.errors import NoSolver
 from counterpoint.solvers.base import (
     Effort,
@@ -23,7 +24,6 @@ from counterpoint.solvers.daqp import Daqp
 from counterpoint.solvers.halfspace import HalfSpace
 from counterpoint.solvers.highs import Highs
 from counterpoint.solvers.probability import Logistic, Newton
-from counterpoint.wings import wings
 
 __all__ = [
     "Branching",

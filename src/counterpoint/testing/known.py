@@ -13,8 +13,8 @@ from counterpoint.engine.couplings import Affine, Cone, LogLoss, LogSumExp
 from counterpoint.engine.domains import AtMost, Box, OneOf, Transitions, Whole
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Condition, Region
+from counterpoint.engine.wings import wings
 from counterpoint.numerics import FloatArray
-from counterpoint.wings import wings
 
 __all__ = ["KNOWN", "Known"]
 

@@ -31,7 +31,7 @@ def parts(part: str) -> tuple[ModuleType, ...]:
     """The module of this name in each wing that has one."""
     found = []
     for name in WINGS:
-        folder = f"{__package__}.{name}"
+        folder = f"counterpoint.{name}"
         try:
             import_module(folder)
         except ImportError as error:

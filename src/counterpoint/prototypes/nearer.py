@@ -544,7 +544,7 @@ class _Lagrangian:
         below, lost = self.domain.lower(Diagonal(none, none), slope, self.cases, sizes)
         below -= np.einsum("ij,ij->i", slope, delta)
         along = size + (slope_size * np.abs(delta)).sum(axis=1) + np.abs(value)
-        lost += self.cut.doubt + gamma(self._roundings + 2) * along
+        lost += self.cut.doubt + self._gamma * along
         with np.errstate(invalid="ignore"):
             width = high - low
         reach = np.where(np.isfinite(width), width, AFAR * (np.abs(z) + np.abs(self.cases.x)))
@@ -555,8 +555,8 @@ class _Lagrangian:
 
     @cached_property
     def _roundings(self) -> int:
-        """How many roundings its value and its slope are worth."""
-        return self.cut.roundings + self.quadrics.depth + 2 * len(self.base) + LIBRARY
+        """How many roundings its value, its slope and its eigenvalues are worth."""
+        return self.cut.roundings + self.quadrics.depth + 10 * len(self.base) + LIBRARY
 
     @cached_property
     def _gamma(self) -> float:
@@ -581,8 +581,7 @@ class _Lagrangian:
         """(n,) by how much rounding may move an eigenvalue of the curvature."""
         sizes = np.abs(self.price) + np.tensordot(self.weights, self.quadrics.sizes, axes=1)
         sizes = sizes * self._scale[:, :, None] * self._scale[:, None, :]
-        share = gamma(self._roundings + 8 * len(self.base))
-        return np.asarray(share * np.sqrt((sizes**2).sum(axis=(1, 2))))
+        return np.asarray(self._gamma * np.sqrt((sizes**2).sum(axis=(1, 2))))
 
     @cached_property
     def _floor(self) -> FloatArray:

@@ -79,9 +79,9 @@ class Quadric(Solver):
         return Memo()
 
     def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
-        out, nearest = Solution.blank(len(cases), self.program), self.nearest(cases)
+        out, nearest = Solution.blank(len(cases.x), self.program), self.nearest(cases)
         at = self.program.convex_size
-        out.multipliers[:, at : at + len(self.curvature.quadrics)] = nearest.multipliers
+        out.multipliers[:, at : at + len(self.curvature.quadrics.limits)] = nearest.multipliers
         met = self.curvature.meets(nearest.points, cases)
         out.points[met] = nearest.points[met]
         out.outcomes[met] = Outcome.FOUND
@@ -90,8 +90,11 @@ class Quadric(Solver):
 
     def nearest(self, cases: Cases) -> Nearest:
         """For each row the nearest point that meets the condition which asks for most."""
-        points, weights = np.array(cases.x), np.zeros((len(cases), len(self.curvature.quadrics)))
-        out = Nearest(points, weights, np.zeros(len(cases), dtype=bool))
+        points, weights = (
+            np.array(cases.x),
+            np.zeros((len(cases.x), len(self.curvature.quadrics.limits))),
+        )
+        out = Nearest(points, weights, np.zeros(len(cases.x), dtype=bool))
         movable = cases.low < cases.high
         movable |= (cases.low != cases.x) & ~cases.empty[:, None]  # a relaxation where it must move
         kinds, which = np.unique(movable, axis=0, return_inverse=True)
@@ -130,7 +133,7 @@ class Quadric(Solver):
         root = Root.find(np.broadcast_to(q, beta.shape), beta, c)
         price = np.where(c > 0.0, root.price, 0.0)
         worst = price.argmax(axis=1)
-        worst_of = np.arange(len(cases)), worst
+        worst_of = np.arange(len(cases.x)), worst
         empty, missed = np.isinf(price[worst_of]), price[worst_of] > 0.0
         step = np.einsum("ndk,nk->nd", axes[worst], root.steps[worst_of])
         out.points[rows] += np.where(missed[:, None], step, 0.0)

@@ -9,7 +9,7 @@ ball grows until one is found, or until it holds all that the bounds allow.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from time import perf_counter
 from typing import TYPE_CHECKING, ClassVar, final
@@ -207,7 +207,7 @@ class GlobalSearch:
         before, held, found = self.cost, self.program.held(y[None], self.case.x)[0], [y]
         if not held.all():
             within = self.case.within(np.where(held, y, -np.inf), np.where(held, y, np.inf))
-            descent = Descent(self.owner.free, within, self.effort, np.inf)
+            descent = Descent(self.owner.free, within, self._left(), np.inf)
             descent.descend(y)
             found += [] if descent.point is None else [descent.point]
         for point in found:
@@ -215,6 +215,11 @@ class GlobalSearch:
             if cost < self.cost and self._meets(point):
                 self.point, self.cost = point, cost
         return self.cost < before
+
+    def _left(self) -> Effort:
+        """What is left of the effort."""
+        left = self._end - perf_counter()
+        return replace(self.effort, seconds=max(left, 1e-3)) if np.isfinite(left) else self.effort
 
     def _meets(self, y: FloatArray) -> bool:
         """Whether a (d,) point meets the program, with the margin."""

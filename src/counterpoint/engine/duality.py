@@ -53,7 +53,7 @@ class Duality:
 
     price: Price  # what a change costs
     domain: SeparableDomain  # where each column may be
-    # whether charges are added to the price, which then counts as each person weighs it
+    # whether charges are added to the price, which then counts as each row weighs it
     weighed: bool
 
     def bound(
@@ -177,7 +177,7 @@ def one_row_bound(
 ) -> FloatArray:
     """(n,) `Duality.bound` for one row (d,) and columns without bounds, without an (n, d) array.
 
-    The price is separable; each of the people x weighs the row, and has an offset: both (n,).
+    The price is separable; each x has a weight of that row, and an offset: both (n,).
     """
     weight, offset = weighed
     flat = price.quadratic == 0

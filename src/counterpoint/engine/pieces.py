@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import final, overload
 
@@ -105,7 +105,7 @@ class Piece:
         return replace(self, program=Program(self.program.price, region))
 
     def sees(self, cases: Cases) -> Cases:
-        """The people as this piece sees them."""
+        """The cases as this piece sees them."""
         if not self.narrows:
             return cases
         own = self.program.cases(cases.x)
@@ -124,9 +124,6 @@ class Aim:
     otherwise: bool = False  # whether to do so at least where the segment has no point
 
 
-EVERYWHERE = Aim()
-
-
 @final
 @dataclass(frozen=True, eq=False)
 class Pieces(Sequence[Piece]):
@@ -136,7 +133,7 @@ class Pieces(Sequence[Piece]):
     listed: tuple[Piece, ...]  # all of them, unless the union is lazy
     # the union itself, where its regions have too many rows to be listed
     lazy: LazyUnion | None = None
-    aim: Aim = EVERYWHERE  # where to look
+    aim: Aim = field(default_factory=Aim)  # where to look
 
     @classmethod
     def of(cls, program: Program, regions: Sequence[Region], aim: Aim | None = None) -> Pieces:
@@ -144,7 +141,7 @@ class Pieces(Sequence[Piece]):
         if isinstance(regions, LazyUnion) and regions.size > LISTED:
             return cls(program, (), regions)
         return cls(
-            program, tuple(Piece.of(program, region) for region in regions), aim=aim or EVERYWHERE
+            program, tuple(Piece.of(program, region) for region in regions), aim=aim or Aim()
         )
 
     def __len__(self) -> int:
@@ -161,7 +158,7 @@ class Pieces(Sequence[Piece]):
         return self.listed[s] if self.lazy is None else Piece.of(self.program, self.lazy[s])
 
     def decided(self, units: FloatArray) -> Pieces:
-        """The same points for people on a lattice of these units, each tie in it decided."""
+        """The same points on a lattice of these units, each tie in it decided."""
         if self.lazy is not None:
             return replace(self, lazy=self.lazy.decided(units))
         return replace(self, listed=tuple(piece.decided(units) for piece in self.listed))

@@ -1,4 +1,4 @@
-"""Programs: one cost over one region, without the person's data in it, and what bounds them.
+"""Programs: one cost over one region, without the row in it, and what bounds them.
 
 A program is minimise price(y − x) over y in the region. Its region is a *domain* D (intervals,
 whole steps, categories, the number of changes: one feature at a time) cut by *couplings* (linear
@@ -203,7 +203,7 @@ class Program:
         return Duality(self.price, self.domain, bool(self.charges))
 
     def cases(self, x: FloatArray) -> Cases:
-        """What the program knows of these people: their points and their bounds."""
+        """What the program knows of these rows: their points and their bounds."""
         low, high = self.box.bounds(x)
         if self.transitions:
             high = np.array(high)

@@ -1,6 +1,6 @@
 """One half-space at a time, in closed form, for whole batches.
 
-For each person the most expensive single row of the program is met at the least cost, within the
+For each case the most expensive single row of the program is met at the least cost, within the
 box. That is a relaxation, so its cost is a lower bound; where the point happens to meet the other
 rows too, it is the optimum. With weighted Manhattan cost the one-row problem is a continuous
 knapsack (fill the features in the order of score gained for a unit of cost); with squared Euclidean

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from counterpoint.diversity import Alternatives
     from counterpoint.engine.confirm import Question, Task
     from counterpoint.engine.factored import FactoredCounterfactuals
-    from counterpoint.models.reading import FittedModel
+    from counterpoint.models.reading import FittedModel, Reading
     from counterpoint.path import Path
     from counterpoint.results import Counterfactuals
     from counterpoint.solvers import Effort
@@ -115,8 +115,7 @@ class Explainer:
         self._has_kinds = data is not None or features is not None
         given = None if features is None else all_features(features)
         table = None if data is None else _of_data(model, data)
-        self._fitted = _read(model, table, given)
-        self.reading = self._fitted.reading
+        self.reading = _read(model, table, given)
         implied = [] if data is None else self._shown(given or (), extrapolate=bool(extrapolate))
         constant = [Immutable(*self.constant)] if self.constant else []
         self.implied: tuple[Constraint, ...] = (*constant, *implied)
@@ -130,7 +129,7 @@ class Explainer:
         _ = self._plain  # cost and constraints are checked here
 
     def __getstate__(self) -> dict[str, Any]:
-        caches = {"_questions", "_plain"}  # prepared programs and engines are made anew
+        caches = {"_questions", "_plain", "_fitted"}  # prepared programs and engines are made anew
         return {name: value for name, value in vars(self).items() if name not in caches}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -395,6 +394,13 @@ class Explainer:
         )
 
     @cached_property
+    def _fitted(self) -> FittedModel:
+        """The model with what was read of it."""
+        from counterpoint.models.reading import FittedModel
+
+        return FittedModel(self.model, self.reading)
+
+    @cached_property
     def _plain(self) -> Question:
         """The question for the kinds that data and features say."""
         return self._question(self.features)
@@ -474,14 +480,14 @@ def _of_data(model: Any, data: object) -> Table:
         raise InvalidInput(f"In data=: {error}") from None
 
 
-def _read(model: Any, table: Table | None, items: tuple[Feature, ...] | None) -> FittedModel:
+def _read(model: Any, table: Table | None, items: tuple[Feature, ...] | None) -> Reading:
     """Read the model over the features that data, user and model say."""
-    from counterpoint.models.reading import FittedModel, see_through
+    from counterpoint.models.reading import see_through
 
     if table is None:
         known = None if items is None else Features(items)
-        return FittedModel(model, see_through(model, known, fixed=items is not None))
+        return see_through(model, known, fixed=items is not None)
     features = Features.from_data(table)
     for item in items or ():
         features = features.replaced(with_observed(item, features[item.name]))
-    return FittedModel(model, see_through(model, features, fixed=False))
+    return see_through(model, features, fixed=False)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from counterpoint.errors import InvalidInput
 from counterpoint.numerics import BoolArray, FloatArray, IntArray
-from counterpoint.rows.features import Categorical, Features, is_missing, unknown_name
+from counterpoint.rows.features import Categorical, Feature, Features, is_missing, unknown_name
 from counterpoint.rows.table import Table
 from counterpoint.rows.values import Cells
 
@@ -141,12 +141,9 @@ def encode(
     codes, missing = np.empty((n, p)), np.zeros((n, p), dtype=np.int8)
     for j, feature in enumerate(features):
         name = feature.name
-        column = _Column(name, problems, fills.get(name), unfilled.get(name, ""))
         values = table.column(name) if matrix is None else matrix[:, j]
-        if isinstance(feature, Categorical):
-            codes[:, j], missing[:, j] = column.categories(feature, values)
-        else:
-            codes[:, j], missing[:, j] = column.numbers(values)
+        fill, why_not = fills.get(name), unfilled.get(name, "")
+        codes[:, j], missing[:, j] = _column_codes(feature, values, fill, why_not, problems)
     return Encoded(codes, problems, missing)
 
 
@@ -228,59 +225,41 @@ def _as_numbers(name: Hashable, values: NDArray[Any], problems: dict[int, str]) 
     return out
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class _Column:
-    """One column on its way to codes; it adds to the problems of the rows."""
+def _column_codes(
+    feature: Feature, values: NDArray[Any], fill: Any, why_not: str, problems: dict[int, str]
+) -> tuple[FloatArray, NDArray[np.int8]]:
+    """The codes of one column, and how a cell is missing that counts as the fill.
 
-    name: Hashable
-    problems: dict[int, str]
-    fill: Any
-    why_not: str
-
-    def numbers(self, values: NDArray[Any]) -> tuple[FloatArray, NDArray[np.int8]]:
-        """The numbers, and how a cell is missing that counts as the fill."""
-        numbers = _as_numbers(self.name, values, self.problems)
-        missing = np.zeros(len(values), dtype=np.int8)
-        bad = ~np.isfinite(numbers)
-        if not bad.any():
-            return numbers, missing
-        at = np.flatnonzero(bad)
-        missing[at] = [_kind(value) for value in values[at].tolist()]
-        for i in at[missing[at] == PRESENT].tolist():
-            self._complain(i, f"column {self.name!r} is infinite; expected a finite number.")
-        if self.fill is None:
-            for i in np.flatnonzero(missing).tolist():
-                self._complain(i, f"{self._missing}; expected a finite number.")
-            return np.where(bad, 0.0, numbers), np.zeros_like(missing)
-        return np.where(bad, np.where(missing, self.fill, 0.0), numbers), missing
-
-    def categories(
-        self, feature: Categorical, values: NDArray[Any]
-    ) -> tuple[FloatArray, NDArray[np.int8]]:
-        """Positions in ``feature.categories``; an unknown category is a problem of its row."""
-        codes = _positions(feature, values)
-        missing = np.zeros(len(values), dtype=np.int8)
-        at = np.flatnonzero(codes < 0)
-        if not len(at):
-            return codes, missing
-        missing[at] = [_kind(value) for value in values[at].tolist()]
-        for i in at[missing[at] == PRESENT].tolist():
-            self.problems.setdefault(i, _unknown_category(feature, values[i]))
-        codes[at] = 0.0
-        if self.fill is None:
-            for i in np.flatnonzero(missing).tolist():
-                self._complain(i, f"{self._missing}; expected one of its categories.")
-            return codes, np.zeros_like(missing)
-        codes[missing != PRESENT] = feature.categories.index(self.fill)
+    What cannot be used is a problem of its row: an unknown category, what is infinite, what is
+    missing where nothing is filled in.
+    """
+    if isinstance(feature, Categorical):
+        codes, expected = _positions(feature, values), "one of its categories"
+        bad = codes < 0
+    else:
+        codes, expected = _as_numbers(feature.name, values, problems), "a finite number"
+        bad = ~np.isfinite(codes)
+    missing = np.zeros(len(values), dtype=np.int8)
+    at = np.flatnonzero(bad)
+    if not len(at):
         return codes, missing
-
-    @property
-    def _missing(self) -> str:
-        return f"column {self.name!r} is missing{self.why_not and f', and {self.why_not}'}"
-
-    def _complain(self, i: int, sentence: str) -> None:
-        self.problems.setdefault(i, f"{sentence} Fill it in.")
+    missing[at] = [_kind(value) for value in values[at].tolist()]
+    column, codes = f"column {feature.name!r}", np.where(bad, 0.0, codes)
+    for i in at[missing[at] == PRESENT].tolist():
+        said = f"{column} is infinite; expected a finite number. Fill it in."
+        if isinstance(feature, Categorical):
+            said = _unknown_category(feature, values[i])
+        problems.setdefault(i, said)
+    lacking = np.flatnonzero(missing)
+    if fill is None:
+        told = f"{column} is missing{why_not and f', and {why_not}'}; expected {expected}."
+        for i in lacking.tolist():
+            problems.setdefault(i, f"{told} Fill it in.")
+        return codes, np.zeros_like(missing)
+    if isinstance(feature, Categorical):
+        fill = feature.categories.index(fill)
+    codes[lacking] = fill
+    return codes, missing
 
 
 def _kind(value: object) -> int:

@@ -45,7 +45,7 @@ EPS = 2.0 * UNIT
 """From 1 to the next number."""
 TINY = float(np.finfo(np.float64).tiny)
 """The smallest number with all of its digits: granted for each sum, in any unit, since products
-below it lose digits; and divided by where there would be 0."""
+below it lose digits. What is divided by it may overflow, unless it is 0 as well."""
 LIBRARY = 8
 """How many roundings exp and log are worth: NumPy's are off by less than 4 units in the last place,
 each of which is 2 u."""

@@ -12,7 +12,7 @@ from counterpoint.prototypes.nearer import Nearer
 if TYPE_CHECKING:
     from counterpoint.testing.known import Known
 
-__all__ = ["local"]
+__all__ = ["programs"]
 
 
 def outside(radius: float, *center: float) -> Nearer:
@@ -33,7 +33,7 @@ HALF = Nearer(np.eye(1), np.array([-3.0]), np.array([[0.5]]), np.zeros(1), 0.0)
 HEIGHT = np.sqrt(1.75)
 
 
-def local() -> tuple[Known, ...]:  # made when asked for: the package of checks asks for it
+def programs() -> tuple[Known, ...]:  # made when asked for: the package of checks asks for it
     """Programs with quadratic conditions, with their optima and multipliers."""
     from counterpoint.testing.known import (
         FULL,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from counterpoint.certificate import Bounding
 from counterpoint.engine.pieces import Pieces
@@ -16,7 +15,7 @@ from counterpoint.prototypes.solvers.quadric import Quadric
 from counterpoint.prototypes.solvers.scip import Scip
 from counterpoint.solvers.base import Solver
 
-__all__ = ["SOLVERS", "WAYS", "known"]
+__all__ = ["SOLVERS", "WAYS"]
 
 SOLVERS: tuple[type[Solver], ...] = (Quadric, Ccp, Scip)
 """In the order of preference."""
@@ -28,10 +27,3 @@ def _cell_by_cell(found: Found, pieces: Pieces, _leads: object) -> Sequence[Boun
 
 
 WAYS: dict[type, Callable[..., Sequence[Bounding]]] = {Cells: _cell_by_cell}
-
-
-def known() -> tuple[Any, ...]:
-    """Programs with their optima, see `counterpoint.testing.known`."""
-    from counterpoint.prototypes.known import local
-
-    return local()

@@ -15,7 +15,7 @@ from counterpoint.robust.search import search_waves
 from counterpoint.robust.wave_bounds import WaveLeads
 from counterpoint.robust.waves import WaveLimit
 
-__all__ = ["SOLVERS", "WAYS", "known"]
+__all__ = ["SOLVERS", "WAYS"]
 
 SOLVERS: tuple[Any, ...] = ()
 """None: no solver takes its conditions as they are, see `WAYS`."""
@@ -36,8 +36,3 @@ WAYS: dict[type, Callable[..., Sequence[Bounding]]] = {
     **dict.fromkeys((Chance, Lead, LinearLeads), _outside_in),
     **dict.fromkeys((WaveLimit, WaveLeads), _by_descents),
 }
-
-
-def known() -> tuple[Any, ...]:
-    """No programs."""
-    return ()

@@ -13,7 +13,7 @@ from counterpoint.engine.couplings import Affine, Cone, LogLoss, LogSumExp
 from counterpoint.engine.domains import AtMost, Box, OneOf, Transitions, Whole
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Condition, Region
-from counterpoint.engine.wings import wings
+from counterpoint.engine.wings import parts
 from counterpoint.numerics import FloatArray
 
 __all__ = ["KNOWN", "Known"]
@@ -450,6 +450,6 @@ KNOWN: tuple[Known, ...] = (
         ),
         impossible([-1.0]),
     ),
-    *(known for wing in wings() for known in wing.known()),
+    *(known for part in parts("known") for known in part.programs()),
 )
 """Programs of every kind of price and condition, with answers and without."""

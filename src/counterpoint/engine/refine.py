@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
+from itertools import chain
 from time import perf_counter
 from typing import final
 
@@ -161,10 +162,13 @@ class Refinement:
         case = self.case.with_margin(self.case.margin + np.array([self.inwards, 0.0]))
         program, effort = relaxed.program, self._effort()
         point, self.limited = None, False
-        for prepared in relaxed.complete(exhaustive=False):
+        closed = None if relaxed.is_integral else relaxed.closed_form
+        for prepared in chain(filter(None, [closed]), relaxed.complete(exhaustive=False)):
             solution = prepared.solve(case, effort)
             if solution.found[0] and program.violation(solution.points, case.x)[0] <= VIOLATION:
                 point = solution.points
+            elif prepared is closed:  # more than one row decides
+                continue
             self._learn(program, case, solution, point, worth)
             # A branch and bound that had to leave a node open has a point all the same.
             self.limited = solution.outcomes[0] == Outcome.LIMIT and (

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike
 from counterpoint.engine.cases import Cases
 from counterpoint.engine.couplings import Cone
 from counterpoint.engine.program import Program
-from counterpoint.numerics import TINY, FloatArray
+from counterpoint.numerics import TINY, FloatArray, IntArray
 from counterpoint.prototypes.nearer import curvature_of
 from counterpoint.prototypes.solvers.convex_step import Step, settings, sparse_columns
 from counterpoint.prototypes.solvers.quadric import Quadric
@@ -32,6 +32,10 @@ __all__ = ["LowerBound", "Relaxed", "relaxed"]
 STATUS = clarabel.SolverStatus
 SOLVED = (STATUS.Solved, STATUS.AlmostSolved)
 EMPTY = (STATUS.DualInfeasible, STATUS.AlmostDualInfeasible)
+FIRST = 4
+"""How many conditions are looked at first."""
+MISSED = 1e-7
+"""By how much, relative to its terms, a condition is missed that was not looked at."""
 BACK = 1e-8
 """By how much, relatively, multipliers keep off the edge of what is convex."""
 RELAXED = {Optimality.LOCAL: 20, Optimality.GLOBAL: 40}
@@ -131,10 +135,24 @@ class Relaxed(NamedTuple):
 def relaxed(program: Program, case: Cases, size: float, effort: Effort) -> Relaxed | None:
     """The relaxation for one row, without what is integral; None if it is not solved.
 
-    ``size`` is about the root of the answer's price; of its square, if that is absolute.
+    ``size`` is about the root of the answer's price; of its square, if that is absolute. Only the
+    quadratic conditions that it misses are looked at.
     """
+    order = np.argsort(
+        -curvature_of(program).quadrics.missed(case.x, case.margin)[0], kind="stable"
+    )
+    chosen, found = order[:FIRST], None
     with translated("Clarabel"):
-        return _Moments(program, case, size).solve(effort)
+        for _ in range(6):
+            moments = _Moments(program, case, size, np.sort(chosen))
+            found = moments.solve(effort)
+            if found is None or np.isnan(found.point).any():
+                break
+            missed = np.setdiff1d(moments.missed(order), chosen)
+            if not len(missed):
+                break
+            chosen = np.concatenate([chosen, missed])
+    return found
 
 
 @final
@@ -147,7 +165,7 @@ class _Moments:
     are at ``positions`` in the program (−1 for none), with a sign.
     """
 
-    def __init__(self, program: Program, case: Cases, size: float) -> None:
+    def __init__(self, program: Program, case: Cases, size: float, chosen: IntArray) -> None:
         self.program, self.case, self.size = program, case, size
         self.curvature = curvature_of(program)
         d, low, high = program.width, case.low[0], case.high[0]
@@ -170,10 +188,10 @@ class _Moments:
         self.pairs = pairs if len(self.curvature.pairs[0]) else pairs[:0]
         self.matrices, self.heights = np.zeros((0, k + 1, k + 1)), np.zeros(0)
         self.positions, self.signs = np.zeros(0, dtype=np.intp), np.zeros(0)
-        self._add_quadratic()
+        self._add(*self._quadratic(chosen), program.convex_size + chosen)
         self._add_within()
         self._add_linear()
-        self.plain = len(self.signs)
+        self.plain, self.moment = len(self.signs), np.zeros((k + 1, k + 1))
         self.cones = [self._add_cone(cone, at) for cone, at in self._cones()]
 
     def _add(
@@ -181,12 +199,7 @@ class _Moments:
         sign: float = 1.0, *, together: bool = False,
     ) -> None:  # fmt: skip
         """sign · (δᵀ form δ + slope · δ + value) <= 0, or one cone of such together."""
-        d, m = self.program.width, len(value)
-        full = np.zeros((m, d + 1, d + 1))
-        full[:, :d, :d] = form
-        full[:, :d, d] = full[:, d, :d] = 0.5 * slope
-        full[:, d, d] = value
-        matrices = sign * (self.change.T @ full @ self.change)
+        m, matrices = len(value), sign * self._lifted(form, slope, value)
         heights = np.maximum(np.abs(matrices).max(axis=(1, 2), initial=0.0), TINY)
         heights = np.full(m, heights.max()) if together else heights
         self.matrices = np.concatenate([self.matrices, matrices / heights[:, None, None]])
@@ -194,11 +207,27 @@ class _Moments:
         self.positions = np.append(self.positions, positions)
         self.signs = np.append(self.signs, np.full(m, sign))
 
-    def _add_quadratic(self) -> None:
+    def _lifted(self, form: ArrayLike, slope: FloatArray, value: FloatArray) -> FloatArray:
+        """(m, k + 1, k + 1) δᵀ form δ + slope · δ + value."""
+        d = self.program.width
+        full = np.zeros((len(value), d + 1, d + 1))
+        full[:, :d, :d] = form
+        full[:, :d, d] = full[:, d, :d] = 0.5 * slope
+        full[:, d, d] = value
+        return np.asarray(self.change.T @ full @ self.change)
+
+    def _quadratic(self, chosen: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Forms, slopes and values of quadratic conditions."""
         quadrics, x = self.curvature.quadrics, self.case.x
         values = quadrics.missed(x, self.case.margin)[0]
-        positions = self.program.convex_size + np.arange(len(quadrics))
-        self._add(quadrics.forms, quadrics.slopes(x)[0], values, positions)
+        return quadrics.forms[chosen], quadrics.slopes(x)[0, chosen], values[chosen]
+
+    def missed(self, chosen: IntArray) -> IntArray:
+        """The quadratic conditions that the moments miss."""
+        matrices = self._lifted(*self._quadratic(chosen))
+        value = np.einsum("mij,ij->m", matrices, self.moment)
+        size = np.einsum("mij,ij->m", np.abs(matrices), np.abs(self.moment))
+        return np.asarray(chosen[value > MISSED * size])
 
     def _add_within(self) -> None:
         """(y − low)(y − high) for columns with two bounds; equal to 0 for one-hot blocks."""
@@ -279,7 +308,8 @@ class _Moments:
         v = np.asarray(result.x) * (1.0 if empty else 1.0 - BACK)
         v[:m] = np.maximum(v[:m], 0.0)
         moments = np.asarray(result.z)[-len(self.root) :] / self.root
-        delta = self.change @ moments[-self.k - 1 :]
+        self.moment[self.at] = self.moment[self.at[::-1]] = moments
+        delta = self.change @ self.moment[-1]
         point = self.case.x[0] + (np.nan if empty else 1.0) * delta[:-1]
         return Relaxed(self._multipliers(v[:q] / self.heights, v[q : q + p]), point)
 

@@ -26,7 +26,14 @@ from counterpoint.engine.cases import Cases
 from counterpoint.engine.couplings import LogLoss, LogSumExp
 from counterpoint.engine.domains import Box
 from counterpoint.engine.program import Program
-from counterpoint.models.softmax import Hessians, LogLosses, Reduced, logistic_root, minimise, reach
+from counterpoint.models.softmax import (
+    Reduced,
+    direction,
+    log_loss,
+    logistic_root,
+    minimise,
+    reach,
+)
 from counterpoint.numerics import TINY, BoolArray, FloatArray
 from counterpoint.solvers.base import Effort, Outcome, Solution, Solver
 
@@ -36,7 +43,6 @@ NARROWINGS = 100
 """How often the columns between their bounds are looked for; it halves where v is at least."""
 TRIES = 40
 """The same with more classes; some 5 do."""
-LOSS = LogLosses()
 
 
 @final
@@ -233,8 +239,8 @@ class Newton(Solver):
         """The solution in as many dimensions as there are classes."""
         condition = self._condition
         if isinstance(condition, LogLoss):
-            return minimise(scores, gram, condition.size, 2.0 * cases.weights)
-        return reach(scores, gram, condition.size, cases.margin[:, 0] - condition.limit)
+            return minimise(scores, gram, 2.0 * cases.weights)
+        return reach(scores, gram, cases.margin[:, 0] - condition.limit)
 
     def _multipliers(self, reduced: Reduced) -> FloatArray:
         """(n, m) shares; for a demand times its multiplier."""
@@ -289,8 +295,8 @@ class Newton(Solver):
         for _ in range(4):  # each doubles the digits, and few are missing
             weighed = np.zeros_like(shares)
             weighed[:-1] = charge.matrix @ steepest.T
-            hessians = Hessians(self._gram, shares, weight)
-            along = hessians.direction(np.zeros_like(weighed), weighed, exactly)
+            still = np.zeros_like(weighed)
+            along = direction(self._gram, shares, weight, still, weighed, exactly)
             there = y + (along[:-1].T @ self._directions - steepest / weight[:, None])
             new_shares, new_steepest = self._steepest(there, x, weight, charge)
             better = price(new_steepest) < price(steepest)
@@ -307,5 +313,5 @@ class Newton(Solver):
         """(m + 1, n) the probabilities of the classes, the label's last, and (n, d) P⁻¹∇E."""
         scores = np.zeros((charge.size + 1, len(y)))
         scores[:-1] = charge.matrix @ y.T + charge.offset[:, None]
-        shares = LOSS.pull(scores, np.full(len(y), charge.size)).shares
+        shares = log_loss(scores)[1]
         return shares, weight[:, None] * (y - x) + shares[:-1].T @ self._directions

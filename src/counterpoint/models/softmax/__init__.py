@@ -5,8 +5,8 @@ Scores are z = A x + b, the cost of a change δ = x − x̄ is δᵀPδ. Where t
 and with G = A P⁻¹ Aᵀ and z̄ = A x̄ + b nothing else of A and x̄ is needed to find u. The D columns
 enter twice: in z̄ before, in δ after.
 
-Shapes: ``n`` rows, ``K`` classes. Inside, classes come first: ``(K, n)``, so that what is done to
-one class of many rows lies side by side.
+Shapes: ``n`` rows, ``K`` classes, of which the last is the label. Inside, classes come first:
+``(K, n)``, so that what is done to one class of many rows lies side by side.
 
 References
 ----------
@@ -14,10 +14,9 @@ Carreira-Perpiñán & Hada, Inverse classification with logistic and softmax cla
 optimization. Theorems 3.2–3.8 (the problem and Newton's method), 4.1 and 4.2 (two classes).
 """
 
-from counterpoint.models.softmax.directions import Hessians
+from counterpoint.models.softmax.descent import Reduced, direction, log_loss
 from counterpoint.models.softmax.logistic import logistic_root
 from counterpoint.models.softmax.probability import reach
-from counterpoint.models.softmax.reduced import LogLosses, Reduced
 from counterpoint.models.softmax.tradeoff import minimise
 
-__all__ = ["Hessians", "LogLosses", "Reduced", "logistic_root", "minimise", "reach"]
+__all__ = ["Reduced", "direction", "log_loss", "logistic_root", "minimise", "reach"]

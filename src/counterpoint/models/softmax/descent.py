@@ -1,162 +1,337 @@
-"""Rows on their way down: the state of a batch that a Newton method works on."""
+"""Newton's method on the loss of a label that comes last: one row alone, or many at once.
+
+Minimised is E(u) = λ/2 uᵀGu + loss(z̄ − Gu). Arrays of K classes and n rows are (K, n); of one row
+alone they are (K,), and what is (n,) of many is a number, so that the same lines cost little.
+
+With p the shares, W = diag(p) − ppᵀ and d = √p, the Newton step solves (λI + WG) Δu = −r. It is
+Δu = −(r + D h)/λ with
+
+    (λI + D C D) h = −D (I − 1pᵀ) G r,
+
+where C is the Gram matrix of the rows of A centred at their p-weighted mean. The matrix is
+symmetric and positive definite whatever p and G are, duplicate rows and vanishing shares included,
+and its diagonal holds most of it: conjugate gradients need a few products with G, which a batch
+shares.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import final
+from typing import Any, final
 
 import numpy as np
+from scipy.linalg.lapack import dposv
 
-from counterpoint.models.softmax.directions import Hessians
-from counterpoint.models.softmax.reduced import Loss, dots
-from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray
+from counterpoint.numerics import EPS, TINY, BoolArray, FloatArray, IntArray
 
-__all__ = ["Rows", "State"]
+__all__ = [
+    "ROUGH",
+    "Descent",
+    "Loss",
+    "Reduced",
+    "blocks",
+    "direction",
+    "dots",
+    "log_loss",
+    "log_odds",
+]
 
+Loss = Callable[[FloatArray], tuple[FloatArray, FloatArray, FloatArray]]
+"""(K, n) scores → (n,) a convex loss; (K, n) shares of 1, its gradient in the rivals' scores; and
+(n,) the gradient in the label's score, with the other sign."""
 
+CELLS = 1 << 15
+"""Cells of a block of rows: small enough for the cache, large enough that Python does not count."""
+FEW = 1 << 14
+"""Entries of the matrices of rows that are solved directly: one call of LAPACK is the quickest."""
 DECREASE = 1e-4
 """The share of the predicted decrease that a step must bring (Armijo)."""
 HALVINGS = 40
-FINE = 6
-"""How often a step is halved where only the gradient can tell whether it helps."""
 ROUGH = 0.002
 """How exactly a Newton direction is computed at least; later as exactly as the progress asks."""
+FINE = 6
+"""How often a step is halved where only the gradient can tell whether it helps."""
+
+
+def log_loss(scores: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """−log p, with p the label's probability: log Σ exp(z) − z_label; see `Loss`."""
+    top = scores.max(axis=0)
+    shares = np.exp(scores - top)
+    own, rest = shares[-1], shares[:-1].sum(axis=0)
+    total = own + rest
+    value = top - scores[-1] + np.log1p(rest + (own - 1.0))
+    away = rest / total
+    shares /= total
+    return value, shares, away
+
+
+def log_odds(scores: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """−log(p / (1 − p)): log Σ exp(z) over the others − z_label; see `Loss`."""
+    others = scores[:-1]
+    top = others.max(axis=0)
+    shares = np.zeros_like(scores)
+    np.exp(others - top, out=shares[:-1])
+    total = shares.sum(axis=0)
+    shares /= total
+    return top - scores[-1] + np.log(total), shares, np.ones_like(top)
+
+
+def dots(a: FloatArray, b: FloatArray) -> Any:
+    """(K, n), (K, n) → (n,): the products column by column, summed."""
+    return a @ b if a.ndim == 1 else np.einsum("ij,ij->j", a, b)
+
+
+def every(flags: Any) -> bool:
+    """Whether all of (n,) flags are set, or the one of a row alone."""
+    return bool(flags) if flags.ndim == 0 else bool(flags.all())
+
+
+def blocks(n: int, classes: int) -> list[slice]:
+    """Rows in blocks that fit the cache."""
+    size = max(64, CELLS // classes)
+    return [slice(start, min(start + size, n)) for start in range(0, n, size)]
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class Rows:
-    """Problems of a batch, classes first.
+class Reduced:
+    """Solutions in K dimensions: the answer of a row is x̄ − P⁻¹Aᵀu."""
 
-    Parameters
-    ----------
-    scores
-        (K, n) z̄ at the factual points.
-    label
-        (n,) the position k of each row's class.
-    position
-        (n,) where each row stands in the batch.
-    size
-        (n,) how large the numbers are whose differences count, in score units.
-    """
+    # (n, K) u; each row sums to 0
+    coefficients: FloatArray
+    # (n,) λ
+    weight: FloatArray
+    # (n, K) the weights with which the scores pull, for a trade-off probabilities; they sum to 1
+    shares: FloatArray
+    # (n,) the length of the gradient of λ/2 δᵀPδ + loss, in the metric P⁻¹
+    gradient: FloatArray
+    # (n,) Newton steps
+    iterations: IntArray
+    # (n,): whether the gradient, and the distance from a goal, are as small as was asked for
+    settled: BoolArray
 
+    @classmethod
+    def blank(cls, n: int, classes: int) -> Reduced:
+        """For n rows, to be filled in."""
+        u, shares = np.zeros((2, n, classes))
+        none = np.zeros(n, dtype=bool)
+        return cls(u, np.full(n, np.inf), shares, np.zeros(n), np.zeros(n, dtype=np.intp), none)
+
+    def put(self, at: Any, state: Descent, steps: int, settled: Any) -> None:
+        """Where rows stand in the end."""
+        self.coefficients[at], self.weight[at] = state.u.T, state.weight
+        self.shares[at], self.gradient[at] = state.shares.T, np.sqrt(state.gradient)
+        self.iterations[at] += steps
+        self.settled[at] = settled
+
+
+@final
+@dataclass(eq=False)
+class Descent:
+    """Where each row is on its way down: u, and what follows from it."""
+
+    # of all rows
+    gram: FloatArray
+    loss: Loss
+    # (K, n) z̄ at the factual points, and (n,) how large the numbers are whose differences count
     scores: FloatArray
-    label: IntArray
-    position: IntArray
     size: FloatArray
-
-    def take(self, keep: BoolArray | IntArray) -> Rows:
-        """Some of the rows."""
-        return Rows(self.scores[:, keep], self.label[keep], self.position[keep], self.size[keep])
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class State:
-    """Where each row is: u, and what follows from it and its λ.
-
-    Parameters
-    ----------
-    u
-        (K, n).
-    weight
-        (n,) λ.
-    shares
-        (K, n) p.
-    loss
-        (n,) of the scores z̄ − Gu.
-    value
-        (n,) E = λ/2 uᵀGu + loss.
-    residual, weighed
-        (K, n) r = λu − (gradient of the loss in the scores), and G r.
-    gradient
-        (n,) rᵀGr, the squared length of ∇E in the metric P⁻¹.
-    """
-
+    # (K, n) and (n,) λ
     u: FloatArray
     weight: FloatArray
+    # (n,) the loss of the scores z̄ − Gu, and (K, n) its shares
+    lost: FloatArray
     shares: FloatArray
-    loss: FloatArray
+    # (n,) E
     value: FloatArray
+    # (K, n) r = λu − (gradient of the loss in the scores), G r, and (n,) rᵀGr = ‖∇E‖² in P⁻¹
     residual: FloatArray
     weighed: FloatArray
     gradient: FloatArray
 
     @classmethod
     def at(
-        cls, u: FloatArray, weight: FloatArray, rows: Rows, gram: FloatArray, loss: Loss
-    ) -> State:
-        """The state at u."""
+        cls,
+        u: FloatArray,
+        weight: FloatArray,
+        scores: FloatArray,
+        size: FloatArray,
+        gram: FloatArray,
+        loss: Loss,
+    ) -> Descent:
+        """Where u is."""
         moved = gram @ u
-        pull = loss.pull(rows.scores - moved, rows.label)
-        value = 0.5 * weight * dots(u, moved) + pull.value
+        lost, shares, away = loss(scores - moved)
         residual = weight * u
-        residual -= pull.shares
-        columns = np.arange(len(rows.label))
-        residual[rows.label, columns] = weight * u[rows.label, columns] + pull.away
+        residual -= shares
+        residual[-1] = weight * u[-1] + away
         weighed = gram @ residual
+        value = 0.5 * weight * dots(u, moved) + lost
         gradient = np.maximum(dots(residual, weighed), 0.0)
-        return cls(u, weight, pull.shares, pull.value, value, residual, weighed, gradient)
+        rows = (scores, size, u, weight, lost, shares, value, residual, weighed, gradient)
+        return cls(gram, loss, *rows)
 
-    def take(self, keep: BoolArray | IntArray) -> State:
+    def take(self, rows: Any) -> Descent:
         """Some of the rows."""
-        return State(*(getattr(self, field.name)[..., keep] for field in fields(self)))
+        parts = (getattr(self, name)[..., rows] for name in OF_ROWS)
+        return Descent(self.gram, self.loss, *parts)
 
-    def put(self, at: IntArray, other: State) -> State:
-        """With other states for some rows."""
-        for field in fields(self):
-            getattr(self, field.name)[..., at] = getattr(other, field.name)
-        return self
+    def put(self, rows: Any, other: Descent) -> None:
+        """Write where some rows are."""
+        for name in OF_ROWS:
+            getattr(self, name)[..., rows] = getattr(other, name)
 
-    def hessians(self, gram: FloatArray) -> Hessians:
-        """The Newton systems."""
-        return Hessians(gram, self.shares, self.weight)
+    def moved(self, step: FloatArray) -> Descent:
+        """After a step."""
+        there, weight = self.u + step, self.weight
+        return Descent.at(there, weight, self.scores, self.size, self.gram, self.loss)
 
-    def descended(
-        self, step: FloatArray, rows: Rows, gram: FloatArray, loss: Loss
-    ) -> tuple[State, BoolArray]:
+    def newton(self, forcing: FloatArray) -> FloatArray:
+        """(K, n) the Newton direction at fixed λ; see `direction`."""
+        return direction(self.gram, self.shares, self.weight, self.residual, self.weighed, forcing)
+
+    def descended(self, step: FloatArray) -> tuple[Descent, BoolArray]:
         """After a step that is shortened until E falls; and for which rows it does not.
 
         Where the decrease that is left is below the rounding of E, the gradient must fall instead.
         """
-        slope = dots(self.weighed, step)
-        cancelled = float(np.diagonal(gram).max(initial=0.0)) * np.abs(self.u).sum(axis=0)
-        slack = 4.0 * EPS * (np.abs(self.value) + rows.size + cancelled)
-        reached = State.at(self.u + step, self.weight, rows, gram, loss)
+        slope, reached = dots(self.weighed, step), self.moved(step)
+        lower, shorter = self.value + DECREASE * slope, reached.gradient < self.gradient
+        good = shorter & (reached.value <= lower)
+        if every(good):  # which is the rule: what follows costs as much again
+            return reached, ~good
+        cancelled = self.gram.diagonal().max() * np.abs(self.u).sum(axis=0)
+        slack = 4.0 * EPS * (np.abs(self.value) + self.size + cancelled)
         fine = -slope <= slack
-        good = np.where(
-            fine,
-            reached.gradient < self.gradient,
-            reached.value <= self.value + DECREASE * slope + slack,
-        )
-        length = 1.0
-        for halving in range(HALVINGS):
-            bad = np.flatnonzero(~good & (~fine | (halving < FINE)))
-            if not len(bad):
-                break
-            length *= 0.5
-            part, before = rows.take(bad), self.take(bad)
-            tried = State.at(before.u + length * step[:, bad], before.weight, part, gram, loss)
-            lower = before.value + DECREASE * length * slope[bad] + slack[bad]
-            shorter = tried.gradient < before.gradient
-            ok = np.where(fine[bad], shorter, tried.value <= lower)
-            reached.put(bad[ok], tried.take(ok))
-            good[bad[ok]] = True
-        lost = np.flatnonzero(~good)
-        if len(lost):
-            reached.put(lost, self.take(lost))
-        return reached, ~good
+        good = (fine & shorter) | (~fine & (reached.value <= lower + slack))
+        if every(good):
+            return reached, ~good
+        if self.u.ndim == 2:
+            return _shortened(self, reached, good, step, slope, slack)
+        many: Any = (part[..., None] for part in (good, step, slope, slack))
+        reached, lost = _shortened(self.take(None), reached.take(None), *many)
+        return reached.take(0), lost[0]
 
-    def newton(self, gram: FloatArray, start: FloatArray) -> FloatArray:
-        """(K, n) the Newton direction at fixed λ, as exactly as the progress since the start asks.
 
-        Parameters
-        ----------
-        gram
-            (K, K) G.
-        start
-            (n,) `gradient` at the start.
-        """
-        progress = np.sqrt(self.gradient / np.maximum(start, 1e-300))
-        forcing = np.minimum(ROUGH, progress)
-        return self.hessians(gram).direction(self.residual, self.weighed, forcing)
+OF_ROWS = tuple(field.name for field in fields(Descent))[2:]
+
+
+def _shortened(
+    state: Descent,
+    reached: Descent,
+    good: BoolArray,
+    step: FloatArray,
+    slope: FloatArray,
+    slack: FloatArray,
+) -> tuple[Descent, BoolArray]:
+    """Rows whose full step was not good halve it, and stay where they were if none is."""
+    fine, length = -slope <= slack, 1.0
+    for halving in range(HALVINGS):
+        bad = np.flatnonzero(~good & (~fine | (halving < FINE)))
+        if not len(bad):
+            break
+        length *= 0.5
+        before = state.take(bad)
+        tried = before.moved(length * step[:, bad])
+        lower = before.value + DECREASE * length * slope[bad] + slack[bad]
+        ok = np.where(fine[bad], tried.gradient < before.gradient, tried.value <= lower)
+        reached.put(bad[ok], tried.take(ok))
+        good[bad[ok]] = True
+    lost = np.flatnonzero(~good)
+    reached.put(lost, state.take(lost))
+    return reached, ~good
+
+
+def direction(
+    gram: FloatArray,
+    shares: FloatArray,
+    weight: FloatArray,
+    residual: FloatArray,
+    weighed: FloatArray,
+    forcing: FloatArray,
+) -> FloatArray:
+    """(K, n) Δu with (λI + WG) Δu = −r.
+
+    Parameters
+    ----------
+    gram, shares, weight
+        (K, K) G, (K, n) p and (n,) λ.
+    residual, weighed
+        (K, n) r and G r.
+    forcing
+        (n,) how exactly: the error in units of the direction itself.
+    """
+    root, mean = np.sqrt(shares), gram @ shares
+    spread = dots(shares, mean)
+    right = root * (dots(shares, weighed) - weighed)
+    if shares.size * len(shares) <= FEW:
+        h = _solved(gram, root, mean, spread, weight, right)
+    else:
+        h = _iterated(gram, shares, (root, mean, spread, weight), right, forcing)
+    h -= root * dots(root, h)
+    return np.asarray(-(residual + root * h) / weight)
+
+
+def _solved(
+    gram: FloatArray,
+    root: FloatArray,
+    mean: FloatArray,
+    spread: FloatArray,
+    weight: FloatArray,
+    right: FloatArray,
+) -> FloatArray:
+    """The systems (λI + D C D) h = right by LAPACK; ``mean`` is G p, and ``spread`` pᵀG p."""
+    mean, across = mean.T[..., None], root.T[..., None]
+    matrices = gram - mean - mean.swapaxes(-1, -2)
+    matrices += spread[..., None, None]
+    matrices *= across
+    matrices *= across.swapaxes(-1, -2)
+    diagonal = np.einsum("...ii->...i", matrices)  # a view; LAPACK gets no singular matrix
+    diagonal += np.maximum(weight, 16.0 * EPS * diagonal.max(axis=-1))[..., None]
+    if right.ndim == 1:
+        h, failed = dposv(matrices, right, lower=1)[1:]
+        if not failed:
+            return np.asarray(h)
+    return np.asarray(np.linalg.solve(matrices, right.T[..., None])[..., 0].T)
+
+
+def _iterated(
+    gram: FloatArray,
+    shares: FloatArray,
+    known: tuple[FloatArray, FloatArray, FloatArray, FloatArray],
+    right: FloatArray,
+    forcing: FloatArray,
+) -> FloatArray:
+    """Those of many rows by conjugate gradients, preconditioned by the diagonal, or by LAPACK."""
+    root, mean, spread, weight = known
+    centred = gram.diagonal()[:, None] - 2.0 * mean + spread
+    inverse = 1.0 / (weight + shares * np.maximum(centred, 0.0))
+    h, left = np.zeros_like(right), right
+    step = inverse * left
+    size = dots(left, step)
+    # 1e-28: what they cannot reduce further, relative to where they began
+    wanted = np.maximum(forcing * forcing, 1e-28) * size
+    for _ in range(2 * min(len(right), 20) + 4):
+        active = size > wanted
+        if not active.any():
+            return h
+        scaled = root * step
+        image = gram @ scaled
+        total = scaled.sum(axis=0)
+        image -= mean * total
+        image += spread * total - dots(mean, scaled)
+        image *= root
+        image += weight * step
+        length = np.where(active, size / np.maximum(dots(step, image), TINY), 0.0)
+        h += length * step
+        left = left - length * image
+        scaled = inverse * left
+        following = dots(left, scaled)
+        step = scaled + np.where(active, following / np.maximum(size, TINY), 0.0) * step
+        size = np.where(active, following, size)
+    some = ~(size <= wanted)
+    if some.any():
+        resisting = root[:, some], mean[:, some], spread[some], weight[some], right[:, some]
+        h[:, some] = _solved(gram, *resisting)
+    return h

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from counterpoint.numerics import FloatArray
+from counterpoint.numerics import TINY, FloatArray
 
 __all__ = ["logistic_root"]
 
 
 HALF = float(np.log(0.5))
-STEPS = 3
-"""Halley steps: each triples the correct digits, of which the first guess has almost one."""
 SPLIT = 2.0**27 + 1.0
 CHUNK = 1 << 12
 """Rows at a time, so that what is computed of them stays in the cache."""
@@ -50,18 +48,30 @@ def logistic_root(alpha: FloatArray, beta: FloatArray) -> tuple[FloatArray, Floa
     return root, rest
 
 
+def rough_root(alpha: FloatArray, beta: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """The same to almost one digit, also of two numbers."""
+    large = 0.5 * alpha + beta < 0.0
+    small = np.exp(_log_small_root(alpha, np.where(large, -(alpha + beta), beta)))
+    return np.where(large, 1.0 - small, small), np.where(large, small, 1.0 - small)
+
+
+def _log_small_root(alpha: FloatArray, beta: FloatArray) -> FloatArray:
+    """The logarithm of a root of at most 1/2, to almost one digit of the root."""
+    scale = np.log(np.maximum(alpha, TINY))
+    level = scale - beta  # w + e^w ≈ level for w = y + log α
+    far = np.log(np.maximum(level - np.log(np.maximum(level, 1.0)), 1.0))
+    near = -beta - np.log1p(np.exp(np.minimum(level, 1.0)))
+    return np.minimum(np.where(level > 1.0, far - scale, near), HALF)
+
+
 def _small_root(alpha: FloatArray, beta: FloatArray) -> FloatArray:
     """A root of at most 1/2 by Halley's method on its logarithm y.
 
-    y − log(1 − e^y) + α e^y + β = 0 is increasing and convex in y.
+    y − log(1 − e^y) + α e^y + β = 0 is increasing and convex in y. Each step triples the correct
+    digits.
     """
-    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-        scale = np.log(alpha)
-        level = scale - beta  # w + e^w ≈ level for w = y + log α
-        far = np.log(np.maximum(level - np.log(np.maximum(level, 1.0)), 1.0))
-        near = -beta - np.log1p(np.exp(np.minimum(level, 1.0)))
-    y = np.minimum(np.where(level > 1.0, far - scale, near), HALF)
-    for _ in range(STEPS):
+    y = _log_small_root(alpha, beta)
+    for _ in range(3):
         t = np.exp(y)
         pull, free = alpha * t, 1.0 / (1.0 - t)
         value = y - np.log1p(-t) + pull + beta

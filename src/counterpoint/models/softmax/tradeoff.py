@@ -2,35 +2,36 @@
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from typing import Any
 
-from counterpoint.models.softmax.descent import Rows, State
-from counterpoint.models.softmax.logistic import logistic_root
-from counterpoint.models.softmax.reduced import LogLosses, Reduced, blocks, pair_gram
-from counterpoint.models.softmax.single import Single
-from counterpoint.models.softmax.start import guess
-from counterpoint.numerics import FloatArray, IntArray
+import numpy as np
+from numpy.typing import ArrayLike
+
+from counterpoint.models.softmax.descent import ROUGH, Descent, Reduced, blocks, every, log_loss
+from counterpoint.models.softmax.logistic import logistic_root, rough_root
+from counterpoint.numerics import TINY, BoolArray, FloatArray
 
 __all__ = ["minimise"]
 
-
 STEPS = 200
 FEW = 4
-"""So many rows are solved one by one."""
-LOSS = LogLosses()
+"""So many rows are solved one by one: alone, a row takes a third of what a batch of one takes."""
+ROUNDS = 4
+UNSEEN = 1e-8
+"""The share, relative to the label's, below which a rival without a share stays without."""
+SEEN = 1.0
+"""By how much log-odds may be off what they are to be for Newton's method to begin."""
 
 
 def minimise(
     scores: FloatArray,
     gram: FloatArray,
-    label: ArrayLike,
     weight: ArrayLike,
     *,
     tolerance: float = 1e-8,
     gap: float = 1e-12,
 ) -> Reduced:
-    """Minimise λ/2 δᵀPδ − log p_label for each row.
+    """Minimise λ/2 δᵀPδ − log p for each row, with p the probability of the last class.
 
     Two classes are solved in closed form, more by Newton's method.
 
@@ -40,8 +41,6 @@ def minimise(
         (n, K) z̄ at the factual points.
     gram
         (K, K) G = A P⁻¹ Aᵀ; it may be singular.
-    label
-        The position k of the class, one or (n,).
     weight
         λ > 0, one or (n,).
     tolerance
@@ -55,92 +54,90 @@ def minimise(
     Reduced
     """
     n, classes = scores.shape
-    labels = np.broadcast_to(np.asarray(label, dtype=np.intp), (n,))
-    weights = np.broadcast_to(np.asarray(weight, dtype=np.float64), (n,))
+    weights = np.empty(n)
+    weights[:] = weight
+    scores = np.asarray(scores, dtype=np.float64)
     out = Reduced.blank(n, classes)
-    if n <= FEW and classes > 2:
-        _one_by_one(
-            np.asarray(scores, dtype=np.float64), gram, labels, weights, (tolerance, gap), out
-        )
-        return out
-    solve = _closed_form if classes == 2 else _newton
-    for part in blocks(n, classes):
-        columns = np.ascontiguousarray(scores[part].T, dtype=np.float64)
-        size = np.abs(columns).max(axis=0)
-        rows = Rows(columns, labels[part], np.arange(part.start, part.stop), size)
-        solve(rows, gram, np.array(weights[part]), (tolerance, gap), out)
+    for part in range(n) if n <= FEW else blocks(n, classes):
+        columns = np.ascontiguousarray(scores[part].T)
+        _minimise(columns, gram, weights[part], (tolerance, gap), out, part)
     return out
 
 
-def _one_by_one(
+def _minimise(
     scores: FloatArray,
     gram: FloatArray,
-    label: IntArray,
     weight: FloatArray,
     asked: tuple[float, float],
     out: Reduced,
+    part: Any,
 ) -> None:
-    """A few rows: `Single`."""
-    for i in range(len(scores)):
-        row = Single(scores[i], gram, int(label[i]), float(weight[i]))
-        out.iterations[i], out.settled[i] = row.run(STEPS, *asked)
-        out.coefficients[i], out.shares[i] = row.u, row.shares
-        out.weight[i], out.gradient[i] = row.weight, np.sqrt(row.gradient)
-
-
-def _closed_form(
-    rows: Rows,
-    gram: FloatArray,
-    weight: FloatArray,
-    asked: tuple[float, float],
-    out: Reduced,
-) -> None:
-    """Two classes: theorem 4.2."""
-    columns, label = np.arange(len(rows.label)), rows.label
-    ahead = rows.scores[1 - label, columns] - rows.scores[label, columns]
-    share, _ = logistic_root(pair_gram(gram, label, 1 - label) / weight, -ahead)
-    u = np.empty_like(rows.scores)
-    u[label, columns], u[1 - label, columns] = -share / weight, share / weight
-    _record(out, rows, State.at(u, weight, rows, gram, LOSS), asked, 0)
-
-
-def _newton(
-    rows: Rows,
-    gram: FloatArray,
-    weight: FloatArray,
-    asked: tuple[float, float],
-    out: Reduced,
-) -> None:
-    """More classes: Newton's method, with a line search; finished rows leave."""
-    state = State.at(guess(rows.scores, gram, rows.label, weight), weight, rows, gram, LOSS)
-    start = np.array(state.gradient)
-    for step in range(STEPS):
-        done = _is_settled(state, asked)
-        if done.any():
-            _record(out, rows.take(done), state.take(done), asked, step)
-            rows, state, start = rows.take(~done), state.take(~done), start[~done]
-        if not len(rows.label):
+    """The rows of a block, or one row alone; finished rows leave."""
+    closed = len(scores) == 2
+    u = _of_two(scores, gram, weight) if closed else _guess(scores, gram, weight)
+    size = np.abs(scores).max(axis=0)
+    state = Descent.at(u, weight, scores, size, gram, log_loss)
+    rows = np.arange(len(out.weight))[part]
+    start: FloatArray = np.maximum(state.gradient, TINY)
+    stuck: Any = np.bool_(closed)
+    for step in range(STEPS + 1):
+        settled = _is_settled(state, asked)
+        gone = settled | stuck | (step == STEPS)
+        if every(gone):
+            out.put(rows, state, step, settled)
             return
-        direction = state.newton(gram, start)
-        state, stuck = state.descended(direction, rows, gram, LOSS)
-        if stuck.any():
-            _record(out, rows.take(stuck), state.take(stuck), asked, step + 1)
-            rows, state, start = rows.take(~stuck), state.take(~stuck), start[~stuck]
-    _record(out, rows, state, asked, STEPS)
+        if gone.any():
+            out.put(rows[gone], state.take(gone), step, settled[gone])
+            rows, state, start = rows[~gone], state.take(~gone), start[~gone]
+        progress = np.sqrt(state.gradient / start)
+        state, stuck = state.descended(state.newton(np.minimum(ROUGH, progress)))
 
 
-def _is_settled(state: State, asked: tuple[float, float]) -> NDArray[np.bool_]:
+def _is_settled(state: Descent, asked: tuple[float, float]) -> BoolArray:
     """(n,): strong convexity bounds E − E* by ‖∇E‖² / 2λ."""
     tolerance, gap = asked
     close = state.gradient <= 2.0 * state.weight * gap * state.value
-    return np.asarray(close & (state.gradient <= tolerance * tolerance))
+    return close & (state.gradient <= tolerance * tolerance)
 
 
-def _record(out: Reduced, rows: Rows, state: State, asked: tuple[float, float], steps: int) -> None:
-    at = rows.position
-    out.coefficients[at] = state.u.T
-    out.weight[at] = state.weight
-    out.shares[at] = state.shares.T
-    out.gradient[at] = np.sqrt(state.gradient)
-    out.iterations[at] = steps
-    out.settled[at] = _is_settled(state, asked)
+def _of_two(scores: FloatArray, gram: FloatArray, weight: FloatArray) -> FloatArray:
+    """(2, n) u of two classes: theorem 4.2."""
+    apart = max(gram[0, 0] - 2.0 * gram[0, 1] + gram[1, 1], 0.0)
+    slope, ahead = np.atleast_1d(apart / weight), np.atleast_1d(scores[0] - scores[1])
+    u = logistic_root(slope, -ahead)[0].reshape(scores[0].shape) / weight
+    return np.stack([u, -u])
+
+
+def _guess(scores: FloatArray, gram: FloatArray, weight: FloatArray) -> FloatArray:
+    """(K, n) u near the optimum of each row: rivals one by one, by the closed form for two classes.
+
+    The dual of the trade-off has one variable v ≥ 0 a rival, and v_label = 1 − Σ v. Given the
+    others, the best v_j is the root of the two-class equation. A few such steps, each on the rival
+    that is furthest from its optimum, spare Newton's method half of its steps: all those in which
+    one rival after the other comes into sight.
+    """
+    toward = gram - gram[:, -1:]
+    toward = toward - toward[-1]  # of the differences to the label's row
+    apart = np.maximum(toward.diagonal(), 0.0)
+    shares = np.zeros(scores.shape)
+    shares[-1] = 1.0
+    ahead = scores - scores[-1]  # of the label, at the current shares
+    columns = (np.arange(scores.shape[1]),) if scores.ndim == 2 else ()
+    for _ in range(min(ROUNDS, len(scores))):
+        own = shares[-1]
+        held = np.log(np.maximum(shares / np.maximum(own, TINY), UNSEEN))
+        lead = ahead - held
+        lead[-1] = -np.inf
+        rival = lead.argmax(axis=0)
+        at = (rival, *columns)
+        if every(lead[at] < SEEN):
+            break
+        before, slope = shares[at], apart[rival] / weight
+        total = before + own
+        share, rest = rough_root(total * slope, -(ahead[at] + slope * before))
+        shares[at], shares[-1] = total * share, total * rest
+        ahead -= ((total * share - before) / weight) * toward[:, rival]
+    u = shares / weight
+    u[-1] = 0.0
+    u[-1] = -u.sum(axis=0)
+    return u

@@ -14,7 +14,7 @@ import strategies as make
 from oracles import LONG
 from scipy.optimize import minimize
 
-from counterpoint.models.softmax import Hessians, Reduced, logistic_root, minimise, reach
+from counterpoint.models.softmax import Reduced, direction, logistic_root, minimise, reach
 
 EPS = float(np.finfo(float).eps)
 ULPS = 4 * EPS
@@ -639,8 +639,8 @@ def test_a_direction_is_the_newton_step_in_all_columns(rows: int, seed: int):
     shares /= shares.sum(axis=0)
     residual = rng.normal(size=(k, rows))
     residual -= residual.mean(axis=0)
-    hessians = Hessians(given.gram, shares, given.weight)
-    step = hessians.direction(residual, given.gram @ residual, np.full(rows, 1e-14))
+    weighed, exactly = given.gram @ residual, np.full(rows, 1e-14)
+    step = direction(given.gram, shares, given.weight, residual, weighed, exactly)
     steepest = np.sqrt(np.diagonal(given.gram).max())
     for i in range(rows):
         slope = -(residual[:, i].astype(LONG) @ given.matrix.astype(LONG))

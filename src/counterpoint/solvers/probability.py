@@ -235,12 +235,18 @@ class Newton(Solver):
         multipliers = self._multipliers(reduced)
         return Solution(points, multipliers, outcomes, np.zeros(len(x)))
 
-    def _reduced(self, scores: FloatArray, gram: FloatArray, cases: Cases) -> Reduced:
+    def _reduced(
+        self,
+        scores: FloatArray,
+        gram: FloatArray,
+        cases: Cases,
+        shares: FloatArray | None = None,
+    ) -> Reduced:
         """The solution in as many dimensions as there are classes."""
         condition = self._condition
         if isinstance(condition, LogLoss):
-            return minimise(scores, gram, 2.0 * cases.weights)
-        return reach(scores, gram, cases.margin[:, 0] - condition.limit)
+            return minimise(scores, gram, condition.size, 2.0 * cases.weights, shares=shares)
+        return reach(scores, gram, condition.size, cases.margin[:, 0] - condition.limit)
 
     def _multipliers(self, reduced: Reduced) -> FloatArray:
         """(n, m) shares; for a demand times its multiplier."""
@@ -259,15 +265,17 @@ class Newton(Solver):
         change = np.clip(np.nan_to_num(out.points[i] - x), low, high)
         free = (low < change) & (change < high)
         sides = np.sign(change - low) + np.sign(change - high)  # 0 between bounds
+        scores, shares = np.zeros((2, 1, len(gram)))
+        shares[0, :-1] = out.multipliers[i]  # those without bounds are near
         for _ in range(TRIES):
             gram[:-1, :-1] = directions[:, free] @ condition.matrix[:, free].T
-            held = np.where(free, 0.0, change)
-            scores = np.append(start + condition.matrix @ held, 0.0)
-            reduced = self._reduced(scores[None, :], gram, case)
+            scores[0, :-1] = start + condition.matrix @ np.where(free, 0.0, change)
+            reduced = self._reduced(scores, gram, case, shares)
+            shares = reduced.shares
             if not isinstance(condition, LogLoss) and not reduced.settled[0]:
                 return
             u = reduced.shares[0, :-1] / reduced.weight[0]  # at the optimum, if G allows
-            change = np.clip(-u @ directions, low, high)
+            change = np.minimum(np.maximum(-u @ directions, low), high)
             free = (low < change) & (change < high)
             before, sides = sides, np.sign(change - low) + np.sign(change - high)
             if (sides == before).all():
@@ -313,5 +321,5 @@ class Newton(Solver):
         """(m + 1, n) the probabilities of the classes, the label's last, and (n, d) P⁻¹∇E."""
         scores = np.zeros((charge.size + 1, len(y)))
         scores[:-1] = charge.matrix @ y.T + charge.offset[:, None]
-        shares = log_loss(scores)[1]
+        shares = log_loss(scores, (-1,))[1]
         return shares, weight[:, None] * (y - x) + shares[:-1].T @ self._directions

@@ -1,4 +1,4 @@
-"""Newton's method on the loss of a label that comes last: one row alone, or many at once.
+"""Newton's method on the loss of a label: one row alone, or many at once.
 
 Minimised is E(u) = λ/2 uᵀGu + loss(z̄ − Gu). Arrays of K classes and n rows are (K, n); of one row
 alone they are (K,), and what is (n,) of many is a number, so that the same lines cost little.
@@ -28,18 +28,19 @@ from counterpoint.numerics import EPS, TINY, BoolArray, FloatArray, IntArray
 __all__ = [
     "ROUGH",
     "Descent",
-    "Loss",
     "Reduced",
     "blocks",
     "direction",
     "dots",
+    "every",
     "log_loss",
     "log_odds",
+    "own",
 ]
 
-Loss = Callable[[FloatArray], tuple[FloatArray, FloatArray, FloatArray]]
-"""(K, n) scores → (n,) a convex loss; (K, n) shares of 1, its gradient in the rivals' scores; and
-(n,) the gradient in the label's score, with the other sign."""
+Loss = Callable[[FloatArray, Any], tuple[FloatArray, FloatArray, FloatArray]]
+"""(K, n) scores and where the labels' own are → (n,) a convex loss; (K, n) shares of 1, its
+gradient in the rivals' scores; and (n,) that in the label's score, with the other sign."""
 
 CELLS = 1 << 15
 """Cells of a block of rows: small enough for the cache, large enough that Python does not count."""
@@ -54,27 +55,34 @@ FINE = 6
 """How often a step is halved where only the gradient can tell whether it helps."""
 
 
-def log_loss(scores: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+def own(label: Any) -> Any:
+    """Where in (K, n) or (K,) the entries of the labels are."""
+    return (label,) if label.ndim == 0 else (label, np.arange(len(label)))
+
+
+def log_loss(scores: FloatArray, at: Any) -> tuple[FloatArray, FloatArray, FloatArray]:
     """−log p, with p the label's probability: log Σ exp(z) − z_label; see `Loss`."""
-    top = scores.max(axis=0)
+    top = np.maximum.reduce(scores)
     shares = np.exp(scores - top)
-    own, rest = shares[-1], shares[:-1].sum(axis=0)
-    total = own + rest
-    value = top - scores[-1] + np.log1p(rest + (own - 1.0))
-    away = rest / total
+    mine = shares[at]
+    shares[at] = 0.0
+    rest = np.add.reduce(shares)
+    shares[at] = mine
+    value = top - scores[at] + np.log1p(rest + (mine - 1.0))
+    total = mine + rest
     shares /= total
-    return value, shares, away
+    return value, shares, rest / total
 
 
-def log_odds(scores: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+def log_odds(scores: FloatArray, at: Any) -> tuple[FloatArray, FloatArray, FloatArray]:
     """−log(p / (1 − p)): log Σ exp(z) over the others − z_label; see `Loss`."""
-    others = scores[:-1]
-    top = others.max(axis=0)
-    shares = np.zeros_like(scores)
-    np.exp(others - top, out=shares[:-1])
+    shares = np.array(scores)
+    shares[at] = -np.inf
+    top = shares.max(axis=0)
+    shares = np.exp(shares - top)
     total = shares.sum(axis=0)
     shares /= total
-    return top - scores[-1] + np.log(total), shares, np.ones_like(top)
+    return top - scores[at] + np.log(total), shares, np.ones_like(top)
 
 
 def dots(a: FloatArray, b: FloatArray) -> Any:
@@ -127,15 +135,16 @@ class Reduced:
 
 
 @final
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Descent:
     """Where each row is on its way down: u, and what follows from it."""
 
     # of all rows
     gram: FloatArray
     loss: Loss
-    # (K, n) z̄ at the factual points, and (n,) how large the numbers are whose differences count
+    # (K, n) z̄ at the factual points, (n,) k, and how large the numbers are whose differences count
     scores: FloatArray
+    label: IntArray
     size: FloatArray
     # (K, n) and (n,) λ
     u: FloatArray
@@ -155,22 +164,27 @@ class Descent:
         cls,
         u: FloatArray,
         weight: FloatArray,
-        scores: FloatArray,
-        size: FloatArray,
+        given: tuple[FloatArray, IntArray, FloatArray],
         gram: FloatArray,
         loss: Loss,
     ) -> Descent:
-        """Where u is."""
-        moved = gram @ u
-        lost, shares, away = loss(scores - moved)
+        """Where u is, for the scores, labels and sizes that are given."""
+        scores, label, _ = given
+        at, moved = own(label), gram @ u
+        lost, shares, away = loss(scores - moved, at)
         residual = weight * u
         residual -= shares
-        residual[-1] = weight * u[-1] + away
+        residual[at] = weight * u[at] + away
         weighed = gram @ residual
         value = 0.5 * weight * dots(u, moved) + lost
         gradient = np.maximum(dots(residual, weighed), 0.0)
-        rows = (scores, size, u, weight, lost, shares, value, residual, weighed, gradient)
-        return cls(gram, loss, *rows)
+        rows = (u, weight, lost, shares, value, residual, weighed, gradient)
+        return cls(gram, loss, *given, *rows)
+
+    @property
+    def given(self) -> tuple[FloatArray, IntArray, FloatArray]:
+        """The scores, labels and sizes."""
+        return self.scores, self.label, self.size
 
     def take(self, rows: Any) -> Descent:
         """Some of the rows."""
@@ -184,8 +198,7 @@ class Descent:
 
     def moved(self, step: FloatArray) -> Descent:
         """After a step."""
-        there, weight = self.u + step, self.weight
-        return Descent.at(there, weight, self.scores, self.size, self.gram, self.loss)
+        return Descent.at(self.u + step, self.weight, self.given, self.gram, self.loss)
 
     def newton(self, forcing: FloatArray) -> FloatArray:
         """(K, n) the Newton direction at fixed λ; see `direction`."""
@@ -209,9 +222,14 @@ class Descent:
             return reached, ~good
         if self.u.ndim == 2:
             return _shortened(self, reached, good, step, slope, slack)
-        many: Any = (part[..., None] for part in (good, step, slope, slack))
-        reached, lost = _shortened(self.take(None), reached.take(None), *many)
-        return reached.take(0), lost[0]
+        length = 1.0
+        for _ in range(FINE if fine else HALVINGS):
+            length *= 0.5
+            tried = self.moved(length * step)
+            lower = self.value + DECREASE * length * slope + slack
+            if (tried.gradient < self.gradient) if fine else (tried.value <= lower):
+                return tried, good  # which is False
+        return self, ~good
 
 
 OF_ROWS = tuple(field.name for field in fields(Descent))[2:]
@@ -281,13 +299,14 @@ def _solved(
     weight: FloatArray,
     right: FloatArray,
 ) -> FloatArray:
-    """The systems (λI + D C D) h = right by LAPACK; ``mean`` is G p, and ``spread`` pᵀG p."""
-    mean, across = mean.T[..., None], root.T[..., None]
-    matrices = gram - mean - mean.swapaxes(-1, -2)
+    """The systems (λI + D C D) h = right by LAPACK, which gets no matrix that is singular."""
+    mean, root = mean.T, root.T
+    matrices = gram - mean[..., None]
+    matrices -= mean[..., None, :]
     matrices += spread[..., None, None]
-    matrices *= across
-    matrices *= across.swapaxes(-1, -2)
-    diagonal = np.einsum("...ii->...i", matrices)  # a view; LAPACK gets no singular matrix
+    matrices *= root[..., None]
+    matrices *= root[..., None, :]
+    diagonal = np.einsum("...ii->...i", matrices)  # a view, whatever their order in memory
     diagonal += np.maximum(weight, 16.0 * EPS * diagonal.max(axis=-1))[..., None]
     if right.ndim == 1:
         h, failed = dposv(matrices, right, lower=1)[1:]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from scipy.special import wrightomega
 
 from counterpoint.numerics import TINY, FloatArray
 
@@ -48,29 +49,35 @@ def logistic_root(alpha: FloatArray, beta: FloatArray) -> tuple[FloatArray, Floa
     return root, rest
 
 
-def rough_root(alpha: FloatArray, beta: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """The same to almost one digit, also of two numbers."""
-    large = 0.5 * alpha + beta < 0.0
-    small = np.exp(_log_small_root(alpha, np.where(large, -(alpha + beta), beta)))
-    return np.where(large, 1.0 - small, small), np.where(large, small, 1.0 - small)
+def rough_root(alpha: FloatArray, level: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Roughly the same of β = −level, also of two numbers."""
+    small = _rough_small_root(alpha, np.minimum(level, alpha - level))
+    large = 2.0 * level > alpha
+    return np.abs(large - small), np.abs(~large - small)
 
 
-def _log_small_root(alpha: FloatArray, beta: FloatArray) -> FloatArray:
-    """The logarithm of a root of at most 1/2, to almost one digit of the root."""
-    scale = np.log(np.maximum(alpha, TINY))
-    level = scale - beta  # w + e^w ≈ level for w = y + log α
-    far = np.log(np.maximum(level - np.log(np.maximum(level, 1.0)), 1.0))
-    near = -beta - np.log1p(np.exp(np.minimum(level, 1.0)))
-    return np.minimum(np.where(level > 1.0, far - scale, near), HALF)
+def _rough_small_root(alpha: FloatArray, level: FloatArray) -> FloatArray:
+    """About a root t of at most 1/2: two Newton steps on its log-odds.
+
+    They start where log t is log(t / (1 − t)), which is Wright's omega: w + log w = log α + level
+    for w = α t.
+    """
+    odds = np.exp(level - wrightomega(np.log(np.maximum(alpha, TINY)) + level))
+    for _ in range(2):
+        rest = 1.0 / (1.0 + odds)
+        pull = alpha * odds * rest
+        off = level - pull - np.log(np.maximum(odds, TINY))
+        odds = odds * np.exp(off / (1.0 + pull * rest))
+    return np.asarray(odds / (1.0 + odds))
 
 
 def _small_root(alpha: FloatArray, beta: FloatArray) -> FloatArray:
     """A root of at most 1/2 by Halley's method on its logarithm y.
 
     y − log(1 − e^y) + α e^y + β = 0 is increasing and convex in y. Each step triples the correct
-    digits.
+    digits, of which the first guess has almost one.
     """
-    y = _log_small_root(alpha, beta)
+    y = np.log(np.maximum(_rough_small_root(alpha, -beta), TINY))
     for _ in range(3):
         t = np.exp(y)
         pull, free = alpha * t, 1.0 / (1.0 - t)

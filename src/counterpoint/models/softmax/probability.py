@@ -23,6 +23,7 @@ from counterpoint.models.softmax.descent import (
     direction,
     dots,
     log_odds,
+    own,
 )
 from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray
 
@@ -50,12 +51,13 @@ NEARLY = 1e-10
 def reach(
     scores: FloatArray,
     gram: FloatArray,
+    label: ArrayLike,
     goal: ArrayLike,
     *,
     tolerance: float = 1e-11,
     gap: float = 1e-12,
 ) -> Reduced:
-    """The least δᵀPδ at which the last class's log-odds, log p − log(1 − p), are a number.
+    """The least δᵀPδ at which the label's log-odds, log p − log(1 − p), are a number.
 
     Parameters
     ----------
@@ -63,6 +65,8 @@ def reach(
         (n, K) z̄ at the factual points.
     gram
         (K, K) G = A P⁻¹ Aᵀ; it may be singular.
+    label
+        The position k of the class, one or (n,).
     goal
         What they shall be, one or (n,). Rows at which they are as high already stay.
     tolerance
@@ -78,21 +82,22 @@ def reach(
     """
     n, classes = scores.shape
     limits = -np.broadcast_to(np.asarray(goal, dtype=np.float64), (n,))
+    labels = np.broadcast_to(np.asarray(label, dtype=np.intp), (n,))
     out = Reduced.blank(n, classes)
     for part in blocks(n, classes):
         columns = np.ascontiguousarray(scores[part].T, dtype=np.float64)
-        rows = np.arange(part.start, part.stop)
-        _reach(columns, gram, limits[part], (tolerance, gap), out, rows)
+        kept = out, np.arange(part.start, part.stop)
+        _reach(columns, labels[part], gram, limits[part], (tolerance, gap), kept)
     return out
 
 
 def _reach(
     scores: FloatArray,
+    label: IntArray,
     gram: FloatArray,
     limit: FloatArray,
     asked: tuple[float, float],
-    out: Reduced,
-    rows: IntArray,
+    kept: tuple[Reduced, IntArray],
 ) -> None:
     """Rows of a block; those far from the goal by way of softer problems.
 
@@ -100,7 +105,8 @@ def _reach(
     log Σ exp(z) is all but piecewise linear, and Newton's method would follow its creases. Each
     answer is the start at a quarter of the temperature.
     """
-    missing = log_odds(scores)[0] - limit
+    out, rows = kept
+    missing = log_odds(scores, own(label))[0] - limit
     heat = np.ceil(np.log(np.maximum(missing / MILD, 1.0)) / np.log(COOLING))
     for level in range(int(heat.max(initial=0.0)), -1, -1):
         warm, temperature = np.flatnonzero(heat >= level), COOLING**level
@@ -110,14 +116,15 @@ def _reach(
         known = np.isfinite(weight) & (weight > 0)
         start = np.where(known, u * temperature, 0.0), np.where(known, weight / temperature, 0.0)
         some, limits = scores[:, warm] / temperature, limit[warm] / temperature
+        given = some, label[warm], np.abs(some).max(axis=0) + np.abs(limits)
         tasks = asked if level == 0 else ROUGHLY
-        _search(some, gram / temperature**2, limits, tasks, start, (out, at))
+        _search(given, gram / temperature**2, limits, tasks, start, (out, at))
         out.coefficients[at] /= temperature
         out.weight[at] *= temperature
 
 
 def _search(
-    scores: FloatArray,
+    given: tuple[FloatArray, IntArray, FloatArray],
     gram: FloatArray,
     limit: FloatArray,
     asked: tuple[float, float],
@@ -125,36 +132,37 @@ def _search(
     kept: tuple[Reduced, IntArray],
 ) -> None:
     """Find u and λ of all rows, from a start (0: the nearest half-space), and record them."""
-    out, rows = kept
-    size = np.abs(scores).max(axis=0) + np.abs(limit)
-    # by how much each rival alone misses the limit, and the squared lengths of the differences of
-    # its row of A to the label's
-    short = scores - scores[-1] - limit
-    short[-1] = -np.inf
-    lengths = gram.diagonal() + gram[-1, -1]
-    steep = lengths - 2.0 * gram[:, -1]
+    (out, rows), (scores, label, size) = kept, given
+    mine = own(label)
+    # (K, n) by how much each rival alone misses the limit, and the squared lengths of the
+    # differences of its row of A to the label's
+    short = scores - scores[mine] - limit
+    short[mine] = -np.inf
+    lengths = gram.diagonal()[:, None] + gram[label, label]
+    steep = lengths - 2.0 * gram[:, label]
     steep = np.where(steep <= 16.0 * EPS * lengths, 0.0, steep)
 
     # rows that have the log-odds already, but for their rounding, stay
-    value, shares, _ = log_odds(scores)
+    value, shares, _ = log_odds(scores, mine)
     there = value <= limit + ROUNDED * size
     out.coefficients[rows[there]], out.weight[rows[there]] = 0.0, np.inf
     out.shares[rows[there]], out.settled[rows[there]] = shares[:, there].T, True
     # those with a rival as good as identical to the label, and too far ahead of it, cannot move
-    blocked = (short > 0) & (steep == 0.0)[:, None]
+    blocked = (short > 0) & (steep == 0.0)
     stuck = blocked.any(axis=0)
     out.shares[rows[stuck]] = np.eye(len(scores))[blocked.argmax(axis=0)[stuck]]
     going = np.flatnonzero(~there & ~stuck)
     if not len(going):
         return
 
-    u, weight = _nearest_half_space(short[:, going], steep, (value - limit)[going])
+    given = scores[:, going], label[going], size[going]
+    steep, odds = steep[:, going], (value - limit)[going]
+    u, weight = _nearest_half_space(short[:, going], steep, odds, given[1])
     known = start[1][going] > 0
     u = np.where(known, start[0][:, going], u)
     weight = np.where(known, start[1][going], weight)
-    state = Descent.at(u, weight, scores[:, going], size[going], gram, log_odds)
-    steepest = float(np.sqrt(steep.max()))
-    search = _Search.begun(state, limit[going], steepest, asked)
+    state = Descent.at(u, weight, given, gram, log_odds)
+    search = _Search.begun(state, limit[going], np.sqrt(steep.max(axis=0)), asked)
     rows = rows[going]
     for step in range(STEPS + 1):
         gone = search.is_settled() | search.is_hopeless() | (step == STEPS)
@@ -168,18 +176,18 @@ def _search(
 
 
 def _nearest_half_space(
-    short: FloatArray, steep: FloatArray, odds: FloatArray
+    short: FloatArray, steep: FloatArray, odds: FloatArray, label: IntArray
 ) -> tuple[FloatArray, FloatArray]:
     """(K, n) u and (n,) λ that meet the goal against the rival that makes it dearest."""
+    mine = own(label)
     short = np.maximum(short, 1e-3 * odds)  # many rivals may be ahead together, and none alone
     with np.errstate(divide="ignore", invalid="ignore"):
-        price = np.where(steep[:, None] > 0.0, short / np.sqrt(steep)[:, None], -np.inf)
-    price[-1] = -np.inf
-    rival, columns = price.argmax(axis=0), np.arange(len(odds))
-    length = short[rival, columns] / np.where(steep > 0.0, steep, np.inf)[rival]
-    length = np.maximum(length, 1e-300)
+        price = np.where(steep > 0.0, short / np.sqrt(steep), -np.inf)
+    price[mine] = -np.inf
+    at = (price.argmax(axis=0), mine[1])
+    length = np.maximum(short[at] / np.where(steep[at] > 0.0, steep[at], np.inf), 1e-300)
     u = np.zeros_like(short)
-    u[rival, columns], u[-1] = length, -length
+    u[at], u[mine] = length, -length
     return u, 1.0 / length
 
 
@@ -191,8 +199,9 @@ class _Search:
     # where they are, and (n,) the limits of the loss
     state: Descent
     limit: FloatArray
-    # the length of the longest difference of rows of A, and the tolerance and the gap
-    steepest: float
+    # (n,) the length of the longest difference of rows of A to the label's
+    steepest: FloatArray
+    # the tolerance and the gap
     asked: tuple[float, float]
     # (n,) the bracket of log λ, and the log λ below which no change that matters reaches the goal
     low: FloatArray
@@ -204,7 +213,7 @@ class _Search:
 
     @classmethod
     def begun(
-        cls, state: Descent, limit: FloatArray, steepest: float, asked: tuple[float, float]
+        cls, state: Descent, limit: FloatArray, steepest: FloatArray, asked: tuple[float, float]
     ) -> _Search:
         """Before the first step."""
         least = np.log(state.weight) - np.log(1e20)
@@ -217,7 +226,7 @@ class _Search:
         rows = (self.low, self.high, self.least, self.best, self.idle)
         kept: Any = (part[keep] for part in rows)
         state, limit = self.state.take(keep), self.limit[keep]
-        return _Search(state, limit, self.steepest, self.asked, *kept)
+        return _Search(state, limit, self.steepest[keep], self.asked, *kept)
 
     @property
     def _missing(self) -> FloatArray:
@@ -267,7 +276,7 @@ class _Search:
         if len(at):
             change[at], along[:, at] = self._with_weight(at, (missing + gain)[at], forcing[at])
         u, weight = state.u + inner + change * along, state.weight * np.exp(change)
-        following = Descent.at(u, weight, state.scores, state.size, state.gram, log_odds)
+        following = Descent.at(u, weight, state.given, state.gram, log_odds)
         if len(alone):
             part = state.take(alone)
             lower, _ = part.descended(inner[:, alone])

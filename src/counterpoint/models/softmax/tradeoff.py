@@ -7,16 +7,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from counterpoint.models.softmax.descent import ROUGH, Descent, Reduced, blocks, every, log_loss
+from counterpoint.models.softmax.descent import (
+    ROUGH,
+    Descent,
+    Reduced,
+    blocks,
+    every,
+    log_loss,
+    own,
+)
 from counterpoint.models.softmax.logistic import logistic_root, rough_root
-from counterpoint.numerics import TINY, BoolArray, FloatArray
+from counterpoint.numerics import TINY, BoolArray, FloatArray, IntArray
 
 __all__ = ["minimise"]
 
 STEPS = 200
 FEW = 4
 """So many rows are solved one by one: alone, a row takes a third of what a batch of one takes."""
-ROUNDS = 4
+ROUNDS = 3
 UNSEEN = 1e-8
 """The share, relative to the label's, below which a rival without a share stays without."""
 SEEN = 1.0
@@ -26,12 +34,14 @@ SEEN = 1.0
 def minimise(
     scores: FloatArray,
     gram: FloatArray,
+    label: ArrayLike,
     weight: ArrayLike,
     *,
+    shares: FloatArray | None = None,
     tolerance: float = 1e-8,
     gap: float = 1e-12,
 ) -> Reduced:
-    """Minimise λ/2 δᵀPδ − log p for each row, with p the probability of the last class.
+    """Minimise λ/2 δᵀPδ − log p for each row, with p the probability of its label.
 
     Two classes are solved in closed form, more by Newton's method.
 
@@ -41,8 +51,12 @@ def minimise(
         (n, K) z̄ at the factual points.
     gram
         (K, K) G = A P⁻¹ Aᵀ; it may be singular.
+    label
+        The position k of the class, one or (n,).
     weight
         λ > 0, one or (n,).
+    shares
+        (n, K) about the probabilities at the optimum, to start from; None for a guess.
     tolerance
         The length of the gradient at which to stop. Where scores are so large that rounding keeps
         it above, a row stops where it does not fall any more, and is not settled.
@@ -54,29 +68,28 @@ def minimise(
     Reduced
     """
     n, classes = scores.shape
-    weights = np.empty(n)
-    weights[:] = weight
+    weights, labels = np.empty(n), np.empty(n, dtype=np.intp)
+    weights[:], labels[:] = weight, label
     scores = np.asarray(scores, dtype=np.float64)
     out = Reduced.blank(n, classes)
     for part in range(n) if n <= FEW else blocks(n, classes):
         columns = np.ascontiguousarray(scores[part].T)
-        _minimise(columns, gram, weights[part], (tolerance, gap), out, part)
+        given = columns, labels[part], np.abs(columns).max(axis=0)
+        if classes == 2:
+            u = _of_two(columns, gram, labels[part], weights[part])
+        elif shares is None:
+            u = _guess(columns, gram, labels[part], weights[part])
+        else:
+            u = _pulled(np.array(shares[part].T), labels[part], weights[part])
+        state = Descent.at(u, weights[part], given, gram, log_loss)
+        _descend(state, (tolerance, gap), out, part, closed=classes == 2)
     return out
 
 
-def _minimise(
-    scores: FloatArray,
-    gram: FloatArray,
-    weight: FloatArray,
-    asked: tuple[float, float],
-    out: Reduced,
-    part: Any,
+def _descend(
+    state: Descent, asked: tuple[float, float], out: Reduced, part: Any, *, closed: bool
 ) -> None:
-    """The rows of a block, or one row alone; finished rows leave."""
-    closed = len(scores) == 2
-    u = _of_two(scores, gram, weight) if closed else _guess(scores, gram, weight)
-    size = np.abs(scores).max(axis=0)
-    state = Descent.at(u, weight, scores, size, gram, log_loss)
+    """The rows of a block, or one row alone, from a start; finished rows leave."""
     rows = np.arange(len(out.weight))[part]
     start: FloatArray = np.maximum(state.gradient, TINY)
     stuck: Any = np.bool_(closed)
@@ -89,8 +102,11 @@ def _minimise(
         if gone.any():
             out.put(rows[gone], state.take(gone), step, settled[gone])
             rows, state, start = rows[~gone], state.take(~gone), start[~gone]
-        progress = np.sqrt(state.gradient / start)
-        state, stuck = state.descended(state.newton(np.minimum(ROUGH, progress)))
+        # one row alone is solved exactly
+        forcing = (
+            start if state.label.ndim == 0 else np.minimum(ROUGH, np.sqrt(state.gradient / start))
+        )
+        state, stuck = state.descended(state.newton(forcing))
 
 
 def _is_settled(state: Descent, asked: tuple[float, float]) -> BoolArray:
@@ -100,15 +116,23 @@ def _is_settled(state: Descent, asked: tuple[float, float]) -> BoolArray:
     return close & (state.gradient <= tolerance * tolerance)
 
 
-def _of_two(scores: FloatArray, gram: FloatArray, weight: FloatArray) -> FloatArray:
+def _apart(gram: FloatArray, i: IntArray, j: IntArray) -> FloatArray:
+    """(n,) the squared length of the difference of rows i and j of A, in the metric P⁻¹."""
+    return np.maximum(gram[i, i] - 2.0 * gram[i, j] + gram[j, j], 0.0)
+
+
+def _of_two(
+    scores: FloatArray, gram: FloatArray, label: IntArray, weight: FloatArray
+) -> FloatArray:
     """(2, n) u of two classes: theorem 4.2."""
-    apart = max(gram[0, 0] - 2.0 * gram[0, 1] + gram[1, 1], 0.0)
-    slope, ahead = np.atleast_1d(apart / weight), np.atleast_1d(scores[0] - scores[1])
-    u = logistic_root(slope, -ahead)[0].reshape(scores[0].shape) / weight
-    return np.stack([u, -u])
+    mine, other, u = own(label), own(1 - label), np.empty_like(scores)
+    slope, ahead = _apart(gram, label, 1 - label) / weight, scores[other] - scores[mine]
+    share = logistic_root(np.atleast_1d(slope), np.atleast_1d(-ahead))[0].reshape(label.shape)
+    u[mine], u[other] = -share / weight, share / weight
+    return u
 
 
-def _guess(scores: FloatArray, gram: FloatArray, weight: FloatArray) -> FloatArray:
+def _guess(scores: FloatArray, gram: FloatArray, label: IntArray, weight: FloatArray) -> FloatArray:
     """(K, n) u near the optimum of each row: rivals one by one, by the closed form for two classes.
 
     The dual of the trade-off has one variable v ≥ 0 a rival, and v_label = 1 − Σ v. Given the
@@ -116,28 +140,31 @@ def _guess(scores: FloatArray, gram: FloatArray, weight: FloatArray) -> FloatArr
     that is furthest from its optimum, spare Newton's method half of its steps: all those in which
     one rival after the other comes into sight.
     """
-    toward = gram - gram[:, -1:]
-    toward = toward - toward[-1]  # of the differences to the label's row
-    apart = np.maximum(toward.diagonal(), 0.0)
+    mine = own(label)
     shares = np.zeros(scores.shape)
-    shares[-1] = 1.0
-    ahead = scores - scores[-1]  # of the label, at the current shares
-    columns = (np.arange(scores.shape[1]),) if scores.ndim == 2 else ()
+    shares[mine] = 1.0
+    ahead = scores - scores[mine]  # of the label, at the current shares
     for _ in range(min(ROUNDS, len(scores))):
-        own = shares[-1]
-        held = np.log(np.maximum(shares / np.maximum(own, TINY), UNSEEN))
+        held = np.log(np.maximum(shares / np.maximum(shares[mine], TINY), UNSEEN))
         lead = ahead - held
-        lead[-1] = -np.inf
+        lead[mine] = -np.inf
         rival = lead.argmax(axis=0)
-        at = (rival, *columns)
+        at = (rival, *mine[1:])
         if every(lead[at] < SEEN):
             break
-        before, slope = shares[at], apart[rival] / weight
-        total = before + own
-        share, rest = rough_root(total * slope, -(ahead[at] + slope * before))
-        shares[at], shares[-1] = total * share, total * rest
-        ahead -= ((total * share - before) / weight) * toward[:, rival]
-    u = shares / weight
-    u[-1] = 0.0
-    u[-1] = -u.sum(axis=0)
+        before, slope = shares[at], _apart(gram, rival, label) / weight
+        total = before + shares[mine]
+        share, rest = rough_root(total * slope, ahead[at] + slope * before)
+        shares[at], shares[mine] = total * share, total * rest
+        toward = gram[:, rival] - gram[:, label]
+        ahead -= ((total * share - before) / weight) * (toward - toward[mine])
+    return _pulled(shares, label, weight)
+
+
+def _pulled(shares: FloatArray, label: IntArray, weight: FloatArray) -> FloatArray:
+    """(K, n) u where the gradient vanishes for these shares, which are overwritten."""
+    mine, u = own(label), shares
+    u /= weight
+    u[mine] = 0.0
+    u[mine] = -u.sum(axis=0)
     return u

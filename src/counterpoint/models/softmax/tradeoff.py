@@ -22,6 +22,8 @@ from counterpoint.numerics import TINY, BoolArray, FloatArray, IntArray
 __all__ = ["minimise"]
 
 STEPS = 200
+GAP = 1e-12
+"""The relative gap of the objective at which to stop."""
 FEW = 4
 """So many rows are solved one by one: alone, a row takes a third of what a batch of one takes."""
 ROUNDS = 3
@@ -39,7 +41,6 @@ def minimise(
     *,
     shares: FloatArray | None = None,
     tolerance: float = 1e-8,
-    gap: float = 1e-12,
 ) -> Reduced:
     """Minimise λ/2 δᵀPδ − log p for each row, with p the probability of its label.
 
@@ -59,9 +60,8 @@ def minimise(
         (n, K) about the probabilities at the optimum, to start from; None for a guess.
     tolerance
         The length of the gradient at which to stop. Where scores are so large that rounding keeps
-        it above, a row stops where it does not fall any more, and is not settled.
-    gap
-        The relative gap of the objective at which to stop; both must be met.
+        it above, a row stops where it does not fall any more, and is not settled. The gap of the
+        objective must be `GAP` as well.
 
     Returns
     -------
@@ -82,19 +82,17 @@ def minimise(
         else:
             u = _pulled(np.array(shares[part].T), labels[part], weights[part])
         state = Descent.at(u, weights[part], given, gram, log_loss)
-        _descend(state, (tolerance, gap), out, part, closed=classes == 2)
+        _descend(state, tolerance, out, part, closed=classes == 2)
     return out
 
 
-def _descend(
-    state: Descent, asked: tuple[float, float], out: Reduced, part: Any, *, closed: bool
-) -> None:
+def _descend(state: Descent, tolerance: float, out: Reduced, part: Any, *, closed: bool) -> None:
     """The rows of a block, or one row alone, from a start; finished rows leave."""
     rows = np.arange(len(out.weight))[part]
     start: FloatArray = np.maximum(state.gradient, TINY)
     stuck: Any = np.bool_(closed)
     for step in range(STEPS + 1):
-        settled = _is_settled(state, asked)
+        settled = _is_settled(state, tolerance)
         gone = settled | stuck | (step == STEPS)
         if every(gone):
             out.put(rows, state, step, settled)
@@ -103,16 +101,14 @@ def _descend(
             out.put(rows[gone], state.take(gone), step, settled[gone])
             rows, state, start = rows[~gone], state.take(~gone), start[~gone]
         # one row alone is solved exactly
-        forcing = (
-            start if state.label.ndim == 0 else np.minimum(ROUGH, np.sqrt(state.gradient / start))
-        )
+        alone, progress = state.label.ndim == 0, state.gradient / start
+        forcing = progress if alone else np.minimum(ROUGH, np.sqrt(progress))
         state, stuck = state.descended(state.newton(forcing))
 
 
-def _is_settled(state: Descent, asked: tuple[float, float]) -> BoolArray:
+def _is_settled(state: Descent, tolerance: float) -> BoolArray:
     """(n,): strong convexity bounds E − E* by ‖∇E‖² / 2λ."""
-    tolerance, gap = asked
-    close = state.gradient <= 2.0 * state.weight * gap * state.value
+    close = state.gradient <= 2.0 * state.weight * GAP * state.value
     return close & (state.gradient <= tolerance * tolerance)
 
 

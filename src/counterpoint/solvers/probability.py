@@ -321,5 +321,5 @@ class Newton(Solver):
         """(m + 1, n) the probabilities of the classes, the label's last, and (n, d) P⁻¹∇E."""
         scores = np.zeros((charge.size + 1, len(y)))
         scores[:-1] = charge.matrix @ y.T + charge.offset[:, None]
-        shares = log_loss(scores, (-1,))[1]
+        shares = log_loss(scores, (charge.size, np.arange(len(y))))[1]
         return shares, weight[:, None] * (y - x) + shares[:-1].T @ self._directions

@@ -51,33 +51,35 @@ def logistic_root(alpha: FloatArray, beta: FloatArray) -> tuple[FloatArray, Floa
 
 def rough_root(alpha: FloatArray, level: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Roughly the same of β = −level, also of two numbers."""
-    small = _rough_small_root(alpha, np.minimum(level, alpha - level))
-    large = 2.0 * level > alpha
+    odds = np.exp(_rough_log_odds(alpha, np.minimum(level, alpha - level)))
+    small, large = odds / (1.0 + odds), 2.0 * level > alpha
     return np.abs(large - small), np.abs(~large - small)
 
 
-def _rough_small_root(alpha: FloatArray, level: FloatArray) -> FloatArray:
-    """About a root t of at most 1/2: two Newton steps on its log-odds.
+def _rough_log_odds(alpha: FloatArray, level: FloatArray) -> FloatArray:
+    """About the log-odds w of a root t of at most 1/2: two Newton steps on w + α t = level.
 
-    They start where log t is log(t / (1 − t)), which is Wright's omega: w + log w = log α + level
-    for w = α t.
+    They start where w is log t, which is Wright's omega: v + log v = log α + level for v = α t.
     """
-    odds = np.exp(level - wrightomega(np.log(np.maximum(alpha, TINY)) + level))
+    scale = np.log(np.maximum(alpha, TINY))
+    v = wrightomega(scale + level)
+    w = np.where(v > 1.0, np.log(np.maximum(v, 1.0)) - scale, level - v)  # neither cancels
     for _ in range(2):
+        odds = np.exp(w)
         rest = 1.0 / (1.0 + odds)
         pull = alpha * odds * rest
-        off = level - pull - np.log(np.maximum(odds, TINY))
-        odds = odds * np.exp(off / (1.0 + pull * rest))
-    return np.asarray(odds / (1.0 + odds))
+        w = w + (level - pull - w) / (1.0 + pull * rest)
+    return w
 
 
 def _small_root(alpha: FloatArray, beta: FloatArray) -> FloatArray:
     """A root of at most 1/2 by Halley's method on its logarithm y.
 
     y − log(1 − e^y) + α e^y + β = 0 is increasing and convex in y. Each step triples the correct
-    digits, of which the first guess has almost one.
+    digits, of which the first guess has at least one.
     """
-    y = np.log(np.maximum(_rough_small_root(alpha, -beta), TINY))
+    w = _rough_log_odds(alpha, -beta)
+    y = np.minimum(w - np.log1p(np.exp(np.minimum(w, 0.0))), HALF)
     for _ in range(3):
         t = np.exp(y)
         pull, free = alpha * t, 1.0 / (1.0 - t)

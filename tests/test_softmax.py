@@ -244,7 +244,7 @@ def test_a_label_between_others_does_not_take_long(rows: Any, scores: Any, weigh
 def test_a_smaller_slope_may_be_asked_for(many: int):
     share = []
     for a in weighed(many)[::8]:
-        sharper = judged(a.given, minimised(a.given, tolerance=1e-12))
+        sharper = judged(a.given, minimised(a.given, accuracy=(1e-12, 1e-12)))
         settled = sharper.reduced.settled
         room = 1e-12 + 4 * a.steepest * sharper.rounding
         assert (sharper.slope[settled] <= room[settled]).all()

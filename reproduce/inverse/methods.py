@@ -94,7 +94,7 @@ def by_us(one: Set) -> dict[str, list[Solved]]:
 
 
 def solve(
-    one: Set, problems: Sequence[Problem], X: np.ndarray | None = None, **asked: float
+    one: Set, problems: Sequence[Problem], X: np.ndarray | None = None, **asked: tuple[float, float]
 ) -> tuple[np.ndarray, Reduced]:
     """Answers in D dimensions: two products with A, and Newton's method in K dimensions between."""
     X = sources(problems) if X is None else X
@@ -124,7 +124,7 @@ def our_record(one: Set, problem: Problem) -> Record:
     tolerance = np.inf
     while True:
         (_, reduced), seconds = measured(
-            lambda asked=tolerance: solve(one, [problem], tolerance=asked, gap=1e9),
+            lambda asked=tolerance: solve(one, [problem], accuracy=(asked, 1e9)),
             one.sizes.repeats,
         )
         if not reduced.settled[0] and record.energies:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from common.report import Claim
 
 from counterpoint import Guarantee
-from counterpoint.status import SURE as SURE_OF
+from counterpoint.certificate import SURE as SURE_OF
 from private.methods import METHODS
 from private.results import NONE, SELECTION, Results, interval_of, right
 from private.simulation import Cell, Tally, pooled

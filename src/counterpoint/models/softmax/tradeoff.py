@@ -22,8 +22,6 @@ from counterpoint.numerics import TINY, BoolArray, FloatArray, IntArray
 __all__ = ["minimise"]
 
 STEPS = 200
-GAP = 1e-12
-"""The relative gap of the objective at which to stop."""
 FEW = 4
 """So many rows are solved one by one: alone, a row takes a third of what a batch of one takes."""
 ROUNDS = 3
@@ -40,7 +38,7 @@ def minimise(
     weight: ArrayLike,
     *,
     shares: FloatArray | None = None,
-    tolerance: float = 1e-8,
+    accuracy: tuple[float, float] = (1e-8, 1e-12),
 ) -> Reduced:
     """Minimise λ/2 δᵀPδ − log p for each row, with p the probability of its label.
 
@@ -58,10 +56,10 @@ def minimise(
         λ > 0, one or (n,).
     shares
         (n, K) about the probabilities at the optimum, to start from; None for a guess.
-    tolerance
-        The length of the gradient at which to stop. Where scores are so large that rounding keeps
-        it above, a row stops where it does not fall any more, and is not settled. The gap of the
-        objective must be `GAP` as well.
+    accuracy
+        The length of the gradient, and the relative gap of the objective, at which to stop; both
+        must be met. Where scores are so large that rounding keeps the gradient above, a row stops
+        where it does not fall any more, and is not settled.
 
     Returns
     -------
@@ -82,17 +80,19 @@ def minimise(
         else:
             u = _pulled(np.array(shares[part].T), labels[part], weights[part])
         state = Descent.at(u, weights[part], given, gram, log_loss)
-        _descend(state, tolerance, out, part, closed=classes == 2)
+        _descend(state, accuracy, out, part, closed=classes == 2)
     return out
 
 
-def _descend(state: Descent, tolerance: float, out: Reduced, part: Any, *, closed: bool) -> None:
+def _descend(
+    state: Descent, accuracy: tuple[float, float], out: Reduced, part: Any, *, closed: bool
+) -> None:
     """The rows of a block, or one row alone, from a start; finished rows leave."""
     rows = np.arange(len(out.weight))[part]
     start: FloatArray = np.maximum(state.gradient, TINY)
     stuck: Any = np.bool_(closed)
     for step in range(STEPS + 1):
-        settled = _is_settled(state, tolerance)
+        settled = _is_settled(state, *accuracy)
         gone = settled | stuck | (step == STEPS)
         if every(gone):
             out.put(rows, state, step, settled)
@@ -106,9 +106,9 @@ def _descend(state: Descent, tolerance: float, out: Reduced, part: Any, *, close
         state, stuck = state.descended(state.newton(forcing))
 
 
-def _is_settled(state: Descent, tolerance: float) -> BoolArray:
+def _is_settled(state: Descent, tolerance: float, gap: float) -> BoolArray:
     """(n,): strong convexity bounds E − E* by ‖∇E‖² / 2λ."""
-    close = state.gradient <= 2.0 * state.weight * GAP * state.value
+    close = state.gradient <= 2.0 * state.weight * gap * state.value
     return close & (state.gradient <= tolerance * tolerance)
 
 

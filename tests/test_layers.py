@@ -39,7 +39,7 @@ def module_name(file: Path) -> str:
 
 
 def part_of(module: str) -> str:
-    """``counterpoint.models.linear`` → ``forms``; the package itself is ``__init__``."""
+    """``counterpoint.models.linear`` → ``models``; the package itself is ``__init__``."""
     return [*module.split("."), "__init__"][1]
 
 

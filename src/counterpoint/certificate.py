@@ -33,14 +33,17 @@ __all__ = [
     "RowEvidence",
     "Status",
     "certify",
+    "judge",
     "lower_bounds",
     "said_of",
 ]
 
 VIOLATION = 1e-8
-"""Largest relative violation of a constraint that counts as rounding."""
+"""Largest relative violation of a constraint that counts as rounding: ten times what solvers are
+asked for (1e-9 and less), since their points are scaled, decoded and encoded again."""
 CLOSED = 1e-9
-"""A relative gap below which nothing is left to prove."""
+"""A relative gap below which nothing is left to prove: far above the rounding of bounds, far below
+the 1e-6 that is asked for by default."""
 
 
 class Claim(StrEnum):
@@ -456,3 +459,28 @@ def certify(  # noqa: PLR0913 (what an answer is judged by)
         verdict.rounding,
         resolution,
     )
+
+
+def judge(
+    certificates: Certificates, optimal: BoolArray, limited: BoolArray
+) -> NDArray[np.object_]:
+    """(n,): what became of rows that were searched; the claims of those not settled become none.
+
+    Parameters
+    ----------
+    certificates
+        What their answers are worth. An answer that holds is one, whatever else is known of its
+        row; without one, an infinite bound refutes the row.
+    optimal
+        (n,): whether an answer holds and its gap, or that among the answers that lead by what was
+        asked for, is at most the gap that was asked for.
+    limited
+        (n,): whether the time of the row ran out.
+    """
+    answered, infeasible = certificates.holds, np.isposinf(certificates.bound)
+    status = np.array([Status.UNPROVED] * len(answered), dtype=object)
+    status[infeasible], status[answered] = Status.INFEASIBLE, Status.SUBOPTIMAL
+    status[limited], status[optimal] = Status.LIMIT, Status.OPTIMAL
+    unsettled = ~optimal & (limited | ~(infeasible | answered))
+    certificates.claim[unsettled] = Claim.NONE
+    return status

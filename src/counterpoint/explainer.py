@@ -1,4 +1,4 @@
-"""`Explainer` and `explain`: the only orchestration."""
+"""`Explainer` and `explain`: the call. `engine/answering.py` is the way of its rows."""
 
 from __future__ import annotations
 
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 __all__ = ["DEFAULT_GAP", "Explainer", "effort_of", "explain"]
 
 DEFAULT_GAP = 1e-6
+"""The relative gap: above the accuracy of every solver that may have to close it, 1e-7 at worst."""
 
 
 @final

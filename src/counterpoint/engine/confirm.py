@@ -18,9 +18,8 @@ from counterpoint.caches import Memo, fields_only
 from counterpoint.certificate import (
     VIOLATION,
     Certificates,
-    Claim,
-    Status,
     certify,
+    judge,
     lower_bounds,
 )
 from counterpoint.constraints import Constraint
@@ -43,21 +42,26 @@ __all__ = ["Confirmation", "NotForeseen", "Question", "Task"]
 ROUNDS = 12
 """How often a row whose answer the model does not confirm is searched again."""
 GROWTH = 8.0
-"""How much more margin a row gets each time."""
+"""How many times as much margin a row gets each time. `ROUNDS` of them make up 7e10: from rounding
+errors, a relative 1e-16, to 1e-5."""
 SPARE = 1.5
-"""The margin that is asked for, in units of the model's rounding error at the row: the answer is
-elsewhere, where the error may be larger, and solvers and float32 columns round it."""
+"""The margin that is asked for, in units of the model's rounding error at the row: 1.5 and not 1,
+because the error at the answer may exceed the error at the row, and solvers and float32 columns
+round the answer."""
 SINGLE = 8.0 * float(np.finfo(np.float32).eps)
-"""Largest relative violation of a constraint that counts as rounding in float32 columns."""
+"""Largest relative violation of a constraint that counts as rounding in float32 columns, of
+which `VIOLATION` is less than one."""
 HAIR = 1e-14
-"""A share of a row's change, or of a value, that is rounding and no change."""
+"""A share of a row's change, or of a value, that is rounding and no change: some fifty roundings of
+float64."""
 NEARBY = 1.0 + 1e-3
-"""How many times as much an answer off the edge may cost."""
+"""How many times as much an answer off the edge may cost; what costs more is taken for a point
+elsewhere."""
 
 
 @final
 class NotForeseen(Exception):
-    """The model gives a row the target that what was read of it does not, or the reverse: a tie."""
+    """`predict` and the form disagree on whether a factual row already meets the target (a tie)."""
 
 
 @final
@@ -394,7 +398,7 @@ class Confirmation:
             gap=effort.gap,
             resolution=SINGLE if self.rows.table.singles else VIOLATION,
         )
-        answered, infeasible = certificates.holds, np.isposinf(certificates.bound)
+        answered = certificates.holds
         if not answered.all():
             after[~answered] = self.rows.codes[~answered]
             certificates = certificates.withheld(~answered, target.promise)
@@ -406,12 +410,7 @@ class Confirmation:
             optimal |= leading
         # Without a limit of time, a branch and bound may still have run out of nodes.
         limited = found.limited & (effort.seconds is not None)
-        status = np.array([Status.UNPROVED] * len(after), dtype=object)
-        status[infeasible], status[answered] = Status.INFEASIBLE, Status.SUBOPTIMAL
-        status[limited], status[optimal] = Status.LIMIT, Status.OPTIMAL
-        open_ended = ~optimal & (limited | ~(infeasible | answered))
-        certificates.claim[open_ended] = Claim.NONE
-        return after, status, certificates, found.closed
+        return after, judge(certificates, optimal, limited), certificates, found.closed
 
     def _optimal_among_leading(self, rows: BoolArray) -> tuple[BoolArray, NDArray[np.object_]]:
         """(n,): which answers are optimal among the points that lead by what was asked for.

@@ -50,6 +50,7 @@ STUCK = 1e-3
 """A solver cannot do better where what is missed changes by less than such a share in a round; then
 `ROUNDING` takes the place of `CLOSED`: solvers leave absolute errors in rows."""
 ROUNDING = 1e-8
+"""A share of the cost, as `CLOSED`; as large as the violation that a solver's point may have."""
 INWARDS = 1.2
 """How far inside that is, in units of what this one misses; twice as far if that does not do."""
 MOST = 4

@@ -41,7 +41,7 @@ class Cut(NamedTuple):
     # up to at most ``weights @ normals``
     weights: FloatArray
     normals: FloatArray
-    roundings: int  # how many of them each entry of a normal is worth, see `counterpoint.rounding`
+    roundings: int  # how many of them each entry of a normal is worth, see `counterpoint.numerics`
     doubt: FloatArray  # (n,) by how much the offsets may be off
 
     @classmethod

@@ -38,6 +38,8 @@ INTEGRAL = (Whole, OneOf, AtMost)
 DROPS = ((AtMost,), (Whole,), (AtMost, Whole), INTEGRAL)
 """What to relax, the least first; a solver of its own may take the rest."""
 FEASIBLE = 1e-9
+"""Relative violation of a point that may be an answer: a tenth of what the certificate lets pass
+(`VIOLATION`)."""
 LATTICE = 1e-14
 """Relative violation of a target's row that is rounding where every column is a whole step."""
 NODES = 50_000

@@ -30,14 +30,20 @@ __all__ = ["Daqp"]
 
 
 EQUAL, BINARY, INFEASIBLE = 5, 16, -1
+"""DAQP's own numbers: what a row or column is, and that there is no point."""
 OUTCOMES = {
     1: Outcome.FOUND,
     2: Outcome.FOUND,
     INFEASIBLE: Outcome.INFEASIBLE,
     -7: Outcome.LIMIT,
 }
+"""By DAQP's exit flags."""
 CROSSED = 1e-12
+"""By what share of the row's value its bounds may cross: that is rounding (1e-16 of it for each
+difference), and the column is held. Bounds that cross by more leave no point."""
 TOLERANCES = {"primal_tol": 1e-10, "dual_tol": 1e-12, "iter_limit": 100_000}
+"""In units in which a change is about 1 long: well within what counts as rounding (1e-8 of a row's
+terms). The limit of iterations ends what cycles."""
 
 
 @final

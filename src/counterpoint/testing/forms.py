@@ -16,6 +16,7 @@ from counterpoint.targets import Label, Requirement, Target
 __all__ = ["check_form"]
 
 SAMPLES = 600
+"""Points at which a form is compared, where none are given."""
 CLOSE = 1e6
 """How many rounding errors from the boundary a point may lie for either answer to be right."""
 

@@ -49,6 +49,7 @@ FEW = 1 << 14
 DECREASE = 1e-4
 """The share of the predicted decrease that a step must bring (Armijo)."""
 HALVINGS = 40
+"""How often a step is halved at most, to 1e-12 of it; a row that no such step helps is stuck."""
 ROUGH = 0.002
 """How exactly a Newton direction is computed at least; later as exactly as the progress asks."""
 FINE = 6

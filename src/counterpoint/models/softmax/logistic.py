@@ -11,7 +11,9 @@ __all__ = ["logistic_root"]
 
 
 HALF = float(np.log(0.5))
+"""The logarithm of the largest root that is solved for."""
 SPLIT = 2.0**27 + 1.0
+"""Splits the 53 bits of a float64 into two halves whose products are exact (Dekker)."""
 CHUNK = 1 << 12
 """Rows at a time, so that what is computed of them stays in the cache."""
 

@@ -30,6 +30,7 @@ from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray
 __all__ = ["reach"]
 
 STEPS = 200
+"""Newton steps at most: what is not settled then is returned as it is, and says so."""
 ROUGHLY = (1e-2, 1e-3)
 """The tolerance and the gap of problems on the way."""
 MILD = 50.0

@@ -22,9 +22,11 @@ from counterpoint.numerics import TINY, BoolArray, FloatArray, IntArray
 __all__ = ["minimise"]
 
 STEPS = 200
+"""Newton steps at most: what is not settled then is returned as it is, and says so."""
 FEW = 4
 """So many rows are solved one by one: alone, a row takes a third of what a batch of one takes."""
 ROUNDS = 3
+"""Rivals that a guess looks at, one by one; a worse guess costs steps of Newton's method alone."""
 UNSEEN = 1e-8
 """The share, relative to the label's, below which a rival without a share stays without."""
 SEEN = 1.0

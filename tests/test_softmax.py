@@ -168,7 +168,7 @@ def judged(given: make.Softmax, reduced: Reduced) -> Judged:
     return Judged(given, reduced, length, value, bound, loss.value)
 
 
-def minimised(given: make.Softmax, **options: float) -> Reduced:
+def minimised(given: make.Softmax, **options: tuple[float, float]) -> Reduced:
     return minimise(given.scores, given.gram, given.label, given.weight, **options)
 
 

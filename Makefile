@@ -59,14 +59,14 @@ bench: $(VENV)/.has-bench ## measure, one subject after the other (ONLY=name: th
 	@set -e; for script in benchmarks/bench_$(or $(ONLY),*).py; do \
 	  echo "== $$script"; $(BIN)/python $$script; done
 
-bench-quick: $(VENV)/.has-test $(VENV)/.has-reproduce ## benchmarks and reproductions in haste, and what they report
+bench-quick: $(VENV)/.has-test $(VENV)/.has-reproduce ## benchmarks and reproductions at small sizes, and what they report
 	$(BIN)/python -m pytest -n $(JOBS) -m published tests/test_published.py $(ARGS)
 
 .PHONY: reproduce
 reproduce: export OMP_NUM_THREADS := 1
 reproduce: export OPENBLAS_NUM_THREADS := 1
 reproduce: export MKL_NUM_THREADS := 1
-reproduce: $(VENV)/.has-reproduce ## do papers again, their numbers beside (ONLY=name: one)
+reproduce: $(VENV)/.has-reproduce ## reproduce published results and print our numbers beside theirs (ONLY=name: one)
 	@set -e; for script in reproduce/$(or $(ONLY),*).py; do \
 	  echo "== $$script"; $(BIN)/python $$script $(ARGS); done
 

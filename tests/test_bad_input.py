@@ -63,8 +63,8 @@ def numeric_model() -> tuple[Any, pd.DataFrame]:
 
 BAD_CELLS = [
     ("income", np.nan, "column 'income' is missing; expected a finite number. Fill it in."),
-    ("income", np.inf, "column 'income' is infinite; expected a finite number."),
-    ("income", -np.inf, "column 'income' is infinite; expected a finite number."),
+    ("income", np.inf, "column 'income' is infinite. Replace it by a finite number."),
+    ("income", -np.inf, "column 'income' is infinite. Replace it by a finite number."),
     ("home", "tent", "column 'home' holds the unknown category 'tent'; known: 'own', 'rent'."),
     ("home", None, "column 'home' is missing; expected one of its categories. Fill it in."),
 ]

@@ -128,10 +128,10 @@ def test_without_a_fill_a_missing_cell_is_a_problem_of_its_row():
     said = encode(Table.read(frame), MIXED, {"b": 1.0}, {"a": "nobody knows it"}).problems
     assert said == {
         1: "column 'a' is missing, and nobody knows it; expected a finite number. Fill it in.",
-        2: "column 'a' is infinite; expected a finite number. Fill it in.",
+        2: "column 'a' is infinite. Replace it by a finite number.",
     }
     said = encode(Table.read(frame), MIXED, {"a": 1.0}).problems
-    assert said[2] == "column 'a' is infinite; expected a finite number. Fill it in."
+    assert said[2] == "column 'a' is infinite. Replace it by a finite number."
     said = encode(Table.read(frame.assign(a=1.0)), MIXED).problems
     assert said == {2: "column 'c' is missing; expected one of its categories. Fill it in."}
 

@@ -1,4 +1,4 @@
-"""Each benchmark and each reproduction in haste: it runs, and says what it found.
+"""Each benchmark and each reproduction at small sizes: it runs, and says what it found.
 
 `make bench-quick` runs these tests; what is published is written by `make bench` and
 `make reproduce`.

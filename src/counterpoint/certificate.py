@@ -51,8 +51,8 @@ class Claim(StrEnum):
 
     A row that is ``optimal``, ``already`` or ``infeasible`` is ``proved`` or ``reported``; one that
     is ``suboptimal`` is ``local`` or ``none``; all others are ``none``. The bound of a row that is
-    not settled, be it ``limit`` with an answer, holds as far as the search got; its gap says how
-    far.
+    not settled, including ``limit`` with an answer, holds as far as the search got; its gap says
+    how far.
     """
 
     PROVED = "proved"
@@ -89,13 +89,13 @@ class Status(StrEnum):
 MESSAGES = {
     Status.OPTIMAL: "No better answer exists, to within the gap asked for.",
     Status.ALREADY: "The model already gives the target; nothing has to change.",
-    Status.SUBOPTIMAL: "An answer; a better one is not excluded.",
+    Status.SUBOPTIMAL: "This is an answer; a better one may exist.",
     Status.LIMIT: "The time limit ran out; an answer, if there is one, is the best so far.",
     Status.INFEASIBLE: "No change within the constraints gives the target.",
-    Status.UNPROVED: "No change was found, but none is excluded either.",
+    Status.UNPROVED: "No change was found, but it is not proved that none exists.",
     Status.INVALID: "The row cannot be used.",
 }
-LOCALLY = "A local optimum; a better answer elsewhere is not excluded."
+LOCALLY = "This is a local optimum; a better answer may exist elsewhere."
 """The message of a suboptimal answer whose claim is local."""
 ANSWERED = (Status.OPTIMAL, Status.SUBOPTIMAL, Status.LIMIT)
 SURE = {
@@ -104,24 +104,24 @@ SURE = {
     Guarantee.SELECTION: "It is as sure as was asked for, although it was chosen by looking at the "
     "weights.",
 }
-"""What is said besides of an answer to a `Robust`."""
+"""Added to the message of an answer to a `Robust`."""
 UNSURE = {
     Guarantee.FIXED: "No change within the constraints is as likely to hold as was asked for, with "
     "weights as uncertain as these.",
     Guarantee.SELECTION: "No change within the constraints can be certified, with weights as "
     "uncertain as these, for a point that is chosen by looking at them.",
 }
-"""What is said where there is none."""
+"""The message of a row that has none."""
 UNFOUND = (
     "No change was found that is as likely to hold as was asked for, with weights as uncertain as "
-    "these, but none is excluded either."
+    "these, but it is not proved that none exists."
 )
-"""What is said where none was found."""
+"""The message of a row where none was found."""
 ON_EDGE = (
-    "It leads by less than the rounding error of the model's own score, for the constraints leave "
-    "no room for more: the model may decide otherwise in another batch or on another machine."
+    "It leads by less than the rounding error of the model's own score, because the constraints "
+    "leave no room for more: the model may decide otherwise in another batch or on another machine."
 )
-"""What is said besides of such an answer, see `Certificate.on_edge`."""
+"""Added to the message of such an answer, see `Certificate.on_edge`."""
 
 
 def said_of(status: Status, claim: Claim, guarantee: Guarantee, *, found: bool) -> str:
@@ -281,7 +281,7 @@ class Certificates:
 COLUMNS = tuple(field.name for field in fields(Certificates) if field.name != "resolution")
 """The columns of `Certificates`."""
 NUMBERS = ("margin", "violation", "cost", "objective", "probability", "rounding")
-"""Those of an answer alone."""
+"""Columns that are NaN without an answer."""
 
 
 def _gap(objective: FloatArray | float, bound: FloatArray | float) -> FloatArray:

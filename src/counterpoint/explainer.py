@@ -350,8 +350,8 @@ class Explainer:
     def _shown(self, given: tuple[Feature, ...], *, extrapolate: bool) -> list[WithinObserved]:
         """That answers stay within what the data show, where nobody says otherwise."""
         asked = [c for c in self.constraints if isinstance(c, WithinObserved)]
-        named = {name for c in asked for name in c.features or self.features.names}
-        left = [f for f in self.features if f.name not in named and f.observed is not None]
+        said = {name for c in asked for name in c.features or self.features.names}
+        left = [f for f in self.features if f.name not in said and f.observed is not None]
         numbers = [f.name for f in left if not isinstance(f, Categorical)]
         stated = [c for c in self.constraints if isinstance(c, Bounds)]
         free = {f.name for f in given if isinstance(f, Categorical) and f.observed is None}

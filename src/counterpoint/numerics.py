@@ -64,7 +64,7 @@ def relative(over: FloatArray, size: FloatArray) -> FloatArray:
 
 
 def gamma(n: int) -> float:
-    """γ_n, of n roundings; one more pays for the rounding of what it is multiplied with."""
+    """γ_n, of n roundings: n + 1 and not n, to cover the rounding of the product with γ."""
     return (n + 1) * UNIT / (1.0 - (n + 1) * UNIT)
 
 

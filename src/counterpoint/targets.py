@@ -1,4 +1,4 @@
-"""Targets: what the model shall decide. Each answers for itself what it means and is met by."""
+"""Targets: what the model shall decide. Each defines what it requires and when a row meets it."""
 
 from __future__ import annotations
 
@@ -55,7 +55,8 @@ class Guarantee(StrEnum):
     FIXED = "fixed"
     """What it says of a point that was fixed before the weights were known."""
     SELECTION = "selection"
-    """Not itself, but what was asked for, whoever chose the point and whatever they looked at."""
+    """The probability that was asked for holds even though the point was chosen by looking at the
+    weights; the reported probability itself does not."""
 
 
 @final

@@ -23,7 +23,8 @@ __all__ = ["answers_to"]
 Advance = Callable[[int], None]
 
 CELLS = 1 << 18
-"""Cells of a chunk: small enough for the cache, large enough that Python does not count."""
+"""Cells of a chunk: small enough for the cache, large enough that Python's overhead is
+negligible."""
 PROOFS = 1 << 25
 """Multipliers that are kept at once, one for each row, piece and demand: 256 MiB of them."""
 FEW = 16

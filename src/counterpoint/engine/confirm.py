@@ -142,7 +142,7 @@ class Question:
         return self._decided.get(target.requirement, partial(pieces.decided, units))
 
     def highest_probability(self, target: Target, x: FloatArray, end: float) -> float | None:
-        """That of a label which is traded off, for one row, see there."""
+        """The highest probability of a `Tradeoff`'s label that one row can reach by ``end``."""
         return highest_probability(self.pieces(target), x, end)
 
     @cached_property

@@ -22,7 +22,7 @@ __all__ = ["Aim", "Piece", "Pieces"]
 
 
 LISTED = 2048
-"""Up to how many rows in all the regions of a lazy union are written down."""
+"""A lazy union is listed if all its regions together have at most this many rows."""
 
 
 @final

@@ -54,8 +54,8 @@ class Reading:
         Name → what the pipeline puts where the column is missing, if the model sees nothing else
         of a missing cell: such a cell counts as this value.
     unfilled
-        Name → why a missing cell counts as no value, as the end of a sentence, for other columns
-        about whose missing cells the pipeline does something.
+        Name → why a missing cell counts as no value, as the end of a sentence; for other columns
+        whose missing cells the pipeline treats in some way.
     eps
         The distance from 1 to the next number in the narrowest dtype in which the model holds any.
     """

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from math import hypot, sqrt
-from typing import Any, ClassVar, Literal, NamedTuple, final
+from typing import Any, Literal, NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,9 +59,6 @@ class Budget(NamedTuple):
 
 class Mechanism(ABC):
     """Noise for F weights whose sensitivity in some norm is known."""
-
-    pure: ClassVar[bool] = True
-    """Whether δ = 0."""
 
     @abstractmethod
     def sensitivity(self, l2: float, size: int) -> float:
@@ -153,8 +150,6 @@ class Gamma(Mechanism):
 @final
 class Gaussian(Mechanism):
     """Independent normal noise: (ε, δ)-private, by OpenDP's map through concentrated privacy."""
-
-    pure = False
 
     def sensitivity(self, l2: float, size: int) -> float:
         return l2

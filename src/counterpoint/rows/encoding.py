@@ -246,7 +246,7 @@ def _column_codes(
     missing[at] = [_kind(value) for value in values[at].tolist()]
     column, codes = f"column {feature.name!r}", np.where(bad, 0.0, codes)
     for i in at[missing[at] == PRESENT].tolist():
-        said = f"{column} is infinite; expected a finite number. Fill it in."
+        said = f"{column} is infinite. Replace it by a finite number."
         if isinstance(feature, Categorical):
             said = _unknown_category(feature, values[i])
         problems.setdefault(i, said)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, final
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from counterpoint.caches import fields_only
 from counterpoint.errors import InvalidInput
+from counterpoint.numerics import EPS
 from counterpoint.rows.values import (
     Cells,
     as_they_are,
@@ -26,7 +27,6 @@ from counterpoint.rows.values import (
 __all__ = ["Table", "repeated"]
 
 NARROW = ("float16", "float32")
-EPS = float(np.finfo(np.float64).eps)
 
 
 @final
@@ -313,11 +313,6 @@ class Table:
     def labels_of(self, rows: NDArray[np.intp]) -> Any:
         """What rows are called: their labels in the index of a pandas frame, else positions."""
         return self.native.index[rows] if self.is_pandas else rows
-
-    def chunks(self, size: int) -> Iterator[slice]:
-        """Slices of at most ``size`` rows that cover the table."""
-        for start in range(0, len(self), size):
-            yield slice(start, min(start + size, len(self)))
 
 
 def repeated(tables: tuple[Table, Table], rows: NDArray[np.intp]) -> tuple[Table, Table]:

@@ -45,7 +45,7 @@ LATTICE = 1e-14
 NODES = 50_000
 """After so many a row is given up, with its best answer and its gap."""
 DOUBTED = 200
-"""How many nodes one counts for that tolerances leave undecided: about as much time."""
+"""A node left undecided by tolerances counts as this many nodes, since it takes about as long."""
 CLOSE = 1e-7
 """How far from a whole step, a category or no change a point may be and count as on it."""
 

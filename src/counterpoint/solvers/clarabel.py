@@ -44,7 +44,7 @@ TRACE = 1e-7
 SHARPER = 12
 """Steps of Newton's method at most, after a program with charges was solved with cones."""
 CLOSED = 1e-10
-"""A relative gap at which none is needed."""
+"""A relative gap at which no Newton step is needed."""
 NEARLY = 1e-2
 """A relative gap at which Newton's method may as well begin at the row itself."""
 ALLOWED = 1e-5

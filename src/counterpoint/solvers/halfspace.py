@@ -288,7 +288,7 @@ def filled(
 
 
 def _per_unit(weight: FloatArray, gain: FloatArray) -> FloatArray:
-    """Cost for each unit of score; infinite where there is nothing to gain, even for nothing."""
+    """Cost for each unit of score; infinite where the score gains nothing, even if that is free."""
     price = np.full(np.broadcast_shapes(weight.shape, gain.shape), np.inf)
     return np.divide(weight, gain, out=price, where=gain > 0)
 

@@ -43,7 +43,8 @@ Loss = Callable[[FloatArray, Any], tuple[FloatArray, FloatArray, FloatArray]]
 gradient in the rivals' scores; and (n,) that in the label's score, with the other sign."""
 
 CELLS = 1 << 15
-"""Cells of a block of rows: small enough for the cache, large enough that Python does not count."""
+"""Cells of a block of rows: small enough for the cache, large enough that Python's overhead is
+negligible."""
 FEW = 1 << 14
 """Entries of the matrices of rows that are solved directly: one call of LAPACK is the quickest."""
 DECREASE = 1e-4

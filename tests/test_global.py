@@ -24,7 +24,7 @@ from counterpoint.errors import SolverFailure
 from counterpoint.lvq import LGMLVQ
 from counterpoint.prototypes.nearer import Nearer, quadrics_of
 from counterpoint.prototypes.solvers.scip import Scip
-from counterpoint.prototypes.solvers.scip_model import Found, Limits, Translated
+from counterpoint.prototypes.solvers.scip_model import ScipFound, ScipLimits, Translated
 from counterpoint.prototypes.solvers.spatial import Spatial
 from counterpoint.solvers import Effort, Outcome, Solution
 from counterpoint.testing import KNOWN, Known, check_solver
@@ -313,7 +313,7 @@ def test_what_scip_raises_is_translated():
 
 
 def test_numerical_trouble_claims_nothing(monkeypatch: pytest.MonkeyPatch):
-    def stuck(self: Spatial, limits: Limits) -> Found:
+    def stuck(self: Spatial, limits: ScipLimits) -> ScipFound:
         raise Exception("SCIP: error in LP solver!")  # noqa: TRY002 (as SCIP does)
 
     monkeypatch.setattr(Spatial, "search", stuck)

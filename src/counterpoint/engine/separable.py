@@ -31,7 +31,7 @@ from counterpoint.numerics import (
     total,
 )
 
-__all__ = ["Diagonal", "Groups", "SeparableDomain"]
+__all__ = ["Diagonal", "OneHotGroups", "SeparableDomain"]
 
 
 @final
@@ -112,7 +112,7 @@ class Diagonal:
 
 
 @final
-class Groups:
+class OneHotGroups:
     """One-hot groups, all at once; each is given by its encoded columns."""
 
     def __init__(self, groups: tuple[slice, ...]) -> None:
@@ -318,8 +318,8 @@ class SeparableDomain:
         return np.where(low > high, np.inf, value), np.abs(best)
 
     @cached_property
-    def _groups(self) -> Groups:
-        return Groups(self.groups)
+    def _groups(self) -> OneHotGroups:
+        return OneHotGroups(self.groups)
 
     @staticmethod
     def _best_changes(gains: FloatArray, forced: BoolArray, most: AtMost) -> FloatArray:

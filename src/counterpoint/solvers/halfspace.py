@@ -21,7 +21,7 @@ from counterpoint.engine.cases import Cases
 from counterpoint.engine.couplings import Affine
 from counterpoint.engine.domains import AtMost, Box, OneOf, Transitions, Whole
 from counterpoint.engine.program import Program
-from counterpoint.engine.separable import Groups
+from counterpoint.engine.separable import OneHotGroups
 from counterpoint.numerics import EPS, STEP_SLACK, BoolArray, FloatArray, IntArray
 from counterpoint.solvers.base import Effort, Outcome, Solution, Solver
 
@@ -274,7 +274,7 @@ def filled(
     price = np.broadcast_to(unit_price, room.shape)
     grain = program.steps[numbers] * np.abs(demand[numbers])
     if groups:
-        hot = Groups(groups)
+        hot = OneHotGroups(groups)
         scores = np.where(hot.permitted(cases), demand[hot.columns], -np.inf)
         here = hot.reduce(np.add, start[:, hot.columns] * demand[hot.columns])
         gain = np.maximum(hot.reduce(np.maximum, scores) - here, 0.0)
@@ -369,7 +369,7 @@ def _moved(
     chosen = amount[:, len(numbers) :] > 0.0
     if not chosen.any():
         return points
-    hot = Groups(program.groups)
+    hot = OneHotGroups(program.groups)
     scores = np.full(points.shape, -np.inf)
     scores[:, hot.columns] = np.where(hot.permitted(cases), demand[hot.columns], -np.inf)
     for g, group in enumerate(program.groups):

@@ -27,7 +27,7 @@ from counterpoint.prototypes.solvers.quadric import Quadric
 from counterpoint.solvers.base import Effort, Outcome
 from counterpoint.solvers.standard_form import StandardForm
 
-__all__ = ["Descent", "Descents", "RowSearch"]
+__all__ = ["Descents", "LocalSearch", "RowDescent"]
 
 STALLED = 1e-9
 """A relative gain in price at which a descent ends."""
@@ -129,7 +129,7 @@ def roots(square: FloatArray, slope: FloatArray, value: FloatArray) -> FloatArra
         return np.concatenate([larger / square, value / larger])
 
 
-class RowSearch(ABC):
+class LocalSearch(ABC):
     """One row's search: the cheapest point so far, and what is proved of all others.
 
     ``cutoff`` is a cost that is reached: a dearer point is of no use.
@@ -180,7 +180,7 @@ class RowSearch(ABC):
 
 
 @final
-class Descent(RowSearch):
+class RowDescent(LocalSearch):
     """One row's search without what is integral."""
 
     def __init__(self, shared: Descents, case: Cases, effort: Effort, cutoff: float) -> None:

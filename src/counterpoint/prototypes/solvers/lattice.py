@@ -22,7 +22,7 @@ from counterpoint.engine.cases import Cases
 from counterpoint.engine.domains import AtMost, OneOf, Whole
 from counterpoint.engine.program import Program
 from counterpoint.numerics import BoolArray, FloatArray
-from counterpoint.prototypes.solvers.descent import Descent, Descents, RowSearch
+from counterpoint.prototypes.solvers.descent import Descents, LocalSearch, RowDescent
 from counterpoint.prototypes.solvers.quadric import Quadric
 from counterpoint.solvers.base import Effort, Solution, Solver
 
@@ -46,7 +46,7 @@ ELSEWHERE = 24
 @final
 @dataclass(frozen=True, eq=False)
 class Ccp(Solver):
-    """The convex-concave procedure from several starts, see `Descent` and `Lattice`."""
+    """The convex-concave procedure from several starts, see `RowDescent` and `Lattice`."""
 
     accepts: ClassVar[frozenset[type]] = Quadric.accepts
     accuracy: ClassVar[float] = 1e-7
@@ -75,14 +75,14 @@ class Ccp(Solver):
                 out.points[i] = search.point
         return out
 
-    def _search(self, case: Cases, effort: Effort, cutoff: float) -> RowSearch:
+    def _search(self, case: Cases, effort: Effort, cutoff: float) -> LocalSearch:
         if self.program.kinds & set(INTEGRAL):
             return Lattice(self._whole, self._free, case, effort, cutoff)
-        return Descent(self._whole, case, effort, cutoff)
+        return RowDescent(self._whole, case, effort, cutoff)
 
 
 @final
-class Lattice(RowSearch):
+class Lattice(LocalSearch):
     """One row's search; ``free`` are the descents of its program without what is integral."""
 
     def __init__(
@@ -109,7 +109,7 @@ class Lattice(RowSearch):
     def _descent(self, start: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray | None:
         """Where a descent without what is integral ends, within bounds."""
         within = replace(self.case, low=low[None], high=high[None])
-        descent = Descent(self.free, within, self._left(), np.inf)
+        descent = RowDescent(self.free, within, self._left(), np.inf)
         descent.descend(start)
         return descent.point
 

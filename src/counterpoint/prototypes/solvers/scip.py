@@ -21,13 +21,13 @@ from counterpoint.engine.program import Program
 from counterpoint.errors import MissingExtra, SolverFailure
 from counterpoint.numerics import FloatArray
 from counterpoint.prototypes.nearer import quadrics_of
-from counterpoint.prototypes.solvers.descent import Descent, Descents
+from counterpoint.prototypes.solvers.descent import Descents, RowDescent
 from counterpoint.prototypes.solvers.lattice import INTEGRAL
 from counterpoint.prototypes.solvers.quadric import Quadric
 from counterpoint.solvers.base import Effort, Outcome, Solution, Solver
 
 if TYPE_CHECKING:
-    from counterpoint.prototypes.solvers.scip_model import Found
+    from counterpoint.prototypes.solvers.scip_model import ScipFound
 
 __all__ = ["Scip"]
 
@@ -158,16 +158,18 @@ class GlobalSearch:
 
     def _looked(
         self, radius: float, share: float, *, first: bool, scale: float = COARSE
-    ) -> tuple[Found, FloatArray | None]:
+    ) -> tuple[ScipFound, FloatArray | None]:
         """What is found in a ball; in one without a limit, if any share of its radius will do."""
-        from counterpoint.prototypes.solvers.scip_model import Found, Limits, Translated
+        from counterpoint.prototypes.solvers.scip_model import ScipFound, ScipLimits, Translated
         from counterpoint.prototypes.solvers.spatial import Ball, Spatial
 
         left = self._end - perf_counter()
         if left <= 0.0:
-            return Found(ended=False, bound=-np.inf, values=None), None
+            return ScipFound(ended=False, bound=-np.inf, values=None), None
         limited = bool(np.isfinite(share))
-        limits = Limits(self.gap, left if np.isfinite(left) else None, first, -1 if limited else 1)
+        limits = ScipLimits(
+            self.gap, left if np.isfinite(left) else None, first, -1 if limited else 1
+        )
         ball = Ball(self.program, self.case, radius, 1.0 if limited else np.inf)
         try:
             with Translated():
@@ -175,7 +177,7 @@ class GlobalSearch:
         except SolverFailure as failure:
             if NUMERICAL not in str(failure):
                 raise
-            return Found(ended=True, bound=-np.inf, values=None), None
+            return ScipFound(ended=True, bound=-np.inf, values=None), None
         return found, None if found.values is None else ball.point(found.values)
 
     @cached_property
@@ -207,7 +209,7 @@ class GlobalSearch:
         before, held, found = self.cost, self.program.held(y[None], self.case.x)[0], [y]
         if not held.all():
             within = self.case.within(np.where(held, y, -np.inf), np.where(held, y, np.inf))
-            descent = Descent(self.owner.free, within, self._left(), np.inf)
+            descent = RowDescent(self.owner.free, within, self._left(), np.inf)
             descent.descend(y)
             found += [] if descent.point is None else [descent.point]
         for point in found:

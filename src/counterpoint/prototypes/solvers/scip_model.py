@@ -13,7 +13,7 @@ from pyscipopt.scip import Expr, ExprCons, Term
 
 from counterpoint.errors import SolverFailure
 
-__all__ = ["Column", "Found", "Limits", "ScipModel", "Translated"]
+__all__ = ["Column", "ScipFound", "ScipLimits", "ScipModel", "Translated"]
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
@@ -32,7 +32,7 @@ ENDS = ("optimal", "gaplimit", "infeasible")
 
 
 @final
-class Limits(NamedTuple):
+class ScipLimits(NamedTuple):
     """When a search stops."""
 
     gap: float  # at this relative gap
@@ -42,7 +42,7 @@ class Limits(NamedTuple):
 
 
 @final
-class Found(NamedTuple):
+class ScipFound(NamedTuple):
     """What a search found."""
 
     ended: bool  # whether nothing is left to search
@@ -127,7 +127,7 @@ class ScipModel:
         squares = Expr({Term(column.variable, column.variable): 1.0 for column in columns})
         self.model.addCons(sqrt(squares) <= most.variable)
 
-    def search(self, wanted: Sequence[Column], below: float, limits: Limits) -> Found:
+    def search(self, wanted: Sequence[Column], below: float, limits: ScipLimits) -> ScipFound:
         """Search for the least point below a limit, or for any of them.
 
         ``wanted``: the columns whose values to return; ``below``: the limit of the objective.
@@ -149,7 +149,7 @@ class ScipModel:
             best = model.getBestSol()
             values = np.array([model.getSolVal(best, c.variable) / c.scale for c in wanted])
         bound = np.inf if status == "infeasible" else float(model.getDualbound()) / self.unit
-        return Found(status in ENDS, bound, values)
+        return ScipFound(status in ENDS, bound, values)
 
 
 @final

@@ -30,7 +30,7 @@ from counterpoint.engine.couplings import Cone
 from counterpoint.engine.program import Program
 from counterpoint.numerics import EPS, TINY, FloatArray
 from counterpoint.prototypes.nearer import Nearer, Quadrics, quadrics_of
-from counterpoint.prototypes.solvers.scip_model import Column, Found, Limits, ScipModel
+from counterpoint.prototypes.solvers.scip_model import Column, ScipFound, ScipLimits, ScipModel
 
 __all__ = ["Ball", "Spatial"]
 
@@ -146,11 +146,11 @@ class Spatial:
         if ball.is_limited:
             self._add_changes()
 
-    def search(self, limits: Limits) -> Found:
+    def search(self, limits: ScipLimits) -> ScipFound:
         """Search; the bound and the values are shares of the radius, and coordinates."""
         paid = self.ball.paid
         found = self.model.search(self.v, self.share - paid, limits)
-        return Found(found.ended, found.bound + paid, found.values)
+        return ScipFound(found.ended, found.bound + paid, found.values)
 
     # The columns that stand for a point, and what ties them together
 

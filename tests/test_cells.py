@@ -401,7 +401,9 @@ def test_no_nearer_point_gets_the_label(many: Any, cost: str):
     rng = np.random.default_rng(0)
     way = rng.normal(size=(2_000, 10))
     for i in np.flatnonzero(answers.cost > 0.0):
-        away = cp.Explainer(model, data=data, extrapolate=True, cost=price)._plain.price(way)
+        away = cp.Explainer(model, data=data, extrapolate=True, cost=price)._default_question.price(
+            way
+        )
         root = 1.0 if cost == "manhattan" else 0.5
         length = rng.random(len(way)) ** 0.1 * (answers.cost[i] * (1.0 - 1e-6)) ** root
         ball = rows[i] + way * (length / away**root)[:, None]

@@ -625,7 +625,7 @@ def test_moves_that_are_closed_to_a_row_pull_at_nothing(cost: str):
         assert (less == 0.0).all() if same else (less < 0.0).all()
     pulls = np.random.default_rng(0).normal(size=(50, D))
     asked = question("laplace", cost, [cp.Immutable("a", "c")])
-    reach = Reach(asked.plain, asked.plain.cases(ROWS[:1])).of(pulls)[0]
+    reach = Reach(asked.actionable, asked.actionable.cases(ROWS[:1])).of(pulls)[0]
     np.testing.assert_allclose(reach, dual(cost, pulls, [1, 3]), rtol=1e-12)
 
 
@@ -650,7 +650,7 @@ def test_no_move_gains_more_than_its_reach(cost: str):
     logistic = LogisticRegression()
     logistic.coef_, logistic.intercept_ = np.ones((1, described.width)), np.zeros(1)
     logistic.classes_, logistic.n_features_in_ = np.array([0, 1]), described.width
-    plain = Question.ask(read(logistic), described, limits, spent).plain
+    plain = Question.ask(read(logistic), described, limits, spent).actionable
     rng = np.random.default_rng(3)
     codes = np.column_stack(
         [rng.uniform(-3, 3, 4000), rng.integers(-6, 7, 4000) / 2, *rng.integers(0, 2, (2, 4000))]

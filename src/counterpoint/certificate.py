@@ -367,7 +367,7 @@ class RowEvidence(Bounding):
 
 
 def lower_bounds(
-    pieces: Sequence[Bounding],
+    evidence: Sequence[Bounding],
     reached: FloatArray,
     gap: float = CLOSED,
     margin: FloatArray | None = None,
@@ -379,8 +379,8 @@ def lower_bounds(
 
     Parameters
     ----------
-    pieces
-        What is known of each, or of many at once.
+    evidence
+        What bounds each piece from below, or many at once.
     reached
         (n,) objectives that were reached, infinite where there is no answer: only a piece whose
         bound is below needs to be refuted.
@@ -396,10 +396,10 @@ def lower_bounds(
     """
     proved, best = np.full((2, len(reached)), np.inf)
     local = np.zeros(len(reached), dtype=bool)
-    for piece in pieces:
-        bound, told = piece.bounds(reached, margin)
+    for known in evidence:
+        bound, told = known.bounds(reached, margin)
         proved, best = np.minimum(proved, bound), np.minimum(best, told)
-        if piece.is_local:
+        if known.is_local:
             local |= (_gap(reached, bound) > gap) & (told <= bound) & np.isfinite(reached)
     settled = np.isposinf(best) | (_gap(reached, best) <= gap)
     reported = settled & (best > proved * (1.0 + 1e-12))

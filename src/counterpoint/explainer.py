@@ -127,10 +127,14 @@ class Explainer:
             self.spreads = known
         self.cost = cost or Manhattan({name: 1.0 / s for name, (s, _) in self.spreads.items()})
         self._questions: Memo[Features, Question] = Memo()
-        _ = self._plain  # cost and constraints are checked here
+        _ = self._default_question  # cost and constraints are checked here
 
     def __getstate__(self) -> dict[str, Any]:
-        caches = {"_questions", "_plain", "_fitted"}  # prepared programs and engines are made anew
+        caches = {
+            "_questions",
+            "_default_question",
+            "_fitted",
+        }  # prepared programs and engines are made anew
         return {name: value for name, value in vars(self).items() if name not in caches}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -306,7 +310,7 @@ class Explainer:
 
         effort = effort_of(gap, time_limit)
         return explain_factored(
-            self._fitted, self._plain, X, as_target(target), effort, progress=progress
+            self._fitted, self._default_question, X, as_target(target), effort, progress=progress
         )
 
     def summary(self) -> str:
@@ -375,7 +379,7 @@ class Explainer:
         inputs = match_columns(came, self.reading.features, named=self.reading.named)
         if came.is_array or inputs.labels is not None:
             came = inputs
-        question = self._plain
+        question = self._default_question
         whole = frozenset[Hashable]() if self._has_kinds else inputs.whole
         if whole:  # without data or features, whole dtypes are steps of 1
             features = self.features
@@ -402,7 +406,7 @@ class Explainer:
         return FittedModel(self.model, self.reading)
 
     @cached_property
-    def _plain(self) -> Question:
+    def _default_question(self) -> Question:
         """The question for the kinds that data and features say."""
         return self._question(self.features)
 

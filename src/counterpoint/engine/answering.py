@@ -27,7 +27,10 @@ CELLS = 1 << 18
 negligible."""
 PROOFS = 1 << 25
 """Multipliers that are kept at once, one for each row, piece and demand: 256 MiB of them."""
-FEW = 16
+FORESEEN = 16
+"""What the model says is foreseen for at most so many rows of a chunk, see `answers_to`. If that is
+wrong for one, all are searched again: few, so that little is lost."""
+STEP = 16
 """Rows between two steps of the progress bar where each may need a solver."""
 
 
@@ -70,14 +73,14 @@ def answers_to(
     if weight is None and required.weight is not None:
         weight = np.full(len(inputs), required.weight)
     for rows in _chunks(inputs, features, encoded, weight, held):
-        if len(rows.x) <= FEW and required.at_least is None:
+        if len(rows.x) <= FORESEEN and required.at_least is None:
             with suppress(NotForeseen):
-                _answer(task, rows, reading.form.predict(rows.x), out, None)
+                _answer(task, rows, reading.form.predict(rows.x), out, foreseen=True)
                 advance(len(rows.x))
                 continue
         predicted = task.model.predict(rows.table)
         task.model.check(rows.x, predicted)
-        _answer(task, rows, predicted, out, advance)
+        _answer(task, rows, predicted, out, advance, foreseen=False)
     return out
 
 
@@ -115,11 +118,14 @@ def _answer(
     rows: Rows,
     predicted: NDArray[Any],
     out: Counterfactuals,
-    advance: Advance | None,
+    advance: Advance | None = None,
+    *,
+    foreseen: bool,
 ) -> None:
     """What the target means for each row of a chunk: those that meet it, and a search for others.
 
-    Without ``advance``, the predictions are foreseen: the model itself has not said them.
+    Predictions that are ``foreseen`` the model itself has not said: `NotForeseen` is raised if a
+    row seems to meet the target already, or if the model says otherwise in the end.
     """
     n = len(rows.index)
     answered, told = np.zeros(n, dtype=bool), False
@@ -138,14 +144,14 @@ def _answer(
                 met[met] = ahead >= leads.required(x, np.zeros(len(x)))
         left = np.flatnonzero(~met)
         if len(left) < len(met):
-            if advance is None:
+            if foreseen:
                 raise NotForeseen
             _put_already(one, some.take(np.flatnonzero(met)), said[met], out)
             if tell is not None:
                 tell(len(met) - len(left))
             some, said = some.take(left), said[left]
         if len(left):
-            _ask(one, some, out, tell, said if advance is None else None)
+            _ask(one, some, out, tell, said if foreseen else None)
         answered[part] = out.certificates.valid[rows.index[part]]
 
 
@@ -159,8 +165,8 @@ def _ask(
     """Search and confirm; a few rows at a time where each may need a solver."""
     question, n = task.question, len(rows.x)
     pieces, step = task.pieces, n
-    if n > FEW:
-        step = max(FEW, PROOFS // max(pieces.size, 1)) if pieces.is_quick else FEW
+    if n > STEP:
+        step = max(STEP, PROOFS // max(pieces.size, 1)) if pieces.is_quick else STEP
     on_lattice = question.on_lattice(rows.x)
     for decides in (True, False):
         alike = np.flatnonzero(on_lattice == decides)
@@ -181,9 +187,9 @@ def _ask(
 
 def _put_already(task: Task, rows: Rows, predicted: NDArray[Any], out: Counterfactuals) -> None:
     """Rows that meet the target as they are."""
-    plain, n = task.question.plain, len(rows.index)
+    actionable, n = task.question.actionable, len(rows.index)
     verdict = task.target.verdict(task.model, rows.table, rows.x, predicted, out.eps)
-    already = certify(plain, rows.x, plain.cases(rows.x), verdict, None)
+    already = certify(actionable, rows.x, actionable.cases(rows.x), verdict, None)
     status = np.array([Status.ALREADY] * n, dtype=object)
     out.put(rows.index, rows.codes, status, already, np.ones(n, dtype=bool))
 

@@ -92,11 +92,11 @@ class Question:
     ) -> Question:
         """The question in feature names; names and kinds are checked here."""
         question = cls(form, features, tuple(constraints), cost.price(features))
-        _ = question.plain
+        _ = question.actionable
         return question
 
     @cached_property
-    def plain(self) -> Program:
+    def actionable(self) -> Program:
         """The cost over the actionable region, without a target."""
         region = kinds_region(self.features)
         for constraint in self.constraints:
@@ -113,19 +113,19 @@ class Question:
         """The programs whose union is the target; cached for each target."""
         return self._pieces.get(
             target.requirement,
-            lambda: Pieces.of(self.plain, self.form.regions(target), target.aim(self)),
+            lambda: Pieces.of(self.actionable, self.form.regions(target), target.aim(self)),
         )
 
     def on_lattice(self, x: FloatArray) -> BoolArray:
         """(n,): whether all whole columns of (n, d) rows hold multiples of their steps."""
-        steps = self.plain.steps
+        steps = self.actionable.steps
         whole = np.flatnonzero(steps)
         at = x[:, whole]
         return np.asarray((at == np.rint(at / steps[whole]) * steps[whole]).all(axis=1))
 
     def cases(self, rows: Rows) -> Cases:
         """Rows as programs see them, with what each asks for itself."""
-        cases = self.plain.cases(rows.x)
+        cases = self.actionable.cases(rows.x)
         if rows.weight is not None:
             cases = cases.weighing(0.5 * rows.weight)
         if rows.held is None:
@@ -138,7 +138,7 @@ class Question:
         """The pieces of a target for rows `on_lattice`, each tie in whole columns decided."""
         if not (self._is_discrete and pieces.has_ties):
             return pieces
-        units = np.where(self.plain.numeric, self.plain.steps, 1.0)
+        units = np.where(self.actionable.numeric, self.actionable.steps, 1.0)
         return self._decided.get(target.requirement, partial(pieces.decided, units))
 
     def highest_probability(self, target: Target, x: FloatArray, end: float) -> float | None:
@@ -148,7 +148,7 @@ class Question:
     @cached_property
     def _is_discrete(self) -> bool:
         """Whether some column is whole or a category."""
-        return bool(self.plain.steps.any() or self.plain.groups)
+        return bool(self.actionable.steps.any() or self.actionable.groups)
 
     @cached_property
     def _decided(self) -> Memo[Requirement, Pieces]:
@@ -254,6 +254,11 @@ class Confirmation:
 
         A tie of whole columns and categories that the model confirms is an answer, for the next
         point of their lattice is far; only other columns are moved to take it off the edge.
+
+        Only rows in ``left`` are searched: those with an answer, until a larger margin does not
+        improve one that the model confirms; no row comes back. In each round ``again`` are those of
+        them that still fall short; ``near`` says which of these keep their whole columns and
+        categories, and all others are searched anew.
         """
         found, verdict, margin = self.found, self.verdict, self.margin
         integral, left = self.pieces.is_integral, found.piece >= 0
@@ -296,15 +301,16 @@ class Confirmation:
 
     def _off_the_edge(self, rows: IntArray, margin: FloatArray) -> Found:
         """The same answers with a margin: whole columns and categories held, the others free."""
-        plain, points = self.task.question.plain, self.exact[rows]
-        held = plain.held(points, self.rows.x[rows])
+        actionable, points = self.task.question.actionable, self.exact[rows]
+        held = actionable.held(points, self.rows.x[rows])
         low, high = np.where(held, points, -np.inf), np.where(held, points, np.inf)
         cases = self.cases.take(rows).with_margin(margin).within(low, high)
         leads = None if self.leads is None else self.leads.take(rows)
         off = search(self.pieces, cases, self.task.effort, leads)
         # Where a target is not convex the search may end elsewhere; that is no way off the edge.
         if any(piece.program.nonconvex for piece in self.pieces.listed):
-            astray = plain.cost(off.points, cases.x) > plain.cost(points, cases.x) * NEARBY
+            worth = actionable.cost(points, cases.x)
+            astray = actionable.cost(off.points, cases.x) > worth * NEARBY
             off.points[astray], off.piece[astray] = np.nan, -1
         return off
 
@@ -328,7 +334,7 @@ class Confirmation:
         returned, codes, y = as_returned(self.rows.table, self.features, which, before, codes)
         said = task.target.verdict(task.model, returned, y, self._predictions(returned), self.eps)
         if self.leads is not None:  # which must be what is needed at the distances of the points
-            cost = task.question.plain.cost(y, self.rows.x[rows[here]])
+            cost = task.question.actionable.cost(y, self.rows.x[rows[here]])
             margin = said.margin - self.leads.take(rows[here]).required(y, cost)
             said = replace(said, valid=said.valid & (margin >= 0.0), margin=margin)
         if len(here) == len(rows):

@@ -165,7 +165,7 @@ def _further(possible: Possible, atom: Bounds, *, up: bool) -> Relaxation | None
     value = _nearest(possible, name, here, limit, others, up=up)
     if value is None or value == limit:
         return None
-    step = float(possible.question.plain.steps[possible.features.columns(name).start])
+    step = float(possible.question.actionable.steps[possible.features.columns(name).start])
     if step > 0.0:
         value = here + round((value - here) / step) * step
     for wider in WIDER:

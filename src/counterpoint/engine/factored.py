@@ -331,9 +331,9 @@ def _free_columns(question: Question) -> BoolArray:
             "the model's score rows; got an absolute one. Pass cost=cp.SquaredEuclidean(), or use "
             "explain."
         )
-    box = question.plain.box
+    box = question.actionable.box
     held = (box.least == 0.0) & (box.most == 0.0)
-    kinds = {type(condition).__name__ for condition in question.plain.region} - {"Box"}
+    kinds = {type(condition).__name__ for condition in question.actionable.region} - {"Box"}
     bounded = np.isfinite([box.low, box.high]).any() or (box.below | box.above)[~held].any()
     if kinds or bounded:
         said = [str(c) for c in question.constraints if not isinstance(c, Immutable)]

@@ -75,7 +75,7 @@ class Possible:
         self.bends = any(p.program.nonconvex_duality is not None for p in pieces.listed)
         """Whether some piece of the target is not convex."""
         self._kinds = kinds_region(self.features)
-        self._plain = Price(np.ones(self.features.width), np.zeros(self.features.width))
+        self._unit_price = Price(np.ones(self.features.width), np.zeros(self.features.width))
         self._limits: dict[int, tuple[Constraint, Cases | None]] = {}
         self._programs: dict[object, tuple[Question, Pieces, Cases]] = {}
         self._points = np.zeros((0, self.features.width))
@@ -225,7 +225,7 @@ class Possible:
         """Whether a point was found that meets the constraints as closely as an answer has to."""
         if findings.piece[0] < 0:
             return False
-        region = question.plain.region & Region((_box(case),))
+        region = question.actionable.region & Region((_box(case),))
         return bool(region.violation(findings.points, self.x)[0] <= VIOLATION)
 
     def _moved(self, constraints: Sequence[Constraint]) -> FloatArray | None:
@@ -289,8 +289,12 @@ class Possible:
         if key not in self._programs:
             question = replace(self.question, constraints=coupling)
             if not self.is_by_price:
-                question = replace(question, price=price or self._plain)
-            self._programs[key] = question, self._pieces_of(question), question.plain.cases(self.x)
+                question = replace(question, price=price or self._unit_price)
+            self._programs[key] = (
+                question,
+                self._pieces_of(question),
+                question.actionable.cases(self.x),
+            )
         question, pieces, case = self._programs[key]
         every = [case, *filter(None, limits)]
         low, high = np.stack([c.low for c in every]), np.stack([c.high for c in every])
@@ -305,7 +309,7 @@ class Possible:
         if id(constraint) not in self._limits:
             region, limits = constraint.region(self.features), None
             if region.kinds <= {Box, Transitions} and not (self.is_by_price or self.bends):
-                limits = Program(self._plain, self._kinds & region).cases(self.x)
+                limits = Program(self._unit_price, self._kinds & region).cases(self.x)
             self._limits[id(constraint)] = constraint, limits
         return self._limits[id(constraint)][1]
 

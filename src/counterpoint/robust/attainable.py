@@ -85,7 +85,7 @@ def said_of_prototype(
     if y is None:
         sure = float(form.certainty(z[None], target.label)[0])
         return f"The prototype itself has a probability of {_told(sure)}, had it been fixed."
-    cases = question.plain.cases(x)
+    cases = question.actionable.cases(x)
     if target.selects or _is_between(y, x, np.clip(z[None], cases.low, cases.high)):
         return ""
     return "On the way to the prototype no point is as likely to hold; this one is elsewhere."
@@ -166,8 +166,8 @@ def _point(
     if left <= 0.0:
         return None
     regions, leads = question.form.regions(target), target.leads(question, x)
-    pieces = Pieces.of(question.plain, regions, target.aim(question))
-    cases, effort = question.plain.cases(x), Effort(1.0, min(SECONDS, left))
+    pieces = Pieces.of(question.actionable, regions, target.aim(question))
+    cases, effort = question.actionable.cases(x), Effort(1.0, min(SECONDS, left))
     found = search(pieces, cases, effort, leads)
     return found.points[0] if found.piece[0] >= 0 else None
 

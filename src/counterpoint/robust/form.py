@@ -197,9 +197,9 @@ class UncertainScores(UncertainForm):
             noise = self.law.draw(*key)
             return noise @ self.lift.matrix, noise @ self.lift.offset
 
-        plain = question.plain
+        actionable = question.actionable
         lead, moves = self.leading(target.label), self.draws.get(key, drawn)
-        return linear_leads(moves, target.probability, plain, plain.cases(x), lead)
+        return linear_leads(moves, target.probability, actionable, actionable.cases(x), lead)
 
 
 @final

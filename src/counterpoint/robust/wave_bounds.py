@@ -99,7 +99,7 @@ def wave_leads(
             f"{probability!r} with random features, for which one draw in {SHARE} is used; got "
             f"about {SHARE * len(noise)}. Ask for more, or for guarantee='fixed'."
         )
-    price, cases = question.plain.price, question.plain.cases(x)
+    price, cases = question.actionable.price, question.actionable.cases(x)
     ends = None if target.search == "optimal" else target.prototype_point(question.features)
     if ends is not None:
         ends = np.clip(ends, cases.low, cases.high)

@@ -31,6 +31,7 @@ ROOT = np.sqrt(2.0)
 HALF = Nearer(np.eye(1), np.array([-3.0]), np.array([[0.5]]), np.zeros(1), 0.0)
 """(a − 3)² <= a² / 4: between 2 and 6."""
 HEIGHT = np.sqrt(1.75)
+"""Where the circle of radius 2 around 0 is at 1.5."""
 
 
 def programs() -> tuple[Known, ...]:  # made when asked for: the package of checks asks for it

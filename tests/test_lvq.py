@@ -453,7 +453,7 @@ BAD: list[tuple[type, dict[str, Any], str]] = [
     (
         GLVQ,
         {"transfer": "relu"},
-        r"'transfer' parameter of GLVQ must be a str among \{'\w+', '\w+'\}. Got 'relu' instead",
+        r"'transfer' .* of GLVQ must be a str among \{'identity', 'sigmoid'\}. Got 'relu' instead",
     ),
     (
         GRLVQ,
@@ -473,7 +473,11 @@ BAD: list[tuple[type, dict[str, Any], str]] = [
         {"regularization": True},
         "'regularization' .* must be a number .*, and not a boolean. Got True",
     ),
-    (LGMLVQ, {"metric_per": "row"}, r"'metric_per' .* str among \{'\w+', '\w+'\}. Got 'row'"),
+    (
+        LGMLVQ,
+        {"metric_per": "row"},
+        r"'metric_per' .* str among \{'identity', 'sigmoid'\}. Got 'row'",
+    ),
     (RSLVQ, {"spread": 0.0}, r"'spread' .* float in the range \(0.0, inf\) or None. Got 0.0"),
     (MRSLVQ, {"anchor": -0.1}, r"'anchor' .* float in the range \[0.0, inf\). Got -0.1"),
     (LMRSLVQ, {"max_iter": 1.5}, r"'max_iter' .* int in the range \[1, inf\). Got 1.5"),

@@ -20,7 +20,7 @@ Each message is one sentence or two: what was expected, what came, what to do.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, KeysView, Mapping
 from typing import Any, final
 
 import numpy as np
@@ -39,6 +39,7 @@ __all__ = [
     "SolverFailure",
     "UnsupportedModel",
     "all_of",
+    "among",
     "check_flag",
     "check_name",
     "check_number",
@@ -156,6 +157,14 @@ def check_numbers(what: str, values: object) -> None:
         )
     for name, value in values.items():
         check_number(f"{what} of {name!r}", value)
+
+
+def among(*options: str) -> KeysView[str]:
+    """Options for scikit-learn's `StrOptions`, whose messages name them in this order.
+
+    The order of a set of words, which it asks for, differs from run to run.
+    """
+    return dict.fromkeys(options).keys()
 
 
 def check_parameters(estimator: Any) -> None:

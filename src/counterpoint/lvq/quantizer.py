@@ -19,7 +19,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from counterpoint.errors import InvalidInput, check_parameters, is_listed
+from counterpoint.errors import InvalidInput, among, check_parameters, is_listed
 from counterpoint.lvq.starts import TrainingRows, directions, starting_prototypes
 from counterpoint.lvq.training import (
     Trained,
@@ -54,13 +54,13 @@ class VectorQuantizer(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc
         "max_iter": [AT_LEAST_1],
         "tol": AT_LEAST_0,
         "random_state": ["random_state"],
-        "transfer": [StrOptions({"identity", "sigmoid"})],
+        "transfer": [StrOptions(among("identity", "sigmoid"))],
         "steepness": [ABOVE_0],
         "spread": [ABOVE_0, None],
         "anchor": AT_LEAST_0,
         "regularization": AT_LEAST_0,
         "rank": [AT_LEAST_1, None],
-        "metric_per": [StrOptions({"prototype", "class"})],
+        "metric_per": [StrOptions(among("prototype", "class"))],
     }
     _keeps: ClassVar[Literal["", "relevances_", "omega_", "omegas_"]] = ""
 

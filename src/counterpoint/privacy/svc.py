@@ -15,7 +15,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from counterpoint.errors import InvalidInput, check_parameters
+from counterpoint.errors import InvalidInput, among, check_parameters
 from counterpoint.noise import NoiseLaw
 from counterpoint.privacy.hinge import minimize_hinge
 from counterpoint.privacy.mechanisms import MECHANISMS, UPWARDS, Budget, sensitivity_of
@@ -198,10 +198,10 @@ class PrivateSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "epsilon": [ABOVE_0],
         "C": [ABOVE_0],
-        "feature_map": [StrOptions({"linear", "fourier"})],
-        "mechanism": [StrOptions({*MECHANISMS})],
+        "feature_map": [StrOptions(among("linear", "fourier"))],
+        "mechanism": [StrOptions(among(*MECHANISMS))],
         "delta": [Interval(Real, 0.0, 1.0, closed="neither"), None],
-        "sensitivity": [StrOptions({"tight", "rubinstein"})],
+        "sensitivity": [StrOptions(among("tight", "rubinstein"))],
         "n_components": [AT_LEAST_1],
         "gamma": [ABOVE_0, None],
         "intercept_scaling": [Interval(Real, 0.0, None, closed="left"), None],

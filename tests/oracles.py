@@ -576,7 +576,7 @@ class _Scip:
 
     def __init__(self, q: Question) -> None:
         self.q, self.model = q, pyscipopt.Model()
-        self.is_empty = False
+        self.is_empty, self.has_exponentials = False, False
         self.model.hideOutput()
         self.model.setParam("numerics/feastol", TOL)
         self.model.setParam("numerics/dualfeastol", TOL)
@@ -659,8 +659,7 @@ class _Scip:
         self._exponential(pyscipopt.quicksum(terms) <= 1.0)
 
     def _exponential(self, condition: Any) -> None:
-        """Without presolving: with it, SCIP calls points optimal where others are far better."""
-        self.model.setParam("presolving/maxrounds", 0)
+        self.has_exponentials = True
         self.model.addCons(condition)
 
     def _at_least(self, expression: Any, least: float) -> None:
@@ -767,24 +766,37 @@ def _dot(numbers: Any, expressions: Any) -> Any:
 
 
 def scip_optimum(q: Question, piece: Piece) -> Optimum:
-    """Any columns, in SCIP; where it ends, CVXPY says what the continuous columns cost there."""
+    """Any columns, in SCIP; where it ends, CVXPY says what the continuous columns cost there.
+
+    With exponentials SCIP now and then calls points optimal where others are far better, be it with
+    presolving or without, rarely with both: the better of the two counts.
+    """
+    found, problem = _scip(q, piece, presolved=True)
+    if problem.has_exponentials:
+        found = least([found, _scip(q, piece, presolved=False)[0]])
+    return found
+
+
+def _scip(q: Question, piece: Piece, *, presolved: bool) -> tuple[Optimum, _Scip]:
     problem = _Scip(q)
+    if not presolved:
+        problem.model.setParam("presolving/maxrounds", 0)
     for constraint in q.constraints:
         problem.constrain(constraint)
     for demand in piece:
         problem.demand(demand)
     problem.objective()
     if problem.is_empty:
-        return NOTHING
+        return NOTHING, problem
     problem.model.optimize()
     status = problem.model.getStatus()
     if status in ("infeasible", "inforunbd"):
-        return NOTHING
+        return NOTHING, problem
     assert status in ("optimal", "gaplimit"), status
     value, off = max(float(problem.model.getObjVal()), 0.0), SCIP_OFF
     low, found = value - off * (1.0 + value), problem.polished(piece)
     high = found.high if found is not None and found.exists else value + off * (1.0 + value)
-    return Optimum(min(low, high), high)
+    return Optimum(min(low, high), high), problem
 
 
 # Brute force

@@ -476,7 +476,7 @@ BAD: list[tuple[type, dict[str, Any], str]] = [
     (
         LGMLVQ,
         {"metric_per": "row"},
-        r"'metric_per' .* str among \{'identity', 'sigmoid'\}. Got 'row'",
+        r"'metric_per' .* str among \{'prototype', 'class'\}. Got 'row'",
     ),
     (RSLVQ, {"spread": 0.0}, r"'spread' .* float in the range \(0.0, inf\) or None. Got 0.0"),
     (MRSLVQ, {"anchor": -0.1}, r"'anchor' .* float in the range \[0.0, inf\). Got -0.1"),

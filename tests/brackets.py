@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from counterpoint.engine.couplings import Affine, Cone
+from counterpoint.engine.couplings import Cone, LinearBounds
 from counterpoint.engine.domains import AtMost, Box, OneOf, Transitions, Whole
 from counterpoint.engine.program import Program
 from counterpoint.prototypes.nearer import Nearer
@@ -117,7 +117,7 @@ def halved(
 
 def rated(condition: object, y: np.ndarray, half: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(n, m) by how much centers miss a condition, and by how much less other points may."""
-    if isinstance(condition, Affine):
+    if isinstance(condition, LinearBounds):
         value, give = y @ condition.matrix.T, np.abs(condition.matrix) @ half
         return np.hstack([value - condition.high, condition.low - value]), np.append(give, give)
     if isinstance(condition, Cone):

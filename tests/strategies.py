@@ -15,7 +15,7 @@ import pandas as pd
 from hypothesis import strategies as st
 
 import counterpoint as cp
-from counterpoint.engine.couplings import Affine, Cone, LogSumExp
+from counterpoint.engine.couplings import Cone, LinearBounds, LogSumExp
 from counterpoint.engine.domains import AtMost, Box, Transitions
 from counterpoint.engine.program import Program, kinds_region
 from counterpoint.engine.region import Region
@@ -398,14 +398,14 @@ def _slack(rng: np.random.Generator, n: int) -> np.ndarray:
     return np.where(rng.random(n) < 0.5, 0.0, rng.exponential(size=n))
 
 
-def _affine(rng: np.random.Generator, points: np.ndarray) -> list[Affine]:
+def _affine(rng: np.random.Generator, points: np.ndarray) -> list[LinearBounds]:
     m = int(rng.integers(1, 4))
     rows = rng.normal(size=(m, points.shape[1]))
     values = points @ rows.T
     low, high = values.min(axis=0), values.max(axis=0)
     low = np.where(rng.random(m) < 0.3, low - _slack(rng, m), -np.inf)
     high = high + _slack(rng, m)
-    return [Affine(rows, low, high)]
+    return [LinearBounds(rows, low, high)]
 
 
 def _cone(rng: np.random.Generator, points: np.ndarray) -> list[Cone]:

@@ -19,7 +19,7 @@ from test_local_programs import CCP, PRICES, local, missing, price, rivals
 import counterpoint as cp
 from counterpoint.costs import Price
 from counterpoint.engine.cases import Cases
-from counterpoint.engine.couplings import Affine, Cone
+from counterpoint.engine.couplings import Cone, LinearBounds
 from counterpoint.engine.domains import AtMost, Box, OneOf, Transitions, Whole
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Condition, Region
@@ -196,13 +196,13 @@ def bounded(rng: np.random.Generator) -> Box:
 EXTRA = {
     "bounds": lambda rng, _: [bounded(rng)],
     "columns that stay": lambda rng, _: [held(int(rng.integers(4)))],
-    "rows": lambda rng, y: [Affine(*_rows(rng, y))],
+    "rows": lambda rng, y: [LinearBounds(*_rows(rng, y))],
     "an equation": lambda rng, y: [_equation(rng, y)],
     "a ball": lambda rng, y: [Cone(np.eye(4), -y, float(rng.uniform(0.5, 2.0)))],
     "a cone": lambda rng, y: [Cone(np.eye(4), -y, 0.5, 0.3 * rng.normal(size=4))],
     "all": lambda rng, y: [
         held(3),
-        Affine(*_rows(rng, y)),
+        LinearBounds(*_rows(rng, y)),
         Cone(np.eye(4), -y, float(rng.uniform(1.0, 3.0))),
     ],
 }
@@ -213,9 +213,9 @@ def _rows(rng: np.random.Generator, y: np.ndarray) -> tuple[np.ndarray, np.ndarr
     return rows, rows @ y - rng.exponential(size=2), np.array([INF, rows[1] @ y + 1.0])
 
 
-def _equation(rng: np.random.Generator, y: np.ndarray) -> Affine:
+def _equation(rng: np.random.Generator, y: np.ndarray) -> LinearBounds:
     row = rng.normal(size=(1, 4))
-    return Affine(row, row @ y, row @ y)
+    return LinearBounds(row, row @ y, row @ y)
 
 
 @pytest.mark.parametrize("kind", PRICES)

@@ -11,7 +11,7 @@ from strategies import Planted, multipliers, planted, seeds
 import counterpoint as cp
 from counterpoint.certificate import Certificates, Evidence, certify, lower_bounds
 from counterpoint.costs import Price
-from counterpoint.engine.couplings import Affine
+from counterpoint.engine.couplings import LinearBounds
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Region
 from counterpoint.targets import Verdict
@@ -23,7 +23,7 @@ ROUNDING = 1e-10
 
 def triangle() -> Program:
     """min |y₁| + 2|y₂| s.t. y₁ + y₂ >= 4 and y₁ <= 3, from 0: (3, 1), cost 5, multipliers 2, 1."""
-    rows = Affine(np.array([[1.0, 1.0], [1.0, 0.0]]), [4.0, -np.inf], [np.inf, 3.0])
+    rows = LinearBounds(np.array([[1.0, 1.0], [1.0, 0.0]]), [4.0, -np.inf], [np.inf, 3.0])
     return Program(Price(np.array([1.0, 2.0]), np.zeros(2)), Region((rows,)))
 
 
@@ -99,8 +99,10 @@ def test_a_bound_that_leaves_a_gap_claims_nothing(told: float):
 
 
 def test_a_union_is_bounded_by_its_least_piece():
-    near = Program(Price(np.ones(1), np.zeros(1)), Region((Affine([[1.0]], [1.0], [np.inf]),)))
-    far = Program(Price(np.ones(1), np.zeros(1)), Region((Affine([[1.0]], [9.0], [np.inf]),)))
+    near = Program(
+        Price(np.ones(1), np.zeros(1)), Region((LinearBounds([[1.0]], [1.0], [np.inf]),))
+    )
+    far = Program(Price(np.ones(1), np.zeros(1)), Region((LinearBounds([[1.0]], [9.0], [np.inf]),)))
     right, nothing = np.array([[-1.0]]), np.zeros((1, 1))
     proved, claim = lower_bounds([evidence(near, right), evidence(far, right)], np.ones(1))
     assert (proved[0], claim[0]) == (pytest.approx(1.0), PROVED)
@@ -109,7 +111,7 @@ def test_a_union_is_bounded_by_its_least_piece():
 
 
 def test_a_refuted_piece_leaves_the_union():
-    rows = Affine(np.array([[1.0], [1.0]]), [2.0, -np.inf], [np.inf, 1.0])
+    rows = LinearBounds(np.array([[1.0], [1.0]]), [2.0, -np.inf], [np.inf, 1.0])
     never = Program(Price(np.ones(1), np.zeros(1)), Region((rows,)))
     contradiction = np.array([[-1.0, 1.0]])
     bound, _ = bounds(never, contradiction, np.inf)

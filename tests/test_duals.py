@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from counterpoint.costs import Price
-from counterpoint.engine.couplings import Affine, LogLoss
+from counterpoint.engine.couplings import LinearBounds, LogLoss
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Region
 from counterpoint.solvers.duals import priced, purified
@@ -52,7 +52,7 @@ def test_rays_refute_what_they_are_near_to_refuting(known: Known):
 def test_small_prices_lose_nothing_to_noise(weight: float):
     """The slopes of a probability and of a row cancel but for the price, however small that is."""
     price = Price(np.full(2, weight), np.zeros(2))
-    rows = Affine(np.ones((1, 2)), np.array([-np.inf]), np.array([-1.0]))
+    rows = LinearBounds(np.ones((1, 2)), np.array([-np.inf]), np.array([-1.0]))
     program = Program(price, Region((rows, LogLoss(-8.0 * np.ones((1, 2)), np.zeros(1)))))
     case = program.cases(np.zeros((1, 2)))
     share = 1.0 / (1.0 + np.exp(-8.0))
@@ -76,7 +76,7 @@ def test_the_way_to_no_slope_is_not_to_no_multipliers():
         rows = np.array([row, -row * share / (1.0 - share)])
         program = Program(
             Price(np.ones(3), np.zeros(3)),
-            Region((Affine(rows, np.ones(2), np.full(2, np.inf)),)),
+            Region((LinearBounds(rows, np.ones(2), np.full(2, np.inf)),)),
         )
         case = program.cases(np.zeros((1, 3)))
         ray = -np.array([share, 1.0 - share]) * (1.0 + NOISE * rng.normal(size=2))

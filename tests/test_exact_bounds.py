@@ -29,7 +29,7 @@ from sklearn.linear_model import LogisticRegression
 import counterpoint as cp
 from counterpoint.certificate import CLOSED
 from counterpoint.costs import Price
-from counterpoint.engine.couplings import Affine, LogLoss, LogSumExp
+from counterpoint.engine.couplings import LinearBounds, LogLoss, LogSumExp
 from counterpoint.engine.domains import AtMost, Box, OneOf, Whole
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Region
@@ -67,8 +67,8 @@ def rows(rng: np.random.Generator, d: int, m: int, unit: np.ndarray) -> tuple[An
     return matrix, high, x
 
 
-def rows_of(matrix: np.ndarray, high: np.ndarray) -> Affine:
-    return Affine(matrix, np.full(len(matrix), -np.inf), high)
+def rows_of(matrix: np.ndarray, high: np.ndarray) -> LinearBounds:
+    return LinearBounds(matrix, np.full(len(matrix), -np.inf), high)
 
 
 def boxed(rng: np.random.Generator, x: np.ndarray, unit: np.ndarray) -> Box:

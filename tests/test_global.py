@@ -16,7 +16,7 @@ from sklearn.linear_model import LogisticRegression
 
 import counterpoint as cp
 from counterpoint.costs import Price
-from counterpoint.engine.couplings import Affine, Cone
+from counterpoint.engine.couplings import Cone, LinearBounds
 from counterpoint.engine.domains import AtMost, Box, OneOf, Transitions, Whole
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Condition, Region
@@ -77,7 +77,9 @@ def box(random: np.random.Generator, x: np.ndarray) -> Condition:
 
 
 def row(random: np.random.Generator, x: np.ndarray) -> Condition:
-    return Affine(random.normal(size=(1, len(x))), [random.choice([-INF, -1.0])], random.normal())
+    return LinearBounds(
+        random.normal(size=(1, len(x))), [random.choice([-INF, -1.0])], random.normal()
+    )
 
 
 def ball(random: np.random.Generator, x: np.ndarray) -> Condition:

@@ -13,7 +13,7 @@ from strategies import seeds
 
 from counterpoint.costs import Price
 from counterpoint.engine.cases import Cases
-from counterpoint.engine.couplings import Affine
+from counterpoint.engine.couplings import LinearBounds
 from counterpoint.engine.domains import Box, OneOf, Transitions, Whole
 from counterpoint.engine.pieces import Pieces
 from counterpoint.engine.program import Program
@@ -27,7 +27,7 @@ CLOSE = 1e-9
 """Relative; SciPy's simplex leaves as much, and a root by `brentq` less."""
 
 
-def demand(rng: np.random.Generator, d: int) -> Affine:
+def demand(rng: np.random.Generator, d: int) -> LinearBounds:
     """One row a·y >= b or a·y <= b, some of its entries 0."""
     row = rng.normal(size=(1, d)) * np.where(
         rng.random(d) < 0.2, 0.0, 10.0 ** rng.uniform(-3, 3, d)
@@ -35,9 +35,9 @@ def demand(rng: np.random.Generator, d: int) -> Affine:
     if not row.any():
         row[0, 0] = 1.0
     return (
-        Affine(row, [rng.normal()], [np.inf])
+        LinearBounds(row, [rng.normal()], [np.inf])
         if rng.random() < 0.5
-        else Affine(row, [-np.inf], [rng.normal()])
+        else LinearBounds(row, [-np.inf], [rng.normal()])
     )
 
 
@@ -225,7 +225,7 @@ def mixed(rng: np.random.Generator) -> tuple[Program, Cases]:
     absolute = rng.uniform(0.2, 3.0, at)
     for block in blocks:
         absolute[block] = 0.0 if rng.random() < 0.2 else absolute[block.start]
-    row = Affine(rng.normal(size=(1, at)), [2.0], [np.inf])
+    row = LinearBounds(rng.normal(size=(1, at)), [2.0], [np.inf])
     program = Program(Price(absolute, np.zeros(at)), Region((*conditions, box, row)))
     x = np.zeros((ROWS, at))
     x[:, :numbers] = np.where(steps > 0, rng.integers(-2, 3, (ROWS, numbers)) * steps, 0.0)
@@ -265,7 +265,10 @@ def test_a_knapsack_with_one_kind_of_whole_item_is_settled_at_its_optimum(seed: 
     program = Program(
         Price(np.ones(1), np.zeros(1)),
         Region(
-            (Whole(np.zeros(1, dtype=np.intp), np.array([step])), Affine([[a]], [1.0], [np.inf]))
+            (
+                Whole(np.zeros(1, dtype=np.intp), np.array([step])),
+                LinearBounds([[a]], [1.0], [np.inf]),
+            )
         ),
     )
     x = rng.integers(-4, 5, (ROWS, 1)) * step
@@ -282,7 +285,7 @@ def test_a_knapsack_with_one_kind_of_whole_item_is_settled_at_its_optimum(seed: 
 def test_a_free_category_without_effect_is_no_item():
     """Nothing paid for nothing gained is no price: no division of 0 by 0, which would warn."""
     absolute = np.array([1.0, 0.0, 0.0])
-    row = Affine(np.array([[1.0, 2.0, 2.0]]), [5.0], [np.inf])
+    row = LinearBounds(np.array([[1.0, 2.0, 2.0]]), [5.0], [np.inf])
     program = Program(Price(absolute, np.zeros(3)), Region((OneOf(slice(1, 3)), row)))
     cases = program.cases(np.array([[0.0, 1.0, 0.0]]))
     solution = HalfSpace(program).solve(cases, Effort())
@@ -292,7 +295,10 @@ def test_a_free_category_without_effect_is_no_item():
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 def test_whole_steps_that_are_enough_are_not_taken_twice(sign: float):
     """y = 2 units away is the optimum over real numbers, up to rounding, and a whole number."""
-    row, whole = Affine(np.array([[0.1 * sign]]), [0.2], [np.inf]), Whole(np.array([0]), np.ones(1))
+    row, whole = (
+        LinearBounds(np.array([[0.1 * sign]]), [0.2], [np.inf]),
+        Whole(np.array([0]), np.ones(1)),
+    )
     program = Program(Price(np.zeros(1), np.ones(1)), Region((row, whole)))
     solution = HalfSpace(program).solve(program.cases(np.zeros((1, 1))), Effort())
     assert solution.points.tolist() == [[2.0 * sign]]

@@ -21,7 +21,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import counterpoint as cp
-from counterpoint.engine.couplings import Affine
+from counterpoint.engine.couplings import LinearBounds
 from counterpoint.engine.region import Region
 from counterpoint.errors import InvalidInput, ModelNotFitted, UnsupportedModel
 from counterpoint.lvq import LGMLVQ, LMRSLVQ
@@ -54,7 +54,7 @@ def met(region: Region, y: np.ndarray) -> bool:
         if isinstance(condition, Nearer):
             short, lost = condition.excess(y[None]), np.array([condition.lost])
         else:
-            assert isinstance(condition, Affine)
+            assert isinstance(condition, LinearBounds)
             short, lost = condition.matrix @ y - condition.high, condition.lost
         if (short > 0.0).any() or ((short == 0.0) & (lost > 0.0)).any():
             return False
@@ -174,7 +174,7 @@ def test_one_metric_for_all_is_linear(scale: float):
     np.testing.assert_array_equal(form.predict(X), plain.predict(X))
     for label in WORDS[:3]:
         regions = form.regions(cp.Label(label))
-        assert {type(c) for region in regions for c in region} == {Affine}
+        assert {type(c) for region in regions for c in region} == {LinearBounds}
         same_points(regions, plain.regions(cp.Label(label)), X)
         np.testing.assert_allclose(
             form.margin(X, cp.Label(label)),
@@ -231,7 +231,7 @@ def test_linear_and_quadratic_conditions_stand_side_by_side():
     form = LocalPrototypes.from_arrays(points, labels, [first, second, first, second])
     for region, own in zip(form.regions(cp.Label(2)), (first, second), strict=True):
         linear, curved = region.conditions
-        assert isinstance(linear, Affine)
+        assert isinstance(linear, LinearBounds)
         assert isinstance(curved, Nearer)
         assert len(linear.matrix) == 1
         np.testing.assert_array_equal(curved.matrix, own)
@@ -240,7 +240,7 @@ def test_linear_and_quadratic_conditions_stand_side_by_side():
     for region in form.regions(cp.Label(0)):
         assert [getattr(c, "lost", None) for c in region if isinstance(c, Nearer)] == [0.0, 0.0]
     for region in form.regions(cp.Label(2, margin=0.5)):
-        assert not any(np.any(c.lost) for c in region if isinstance(c, Affine | Nearer))
+        assert not any(np.any(c.lost) for c in region if isinstance(c, LinearBounds | Nearer))
 
 
 # Ties, shadows, repetitions

@@ -16,7 +16,7 @@ from strategies import Planted, multipliers, planted, seeds
 import counterpoint as cp
 from counterpoint.certificate import Evidence, lower_bounds
 from counterpoint.costs import Price
-from counterpoint.engine.couplings import Affine
+from counterpoint.engine.couplings import LinearBounds
 from counterpoint.engine.domains import Box, Whole
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Condition, Region
@@ -205,7 +205,7 @@ def test_the_bound_is_the_least_of_the_lagrangian_between_bounds(kind: str):
     for seed in range(40):
         free = np.full(4, np.inf)
         box = Box(-free, free, -rng.uniform(0, 0.5, 4), rng.uniform(0, 0.5, 4))
-        row = Affine(rng.normal(size=(1, 4)), [-1.0], [1.0])
+        row = LinearBounds(rng.normal(size=(1, 4)), [-1.0], [1.0])
         program = local(seed, kind, 4, 3, box, row)
         x = missing(program, seed)
         cases = program.cases(x)

@@ -13,7 +13,7 @@ from strategies import Planted, multipliers, planted, seeds
 
 import counterpoint as cp
 from counterpoint.costs import Price
-from counterpoint.engine.couplings import Affine, Cone
+from counterpoint.engine.couplings import Cone, LinearBounds
 from counterpoint.engine.domains import AtMost, Box, Transitions, Whole
 from counterpoint.engine.program import Program, kinds_region
 from counterpoint.engine.region import Coupling, Region
@@ -208,11 +208,11 @@ def test_a_relaxation_contains_the_region(case: Planted):
     for dropped in program_kinds(case.program):
         relaxed = case.program.relaxed(dropped)
         assert relaxed.region.violation(case.points, x).max() <= ROUNDING
-        assert dropped not in relaxed.region.kinds or dropped is Affine
+        assert dropped not in relaxed.region.kinds or dropped is LinearBounds
 
 
 def program_kinds(program: Program) -> list[type]:
-    return sorted(program.region.kinds - {Box, Affine}, key=lambda kind: kind.__name__)
+    return sorted(program.region.kinds - {Box, LinearBounds}, key=lambda kind: kind.__name__)
 
 
 @given(planted(), seeds)
@@ -233,7 +233,7 @@ def test_multipliers_of_a_relaxation_bound_the_program(case: Planted, seed: int)
 
 
 def one_row(price: Price, a: list[float], least: float) -> Program:
-    return Program(price, Region((Affine(np.array([a]), [least], [np.inf]),)))
+    return Program(price, Region((LinearBounds(np.array([a]), [least], [np.inf]),)))
 
 
 def test_the_right_multiplier_closes_the_gap_of_one_half_space():
@@ -254,7 +254,7 @@ def test_the_right_multiplier_closes_the_gap_of_a_square():
 def test_contradicting_bounds_and_rows_are_refuted():
     """y₁ + y₂ >= 3 with y₁, y₂ <= 1."""
     box = Box(np.full(2, -np.inf), np.ones(2), np.full(2, -np.inf), np.full(2, np.inf))
-    row = Affine(np.array([[1.0, 1.0]]), [3.0], [np.inf])
+    row = LinearBounds(np.array([[1.0, 1.0]]), [3.0], [np.inf])
     program = Program(Price(np.ones(2), np.zeros(2)), Region((row, box)))
     cases = program.cases(np.zeros((1, 2)))
     assert program.refutes(cases, np.array([[-1.0]]))[0]
@@ -265,7 +265,7 @@ def test_contradicting_bounds_and_rows_are_refuted():
 def test_a_region_of_one_point_is_never_refuted():
     """However large the numbers are that cancel in the sum of what its rows add up to."""
     for low, high, least, most in ((-1e6, 5.0, 5.0, np.inf), (-5.0, 1e6, -np.inf, -5.0)):
-        rows, box = Affine(np.array([[1.0]]), [least], [most]), Box.unbounded(1)
+        rows, box = LinearBounds(np.array([[1.0]]), [least], [most]), Box.unbounded(1)
         box.low[0], box.high[0] = low, high
         program = Program(Price(np.ones(1), np.zeros(1)), Region((box, rows)))
         cases = program.cases(np.zeros((1, 1)))
@@ -275,7 +275,7 @@ def test_a_region_of_one_point_is_never_refuted():
 
 def test_whole_steps_strengthen_the_bound():
     """min y² s.t. y >= ½ from 0: the multiplier 1 proves ¼ over reals, ½ over whole steps."""
-    row = Region((Affine(np.array([[1.0]]), [0.5], [np.inf]),))
+    row = Region((LinearBounds(np.array([[1.0]]), [0.5], [np.inf]),))
     for described, expected in ((cp.Continuous("a"), 0.25), (cp.Integer("a"), 0.5)):
         features = cp.Features([described])
         price = cp.SquaredEuclidean().price(features)
@@ -302,7 +302,7 @@ def test_changes_that_are_used_up_prove_that_there_is_no_answer():
     """One column has to move, only one may, and the row needs another one, which has no bounds."""
     box = Box.unbounded(2)
     box.low[0] = 2.0
-    row = Affine(np.array([[0.0, -1.0]]), np.array([-np.inf]), np.array([-1.0]))
+    row = LinearBounds(np.array([[0.0, -1.0]]), np.array([-np.inf]), np.array([-1.0]))
     few = AtMost(1, (slice(0, 1), slice(1, 2)))
     for price in (Price(np.ones(2), np.zeros(2)), Price(np.zeros(2), np.ones(2))):
         program = Program(price, Region((row, box, few)))

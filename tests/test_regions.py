@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from counterpoint.engine.couplings import Affine, Cone, LogSumExp
+from counterpoint.engine.couplings import Cone, LinearBounds, LogSumExp
 from counterpoint.engine.domains import AtMost, Box, OneOf, Transitions, Whole
 from counterpoint.engine.region import Condition, Region
 from counterpoint.prototypes.nearer import Nearer
@@ -18,8 +18,8 @@ STEPS = Whole(np.array([0]), np.array([0.5]))
 ONE = OneOf(slice(0, 3))
 NEVER_BACK = Transitions(slice(0, 2), np.array([[True, True], [False, True]]))
 TWO_OF_THREE = AtMost(2, (slice(0, 1), slice(1, 3), slice(3, 4)))
-ROW = Affine(np.array([[1.0, 1.0]]), np.array([-1.0]), np.array([2.0]))
-EQUATION = Affine(np.array([[1.0, 1.0]]), np.array([2.0]), np.array([2.0]))
+ROW = LinearBounds(np.array([[1.0, 1.0]]), np.array([-1.0]), np.array([2.0]))
+EQUATION = LinearBounds(np.array([[1.0, 1.0]]), np.array([2.0]), np.array([2.0]))
 BALL = Cone(np.eye(2), np.array([-1.0, 0.0]), 2.0)
 UPWARDS = Cone(np.eye(1, 2), np.zeros(1), -2.0, np.array([0.0, 1.0]))
 RIVALS = LogSumExp(np.array([[-1.0], [-1.0]]), np.zeros(2), 0.0)
@@ -91,13 +91,13 @@ def test_an_intersection_fails_where_its_worst_condition_fails():
     y, x = np.array([[4.0, 0.0], [1.0, 1.0]]), np.zeros((2, 2))
     worst = np.maximum(ROW.violation(y, x), BALL.violation(y, x))
     np.testing.assert_array_equal(region.violation(y, x), worst)
-    assert region.kinds == {Affine, Cone}
+    assert region.kinds == {LinearBounds, Cone}
     assert Region().violation(y, x).tolist() == [0.0, 0.0]
 
 
 def test_a_margin_closes_only_the_rows_of_a_target():
-    target = Affine(np.array([[1.0]]), np.array([0.0]), np.array([4.0]), np.ones(1))
-    both = target.stacked(Affine(np.array([[1.0]]), np.array([0.0]), np.array([4.0])))
+    target = LinearBounds(np.array([[1.0]]), np.array([0.0]), np.array([4.0]), np.ones(1))
+    both = target.stacked(LinearBounds(np.array([[1.0]]), np.array([0.0]), np.array([4.0])))
     low, high = both.limits(np.array([[0.5, 0.0]]))
     assert low.tolist() == [[0.5, 0.0]]
     assert high.tolist() == [[3.5, 4.0]]
@@ -117,7 +117,7 @@ def test_a_lost_tie_is_outside_on_a_lattice():
     matrix[40:, 3] = rng.normal(size=20)  # a column that takes any value
     matrix[30:40, 0] = 1.0 / 3.0  # a number that is not short
     high, lost = rng.integers(-8, 9, size=60) / 4.0, (rng.random(60) < 0.7).astype(float)
-    row = Affine(matrix, np.full(60, -INF), high, np.ones(60), lost)
+    row = LinearBounds(matrix, np.full(60, -INF), high, np.ones(60), lost)
     decided = row.decided(units)
     exact = (np.arange(60) < 30) & matrix.any(axis=1)
     np.testing.assert_array_equal(decided.lost, np.where(exact, 0.0, lost))

@@ -31,7 +31,7 @@ from counterpoint.cli import app
 from counterpoint.costs import Price
 from counterpoint.engine import confirm, conflicts, possible
 from counterpoint.engine.confirm import Question
-from counterpoint.engine.couplings import Affine
+from counterpoint.engine.couplings import LinearBounds
 from counterpoint.engine.program import Program
 from counterpoint.engine.refine import purified_evidence
 from counterpoint.engine.region import Region
@@ -1199,7 +1199,7 @@ def test_every_half_space_of_a_lead_holds_its_points():
 
 def test_what_nearly_refutes_is_sharpened_until_it_does():
     """y₁ >= 3 + 4 y₂ and y₁ <= 1 + 4 y₂: equal multipliers refute it; nearly equal ones do not."""
-    rows = Affine(np.array([[1.0, -4.0], [1.0, -4.0]]), [3.0, -np.inf], [np.inf, 1.0])
+    rows = LinearBounds(np.array([[1.0, -4.0], [1.0, -4.0]]), [3.0, -np.inf], [np.inf, 1.0])
     program = Program(Price(np.ones(2), np.zeros(2)), Region((rows,)))
     case = program.cases(np.zeros((1, 2)))
     for ray in ([-1.0, 1.0], [-1.0, 1.0 + 1e-9]):

@@ -10,7 +10,7 @@ from strategies import Planted, planted, seeds
 from counterpoint.certificate import lower_bounds
 from counterpoint.costs import Price
 from counterpoint.engine.cases import Cases
-from counterpoint.engine.couplings import Affine, LogLoss
+from counterpoint.engine.couplings import LinearBounds, LogLoss
 from counterpoint.engine.pieces import Piece, Pieces
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Condition, Region
@@ -28,7 +28,7 @@ def halves(case: Planted, seed: int) -> list[Program]:
     for _ in range(3):
         row = rng.normal(size=(1, case.program.width))
         least = float((case.points @ row[0]).min() + rng.exponential())
-        extra = Region((Affine(row, [least], [np.inf]),))
+        extra = Region((LinearBounds(row, [least], [np.inf]),))
         made.append(Program(case.program.price, case.program.region & extra))
     return made
 
@@ -67,7 +67,7 @@ def test_a_planted_point_is_never_beaten_by_nothing(case: Planted, seed: int):
 
 
 def test_nothing_is_found_where_every_piece_is_impossible():
-    rows = Affine(np.array([[1.0], [1.0]]), [2.0, -np.inf], [np.inf, 1.0])
+    rows = LinearBounds(np.array([[1.0], [1.0]]), [2.0, -np.inf], [np.inf, 1.0])
     never = Program(Price(np.ones(1), np.zeros(1)), Region((rows,)))
     findings, cost, bound = found([never, never], np.zeros((1, 1)))
     assert findings.piece[0] == -1
@@ -116,7 +116,7 @@ def test_what_is_iterated_is_as_good_as_its_bound_says(
 def test_solvers_are_asked_until_one_settles_the_row_or_time_runs_out(
     monkeypatch: pytest.MonkeyPatch,
 ):
-    rows = Affine(np.array([[1.0, 2.0], [2.0, 1.0]]), [3.0, 3.0], [np.inf, np.inf])
+    rows = LinearBounds(np.array([[1.0, 2.0], [2.0, 1.0]]), [3.0, 3.0], [np.inf, np.inf])
     program = Program(Price(np.zeros(2), np.ones(2)), Region((rows,)))
     for outcome in (Outcome.NOTHING, Outcome.LIMIT):
         solvers = Told(program, outcome), Told(program, Outcome.FOUND, 1.0)
@@ -132,7 +132,7 @@ def test_solvers_are_asked_until_one_settles_the_row_or_time_runs_out(
 
 
 def test_rows_that_one_half_space_settles_need_no_solver():
-    row = Affine(np.array([[1.0, 2.0]]), [3.0], [np.inf])
+    row = LinearBounds(np.array([[1.0, 2.0]]), [3.0], [np.inf])
     program = Program(Price(np.ones(2), np.zeros(2)), Region((row,)))
     findings, cost, _ = found([program], np.zeros((1, 2)))
     assert findings.closed[0]

@@ -12,14 +12,14 @@ from strategies import Planted, planted
 
 import counterpoint as cp
 from counterpoint.costs import Price
-from counterpoint.engine.couplings import Affine, Cone
+from counterpoint.engine.couplings import Cone, LinearBounds
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Condition, Region
 from counterpoint.solvers import Effort, HalfSpace, Highs, Solution, all_solvers, applicable
 from counterpoint.solvers.clarabel import Model
 
 ABSOLUTE = Price(np.ones(2), np.zeros(2))
-ROW = Affine(np.array([[1.0, 1.0]]), [1.0], [np.inf])
+ROW = LinearBounds(np.array([[1.0, 1.0]]), [1.0], [np.inf])
 
 
 @given(planted())
@@ -54,7 +54,7 @@ def test_a_linear_program_goes_to_highs_and_never_a_quadratic_one():
 
 def test_rows_of_a_batch_are_each_found_and_proved():
     rng = np.random.default_rng(0)
-    rows = Affine(np.array([[1.0, 2.0, 1.0], [2.0, 1.0, -1.0]]), [4.0, 3.0], [np.inf, np.inf])
+    rows = LinearBounds(np.array([[1.0, 2.0, 1.0], [2.0, 1.0, -1.0]]), [4.0, 3.0], [np.inf, np.inf])
     program = Program(Price(np.ones(3), np.zeros(3)), Region((rows,)))
     cases = program.cases(1e-3 * rng.normal(size=(30, 3)))
     solution = Highs(program).solve(cases, Effort())

@@ -10,7 +10,7 @@ import pytest
 from strategies import FORMS
 
 import counterpoint as cp
-from counterpoint.engine.couplings import Affine
+from counterpoint.engine.couplings import LinearBounds
 from counterpoint.engine.region import Region
 from counterpoint.models.linear import LinearRegressor, LinearScores, Link, Votes
 from counterpoint.noise import ProjectedLaplace
@@ -166,7 +166,7 @@ def test_the_suite_catches_a_region_that_is_not_where_the_prediction_is(
     monkeypatch: pytest.MonkeyPatch,
 ):
     form = FORMS["binary"](np.random.default_rng(3), 4)
-    off = Affine(-form.matrix[1][None, :], [-np.inf], form.offset[1] - 5.0, np.ones(1))
+    off = LinearBounds(-form.matrix[1][None, :], [-np.inf], form.offset[1] - 5.0, np.ones(1))
     monkeypatch.setattr(LinearScores, "regions", lambda self, target: (Region((off,)),))
     with pytest.raises(AssertionError, match="by the margin"):
         check_form(form, [cp.Label(form.classes[1])])

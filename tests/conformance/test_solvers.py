@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from oracles import Additive, Demand, Optimum, Question, optimum
 
 import counterpoint as cp
-from counterpoint.engine.couplings import Affine
+from counterpoint.engine.couplings import LinearBounds
 from counterpoint.engine.program import Program, kinds_region
 from counterpoint.engine.region import Region
 from counterpoint.solvers import Effort, Outcome, Solution, Solver, all_solvers
@@ -79,7 +79,7 @@ def asked(draw: Any) -> tuple[Program, np.ndarray, Question]:
     constraints = draw(make.constraints(features))
     row = rng.normal(size=features.width)
     least = float(rng.normal(1.0, 4.0))
-    region = kinds_region(features) & Region((Affine(row[None, :], [least], [np.inf]),))
+    region = kinds_region(features) & Region((LinearBounds(row[None, :], [least], [np.inf]),))
     for constraint in constraints:
         region = region & constraint.region(features)
     codes = make.codes(features, rng, 1)

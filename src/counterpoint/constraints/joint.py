@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from counterpoint.constraints.alone import Constraint, between, named, numbers
-from counterpoint.engine.couplings import Affine, Cone
+from counterpoint.engine.couplings import Cone, LinearBounds
 from counterpoint.engine.domains import AtMost
 from counterpoint.engine.region import Region
 from counterpoint.errors import (
@@ -99,7 +99,7 @@ class Linear(Constraint):
             feature = features[name]
             values = numbers(feature, "Linear") if isinstance(feature, Categorical) else 1.0
             row[features.columns(name)] += coefficient * values
-        return Region((Affine(row[None, :], np.array([self.low]), np.array([self.high])),))
+        return Region((LinearBounds(row[None, :], np.array([self.low]), np.array([self.high])),))
 
 
 @final

@@ -11,7 +11,7 @@ import numpy as np
 from counterpoint.engine.region import Coupling, Cut
 from counterpoint.numerics import EPS, LIBRARY, TINY, UNIT, BoolArray, FloatArray, gamma, relative
 
-__all__ = ["Affine", "Cone", "LogLoss", "LogSumExp"]
+__all__ = ["Cone", "LinearBounds", "LogLoss", "LogSumExp"]
 
 
 FINE = 20
@@ -20,7 +20,7 @@ FINE = 20
 
 @final
 @dataclass(frozen=True, eq=False)
-class Affine(Coupling):
+class LinearBounds(Coupling):
     """low <= A y <= high, row by row.
 
     Multipliers are signed: positive for the upper side of a row, negative for the lower.
@@ -49,10 +49,10 @@ class Affine(Coupling):
     def normals(self) -> FloatArray:
         return self.matrix
 
-    def stacked(self, other: Affine) -> Affine:
+    def stacked(self, other: LinearBounds) -> LinearBounds:
         """The rows of both."""
         names = (field.name for field in fields(self))
-        return Affine(*(np.concatenate([getattr(self, n), getattr(other, n)]) for n in names))
+        return LinearBounds(*(np.concatenate([getattr(self, n), getattr(other, n)]) for n in names))
 
     def cut(self, multipliers: FloatArray) -> Cut:
         weights, offsets = self.cut_weights(multipliers)
@@ -84,7 +84,7 @@ class Affine(Coupling):
         shift = self.closed_in(margin)
         return self.low + shift, self.high - shift
 
-    def tightened(self, margin: FloatArray) -> Affine:
+    def tightened(self, margin: FloatArray) -> LinearBounds:
         """The same with its bounds closed in by a (1, 2) margin."""
         low, high = self.limits(margin)
         return replace(self, low=low[0], high=high[0])
@@ -93,7 +93,7 @@ class Affine(Coupling):
         """(n, m) how much (n, 2) margins, see `Cases`, close in each row's bounds."""
         return np.minimum(margin @ np.stack([self.tight, self.lost]), self.room)
 
-    def decided(self, units: FloatArray) -> Affine:
+    def decided(self, units: FloatArray) -> LinearBounds:
         """The same points of a lattice, with each tie lost that is lost there.
 
         Over columns that are multiples of their units, a row takes multiples of one number, so an
@@ -114,7 +114,7 @@ class Affine(Coupling):
         tied = np.fmod(limit[rows], gap) == 0.0
         high[rows[tied]] -= np.ldexp(gap[tied].astype(np.float64), -FINE - 1)
         lost[rows] = 0.0
-        return Affine(self.matrix, self.low, high, self.tight, lost)
+        return LinearBounds(self.matrix, self.low, high, self.tight, lost)
 
     @cached_property
     def room(self) -> FloatArray:

@@ -11,7 +11,7 @@ import numpy as np
 
 from counterpoint.costs import Manhattan
 from counterpoint.engine.cases import Cases
-from counterpoint.engine.couplings import Affine
+from counterpoint.engine.couplings import LinearBounds
 from counterpoint.engine.domains import AtMost, OneOf, Whole
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Domain, LazyUnion, Region, Supported
@@ -48,7 +48,7 @@ class Piece:
         """Its conditions that no solver takes, but by half-spaces that hold them."""
         return tuple(c for c in self.program.region if isinstance(c, Supported))
 
-    def relaxed(self, cuts: Affine) -> Piece:
+    def relaxed(self, cuts: LinearBounds) -> Piece:
         """The piece with half-spaces in their place."""
         rest = tuple(c for c in self.program.region if not isinstance(c, Supported))
         instead = (cuts,) if cuts.size else ()
@@ -101,7 +101,9 @@ class Piece:
     def decided(self, units: FloatArray) -> Piece:
         """The same points of a lattice of these units, each tie in it decided."""
         conditions = self.program.region
-        region = Region(tuple(c.decided(units) if isinstance(c, Affine) else c for c in conditions))
+        region = Region(
+            tuple(c.decided(units) if isinstance(c, LinearBounds) else c for c in conditions)
+        )
         return replace(self, program=Program(self.program.price, region))
 
     def sees(self, cases: Cases) -> Cases:

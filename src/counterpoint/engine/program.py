@@ -20,7 +20,7 @@ import numpy as np
 
 from counterpoint.costs import Price
 from counterpoint.engine.cases import Cases
-from counterpoint.engine.couplings import Affine, Cone, LogLoss
+from counterpoint.engine.couplings import Cone, LinearBounds, LogLoss
 from counterpoint.engine.domains import AtMost, Box, OneOf, Transitions, Whole
 from counterpoint.engine.duality import Duality, one_row_bound
 from counterpoint.engine.region import (
@@ -84,7 +84,7 @@ class Program:
             row[0, group] = 1.0
             box = Box.unbounded(self.width)
             box.low[group], box.high[group] = 0.0, 1.0
-            added += [Affine(row, np.ones(1), np.ones(1)), box]
+            added += [LinearBounds(row, np.ones(1), np.ones(1)), box]
         return Program(self.price, Region((*kept, *added)))
 
     def own_multipliers(self, relaxed: FloatArray) -> FloatArray:
@@ -106,10 +106,10 @@ class Program:
         return box
 
     @cached_property
-    def affine(self) -> Affine:
+    def affine(self) -> LinearBounds:
         """All linear rows stacked; there may be none."""
-        rows = [c for c in self.region if isinstance(c, Affine)]
-        out = Affine(np.zeros((0, self.width)), np.zeros(0), np.zeros(0))
+        rows = [c for c in self.region if isinstance(c, LinearBounds)]
+        out = LinearBounds(np.zeros((0, self.width)), np.zeros(0), np.zeros(0))
         for row in rows:
             out = out.stacked(row)
         return out
@@ -120,7 +120,7 @@ class Program:
         return tuple(
             c
             for c in self.region
-            if isinstance(c, Coupling) and not isinstance(c, Affine | LogLoss)
+            if isinstance(c, Coupling) and not isinstance(c, LinearBounds | LogLoss)
         )
 
     @cached_property
@@ -240,7 +240,7 @@ class Program:
     @cached_property
     def _merged(self) -> Region:
         """The same region with one box, and one stack of rows."""
-        others = [c for c in self.region if not isinstance(c, Box | Affine)]
+        others = [c for c in self.region if not isinstance(c, Box | LinearBounds)]
         first: list[Condition] = [self.box]
         if self.affine.size:
             first.append(self.affine)

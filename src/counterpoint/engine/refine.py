@@ -21,7 +21,7 @@ import numpy as np
 
 from counterpoint.certificate import VIOLATION, Bounding, Evidence, RowEvidence
 from counterpoint.engine.cases import Cases
-from counterpoint.engine.couplings import Affine
+from counterpoint.engine.couplings import LinearBounds
 from counterpoint.engine.pieces import Piece
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Region
@@ -87,12 +87,12 @@ class Refinement:
         piece: Piece,
         case: Cases,
         effort: Effort,
-        cuts: Affine | None = None,
+        cuts: LinearBounds | None = None,
         end: float | None = None,
     ) -> None:
         self.piece, self.case, self.effort = piece, case, effort
         if cuts is None:
-            cuts = Affine(np.zeros((0, piece.program.width)), np.zeros(0), np.zeros(0))
+            cuts = LinearBounds(np.zeros((0, piece.program.width)), np.zeros(0), np.zeros(0))
             for condition in piece.supported:
                 cuts = cuts.stacked(condition.first())
         self.cuts = cuts
@@ -212,7 +212,9 @@ class Refinement:
         if cuts.size > most:
             slack = cuts.high - cuts.matrix @ y[0]
             kept = np.sort(np.argsort(slack, kind="stable")[: most // 2])
-            self.cuts = Affine(cuts.matrix[kept], cuts.low[kept], cuts.high[kept], cuts.tight[kept])
+            self.cuts = LinearBounds(
+                cuts.matrix[kept], cuts.low[kept], cuts.high[kept], cuts.tight[kept]
+            )
 
     def _cut(self, y: FloatArray) -> float:
         """By how much a point misses the conditions; from now on their half-spaces there count."""

@@ -14,7 +14,7 @@ from counterpoint.numerics import BoolArray, FloatArray, IntArray
 
 if TYPE_CHECKING:
     from counterpoint.engine.cases import Cases
-    from counterpoint.engine.couplings import Affine
+    from counterpoint.engine.couplings import LinearBounds
     from counterpoint.engine.program import Program
 
 __all__ = [
@@ -170,11 +170,11 @@ class Supported(Condition):
         """(n,) by how much points miss it, in score units; negative where they do not."""
 
     @abstractmethod
-    def supports(self, y: FloatArray) -> tuple[FloatArray, Affine]:
+    def supports(self, y: FloatArray) -> tuple[FloatArray, LinearBounds]:
         """(n,) the excess at points, and for each a half-space that it misses by as much."""
 
     @abstractmethod
-    def first(self) -> Affine:
+    def first(self) -> LinearBounds:
         """Half-spaces to begin with; there may be none."""
 
 

@@ -13,7 +13,7 @@ from typing import Any, Self, final
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.engine.couplings import Affine, LogLoss, LogSumExp
+from counterpoint.engine.couplings import LinearBounds, LogLoss, LogSumExp
 from counterpoint.engine.region import Region
 from counterpoint.errors import InvalidInput
 from counterpoint.models.form import (
@@ -73,7 +73,9 @@ class _Affine(Form):
     def _half_spaces(self, rows: FloatArray, high: FloatArray, open_: BoolArray) -> Region:
         """rows · x <= high, some without their ends, which go to another class."""
         low = np.full(len(rows), -np.inf)
-        return Region((Affine(rows, low, high, np.ones(len(rows)), open_.astype(np.float64)),))
+        return Region(
+            (LinearBounds(rows, low, high, np.ones(len(rows)), open_.astype(np.float64)),)
+        )
 
 
 @final
@@ -205,7 +207,7 @@ class LinearScores(_Affine):
             return Region((LogLoss(rows, offset),))
         needed = self._needed(at_least)
         if self.is_binary:
-            return Region((Affine(rows, _vector(-np.inf), -needed - offset, np.ones(1)),))
+            return Region((LinearBounds(rows, _vector(-np.inf), -needed - offset, np.ones(1)),))
         return Region((LogSumExp(rows, offset, -needed),))
 
 
@@ -288,7 +290,7 @@ class LinearRegressor(Form):
         low, high = self._limits(target)
         row = self.coef[None, :]
         at = _vector(low) - self.intercept, _vector(high) - self.intercept
-        return (Region((Affine(row, at[0], at[1], np.ones(1)),)),)
+        return (Region((LinearBounds(row, at[0], at[1], np.ones(1)),)),)
 
 
 @final

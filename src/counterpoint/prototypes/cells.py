@@ -15,7 +15,7 @@ import numpy as np
 from counterpoint.certificate import CLOSED
 from counterpoint.costs import Spread
 from counterpoint.engine.cases import Cases
-from counterpoint.engine.couplings import Affine
+from counterpoint.engine.couplings import LinearBounds
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Cut, LazyUnion, Region
 from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray, Sizes, gamma
@@ -40,7 +40,7 @@ class Cells(LazyUnion):
     units; ``order``: (P,) of two equal scores the one of the lower order wins; None if it is not
     known which, or if a lead is asked for; ``place``: (P,) equal for scores that are the same
     everywhere, of which the owner's counts; ``units``: (d,) what each column is a multiple of, if
-    ties are to be decided, see `Affine.decided`.
+    ties are to be decided, see `LinearBounds.decided`.
     """
 
     matrix: FloatArray
@@ -91,14 +91,14 @@ class Cells(LazyUnion):
         """(d,) which columns have an effect on who leads."""
         return np.asarray((self.matrix != self.matrix[0]).any(axis=0))
 
-    def rows(self, s: int, rivals: IntArray) -> Affine:
+    def rows(self, s: int, rivals: IntArray) -> LinearBounds:
         """The rows of one region against some rivals."""
         i, j = self.own[s], self.rivals[rivals]
         high = self.offset[i] - self.offset[j] - self.lead
         low, tight, lost = np.full(len(j), -np.inf), np.ones(len(j)), np.zeros(len(j))
         if self.order is not None:
             lost = (self.order[j] < self.order[i]).astype(np.float64)
-        rows = Affine(self.matrix[j] - self.matrix[i], low, high, tight, lost)
+        rows = LinearBounds(self.matrix[j] - self.matrix[i], low, high, tight, lost)
         return rows if self.units is None else rows.decided(self.units)
 
     def cuts(self, owners: slice | IntArray, rivals: IntArray, weights: FloatArray) -> Cut:

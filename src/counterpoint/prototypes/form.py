@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from counterpoint.engine.couplings import Affine
+from counterpoint.engine.couplings import LinearBounds
 from counterpoint.engine.region import Region
 from counterpoint.errors import InvalidInput
 from counterpoint.models.form import EPS, AffineMap, Form, Magnitude, rounding, split
@@ -238,7 +238,7 @@ def check_classes(classes: NDArray[Any]) -> None:
 
 def nowhere(width: int) -> Region:
     """No point: 0 · y <= −1."""
-    return Region((Affine(np.zeros((1, width)), np.full(1, -np.inf), -np.ones(1)),))
+    return Region((LinearBounds(np.zeros((1, width)), np.full(1, -np.inf), -np.ones(1)),))
 
 
 def _metric(matrix: ArrayLike | None, points: FloatArray) -> FloatArray | None:

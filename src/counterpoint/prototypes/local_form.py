@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import logit, logsumexp
 
-from counterpoint.engine.couplings import Affine
+from counterpoint.engine.couplings import LinearBounds
 from counterpoint.engine.region import Condition, Region
 from counterpoint.errors import InvalidInput
 from counterpoint.models.form import EPS, AffineMap, Form, Link, Magnitude, mask, split
@@ -241,14 +241,14 @@ class LocalPrototypes(Form):
         conditions += [self._curve(i, j, demand) for j in others[~alike].tolist()]
         return Region(tuple(conditions))
 
-    def _rows(self, i: int, others: IntArray, demand: _Demand) -> Affine:
+    def _rows(self, i: int, others: IntArray, demand: _Demand) -> LinearBounds:
         """‖F y + f_i‖² − ‖F y + f_j‖² = 2 (f_i − f_j)ᵀF y + ‖f_i‖² − ‖f_j‖²."""
         apart, total = self.shifts[i] - self.shifts[others], self.shifts[i] + self.shifts[others]
         rows = 2.0 * apart @ self.factors[self.metric[i]]
         high = self.offsets[others] - self.offsets[i] - (apart * total).sum(axis=1) - demand.margin
         loses = (others < i) & demand.by_order
         low, tight = np.full(len(rows), -np.inf), np.ones(len(rows))
-        return Affine(rows, low, high, tight, loses.astype(np.float64))
+        return LinearBounds(rows, low, high, tight, loses.astype(np.float64))
 
     def _curve(self, i: int, j: int, demand: _Demand) -> Nearer:
         return Nearer(

@@ -39,7 +39,7 @@ from typing import NamedTuple, final
 import numpy as np
 
 from counterpoint.engine.cases import Cases
-from counterpoint.engine.couplings import Affine
+from counterpoint.engine.couplings import LinearBounds
 from counterpoint.engine.domains import Box
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Cut, NonConvex, NonConvexDuality, Region
@@ -292,7 +292,7 @@ class Curvature(NonConvexDuality):
     @cached_property
     def _others(self) -> Region:
         """What the program asks beside quadratic conditions, rows and bounds."""
-        known = (Nearer, Affine, Box)
+        known = (Nearer, LinearBounds, Box)
         return Region(tuple(c for c in self.program.region if not isinstance(c, known)))
 
     def meets(self, points: FloatArray, cases: Cases) -> BoolArray:

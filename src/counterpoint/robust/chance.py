@@ -25,7 +25,7 @@ import numpy as np
 
 from counterpoint.costs import Manhattan, Price
 from counterpoint.engine.cases import Cases
-from counterpoint.engine.couplings import Affine
+from counterpoint.engine.couplings import LinearBounds
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Region, Supported
 from counterpoint.engine.search import Leads
@@ -71,14 +71,14 @@ class Chance(Supported):
         quantile = self.law.quantile(self.probability, y @ self.matrix.T + self.offset)
         return np.asarray(quantile - (y @ self.slope + self.constant))
 
-    def supports(self, y: FloatArray) -> tuple[FloatArray, Affine]:
+    def supports(self, y: FloatArray) -> tuple[FloatArray, LinearBounds]:
         phi = y @ self.matrix.T + self.offset
         quantile, gradient = self.law.quantile_with_gradient(self.probability, phi)
         high = self.constant - gradient @ self.offset
         halves = _half_spaces(gradient @ self.matrix - self.slope, high)
         return np.asarray(quantile - (y @ self.slope + self.constant)), halves
 
-    def first(self) -> Affine:
+    def first(self) -> LinearBounds:
         return _half_spaces(np.zeros((0, len(self.slope))), np.zeros(0))
 
     def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:
@@ -110,7 +110,7 @@ class Lead(Supported):
         needed = self.start + self.rate * _lengths(self.norm, y - self.x)[:, None]
         return np.asarray(needed.max(axis=1) - (y @ self.slope + self.constant))
 
-    def supports(self, y: FloatArray) -> tuple[FloatArray, Affine]:
+    def supports(self, y: FloatArray) -> tuple[FloatArray, LinearBounds]:
         delta, norm = y - self.x, self.norm
         length = _lengths(norm, delta)
         needed = self.start + self.rate * length[:, None]
@@ -127,7 +127,7 @@ class Lead(Supported):
         excess = needed.max(axis=1) - (y @ self.slope + self.constant)
         return np.asarray(excess), _half_spaces(pull - self.slope, high)
 
-    def first(self) -> Affine:
+    def first(self) -> LinearBounds:
         """The lead at the least distance at which it can be enough, or a contradiction."""
         if np.isinf(self.least):
             return _half_spaces(np.zeros((1, len(self.slope))), -np.ones(1))
@@ -140,9 +140,9 @@ class Lead(Supported):
         return relative(self.excess(y) - 16.0 * EPS * size, size)
 
 
-def _half_spaces(rows: FloatArray, high: FloatArray) -> Affine:
+def _half_spaces(rows: FloatArray, high: FloatArray) -> LinearBounds:
     """rows · y <= high, in score units."""
-    return Affine(rows, np.full(len(high), -np.inf), high, np.ones(len(high)))
+    return LinearBounds(rows, np.full(len(high), -np.inf), high, np.ones(len(high)))
 
 
 def _lengths(norm: Price, delta: FloatArray) -> FloatArray:

@@ -20,7 +20,7 @@ import numpy as np
 
 from counterpoint.costs import Mahalanobis, Manhattan, Price, SquaredEuclidean
 from counterpoint.engine.cases import Cases
-from counterpoint.engine.couplings import Affine, Cone, LogLoss, LogSumExp
+from counterpoint.engine.couplings import Cone, LinearBounds, LogLoss, LogSumExp
 from counterpoint.engine.domains import AtMost, Box, OneOf, Transitions, Whole
 from counterpoint.engine.program import Program
 from counterpoint.errors import NoSolver
@@ -56,7 +56,7 @@ class Branching(Solver):
     """Best-first branch and bound around a solver for the relaxations."""
 
     accepts: ClassVar[frozenset[type]] = frozenset(
-        {Manhattan, SquaredEuclidean, Mahalanobis, Box, Affine, Transitions, Cone}
+        {Manhattan, SquaredEuclidean, Mahalanobis, Box, LinearBounds, Transitions, Cone}
         | {LogLoss, LogSumExp, *INTEGRAL}
     )
     accuracy: ClassVar[float] = 1e-7

@@ -19,7 +19,7 @@ from scipy import sparse
 
 from counterpoint.costs import Mahalanobis, Manhattan, SquaredEuclidean
 from counterpoint.engine.cases import Cases
-from counterpoint.engine.couplings import Affine, Cone, LogLoss, LogSumExp
+from counterpoint.engine.couplings import Cone, LinearBounds, LogLoss, LogSumExp
 from counterpoint.engine.domains import Box, Transitions
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Coupling, Region
@@ -60,7 +60,7 @@ class Clarabel(Solver):
     """Convex programs with linear rows, second-order and exponential cones by Clarabel."""
 
     accepts: ClassVar[frozenset[type]] = frozenset(
-        {Manhattan, SquaredEuclidean, Mahalanobis, Box, Affine, Transitions, Cone}
+        {Manhattan, SquaredEuclidean, Mahalanobis, Box, LinearBounds, Transitions, Cone}
         | {LogLoss, LogSumExp}
     )
     accuracy: ClassVar[float] = 1e-7

@@ -18,7 +18,7 @@ import numpy as np
 from counterpoint.caches import Memo
 from counterpoint.costs import Mahalanobis, Price, SquaredEuclidean
 from counterpoint.engine.cases import Cases
-from counterpoint.engine.couplings import Affine
+from counterpoint.engine.couplings import LinearBounds
 from counterpoint.engine.domains import Box, OneOf, Transitions
 from counterpoint.engine.program import Program
 from counterpoint.numerics import BoolArray, FloatArray, IntArray
@@ -52,7 +52,7 @@ class Daqp(Solver):
     """Quadratic programs, continuous or with one-hot groups, by DAQP."""
 
     accepts: ClassVar[frozenset[type]] = frozenset(
-        {SquaredEuclidean, Mahalanobis, Box, Affine, Transitions, OneOf}
+        {SquaredEuclidean, Mahalanobis, Box, LinearBounds, Transitions, OneOf}
     )
     accuracy: ClassVar[float] = 1e-8
 

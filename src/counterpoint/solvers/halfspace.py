@@ -18,7 +18,7 @@ import numpy as np
 
 from counterpoint.costs import Mahalanobis, Manhattan, SquaredEuclidean
 from counterpoint.engine.cases import Cases
-from counterpoint.engine.couplings import Affine
+from counterpoint.engine.couplings import LinearBounds
 from counterpoint.engine.domains import AtMost, Box, OneOf, Transitions, Whole
 from counterpoint.engine.program import Program
 from counterpoint.engine.separable import OneHotGroups
@@ -54,7 +54,17 @@ class HalfSpace(Solver):
     """Closed forms for one row; complete only where one row decides."""
 
     accepts: ClassVar[frozenset[type]] = frozenset(
-        {Manhattan, SquaredEuclidean, Mahalanobis, Box, Affine, Whole, OneOf, Transitions, AtMost}
+        {
+            Manhattan,
+            SquaredEuclidean,
+            Mahalanobis,
+            Box,
+            LinearBounds,
+            Whole,
+            OneOf,
+            Transitions,
+            AtMost,
+        }
     )
     accuracy: ClassVar[float] = 1e-12
     complete: ClassVar[bool] = False

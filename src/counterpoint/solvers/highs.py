@@ -19,7 +19,7 @@ import numpy as np
 
 from counterpoint.costs import Manhattan
 from counterpoint.engine.cases import Cases
-from counterpoint.engine.couplings import Affine
+from counterpoint.engine.couplings import LinearBounds
 from counterpoint.engine.domains import AtMost, Box, OneOf, Transitions, Whole
 from counterpoint.engine.program import Program
 from counterpoint.errors import SolverFailure
@@ -81,7 +81,7 @@ class Highs(Solver):
     """Linear and mixed-integer linear programs by HiGHS, and the relaxations of the latter."""
 
     accepts: ClassVar[frozenset[type]] = frozenset(
-        {Manhattan, Box, Affine, Transitions, OneOf, Whole, AtMost}
+        {Manhattan, Box, LinearBounds, Transitions, OneOf, Whole, AtMost}
     )
     accuracy: ClassVar[float] = 1e-9
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from counterpoint.costs import Price
-from counterpoint.engine.couplings import Affine, Cone, LogLoss, LogSumExp
+from counterpoint.engine.couplings import Cone, LinearBounds, LogLoss, LogSumExp
 from counterpoint.engine.domains import AtMost, Box, OneOf, Transitions, Whole
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Condition, Region
@@ -88,12 +88,12 @@ def square(*weights: float) -> Price:
     return Price(np.zeros(len(weights)), np.array(weights))
 
 
-def rows(matrix: list[list[float]], low: list[float], high: list[float]) -> Affine:
+def rows(matrix: list[list[float]], low: list[float], high: list[float]) -> LinearBounds:
     """Linear rows between bounds."""
-    return Affine(np.array(matrix), np.array(low), np.array(high))
+    return LinearBounds(np.array(matrix), np.array(low), np.array(high))
 
 
-def at_least(least: float, *row: float) -> Affine:
+def at_least(least: float, *row: float) -> LinearBounds:
     """One linear row with a lower bound."""
     return rows([list(row)], [least], [INF])
 

@@ -23,7 +23,7 @@ import numpy as np
 from counterpoint.caches import Memo
 from counterpoint.costs import Mahalanobis, Manhattan, SquaredEuclidean
 from counterpoint.engine.cases import Cases
-from counterpoint.engine.couplings import Affine, Cone
+from counterpoint.engine.couplings import Cone, LinearBounds
 from counterpoint.engine.domains import AtMost, Box, OneOf, Transitions, Whole
 from counterpoint.engine.program import Program
 from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray
@@ -58,7 +58,7 @@ class Quadric(Solver):
     """The S-lemma for one condition; complete only where one condition decides."""
 
     accepts: ClassVar[frozenset[type]] = frozenset(
-        {Manhattan, SquaredEuclidean, Mahalanobis, Box, Affine, Cone, Nearer}
+        {Manhattan, SquaredEuclidean, Mahalanobis, Box, LinearBounds, Cone, Nearer}
         | {Whole, OneOf, Transitions, AtMost}
     )
     accuracy: ClassVar[float] = 1e-9

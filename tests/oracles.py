@@ -739,7 +739,8 @@ class _Scip:
         if not moves:
             cost = cost_of(q.cost, q.features, q.row, row)
             value = cost if q.charge is None else q.charge(cost, q.model(row))
-            return Optimum(value, value)
+            off = ROUNDING * (1.0 + abs(value))
+            return Optimum(value - off, value + off)
         spent = sum(row[n] != q.row[n] for n in row)
         counts = [c.count - spent for c in q.constraints if isinstance(c, cp.MaxChanges)]
         most = sorted(moves, key=moves.__getitem__, reverse=True)

@@ -475,9 +475,10 @@ def judge(
         (n,): whether an answer holds and its gap, or that among the answers that lead by what was
         asked for, is at most the gap that was asked for.
     limited
-        (n,): whether the time of the row ran out.
+        (n,): whether the time of the row ran out, perhaps after it was refuted.
     """
     answered, infeasible = certificates.holds, np.isposinf(certificates.bound)
+    limited = limited & (answered | ~infeasible)
     status = np.array([Status.UNPROVED] * len(answered), dtype=object)
     status[infeasible], status[answered] = Status.INFEASIBLE, Status.SUBOPTIMAL
     status[limited], status[optimal] = Status.LIMIT, Status.OPTIMAL

@@ -376,7 +376,7 @@ def _one_a_piece(
 def _gathered(
     table: Table, asked: Counterfactuals, choices: Sequence[Choice], gap: float
 ) -> Counterfactuals:
-    """Answers from several batches as one; those with a gap above ``gap`` are suboptimal."""
+    """Answers from several batches as one; suboptimal where other choices leave too large a gap."""
     batches = list({id(batch): batch for batch in (asked, *(c.answers for c in choices))}.values())
     starts = np.cumsum([0, *map(len, batches)])
     start = {id(batch): first for batch, first in zip(batches, starts[:-1], strict=True)}
@@ -392,6 +392,7 @@ def _gathered(
     resolution = max(part.resolution for part in parts)
     certificates, status = Certificates(**columns, resolution=resolution), column("statuses")
     reopened = (status == Status.OPTIMAL) & (certificates.gap > gap)
+    reopened &= certificates.bound < column("bound", parts)
     status[reopened], certificates.claim[reopened] = Status.SUBOPTIMAL, Claim.NONE
     problems = [choice.answers.problems.get(choice.position) for choice in choices]
     return replace(

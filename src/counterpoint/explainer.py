@@ -203,8 +203,9 @@ class Explainer:
             The relative gap, (objective − bound) / objective, at which a search may stop; the
             objective is the cost, but for a `Tradeoff`.
         time_limit
-            Seconds for each row, shared among the pieces of the target; a row that runs out of
-            time keeps its best answer so far.
+            Seconds for each search of a row, shared among the pieces of the target; a row that runs
+            out of time keeps its best answer so far. A row whose answer the model does not confirm
+            is searched again.
         optimality
             Where the target is not convex (prototypes with metrics of their own, Gaussians):
             ``"local"`` for the best that descents from several starts find; ``"global"`` to have
@@ -453,7 +454,7 @@ def explain(  # noqa: PLR0913 (two calls in one)
 
 
 def effort_of(gap: float, time_limit: float | None, optimality: str = "local") -> Effort:
-    """When a search may stop, in seconds for each row; what makes no sense is an `InvalidInput`."""
+    """When a search of a row may stop, in seconds; what makes no sense is an `InvalidInput`."""
     check_number("gap", gap)
     if not 0 <= gap < float("inf"):
         raise InvalidInput(f"Expected a finite gap of at least 0; got {shown(gap)}.")

@@ -92,7 +92,7 @@ def start(
 ) -> None:
     """Find the smallest change that makes a model decide otherwise.
 
-    Every answer is exact and comes with its proof. Start with: counterpoint demo
+    Every answer comes with a certificate that says what is proved. Start with: counterpoint demo
     """
 
 

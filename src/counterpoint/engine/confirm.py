@@ -248,6 +248,7 @@ class Confirmation:
             self.margin[lost] = 0.0
             again = self._search(lost)
             found.points[lost], found.piece[lost] = again.points, again.piece
+            found.limited[lost] = again.limited
 
     def _search_again(self) -> None:
         """Rows that the model does not confirm, or that do not lead by enough: larger margins.

@@ -53,6 +53,8 @@ ROUNDING = 1e-8
 """A share of the cost, as `CLOSED`; as large as the violation that a solver's point may have."""
 INWARDS = 1.2
 """How far inside that is, in units of what this one misses; twice as far if that does not do."""
+FAR = 1e3
+"""How far out, in units of the row and its change: half-spaces hardly turn from there on."""
 MOST = 4
 """From so many half-spaces for each column on, those that are farthest away are dropped."""
 
@@ -101,7 +103,7 @@ class Refinement:
         self.bound, self.cost, self.limited = -np.inf, np.inf, False
         self.point: FloatArray | None = None
         self.centre = case.x
-        self.inwards, self.missed = 0.0, np.inf
+        self.inwards, self.missed, self.fenced = 0.0, np.inf, False
         self.closed = CLOSED if effort.gap < 1.0 else 1.0  # where any point will do, at once
 
     def run(self, worth: float) -> None:
@@ -123,10 +125,30 @@ class Refinement:
                 else:
                     self._cut_between(y, k)
                     self._go_inwards(missed, y)
-            elif self.inwards and not self.limited:  # what was asked for besides may be too much
-                self.inwards, self.closed = 0.0, max(0.01 * self.closed, CLOSED)
-            else:
+            elif self.limited or not self._goes_on(worth):
                 return
+
+    def _goes_on(self, worth: float) -> bool:
+        """Whether there may be a point after all, where a relaxation has none."""
+        if self.inwards:  # what was asked for besides may be too much
+            self.inwards, self.closed = 0.0, max(0.01 * self.closed, CLOSED)
+            return True
+        return self.bound < worth and self._fence()
+
+    def _fence(self) -> bool:
+        """Half-spaces far out along columns without bounds; False if they are there.
+
+        Where all others are nearly parallel, rounding alone lets points far out meet them, and
+        what solvers rightly hold to be impossible cannot be refuted.
+        """
+        if self.fenced:
+            return False
+        self.fenced, x = True, self.case.x
+        far = FAR * np.maximum(np.abs(self.centre - x), np.abs(x))
+        for ends, way in ((self.case.low, -1.0), (self.case.high, 1.0)):
+            for j in np.flatnonzero(np.isinf(ends[0])):
+                self._cut(x + way * np.where(np.arange(x.shape[1]) == j, far, 0.0))
+        return True
 
     def _cut_between(self, y: FloatArray, k: int) -> None:
         """Half-spaces at a point between the optimum of a relaxation and earlier ones."""

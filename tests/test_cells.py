@@ -20,7 +20,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import counterpoint as cp
-from counterpoint.costs import Price, Spread
+from counterpoint.costs import Price
 from counterpoint.engine import pieces
 from counterpoint.engine.cases import Cases
 from counterpoint.engine.domains import Box, Whole
@@ -29,7 +29,7 @@ from counterpoint.engine.program import Program
 from counterpoint.engine.region import Region
 from counterpoint.engine.search import search
 from counterpoint.prototypes.celled import CellEvidence
-from counterpoint.prototypes.cells import Cells, Glance
+from counterpoint.prototypes.cells import Cells, Glance, Spread
 from counterpoint.prototypes.form import Prototypes
 from counterpoint.solvers import Effort
 

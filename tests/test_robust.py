@@ -33,7 +33,6 @@ from counterpoint.engine import confirm, conflicts, possible
 from counterpoint.engine.confirm import Question
 from counterpoint.engine.couplings import LinearBounds
 from counterpoint.engine.program import Program
-from counterpoint.engine.refine import purified_evidence
 from counterpoint.engine.region import Region
 from counterpoint.models import read
 from counterpoint.noise import (
@@ -48,6 +47,7 @@ from counterpoint.robust import attainable
 from counterpoint.robust.attainable import said_of_attainable
 from counterpoint.robust.chance import Chance, Lead, LinearLeads, Reach
 from counterpoint.robust.form import UncertainScores
+from counterpoint.robust.refine import purified_evidence
 from counterpoint.testing import check_reader
 
 NAMES = list("abcd")

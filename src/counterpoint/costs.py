@@ -19,12 +19,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from counterpoint.errors import InvalidInput, check_numbers, floats, shown
-from counterpoint.numerics import BoolArray, FloatArray, IntArray
+from counterpoint.numerics import FloatArray
 from counterpoint.rows.encoding import encode
 from counterpoint.rows.features import Categorical, Feature, Features
 from counterpoint.rows.table import Table
 
-__all__ = ["Cost", "Mahalanobis", "Manhattan", "Price", "Spread", "SquaredEuclidean", "mad_weights"]
+__all__ = ["Cost", "Mahalanobis", "Manhattan", "Price", "SquaredEuclidean", "mad_weights"]
 
 Weights = Mapping[Hashable, float] | ArrayLike | None
 
@@ -96,32 +96,6 @@ class Price:
     def above_floor(self) -> FloatArray:
         """(d, d): quadratic − diag(floor)."""
         return self.quadratic - np.diag(self.floor)
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Spread:
-    """A quadratic price over the (d,) columns that can move: how far a unit of its root reaches."""
-
-    price: Price
-    free: BoolArray
-
-    @cached_property
-    def columns(self) -> IntArray:
-        """The columns that can move and whose price is quadratic."""
-        return np.flatnonzero(self.free & (np.diag(self.price.quadratic) > 0.0))
-
-    @cached_property
-    def root(self) -> FloatArray:
-        """(f, f) R with R Rᵀ the inverse of the price's matrix over these columns."""
-        matrix = self.price.quadratic[np.ix_(self.columns, self.columns)]
-        return np.asarray(np.linalg.inv(np.linalg.cholesky(matrix)).T)
-
-    def furthest(self, normal: FloatArray) -> FloatArray:
-        """(m, d) the changes δ with the least price + normal · δ, were there no bounds."""
-        change = np.zeros(normal.shape)
-        change[:, self.columns] = -0.5 * (normal[:, self.columns] @ self.root) @ self.root.T
-        return change
 
 
 class Cost(ABC):

@@ -162,7 +162,7 @@ class NonConvexDuality(ABC):
 class Supported(Condition):
     """A convex condition that is known by the half-spaces that hold it, without a dual of its own.
 
-    Programs are given the few half-spaces that matter: see `counterpoint.engine.refine`.
+    Programs are given the few half-spaces that matter: a wing refines them.
     """
 
     @abstractmethod

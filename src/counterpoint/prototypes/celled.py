@@ -22,13 +22,12 @@ from typing import final
 import numpy as np
 
 from counterpoint.certificate import Bounding
-from counterpoint.costs import Spread
 from counterpoint.engine.pieces import Piece
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Region
 from counterpoint.engine.search import Found, search_listed
 from counterpoint.numerics import FloatArray, IntArray
-from counterpoint.prototypes.cells import Cells, Glance, blocks
+from counterpoint.prototypes.cells import Cells, Glance, Spread, blocks
 
 __all__ = ["CellEvidence", "search_cells"]
 

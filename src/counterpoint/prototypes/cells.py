@@ -13,17 +13,43 @@ from typing import final, overload
 import numpy as np
 
 from counterpoint.certificate import CLOSED
-from counterpoint.costs import Spread
+from counterpoint.costs import Price
 from counterpoint.engine.cases import Cases
 from counterpoint.engine.couplings import LinearBounds
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Cut, LazyUnion, Region
 from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray, Sizes, gamma
 
-__all__ = ["Cells", "Glance", "blocks"]
+__all__ = ["Cells", "Glance", "Spread", "blocks"]
 
 NUMBERS = 1 << 17
 """How many numbers to work on at a time, so that they stay in the cache."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Spread:
+    """A quadratic price over the (d,) columns that can move: how far a unit of its root reaches."""
+
+    price: Price
+    free: BoolArray
+
+    @cached_property
+    def columns(self) -> IntArray:
+        """The columns that can move and whose price is quadratic."""
+        return np.flatnonzero(self.free & (np.diag(self.price.quadratic) > 0.0))
+
+    @cached_property
+    def root(self) -> FloatArray:
+        """(f, f) R with R Rᵀ the inverse of the price's matrix over these columns."""
+        matrix = self.price.quadratic[np.ix_(self.columns, self.columns)]
+        return np.asarray(np.linalg.inv(np.linalg.cholesky(matrix)).T)
+
+    def furthest(self, normal: FloatArray) -> FloatArray:
+        """(m, d) the changes δ with the least price + normal · δ, were there no bounds."""
+        change = np.zeros(normal.shape)
+        change[:, self.columns] = -0.5 * (normal[:, self.columns] @ self.root) @ self.root.T
+        return change
 
 
 @final

@@ -7,10 +7,10 @@ from typing import Any
 
 from counterpoint.certificate import Bounding
 from counterpoint.engine.pieces import Pieces
-from counterpoint.engine.refine import cutting_planes
 from counterpoint.engine.search import Found, Leads
 from counterpoint.robust import form  # noqa: F401 (registers its readers)
 from counterpoint.robust.chance import Chance, Lead, LinearLeads
+from counterpoint.robust.refine import cutting_planes
 from counterpoint.robust.search import search_waves
 from counterpoint.robust.wave_bounds import WaveLeads
 from counterpoint.robust.waves import WaveLimit

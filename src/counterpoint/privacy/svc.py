@@ -300,8 +300,8 @@ class PrivateSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def error_bound(self, delta: float, rule: Literal["exact", "paper"] = "exact") -> float:
         """What no score within the bounds is off by, with a chance of 1 − δ.
 
-        The smallest e for which the model is (e, δ)-useful (11): |φ(x)ᵀw̃ − φ(x)ᵀw*| ≤ e for all x
-        at once.
+        The smallest e for which the model is (e, δ)-useful (11): ``|φ(x)ᵀw̃ − φ(x)ᵀw*| ≤ e``
+        for all x at once.
 
         Parameters
         ----------

@@ -9,7 +9,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from strategies import Planted, multipliers, planted, seeds
 
 import counterpoint as cp
-from counterpoint.certificate import Certificates, Evidence, certify, lower_bounds
+from counterpoint.certificate import Certificates, Evidence, certify, judge, lower_bounds
 from counterpoint.costs import Price
 from counterpoint.engine.couplings import LinearBounds
 from counterpoint.engine.program import Program
@@ -189,6 +189,13 @@ def test_what_is_withheld_keeps_its_bound_alone():
     assert after.valid.tolist() == [True, False]
     assert after.bound.tolist() == [before.bound[0], 7.0]
     assert after.guarantee.tolist() == [cp.Guarantee.NONE, cp.Guarantee.FIXED]
+
+
+def test_a_row_that_is_refuted_is_infeasible_whatever_the_clock_says():
+    blank = Certificates.blank(2)
+    blank.bound[:] = [np.inf, 7.0]
+    status = judge(blank, optimal=np.zeros(2, bool), limited=np.ones(2, bool))
+    assert status.tolist() == [cp.Status.INFEASIBLE, cp.Status.LIMIT]
 
 
 # Through the whole library

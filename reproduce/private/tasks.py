@@ -73,7 +73,7 @@ class Task:
         """The law of the noise that makes the weights ε-private."""
         mechanism, size = MECHANISMS[method.mechanism], len(self.weights)
         l2 = sensitivity_of(method.sensitivity, box=self.box, norm=1.0, tol=TOL)
-        budget = Budget(epsilon, 0.0 if mechanism.pure else DELTA)
+        budget = Budget(epsilon, DELTA if method.mechanism == "gaussian" else 0.0)
         scale = mechanism.scale(mechanism.sensitivity(l2, size), budget)
         return mechanism.law(scale, size)
 

@@ -13,10 +13,12 @@ from strategies import Planted, planted
 import counterpoint as cp
 from counterpoint.costs import Price
 from counterpoint.engine.couplings import Cone, LinearBounds
+from counterpoint.engine.domains import Box
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Condition, Region
 from counterpoint.solvers import Effort, HalfSpace, Highs, Solution, all_solvers, applicable
 from counterpoint.solvers.clarabel import Model
+from counterpoint.solvers.highs import Engine
 
 ABSOLUTE = Price(np.ones(2), np.zeros(2))
 ROW = LinearBounds(np.array([[1.0, 1.0]]), [1.0], [np.inf])
@@ -62,6 +64,48 @@ def test_rows_of_a_batch_are_each_found_and_proved():
     assert (rows.violation(solution.points, cases.x) <= 1e-9).all()
     cost = program.cost(solution.points, cases.x)
     np.testing.assert_allclose(program.bound(cases, solution.multipliers), cost, rtol=1e-9)
+
+
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The rows that HiGHS is run for, from now on."""
+    ran, run = list[int](), Engine.run
+
+    def noted(self: Engine, data: Any, i: int, **options: Any) -> Any:
+        ran.append(i)
+        return run(self, data, i, **options)
+
+    monkeypatch.setattr(Engine, "run", noted)
+    return ran
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_an_active_set_that_rows_share_gives_what_each_gets_alone(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+):
+    rng = np.random.default_rng(seed)
+    matrix, there = rng.normal(size=(3, 5)), rng.uniform(-3.0, 1.0, 5)
+    rows = LinearBounds(matrix, matrix @ there - 1.0, np.full(3, np.inf))
+    box = Box(np.full(5, -9.0), np.full(5, 9.0), -np.full(5, 4.0), rng.uniform(1.0, 4.0, 5))
+    program = Program(Price(rng.uniform(0.5, 2.0, 5), np.zeros(5)), Region((rows, box)))
+    cases = program.cases(0.1 * rng.normal(size=(200, 5)))
+    ran, together = counted(monkeypatch), Highs(program).solve(cases, Effort())
+    assert len(ran) < 100
+    assert together.found.sum() > 100
+    for i, case in enumerate(cases):
+        alone = Highs(program).solve(case, Effort())
+        assert alone.outcomes[0] == together.outcomes[i]
+        np.testing.assert_allclose(alone.points[0], together.points[i], rtol=0, atol=1e-9)
+        np.testing.assert_allclose(alone.multipliers[0], together.multipliers[i], atol=1e-9)
+
+
+def test_an_active_set_with_other_optima_is_not_shared(monkeypatch: pytest.MonkeyPatch):
+    """Where it does not matter which column moves, each row gets what it gets alone."""
+    program = Program(ABSOLUTE, Region((ROW,)))
+    ran = counted(monkeypatch)
+    Highs(program).solve(
+        program.cases(0.1 * np.random.default_rng(0).normal(size=(9, 2))), Effort()
+    )
+    assert ran == list(range(9))
 
 
 def test_a_row_that_highs_gives_up_is_solved_in_other_units(monkeypatch: pytest.MonkeyPatch):

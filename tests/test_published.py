@@ -14,6 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
@@ -263,6 +264,7 @@ def test_a_reproduction_reports_what_it_found(script: Path, monkeypatch: pytest.
     monkeypatch.setattr(module, "page", kept)
     module.main()
     assert written
+    assert not plt.get_fignums(), "figures are left open"
     for section in written:
         assert_sound((section.columns, section.rows))
         for claim in section.claims:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
+from typing import Literal
 
-import matplotlib.pyplot as plt
+import matplotlib as mpl
 import numpy as np
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
@@ -18,7 +19,7 @@ FOLDER = Path(__file__).resolve().parents[1] / "figures"
 PALETTE = 48
 """Colours of a file, chosen from those of the figure."""
 
-plt.rcParams.update(
+mpl.rcParams.update(
     {
         "font.size": 9,
         "axes.titlesize": 10,
@@ -41,14 +42,10 @@ def panels(
     rows: int, columns: int, height: float = 2.5, *, alike: bool = True
 ) -> tuple[Figure, np.ndarray]:
     """A figure of rows × columns panels; those of a row have the same scale if they are alike."""
-    return plt.subplots(
-        rows,
-        columns,
-        figsize=(2.45 * columns + 0.6, height * rows + 0.5),
-        squeeze=False,
-        sharey="row" if alike else False,
-        layout="constrained",
-    )
+    size = (2.45 * columns + 0.6, height * rows + 0.5)
+    figure = Figure(figsize=size, layout="constrained")
+    sharey: Literal["row", "none"] = "row" if alike else "none"
+    return figure, figure.subplots(rows, columns, squeeze=False, sharey=sharey)
 
 
 def plain(axis: Axis, ticks: tuple[int, ...] = (1, 2, 5)) -> None:
@@ -63,7 +60,6 @@ def save(figure: Figure, name: str, *, dpi: int = 100, colours: int = PALETTE) -
     FOLDER.mkdir(exist_ok=True)
     buffer = io.BytesIO()
     figure.savefig(buffer, dpi=dpi, format="png")
-    plt.close(figure)
     picture = Image.open(buffer).convert("RGB").quantize(colours, dither=Image.Dither.NONE)
     picture.save(FOLDER / f"{name}.png", optimize=True)
     return f"![{name.replace('_', ' ')}]({FOLDER.name}/{name}.png)"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import matplotlib.pyplot as plt
 import pandas as pd
 from bench_groups import blood
 from common.report import Claim, Section
@@ -110,7 +109,8 @@ def section(file: Path, *, quick: bool) -> Section:
 def _figure(model: GroupTranslations, frame: pd.DataFrame, labels: list[str | None]) -> Figure:
     """One way: the first two components before and after, and what changes."""
     start, end = WAYS[1]
-    figure, axes = plt.subplots(1, 3, figsize=(12.0, 4.4), layout="constrained")
+    figure = Figure(figsize=(12.0, 4.4), layout="constrained")
+    axes = figure.subplots(1, 3)
     model.plot_map(frame, labels, start, end, ax=axes[:2])
     model.translations_.plot(start, end, most=15, ax=axes[2])
     for ax in axes:

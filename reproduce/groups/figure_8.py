@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import matplotlib.pyplot as plt
 import numpy as np
 from common.report import Claim, Section
 from matplotlib.axes import Axes
@@ -54,13 +53,9 @@ def section(found: Sequence[Compared]) -> Section:
 
 def _figure(found: Sequence[Compared]) -> Figure:
     rows = [(m, w) for m in (THEIRS, EACH) for w in ("correctness", "coverage")]
-    figure, axes = plt.subplots(
-        len(rows),
-        len(found),
-        figsize=(3.1 * len(found), 2.75 * len(rows)),
-        squeeze=False,
-        layout="constrained",
-    )
+    size = (3.1 * len(found), 2.75 * len(rows))
+    figure = Figure(figsize=size, layout="constrained")
+    axes = figure.subplots(len(rows), len(found), squeeze=False)
     for (method, what), line in zip(rows, axes, strict=True):
         for ax, one in zip(line, found, strict=True):
             k = SHOWN[one.data.name]

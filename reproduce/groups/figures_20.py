@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import matplotlib.pyplot as plt
 import numpy as np
 from common.report import Claim, Section
 from matplotlib.axes import Axes
@@ -130,7 +129,8 @@ def _words(name: str, one: Translations, i: int, j: int) -> str:
 def _figure(one: Compared, k: int) -> Figure:
     """Maps for both pairs, there and back, of ours; below, the changes of both methods."""
     pairs = [pair for pair in PAPER[one.data.name] if pair[0] < pair[1]]
-    figure, axes = plt.subplots(3, len(pairs), figsize=(8.6, 9.2), layout="constrained")
+    figure = Figure(figsize=(8.6, 9.2), layout="constrained")
+    axes = figure.subplots(3, len(pairs))
     for column, (i, j) in zip(axes.T, pairs, strict=True):
         for ax, (a, b) in zip(column, ((i, j), (j, i)), strict=False):
             _map(ax, one, one.answers[EACH][k], a, b)

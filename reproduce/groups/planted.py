@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import matplotlib.pyplot as plt
 import numpy as np
 from common.report import Claim, Section
 from matplotlib.figure import Figure
@@ -156,9 +155,8 @@ def _rest(one: Modified) -> list[str]:
 
 def _figure(every: Sequence[Modified]) -> Figure:
     """Figures 27 to 29 beside each other: every feature, planted and found."""
-    figure, axes = plt.subplots(
-        1, len(every), figsize=(3.5 * len(every), 4.0), layout="constrained"
-    )
+    figure = Figure(figsize=(3.5 * len(every), 4.0), layout="constrained")
+    axes = figure.subplots(1, len(every))
     for ax, one in zip(np.atleast_1d(axes), every, strict=True):
         names = NAMES[one.name]
         places, planted = np.arange(len(names)), np.zeros(len(names))

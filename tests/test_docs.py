@@ -14,7 +14,7 @@ import json
 import re
 import shlex
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +22,9 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
+from counterpoint.certificate import Certificate
 from counterpoint.cli import app
+from counterpoint.policy import kinds
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -195,6 +197,21 @@ def test_the_api_page_lists_the_classes_of_a_package(package: str):
     module = importlib.import_module(f"counterpoint.{package}")
     classes = {name for name in module.__all__ if isinstance(getattr(module, name), type)}
     assert classes <= set(listed) <= set(module.__all__)
+
+
+def test_every_field_of_a_certificate_is_on_its_page():
+    table = (DOCS / "certificates.md").read_text()
+    told = set(re.findall(r"^\| `(\w+)` \|", table.partition("\n```")[0], re.MULTILINE))
+    assert told == {*(field.name for field in fields(Certificate)), "on_edge"}
+
+
+def test_every_key_of_a_policy_is_on_its_page():
+    page = (DOCS / "policy_file.md").read_text()
+    for classes in kinds().values():
+        for cls, keys in classes.items():
+            kind = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", cls.__name__).lower()
+            row = next(line for line in page.splitlines() if line.startswith(f"| `{kind}` |"))
+            assert set(keys) <= set(re.findall(r"`(\w+)`", row)), kind
 
 
 def test_pages_are_markdown():

@@ -22,7 +22,6 @@ from counterpoint.noise.laws import (
     ProjectedLaplace,
     k_laplace,
     k_paper,
-    law_from_record,
 )
 
 __all__ = [
@@ -32,5 +31,4 @@ __all__ = [
     "ProjectedLaplace",
     "k_laplace",
     "k_paper",
-    "law_from_record",
 ]

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import log, sqrt
-from typing import Any, ClassVar, final
+from typing import ClassVar, final
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,7 +22,6 @@ __all__ = [
     "ProjectedLaplace",
     "k_laplace",
     "k_paper",
-    "law_from_record",
 ]
 
 
@@ -35,8 +33,6 @@ class NoiseLaw(ABC):
     is convex, and an affine minorant of q_p cuts off none of it (Lagoa, Li & Sznaier, 2005).
     """
 
-    kind: ClassVar[str]
-    """The name of the law in a record."""
     elliptical: ClassVar[bool]
     """Whether the quantile is a Euclidean norm ‖Aᵀφ‖₂ times a number that depends on p alone."""
 
@@ -62,10 +58,7 @@ class NoiseLaw(ABC):
         InvalidInput
             If shapes disagree, or an entry is no finite number.
         """
-        rows, shape = self._rows(phi)
-        t = _levels(t, len(rows))
-        upper = np.exp(self._log_tail(np.abs(t), rows))
-        return np.where(t >= 0.0, upper, 1.0 - upper).reshape(shape)
+        return np.exp(self.log_tail(t, phi))
 
     def log_tail(self, t: ArrayLike, phi: ArrayLike) -> FloatArray:
         """log P(φᵀμ > t) as in `tail`, also where the probability itself is no float any more."""
@@ -127,10 +120,6 @@ class NoiseLaw(ABC):
         """
 
     @abstractmethod
-    def parameters(self) -> dict[str, Any]:
-        """What makes the law again, as plain numbers and lists: see `law_from_record`."""
-
-    @abstractmethod
     def _log_tail(self, t: FloatArray, rows: FloatArray) -> FloatArray:
         """(n,) log P(φᵀμ > t) for t ≥ 0 (n,) and rows (n, F)."""
 
@@ -181,7 +170,6 @@ class ProjectedLaplace(NoiseLaw):
     [0.804719 0.843923]
     """
 
-    kind: ClassVar[str] = "laplace"
     elliptical: ClassVar[bool] = False
 
     scale: float
@@ -196,9 +184,6 @@ class ProjectedLaplace(NoiseLaw):
     def draw(self, size: int, random_state: int | np.random.Generator | None = None) -> FloatArray:
         random = np.random.default_rng(random_state)
         return random.laplace(scale=self.scale, size=(size, self.n_features))
-
-    def parameters(self) -> dict[str, Any]:
-        return {"scale": float(self.scale), "n_features": int(self.n_features)}
 
     def _log_tail(self, t: FloatArray, rows: FloatArray) -> FloatArray:
         return _log_tails(t, *self._units(rows))
@@ -243,7 +228,6 @@ class ProjectedGamma(NoiseLaw):
         F.
     """
 
-    kind: ClassVar[str] = "gamma"
     elliptical: ClassVar[bool] = True
 
     scale: float
@@ -260,9 +244,6 @@ class ProjectedGamma(NoiseLaw):
         towards = random.normal(size=(size, self.n_features))
         towards /= np.linalg.norm(towards, axis=1, keepdims=True)
         return towards * random.gamma(self.n_features, self.scale, size=(size, 1))
-
-    def parameters(self) -> dict[str, Any]:
-        return {"scale": float(self.scale), "n_features": int(self.n_features)}
 
     def _log_tail(self, t: FloatArray, rows: FloatArray) -> FloatArray:
         unit = self.scale * np.linalg.norm(rows, axis=1)
@@ -295,7 +276,6 @@ class ProjectedGaussian(NoiseLaw):
         (F, r) in weight units.
     """
 
-    kind: ClassVar[str] = "gaussian"
     elliptical: ClassVar[bool] = True
 
     factor: FloatArray
@@ -351,9 +331,6 @@ class ProjectedGaussian(NoiseLaw):
         random = np.random.default_rng(random_state)
         return random.normal(size=(size, self.factor.shape[1])) @ self.factor.T
 
-    def parameters(self) -> dict[str, Any]:
-        return {"factor": self.factor.tolist()}
-
     def _log_tail(self, t: FloatArray, rows: FloatArray) -> FloatArray:
         from scipy.special import log_ndtr
 
@@ -369,29 +346,6 @@ class ProjectedGaussian(NoiseLaw):
 
     def _deviation(self, rows: FloatArray) -> FloatArray:
         return np.linalg.norm(rows @ self.factor, axis=1)
-
-
-LAWS: tuple[type[NoiseLaw], ...] = (ProjectedLaplace, ProjectedGamma, ProjectedGaussian)
-
-
-def law_from_record(kind: str, parameters: Mapping[str, Any]) -> NoiseLaw:
-    """The law of this `NoiseLaw.kind` with these `NoiseLaw.parameters`.
-
-    Raises
-    ------
-    InvalidInput
-        If there is no such law, or its parameters are others.
-    """
-    laws = {law.kind: law for law in LAWS}
-    if kind not in laws:
-        raise InvalidInput(f"Expected a noise law among {sorted(laws)}, and got {kind!r}.")
-    try:
-        return laws[kind](**parameters)
-    except TypeError as error:
-        raise InvalidInput(
-            f"Expected the parameters of {kind} noise, and got {sorted(parameters)}: pass those of "
-            "NoiseLaw.parameters()."
-        ) from error
 
 
 def _multiple_of_norm(

@@ -79,7 +79,8 @@ class UncertainForm(Form):
             return law
         if not isinstance(law, ProjectedLaplace):
             raise InvalidInput(
-                f"Expected Laplace noise for rule='paper'; got {law.kind} noise. Use rule='exact'."
+                f"Expected Laplace noise for rule='paper'; got {type(law).__name__}. Use "
+                "rule='exact'."
             )
         unit = ProjectedGaussian.isotropic(1.0, 1).quantile(p, np.ones(1))
         return ProjectedGaussian.isotropic(law.scale * k_paper(p) / float(unit), law.n_features)

@@ -24,8 +24,7 @@ from counterpoint.errors import SolverFailure
 from counterpoint.lvq import LGMLVQ
 from counterpoint.prototypes.nearer import Nearer, quadrics_of
 from counterpoint.prototypes.solvers.scip import Scip
-from counterpoint.prototypes.solvers.scip_model import ScipFound, ScipLimits, Translated
-from counterpoint.prototypes.solvers.spatial import Spatial
+from counterpoint.prototypes.solvers.spatial import ScipErrors, ScipFound, Spatial
 from counterpoint.solvers import Effort, Outcome, Solution
 from counterpoint.testing import KNOWN, Known, check_solver
 
@@ -307,15 +306,15 @@ def test_a_margin_tightens_the_answer_and_not_the_bound():
 def test_what_scip_raises_is_translated():
     with (
         pytest.raises(SolverFailure, match="SCIP failed: SCIP: error in LP solver!"),
-        Translated(),
+        ScipErrors(),
     ):
         raise Exception("SCIP: error in LP solver!")  # noqa: TRY002 (as SCIP does)
-    with pytest.raises(KeyError), Translated():
+    with pytest.raises(KeyError), ScipErrors():
         raise KeyError("mine")
 
 
 def test_numerical_trouble_claims_nothing(monkeypatch: pytest.MonkeyPatch):
-    def stuck(self: Spatial, limits: ScipLimits) -> ScipFound:
+    def stuck(self: Spatial, *limits: object, **more: object) -> ScipFound:
         raise Exception("SCIP: error in LP solver!")  # noqa: TRY002 (as SCIP does)
 
     monkeypatch.setattr(Spatial, "search", stuck)

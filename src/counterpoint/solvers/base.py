@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import IntEnum, StrEnum
+from time import perf_counter
 from typing import ClassVar, final
 
 import numpy as np
@@ -54,6 +55,10 @@ class Effort:
     def shared(self, parts: int) -> Effort:
         """The same, with the time shared evenly among some parts."""
         return self if self.seconds is None else replace(self, seconds=self.seconds / parts)
+
+    def until(self, end: float) -> Effort:
+        """The same, with what is left of the time until an end, by `time.perf_counter`."""
+        return self if end == np.inf else replace(self, seconds=max(end - perf_counter(), 1e-3))
 
 
 @final

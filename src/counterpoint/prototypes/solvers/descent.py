@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from time import perf_counter
 from typing import final
@@ -162,11 +162,6 @@ class LocalSearch(ABC):
     def _is_over(self) -> bool:
         return self.lower.closes(self.cost) or self._is_late
 
-    def _left(self) -> Effort:
-        """What is left of the effort."""
-        left = self._end - perf_counter()
-        return replace(self.effort, seconds=max(left, 1e-3)) if np.isfinite(left) else self.effort
-
     def _keep(self, points: FloatArray, gain: float = 0.0) -> bool:
         """Keep the cheapest of some points that meets the program; whether that is a gain."""
         cost = self.program.cost(points, np.repeat(self.case.x, len(points), axis=0))
@@ -254,7 +249,7 @@ class RowDescent(LocalSearch):
         return at if self.shared.met(at[None], self.case)[0] else None
 
     def _step(self, at: FloatArray, penalty: float | None = None) -> Step | None:
-        return convex_step(self.shared.form, self.case, at, self._left(), penalty)
+        return convex_step(self.shared.form, self.case, at, self.effort.until(self._end), penalty)
 
     def _tidy(self, point: FloatArray) -> None:
         """What hardly moved stays, if that costs no more: interior points leave traces."""

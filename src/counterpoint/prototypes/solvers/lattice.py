@@ -109,7 +109,7 @@ class Lattice(LocalSearch):
     def _descent(self, start: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray | None:
         """Where a descent without what is integral ends, within bounds."""
         within = replace(self.case, low=low[None], high=high[None])
-        descent = RowDescent(self.free, within, self._left(), np.inf)
+        descent = RowDescent(self.free, within, self.effort.until(self._end), np.inf)
         descent.descend(start)
         return descent.point
 

@@ -9,7 +9,7 @@ ball grows until one is found, or until it holds all that the bounds allow.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from time import perf_counter
 from typing import TYPE_CHECKING, ClassVar, final
@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, ClassVar, final
 import numpy as np
 
 from counterpoint.engine.cases import Cases
-from counterpoint.engine.program import Program
 from counterpoint.errors import MissingExtra, SolverFailure
 from counterpoint.numerics import FloatArray
 from counterpoint.prototypes.nearer import quadrics_of
@@ -27,34 +26,17 @@ from counterpoint.prototypes.solvers.quadric import Quadric
 from counterpoint.solvers.base import Effort, Outcome, Solution, Solver
 
 if TYPE_CHECKING:
-    from counterpoint.prototypes.solvers.scip_model import ScipFound
+    from counterpoint.engine.program import Program
+    from counterpoint.prototypes.solvers.spatial import ScipFound
 
 __all__ = ["Scip"]
 
-USED = 0.8
-"""How much of the gap SCIP may leave; some of the rest is given away to its tolerances."""
-FINEST, COARSEST = 2e-7, 0.5
-"""The least relative gap that SCIP is asked for, and the largest."""
 TRUSTED = 1e-7
 """What SCIP's tolerances may lift a bound by, as a share of the radius; it is given away."""
 COARSE, FINE = 4.0, 32.0
 """Scales of tolerances: of the first search of a ball, and of a second one, if need be."""
-GROWTH = 8.0
-"""How much larger the next ball is, while no point is known."""
-NUMERICAL = "error in LP solver"
-"""What SCIP says where it cannot go on with a row for numerical reasons: then it claims nothing."""
 MET = 5e-9
 """The largest relative violation of a point that meets a program."""
-
-
-def _check_extra() -> None:
-    try:
-        import pyscipopt  # noqa: F401
-    except ImportError:
-        raise MissingExtra(
-            "A search for global optima needs SCIP: pip install 'counterpoint[global]'. Without "
-            "it, ask for optimality='local'."
-        ) from None
 
 
 @final
@@ -68,10 +50,16 @@ class Scip(Solver):
 
     @classmethod
     def takes(cls, program: Program) -> bool:
-        return program.kinds <= cls.accepts and bool(program.nonconvex)
+        return Quadric.takes(program)
 
     def __post_init__(self) -> None:
-        _check_extra()
+        try:
+            import pyscipopt  # noqa: F401
+        except ImportError:
+            raise MissingExtra(
+                "A search for global optima needs SCIP: pip install 'counterpoint[global]'. "
+                "Without it, ask for optimality='local'."
+            ) from None
 
     @cached_property
     def free(self) -> Descents:
@@ -81,11 +69,13 @@ class Scip(Solver):
     def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
         out = Solution.blank(len(cases), self.program)
         for i, case in enumerate(cases):
-            search = GlobalSearch(
-                self, case, effort, np.inf if cutoff is None else float(cutoff[i])
-            )
+            reached = np.inf if cutoff is None else float(cutoff[i])
+            search = GlobalSearch(self, case, effort, reached)
             search.run()
-            search.record(out, i)
+            out.reported[i], out.outcomes[i] = max(search.bound, 0.0), search.outcome
+            if search.point is not None:
+                out.points[i] = search.point
+                out.reported[i] = min(search.bound, search.cost)
         return out
 
 
@@ -96,15 +86,25 @@ class GlobalSearch:
     def __init__(self, owner: Scip, case: Cases, effort: Effort, cutoff: float) -> None:
         self.owner, self.program, self.case = owner, owner.program, case
         self.effort = effort
-        self.gap = min(max(USED * effort.gap, FINEST), COARSEST)
+        # SCIP may leave most of the gap, some is for its tolerances; it takes none that is finer
+        self.gap = min(max(0.8 * effort.gap, 2.0 * TRUSTED), 0.5)
         self.cost = cutoff
         self.point: FloatArray | None = None
         self.bound = 0.0
-        self.outcome = Outcome.NOTHING
+        self._is_cut_off = False
         self._end = perf_counter() + effort.seconds if effort.seconds else np.inf
 
+    @property
+    def outcome(self) -> Outcome:
+        """What there is to say."""
+        if self._is_cut_off:
+            return Outcome.LIMIT
+        if self.point is not None:
+            return Outcome.FOUND
+        return Outcome.INFEASIBLE if np.isinf(self.bound) else Outcome.NOTHING
+
     def run(self) -> None:
-        """Search ball after ball."""
+        """Search ball after ball, each larger than the last while no point is known."""
         case = self.case
         if case.empty[0] or self.program.empty(case)[0]:
             self.bound = np.inf
@@ -123,7 +123,7 @@ class GlobalSearch:
             for k in range(7):
                 if self._is_done_within(radius) or (k == 0 and self._is_nowhere()):
                     return
-                radius = min(GROWTH * radius, self._furthest, self.cost)
+                radius = min(8.0 * radius, self._furthest, self.cost)
         while np.isfinite(self.cost) and not self._is_done_within(self.cost):
             pass
 
@@ -141,7 +141,7 @@ class GlobalSearch:
         lowest = min(found.bound, share) - TRUSTED
         self.bound = max(self.bound, lowest * radius)
         if not found.ended:
-            self.outcome = Outcome.LIMIT
+            self._is_cut_off = True
             return True
         if np.isposinf(found.bound) and radius >= self._furthest and np.isinf(self.cost):
             self.bound = np.inf
@@ -160,24 +160,22 @@ class GlobalSearch:
         self, radius: float, share: float, *, first: bool, scale: float = COARSE
     ) -> tuple[ScipFound, FloatArray | None]:
         """What is found in a ball; in one without a limit, if any share of its radius will do."""
-        from counterpoint.prototypes.solvers.scip_model import ScipFound, ScipLimits, Translated
-        from counterpoint.prototypes.solvers.spatial import Ball, Spatial
+        from counterpoint.prototypes.solvers.spatial import Ball, ScipErrors, ScipFound, Spatial
 
         left = self._end - perf_counter()
         if left <= 0.0:
-            return ScipFound(ended=False, bound=-np.inf, values=None), None
+            return ScipFound(ended=False, bound=-np.inf), None
         limited = bool(np.isfinite(share))
-        limits = ScipLimits(
-            self.gap, left if np.isfinite(left) else None, first, -1 if limited else 1
-        )
         ball = Ball(self.program, self.case, radius, 1.0 if limited else np.inf)
+        seconds, nodes = left if np.isfinite(left) else None, -1 if limited else 1
         try:
-            with Translated():
-                found = Spatial(ball, share, scale).search(limits)
+            with ScipErrors():
+                model = Spatial(ball, share, scale)
+                found = model.search(self.gap, seconds, first=first, nodes=nodes)
         except SolverFailure as failure:
-            if NUMERICAL not in str(failure):
+            if "error in LP solver" not in str(failure):
                 raise
-            return ScipFound(ended=True, bound=-np.inf, values=None), None
+            return ScipFound(ended=True, bound=-np.inf), None  # a numerical reason: no claim
         return found, None if found.values is None else ball.point(found.values)
 
     @cached_property
@@ -209,7 +207,7 @@ class GlobalSearch:
         before, held, found = self.cost, self.program.held(y[None], self.case.x)[0], [y]
         if not held.all():
             within = self.case.within(np.where(held, y, -np.inf), np.where(held, y, np.inf))
-            descent = RowDescent(self.owner.free, within, self._left(), np.inf)
+            descent = RowDescent(self.owner.free, within, self.effort.until(self._end), np.inf)
             descent.descend(y)
             found += [] if descent.point is None else [descent.point]
         for point in found:
@@ -218,24 +216,8 @@ class GlobalSearch:
                 self.point, self.cost = point, cost
         return self.cost < before
 
-    def _left(self) -> Effort:
-        """What is left of the effort."""
-        left = self._end - perf_counter()
-        return replace(self.effort, seconds=max(left, 1e-3)) if np.isfinite(left) else self.effort
-
     def _meets(self, y: FloatArray) -> bool:
         """Whether a (d,) point meets the program, with the margin."""
         x, margin = self.case.x, self.program.tightened(self.case.margin)
         missed = self.program.violation(y[None], x), margin.violation(y[None], x)
         return bool(max(part[0] for part in missed) <= MET)
-
-    def record(self, out: Solution, i: int) -> None:
-        """What the search says of its row."""
-        out.reported[i] = max(self.bound, 0.0)
-        out.outcomes[i] = self.outcome
-        if self.point is not None:
-            out.points[i] = self.point
-            out.reported[i] = min(self.bound, self.cost)
-            out.outcomes[i] = Outcome.FOUND if self.outcome == Outcome.NOTHING else self.outcome
-        elif np.isinf(self.bound):
-            out.outcomes[i] = Outcome.INFEASIBLE

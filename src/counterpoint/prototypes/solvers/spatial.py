@@ -19,25 +19,69 @@ Continuous Nonconvex Problems.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from functools import cached_property
-from typing import final
+from collections.abc import Iterable, Iterator
+from types import TracebackType
+from typing import Any, NamedTuple, final
 
 import numpy as np
+from pyscipopt import SCIP_PARAMSETTING, Model, sqrt
+from pyscipopt.scip import Expr, ExprCons, Term
 
 from counterpoint.engine.cases import Cases
 from counterpoint.engine.couplings import Cone
 from counterpoint.engine.program import Program
+from counterpoint.errors import SolverFailure
 from counterpoint.numerics import EPS, TINY, FloatArray
 from counterpoint.prototypes.nearer import Nearer, Quadrics, quadrics_of
-from counterpoint.prototypes.solvers.scip_model import Column, ScipFound, ScipLimits, ScipModel
 
-__all__ = ["Ball", "Spatial"]
+__all__ = ["Ball", "ScipErrors", "ScipFound", "Spatial"]
 
 ROUNDED = 16.0 * EPS
 """How much of its terms a row gives away, so that rounding excludes nothing."""
-MANY = 1e6
-"""Up to how many steps in the ball whole columns are held to be whole."""
+FAINT = 1e-9
+"""What SCIP takes for 0 as a coefficient; a row gives way by as much as is left out of it."""
+PARAMETERS: dict[str, Any] = {
+    "propagating/obbt/freq": -1,
+    "misc/allowstrongdualreds": False,  # nothing is cut off but what is impossible or too dear
+    "misc/allowweakdualreds": False,
+    "lp/presolving": False,  # it prints to the standard error, whatever it is told
+}
+ENDS = ("optimal", "gaplimit", "infeasible")
+"""What SCIP says where nothing is left to search."""
+
+
+@final
+class ScipErrors:
+    """A context in which SCIP's errors, which are bare exceptions, become `SolverFailure`."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is not None and "SCIP:" in str(error):
+            raise SolverFailure(f"SCIP failed: {error}") from error
+
+
+@final
+class ScipFound(NamedTuple):
+    """What a search found."""
+
+    ended: bool  # whether nothing is left to search
+    bound: float  # a lower bound on the objective; infinite if no point is below the limit
+    values: FloatArray | None = None  # (p,) the coordinates of the best point
+
+
+@final
+class Column(NamedTuple):
+    """A column: a coordinate, or a product of two."""
+
+    variable: Any  # SCIP's own
+    scale: float  # what it is in SCIP where it is 1
 
 
 @final
@@ -121,63 +165,130 @@ class Ball:
 
 @final
 class Spatial:
-    """One row's program within a ball, with some column that can move.
+    """One row's program within a ball, with some column that can move, as a model in SCIP.
 
     ``share``: points that pay no less than this share of the radius are not looked for; infinite,
-    and the price and the number of changes are left out, if the ball has no limit; ``scale``: how
-    fine tolerances are, see `ScipModel`.
+    and the price and the number of changes are left out, if the ball has no limit. ``scale``: what
+    SCIP sees in the place of 1, and its square for products: its tolerances are absolute, and so
+    are 1e-6 / scale² relative to 1. Coordinates and coefficients are 1 at most, or about that.
     """
 
     def __init__(self, ball: Ball, share: float, scale: float) -> None:
         self.ball, self.program, self.share = ball, ball.program, share
-        self.model = ScipModel(scale)
-        used = np.flatnonzero(self._forms[0].any(axis=(0, 1))).tolist()
-        self.v = self._coordinates()
-        self.lengths = self._lengths() if ball.is_limited else {}
+        self.scale, self.unit = scale, scale * scale
+        self.model = Model()
+        self.model.hideOutput()
+        for name, value in PARAMETERS.items():
+            self.model.setParam(name, value)
+        self.model.setHeuristics(SCIP_PARAMSETTING.OFF)
+        self.cones = [c for c in self.program.curved if isinstance(c, Cone)]
+        self.v = [
+            self._whole(low, high, price) if hot else self._column(low, max(low, high))
+            for low, high, price, hot in zip(
+                ball.low.tolist(), ball.high.tolist(), ball.hot_price.tolist(), ball.is_hot,
+                strict=True,
+            )
+        ]  # fmt: skip
+        forms = self._forms()
+        used = np.flatnonzero(forms[0].any(axis=(0, 1))).tolist()
+        lengths = {}  # |v_i| for each coordinate with an absolute price
+        for i in np.flatnonzero(ball.is_absolute).tolist() if ball.is_limited else ():
+            lengths[i] = self._size_of(self.v[i], self._column(0.0, 1.0, price=1.0))
         self.products = {pair: self._product(*pair) for pair in _pairs(used)}
         if ball.is_limited:
-            self._add_ball_times_ball([i for i in used if i in self.lengths])
-            self._add_price()
-        self._add_quadrics()
-        self._add_affine()
+            self._add_ball_times_ball(lengths, [i for i in used if i in lengths])
+            self._add_price(lengths)
+        self._add_quadrics(*forms)
+        affine = self.program.affine
+        self._add_rows(affine.matrix, affine.low, affine.high)
+        if ball.is_full:
+            tied = ball.columns[ball.is_quadratic]
+            low, high = ball.case.low[0, tied], ball.case.high[0, tied]
+            self._add_rows(np.eye(self.program.width)[tied], low, high)
         self._add_cones()
-        self._add_categories()
+        for group in self.program.groups:
+            inside = (ball.columns >= group.start) & (ball.columns < group.stop)
+            rest = 1.0 - ball.center[group].sum()
+            self._row([(self.v[i], 1.0) for i in np.flatnonzero(inside)], rest, rest)
         self._add_whole()
         if ball.is_limited:
             self._add_changes()
 
-    def search(self, limits: ScipLimits) -> ScipFound:
-        """Search; the bound and the values are shares of the radius, and coordinates."""
-        paid = self.ball.paid
-        found = self.model.search(self.v, self.share - paid, limits)
-        return ScipFound(found.ended, found.bound + paid, found.values)
+    def search(
+        self, gap: float, seconds: float | None = None, *, first: bool = False, nodes: int = -1
+    ) -> ScipFound:
+        """Search; the bound is a share of the radius.
 
-    # The columns that stand for a point, and what ties them together
+        ``gap``: the relative gap at which to stop; ``seconds``: or after so many; ``first``: or at
+        the first point; ``nodes``: or after so many nodes, −1 for any number.
+        """
+        model, paid = self.model, self.ball.paid
+        model.setParam("limits/gap", gap)
+        model.setParam("limits/bestsol", 1 if first else -1)
+        model.setParam("limits/nodes", nodes)
+        if seconds is not None:
+            model.setParam("limits/time", seconds)
+        if np.isfinite(self.share):
+            model.setObjlimit((self.share - paid) * self.unit)
+        model.optimize()
+        status = model.getStatus()
+        if status == "userinterrupt":
+            raise KeyboardInterrupt
+        values = None
+        if model.getNSols():
+            best = model.getBestSol()
+            values = np.array([model.getSolVal(best, c.variable) / c.scale for c in self.v])
+        bound = np.inf if status == "infeasible" else float(model.getDualbound()) / self.unit
+        return ScipFound(status in ENDS, bound + paid, values)
 
-    def _combined(self, weights: FloatArray) -> Iterable[tuple[Column, float]]:
+    # SCIP's language
+
+    def _column(self, low: float, high: float, *, price: float = 0.0, degree: int = 1) -> Column:
+        """A new column: a coordinate, or a product of two if its degree is 2."""
+        scale = self.scale**degree
+        paid = price * self.unit / scale
+        return Column(self.model.addVar(lb=low * scale, ub=high * scale, obj=paid), scale)
+
+    def _whole(self, low: float, high: float, price: float = 0.0) -> Column:
+        """A new column of whole numbers."""
+        return Column(self.model.addVar(lb=low, ub=high, obj=price * self.unit, vtype="I"), 1.0)
+
+    def _row(
+        self, terms: Iterable[tuple[Column, float]], low: float = -np.inf, high: float = np.inf
+    ) -> None:
+        """low <= Σ coefficient · column <= high, widened by what is too faint to be written."""
+        found: dict[Any, float] = {}
+        faint = 0.0
+        for column, coefficient in terms:
+            if abs(coefficient) > FAINT:
+                term = Term(column.variable)
+                more = float(coefficient) * self.unit / column.scale
+                found[term] = found.get(term, 0.0) + more
+            else:
+                faint += abs(coefficient)
+        low, high = float(low - faint) * self.unit, float(high + faint) * self.unit
+        if found:
+            sides = {"lhs": low} if np.isfinite(low) else {}
+            sides |= {"rhs": high} if np.isfinite(high) else {}
+            if sides:
+                self.model.addCons(ExprCons(Expr(found), **sides))
+        elif low > 0.0 or high < 0.0:
+            self.model.addCons(self.model.addVar(lb=0.0, ub=0.0) >= 1.0)
+
+    def _times(self, a: Column, b: Column, product: Column) -> Any:
+        """a · b − product, of degree 2."""
+        weight = product.scale / (a.scale * b.scale)
+        return Expr({Term(a.variable, b.variable): weight, Term(product.variable): -1.0})
+
+    def _combined(self, weights: FloatArray) -> Iterator[tuple[Column, float]]:
         """The terms of Σ weights_i v_i."""
         return zip(self.v, weights.tolist(), strict=True)
 
-    def _coordinates(self) -> list[Column]:
-        ball = self.ball
-        ends = (ball.low.tolist(), ball.high.tolist(), ball.hot_price.tolist(), ball.is_hot)
-        return [
-            self.model.whole(low, high, price=price)
-            if hot
-            else self.model.column(low, max(low, high))
-            for low, high, price, hot in zip(*ends, strict=True)
-        ]
-
-    def _lengths(self) -> dict[int, Column]:
-        """|v_i| for each coordinate with an absolute price."""
-        return {
-            i: self._size_of(self.v[i], self.model.column(0.0, 1.0, price=1.0))
-            for i in np.flatnonzero(self.ball.is_absolute).tolist()
-        }
+    # The columns that stand for a point, and what ties them together
 
     def _size_of(self, column: Column, size: Column) -> Column:
         for sign in (1.0, -1.0):
-            self.model.row(((column, sign), (size, -1.0)), high=0.0)
+            self._row(((column, sign), (size, -1.0)), high=0.0)
         return size
 
     def _product(self, i: int, j: int) -> Column | None:
@@ -189,8 +300,8 @@ class Spatial:
             if ball.are_rivals(i, j):
                 return None
         price = 1.0 if i == j and ball.is_quadratic[i] else 0.0
-        column = self.model.column(*self._range(i, j), price=price, degree=2)
-        self.model.product(self.v[i], self.v[j], column)
+        column = self._column(*self._range(i, j), price=price, degree=2)
+        self.model.addCons(self._times(self.v[i], self.v[j], column) == 0.0)
         return column
 
     def _range(self, i: int, j: int) -> tuple[float, float]:
@@ -206,44 +317,41 @@ class Spatial:
         least = max(float(ends.min()), -most)
         return least, max(least, min(float(ends.max()), most))
 
-    def _add_ball_times_ball(self, used: list[int]) -> None:
+    def _add_ball_times_ball(self, lengths: dict[int, Column], used: list[int]) -> None:
         """Σ_j |V_ij| <= share · |v_i|, over coordinates with an absolute price."""
         sizes: dict[tuple[int, int], Column] = {}
         for i, j in _pairs(used):
             product = self.products[i, j]
             if product is not None:
-                size = product if i == j else self.model.column(0.0, 0.25, degree=2)
-                sizes[i, j] = sizes[j, i] = product if i == j else self._size_of(product, size)
+                size = product
+                if i != j:  # |v_i| + |v_j| <= 1
+                    size = self._size_of(product, self._column(0.0, 0.25, degree=2))
+                sizes[i, j] = sizes[j, i] = size
         for i in used:
             total = [(sizes[i, j], 1.0) for j in used]
-            self.model.row([(self.lengths[i], -self.share), *total], high=0.0)
+            self._row([(lengths[i], -self.share), *total], high=0.0)
 
-    def _add_price(self) -> None:
+    def _add_price(self, lengths: dict[int, Column]) -> None:
         ball = self.ball
-        paid = [(length, 1.0) for length in self.lengths.values()]
+        paid = [(length, 1.0) for length in lengths.values()]
         paid += [(self.v[i], float(ball.hot_price[i])) for i in np.flatnonzero(ball.is_hot)]
         for i in np.flatnonzero(ball.is_quadratic).tolist():
             square = self.products.get((i, i))
             if square is None:
-                square = self.model.column(0.0, 1.0, price=1.0, degree=2)
-                self.model.square(self.v[i], square)
+                square = self._column(0.0, 1.0, price=1.0, degree=2)
+                self.model.addCons(self._times(self.v[i], self.v[i], square) <= 0.0)
             paid.append((square, 1.0))
-        self.model.row(paid, high=self.share - ball.paid)
+        self._row(paid, high=self.share - ball.paid)
 
     # The conditions
 
-    @cached_property
-    def _cones(self) -> list[Cone]:
-        return [c for c in self.program.curved if isinstance(c, Cone)]
-
-    @cached_property
     def _forms(self) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
         """Quadratic conditions over v: (J, p, p), (J, p), (J,), and the sizes of the last's terms.
 
         ‖M y + c‖ <= radius is one of them.
         """
         ball, conditions = self.ball, list(quadrics_of(self.program).conditions)
-        for c in self._cones:
+        for c in self.cones:
             if not c.slope.any():
                 radius = np.full(1, c.radius)
                 conditions.append(Nearer(c.matrix, c.offset, c.slope[None], radius, 0.0))
@@ -254,8 +362,8 @@ class Spatial:
         at = quadrics.expanded(np.repeat(ball.center[None], len(each), axis=0), each)
         return forms, slopes, at.value, at.size
 
-    def _add_quadrics(self) -> None:
-        for form, slope, value, size in zip(*self._forms, strict=True):
+    def _add_quadrics(self, *forms: FloatArray) -> None:
+        for form, slope, value, size in zip(*forms, strict=True):
             scale = max(np.abs(form).max(), np.abs(slope).max(), TINY)
             terms = [
                 (column, form[i, j] * (1.0 if i == j else 2.0) / scale)
@@ -263,31 +371,26 @@ class Spatial:
                 if column is not None
             ]
             terms += self._combined(slope / scale)
-            self.model.row(terms, high=(ROUNDED * size - value) / scale)
-
-    def _add_affine(self) -> None:
-        affine, ball = self.program.affine, self.ball
-        self._add_rows(affine.matrix, affine.low, affine.high)
-        if ball.is_full:
-            tied = ball.columns[ball.is_quadratic]
-            low, high = ball.case.low[0, tied], ball.case.high[0, tied]
-            self._add_rows(np.eye(self.program.width)[tied], low, high)
+            self._row(terms, high=(ROUNDED * size - value) / scale)
 
     def _add_rows(self, matrix: FloatArray, low: FloatArray, high: FloatArray) -> None:
         """low <= matrix · y <= high."""
         ball = self.ball
         block, here = matrix @ ball.basis, matrix @ ball.center
         terms = np.abs(matrix) @ (np.abs(ball.center) + np.abs(ball.x))
-        for row, at, size, least, most in zip(block, here, terms, low, high, strict=True):
-            scale = max(np.abs(row).max(initial=0.0), TINY)
-            below = least - at - ROUNDED * (size + abs(least)) if np.isfinite(least) else -np.inf
-            above = most - at + ROUNDED * (size + abs(most)) if np.isfinite(most) else np.inf
-            self.model.row(self._combined(row / scale), below / scale, above / scale)
+        scale = np.maximum(np.abs(block).max(axis=1, initial=0.0), TINY)
+        ends = []
+        for limit, sign in ((low, -1.0), (high, 1.0)):
+            finite = np.where(np.isfinite(limit), limit, 0.0)
+            given = finite - here + sign * ROUNDED * (terms + np.abs(finite))
+            ends.append(np.where(np.isfinite(limit), given, limit) / scale)
+        for row, least, most in zip(block / scale[:, None], *ends, strict=True):
+            self._row(self._combined(row), least, most)
 
     def _add_cones(self) -> None:
         """‖M y + c‖ <= slope · y + radius, where there is a slope."""
-        ball, model = self.ball, self.model
-        for cone in self._cones:
+        ball = self.ball
+        for cone in self.cones:
             if not cone.slope.any():
                 continue
             matrix = np.vstack([cone.matrix, cone.slope])
@@ -298,17 +401,10 @@ class Spatial:
             scale = max(np.abs(block).max(), TINY)
             sides = []
             for row, at in zip(block / scale, (here / scale).tolist(), strict=True):
-                sides.append(model.column(-np.inf, np.inf, degree=2))
-                model.row([(sides[-1], -1.0), *self._combined(row)], -at, -at)
-            model.cone(sides[:-1], sides[-1])
-
-    def _add_categories(self) -> None:
-        """Σ of a feature's columns = 1."""
-        ball = self.ball
-        for group in self.program.groups:
-            inside = (ball.columns >= group.start) & (ball.columns < group.stop)
-            rest = 1.0 - ball.center[group].sum()
-            self.model.row([(self.v[i], 1.0) for i in np.flatnonzero(inside)], rest, rest)
+                sides.append(self._column(-np.inf, np.inf, degree=2).variable)
+                self._row([(Column(sides[-1], self.unit), -1.0), *self._combined(row)], -at, -at)
+            squares = Expr({Term(side, side): 1.0 for side in sides[:-1]})
+            self.model.addCons(sqrt(squares) <= sides[-1])
 
     def _add_whole(self) -> None:
         """y = x + step · count."""
@@ -316,37 +412,31 @@ class Spatial:
         low, high = ball.case.low[0] - ball.x, ball.case.high[0] - ball.x
         for c in ball.columns[steps[ball.columns] > 0.0].tolist():
             furthest = np.floor(ball.reach[c] / steps[c] * (1.0 + ROUNDED))
-            if furthest > MANY:  # next to no restriction, and no number to be exact with
+            if furthest > 1e6:  # next to no restriction, and no number to be exact with
                 continue
             least, most = np.rint(low[c] / steps[c]), np.rint(high[c] / steps[c])
-            count = self.model.whole(max(least, -furthest), min(most, furthest))
+            count = self._whole(max(least, -furthest), min(most, furthest))
             scale = max(np.abs(ball.basis[c]).max(), steps[c])
             at = (ball.x[c] - ball.center[c]) / scale
             terms = self._combined(ball.basis[c] / scale)
-            self.model.row([*terms, (count, -steps[c] / scale)], at, at)
+            self._row([*terms, (count, -steps[c] / scale)], at, at)
 
     def _add_changes(self) -> None:
         """At most so many features change; a switch is on for each that does."""
-        at_most, model = self.program.at_most, self.model
+        at_most, ball = self.program.at_most, self.ball
         if at_most is None:
             return
-        switches = [(model.whole(0.0, 1.0), 1.0) for _ in at_most.blocks]
+        switches = [(self._whole(0.0, 1.0), 1.0) for _ in at_most.blocks]
+        low, high, reach = ball.case.low[0], ball.case.high[0], np.array(ball.reach)
+        reach = np.minimum(reach, np.maximum(high - ball.x, ball.x - low))
+        furthest = np.maximum(np.where(self.program.numeric, reach, 1.0), TINY)
         for block, (switch, _) in zip(at_most.blocks, switches, strict=True):
             for c in range(block.start, block.stop):
-                self._add_switch(c, switch)
-        model.row(switches, high=float(at_most.count))
-
-    def _add_switch(self, c: int, switch: Column) -> None:
-        """Column c changes only if the switch is on."""
-        ball, furthest = self.ball, 1.0
-        if self.program.numeric[c]:
-            low, high = ball.case.low[0, c], ball.case.high[0, c]
-            furthest = min(ball.reach[c], max(high - ball.x[c], ball.x[c] - low))
-        scale = max(furthest, TINY)
-        at = (ball.center[c] - ball.x[c]) / scale
-        for sign in (1.0, -1.0):
-            terms = self._combined(sign * ball.basis[c] / scale)
-            self.model.row([*terms, (switch, -furthest / scale)], high=-sign * at)
+                at = (ball.center[c] - ball.x[c]) / furthest[c]
+                for sign in (1.0, -1.0):
+                    terms = self._combined(sign * ball.basis[c] / furthest[c])
+                    self._row([*terms, (switch, -1.0)], high=-sign * at)
+        self._row(switches, high=float(at_most.count))
 
 
 def _pairs(used: list[int]) -> list[tuple[int, int]]:

@@ -28,7 +28,22 @@ def test_relations_are_read(text: str, expected: cp.Linear):
     assert cp.Linear.parse(text) == expected
 
 
-@pytest.mark.parametrize("text", ["a", "a < b", "a <= b <= c", "2 * 3 * a <= 1", "1 <= 2", ""])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a",
+        "a < b",
+        "a <= b <= c",
+        "2 * 3 * a <= 1",
+        "1 <= 2",
+        "",
+        "1.2.3 * a <= 3",
+        ". * a <= 3",
+        "`a <= 3",
+        "a <= 3 - ",
+        "a + <= 3",
+    ],
+)
 def test_what_is_no_relation_is_refused(text: str):
     with pytest.raises(cp.InvalidInput):
         cp.Linear.parse(text)

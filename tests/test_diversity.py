@@ -267,3 +267,15 @@ def test_an_explainer_gives_several_answers_itself() -> None:
         )
     with pytest.raises(cp.InvalidInput, match="Pass, say, n=3"):
         explainer.explain(rows, "yes", by="disjoint")
+
+
+@pytest.mark.parametrize("by", ["features", "disjoint", "piece"])
+@pytest.mark.parametrize("rows", ["none", "already there", "unusable"])
+def test_rows_without_a_question_are_no_trouble(by: Any, rows: str) -> None:
+    data = numbers()
+    model = glvq(data)
+    there = data[model.predict(data) == "a"].head(2)
+    X = {"none": data.head(0), "already there": there, "unusable": there.assign(w=np.nan)}[rows]
+    several = cp.diversify(cp.Explainer(model, data=data), X, "a", by=by)
+    status = {"none": [], "already there": ["already"] * 2, "unusable": ["invalid"] * 2}[rows]
+    assert several.report()["status"].tolist() == status

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import product
 from typing import Any
 
 import mpmath
@@ -377,8 +378,10 @@ def taken(reduced: Reduced, rows: Any) -> Reduced:
     return Reduced(*(getattr(reduced, name)[rows] for name in Reduced.__dataclass_fields__))
 
 
-@pytest.mark.parametrize("classes", [2, 3, 60])
-@pytest.mark.parametrize("rows", [0, 1, 8, 9, 700])
+@pytest.mark.parametrize(
+    ("classes", "rows"),
+    [*product((2, 3, 60), (0, 1, 8, 9, 700)), *product((130, 300), (0, 1, 2, 4, 9))],
+)
 def test_batches_of_any_size(classes: int, rows: int):
     rng = np.random.default_rng(rows)
     matrix = rng.normal(size=(classes, 70))

@@ -357,6 +357,8 @@ def _one_a_piece(
     exhausted = [one.status is not Status.INVALID for one in first]
     settled = (Status.ALREADY, Status.INVALID)
     rows = np.array([i for i, one in enumerate(first) if one.status not in settled], dtype=np.intp)
+    if not len(rows):
+        return chosen, exhausted
     predicted = task.model.predict(inputs.take(rows))
     for target, part in task.target.each(predicted, np.ones(len(rows), dtype=bool)):
         for piece in range(len(task.question.pieces(target))):

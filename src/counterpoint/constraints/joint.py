@@ -275,23 +275,25 @@ def _parsed(text: str) -> tuple[dict[Hashable, float], float, float]:
 
 def _terms(side: str, text: str) -> Iterator[tuple[float, str | None]]:
     """Number and name of each term of one side; a constant has no name."""
-    sign = 1.0
-    for part in re.split(r"(?:^|(?<=\s))([+-])(?=\s)|^(-)", f"{side.strip()} "):
-        piece = (part or "").strip()
+    sign, piece = 1.0, ""
+    parts = re.split(r"(?:^|(?<=\s))([+-])(?=\s)|^(-)", f"{side.strip()} ")
+    for piece in filter(None, ((part or "").strip() for part in parts)):
         if piece in ("+", "-"):
             sign = -sign if piece == "-" else sign
-        elif piece:
+        else:
             number, name = _term(piece, text)
             yield sign * number, name
             sign = 1.0
+    if piece in ("+", "-"):
+        raise InvalidInput(f"Expected a term after {piece!r}; got {text!r}.")
 
 
 def _term(piece: str, text: str) -> tuple[float, str | None]:
     try:
         return float(piece), None
     except ValueError:
-        number = r"(?:(?P<number>[0-9.]+(?:[eE][+-]?[0-9]+)?)\s*\*\s*)?"
-        match = re.match(rf"^{number}(?P<name>.+)$", piece)
-    if match is None or "*" in match["name"]:
+        decimal = r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
+        match = re.match(rf"^(?:(?P<number>{decimal})\s*\*\s*)?(?P<name>.+)$", piece)
+    if match is None or "*" in match["name"] or re.sub("`[0-9]+`", "", match["name"]).count("`"):
         raise InvalidInput(f"Cannot read the term {piece!r} of {text!r}; write it as '2 * name'.")
     return float(match["number"] or 1.0), match["name"].strip()

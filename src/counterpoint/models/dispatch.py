@@ -131,6 +131,9 @@ def finish(model: Any, columns: Columns) -> tuple[Form, Columns]:
     Models that hold other models register here; every other model is `read`.
     """
     fitted(model, columns.where)
+    kind = type(model)
+    if _is_registered(finish, kind) and not _is_registered(read, kind):
+        raise _refusal(kind)  # of numbers, a wing that is gone reads it
     try:
         form = read(model)
     except UnsupportedModel as error:

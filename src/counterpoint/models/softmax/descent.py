@@ -285,7 +285,7 @@ def direction(
     root, mean = np.sqrt(shares), gram @ shares
     spread = dots(shares, mean)
     right = root * (dots(shares, weighed) - weighed)
-    if shares.size * len(shares) <= FEW:
+    if right.ndim == 1 or shares.size * len(shares) <= FEW:
         h = _solved(gram, root, mean, spread, weight, right)
     else:
         h = _iterated(gram, shares, (root, mean, spread, weight), right, forcing)

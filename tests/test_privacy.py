@@ -30,12 +30,11 @@ from counterpoint.privacy import PrivateSVC, svc
 from counterpoint.privacy.hinge import certified_gap, minimize_hinge
 from counterpoint.privacy.mechanisms import (
     MECHANISMS,
-    Budget,
     approximate_gaussian,
     opendp_noise,
     sensitivity_of,
 )
-from counterpoint.privacy.svc import FeatureMap
+from counterpoint.privacy.svc import largest, lift
 from counterpoint.testing import check_reader
 
 CONFIGURATIONS: dict[str, dict[str, Any]] = {
@@ -172,11 +171,11 @@ def neighbours(rng: np.random.Generator, rows: np.ndarray, norm: float) -> list[
 def test_no_neighbour_moves_the_weights_by_more_than_the_sensitivity(kind: str, C: float):
     rng = np.random.default_rng(0)
     n, size, largest = 60, 10, 0.0
-    frequencies = FeatureMap(rng.normal(size=(size // 2, 3)), 0.0)
+    frequencies = rng.normal(size=(size // 2, 3))
     for seed in range(8):
         rows = signed_rows(seed, n, size, "unit")
         if kind == "Fourier":
-            rows = frequencies.lift(rng.normal(size=(n, 3))) * rng.choice([-1.0, 1.0], (n, 1))
+            rows = lift(rng.normal(size=(n, 3)), frequencies, 0.0) * rng.choice([-1.0, 1.0], (n, 1))
         w = minimize_hinge(rows, C / n, 1e-10, 200)
         bound = sensitivity_of("tight", box=C / n, norm=1.0, tol=1e-10)
         for other in neighbours(rng, rows, 1.0):
@@ -226,24 +225,25 @@ def test_features_within_the_bounds_are_no_longer_than_they_say(
 ):
     rng = np.random.default_rng(seed)
     Z = np.clip(spread * rng.normal(size=(20, 4)), -1.0, 1.0)
-    for features in (
-        FeatureMap(np.empty((0, 4)), 0.0),
-        FeatureMap(np.empty((0, 4)), 1.5),
-        FeatureMap(rng.normal(size=(size // 2, 4)), 0.0),
-        FeatureMap(spread * rng.normal(size=(size // 2, 4)), 0.7),
+    for frequencies, intercept in (
+        (np.empty((0, 4)), 0.0),
+        (np.empty((0, 4)), 1.5),
+        (rng.normal(size=(size // 2, 4)), 0.0),
+        (spread * rng.normal(size=(size // 2, 4)), 0.7),
     ):
-        rows = features.lift(Z)
-        width = 2 * len(features.frequencies) or 4
-        assert rows.shape == (20, width + (features.intercept > 0.0))
-        assert (np.linalg.norm(rows, axis=1) <= features.norm).all()
-        assert (np.abs(rows) <= features.entry * (1.0 + 1e-12)).all()
-    pairs = FeatureMap(rng.normal(size=(size // 2, 4)), 0.0).lift(Z)
+        rows = lift(Z, frequencies, intercept)
+        norm, entry = largest(frequencies, intercept)
+        width = 2 * len(frequencies) or 4
+        assert rows.shape == (20, width + (intercept > 0.0))
+        assert (np.linalg.norm(rows, axis=1) <= norm).all()
+        assert (np.abs(rows) <= entry * (1.0 + 1e-12)).all()
+    pairs = lift(Z, rng.normal(size=(size // 2, 4)), 0.0)
     assert np.allclose(np.linalg.norm(pairs, axis=1), 1.0, rtol=1e-13)
 
 
 def test_random_features_approach_their_kernel():
     Z = np.random.default_rng(0).uniform(-1.0, 1.0, size=(30, 4))
-    phi = FeatureMap.draw((10_000, 4), 0.5, 0.0, np.random.RandomState(0)).lift(Z)
+    phi = lift(Z, np.random.RandomState(0).standard_normal((10_000, 4)), 0.0)  # γ is ½
     kernel = np.exp(-0.5 * np.square(Z[:, None] - Z).sum(axis=2))
     assert np.allclose(phi @ phi.T, kernel, atol=0.03)
 
@@ -257,11 +257,11 @@ def test_the_release_has_the_law_that_the_model_names(mechanism: str):
     assert isinstance(kind.law(scale, 3), LAWS[mechanism])
     if mechanism == "gamma":  # its entries are not independent: release after release
         phi, w = np.array([1.0, -0.5, 2.0]), np.array([10.0, -3.0, 0.0])
-        released = [kind.release(w, scale, 0.1, Budget(1.0)) for _ in range(many)]
+        released = [kind.release(w, scale, 0.1, (1.0, 0.0)) for _ in range(many)]
         noise = (np.array(released) - w) @ phi
     else:
         phi, w = np.array([1.0]), np.linspace(-9.0, 9.0, many)
-        noise = kind.release(w, scale, 0.1, Budget(1.0, 0.1)) - w
+        noise = kind.release(w, scale, 0.1, (1.0, 0.1)) - w
     law = kind.law(scale, len(phi))
     below = 1.0 - law.tail(np.sort(noise), np.tile(phi, (many, 1)))
     apart = np.abs(below - (np.arange(many) + 0.5) / many).max()
@@ -275,14 +275,14 @@ def test_neighbours_are_not_told_apart(epsilon: str):
     step = rng.choice([-1.0, 1.0], size) / np.sqrt(size)  # of length 1, the worst in both norms
     for name in ("laplace", "gamma"):
         kind, order = MECHANISMS[name], 1 if name == "laplace" else 2
-        scale = kind.scale(kind.sensitivity(1.0, size), Budget(epsilon))
+        scale = kind.scale(kind.sensitivity(1.0, size), (epsilon, 0.0))
         z = np.concatenate([kind.law(scale, size).draw(1000, 0), 9.0 * np.outer([-1, 1], step)])
         lengths = (np.linalg.norm(at, ord=order, axis=1) / scale for at in (z, z - step))
         apart = np.subtract(*lengths)
         assert np.abs(apart).max() <= epsilon
         assert np.abs(apart).max() >= 0.999 * epsilon
     # Balle & Wang (2018), theorem 8: the exact δ of normal noise at this ε
-    sigma = MECHANISMS["gaussian"].scale(1.0, Budget(epsilon, 1e-5))
+    sigma = MECHANISMS["gaussian"].scale(1.0, (epsilon, 1e-5))
     ends = (0.5 / sigma - epsilon * sigma, -0.5 / sigma - epsilon * sigma)
     assert ndtr(ends[0]) - np.exp(epsilon) * ndtr(ends[1]) <= 1e-5
 
@@ -300,7 +300,7 @@ def test_the_scale_is_the_smallest_that_the_map_of_opendp_allows():
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_noise_that_is_too_small_is_not_released(mechanism: str):
-    kind, budget = MECHANISMS[mechanism], Budget(1.0, 1e-6 * (mechanism == "gaussian"))
+    kind, budget = MECHANISMS[mechanism], (1.0, 1e-6 * (mechanism == "gaussian"))
     scale = kind.scale(1.0, budget)
     with pytest.raises(SolverFailure, match="Expected noise that costs at most"):
         kind.release(np.zeros(4), 0.999 * scale, 1.0, budget)

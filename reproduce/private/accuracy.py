@@ -56,7 +56,7 @@ class Curve:
 def accuracies(task: Task, method: Method, epsilon: float, draws: int = DRAWS) -> FloatArray:
     """(draws,) the accuracy of each released model."""
     noise = task.law(method, epsilon).draw(draws, random_state=0)
-    scores = (task.weights + noise) @ task.features.lift(task.X).T
+    scores = (task.weights + noise) @ task.features(task.X).T
     return (np.where(scores >= 0.0, 1.0, -1.0) == task.truth).mean(axis=1)
 
 
@@ -75,7 +75,7 @@ def curve(
 def without_noise(features: int = FEATURES) -> FloatArray:
     """(features,) the accuracy of w*."""
     tasks = [breast_cancer(drawn) for drawn in range(features)]
-    found = [task.features.lift(task.X) @ task.weights >= 0.0 for task in tasks]
+    found = [task.features(task.X) @ task.weights >= 0.0 for task in tasks]
     return np.array([(f == (t.truth > 0.0)).mean() for f, t in zip(found, tasks, strict=True)])
 
 
@@ -105,7 +105,7 @@ def paper_task() -> Task:
     """The model of the paper's repository."""
     one = repository()
     truth = np.where(one.data.truth == 1, 1.0, -1.0)
-    return Task(one.data.test, truth, one.features, one.weights, len(one.data.X))
+    return Task(one.data.test, truth, one.frequencies, one.weights, len(one.data.X))
 
 
 def figure(draws: int = DRAWS) -> Figure:
@@ -129,7 +129,7 @@ def figure(draws: int = DRAWS) -> Figure:
 
 def _without(task: Task) -> float:
     """The accuracy of w*."""
-    return float(((task.features.lift(task.X) @ task.weights >= 0.0) == (task.truth > 0.0)).mean())
+    return float(((task.features(task.X) @ task.weights >= 0.0) == (task.truth > 0.0)).mean())
 
 
 def _claims(paper: Curve) -> list[Claim]:

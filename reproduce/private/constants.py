@@ -40,7 +40,7 @@ too little up to p = {high:.3f}.
 
 def section(draws: int) -> Section:
     """The table."""
-    spread = breast_cancer().features.lift(breast_cancer().X[:1])[0]
+    spread = breast_cancer().features(breast_cancer().X[:1])[0]
     spiky = np.full(F, np.sqrt((1.0 - SPIKE) / (F - 1)))
     spiky[0] = np.sqrt(SPIKE)
     single = np.eye(F)[0]

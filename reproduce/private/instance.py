@@ -149,7 +149,7 @@ def _one() -> One:
 def _model(noise: FloatArray, scale: float) -> PrivateSVC:
     """The repository's released model."""
     model = copy(known("breast cancer", "fourier", 0).model)
-    model.frequencies_ = repository().features.frequencies
+    model.frequencies_ = repository().frequencies
     model.coef_, model.scale_ = repository().weights + noise, scale
     return model
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.privacy.hinge import minimize_hinge
-from counterpoint.privacy.svc import FeatureMap
+from counterpoint.privacy.svc import lift
 from private.bisection import Bisected, asked_by_paper, bisect
 from private.sets import Data, data_set
 from private.tasks import TOL, F
@@ -35,21 +35,25 @@ class Repository:
 
     Parameters
     ----------
-    data, features, weights
-        Breast cancer, φ and w*.
+    data, frequencies, weights
+        Breast cancer, W of φ, and w*.
     """
 
     data: Data
-    features: FeatureMap
+    frequencies: FloatArray
     weights: FloatArray
 
     def scale(self, beta: float) -> float:
         """λ, (10) with κ = 1 and C = √n."""
         return float(4.0 * np.sqrt(F) / (beta * np.sqrt(len(self.data.X))))
 
+    def features(self, X: FloatArray) -> FloatArray:
+        """(n, F) φ."""
+        return lift(X, self.frequencies, 0.0)
+
     def score(self, x: FloatArray, noise: FloatArray | float = 0.0) -> float:
         """φ(x)ᵀ(w* + noise) for one row (d,)."""
-        return float((self.features.lift(x[None]) @ (self.weights + noise))[0])
+        return float((self.features(x[None]) @ (self.weights + noise))[0])
 
     def explained(
         self, x: FloatArray, sign: float, noise: FloatArray, scale: float, p: float
@@ -91,9 +95,8 @@ def repository() -> Repository:
     assert data is not None  # noqa: S101 (it comes with scikit-learn)
     d = data.X.shape[1]
     drawn = np.random.RandomState(1).normal(size=(d, F // 2)) * np.sqrt(2.0 / d)
-    features = FeatureMap(drawn.T, 0.0)
-    rows = np.where(data.y == 1, 1.0, -1.0)[:, None] * features.lift(data.X)
-    return Repository(data, features, minimize_hinge(rows, 1.0 / np.sqrt(len(rows)), TOL, 200))
+    rows = np.where(data.y == 1, 1.0, -1.0)[:, None] * lift(data.X, drawn.T, 0.0)
+    return Repository(data, drawn.T, minimize_hinge(rows, 1.0 / np.sqrt(len(rows)), TOL, 200))
 
 
 @cache
@@ -143,7 +146,7 @@ def _measured(
     one: Repository, row: tuple[FloatArray, float], noise: FloatArray, scale: float, p: float
 ) -> tuple[float, ...]:
     x, sign = row
-    test = one.features.lift(one.data.test)
+    test = one.features(one.data.test)
     right = (test @ (one.weights + noise) >= 0.0) == (one.data.truth == 1)
     robust = one.explained(x, sign, noise, scale, p)
     plain = one.explained(x, sign, noise, scale, 0.5)

@@ -13,8 +13,8 @@ from sklearn.preprocessing import StandardScaler
 
 from counterpoint.noise import NoiseLaw
 from counterpoint.privacy.hinge import minimize_hinge
-from counterpoint.privacy.mechanisms import MECHANISMS, Budget, sensitivity_of
-from counterpoint.privacy.svc import FeatureMap
+from counterpoint.privacy.mechanisms import MECHANISMS, sensitivity_of
+from counterpoint.privacy.svc import lift
 
 FloatArray = NDArray[np.float64]
 
@@ -50,8 +50,8 @@ class Task:
     ----------
     X, truth
         (m, d) standardised rows of the test set, and (m,) their labels: 1 is malignant, −1 benign.
-    features
-        φ.
+    frequencies
+        (F/2, d) W of φ.
     weights
         (F,) w*.
     rows
@@ -60,9 +60,13 @@ class Task:
 
     X: FloatArray
     truth: FloatArray
-    features: FeatureMap
+    frequencies: FloatArray
     weights: FloatArray
     rows: int
+
+    def features(self, X: FloatArray) -> FloatArray:
+        """(n, F) φ."""
+        return lift(X, self.frequencies, 0.0)
 
     @property
     def box(self) -> float:
@@ -73,7 +77,7 @@ class Task:
         """The law of the noise that makes the weights ε-private."""
         mechanism, size = MECHANISMS[method.mechanism], len(self.weights)
         l2 = sensitivity_of(method.sensitivity, box=self.box, norm=1.0, tol=TOL)
-        budget = Budget(epsilon, DELTA if method.mechanism == "gaussian" else 0.0)
+        budget = epsilon, DELTA if method.mechanism == "gaussian" else 0.0
         scale = mechanism.scale(mechanism.sensitivity(l2, size), budget)
         return mechanism.law(scale, size)
 
@@ -92,8 +96,9 @@ def breast_cancer(drawn: int = 0, split: int = 1) -> Task:
     X, y = load_breast_cancer(return_X_y=True)
     X, test, y, truth = train_test_split(X, y, test_size=0.3, random_state=split)
     scaler = StandardScaler().fit(X)
-    features = FeatureMap.draw((F // 2, X.shape[1]), 1.0 / 30.0, 0.0, np.random.RandomState(drawn))
-    rows = np.where(y == 0, 1.0, -1.0)[:, None] * features.lift(scaler.transform(X))
+    random = np.random.RandomState(drawn)
+    frequencies = np.sqrt(2.0 / 30.0) * random.standard_normal((F // 2, X.shape[1]))
+    rows = np.where(y == 0, 1.0, -1.0)[:, None] * lift(scaler.transform(X), frequencies, 0.0)
     weights = minimize_hinge(rows, 1.0 / np.sqrt(len(X)), TOL, 200)
     signs = np.where(truth == 0, 1.0, -1.0)
-    return Task(scaler.transform(test), signs, features, weights, len(X))
+    return Task(scaler.transform(test), signs, frequencies, weights, len(X))

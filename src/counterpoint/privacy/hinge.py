@@ -30,9 +30,6 @@ __all__ = ["certified_gap", "minimize_hinge"]
 
 FloatArray = NDArray[np.float64]
 
-STEP = 0.995
-"""The part of the way to the boundary that a step of the interior-point method goes."""
-
 
 def minimize_hinge(rows: FloatArray, box: float, tol: float, max_iter: int) -> FloatArray:
     """(F,) weights whose objective is certified to be within ``tol`` of the minimum.
@@ -86,23 +83,23 @@ def _moved(
         a = stiff * (aim - rows @ w)
         return w, np.stack([a, -a, (upper - excess * a) / alpha, (lower + lack * a) / free])
 
-    gap = _complementarity(duals)
+    gap, part = _complementarity(duals), 0.995  # of the way to the boundary
     mean = gap / (2.0 * len(rows))
     _, trial = step(0.0, 0.0)
-    left = max(_complementarity(duals + _room(duals, trial) * trial), 0.0) / gap
+    left = max(_complementarity(duals + _room(duals, trial, 1.0 / part) * trial), 0.0) / gap
     centre = left**3 * mean
     w, ahead = step(centre - trial[0] * trial[2], centre - trial[1] * trial[3])
-    length = min(1.0, STEP * _room(duals, ahead))
+    length = min(1.0, part * _room(duals, ahead, 1.0 / part))
     if not _complementarity(duals + length * ahead) <= 0.7 * gap:
         w, ahead = step(0.5 * mean, 0.5 * mean)  # the corrector overshoots: to the middle
-        length = min(1.0, STEP * _room(duals, ahead))
+        length = min(1.0, part * _room(duals, ahead, 1.0 / part))
     return weights + length * w, duals + length * ahead
 
 
-def _room(duals: FloatArray, change: FloatArray) -> float:
-    """How far a step may go, at most 1 / STEP, until something that is positive is 0."""
+def _room(duals: FloatArray, change: FloatArray, most: float) -> float:
+    """How far a step may go, at most so far, until something that is positive is 0."""
     down = change < 0.0
-    return float((duals[down] / -change[down]).min(initial=1.0 / STEP))
+    return float((duals[down] / -change[down]).min(initial=most))
 
 
 def _candidates(rows: FloatArray, duals: FloatArray, box: float) -> Iterator[FloatArray]:

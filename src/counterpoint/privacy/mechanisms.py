@@ -7,8 +7,7 @@ the usual way tell which value it was added to (Mironov, 2012).
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from math import hypot, sqrt
@@ -21,7 +20,7 @@ from scipy.special import gammainccinv
 from counterpoint.errors import MissingExtra, SolverFailure
 from counterpoint.noise import NoiseLaw, ProjectedGamma, ProjectedGaussian, ProjectedLaplace
 
-__all__ = ["MECHANISMS", "UPWARDS", "Budget", "Gamma", "Gaussian", "Laplace", "Mechanism"]
+__all__ = ["MECHANISMS", "UPWARDS", "Budget", "Mechanism", "gamma_noise", "sensitivity_of"]
 
 FloatArray = NDArray[np.float64]
 
@@ -49,69 +48,47 @@ def sensitivity_of(
     return UPWARDS * (tight if rule == "tight" else max(4.0 * norm * box, tight))
 
 
+Budget = tuple[float, float]
+"""What one release may cost: ε > 0, and δ, which is 0 for pure differential privacy."""
+
+
 @final
-class Budget(NamedTuple):
-    """What one release may cost: ε > 0, and δ, which is 0 for pure differential privacy."""
+class Mechanism(NamedTuple):
+    """Noise for F weights whose sensitivity is known in the norm of some order.
 
-    epsilon: float
-    delta: float = 0.0
+    ``release`` adds it to weights, from the system's entropy, so that no seed repeats it; given
+    its scale, the sensitivity and the budget, it fails if the scale does not keep within that.
+    """
 
+    order: Literal[1, 2]
+    law: Callable[[float, int], NoiseLaw]  # of its scale, in weight units, and F
+    unit_scale: Callable[[Budget], float]  # what a sensitivity of 1 asks for
+    release: Callable[[FloatArray, float, float, Budget], FloatArray]
+    radius: Callable[[int, float], float]  # what ‖μ‖ exceeds at scale 1 with chance δ: of F and δ
 
-class Mechanism(ABC):
-    """Noise for F weights whose sensitivity in some norm is known."""
-
-    @abstractmethod
     def sensitivity(self, l2: float, size: int) -> float:
-        """The sensitivity in the mechanism's norm, from that in ‖·‖₂."""
+        """The sensitivity of F weights in the mechanism's norm, from that in ‖·‖₂."""
+        return l2 if self.order == 2 else UPWARDS * sqrt(size) * l2
 
-    @abstractmethod
     def scale(self, sensitivity: float, budget: Budget) -> float:
         """The scale of the noise, in weight units."""
+        return UPWARDS * sensitivity * self.unit_scale(budget)
 
-    @abstractmethod
-    def law(self, scale: float, size: int) -> NoiseLaw:
-        """The law of the noise."""
-
-    @abstractmethod
-    def release(
-        self, weights: FloatArray, scale: float, sensitivity: float, budget: Budget
-    ) -> FloatArray:
-        """The weights with noise from the system's entropy; no seed repeats it.
-
-        It fails if OpenDP's own map says that the scale does not keep within the budget.
-        """
-
-    @abstractmethod
     def reach(self, scale: float, size: int, delta: float, norm: float, entry: float) -> float:
         """What |φᵀμ| exceeds, for any φ with ‖φ‖₂ ≤ norm and |φ_j| ≤ entry, with chance ≤ δ."""
+        return (norm if self.order == 2 else entry) * scale * float(self.radius(size, delta))
 
 
-@final
-class Laplace(Mechanism):
+def _laplace(weights: FloatArray, scale: float, sensitivity: float, budget: Budget) -> FloatArray:
     """Independent Laplace noise of scale Δ₁/ε: pure. The paper's (9)."""
-
-    def sensitivity(self, l2: float, size: int) -> float:
-        return UPWARDS * sqrt(size) * l2
-
-    def scale(self, sensitivity: float, budget: Budget) -> float:
-        return UPWARDS * sensitivity / budget.epsilon
-
-    def law(self, scale: float, size: int) -> NoiseLaw:
-        return ProjectedLaplace(scale, size)
-
-    def release(
-        self, weights: FloatArray, scale: float, sensitivity: float, budget: Budget
-    ) -> FloatArray:
-        measurement = opendp_noise("laplace", len(weights), scale)
-        _hold(measurement.map(sensitivity), budget.epsilon)
-        return _released(measurement, weights)
-
-    def reach(self, scale: float, size: int, delta: float, norm: float, entry: float) -> float:
-        return entry * scale * float(gammainccinv(size, delta))  # ‖μ‖₁ is gamma-distributed
+    measurement = opendp_noise("laplace", len(weights), scale)
+    _hold(measurement.map(sensitivity), budget[0])
+    return _released(measurement, weights)
 
 
-@final
-class Gamma(Mechanism):
+def gamma_noise(
+    weights: FloatArray, scale: float, sensitivity: float, budget: Budget
+) -> FloatArray:
     """Noise of density ∝ exp(−‖μ‖₂ ε/Δ₂): pure.
 
     μ = σN, with N of independent normal entries and σ² = s² times a χ² variable with F + 1 degrees
@@ -124,59 +101,23 @@ class Gamma(Mechanism):
     2η (F + ‖μ‖/s) to ε, which is below 10⁻⁹ but with a chance of less than exp(−10⁴), for F up to
     10⁴. Where a proof by machine is asked for, take Laplace or normal noise.
     """
-
-    def sensitivity(self, l2: float, size: int) -> float:
-        return l2
-
-    def scale(self, sensitivity: float, budget: Budget) -> float:
-        return UPWARDS * sensitivity / budget.epsilon
-
-    def law(self, scale: float, size: int) -> NoiseLaw:
-        return ProjectedGamma(scale, size)
-
-    def release(
-        self, weights: FloatArray, scale: float, sensitivity: float, budget: Budget
-    ) -> FloatArray:
-        _hold(sensitivity / scale, budget.epsilon)
-        freedom = len(weights) + 1
-        normal = _released(opendp_noise("gaussian", freedom, 1.0), np.zeros(freedom))
-        sigma = scale * hypot(*normal)  # within a unit in the last place, however many there are
-        return _released(opendp_noise("gaussian", len(weights), sigma), weights)
-
-    def reach(self, scale: float, size: int, delta: float, norm: float, entry: float) -> float:
-        return norm * scale * float(gammainccinv(size, delta))
+    _hold(sensitivity / scale, budget[0])
+    freedom = len(weights) + 1
+    normal = _released(opendp_noise("gaussian", freedom, 1.0), np.zeros(freedom))
+    sigma = scale * hypot(*normal)  # within a unit in the last place, however many there are
+    return _released(opendp_noise("gaussian", len(weights), sigma), weights)
 
 
-@final
-class Gaussian(Mechanism):
+def _gaussian(weights: FloatArray, scale: float, sensitivity: float, budget: Budget) -> FloatArray:
     """Independent normal noise: (ε, δ)-private, by OpenDP's map through concentrated privacy."""
-
-    def sensitivity(self, l2: float, size: int) -> float:
-        return l2
-
-    def scale(self, sensitivity: float, budget: Budget) -> float:
-        return UPWARDS * sensitivity * _unit_scale(budget)
-
-    def law(self, scale: float, size: int) -> NoiseLaw:
-        return ProjectedGaussian.isotropic(scale, size)
-
-    def release(
-        self, weights: FloatArray, scale: float, sensitivity: float, budget: Budget
-    ) -> FloatArray:
-        measurement = approximate_gaussian(len(weights), scale, budget.delta)
-        for spent, most in zip(measurement.map(sensitivity), budget, strict=True):
-            _hold(spent, most)
-        return _released(measurement, weights)
-
-    def reach(self, scale: float, size: int, delta: float, norm: float, entry: float) -> float:
-        return norm * scale * sqrt(2.0 * float(gammainccinv(0.5 * size, delta)))
+    measurement = approximate_gaussian(len(weights), scale, budget[1])
+    for spent, most in zip(measurement.map(sensitivity), budget, strict=True):
+        _hold(spent, most)
+    return _released(measurement, weights)
 
 
-MECHANISMS: dict[str, Mechanism] = {
-    "laplace": Laplace(),
-    "gamma": Gamma(),
-    "gaussian": Gaussian(),
-}
+def _pure(budget: Budget) -> float:
+    return 1.0 / budget[0]
 
 
 def _hold(spent: float, budget: float) -> None:
@@ -192,8 +133,8 @@ def _hold(spent: float, budget: float) -> None:
 def _unit_scale(budget: Budget) -> float:
     """The smallest standard deviation for sensitivity 1 by OpenDP's map; it is proportional."""
     with _opendp() as dp:
-        make = lambda scale: approximate_gaussian(1, scale, budget.delta)  # noqa: E731
-        return float(dp.binary_search_param(make, d_in=1.0, d_out=tuple(budget)))
+        make = lambda scale: approximate_gaussian(1, scale, budget[1])  # noqa: E731
+        return float(dp.binary_search_param(make, d_in=1.0, d_out=budget))
 
 
 def opendp_noise(law: Literal["laplace", "gaussian"], size: int, scale: float) -> Any:
@@ -235,3 +176,17 @@ def _opendp() -> Iterator[Any]:
     except OpenDPException as error:
         said = " ".join(str(error).split())
         raise SolverFailure(f"OpenDP refused to make this noise, and says: {said}") from error
+
+
+MECHANISMS: dict[str, Mechanism] = {
+    # ‖μ‖₁ of Laplace noise, and ‖μ‖₂ of the second, are gamma variables
+    "laplace": Mechanism(1, ProjectedLaplace, _pure, _laplace, gammainccinv),
+    "gamma": Mechanism(2, ProjectedGamma, _pure, gamma_noise, gammainccinv),
+    "gaussian": Mechanism(
+        2,
+        ProjectedGaussian.isotropic,
+        _unit_scale,
+        _gaussian,
+        lambda size, delta: sqrt(2.0 * gammainccinv(0.5 * size, delta)),
+    ),
+}

@@ -18,68 +18,14 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from counterpoint.errors import InvalidInput, among, check_parameters
 from counterpoint.noise import NoiseLaw
 from counterpoint.privacy.hinge import minimize_hinge
-from counterpoint.privacy.mechanisms import MECHANISMS, UPWARDS, Budget, sensitivity_of
+from counterpoint.privacy.mechanisms import MECHANISMS, UPWARDS, sensitivity_of
 
-__all__ = ["FeatureMap", "PrivateSVC"]
+__all__ = ["PrivateSVC", "largest", "lift"]
 
 FloatArray = NDArray[np.float64]
 
 ABOVE_0 = Interval(Real, 0.0, None, closed="neither")
 AT_LEAST_1 = Interval(Integral, 1, None, closed="left")
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class FeatureMap:
-    """φ(z) = (z, B); or (√(2/F) (cos Wz, sin Wz), B): random features of exp(−γ ‖z − z'‖²).
-
-    A pair of cosine and sine has norm 1 exactly; a cosine with a random phase would reach √2.
-
-    It reads no data: what is linear in it is private, and κ is known beforehand.
-
-    References
-    ----------
-    Rahimi & Recht (2007), Random features for large-scale kernel machines.
-    """
-
-    frequencies: FloatArray  # (F/2, d) W: normal, of variance 2γ; (0, d) for z itself
-    intercept: float  # B ≥ 0, the constant feature; there is none if it is 0
-
-    @classmethod
-    def draw(
-        cls, shape: tuple[int, int], gamma: float, intercept: float, random: np.random.RandomState
-    ) -> FeatureMap:
-        """The map of (F/2, d) random frequencies, which depend on nothing but these numbers."""
-        return cls(np.sqrt(2.0 * gamma) * random.standard_normal(shape), intercept)
-
-    @property
-    def is_linear(self) -> bool:
-        """Whether there are no frequencies; if so, κ and Φ hold for rows in the box alone."""
-        return not len(self.frequencies)
-
-    @property
-    def norm(self) -> float:
-        """κ: at least ‖φ‖₂ of rows whose entries are between −1 and 1."""
-        if self.is_linear:
-            return UPWARDS * float(np.sqrt(self.frequencies.shape[1] + self.intercept**2))
-        return UPWARDS * float(np.hypot(1.0, self.intercept))
-
-    @property
-    def entry(self) -> float:
-        """Φ: at least every |φ_j| of these."""
-        most = 1.0 if self.is_linear else float(1.0 / np.sqrt(len(self.frequencies)))
-        return max(most, self.intercept)
-
-    def lift(self, Z: FloatArray) -> FloatArray:
-        """(n, F) φ of rows (n, d)."""
-        rows = Z
-        if not self.is_linear:
-            phase = Z @ self.frequencies.T
-            rows = np.concatenate([np.cos(phase), np.sin(phase)], axis=1)
-            rows = rows / np.sqrt(len(self.frequencies))
-        if self.intercept == 0.0:
-            return rows
-        return np.concatenate([rows, np.full((len(rows), 1), self.intercept)], axis=1)
 
 
 @final
@@ -110,7 +56,7 @@ class PrivateSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         The two labels that there are, whether or not each is among the rows.
     mechanism
         The law of the noise: ``"laplace"``; ``"gamma"``, less noise for many features, but proved
-        in exact arithmetic alone (see `counterpoint.privacy.mechanisms.Gamma`); or
+        in exact arithmetic alone (see `counterpoint.privacy.mechanisms.gamma_noise`); or
         ``"gaussian"``, (ε, δ)-private.
     delta
         δ of ``"gaussian"``: much less than 1/n.
@@ -241,17 +187,17 @@ class PrivateSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         X, y = validate_data(self, X, y, dtype=np.float64, order="C")
         classes, signs = self._signs(y)
         trusted = self.bounds is None
-        bounds, features = self._bounds(), self._draw()
+        bounds, (frequencies, intercept) = self._bounds(), self._draw()
         inside = X if trusted else np.clip(X, *bounds)
         scaled = _scaled(inside, bounds)
-        rows = features.lift(scaled if trusted else np.clip(scaled, -1.0, 1.0))
-        norm, entry = features.norm, features.entry
-        if trusted and features.is_linear:  # nothing is known about them: from the rows
+        rows = lift(scaled if trusted else np.clip(scaled, -1.0, 1.0), frequencies, intercept)
+        norm, entry = largest(frequencies, intercept)
+        if trusted and not len(frequencies):  # nothing is known about them: from the rows
             norm, entry = float(np.linalg.norm(rows, axis=1).max()), float(np.abs(rows).max())
         self.coef_, self.scale_, self.sensitivity_ = self._release(signs[:, None] * rows, norm)
         self.classes_, self.mechanism_ = classes, self.mechanism
         self.norm_bound_, self.entry_bound_, self.bounds_ = norm, entry, bounds
-        self.frequencies_, self.intercept_scaling_ = features.frequencies, features.intercept
+        self.frequencies_, self.intercept_scaling_ = frequencies, intercept
         self.private_ = not self._flaws()
         self.epsilon_spent_ = float(self.epsilon) if self.private_ else inf
         self.delta_spent_ = float(self.delta or 0.0) if self.private_ else 1.0
@@ -267,8 +213,7 @@ class PrivateSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, order="C", reset=False)
-        features = FeatureMap(self.frequencies_, self.intercept_scaling_)
-        return features.lift(_scaled(X, self.bounds_))
+        return lift(_scaled(X, self.bounds_), self.frequencies_, self.intercept_scaling_)
 
     def decision_function(self, X: Any) -> FloatArray:
         """(n,) φ(x)ᵀw̃, in score units.
@@ -441,21 +386,21 @@ class PrivateSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         return np.stack([low, high])
 
-    def _draw(self) -> FeatureMap:
-        """The feature map, from public numbers alone."""
+    def _draw(self) -> tuple[FloatArray, float]:
+        """W, of variance 2γ, and B, from public numbers alone: see `lift`."""
         d, fourier = self.n_features_in_, self.feature_map == "fourier"
         given = self.intercept_scaling
         intercept = float(given) if given is not None else 0.0 if fourier else 1.0
         if not fourier:
-            return FeatureMap(np.empty((0, d)), intercept)
-        gamma = 1.0 / d if self.gamma is None else float(self.gamma)
-        shape, random = (int(self.n_components) // 2, d), check_random_state(self.random_state)
-        return FeatureMap.draw(shape, gamma, intercept, random)
+            return np.empty((0, d)), intercept
+        gamma, random = self.gamma, check_random_state(self.random_state)
+        drawn = random.standard_normal((int(self.n_components) // 2, d))
+        return np.sqrt(2.0 * (1.0 / d if gamma is None else float(gamma))) * drawn, intercept
 
     def _release(self, rows: FloatArray, norm: float) -> tuple[FloatArray, float, float]:
         """The weights with noise, its scale, and the sensitivity, for rows y_i φ_i."""
         box, tol = float(self.C) / len(rows), float(self.tol)
-        budget = Budget(float(self.epsilon), float(self.delta or 0.0))
+        budget = float(self.epsilon), float(self.delta or 0.0)
         mechanism, size = MECHANISMS[self.mechanism], rows.shape[1]
         l2 = sensitivity_of(self.sensitivity, box=box, norm=norm, tol=tol)
         sensitivity = mechanism.sensitivity(l2, size)
@@ -465,6 +410,41 @@ class PrivateSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return mechanism.release(weights, scale, sensitivity, budget), scale, sensitivity
         noise = mechanism.law(scale, size).draw(1, int(self.insecure_noise_seed))[0]
         return weights + noise, scale, sensitivity
+
+
+def lift(Z: FloatArray, frequencies: FloatArray, intercept: float) -> FloatArray:
+    """(n, F) φ(z) = (z, B); or (√(2/F) (cos Wz, sin Wz), B): random features of exp(−γ ‖z − z'‖²).
+
+    A pair of cosine and sine has norm 1 exactly; a cosine with a random phase would reach √2. φ
+    reads no data: what is linear in it is private, and κ is known beforehand.
+
+    Parameters
+    ----------
+    Z
+        (n, d) rows.
+    frequencies
+        (F/2, d) W; (0, d) for z itself.
+    intercept
+        B ≥ 0, the constant feature; there is none if it is 0.
+
+    References
+    ----------
+    Rahimi & Recht (2007), Random features for large-scale kernel machines.
+    """
+    rows = Z
+    if len(frequencies):
+        phase = Z @ frequencies.T
+        rows = np.concatenate([np.cos(phase), np.sin(phase)], axis=1) / np.sqrt(len(frequencies))
+    if intercept == 0.0:
+        return rows
+    return np.concatenate([rows, np.full((len(rows), 1), intercept)], axis=1)
+
+
+def largest(frequencies: FloatArray, intercept: float) -> tuple[float, float]:
+    """κ and Φ: at least ‖φ‖₂ and every |φ_j| of rows whose entries are between −1 and 1."""
+    pairs, d = frequencies.shape
+    norm, entry = (1.0, 1.0 / sqrt(pairs)) if pairs else (sqrt(d), 1.0)
+    return UPWARDS * float(np.hypot(norm, intercept)), max(entry, intercept)
 
 
 def _scaled(X: FloatArray, bounds: FloatArray) -> FloatArray:

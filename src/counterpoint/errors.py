@@ -20,7 +20,7 @@ Each message is one sentence or two: what was expected, what came, what to do.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, KeysView, Mapping
+from collections.abc import Callable, Iterable, KeysView, Mapping
 from typing import Any, final
 
 import numpy as np
@@ -51,6 +51,7 @@ __all__ = [
     "is_number",
     "listed",
     "shown",
+    "some",
 ]
 
 
@@ -110,6 +111,13 @@ def shown(value: object, most: int = 120) -> str:
     """A value on one line, cut where it is long, for a message."""
     text = " ".join(repr(value).split())
     return text if len(text) <= most else f"{text[:most]}…"
+
+
+def some(values: Iterable[Any], most: int = 8, show: Callable[[Any], str] = repr) -> str:
+    """``'a', 'b' and 3 more``, for a message."""
+    values = list(values)
+    more = f" and {len(values) - most} more" if len(values) > most else ""
+    return ", ".join(map(show, values[:most])) + more
 
 
 def is_number(value: object) -> bool:

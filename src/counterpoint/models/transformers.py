@@ -58,7 +58,7 @@ from counterpoint.models.columns import NUMBERS, Columns, Fill
 from counterpoint.models.dispatch import on, trace
 from counterpoint.models.form import Magnitude
 from counterpoint.models.running import by_running, run
-from counterpoint.rows.features import is_missing
+from counterpoint.rows.table import is_missing
 
 __all__: list[str] = []
 

@@ -7,6 +7,7 @@ missing for as long as its code does not change.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, final
@@ -14,11 +15,10 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.errors import InvalidInput
+from counterpoint.errors import InvalidInput, some
 from counterpoint.numerics import BoolArray, FloatArray, IntArray
-from counterpoint.rows.features import Categorical, Feature, Features, is_missing, unknown_name
-from counterpoint.rows.table import Table
-from counterpoint.rows.values import Cells
+from counterpoint.rows.features import Categorical, Feature, Features, unknown_name
+from counterpoint.rows.table import Cells, Table, is_missing
 
 __all__ = ["Encoded", "Rows", "as_returned", "decode", "encode", "match_columns", "recode"]
 
@@ -73,47 +73,29 @@ def match_columns(table: Table, features: Features, *, named: bool = True) -> Ta
     """The table's columns that are features, in the features' order.
 
     Columns are matched by name; an array's, by position. So are those of a frame without text among
-    its column names, such as ``pd.DataFrame(array)``, if the model knows no names, which are then
-    ``x0 …`` or those of ``data``, and the frame does not have them.
-
-    Parameters
-    ----------
-    table
-        The rows.
-    features
-        What the model takes.
-    named
-        Whether the model was fitted on column names.
-
-    Raises
-    ------
-    InvalidInput
-        If columns are missing.
+    its column names, such as ``pd.DataFrame(array)``, if the model was not fitted on names
+    (``named``): the features' are then ``x0 …`` or those of ``data``, and the frame lacks them.
     """
-    if not named and _goes_by_position(table, features):
-        return table.renamed(features.names)
+    names = features.names
+    if not (table.is_array or named) and len(table.names) == len(names):
+        text = any(isinstance(name, str) for name in table.names)
+        if not text and set(table.names) != set(names):
+            return table.renamed(names)
     if table.is_array:
-        if len(table.names) != len(features):
+        if len(table.names) != len(names):
             raise InvalidInput(
-                f"Expected {len(features)} columns ({_some(features.names)}); "
+                f"Expected {len(names)} columns ({some(names)}); "
                 f"got an array with {len(table.names)}."
             )
-        return table.renamed(features.names)
-    missing = [name for name in features.names if name not in table.names]
+        return table.renamed(names)
+    missing = [name for name in names if name not in table.names]
     if missing:
         hint = unknown_name(missing[0], table.names).split("; ", 1)[1]
         raise InvalidInput(
-            f"Expected the columns that the model uses; missing: {_some(missing)} "
+            f"Expected the columns that the model uses; missing: {some(missing)} "
             f"(for {missing[0]!r}: {hint})."
         )
-    return table.select(features.names)
-
-
-def _goes_by_position(table: Table, features: Features) -> bool:
-    if table.is_array or len(table.names) != len(features):
-        return False
-    text = any(isinstance(name, str) for name in table.names)
-    return not text and set(table.names) != set(features.names)
+    return table.select(names)
 
 
 def encode(
@@ -124,21 +106,15 @@ def encode(
 ) -> Encoded:
     """Codes of the rows of a table whose columns are the features, in order.
 
-    Parameters
-    ----------
-    table, features
-        The rows, and what their columns are.
-    fills
-        Name → what a missing cell counts as; in other columns it is a problem of its row.
-    unfilled
-        Name → why it counts as nothing there, as the end of a sentence.
+    ``fills`` says by name what a missing cell counts as; in other columns it is a problem of its
+    row, and ``unfilled`` may say why, as the end of a sentence.
     """
     problems: dict[int, str] = {}
     matrix = table.float_matrix if features.all_numeric else None
     if matrix is not None and (np.isfinite(matrix.sum()) or np.isfinite(matrix).all()):
         return Encoded(matrix, problems, np.broadcast_to(np.int8(PRESENT), matrix.shape))
-    n, p = len(table), len(features)
-    codes, missing = np.empty((n, p)), np.zeros((n, p), dtype=np.int8)
+    codes = np.empty((len(table), len(features)))
+    missing = np.zeros(codes.shape, dtype=np.int8)
     for j, feature in enumerate(features):
         name = feature.name
         values = table.column(name) if matrix is None else matrix[:, j]
@@ -150,20 +126,13 @@ def encode(
 def decode(
     table: Table,
     features: Features,
-    rows: slice | NDArray[np.intp],
+    rows: slice | IntArray,
     before: FloatArray,
     after: FloatArray,
 ) -> Table:
-    """These rows of the table, with the cells whose codes differ replaced, and no others.
+    """These rows of the table, with the cells whose (n, p) codes differ replaced, and no others.
 
-    Parameters
-    ----------
-    table
-        The rows as they came in; it may hold more columns than the features.
-    rows
-        Which of its rows.
-    before, after
-        (len(rows), p) codes of those rows, as they came and as they shall be.
+    The table is as it came in, and may hold more columns than the features.
     """
     if features.all_numeric and table.float_matrix is not None and table.names == features.names:
         came = table.float_matrix[rows]
@@ -177,8 +146,8 @@ def decode(
         positions = np.flatnonzero(before[:, j] != after[:, j])
         values: NDArray[Any] = after[positions, j]
         if isinstance(feature, Categorical):
-            values = np.empty(len(positions), dtype=object)
-            values[:] = [feature.categories[int(code)] for code in after[positions, j]]
+            codes, values = values, np.empty(len(positions), dtype=object)
+            values[:] = [feature.categories[int(code)] for code in codes]
         cells[feature.name] = positions, values
     return table.with_cells(rows, cells)
 
@@ -186,7 +155,7 @@ def decode(
 def as_returned(
     table: Table,
     features: Features,
-    rows: slice | NDArray[np.intp],
+    rows: slice | IntArray,
     before: FloatArray,
     after: FloatArray,
 ) -> tuple[Table, FloatArray, FloatArray]:
@@ -211,6 +180,42 @@ def recode(returned: Table, features: Features, codes: FloatArray) -> FloatArray
     return codes
 
 
+def _column_codes(
+    feature: Feature, values: NDArray[Any], fill: Any, why_not: str, problems: dict[int, str]
+) -> tuple[FloatArray, NDArray[np.int8]]:
+    """The codes of one column, and how a cell is missing that counts as the fill.
+
+    What cannot be used is a problem of its row: an unknown category, what is infinite, what is
+    missing where nothing is filled in.
+    """
+    if isinstance(feature, Categorical):
+        codes, expected = _positions(feature, values), "one of its categories"
+        bad, fill = codes < 0, None if fill is None else feature.categories.index(fill)
+    else:
+        codes, expected = _as_numbers(feature.name, values, problems), "a finite number"
+        bad = ~np.isfinite(codes)
+    missing = np.zeros(len(values), dtype=np.int8)
+    if not bad.any():
+        return codes, missing
+    column, codes, at = f"column {feature.name!r}", np.where(bad, 0.0, codes), np.flatnonzero(bad)
+    for i, value in zip(at.tolist(), values[at].tolist(), strict=True):
+        missing[i] = _kind(value)
+        if missing[i] and fill is not None:
+            codes[i] = fill
+            continue
+        if missing[i]:
+            said = f"is missing{why_not and f', and {why_not}'}; expected {expected}. Fill it in."
+        elif isinstance(feature, Categorical):
+            said = (
+                f"holds the unknown category {value!r}; known: {some(feature.categories)}. "
+                "Describe it with Categorical to add one."
+            )
+        else:
+            said = "is infinite. Replace it by a finite number."
+        problems.setdefault(i, f"{column} {said}")
+    return codes, np.zeros_like(missing) if fill is None else missing
+
+
 def _as_numbers(name: Hashable, values: NDArray[Any], problems: dict[int, str]) -> FloatArray:
     if values.dtype.kind in "biuf":
         return values.astype(np.float64, copy=False)
@@ -225,41 +230,17 @@ def _as_numbers(name: Hashable, values: NDArray[Any], problems: dict[int, str]) 
     return out
 
 
-def _column_codes(
-    feature: Feature, values: NDArray[Any], fill: Any, why_not: str, problems: dict[int, str]
-) -> tuple[FloatArray, NDArray[np.int8]]:
-    """The codes of one column, and how a cell is missing that counts as the fill.
-
-    What cannot be used is a problem of its row: an unknown category, what is infinite, what is
-    missing where nothing is filled in.
-    """
-    if isinstance(feature, Categorical):
-        codes, expected = _positions(feature, values), "one of its categories"
-        bad = codes < 0
-    else:
-        codes, expected = _as_numbers(feature.name, values, problems), "a finite number"
-        bad = ~np.isfinite(codes)
-    missing = np.zeros(len(values), dtype=np.int8)
-    at = np.flatnonzero(bad)
-    if not len(at):
-        return codes, missing
-    missing[at] = [_kind(value) for value in values[at].tolist()]
-    column, codes = f"column {feature.name!r}", np.where(bad, 0.0, codes)
-    for i in at[missing[at] == PRESENT].tolist():
-        said = f"{column} is infinite. Replace it by a finite number."
-        if isinstance(feature, Categorical):
-            said = _unknown_category(feature, values[i])
-        problems.setdefault(i, said)
-    lacking = np.flatnonzero(missing)
-    if fill is None:
-        told = f"{column} is missing{why_not and f', and {why_not}'}; expected {expected}."
-        for i in lacking.tolist():
-            problems.setdefault(i, f"{told} Fill it in.")
-        return codes, np.zeros_like(missing)
-    if isinstance(feature, Categorical):
-        fill = feature.categories.index(fill)
-    codes[lacking] = fill
-    return codes, missing
+def _positions(feature: Categorical, values: NDArray[Any]) -> FloatArray:
+    """The positions of categories; -1 for what is none."""
+    position = {category: code for code, category in enumerate(feature.categories)}
+    if values.dtype.kind in "biuf":
+        distinct, inverse = np.unique(values, return_inverse=True)
+        return _positions(feature, distinct.astype(object))[inverse]
+    codes = np.full(len(values), -1.0)
+    for i, value in enumerate(values.tolist()):
+        with suppress(TypeError):  # what has no hash is no category
+            codes[i] = position.get(value, -1)
+    return codes
 
 
 def _kind(value: object) -> int:
@@ -269,33 +250,3 @@ def _kind(value: object) -> int:
     if value is None:
         return NONE
     return NAN if isinstance(value, float | np.floating) else OTHER
-
-
-def _positions(feature: Categorical, values: NDArray[Any]) -> FloatArray:
-    position = {category: code for code, category in enumerate(feature.categories)}
-    if values.dtype.kind in "biuf":
-        distinct, inverse = np.unique(values, return_inverse=True)
-        codes = np.array([position.get(value, -1) for value in distinct.tolist()], dtype=float)
-        return codes[inverse]
-    return np.array([_lookup(position, value) for value in values.tolist()], dtype=np.float64)
-
-
-def _lookup(position: dict[Hashable, int], value: Any) -> int:
-    try:
-        return position.get(value, -1)
-    except TypeError:
-        return -1
-
-
-def _unknown_category(feature: Categorical, value: object) -> str:
-    value = value.item() if isinstance(value, np.generic) else value
-    return (
-        f"column {feature.name!r} holds the unknown category {value!r}; "
-        f"known: {_some(feature.categories)}. Describe it with Categorical to add one."
-    )
-
-
-def _some(values: Any, most: int = 8) -> str:
-    values = list(values)
-    shown = ", ".join(repr(value) for value in values[:most])
-    return shown if len(values) <= most else f"{shown} and {len(values) - most} more"

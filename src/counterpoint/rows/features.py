@@ -11,6 +11,7 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import accumulate
 from typing import Any, final
 
 import numpy as np
@@ -26,10 +27,10 @@ from counterpoint.errors import (
     is_number,
     listed,
     shown,
+    some,
 )
-from counterpoint.numerics import FloatArray
-from counterpoint.rows.table import Table
-from counterpoint.rows.values import is_missing
+from counterpoint.numerics import BoolArray, FloatArray, IntArray
+from counterpoint.rows.table import Table, is_missing
 
 __all__ = [
     "Categorical",
@@ -38,7 +39,6 @@ __all__ = [
     "Features",
     "Integer",
     "all_features",
-    "is_missing",
     "unknown_name",
     "with_observed",
 ]
@@ -129,14 +129,16 @@ class Categorical:
     def __post_init__(self) -> None:
         check_name("Categorical", self.name)
         for part in ("categories", "observed"):
-            values = getattr(self, part)
-            if part == "categories" or values is not None:
-                kept = listed(f"the {part} of column {self.name!r}", values)
-                for value in kept:
-                    _check_category(self.name, value)
+            if part == "categories" or self.observed is not None:
+                kept = listed(f"the {part} of column {self.name!r}", getattr(self, part))
                 object.__setattr__(self, part, kept)
         check_flag(f"ordered of column {self.name!r}", self.ordered)
-        _check_category(self.name, self.stand_in)
+        for value in (*self.categories, *(self.observed or ()), self.stand_in):
+            if not is_comparable(value):
+                raise InvalidInput(
+                    f"Expected categories of column {self.name!r} that are numbers, text or the "
+                    f"like; got {shown(value)} ({type(value).__name__})."
+                )
         if not self.categories or len(set(self.categories)) < len(self.categories):
             raise InvalidInput(
                 f"Expected distinct categories for column {self.name!r}; got "
@@ -156,11 +158,10 @@ class Categorical:
 
     def __str__(self) -> str:
         kind = "categorical, ordered" if self.ordered else "categorical"
-        more = f" and {len(self.categories) - 6} more" if len(self.categories) > 6 else ""
-        return f"{self.name}: {kind}, {', '.join(map(str, self.categories[:6]))}{more}"
+        return f"{self.name}: {kind}, {some(self.categories, 6, str)}"
 
     @property
-    def is_stand_in(self) -> NDArray[np.bool_]:
+    def is_stand_in(self) -> BoolArray:
         """(c,): which category only stands for missing cells."""
         known = self.stand_in is not None
         return np.array([known and value == self.stand_in for value in self.categories])
@@ -191,14 +192,6 @@ def _range(name: Hashable, observed: Any) -> tuple[float, float] | None:
             f"got {shown(observed)}."
         )
     return ends[0], ends[1]
-
-
-def _check_category(name: Hashable, value: object) -> None:
-    if not is_comparable(value):
-        raise InvalidInput(
-            f"Expected categories of column {name!r} that are numbers, text or the like; got "
-            f"{shown(value)} ({type(value).__name__})."
-        )
 
 
 @final
@@ -283,27 +276,22 @@ class Features:
             raise InvalidInput(unknown_name(name, self.names)) from None
 
     @cached_property
-    def _starts(self) -> tuple[int, ...]:
+    def blocks(self) -> tuple[slice, ...]:
+        """The encoded columns of each feature, in order."""
         sizes = [len(f.categories) if isinstance(f, Categorical) else 1 for f in self.items]
-        return tuple(np.concatenate([[0], np.cumsum(sizes)]).tolist())
+        return tuple(slice(end - k, end) for k, end in zip(sizes, accumulate(sizes), strict=True))
 
     @cached_property
     def width(self) -> int:
         """The number d of encoded columns."""
-        return self._starts[-1]
+        return self.blocks[-1].stop
 
     def columns(self, name: Hashable) -> slice:
         """Where a feature lives among the encoded columns."""
-        at = self.index(name)
-        return slice(self._starts[at], self._starts[at + 1])
+        return self.blocks[self.index(name)]
 
     @cached_property
-    def blocks(self) -> tuple[slice, ...]:
-        """The encoded columns of each feature, in order."""
-        return tuple(slice(a, b) for a, b in zip(self._starts[:-1], self._starts[1:], strict=True))
-
-    @cached_property
-    def is_numeric(self) -> NDArray[np.bool_]:
+    def is_numeric(self) -> BoolArray:
         """(p,): which features are numbers."""
         return np.array([not isinstance(f, Categorical) for f in self.items])
 
@@ -313,9 +301,10 @@ class Features:
         return bool(self.is_numeric.all())
 
     @cached_property
-    def numeric_columns(self) -> NDArray[np.intp]:
+    def numeric_columns(self) -> IntArray:
         """The encoded columns that hold numbers, in order."""
-        return np.array(self._starts[:-1], dtype=np.intp)[self.is_numeric]
+        starts = [block.start for block in self.blocks]
+        return np.array(starts, dtype=np.intp)[self.is_numeric]
 
     def expand(self, codes: FloatArray) -> FloatArray:
         """(n, p) codes → (n, d) encoded points."""
@@ -373,33 +362,39 @@ def unknown_name(name: Hashable, known: Sequence[Hashable]) -> str:
     from difflib import get_close_matches
 
     near = get_close_matches(str(name), [str(k) for k in known], n=3)
-    hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"known: {_listing(known)}."
+    hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"known: {some(known, 12)}."
     return f"There is no feature {shown(name)}; {hint}"
 
 
-def _listing(values: Sequence[Hashable], most: int = 12) -> str:
-    first = ", ".join(repr(value) for value in values[:most])
-    return first if len(values) <= most else f"{first} and {len(values) - most} more"
-
-
 def _infer(table: Table, name: Hashable) -> Feature:
-    levels = table.levels(name)
-    values = table.column(name)
-    if levels is not None:
-        _check_no_dates(name, levels)
-        seen = {value for value in values.tolist() if not is_missing(value)}
-        observed = tuple(level for level in levels if level in seen)
-        return Categorical(name, levels, ordered=table.is_ordered(name), observed=observed)
-    if values.dtype.kind == "O":
+    """The kind of a column, and what it shows."""
+    levels, values = table.levels(name), table.column(name)
+    if values.dtype.kind == "O" and levels is None:
         values = _numbers_if_possible(values)
     if values.dtype.kind in "biuf":
-        return _infer_numbers(name, values, whole=name in table.whole)
-    if values.dtype.kind in "OUS":
-        return _infer_text(name, values)
-    raise InvalidInput(
-        f"Column {name!r} has dtype {values.dtype}; expected numbers, booleans, text or "
-        "categories. Turn dates into a number first, such as days since a fixed day."
-    )
+        return _infer_numbers(name, values, whole=name in table.whole or values.dtype.kind in "iu")
+    if values.dtype.kind not in "OUS":
+        raise InvalidInput(
+            f"Column {name!r} has dtype {values.dtype}; expected numbers, booleans, text or "
+            "categories. Turn dates into a number first, such as days since a fixed day."
+        )
+    try:
+        seen = {value for value in values.tolist() if not is_missing(value)}
+        known = levels or tuple(sorted(seen, key=lambda value: (type(value).__name__, value)))
+    except TypeError:
+        raise InvalidInput(
+            f"Column {name!r} holds values that are neither numbers nor text; "
+            "turn them into text or categories first."
+        ) from None
+    if not known:
+        raise InvalidInput(f"Column {name!r} has no value; drop it or fill it in.")
+    if any(hasattr(value, "isoformat") for value in known):
+        raise InvalidInput(
+            f"Column {name!r} holds dates; turn them into a number first, such as days since a "
+            "fixed day."
+        )
+    observed = tuple(value for value in known if value in seen)
+    return Categorical(name, known, levels is not None and table.is_ordered(name), observed)
 
 
 def _numbers_if_possible(values: NDArray[Any]) -> NDArray[Any]:
@@ -423,31 +418,6 @@ def _infer_numbers(name: Hashable, values: NDArray[Any], *, whole: bool) -> Feat
         raise InvalidInput(f"Column {name!r} has no finite value; drop it or fill it in.")
     observed = (float(finite.min()), float(finite.max()))
     if observed == (0.0, 1.0) and bool(np.isin(finite, (0, 1)).all()):
-        pair = (0, 1) if whole or values.dtype.kind in "iu" else (0.0, 1.0)
+        pair = (0, 1) if whole else (0.0, 1.0)
         return Categorical(name, pair, ordered=True, observed=pair)
-    if whole or values.dtype.kind in "iu":
-        return Integer(name, observed=observed)
-    return Continuous(name, observed=observed)
-
-
-def _infer_text(name: Hashable, values: NDArray[Any]) -> Categorical:
-    try:
-        seen = {value for value in values.tolist() if not is_missing(value)}
-        categories = tuple(sorted(seen, key=lambda value: (type(value).__name__, value)))
-    except TypeError:
-        raise InvalidInput(
-            f"Column {name!r} holds values that are neither numbers nor text; "
-            "turn them into text or categories first."
-        ) from None
-    if not categories:
-        raise InvalidInput(f"Column {name!r} has no value; drop it or fill it in.")
-    _check_no_dates(name, categories)
-    return Categorical(name, categories, observed=categories)
-
-
-def _check_no_dates(name: Hashable, categories: tuple[Hashable, ...]) -> None:
-    if any(hasattr(value, "isoformat") for value in categories):
-        raise InvalidInput(
-            f"Column {name!r} holds dates; turn them into a number first, such as days since a "
-            "fixed day."
-        )
+    return Integer(name, observed=observed) if whole else Continuous(name, observed=observed)

@@ -1,4 +1,7 @@
-"""A rectangular block of named columns, whichever library it comes from."""
+"""Data frames in and out: a block of named columns, whichever library it comes from.
+
+What is written into a column keeps the dtype that came in, if that can hold it.
+"""
 
 from __future__ import annotations
 
@@ -7,73 +10,45 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, final
 
+import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.caches import fields_only
 from counterpoint.errors import InvalidInput
-from counterpoint.numerics import EPS
-from counterpoint.rows.values import (
-    Cells,
-    as_they_are,
-    emptied_array,
-    emptied_series,
-    holds_ints,
-    one_kind,
-    scatter_array,
-    scatter_series,
-)
+from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray
 
-__all__ = ["Table", "repeated"]
+__all__ = ["Cells", "Table", "is_missing", "repeated"]
 
-NARROW = ("float16", "float32")
+Cells = tuple[IntArray, NDArray[Any]]
+"""Positions within a column, and the values to write there."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A rectangular block of named columns, backed by the frame that was passed.
+    """A rectangular block of named columns, backed by the frame that was passed."""
 
-    Parameters
-    ----------
-    native
-        A data frame of any library, or an ndarray of shape (n, p).
-    names
-        The column names; for an array ``x0 … x{p-1}``, as scikit-learn names them.
-    known_floats
-        Whether every dtype is float64, if that is known already.
-    labels
-        The columns of the pandas frame that came, if it goes by other names here.
-    """
-
-    native: Any
-    names: tuple[Hashable, ...]
-    known_floats: bool | None = None
-    labels: Any = None
+    native: Any  # a data frame of any library, or an ndarray of shape (n, p)
+    names: tuple[Hashable, ...]  # of an array ``x0 … x{p-1}``, as scikit-learn names them
+    known_floats: bool | None = None  # whether every dtype is float64, if that is known already
+    labels: Any = None  # the columns of the pandas frame that came, if it goes by other names here
 
     @classmethod
     def read(cls, data: Any) -> Table:
-        """Take a frame, a 2-D array, a list of rows, or one row (1-D array, Series, mapping).
-
-        Raises
-        ------
-        InvalidInput
-            If it is none of these, has no columns, or two columns share a name.
-        """
+        """Take a frame, a 2-D array, a list of rows, or one row (1-D array, Series, mapping)."""
         if isinstance(data, Table):
             return data
         table = cls(*_frame_or_array(data))
-        return table if table.all_floats or not table.is_pandas else table._dense()
-
-    __getstate__ = fields_only
-
-    def _dense(self) -> Table:
-        """The same pandas frame with its sparse columns dense: cells can be written into them."""
+        if table.all_floats or not table.is_pandas:
+            return table
         import pandas as pd
 
-        dtypes = self.native.dtypes.items()
-        held = {n: dtype.subtype for n, dtype in dtypes if isinstance(dtype, pd.SparseDtype)}
-        return Table(self.native.astype(held), self.names) if held else self
+        dtypes = table.native.dtypes.items()  # cells can be written into dense columns only
+        dense = {name: d.subtype for name, d in dtypes if isinstance(d, pd.SparseDtype)}
+        return cls(table.native.astype(dense), table.names) if dense else table
+
+    __getstate__ = fields_only
 
     @cached_property
     def is_array(self) -> bool:
@@ -83,8 +58,6 @@ class Table:
     @cached_property
     def is_pandas(self) -> bool:
         """Whether the table is backed by a pandas data frame."""
-        import narwhals.stable.v2 as nw
-
         return bool(nw.dependencies.is_pandas_dataframe(self.native))
 
     @cached_property
@@ -108,10 +81,6 @@ class Table:
             return np.asarray(series.to_numpy())
         return np.asarray(series.to_list(), dtype=object)
 
-    def dtype(self, name: Hashable) -> Any:
-        """The dtype of a column: NumPy's for an array, narwhals' for a frame."""
-        return self.native.dtype if self.is_array else self.frame.schema[name]
-
     @cached_property
     def whole(self) -> frozenset[Hashable]:
         """The columns whose dtypes hold whole numbers, and those of objects that hold no others."""
@@ -120,49 +89,42 @@ class Table:
         return frozenset(filter(self._is_whole, self.names))
 
     def _is_whole(self, name: Hashable) -> bool:
-        import narwhals.stable.v2 as nw
-
-        if self.is_array or self.dtype(name) == nw.Object:
-            return holds_ints(self.column(name).tolist())
-        return bool(self.dtype(name).is_integer())
+        if self.is_array or self.frame.schema[name] == nw.Object:
+            return _holds_ints(self.column(name).tolist())
+        return bool(self.frame.schema[name].is_integer())
 
     def levels(self, name: Hashable) -> tuple[Hashable, ...] | None:
         """The declared levels of a categorical dtype, in their order; None for other dtypes."""
-        import narwhals.stable.v2 as nw
-
-        if self.is_array or self.dtype(name) not in (nw.Categorical, nw.Enum):
+        if self.is_array or self.frame.schema[name] not in (nw.Categorical, nw.Enum):
             return None
         return tuple(self.frame.get_column(name).cat.get_categories().to_list())
 
     def is_ordered(self, name: Hashable) -> bool:
         """Whether a categorical column declares that its levels are in order."""
-        import narwhals.stable.v2 as nw
-
-        if self.levels(name) is None:
-            return False
-        series = self.frame.get_column(name)
-        native = series.to_native()
+        native = self.frame.get_column(name).to_native()
         arrow = nw.dependencies.is_pyarrow_chunked_array(native)
         dtype = native.type if arrow else native.dtype
-        return bool(series.dtype == nw.Enum or getattr(dtype, "ordered", False))
+        return bool(self.frame.schema[name] == nw.Enum or getattr(dtype, "ordered", False))
 
     def select(self, names: Sequence[Hashable]) -> Table:
         """The columns with these names, in this order."""
         if tuple(names) == self.names:
             return self
         if self.is_array:
-            return Table(self.native[:, [self.names.index(name) for name in names]], tuple(names))
-        if self.is_pandas:
-            return Table(self.native[list(names)], tuple(names))
-        return Table(self.frame.select(*names).to_native(), tuple(names))
+            some = self.native[:, [self.names.index(name) for name in names]]
+        elif self.is_pandas:
+            some = self.native[list(names)]
+        else:
+            some = self.frame.select(*names).to_native()
+        return Table(some, tuple(names))
 
-    def take(self, rows: slice | NDArray[np.intp]) -> Table:
+    def take(self, rows: slice | IntArray) -> Table:
         """These rows, in this order."""
         if self.is_array:
-            return Table(self.native[rows], self.names, self.all_floats)
-        if self.is_pandas:
-            return Table(self.native.iloc[rows], self.names, self.all_floats)
-        return Table(self.frame[rows].to_native(), self.names, self.all_floats)
+            some = self.native[rows]
+        else:
+            some = self.native.iloc[rows] if self.is_pandas else self.frame[rows].to_native()
+        return Table(some, self.names, self.all_floats)
 
     @cached_property
     def all_floats(self) -> bool:
@@ -173,37 +135,33 @@ class Table:
             return bool(self.native.dtype == np.float64)
         if self.is_pandas:
             return set(self.native.dtypes) == {np.dtype(np.float64)}
-        import narwhals.stable.v2 as nw
-
         return all(dtype == nw.Float64 for dtype in self.frame.schema.values())
 
     @cached_property
-    def singles(self) -> tuple[int, ...]:
-        """The positions of columns in float32 or narrower."""
+    def singles(self) -> dict[int, float]:
+        """Position → ``eps`` of the columns in float32 or narrower."""
         if self.all_floats:
-            return ()
+            return {}
         if self.is_array:
-            narrow = self.native.dtype.kind == "f" and self.native.dtype.itemsize < 8
-            return tuple(range(len(self.names))) if narrow else ()
-        dtypes = self.native.dtypes if self.is_pandas else self.frame.schema.values()
-        return tuple(j for j, dtype in enumerate(dtypes) if str(dtype).lower() in NARROW)
+            kinds = [self.native.dtype.name] * len(self.names)
+        else:
+            dtypes = self.native.dtypes if self.is_pandas else self.frame.schema.values()
+            kinds = [str(dtype).lower() for dtype in dtypes]
+        narrow = {kind: float(np.finfo(kind).eps) for kind in ("float16", "float32")}
+        return {j: narrow[kind] for j, kind in enumerate(kinds) if kind in narrow}
 
     @cached_property
     def eps(self) -> float:
         """The distance from 1 to the next number in the narrowest of its dtypes."""
-        if not self.singles:
-            return EPS
-        kinds = {str(self.dtype(self.names[j])).lower() for j in self.singles}
-        return max(float(np.finfo(kind).eps) for kind in kinds)
+        return max(self.singles.values(), default=EPS)
 
     @cached_property
-    def float_matrix(self) -> NDArray[np.float64] | None:
+    def float_matrix(self) -> FloatArray | None:
         """The whole block as (n, p) float64, without a copy if possible; None for other dtypes."""
         if not self.all_floats:
             return None
-        if self.is_array or self.is_pandas:
-            return np.asarray(self.native)
-        return np.asarray(self.frame.to_numpy())
+        backed = self.is_array or self.is_pandas
+        return np.asarray(self.native if backed else self.frame.to_numpy())
 
     def to_model_input(self, *others: Table, named: bool) -> Any:
         """What ``model.predict`` takes: a frame if the model was fitted on names, else an array.
@@ -234,23 +192,18 @@ class Table:
             return answers.native
         return answers.native.set_axis(self.labels, axis=1)
 
-    def with_matrix(self, rows: NDArray[np.intp] | slice, matrix: NDArray[np.float64]) -> Table:
+    def with_matrix(self, rows: IntArray | slice, matrix: FloatArray) -> Table:
         """These rows with all cells replaced by ``matrix`` (only where every dtype is float64)."""
-        if self.is_array:
-            return Table(matrix, self.names, known_floats=True)
         native = self.native
-        if self.is_pandas:
-            frame = type(native)(
-                matrix, index=native.index[rows], columns=native.columns, copy=False
-            )
-            return Table(frame, self.names, known_floats=True)
-        import narwhals.stable.v2 as nw
-
-        columns = {str(name): matrix[:, j] for j, name in enumerate(self.names)}
-        backend = nw.get_native_namespace(self.frame)
-        return Table(
-            nw.from_dict(columns, backend=backend).to_native(), self.names, known_floats=True
-        )
+        if self.is_array:
+            made: Any = matrix
+        elif self.is_pandas:
+            index, columns = native.index[rows], native.columns
+            made = type(native)(matrix, index=index, columns=columns, copy=False)
+        else:
+            cells = {str(name): matrix[:, j] for j, name in enumerate(self.names)}
+            made = _made(cells, like=self.frame)
+        return Table(made, self.names, known_floats=True)
 
     def _followed_by(self, other: Table) -> Table | None:
         """The rows of both; None unless one frame can hold them in the dtypes that they have."""
@@ -269,80 +222,76 @@ class Table:
 
         return Table(pd.concat([self.native, other.native]), self.names)
 
-    def with_cells(self, rows: NDArray[np.intp] | slice, cells: Mapping[Hashable, Cells]) -> Table:
+    def with_cells(self, rows: IntArray | slice, cells: Mapping[Hashable, Cells]) -> Table:
         """These rows with some cells replaced, column by column, in the dtypes that came in.
 
         A column of whole numbers that receives a fraction, or a number that its dtype cannot hold,
         becomes float64 or int64; one of booleans that receives something else, float64; one of
         categories keeps its levels, and what it receives becomes one of them.
         """
+        cells = {name: (at, values) for name, (at, values) in cells.items() if len(at)}
         if self.is_array:
-            return Table(scatter_array(self.native[rows], self.names, cells), self.names)
+            return Table(_with_cells(self.native[rows], self.names, cells), self.names)
         frame = self.take(rows).frame
-        changed = [
-            scatter_series(frame.get_column(name), positions, values)
-            for name, (positions, values) in cells.items()
-            if len(positions)
-        ]
+        changed = [_scattered(frame.get_column(name), *cells[name]) for name in cells]
         return Table((frame.with_columns(*changed) if changed else frame).to_native(), self.names)
 
-    def emptied(self, names: Sequence[Hashable], rows: NDArray[np.bool_]) -> Table:
-        """The same with the cells of some columns missing in (n,) some rows."""
+    def emptied(self, names: Sequence[Hashable], rows: BoolArray) -> Table:
+        """The same with the cells of some columns missing in (n,) some rows.
+
+        Of an array, all cells of these rows: NaN, in float64 for whole numbers and booleans, or
+        None for text and objects.
+        """
         if not rows.any():
             return self
         if self.is_array:
-            return Table(emptied_array(self.native, rows), self.names)
-        columns = [emptied_series(self.frame.get_column(name), rows) for name in names]
+            dtype = self.native.dtype
+            if dtype.kind != "f":
+                dtype = np.dtype(np.float64 if dtype.kind in "biu" else object)
+            out = self.native.astype(dtype)
+            out[rows] = None if dtype.kind == "O" else np.nan
+            return Table(out, self.names)
+        columns = [_emptied(self.frame.get_column(name), rows) for name in names]
         return Table(self.frame.with_columns(*columns).to_native(), self.names)
 
-    def sibling(self, columns: Mapping[str, Any], rows: NDArray[np.intp] | None) -> Any:
+    def sibling(self, columns: Mapping[str, Any], rows: IntArray | None) -> Any:
         """Another frame in the same library (pandas for an array), with the index of these rows."""
-        import narwhals.stable.v2 as nw
-
         if not self.is_array and not self.is_pandas:
-            backend = nw.get_native_namespace(self.frame)
-            alike = {name: one_kind(values) for name, values in columns.items()}
-            return nw.from_dict(alike, backend=backend).to_native()
+            return _made({n: _one_kind(v) for n, v in columns.items()}, like=self.frame)
         import pandas as pd
 
-        held = {name: as_they_are(values) for name, values in columns.items()}
-        if self.is_array or rows is None:
-            return pd.DataFrame(held)
-        return pd.DataFrame(held, index=self.native.index[rows])
+        index = None if self.is_array or rows is None else self.native.index[rows]
+        return pd.DataFrame({n: _as_they_are(v) for n, v in columns.items()}, index=index)
 
-    def labels_of(self, rows: NDArray[np.intp]) -> Any:
+    def labels_of(self, rows: IntArray) -> Any:
         """What rows are called: their labels in the index of a pandas frame, else positions."""
         return self.native.index[rows] if self.is_pandas else rows
 
 
-def repeated(tables: tuple[Table, Table], rows: NDArray[np.intp]) -> tuple[Table, Table]:
+def repeated(tables: tuple[Table, Table], rows: IntArray) -> tuple[Table, Table]:
     """These rows, each as often as it is named."""
     came, inputs = tables
     some = inputs.take(rows)
     return some if came is inputs else came.take(rows), some
 
 
-def _frame_or_array(data: Any) -> tuple[Any, tuple[Hashable, ...]]:
-    """A frame or an ndarray of shape (n, p), and its column names.
+# What can be read as a table
 
-    Raises
-    ------
-    InvalidInput
-        If the data are neither, nor rows of which one can be made.
-    """
+
+def _frame_or_array(data: Any) -> tuple[Any, tuple[Hashable, ...]]:
+    """A frame or an ndarray of shape (n, p), and its column names."""
     if isinstance(data, np.ndarray):
         return _named(_unmasked(data) if isinstance(data, np.ma.MaskedArray) else np.asarray(data))
-    import narwhals.stable.v2 as nw
-
     if isinstance(data, list | tuple) and data:
         if not all(isinstance(row, Mapping) for row in data):
             return _named(_stacked(data))
         data = _of_mappings(data)
     elif isinstance(data, Mapping):
         data = _of_columns(data) if _holds_columns(data) else _of_mappings([data])
-    elif nw.dependencies.is_pandas_series(data):
-        data = _of_series(data)
-    names = _columns(data)
+    elif nw.dependencies.is_pandas_series(data):  # of dtype object where columns differ
+        data = data.to_frame().T.infer_objects()
+    is_pandas = nw.dependencies.is_pandas_dataframe(data)
+    names = tuple(data.columns if is_pandas else _wrapped(data).columns)
     if len(set(names)) < len(names):
         twice = sorted({str(name) for name in names if names.count(name) > 1})
         raise InvalidInput(
@@ -355,8 +304,6 @@ def _frame_or_array(data: Any) -> tuple[Any, tuple[Hashable, ...]]:
 
 def _wrapped(data: Any) -> Any:
     """A frame in narwhals' clothes."""
-    import narwhals.stable.v2 as nw
-
     try:
         return nw.from_native(data, eager_only=True)
     except TypeError:
@@ -366,17 +313,8 @@ def _wrapped(data: Any) -> Any:
         ) from None
 
 
-def _columns(data: Any) -> tuple[Hashable, ...]:
-    import narwhals.stable.v2 as nw
-
-    if nw.dependencies.is_pandas_dataframe(data):
-        return tuple(data.columns)
-    return tuple(_wrapped(data).columns)
-
-
 def _instead(data: Any) -> str:
     """What to pass for something that is neither a frame nor an array."""
-    import narwhals.stable.v2 as nw
     from scipy import sparse
 
     if sparse.issparse(data):
@@ -433,8 +371,6 @@ def _of_mappings(rows: Sequence[Mapping[Any, Any]]) -> Any:
 
 def _holds_columns(data: Mapping[Any, Any]) -> bool:
     """Whether a mapping is name → values of many rows."""
-    import narwhals.stable.v2 as nw
-
     return bool(data) and all(
         isinstance(values, list | np.ndarray) or nw.dependencies.is_into_series(values)
         for values in data.values()
@@ -450,6 +386,157 @@ def _of_columns(columns: Mapping[Any, Any]) -> Any:
         raise InvalidInput(f"Expected columns of the same length; pandas says: {error}.") from None
 
 
-def _of_series(series: Any) -> Any:
-    """One pandas row: ``frame.iloc[i]`` has dtype object when columns differ; restore each."""
-    return series.to_frame().T.infer_objects()
+# What columns can hold
+
+
+def is_missing(value: object) -> bool:
+    """Whether a cell is missing: None, NaN, or pandas' NA and NaT."""
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    return isinstance(value, float | np.floating) and bool(np.isnan(value))
+
+
+def _holds_ints(values: list[Any]) -> bool:
+    """Whether Python's whole numbers are all that a column of objects holds, if not missing."""
+    kinds = {type(value) for value in values if not is_missing(value)}
+    return bool(kinds) and all(issubclass(k, int | np.integer) and k is not bool for k in kinds)
+
+
+def _as_ints(values: list[Any]) -> list[Any]:
+    """Floats without a fraction as ints; others as they are."""
+    return [int(v) if isinstance(v, float) and v.is_integer() else v for v in values]
+
+
+def _fitting_dtype(dtype: np.dtype[Any], values: NDArray[Any]) -> np.dtype[Any]:
+    """An array's dtype, or one that holds these values too."""
+    if dtype.kind == "O":
+        return dtype
+    values = np.asarray(values.tolist())
+    if dtype.kind in "US":
+        return np.result_type(dtype, values.dtype)
+    if values.dtype.kind not in "biuf":
+        return np.dtype(object)
+    if dtype.kind == "b":
+        return dtype if np.isin(values, (0, 1)).all() else np.dtype(np.float64)
+    return _whole_dtype(dtype, values) if dtype.kind in "iu" else dtype
+
+
+def _whole_dtype(dtype: np.dtype[Any], values: NDArray[Any]) -> np.dtype[Any]:
+    """The dtype of whole numbers, or a wider one that holds these values."""
+    if not np.any(values % 1 != 0):
+        for wide in (dtype, np.dtype(np.int64)):
+            info = np.iinfo(wide)
+            if values.min() >= info.min and values.max() <= info.max:
+                return wide
+    return np.dtype(np.float64)
+
+
+def _with_cells(
+    array: NDArray[Any], names: tuple[Hashable, ...], cells: Mapping[Hashable, Cells]
+) -> NDArray[Any]:
+    """A copy of an array with some cells replaced, in a dtype that holds all of them."""
+    needed = [_fitting_dtype(array.dtype, values) for _, values in cells.values()]
+    out = array.astype(np.result_type(array.dtype, *needed) if needed else array.dtype)
+    for name, (positions, values) in cells.items():
+        j = names.index(name)
+        ints = array.dtype.kind == "O" and _holds_ints(array[:, j].tolist())
+        out[positions, j] = _as_ints(values.tolist()) if ints else values
+    return out
+
+
+def _scattered(series: Any, positions: IntArray, values: NDArray[Any]) -> Any:
+    """A narwhals series with some cells replaced, in a dtype that holds all of them."""
+    native, backend = series.to_native(), nw.get_native_namespace(series)
+    series, cells = _wide_enough(series, values.tolist())
+    if series.dtype.is_numeric():
+        new = nw.new_series(series.name, cells, dtype=series.dtype, backend=backend)
+        return series.scatter(positions.tolist(), new)
+    if not nw.dependencies.is_pyarrow_chunked_array(native):
+        return series.scatter(positions.tolist(), cells)
+    listed = series.to_list()  # narwhals writes into some types of Arrow's text only
+    for position, cell in zip(positions.tolist(), cells, strict=True):
+        listed[position] = cell
+    column = backend.chunked_array([backend.array(listed, type=series.to_native().type)])
+    return nw.from_native(column, series_only=True).alias(series.name)
+
+
+def _wide_enough(series: Any, values: list[Any]) -> tuple[Any, list[Any]]:
+    """A column in a dtype that holds these values too, and the values for it."""
+    dtype = series.dtype
+    if dtype.is_integer():
+        own = np.dtype(str(dtype).lower())
+        needed = _whole_dtype(own, np.asarray(values))
+        if needed.kind == "f":
+            return series.cast(nw.Float64), values
+        return series if needed == own else series.cast(nw.Int64), list(map(int, values))
+    if dtype == nw.Boolean and not set(values) <= {False, True}:
+        return series.cast(nw.Float64), values
+    if dtype in (nw.Categorical, nw.Enum):
+        return _with_levels(series, values), values
+    if dtype in (nw.Boolean, nw.String):
+        return series, list(map(bool if dtype == nw.Boolean else str, values))
+    ints = dtype == nw.Object and _holds_ints(series.to_list())
+    return series, _as_ints(values) if ints else values
+
+
+def _with_levels(series: Any, values: list[Any]) -> Any:
+    """A column of categories, with those of these values as levels that are none yet, at the end.
+
+    Arrow makes its dictionaries anew from what a column holds, and polars the levels of all but an
+    ``Enum``.
+    """
+    native, levels = series.to_native(), series.cat.get_categories().to_list()
+    new = [value for value in dict.fromkeys(values) if value not in set(levels)]
+    if not new:
+        return series
+    if nw.dependencies.is_pandas_like_series(native):
+        return nw.from_native(native.cat.add_categories(new), series_only=True)
+    return series.cast(nw.Enum([*levels, *new])) if series.dtype == nw.Enum else series
+
+
+def _emptied(series: Any, rows: BoolArray) -> Any:
+    """A narwhals series with some cells missing.
+
+    pandas' whole numbers and booleans of NumPy become the nullable ones of the same size (``Int64``
+    for ``int64``, ``boolean`` for ``bool``); every other dtype stays.
+    """
+    native, backend = series.to_native(), nw.get_native_namespace(series)
+    if nw.dependencies.is_pyarrow_chunked_array(native):
+        native = native.take(backend.array(np.arange(len(rows)), mask=rows))
+    elif nw.dependencies.is_pandas_series(native):
+        dtype = native.dtype
+        if isinstance(dtype, np.dtype) and dtype.kind in "biu":
+            whole = dtype.name.replace("uint", "UInt").replace("int", "Int")
+            nullable: Any = "boolean" if dtype.kind == "b" else whole
+            native = native.astype(nullable)
+        native = native.mask(rows)
+    else:
+        present = nw.new_series("", (~rows).tolist(), backend=backend)
+        return series.to_frame().select(nw.when(present).then(nw.col(series.name)))[series.name]
+    return nw.from_native(native, series_only=True).alias(series.name)
+
+
+def _made(columns: Mapping[str, Any], like: Any) -> Any:
+    """A native frame in the library of a narwhals frame."""
+    return nw.from_dict(dict(columns), backend=nw.get_native_namespace(like)).to_native()
+
+
+def _as_they_are(values: Any) -> Any:
+    """A list for a pandas column, such that no whole number in it becomes a float."""
+    kinds = {type(value) for value in values} if isinstance(values, list) else set()
+    if len(kinds) < 2 or kinds == {float, type(None)}:
+        return values
+    out = np.empty(len(values), dtype=object)
+    out[:] = values
+    return out
+
+
+def _one_kind(values: Any) -> Any:
+    """A list for a column that holds values of one type only: numbers as floats, else as text."""
+    if not isinstance(values, list):
+        return values
+    kinds = {type(value) for value in values} - {type(None)}
+    if len(kinds) < 2:
+        return values
+    cast = float if kinds <= {int, float} else str
+    return [None if value is None else cast(value) for value in values]

@@ -29,8 +29,7 @@ from counterpoint.groups import (
     TorchFunction,
     represent,
 )
-from counterpoint.groups.networks import ACTIVATIONS
-from counterpoint.groups.representations import stages
+from counterpoint.groups.representations import ACTIVATIONS, stages
 
 X, Y = load_iris(return_X_y=True)
 TRANSFORMERS: dict[str, Any] = {

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from counterpoint.groups.estimators import DifferenceOfMeans, GroupTranslations
 from counterpoint.groups.limits import Limits
-from counterpoint.groups.networks import Network, TorchFunction
 from counterpoint.groups.path import TranslationPath
 from counterpoint.groups.pictures import plot_curves
 from counterpoint.groups.quality import Quality, similarity
@@ -18,7 +17,9 @@ from counterpoint.groups.representations import (
     Affine,
     Composed,
     FiniteDifferences,
+    Network,
     Representation,
+    TorchFunction,
 )
 from counterpoint.groups.tables import Groups
 from counterpoint.groups.translations import Translations, from_anndata, to_anndata

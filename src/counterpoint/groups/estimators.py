@@ -22,8 +22,8 @@ from counterpoint.groups.path import (
 )
 from counterpoint.groups.problem import moving, tie_pattern
 from counterpoint.groups.refinement import polished, prunable, pruned
-from counterpoint.groups.representations import FloatArray
 from counterpoint.groups.translations import Translations
+from counterpoint.numerics import FloatArray
 from counterpoint.rows.progress import track
 
 __all__ = ["DifferenceOfMeans", "GroupTranslations"]

@@ -21,9 +21,10 @@ from counterpoint.groups.problem import Fusion, Objective, moving, ties
 from counterpoint.groups.quality import Quality
 from counterpoint.groups.reading import read_model
 from counterpoint.groups.refinement import SmoothedRates
-from counterpoint.groups.representations import FloatArray, Matrix, Representation, dense, stages
+from counterpoint.groups.representations import Matrix, Representation, dense, stages
 from counterpoint.groups.tables import Groups, Intake, read_rows, spread_of, stratified_folds
 from counterpoint.groups.translations import Translations
+from counterpoint.numerics import FloatArray
 from counterpoint.rows.progress import track
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import final
 import numpy as np
 
 from counterpoint.groups.problem import Objective, descend, moving, tied
-from counterpoint.groups.representations import FloatArray, IntArray
+from counterpoint.numerics import FloatArray, IntArray
 
 __all__ = ["FEW", "Fit", "at_zero", "fit", "follow", "refit"]
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from counterpoint.errors import InvalidInput
-from counterpoint.groups.representations import FloatArray, IntArray
+from counterpoint.numerics import FloatArray, IntArray
 from counterpoint.rows.features import unknown_name
 
 __all__ = ["Limits", "prices"]

@@ -11,8 +11,8 @@ import numpy as np
 
 from counterpoint.errors import InvalidInput
 from counterpoint.groups.fitting import Fit
-from counterpoint.groups.representations import FloatArray, IntArray
 from counterpoint.groups.translations import Translations
+from counterpoint.numerics import FloatArray, IntArray
 
 if TYPE_CHECKING:
     import pandas as pd

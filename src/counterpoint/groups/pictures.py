@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from counterpoint.errors import InvalidInput, MissingExtra
-from counterpoint.groups.representations import FloatArray
 from counterpoint.groups.tables import Groups
 from counterpoint.groups.translations import Translations, amount
+from counterpoint.numerics import FloatArray
 from counterpoint.plots import COLOURS, INK, PALE, SMALL, short_name
 
 if TYPE_CHECKING:

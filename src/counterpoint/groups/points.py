@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import KDTree
 
-from counterpoint.groups.representations import Composed, FloatArray, IntArray, Matrix, dense
+from counterpoint.groups.representations import Composed, Matrix, dense
 from counterpoint.groups.tables import Groups
 from counterpoint.groups.translations import Translations
+from counterpoint.numerics import FloatArray, IntArray
 
 __all__ = ["Points", "away", "outside"]
 

@@ -17,14 +17,8 @@ from typing import NamedTuple, final
 import numpy as np
 from scipy.optimize import isotonic_regression
 
-from counterpoint.groups.representations import (
-    Composed,
-    FloatArray,
-    IntArray,
-    Matrix,
-    Pull,
-    dense,
-)
+from counterpoint.groups.representations import Composed, Matrix, Pull, dense
+from counterpoint.numerics import FloatArray, IntArray
 
 __all__ = [
     "Fusion",

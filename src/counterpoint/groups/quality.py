@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 
 from counterpoint.errors import InvalidInput
-from counterpoint.groups.representations import FloatArray
 from counterpoint.groups.translations import Translations
+from counterpoint.numerics import FloatArray
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -11,8 +11,14 @@ from sklearn.neural_network import MLPRegressor
 from sklearn.pipeline import Pipeline
 
 from counterpoint.errors import ReaderMismatch, UnsupportedModel
-from counterpoint.groups.networks import Network, of_module
-from counterpoint.groups.representations import Affine, Composed, Representation, dense
+from counterpoint.groups.representations import (
+    Affine,
+    Composed,
+    Network,
+    Representation,
+    dense,
+    of_module,
+)
 from counterpoint.groups.tables import Intake
 from counterpoint.models.categories import fills_of
 from counterpoint.models.columns import Columns

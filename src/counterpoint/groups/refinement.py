@@ -28,7 +28,7 @@ from counterpoint.groups.fitting import refit
 from counterpoint.groups.path import Candidate, count_of
 from counterpoint.groups.points import Points
 from counterpoint.groups.problem import Fusion, Objective, moving
-from counterpoint.groups.representations import FloatArray, IntArray
+from counterpoint.numerics import FloatArray, IntArray
 
 __all__ = ["SmoothedRates", "pair_counts", "polished", "prunable", "pruned"]
 

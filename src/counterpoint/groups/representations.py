@@ -3,38 +3,38 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy, deepcopy
 from dataclasses import dataclass
-from functools import singledispatch
 from typing import Any, final
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 from scipy import sparse
+from scipy.special import expit, ndtr
 
-from counterpoint.errors import InvalidInput
+from counterpoint.errors import InvalidInput, MissingExtra
+from counterpoint.numerics import FloatArray
 
 __all__ = [
+    "ACTIVATIONS",
     "Affine",
     "Composed",
     "FiniteDifferences",
-    "FloatArray",
-    "IntArray",
     "Matrix",
+    "Network",
+    "Pull",
     "Representation",
+    "TorchFunction",
     "dense",
+    "of_module",
     "stages",
 ]
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.intp]
 Matrix = Any
 """A dense array or a sparse one of SciPy."""
 Pull = Callable[[FloatArray], FloatArray]
 """Takes gradients (n, m) in the values of a map to gradients (n, d) in its rows."""
-
-ROWS = 4096
-"""Rows that are mapped at a time, so that what a network holds of its layers stays small."""
 
 
 class Representation(ABC):
@@ -73,11 +73,6 @@ class Affine(Representation):
         (d, m) M, dense or sparse.
     offset
         (m,) c.
-
-    Raises
-    ------
-    InvalidInput
-        If their shapes do not fit together, or they are not finite.
     """
 
     matrix: Matrix
@@ -157,13 +152,11 @@ class Composed(Representation):
 
     def finish(self, hidden: FloatArray) -> FloatArray:
         """(n, m) the values of rows, from the values of the affine map."""
-        parts = range(0, max(len(hidden), 1), ROWS)
-        return np.concatenate([self.pull(hidden[i : i + ROWS])[0] for i in parts])
+        return _in_parts(lambda part: self.pull(part)[0], hidden)
 
     def values(self, X: Matrix) -> FloatArray:
         """(n, m) the values of rows."""
-        parts = range(0, max(X.shape[0], 1), ROWS)
-        return np.concatenate([self.finish(self.hidden(X[i : i + ROWS])) for i in parts])
+        return _in_parts(lambda part: self.finish(self.hidden(part)), X)
 
 
 @final
@@ -182,11 +175,6 @@ class FiniteDifferences(Representation):
         d, at most 64.
     step
         How far rows are moved to either side, in feature units; one number or d of them.
-
-    Raises
-    ------
-    InvalidInput
-        If there are more features, or a step is not positive.
     """
 
     function: Callable[[FloatArray], Any]
@@ -208,17 +196,11 @@ class FiniteDifferences(Representation):
         return self.features
 
     def vjp(self, X: FloatArray) -> tuple[FloatArray, Pull]:
-        steps = np.broadcast_to(np.asarray(self.step, dtype=float), (self.features,))
+        steps = np.diag(np.broadcast_to(np.asarray(self.step, dtype=float), (self.features,)))
 
         def pull(C: FloatArray) -> FloatArray:
-            slopes = np.empty(X.shape)
-            for j, h in enumerate(steps.tolist()):
-                up, down = X.copy(), X.copy()
-                up[:, j] += h
-                down[:, j] -= h
-                change = (self._values(up) - self._values(down)) / (2.0 * h)
-                slopes[:, j] = (change * C).sum(axis=1)
-            return slopes
+            changes = [(self._values(X + h) - self._values(X - h)) / (2.0 * h.sum()) for h in steps]
+            return np.stack([(change * C).sum(axis=1) for change in changes], axis=1)
 
         return self._values(X), pull
 
@@ -232,33 +214,255 @@ class FiniteDifferences(Representation):
         return values
 
 
-@singledispatch
+Activation = Callable[[FloatArray], tuple[FloatArray, FloatArray]]
+"""Takes inputs to values and derivatives, entry by entry."""
+
+
+def _elu(a: FloatArray, scale: float = 1.0, alpha: float = 1.0) -> tuple[FloatArray, FloatArray]:
+    tail = alpha * np.expm1(np.minimum(a, 0.0))
+    return scale * (np.maximum(a, 0.0) + tail), scale * np.where(a > 0.0, 1.0, tail + alpha)
+
+
+def _tanh(a: FloatArray) -> tuple[FloatArray, FloatArray]:
+    value = np.tanh(a)
+    return value, 1.0 - value * value
+
+
+def _sigmoid(a: FloatArray) -> tuple[FloatArray, FloatArray]:
+    value = expit(a)
+    return value, value * (1.0 - value)
+
+
+def _silu(a: FloatArray) -> tuple[FloatArray, FloatArray]:
+    gate = expit(a)
+    return a * gate, gate * (1.0 + a * (1.0 - gate))
+
+
+def _gelu(a: FloatArray) -> tuple[FloatArray, FloatArray]:
+    below = ndtr(a)
+    return a * below, below + a * np.exp(-0.5 * a * a) / np.sqrt(2.0 * np.pi)
+
+
+ACTIVATIONS: Mapping[str, Activation] = {
+    "elu": _elu,
+    "gelu": _gelu,
+    "identity": lambda a: (a, np.ones_like(a)),
+    "leaky_relu": lambda a: (np.where(a > 0.0, a, 0.01 * a), np.where(a > 0.0, 1.0, 0.01)),
+    "logistic": _sigmoid,
+    "relu": lambda a: (np.maximum(a, 0.0), (a > 0.0).astype(float)),
+    "selu": lambda a: _elu(a, 1.0507009873554805, 1.6732632423543772),  # Klambauer et al. (2017)
+    "sigmoid": _sigmoid,
+    "silu": _silu,
+    "softplus": lambda a: (np.logaddexp(0.0, a), expit(a)),
+    "tanh": _tanh,
+}
+"""As PyTorch and scikit-learn define them, with their default parameters."""
+
+
+@final
+class Network(Representation):
+    """A feed-forward network: affine maps, with an activation between each two.
+
+    Parameters
+    ----------
+    weights
+        A matrix (inputs, outputs) for each layer. PyTorch keeps them transposed.
+    biases
+        A vector (outputs,) for each layer.
+    activation
+        One of `ACTIVATIONS` for all layers but the last, or one for each of these.
+    output
+        The activation of the last layer.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from counterpoint.groups import Network
+    >>> net = Network([np.eye(3)[:, :2], np.ones((2, 1))], [np.zeros(2), np.zeros(1)], "elu")
+    >>> net.vjp(np.array([[1.0, 2.0, 3.0]]))[0]
+    array([[3.]])
+    """
+
+    def __init__(
+        self,
+        weights: Sequence[ArrayLike],
+        biases: Sequence[ArrayLike],
+        activation: str | Sequence[str] = "relu",
+        output: str = "identity",
+    ) -> None:
+        self.weights = tuple(np.array(weight, dtype=np.float64) for weight in weights)
+        self.biases = tuple(np.array(bias, dtype=np.float64) for bias in biases)
+        _check_layers(self.weights, self.biases)
+        between = len(self.weights) - 1
+        names = [activation] * between if isinstance(activation, str) else list(activation)
+        if len(names) != between:
+            raise InvalidInput(
+                f"Expected {between} activations, one after each layer but the last; got "
+                f"{len(names)}. Pass one name for all, or one for each."
+            )
+        self.activations = ("identity", *names, output)  # of the inputs, and after each layer
+        for name in self.activations:
+            if name not in ACTIVATIONS:
+                raise InvalidInput(
+                    f"Expected activations among {', '.join(ACTIVATIONS)}; got {name!r}. Pass a "
+                    "torch module or a Representation of your own for others."
+                )
+        self.sizes = (len(self.weights[0]), *map(len, self.biases))
+
+    @property
+    def n_features(self) -> int:
+        return self.sizes[0]
+
+    def __repr__(self) -> str:
+        said = ", ".join(dict.fromkeys(self.activations[1:]))
+        return f"<Network: {' → '.join(map(str, self.sizes))}; {said}>"
+
+    def vjp(self, X: FloatArray) -> tuple[FloatArray, Pull]:
+        first, *others = self.activations
+        X, start = ACTIVATIONS[first](X)
+        slopes = []
+        for name, weight, bias in zip(others, self.weights, self.biases, strict=True):
+            X, slope = ACTIVATIONS[name](X @ weight + bias)
+            slopes.append(slope)
+
+        def pull(C: FloatArray) -> FloatArray:
+            for weight, slope in zip(self.weights[::-1], slopes[::-1], strict=True):
+                C = (C * slope) @ weight.T
+            return C * start
+
+        return X, pull
+
+    def after_first(self) -> Network | None:
+        """What follows the affine map of the first layer; None if nothing does."""
+        if self.activations[1:] == ("identity",):
+            return None
+        rest = copy(self)
+        for name in ("weights", "biases", "activations", "sizes"):
+            setattr(rest, name, getattr(self, name)[1:])
+        return rest
+
+
+def _check_layers(weights: tuple[FloatArray, ...], biases: tuple[FloatArray, ...]) -> None:
+    if not weights or len(weights) != len(biases):
+        raise InvalidInput(
+            f"Expected a weight matrix and a bias for each layer; got {len(weights)} and "
+            f"{len(biases)}. Pass zeros for a layer without bias."
+        )
+    for i, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
+        if weight.ndim != 2 or bias.shape != weight.shape[1:]:
+            raise InvalidInput(
+                f"Expected layer {i} to be a matrix (inputs, outputs) and a vector (outputs,); got "
+                f"the shapes {weight.shape} and {bias.shape}. Transpose weights that come from "
+                "PyTorch."
+            )
+        if i and len(weight) != len(biases[i - 1]):
+            raise InvalidInput(
+                f"Expected layer {i} to take the {len(biases[i - 1])} outputs of the one before; "
+                f"it takes {len(weight)}. Check the order of the layers, or transpose them."
+            )
+        if not (np.isfinite(weight).all() and np.isfinite(bias).all()):
+            raise InvalidInput(f"Expected finite weights; got others in layer {i}. Train it again.")
+
+
+@final
+class TorchFunction(Representation):
+    """A differentiable function of torch tensors.
+
+    What an encoder needs beside the rows goes into the function, so that encoders of other
+    packages, such as scvi-tools, need no adapter: of one that takes logarithms and returns the
+    mean first, ``lambda x: encoder(torch.log1p(x.clamp(min=0)), batch)[0]``; moved rows may hold
+    negative numbers.
+
+    Parameters
+    ----------
+    function
+        Takes a tensor (n, d) of doubles to one of shape (n, m). Put modules into double precision
+        and evaluation first: ``module.double().eval()``.
+    features
+        d.
+    """
+
+    def __init__(self, function: Callable[[Any], Any], features: int) -> None:
+        try:
+            import torch
+        except ImportError:
+            raise MissingExtra(
+                "TorchFunction needs torch, which is not installed. "
+                "Install it with pip install 'counterpoint[torch]'."
+            ) from None
+        self.function, self.features, self._torch = function, int(features), torch
+
+    @property
+    def n_features(self) -> int:
+        return self.features
+
+    def vjp(self, X: FloatArray) -> tuple[FloatArray, Pull]:
+        torch = self._torch
+        with torch.enable_grad():
+            rows = torch.from_numpy(np.array(X, dtype=np.float64)).requires_grad_()
+            values = self.function(rows)
+        if not isinstance(values, torch.Tensor) or values.ndim != 2 or len(values) != len(X):
+            got = tuple(getattr(values, "shape", ())) or type(values).__name__
+            raise InvalidInput(
+                f"Expected a tensor of shape ({len(X)}, m) from the module; got {got}. Wrap it in "
+                "a TorchFunction that returns the tensor of the representation."
+            )
+
+        def pull(C: FloatArray) -> FloatArray:
+            given = torch.from_numpy(np.array(C)).to(values.dtype)
+            (slope,) = torch.autograd.grad(values, rows, given, retain_graph=True)
+            return np.asarray(slope.double().numpy())
+
+        return np.asarray(values.detach().double().numpy()), pull
+
+
+def of_module(module: Any) -> Representation:
+    """A torch module in double precision; it has to begin with nn.Linear, which knows its width."""
+    from torch import nn
+
+    double = deepcopy(module).double().eval().requires_grad_(requires_grad=False).cpu()
+    steps = list(double) if type(double) is nn.Sequential else [double]
+    if not steps or type(steps[0]) is not nn.Linear:
+        raise InvalidInput(
+            f"Expected to know how many features {type(module).__name__} takes, and it does not "
+            "begin with nn.Linear. Pass TorchFunction(module.double().eval(), features)."
+        )
+    weight, bias = steps[0].weight.numpy().T, steps[0].bias
+    first = Affine(np.array(weight), np.zeros(weight.shape[1]) if bias is None else bias.numpy())
+    if len(steps) == 1:
+        return first
+    return Composed(first, TorchFunction(nn.Sequential(*steps[1:]), weight.shape[1]))
+
+
 def stages(representation: Representation) -> Composed:
     """A representation as all that is affine at its beginning, and the rest.
 
     Sparse rows stay sparse until the rest, and a change of few features is cheap.
     """
+    match representation:
+        case Affine() as affine:
+            return Composed(affine, None)
+        case Network() as net:
+            return Composed(Affine(net.weights[0], net.biases[0]), net.after_first())
+        case Composed(first, None):
+            return Composed(first, None)
+        case Composed(first, Representation() as rest):
+            inner = stages(rest)
+            return Composed(first.then(inner.first), inner.rest)
     width = representation.n_features
     return Composed(Affine.scaling(np.ones(width), np.zeros(width)), representation)
-
-
-@stages.register
-def _(representation: Affine) -> Composed:
-    return Composed(representation, None)
-
-
-@stages.register
-def _(representation: Composed) -> Composed:
-    if representation.rest is None:
-        return representation
-    inner = stages(representation.rest)
-    return Composed(representation.first.then(inner.first), inner.rest)
 
 
 def dense(matrix: Matrix) -> FloatArray:
     """A dense or sparse array as a dense one of doubles."""
     filled = matrix.toarray() if sparse.issparse(matrix) else matrix
     return np.asarray(filled, dtype=np.float64)
+
+
+def _in_parts(function: Callable[[Matrix], FloatArray], rows: Matrix) -> FloatArray:
+    """Rows through a function, 4096 at a time, so that what a network holds of them stays small."""
+    starts = range(0, max(rows.shape[0], 1), 4096)
+    return np.concatenate([function(rows[i : i + 4096]) for i in starts])
 
 
 def _finite(values: FloatArray) -> FloatArray:

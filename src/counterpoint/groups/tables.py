@@ -14,7 +14,8 @@ from scipy import sparse
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
 from counterpoint.errors import InvalidInput
-from counterpoint.groups.representations import FloatArray, IntArray, Matrix, dense
+from counterpoint.groups.representations import Matrix, dense
+from counterpoint.numerics import FloatArray, IntArray
 from counterpoint.rows.encoding import encode
 from counterpoint.rows.features import Categorical, Continuous, Features, unknown_name
 from counterpoint.rows.table import Table

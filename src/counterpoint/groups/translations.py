@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from counterpoint.errors import InvalidInput
-from counterpoint.groups.representations import FloatArray, IntArray
+from counterpoint.numerics import FloatArray, IntArray
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -21,8 +21,7 @@ from counterpoint.engine.domains import Box, Whole
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Condition, Region
 from counterpoint.prototypes.nearer import Nearer, Quadrics, curvature_of, quadrics_of
-from counterpoint.prototypes.solvers.lower_bound import relaxed
-from counterpoint.prototypes.solvers.quadric import Quadric
+from counterpoint.prototypes.solvers.lower_bound import Quadric, relaxed
 from counterpoint.solvers import Effort, Outcome, all_solvers
 
 CONDITIONS = ("box", "changes", "transitions", "affine", "cone", "at most", "nearer")
@@ -446,7 +445,7 @@ def test_the_relaxation_is_as_good_as_cvxpys(kind: str):
         cases = program.cases(x)
         found = relaxed(program, cases, 1.0, Effort())
         assert found is not None
-        bound = program.bound(cases, found.multipliers[None], found.point[None])[0]
+        bound = program.bound(cases, found[0][None], found[1][None])[0]
         assert bound == pytest.approx(sdp(program, x), rel=2e-6, abs=1e-7)
 
 

@@ -11,7 +11,7 @@ from counterpoint.prototypes import reader  # noqa: F401 (it registers readers)
 from counterpoint.prototypes.celled import search_cells
 from counterpoint.prototypes.cells import Cells
 from counterpoint.prototypes.solvers.lattice import Ccp
-from counterpoint.prototypes.solvers.quadric import Quadric
+from counterpoint.prototypes.solvers.lower_bound import Quadric
 from counterpoint.prototypes.solvers.scip import Scip
 from counterpoint.solvers.base import Solver
 

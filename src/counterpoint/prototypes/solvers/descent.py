@@ -1,9 +1,14 @@
 """The convex-concave procedure from several starts, and what bounds its answers.
 
-From a point that meets the conditions the program's convex part about it is solved, which gives a
-cheaper such point, and so on until nothing improves (Artelt & Hammer, equations 38–42). A start
-that misses conditions is first moved by Newton's method until it meets them, or else led to meet
-them by a penalty. Where a bound closes the gap, the search ends.
+Each quadratic condition e(y) = ‖F y + f‖² − ‖H y + h‖² − limit <= 0 is replaced by what one tangent
+of its rival's distance leaves (Artelt & Hammer, equations 38–42). About the point ``at`` that is
+
+    ‖F (y − at)‖² + ∇e(at) · (y − at) + e(at)  <=  0,
+
+convex, within the condition, and met by ``at`` if that meets it. The optimum of this convex part is
+a cheaper such point, and so on until nothing improves. A start that misses conditions is first
+moved by Newton's method until it meets them, or else led to meet them by a penalty. Where a bound
+closes the gap, the search ends.
 """
 
 from __future__ import annotations
@@ -13,35 +18,37 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from time import perf_counter
-from typing import final
+from typing import Any, NamedTuple, final
 
+import clarabel
 import numpy as np
 
 from counterpoint.engine.cases import Cases
+from counterpoint.engine.couplings import Cone
 from counterpoint.engine.program import Program
-from counterpoint.numerics import BoolArray, FloatArray
-from counterpoint.prototypes.nearer import curvature_of
-from counterpoint.prototypes.solvers.convex_step import Step, convex_step, standard_form
-from counterpoint.prototypes.solvers.lower_bound import LowerBound
-from counterpoint.prototypes.solvers.quadric import Quadric
-from counterpoint.solvers.base import Effort, Outcome
+from counterpoint.numerics import TINY, BoolArray, FloatArray, IntArray
+from counterpoint.prototypes.nearer import curvature_of, quadrics_of
+from counterpoint.prototypes.solvers.lower_bound import (
+    SOLVED,
+    LowerBound,
+    Quadric,
+    settings,
+    sparse_columns,
+)
+from counterpoint.solvers.base import Effort, Outcome, translated
 from counterpoint.solvers.standard_form import StandardForm
 
 __all__ = ["Descents", "LocalSearch", "RowDescent"]
 
 STALLED = 1e-9
 """A relative gain in price at which a descent ends."""
-HOPE = 1.3
-"""No start is tried after one whose answer costs so many times what is already reached."""
 FURTHER = np.array([0.5, 1.0, 2.0, 3.0, 5.0, 7.0, 11.0, 15.0, 23.0, 31.0, -1e-8, -1e-6, -1e-4])
 """How far beyond the end of a step to look, in lengths of the step; or before it, in case that its
 end is not quite within convex conditions."""
-WITHIN = 1e-10
-"""How far within a condition a start is moved, relative to what the row misses."""
 PAST = 1e-9
 """How far beyond a root of an excess its other side is looked at, relative to the root."""
-TRACE = 1e-6
-"""A share of the largest change that is noise of the interior point."""
+SAFE = 2e-9
+"""How far within convex conditions a step stays, relative to the change: twice its tolerance."""
 PENALTIES = (10.0, 100.0, 1e3, *(1e4,) * 5)
 """What it costs to miss conditions, while a start misses them, relative to the price."""
 
@@ -56,7 +63,8 @@ class Descents:
     @cached_property
     def form(self) -> StandardForm:
         """The program in the standard form, with changes that cost about 1 as units."""
-        return standard_form(self.program)
+        size = self.program.price.absolute + np.sqrt(self.program.price.diagonal)
+        return StandardForm(self.program, 1.0 / np.where(size > 0.0, size, 1.0))
 
     @cached_property
     def quadric(self) -> Quadric:
@@ -88,7 +96,8 @@ class Descents:
         free = (low < high) & (change > 1e-5 * change.max(initial=0.0))
         y = np.where(free, y, np.clip(x, low, high))
         least, most = (limit[0] for limit in affine.limits(case.margin))
-        inwards = WITHIN * np.abs(quadrics.missed(case.x, case.margin)).max(initial=0.0)
+        # the least that rounding of what the row misses does not undo
+        inwards = 1e-10 * np.abs(quadrics.missed(case.x, case.margin)).max(initial=0.0)
         for _ in range(15):
             along, over = affine.matrix @ y, quadrics.missed(y[None], case.margin)[0] + inwards
             over = np.concatenate([over, along - most, least - along])
@@ -189,7 +198,7 @@ class RowDescent(LocalSearch):
         for start in self._starts():
             self.descend(start)
             if self._last is not None:
-                self.lower.by_step(self._last)
+                self.lower.by_step(*self._last)
             if self._is_over():
                 return
 
@@ -201,8 +210,8 @@ class RowDescent(LocalSearch):
         found = self.lower.relax(nearest)
         if self._is_over():
             return
-        yield nearest if found is None else found.point
-        if self.cost > HOPE * self.lower.cutoff:
+        yield nearest if found is None else found
+        if self.cost > 1.3 * self.lower.cutoff:  # other starts hardly ever gain so much
             return
         yield from self.shared.prototypes
         if self._keep(self.shared.alone(self.case)):
@@ -249,13 +258,21 @@ class RowDescent(LocalSearch):
         return at if self.shared.met(at[None], self.case)[0] else None
 
     def _step(self, at: FloatArray, penalty: float | None = None) -> Step | None:
-        return convex_step(self.shared.form, self.case, at, self.effort.until(self._end), penalty)
+        """The optimum of the convex part about a point; None if that fails.
+
+        To miss quadratic conditions costs a ``penalty``, relative to the price, or is forbidden.
+        """
+        if not (self.case.low[0] < self.case.high[0]).any():
+            return None
+        with translated("Clarabel"):
+            model = _ConvexPart(self.shared.form, self.case, at, penalty)
+            return model.solve(self.effort.until(self._end))
 
     def _tidy(self, point: FloatArray) -> None:
         """What hardly moved stays, if that costs no more: interior points leave traces."""
         x, absolute = self.case.x[0], self.program.price.absolute > 0.0
         change = np.abs(point - x) / self.shared.form.unit
-        still = (change <= TRACE * change.max(initial=0.0)) & absolute
+        still = (change <= 1e-6 * change.max(initial=0.0)) & absolute
         if (point == x)[still].all() or not (self.cost >= self._price(point)):
             return
         plain = self.case
@@ -295,3 +312,162 @@ class RowDescent(LocalSearch):
             return float("nan")
         ends = roots(square, slope, value)
         return float(ends[(ends > 0.0) & (ends < 1.0)].max(initial=0.0))
+
+
+@final
+class Step(NamedTuple):
+    """The optimum of a convex part, and the multipliers of its quadratic conditions and rows."""
+
+    point: FloatArray  # (d,) within the bounds
+    weights: FloatArray  # (J,)
+    rows: FloatArray  # (program.affine.size,)
+
+
+@final
+class _ConvexPart:
+    """One convex part in the shape that Clarabel takes: A v + s = b with s in cones.
+
+    Variables: the change of each free column from x; a bound on each absolute change; a square for
+    each prototype; and, with a penalty, how far the conditions are missed. Conditions on one
+    prototype share one cone: s >= ‖F (y − at)‖² and s + ∇e_j(at) · (y − at) + e_j(at) <= 0 for each
+    rival j. The unit is the answer's size, so that tolerances mean the same for small and large
+    answers.
+    """
+
+    def __init__(
+        self, form: StandardForm, case: Cases, at: FloatArray, penalty: float | None
+    ) -> None:
+        self.form, self.program, self.case, self.at = form, form.program, case, at
+        self.penalty, self.quadrics = penalty, quadrics_of(form.program)
+        self.excess = self.quadrics.missed(at[None], case.margin)[0]
+        slopes = self.quadrics.slopes(at[None])[0]
+        self.free = np.flatnonzero(case.low[0] < case.high[0])
+        self.size = self._size(slopes[:, self.free] * form.unit[self.free])
+        self.worth = self.size**2 if self.program.price.quadratic.any() else self.size
+        self.scale = form.unit * self.size
+        self.slopes = slopes[:, self.free] * self.scale[self.free]
+        self.ahead = (at - case.x[0])[self.free] / self.scale[self.free]
+        self.absolute = np.flatnonzero(form.absolute[self.free])
+        counts = len(self.free), len(self.absolute), len(self.quadrics.nearest), penalty is not None
+        self.ends = np.cumsum(counts)
+        self.blocks: list[FloatArray] = []
+        self.rights: list[FloatArray] = []
+        self.cones: list[Any] = []
+
+    def _size(self, steepness: FloatArray) -> float:
+        """About how large the change is, in units of change."""
+        change = float((np.abs(self.at - self.case.x[0]) / self.form.unit).max(initial=0.0))
+        steep, over = np.abs(steepness).max(axis=1, initial=0.0), np.abs(self.excess)
+        short = float((over / np.maximum(steep, 1e-9 * over + TINY)).max(initial=0.0))
+        return change if change > 0.0 else max(short, 1e-9)
+
+    def solve(self, effort: Effort) -> Step | None:
+        """The optimum, or None."""
+        sides = self._add_standard()
+        tangents, heights = self._add_tangents()
+        self._add_cones()
+        hessian, linear = self._objective()
+        result = clarabel.DefaultSolver(
+            sparse_columns(np.triu(hessian)),
+            linear,
+            sparse_columns(np.vstack(self.blocks)),
+            np.concatenate(self.rights),
+            self.cones,
+            settings(effort),
+        ).solve()
+        if result.status not in SOLVED:
+            return None
+        duals, change = np.asarray(result.z) * self.worth, np.zeros((1, self.program.width))
+        change[0, self.free] = np.asarray(result.x)[: len(self.free)]
+        point = self.form.points(change, self.case, np.full(1, self.size))[0]
+        rows = np.zeros((1, len(self.form.matrix)))
+        for where, which, sign in sides:
+            rows[0, which] += sign * duals[where]
+        rows = self.form.multipliers(rows, self.size)[0, : self.program.affine.size]
+        return Step(point, duals[tangents] / heights, rows)
+
+    def _add(self, block: FloatArray, right: FloatArray, cone: Any) -> slice:
+        """Append rows over the first variables; their positions."""
+        at = sum(map(len, self.rights))
+        if len(right):
+            wide = np.zeros((len(right), self.ends[-1]))
+            wide[:, : block.shape[1]] = block
+            self.blocks.append(wide)
+            self.rights.append(np.asarray(right, dtype=np.float64))
+            self.cones.append(cone(len(right)))
+        return slice(at, at + len(right))
+
+    def _add_standard(self) -> list[tuple[slice, IntArray, float]]:
+        """Rows and bounds, and where each side of the rows is; the sizes of absolute changes."""
+        low, high, row_low, row_high = (v[0] for v in self.form.limits(self.case, self.size))
+        held = np.where(self.case.low[0] < self.case.high[0], 0.0, low)
+        block, here = self.form.matrix[:, self.free], self.form.matrix @ held
+        used, sides, equal = block.any(axis=1), [], row_low == row_high
+        for chosen, sign, limit, cone in (
+            (equal, 1.0, row_high, clarabel.ZeroConeT),
+            (np.isfinite(row_high) & ~equal, 1.0, row_high, clarabel.NonnegativeConeT),
+            (np.isfinite(row_low) & ~equal, -1.0, row_low, clarabel.NonnegativeConeT),
+        ):
+            which = np.flatnonzero(chosen & used)
+            right = sign * (limit - here)[which] - SAFE * (cone is not clarabel.ZeroConeT)
+            sides.append((self._add(sign * block[which], right, cone), which, sign))
+        k, a = self.ends[:2]
+        eye = np.eye(k)
+        for sign, limit in ((1.0, high[self.free]), (-1.0, -low[self.free])):
+            bounded = np.isfinite(limit)
+            self._add(sign * eye[bounded], limit[bounded], clarabel.NonnegativeConeT)
+            lengths = np.hstack([sign * eye[self.absolute], -np.eye(a - k)])
+            self._add(lengths, np.zeros(a - k), clarabel.NonnegativeConeT)
+        return sides
+
+    def _add_tangents(self) -> tuple[slice, FloatArray]:
+        """square + slope · (y − at) + excess <= missed, in units of heights; and the squares."""
+        quadrics, (k, a, g) = self.quadrics, self.ends[:3]
+        maps = quadrics.maps[: g - a, :, self.free] * self.scale[self.free]
+        widths = np.maximum((maps * maps).sum(axis=1).max(axis=1, initial=0.0), TINY)
+        own = widths[quadrics.near_of]
+        heights = np.maximum(np.abs(self.slopes).max(axis=1, initial=0.0), own)
+        heights = np.where(heights > TINY, heights, 1.0)
+        block = np.zeros((len(heights), self.ends[-1]))
+        block[:, :k] = self.slopes / heights[:, None]
+        block[np.arange(len(block)), a + quadrics.near_of] = own / heights
+        block[:, g:] = -1.0
+        right = block[:, :k] @ self.ahead - self.excess / heights
+        where = self._add(block, right, clarabel.NonnegativeConeT)
+        if self.penalty is not None:
+            self._add(-np.eye(1, self.ends[-1], k=g), np.zeros(1), clarabel.NonnegativeConeT)
+        for i, matrix in enumerate(maps / np.sqrt(widths)[:, None, None]):
+            # ‖F (y − at)‖² <= square, as ‖(2 F (y − at), square − 1)‖ <= square + 1
+            block = np.zeros((len(matrix) + 2, self.ends[-1]))
+            block[:2, a + i], block[2:, :k] = -1.0, -2.0 * matrix
+            right = np.concatenate([[1.0, -1.0], -2.0 * matrix @ self.ahead])
+            self._add(block, right, clarabel.SecondOrderConeT)
+        return where, heights
+
+    def _add_cones(self) -> None:
+        """(slope · y + radius, M y + c) of the convex conditions."""
+        at_x = np.array(self.at)
+        at_x[self.free] = self.case.x[0, self.free]
+        for cone in self.program.curved:
+            if isinstance(cone, Cone):
+                radius = cone.radius - float(cone.closed_in(self.case.margin)[0])
+                block = -(np.vstack([cone.slope, cone.matrix]) * self.scale)[:, self.free]
+                size = float(np.abs(block).max(initial=0.0)) or 1.0
+                first = cone.slope @ at_x + radius - SAFE * size
+                right = np.append(first, cone.matrix @ at_x + cone.offset)
+                self._add(block / size, right / size, clarabel.SecondOrderConeT)
+
+    def _objective(self) -> tuple[FloatArray, FloatArray]:
+        """Twice a quadratic form and a linear one, in units of ``worth``."""
+        k, a = self.ends[:2]
+        hessian, linear = np.zeros((self.ends[-1],) * 2), np.zeros(self.ends[-1])
+        full, share = self.form.hessian, self.size / self.worth
+        full = np.diag(full) if full.ndim == 1 else full
+        held = (self.at - self.case.x[0]) / self.scale
+        held[self.free] = 0.0
+        hessian[:k, :k] = full[np.ix_(self.free, self.free)] * (self.size * share)
+        linear[:k] = (full @ held)[self.free] * (self.size * share)
+        linear[k:a] = self.form.absolute[self.free][self.absolute] * share
+        if self.penalty is not None:
+            linear[-1] = self.penalty
+        return hessian, linear

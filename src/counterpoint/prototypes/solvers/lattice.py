@@ -23,7 +23,7 @@ from counterpoint.engine.domains import AtMost, OneOf, Whole
 from counterpoint.engine.program import Program
 from counterpoint.numerics import BoolArray, FloatArray
 from counterpoint.prototypes.solvers.descent import Descents, LocalSearch, RowDescent
-from counterpoint.prototypes.solvers.quadric import Quadric
+from counterpoint.prototypes.solvers.lower_bound import Quadric
 from counterpoint.solvers.base import Effort, Solution, Solver
 
 __all__ = ["INTEGRAL", "Ccp"]
@@ -100,7 +100,7 @@ class Lattice(LocalSearch):
             return
         self._keep(np.vstack([self.case.x, self.shared.alone(self.case)]))
         starts = [*self.free.prototypes, nearest]
-        for start in starts if relaxed is None else [relaxed.point, *starts]:
+        for start in starts if relaxed is None else [relaxed, *starts]:
             self._dive(start, self.case.low[0], self.case.high[0])
             if self._is_over():
                 return

@@ -1,8 +1,19 @@
-"""What is proved of one row: the best bound so far, by curvature and semidefinite programming.
+"""Bounds of quadratic conditions: one at a time in closed form (S-lemma), or all together (Shor).
+
+The nearest point that meets a single condition e(y) = ‖F y + f‖² − ‖H y + h‖² − limit <= 0 is known
+exactly, convex or not: in the metric of the price, and along the axes of the condition's curvature,
+e(x + ζ) = Σ q_k ζ_k² + 2 Σ β_k ζ_k + c, and the nearest point has
+
+    ζ_k = −β_k / (μ + q_k)    with    ψ(μ) = c − Σ β_k² (2μ + q_k) / (μ + q_k)² = 0,
+
+where 1/μ is the multiplier and μ > max(−q): ψ rises there. For each row the condition that asks
+for most is met. That is a relaxation, so its price bounds all others from below; where the point
+happens to meet the other conditions too, it is the optimum. An absolute price is bounded through
+its square, Σ w² δ², and its points are no optima.
 
 Over multipliers λ >= 0 of the quadratic conditions, μ of the linear rows and of bounds, and for an
-absolute price ratios |r_ij| <= 1 of pairs of columns (see `counterpoint.prototypes.nearer`), Shor's
-relaxation is
+absolute price ratios |r_ij| <= 1 of pairs of columns (see `counterpoint.prototypes.curvature`),
+Shor's relaxation is
 
     maximise γ  subject to  [[P(r) + Σ λ_j Q_j, b/2], [bᵀ/2, c − γ]]  positive semidefinite
 
@@ -12,36 +23,204 @@ where c and b are the value and the slope at x of Σ λ_j e_j and of the rows. I
 
 from __future__ import annotations
 
-from typing import NamedTuple, final
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, ClassVar, final
 
 import clarabel
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy import sparse
 
+from counterpoint.caches import Memo
+from counterpoint.costs import Mahalanobis, Manhattan, SquaredEuclidean
 from counterpoint.engine.cases import Cases
-from counterpoint.engine.couplings import Cone
+from counterpoint.engine.couplings import Cone, LinearBounds
+from counterpoint.engine.domains import AtMost, Box, OneOf, Transitions, Whole
 from counterpoint.engine.program import Program
-from counterpoint.numerics import TINY, FloatArray, IntArray
-from counterpoint.prototypes.nearer import curvature_of
-from counterpoint.prototypes.solvers.convex_step import Step, settings, sparse_columns
-from counterpoint.prototypes.solvers.quadric import Quadric
-from counterpoint.solvers.base import Effort, Optimality, translated
+from counterpoint.numerics import EPS, TINY, BoolArray, FloatArray, IntArray
+from counterpoint.prototypes.nearer import Curvature, Nearer, curvature_of
+from counterpoint.solvers.base import Effort, Optimality, Outcome, Solution, Solver, translated
 
-__all__ = ["LowerBound", "Relaxed", "relaxed"]
+__all__ = ["SOLVED", "LowerBound", "Quadric", "relaxed", "settings", "sparse_columns"]
 
-STATUS = clarabel.SolverStatus
-SOLVED = (STATUS.Solved, STATUS.AlmostSolved)
-EMPTY = (STATUS.DualInfeasible, STATUS.AlmostDualInfeasible)
-FIRST = 4
-"""How many conditions are looked at first."""
-MISSED = 1e-7
-"""By how much, relative to its terms, a condition is missed that was not looked at."""
-BACK = 1e-8
-"""By how much, relatively, multipliers keep off the edge of what is convex."""
+SOLVED = (clarabel.SolverStatus.Solved, clarabel.SolverStatus.AlmostSolved)
+EMPTY = (clarabel.SolverStatus.DualInfeasible, clarabel.SolverStatus.AlmostDualInfeasible)
+CLOSEST = 1e-14
+"""How close to the pole the root is looked for, relative to the curvatures."""
+CANCELLED = 64.0 * EPS
+"""What is left of a sum that cancels, relative to the size of its terms."""
 RELAXED = {Optimality.LOCAL: 20, Optimality.GLOBAL: 40}
 """The largest number of columns that can move for which the relaxation is solved."""
 OPEN = 1e-4
 """A relative gap of the relaxation that no other multipliers close."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Quadric(Solver):
+    """The S-lemma for one condition; complete only where one condition decides."""
+
+    accepts: ClassVar[frozenset[type]] = frozenset(
+        {Manhattan, SquaredEuclidean, Mahalanobis, Box, LinearBounds, Cone, Nearer}
+        | {Whole, OneOf, Transitions, AtMost}
+    )
+    accuracy: ClassVar[float] = 1e-9
+    complete: ClassVar[bool] = False
+    batched: ClassVar[bool] = True
+
+    @classmethod
+    def takes(cls, program: Program) -> bool:
+        return program.kinds <= cls.accepts and bool(program.nonconvex)
+
+    @cached_property
+    def curvature(self) -> Curvature:
+        """Its quadratic conditions."""
+        return curvature_of(self.program)
+
+    @cached_property
+    def _axes(self) -> Memo[bytes, tuple[FloatArray, FloatArray]]:
+        return Memo()
+
+    def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
+        out, (points, weights, empty) = (
+            Solution.blank(len(cases), self.program),
+            self.nearest(cases),
+        )
+        out.multipliers[:, self.program.convex_size :][:, : weights.shape[1]] = weights
+        met = self.curvature.meets(points, cases)
+        out.points[met] = points[met]
+        out.outcomes[met] = Outcome.FOUND
+        out.outcomes[empty | cases.empty] = Outcome.INFEASIBLE
+        return out
+
+    def nearest(self, cases: Cases) -> tuple[FloatArray, FloatArray, BoolArray]:
+        """For each row the nearest point that meets the condition which asks for most.
+
+        These (n, d) points, NaN without one; (n, J) multipliers, not 0 for that condition alone;
+        (n,) whether a condition holds no point at all.
+        """
+        n = len(cases)
+        out = (
+            np.array(cases.x),
+            np.zeros((n, len(self.curvature.quadrics))),
+            np.zeros(n, dtype=bool),
+        )
+        movable = cases.low < cases.high
+        movable |= (cases.low != cases.x) & ~cases.empty[:, None]  # a relaxation where it must move
+        kinds, which = np.unique(movable, axis=0, return_inverse=True)
+        for number, mask in enumerate(kinds):
+            if mask.any():
+                rows = np.flatnonzero(which.ravel() == number)
+                axes = self._axes.get(mask.tobytes(), partial(self._along, mask))
+                part = cases.take(rows) if len(kinds) > 1 else cases
+                for every, some in zip(out, self._solve(*axes, part), strict=True):
+                    every[rows] = some
+        return out
+
+    def _along(self, movable: BoolArray) -> tuple[FloatArray, FloatArray]:
+        """(J, k) the q of each condition over the columns that can move, and (J, d, k) its axes."""
+        quadrics, form = self.curvature.quadrics, self.curvature.form
+        if self.curvature.is_absolute:
+            form = np.diag(np.diag(form))
+        # (d, k) U with (U ζ)ᵀ(price)(U ζ) = ‖ζ‖²
+        metric = np.zeros((len(movable), int(movable.sum())))
+        root = np.linalg.cholesky(form[np.ix_(movable, movable)])
+        metric[movable] = np.linalg.inv(root).T
+        values, vectors = np.linalg.eigh(metric.T @ quadrics.forms @ metric)
+        size = np.abs(metric).T @ quadrics.sizes @ np.abs(metric)
+        noise = CANCELLED * size.max(axis=(1, 2))[:, None]
+        return np.where(np.abs(values) <= noise, 0.0, values), np.asarray(metric @ vectors)
+
+    def _solve(
+        self, q: FloatArray, axes: FloatArray, cases: Cases
+    ) -> tuple[FloatArray, FloatArray, BoolArray]:
+        """`nearest` for rows with the same columns that can move."""
+        quadrics = self.curvature.quadrics
+        c = quadrics.missed(cases.x, cases.margin)
+        near, far = quadrics.gradients(cases.x)
+        beta = 0.5 * np.einsum("njd,jdk->njk", near - far, axes)
+        noise = 0.5 * np.einsum("njd,jdk->njk", np.abs(near) + np.abs(far), np.abs(axes))
+        beta = np.where(np.abs(beta) <= CANCELLED * noise, 0.0, beta)
+        steps, multipliers, price = _on_the_surface(np.broadcast_to(q, beta.shape), beta, c)
+        price = np.where(c > 0.0, price, 0.0)
+        worst = price.argmax(axis=1)
+        one = np.arange(len(cases)), worst
+        empty, missed = np.isinf(price[one]), price[one] > 0.0
+        step = np.einsum("ndk,nk->nd", axes[worst], steps[one])
+        points = cases.x + np.where(missed[:, None], step, 0.0)
+        points[empty] = np.nan
+        weights = np.zeros(c.shape)
+        weights[one] = np.where(missed, multipliers[one], 0.0)
+        return points, weights, empty
+
+
+def _on_the_surface(
+    q: FloatArray, beta: FloatArray, c: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """The nearest ζ with Σ q ζ² + 2 Σ β ζ + c <= 0, for c > 0.
+
+    These (n, J, k) ζ; (n, J) the multipliers 1/μ; (n, J) about ‖ζ‖², infinite without such a ζ.
+    ``q``, ``beta``: (n, J, k); ``c``: (n, J); where it is not positive, what comes out has no
+    meaning.
+    """
+    pole = np.maximum(-q.min(axis=2), 0.0)
+    with np.errstate(all="ignore"):
+        distance = np.exp(_log_distance(q, beta, c, pole))
+        mu = pole + distance
+        steps = -beta / (distance[:, :, None] + (q + pole[:, :, None]))
+        left = c + ((q * steps + 2.0 * beta) * steps).sum(axis=2)
+        hard = (distance <= 2.0 * CLOSEST * np.abs(q).max(axis=2)) & (left > 0.0)
+        # The hard case: any point along the steepest axis that makes up for what is left.
+        more = np.where(hard & (pole > 0.0), np.sqrt(left / pole), 0.0)
+        lowest = q.argmin(axis=2)[:, :, None]
+        steep = np.take_along_axis(steps, lowest, axis=2)
+        np.put_along_axis(steps, lowest, steep + more[:, :, None], axis=2)
+        # What rounding of μ leaves of the excess, taken away along its slope.
+        left = c + ((q * steps + 2.0 * beta) * steps).sum(axis=2)
+        slope = q * steps + beta
+        steps = steps - slope * (0.5 * left / (slope * slope).sum(axis=2))[:, :, None]
+        # A little off the pole its Lagrangian is convex, whatever rounding does.
+        multipliers = 1.0 / np.maximum(mu, pole * (1.0 + 1e-10))
+        reach = np.where(beta == 0.0, 0.0, np.where(q > 0.0, beta * beta / q, np.inf))
+        empty = (pole == 0.0) & (c > reach.sum(axis=2))
+        multipliers = np.where(empty, 1.0 / np.maximum(np.abs(q).max(axis=2), 1.0), multipliers)
+        price = np.where(empty, np.inf, (steps * steps).sum(axis=2))
+    return np.nan_to_num(steps), np.nan_to_num(multipliers), price
+
+
+def _log_distance(q: FloatArray, beta: FloatArray, c: FloatArray, pole: FloatArray) -> FloatArray:
+    """(n, J) the logarithm of μ − pole at the root of ψ.
+
+    Newton's method between logarithms, of μ's distance from the pole and of c − ψ: these are nearly
+    proportional, near the pole and far from it. A pair whose root is found stays, so that no answer
+    depends on what else is in the batch.
+    """
+    size = np.abs(q).max(axis=2)
+    size = np.where(size > 0.0, size, 1.0)
+    squares = beta * beta
+    first = 2.0 * squares.sum(axis=2) / c
+    near, far = np.log(CLOSEST * size), np.log(8.0 * (first + size))
+    end, at = near, np.log(np.maximum(np.sqrt(0.5 * first * pole), first))
+    found = ~(c > 0.0)
+    for _ in range(100):
+        at = np.where(found, at, np.clip(at, near, far))
+        distance = np.exp(at)
+        apart = distance[:, :, None] + (q + pole[:, :, None])
+        terms = squares / (apart * apart)
+        mu = pole + distance
+        reach = (terms * (apart + mu[:, :, None])).sum(axis=2)
+        near, far = np.where(reach > c, at, near), np.where(reach < c, at, far)
+        fall = 2.0 * mu * (terms / apart).sum(axis=2) * distance / reach
+        newton = at + np.log(reach / c) / fall
+        middle = np.where(newton <= end, end, 0.5 * (near + far))
+        following = np.where((newton > near) & (newton < far), newton, middle)
+        still = np.abs(following - at) <= 2.0 * EPS * np.abs(at)
+        found |= still | (reach == c) | ((at == end) & (reach < c))
+        if found.all():
+            break
+        at = np.where(found, at, following)
+    return np.asarray(at)
 
 
 @final
@@ -54,7 +233,8 @@ class LowerBound:
         self.bound = 0.0
         self.multipliers = np.zeros(self.program.size)
         self.is_empty = False
-        self.relaxed: Relaxed | None = None
+        self.relaxed: FloatArray | None = None
+        """The multipliers of the relaxation."""
 
     def closes(self, cost: float) -> bool:
         """Whether nothing can be gained on a cost, or on what is already reached."""
@@ -64,19 +244,19 @@ class LowerBound:
 
     def nearest(self) -> FloatArray:
         """(d,) the nearest point that meets the condition which asks for most, and its bound."""
-        nearest = self.quadric.nearest(self.case)
+        (point,), (weights,), (empty,) = self.quadric.nearest(self.case)
         multipliers = np.zeros(self.program.size)
-        weights = nearest.multipliers[0]
         multipliers[self.program.convex_size :][: len(weights)] = weights
         self._by(multipliers)
-        if nearest.empty[0]:
+        if empty:
             self._refuted_by(multipliers)
-        return np.asarray(nearest.points[0])
+        return np.asarray(point)
 
-    def relax(self, nearest: FloatArray) -> Relaxed | None:
-        """The semidefinite relaxation and its bound, unless there are too many columns.
+    def relax(self, nearest: FloatArray) -> FloatArray | None:
+        """(d,) where the semidefinite relaxation has its optimum, and its bound.
 
-        ``nearest`` (d,) is about as far away as the answer; NaN if there is no such point.
+        None if there are too many columns, or it is not solved. ``nearest`` (d,) is about as far
+        away as the answer; NaN if there is no such point.
         """
         if (self.case.low < self.case.high).sum() > RELAXED[self.effort.optimality]:
             return None
@@ -85,30 +265,37 @@ class LowerBound:
             price = float(self.program.cost(nearest[None], self.case.x)[0]) or 1.0
         size = price if curvature_of(self.program).is_absolute else np.sqrt(price)
         found = relaxed(self.program, self.case, size, self.effort)
-        if found is not None and np.isnan(found.point).any():
-            self._refuted_by(found.multipliers)
-        elif found is not None:
-            self.relaxed = found
-            self._by(found.multipliers)
-        return self.relaxed
+        if found is None:
+            return None
+        multipliers, point = found
+        if np.isnan(point).any():
+            self._refuted_by(multipliers)
+            return None
+        self.relaxed = multipliers
+        self._by(multipliers)
+        return point
 
-    def by_step(self, step: Step) -> None:
-        """The bound by the multipliers of a last step, if they may close the gap to its point."""
-        program, curvature, y = self.program, curvature_of(self.program), step.point
+    def by_step(self, y: FloatArray, weights: FloatArray, rows: FloatArray) -> None:
+        """The bound by the multipliers of a last step, if they may close the gap to its point.
+
+        ``y``: (d,) the point; ``weights``, ``rows``: (J,) those of its quadratic conditions, and
+        those of the linear rows.
+        """
+        program, curvature = self.program, curvature_of(self.program)
         cost = float(program.cost(y[None], self.case.x)[0])
         if self.closes(cost) or (self.relaxed is not None and cost - self.bound > OPEN * cost):
             return
-        multipliers, at, j = np.zeros(program.size), program.convex_size, len(step.weights)
-        multipliers[: len(step.rows)], multipliers[at : at + j] = step.rows, step.weights
+        multipliers, at, j = np.zeros(program.size), program.convex_size, len(weights)
+        multipliers[: len(rows)], multipliers[at : at + j] = rows, weights
         if curvature.is_absolute:  # in units of its square, see `Curvature`
             multipliers[: at + j] *= 2.0 * cost
-            slope = curvature.quadrics.slope(y[None], step.weights[None])[0]
-            pull = -(slope + step.rows @ program.affine.matrix)
+            slope = curvature.quadrics.slope(y[None], weights[None])[0]
+            pull = -(slope + rows @ program.affine.matrix)
             s = np.clip(pull / program.price.absolute, -1.0, 1.0)
             first, second = curvature.pairs
             multipliers[program.size - len(first) :] = s[first] * s[second]
         if self.relaxed is not None:
-            multipliers[at + j :] = self.relaxed.multipliers[at + j :]
+            multipliers[at + j :] = self.relaxed[at + j :]
         self._by(multipliers, y)
 
     def _by(self, multipliers: FloatArray, at: FloatArray | None = None) -> None:
@@ -124,29 +311,23 @@ class LowerBound:
             self.multipliers, self.is_empty = multipliers, True
 
 
-@final
-class Relaxed(NamedTuple):
-    """What the relaxation says of one row."""
-
-    multipliers: FloatArray  # (program.size,); they bound the price, or refute the program
-    point: FloatArray  # (d,) x + δ; NaN if the relaxation has no point
-
-
-def relaxed(program: Program, case: Cases, size: float, effort: Effort) -> Relaxed | None:
+def relaxed(
+    program: Program, case: Cases, size: float, effort: Effort
+) -> tuple[FloatArray, FloatArray] | None:
     """The relaxation for one row, without what is integral; None if it is not solved.
 
-    ``size`` is about the root of the answer's price; of its square, if that is absolute. Only the
-    quadratic conditions that it misses are looked at.
+    (program.size,) multipliers, which bound the price or refute the program; (d,) x + δ, NaN if the
+    relaxation has no point. ``size`` is about the root of the answer's price; of its square, if
+    that is absolute. Only the quadratic conditions that it misses are looked at.
     """
-    order = np.argsort(
-        -curvature_of(program).quadrics.missed(case.x, case.margin)[0], kind="stable"
-    )
-    chosen, found = order[:FIRST], None
+    missed = curvature_of(program).quadrics.missed(case.x, case.margin)[0]
+    order = np.argsort(-missed, kind="stable")
+    chosen, found = order[:4], None
     with translated("Clarabel"):
         for _ in range(6):
             moments = _Moments(program, case, size, np.sort(chosen))
             found = moments.solve(effort)
-            if found is None or np.isnan(found.point).any():
+            if found is None or np.isnan(found[1]).any():
                 break
             missed = np.setdiff1d(moments.missed(order), chosen)
             if not len(missed):
@@ -192,7 +373,11 @@ class _Moments:
         self._add_within()
         self._add_linear()
         self.plain, self.moment = len(self.signs), np.zeros((k + 1, k + 1))
-        self.cones = [self._add_cone(cone, at) for cone, at in self._cones()]
+        self.cones, at = list[int](), program.affine.size
+        for coupling in program.curved:
+            if isinstance(coupling, Cone):
+                self._add_cone(coupling, at)
+            at += coupling.size
 
     def _add(
         self, form: ArrayLike, slope: FloatArray, value: FloatArray, positions: ArrayLike,
@@ -219,15 +404,15 @@ class _Moments:
     def _quadratic(self, chosen: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Forms, slopes and values of quadratic conditions."""
         quadrics, x = self.curvature.quadrics, self.case.x
-        values = quadrics.missed(x, self.case.margin)[0]
-        return quadrics.forms[chosen], quadrics.slopes(x)[0, chosen], values[chosen]
+        values = quadrics.missed(x, self.case.margin)[0, chosen]
+        return quadrics.forms[chosen], quadrics.slopes(x)[0, chosen], values
 
     def missed(self, chosen: IntArray) -> IntArray:
         """The quadratic conditions that the moments miss."""
         matrices = self._lifted(*self._quadratic(chosen))
         value = np.einsum("mij,ij->m", matrices, self.moment)
         size = np.einsum("mij,ij->m", np.abs(matrices), np.abs(self.moment))
-        return np.asarray(chosen[value > MISSED * size])
+        return np.asarray(chosen[value > 1e-7 * size])  # ten times the solver's tolerance
 
     def _add_within(self) -> None:
         """(y − low)(y − high) for columns with two bounds; equal to 0 for one-hot blocks."""
@@ -263,15 +448,8 @@ class _Moments:
             values = (matrix @ x - limit)[used]
             self._add(0.0, matrix[used], values, positions[used], sign)
 
-    def _cones(self) -> list[tuple[Cone, int]]:
-        """The cones, and where their multipliers begin."""
-        sizes = [coupling.size for coupling in self.program.curved]
-        starts = self.program.affine.size + np.cumsum([0, *sizes])[:-1]
-        pairs = zip(self.program.curved, starts.tolist(), strict=True)
-        return [(cone, at) for cone, at in pairs if isinstance(cone, Cone)]
-
-    def _add_cone(self, cone: Cone, at: int) -> int:
-        """−(slope · y + radius) and the rows M y + c, in one unit; how many there are."""
+    def _add_cone(self, cone: Cone, at: int) -> None:
+        """−(slope · y + radius) and the rows M y + c, in one unit; ``at``: its multipliers."""
         x, m = self.case.x[0], len(cone.matrix)
         radius = cone.radius - float(cone.closed_in(self.case.margin)[0])
         slopes = np.vstack([-cone.slope, cone.matrix])
@@ -279,9 +457,9 @@ class _Moments:
         last = at + m if cone.size > m else -1
         positions = np.append(last, np.arange(at, at + m))
         self._add(0.0, slopes, values, positions, together=True)
-        return m + 1
+        self.cones.append(m + 1)
 
-    def solve(self, effort: Effort) -> Relaxed | None:
+    def solve(self, effort: Effort) -> tuple[FloatArray, FloatArray] | None:
         """The multipliers and the point, or None."""
         m, q, p = self.plain, len(self.signs), len(self.pairs)
         columns = np.zeros((len(self.root), q + p + 1))
@@ -305,13 +483,14 @@ class _Moments:
         empty = result.status in EMPTY
         if not empty and result.status not in SOLVED:
             return None
-        v = np.asarray(result.x) * (1.0 if empty else 1.0 - BACK)
+        # a little back from the edge of what is convex
+        v = np.asarray(result.x) * (1.0 if empty else 1.0 - 1e-8)
         v[:m] = np.maximum(v[:m], 0.0)
         moments = np.asarray(result.z)[-len(self.root) :] / self.root
         self.moment[self.at] = self.moment[self.at[::-1]] = moments
         delta = self.change @ self.moment[-1]
         point = self.case.x[0] + (np.nan if empty else 1.0) * delta[:-1]
-        return Relaxed(self._multipliers(v[:q] / self.heights, v[q : q + p]), point)
+        return self._multipliers(v[:q] / self.heights, v[q : q + p]), point
 
     def _multipliers(self, weights: FloatArray, ratios: FloatArray) -> FloatArray:
         """(size,) the multipliers of the program."""
@@ -325,3 +504,25 @@ class _Moments:
             pairs = self.curvature.pairs
             out[program.size - len(pairs[0]) :] = full[pairs]
         return out
+
+
+def sparse_columns(matrix: FloatArray) -> sparse.csc_matrix:
+    """The same without its zeros, with as few checks as possible."""
+    filled = matrix.T != 0.0
+    columns, rows = np.nonzero(filled)
+    starts = np.zeros(matrix.shape[1] + 1, dtype=np.int32)
+    np.cumsum(filled.sum(axis=1), out=starts[1:])
+    data = matrix.T[columns, rows]
+    return sparse.csc_matrix((data, rows.astype(np.int32), starts), shape=matrix.shape)
+
+
+def settings(effort: Effort) -> Any:
+    """Clarabel's, for one small dense program."""
+    out = clarabel.DefaultSettings()
+    out.verbose = out.presolve_enable = out.chordal_decomposition_enable = False
+    out.max_threads = 1
+    out.tol_gap_rel = out.tol_feas = 1e-9  # finer ones are reached by luck
+    out.tol_gap_abs = 1e-10  # of an objective of about 1 or less
+    if effort.seconds:
+        out.time_limit = effort.seconds
+    return out

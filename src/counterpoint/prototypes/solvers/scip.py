@@ -22,7 +22,7 @@ from counterpoint.numerics import FloatArray
 from counterpoint.prototypes.nearer import quadrics_of
 from counterpoint.prototypes.solvers.descent import Descents, RowDescent
 from counterpoint.prototypes.solvers.lattice import INTEGRAL
-from counterpoint.prototypes.solvers.quadric import Quadric
+from counterpoint.prototypes.solvers.lower_bound import Quadric
 from counterpoint.solvers.base import Effort, Outcome, Solution, Solver
 
 if TYPE_CHECKING:
@@ -194,7 +194,7 @@ class GlobalSearch:
         x = self.case.x
         points = x + np.maximum(np.abs(x), 1.0)
         if len(quadrics_of(self.program)):
-            points = np.vstack([Quadric(self.program).nearest(self.case).points, points])
+            points = np.vstack([Quadric(self.program).nearest(self.case)[0], points])
         paid = self.program.cost(points, np.repeat(x, len(points), axis=0))
         usable = np.isfinite(paid) & (paid > 0.0)
         return 2.0 * float(paid[usable][0])

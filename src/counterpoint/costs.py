@@ -20,8 +20,8 @@ from numpy.typing import ArrayLike
 
 from counterpoint.errors import InvalidInput, check_numbers, floats, shown
 from counterpoint.numerics import FloatArray
-from counterpoint.rows.encoding import encode
-from counterpoint.rows.features import Categorical, Feature, Features
+from counterpoint.rows.encoding import present
+from counterpoint.rows.features import Categorical, Features
 from counterpoint.rows.table import Table
 
 __all__ = ["Cost", "Mahalanobis", "Manhattan", "Price", "SquaredEuclidean", "mad_weights"]
@@ -216,7 +216,7 @@ def spreads(data: object, features: Features | None = None) -> dict[Hashable, tu
     return {
         feature.name: (1.0, "none")
         if isinstance(feature, Categorical)
-        else _spread(_present(table, feature))
+        else _spread(present(table.select([feature.name]), Features([feature]))[:, 0])
         for feature in features
     }
 
@@ -246,12 +246,6 @@ def ranges(features: Features) -> dict[Hashable, tuple[float, str]]:
 
 def _range(low: float, high: float) -> tuple[float, str]:
     return (high - low, "range") if high > low else (1.0, "none")
-
-
-def _present(table: Table, feature: Feature) -> FloatArray:
-    """The numbers of one column that are not missing."""
-    encoded = encode(table.select([feature.name]), Features([feature]))
-    return np.delete(encoded.codes[:, 0], list(encoded.problems))
 
 
 def _spread(values: FloatArray) -> tuple[float, str]:

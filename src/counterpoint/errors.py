@@ -41,6 +41,7 @@ __all__ = [
     "all_of",
     "among",
     "check_flag",
+    "check_interval",
     "check_name",
     "check_number",
     "check_numbers",
@@ -155,6 +156,16 @@ def check_number(what: str, value: object) -> None:
     """Refuse what is no number, by the name of the parameter."""
     if not is_number(value):
         raise InvalidInput(f"Expected a number for {what}; got {shown(value)}.")
+
+
+def check_interval(low: Any, high: Any, of: str = "") -> None:
+    """Refuse what is no interval, or no bound at all."""
+    check_number("low", low)
+    check_number("high", high)
+    if not low <= high:
+        raise InvalidInput(f"Expected low <= high{of}; got low={low!r}, high={high!r}.")
+    if np.isinf(low) and np.isinf(high):
+        raise InvalidInput(f"Expected low, high or both{of}; got neither.")
 
 
 def check_numbers(what: str, values: object) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.errors import InvalidInput, check_number, is_comparable, is_number, shown
+from counterpoint.errors import InvalidInput, check_interval, is_comparable, is_number, shown
 from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray
 from counterpoint.rows.table import Table
 
@@ -440,12 +440,7 @@ class Interval(PlainTarget):
     high: float = np.inf
 
     def __post_init__(self) -> None:
-        check_number("low", self.low)
-        check_number("high", self.high)
-        if np.isnan(self.low) or np.isnan(self.high) or self.low > self.high:
-            raise InvalidInput(f"Expected low <= high; got low={self.low!r}, high={self.high!r}.")
-        if np.isinf(self.low) and np.isinf(self.high):
-            raise InvalidInput("Expected low, high or both; got neither.")
+        check_interval(self.low, self.high)
 
     @cached_property
     def requirement(self) -> Requirement:

@@ -20,7 +20,16 @@ from counterpoint.numerics import BoolArray, FloatArray, IntArray
 from counterpoint.rows.features import Categorical, Feature, Features, unknown_name
 from counterpoint.rows.table import Cells, Table, is_missing
 
-__all__ = ["Encoded", "Rows", "as_returned", "decode", "encode", "match_columns", "recode"]
+__all__ = [
+    "Encoded",
+    "Rows",
+    "as_returned",
+    "decode",
+    "encode",
+    "match_columns",
+    "present",
+    "recode",
+]
 
 Fills = Mapping[Hashable, Any]
 
@@ -121,6 +130,12 @@ def encode(
         fill, why_not = fills.get(name), unfilled.get(name, "")
         codes[:, j], missing[:, j] = _column_codes(feature, values, fill, why_not, problems)
     return Encoded(codes, problems, missing)
+
+
+def present(table: Table, features: Features) -> FloatArray:
+    """(m, p) codes of the rows that can be used."""
+    encoded = encode(table, features)
+    return np.delete(encoded.codes, list(encoded.problems), axis=0)
 
 
 def decode(

@@ -1,0 +1,588 @@
+"""What a person can or may change, in feature names and feature units."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from counterpoint.engine.couplings import Cone, LinearBounds
+from counterpoint.engine.domains import AtMost, Box, Transitions
+from counterpoint.engine.region import Condition, Region
+from counterpoint.errors import (
+    InvalidInput,
+    all_of,
+    check_interval,
+    check_name,
+    check_number,
+    check_numbers,
+    floats,
+    is_listed,
+    is_number,
+    listed,
+    shown,
+    some,
+)
+from counterpoint.numerics import BoolArray, FloatArray
+from counterpoint.rows.encoding import present
+from counterpoint.rows.features import Categorical, Continuous, Features, Integer, unknown_name
+from counterpoint.rows.table import Table
+
+__all__ = [
+    "Bounds",
+    "Constraint",
+    "Ellipsoid",
+    "Immutable",
+    "Linear",
+    "MaxChanges",
+    "Monotone",
+    "WithinObserved",
+    "all_constraints",
+    "named",
+]
+
+
+class Constraint(ABC):
+    """A demand on the counterfactual that comes from the person's side, not from the model.
+
+    Its ``str`` says it in words, for people who do not read code.
+    """
+
+    @abstractmethod
+    def region(self, features: Features) -> Region:
+        """The points that meet it, in the encoded space.
+
+        Raises
+        ------
+        InvalidInput
+            If it names an unknown feature or does not fit the feature's kind.
+        """
+
+
+def all_constraints(given: Constraint | Iterable[Constraint]) -> tuple[Constraint, ...]:
+    """One constraint or several as a tuple; what is none is an `InvalidInput`."""
+    parsed = " A relation is cp.Linear.parse('a <= b')."
+    return all_of(Constraint, given, "constraints such as cp.Immutable('age')", parsed)
+
+
+def some_names(what: str, given: tuple[Any, ...]) -> tuple[Hashable, ...]:
+    """Names that were passed one by one, or all in one list.
+
+    A tuple may be one name, that of a column below several headings.
+    """
+    if len(given) == 1 and is_listed(given[0]) and not isinstance(given[0], Hashable):
+        given = tuple(given[0])
+    for name in given:
+        check_name(what, name)
+    return given
+
+
+def named(names: Sequence[Hashable]) -> str:
+    """``a, b and c``; of very many, how many more there are."""
+    if len(names) > 20:  # which a person would not read in a sentence
+        return some(names, 20, str)
+    *first, last = map(str, names)
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def between(low: float, high: float) -> str:
+    """``is at least 3``."""
+    if low == high:
+        return f"is {low:g}"
+    if np.isinf(low):
+        return f"is at most {high:g}"
+    return f"is at least {low:g}" if np.isinf(high) else f"is between {low:g} and {high:g}"
+
+
+def numbers(feature: Categorical, what: str) -> FloatArray:
+    """The categories as numbers, for a constraint that needs them."""
+    values = feature.numbers
+    if values is None:
+        raise InvalidInput(
+            f"{what} needs numbers; the categories of {feature.name!r} are "
+            f"{list(feature.categories[:5])!r}. Use Immutable, or Monotone with ordered categories."
+        )
+    return values
+
+
+def _one_by_one(
+    features: Features,
+    names: Iterable[Hashable],
+    allowed: Callable[[Categorical], BoolArray],
+    ends: Callable[[Continuous | Integer], dict[str, float]],
+) -> Region:
+    """Conditions on some features: ends of a `Box` by name, and which category may become which."""
+    box = Box.unbounded(features.width)
+    conditions: list[Condition] = [box]
+    for name in names:
+        feature, block = features[name], features.columns(name)
+        if isinstance(feature, Categorical):
+            conditions.append(Transitions(block, allowed(feature)))
+        else:
+            for end, value in ends(feature).items():
+                getattr(box, end)[block] = value
+    return Region(tuple(conditions))
+
+
+def _stays(feature: Categorical) -> BoolArray:
+    """(c, c): every category may only become itself."""
+    return np.eye(len(feature.categories), dtype=bool)
+
+
+@final
+@dataclass(frozen=True, init=False)
+class Immutable(Constraint):
+    """These features keep their values.
+
+    Parameters
+    ----------
+    *features
+        Names.
+
+    Examples
+    --------
+    >>> import counterpoint as cp
+    >>> cp.Immutable("age", "gender")
+    Immutable(features=('age', 'gender'))
+    """
+
+    features: tuple[Hashable, ...]
+
+    def __init__(self, *features: Hashable) -> None:
+        names = some_names("Immutable", features)
+        if not names:
+            raise InvalidInput("Expected the name of at least one feature for Immutable; got none.")
+        object.__setattr__(self, "features", names)
+
+    def __str__(self) -> str:
+        return f"{named(self.features)} {'is' if len(self.features) == 1 else 'are'} immutable"
+
+    def region(self, features: Features) -> Region:
+        fixed = {"least": 0.0, "most": 0.0}
+        return _one_by_one(features, self.features, _stays, lambda _: fixed)
+
+
+@final
+@dataclass(frozen=True)
+class Bounds(Constraint):
+    """A feature stays between two values, and may rise and fall by so much only.
+
+    Parameters
+    ----------
+    feature
+        A name; a categorical feature must have numbers for categories.
+    low, high
+        Smallest and largest value, in feature units.
+    fall, rise
+        The largest decrease and the largest increase from the factual value, in feature units.
+    """
+
+    feature: Hashable
+    low: float = -np.inf
+    high: float = np.inf
+    fall: float = np.inf
+    rise: float = np.inf
+
+    def __post_init__(self) -> None:
+        check_name("Bounds", self.feature)
+        values = (self.low, self.high, self.fall, self.rise)
+        for what, value in zip(("low", "high", "fall", "rise"), values, strict=True):
+            check_number(f"{what} of {self.feature!r}", value)
+        if np.isnan(values).any() or self.low > self.high or min(self.fall, self.rise) < 0:
+            raise InvalidInput(
+                f"Expected low <= high, fall >= 0 and rise >= 0 for {self.feature!r}; got "
+                f"low={self.low!r}, high={self.high!r}, fall={self.fall!r}, rise={self.rise!r}."
+            )
+
+    def __str__(self) -> str:
+        said = [between(self.low, self.high)] if np.isfinite((self.low, self.high)).any() else []
+        said += [f"falls by at most {self.fall:g}"] if np.isfinite(self.fall) else []
+        said += [f"rises by at most {self.rise:g}"] if np.isfinite(self.rise) else []
+        return f"{self.feature} {' and '.join(said) or 'has no bound'}"
+
+    def region(self, features: Features) -> Region:
+        ends = {"low": self.low, "high": self.high, "least": -self.fall, "most": self.rise}
+        return _one_by_one(features, [self.feature], self._allowed, lambda _: ends)
+
+    def _allowed(self, feature: Categorical) -> BoolArray:
+        values = numbers(feature, "Bounds")
+        change = values[None, :] - values[:, None]
+        within = (values >= self.low) & (values <= self.high)
+        return within[None, :] & (change >= -self.fall) & (change <= self.rise)
+
+
+@final
+@dataclass(frozen=True)
+class Monotone(Constraint):
+    """A feature only rises, or only falls.
+
+    Parameters
+    ----------
+    feature
+        A name; a categorical feature must be ordered or have numbers for categories.
+    direction
+        "increasing" or "decreasing".
+    """
+
+    feature: Hashable
+    direction: str
+
+    def __post_init__(self) -> None:
+        check_name("Monotone", self.feature)
+        if str(self.direction) not in ("increasing", "decreasing"):
+            raise InvalidInput(
+                f"Expected the direction 'increasing' or 'decreasing' for {self.feature!r}; "
+                f"got {shown(self.direction)}."
+            )
+
+    def __str__(self) -> str:
+        return f"{self.feature} only {'rises' if self.direction == 'increasing' else 'falls'}"
+
+    def region(self, features: Features) -> Region:
+        end = {"least" if self.direction == "increasing" else "most": 0.0}
+        return _one_by_one(features, [self.feature], self._allowed, lambda _: end)
+
+    def _allowed(self, feature: Categorical) -> BoolArray:
+        rank = feature.numbers
+        if rank is None and not feature.ordered:
+            raise InvalidInput(
+                f"Monotone needs an order; the categories of {feature.name!r} have none. Describe "
+                "it with Categorical(…, ordered=True), or give the column an ordered categorical "
+                "dtype."
+            )
+        if rank is None:  # what is missing has no place in the order
+            rank = np.where(feature.is_stand_in, np.nan, np.arange(len(feature.categories)))
+        step = rank[None, :] - rank[:, None]
+        return _stays(feature) | (step >= 0 if self.direction == "increasing" else step <= 0)
+
+
+@final
+@dataclass(frozen=True, init=False)
+class WithinObserved(Constraint):
+    """Features stay within what the data showed: between its extremes, or among its categories.
+
+    A row that is itself outside may stay where it is or come nearer. An `Explainer` with ``data=``
+    adds this by itself; see there.
+
+    Parameters
+    ----------
+    *features
+        Names; none for all features.
+    """
+
+    features: tuple[Hashable, ...]
+    default: str = field(default="", init=False, compare=False, repr=False)
+    """How to lift it, if nobody asked for it."""
+    stated: tuple[Bounds, ...] = field(default=(), init=False, compare=False, repr=False)
+    """Bounds that a person states: the ``low`` or ``high`` of one holds instead of that end of the
+    range."""
+
+    def __init__(self, *features: Hashable) -> None:
+        object.__setattr__(self, "features", some_names("WithinObserved", features))
+
+    @classmethod
+    def by_default(
+        cls, features: Iterable[Hashable], default: str, stated: Iterable[Bounds] = ()
+    ) -> WithinObserved:
+        """One that nobody asked for: how to lift it, and bounds on some that hold instead."""
+        made = cls(*features)
+        object.__setattr__(made, "default", default)
+        object.__setattr__(made, "stated", tuple(stated))
+        return made
+
+    def only(self, *features: Hashable) -> WithinObserved:
+        """The same of some of its features."""
+        return self.by_default(features, self.default, self.stated)
+
+    def __str__(self) -> str:
+        names = named(self.features) if self.features else "every feature"
+        verb = "stays" if len(self.features) < 2 else "stay"
+        how = f" ({self.default})" if self.default else ""
+        return f"{names} {verb} within what the data showed{how}"
+
+    def region(self, features: Features) -> Region:
+        names = self.features or features.names
+        for name in names:
+            if features[name].observed is None:
+                raise InvalidInput(
+                    f"WithinObserved needs data for {name!r}; pass data= to the Explainer, or say "
+                    "the range with Bounds."
+                )
+        return _one_by_one(features, names, self._allowed, self._ends)
+
+    @staticmethod
+    def _allowed(feature: Categorical) -> BoolArray:
+        seen = {*(feature.observed or ())}
+        return _stays(feature) | np.array([value in seen for value in feature.categories])
+
+    def _ends(self, feature: Continuous | Integer) -> dict[str, float]:
+        said = [bounds for bounds in self.stated if bounds.feature == feature.name]
+        low, high = feature.observed or (-np.inf, np.inf)
+        return {
+            "soft_low": -np.inf if np.isfinite([b.low for b in said]).any() else low,
+            "soft_high": np.inf if np.isfinite([b.high for b in said]).any() else high,
+        }
+
+
+@final
+@dataclass(frozen=True)
+class Linear(Constraint):
+    """low <= Σ coefficient · feature <= high.
+
+    Parameters
+    ----------
+    coefficients
+        Name → coefficient; a categorical feature must have numbers for categories.
+    low, high
+        Bounds on the sum; one of them may be left out; equal bounds make an equation.
+
+    Examples
+    --------
+    >>> import counterpoint as cp
+    >>> cp.Linear.parse("2ndFlr <= 1stFlr")
+    Linear(coefficients={'2ndFlr': 1.0, '1stFlr': -1.0}, low=-inf, high=0.0)
+    """
+
+    coefficients: Mapping[Hashable, float]
+    low: float = -np.inf
+    high: float = np.inf
+
+    def __post_init__(self) -> None:
+        check_numbers("coefficients", self.coefficients)
+        values = list(self.coefficients.values())
+        if not values or not np.isfinite(values).all() or not any(values):
+            raise InvalidInput(
+                "Expected finite coefficients, not all 0, for Linear; "
+                f"got {dict(self.coefficients)!r}."
+            )
+        check_interval(self.low, self.high, " for Linear")
+
+    def __str__(self) -> str:
+        terms = [_signed(name, value) for name, value in self.coefficients.items() if value]
+        total = " ".join(terms).removeprefix("+ ")
+        return f"{total} {between(self.low, self.high)}"
+
+    @classmethod
+    def parse(cls, text: str) -> Linear:
+        """Read a relation such as ``"2ndFlr <= 1stFlr"`` or ``"2 * a + b >= 3"``.
+
+        Names may hold spaces and digits; ``+`` and ``-`` between terms stand between spaces; a
+        name in backticks is taken as it is.
+
+        Raises
+        ------
+        InvalidInput
+            If it is no such relation.
+        """
+        if not isinstance(text, str):
+            raise InvalidInput(f"Expected a relation such as 'a + 2 * b <= 3'; got {shown(text)}.")
+        return cls(*_parsed(text))
+
+    def region(self, features: Features) -> Region:
+        row = np.zeros(features.width)
+        for name, coefficient in self.coefficients.items():
+            feature = features[name]
+            values = numbers(feature, "Linear") if isinstance(feature, Categorical) else 1.0
+            row[features.columns(name)] += coefficient * values
+        return Region((LinearBounds(row[None, :], np.array([self.low]), np.array([self.high])),))
+
+
+@final
+@dataclass(frozen=True)
+class Ellipsoid(Constraint):
+    """(y − center)ᵀ matrix (y − center) <= radius² over some numeric features.
+
+    Parameters
+    ----------
+    center
+        Name → value, in feature units; its order is the order of the matrix.
+    matrix
+        (q, q) symmetric positive definite.
+    radius
+        A positive number.
+    """
+
+    center: Mapping[Hashable, float]
+    matrix: ArrayLike
+    radius: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_numbers("the center", self.center)
+        check_number("the radius", self.radius)
+        q = len(self.center)
+        matrix = floats("the ellipsoid matrix", self.matrix)
+        if matrix.shape != (q, q) or q == 0:
+            raise InvalidInput(
+                f"Expected an ellipsoid matrix of shape {(q, q)}, one row for each feature of the "
+                f"center; got shape {matrix.shape}."
+            )
+        if not (np.isfinite(self.radius) and self.radius > 0):
+            raise InvalidInput(f"Expected a positive radius; got {shown(self.radius)}.")
+        if not np.isfinite(list(self.center.values())).all():
+            raise InvalidInput(f"Expected a finite center; got {dict(self.center)!r}.")
+        self._root()
+
+    def __str__(self) -> str:
+        near = ", ".join(f"{name} = {value:g}" for name, value in self.center.items())
+        return f"{named(tuple(self.center))} stay within an ellipsoid around {near}"
+
+    @classmethod
+    def from_data(
+        cls, data: object, features: Sequence[Hashable], *, coverage: float = 0.95
+    ) -> Ellipsoid:
+        """The ellipsoid of a normal distribution fitted to some numeric columns of the data.
+
+        Parameters
+        ----------
+        data
+            A data frame or array.
+        features
+            Names of numeric columns.
+        coverage
+            The probability inside, between 0 and 1.
+
+        References
+        ----------
+        Artelt & Hammer (2020), Convex density constraints for computing plausible counterfactual
+        explanations, ICANN.
+        """
+        from scipy.special import chdtri
+
+        check_number("coverage", coverage)
+        if not 0 < coverage < 1:
+            raise InvalidInput(f"Expected a coverage between 0 and 1; got {shown(coverage)}.")
+        table = Table.read(data)
+        for name in listed("the features of an ellipsoid", features):
+            check_name("Ellipsoid", name)
+            if name not in table.names:
+                raise InvalidInput(unknown_name(name, table.names))
+        table = table.select(features)
+        kinds = Features.from_data(table)
+        for feature in kinds:
+            if isinstance(feature, Categorical):
+                raise InvalidInput(
+                    f"Ellipsoid takes numeric features; {feature.name!r} is categorical."
+                )
+        codes = present(table, kinds)
+        covariance = np.atleast_2d(np.cov(codes, rowvar=False))
+        center = dict(zip(features, codes.mean(axis=0).tolist(), strict=True))
+        try:
+            matrix = np.linalg.inv(covariance)
+        except np.linalg.LinAlgError:
+            raise InvalidInput(
+                f"The columns {list(features)!r} are linearly dependent; leave one out."
+            ) from None
+        radius = float(np.sqrt(chdtri(len(features), 1.0 - coverage)))
+        return cls(center, (matrix + matrix.T) / 2.0, radius)
+
+    def _root(self) -> FloatArray:
+        matrix = np.asarray(self.matrix, dtype=np.float64)
+        scale = np.sqrt(np.maximum(np.diag(matrix), 0.0))
+        symmetric = np.allclose(matrix, matrix.T, rtol=1e-9, atol=0)
+        if symmetric and (scale > 0).all():
+            try:
+                return np.asarray(np.linalg.cholesky(matrix / np.outer(scale, scale)).T * scale)
+            except np.linalg.LinAlgError:
+                pass
+        raise InvalidInput(
+            "Expected a symmetric positive definite ellipsoid matrix; got one that is not."
+        )
+
+    def region(self, features: Features) -> Region:
+        root = self._root()
+        matrix = np.zeros((len(root), features.width))
+        for j, name in enumerate(self.center):
+            if isinstance(features[name], Categorical):
+                raise InvalidInput(f"Ellipsoid takes numeric features; {name!r} is categorical.")
+            matrix[:, features.columns(name).start] = root[:, j]
+        center = np.array(list(self.center.values()), dtype=np.float64)
+        return Region((Cone(matrix, -root @ center, float(self.radius)),))
+
+
+@final
+@dataclass(frozen=True)
+class MaxChanges(Constraint):
+    """At most so many features differ from the factual row.
+
+    Parameters
+    ----------
+    count
+        A whole number of at least 1.
+    """
+
+    count: int
+
+    def __post_init__(self) -> None:
+        whole = is_number(self.count) and np.isfinite(self.count) and int(self.count) == self.count
+        if not whole or self.count < 1:
+            raise InvalidInput(f"Expected a count of at least 1; got {shown(self.count)}.")
+
+    def __str__(self) -> str:
+        return f"at most {self.count} feature{'s' if self.count > 1 else ''} may change"
+
+    def region(self, features: Features) -> Region:
+        return Region((AtMost(int(self.count), features.blocks),))
+
+
+def _signed(name: Hashable, value: float) -> str:
+    size = "" if abs(value) == 1 else f"{abs(value):g} × "
+    return f"{'-' if value < 0 else '+'} {size}{name}"
+
+
+def _parsed(text: str) -> tuple[dict[Hashable, float], float, float]:
+    """Coefficients, and the bounds on their sum."""
+    quoted: list[str] = []
+
+    def numbered(name: re.Match[str]) -> str:
+        quoted.append(name[1])
+        return f"`{len(quoted) - 1}`"
+
+    sides = re.split("(<=|>=|==)", re.sub("`([^`]*)`", numbered, text))
+    if len(sides) != 3:
+        raise InvalidInput(
+            f"Expected a relation with one of <=, >= and ==, such as 'a + 2 * b <= 3'; "
+            f"got {text!r}."
+        )
+    coefficients: dict[Hashable, float] = {}
+    bound = 0.0
+    for side, sign in ((sides[0], 1.0), (sides[2], -1.0)):
+        for number, name in _terms(side, text):
+            if name is None:
+                bound -= sign * number
+            else:
+                key = quoted[int(name[1:-1])] if re.fullmatch("`[0-9]+`", name) else name
+                coefficients[key] = coefficients.get(key, 0.0) + sign * number
+    low = -np.inf if sides[1] == "<=" else bound
+    high = np.inf if sides[1] == ">=" else bound
+    return coefficients, low, high
+
+
+def _terms(side: str, text: str) -> Iterator[tuple[float, str | None]]:
+    """Number and name of each term of one side; a constant has no name."""
+    sign, piece = 1.0, ""
+    parts = re.split(r"(?:^|(?<=\s))([+-])(?=\s)|^(-)", f"{side.strip()} ")
+    for piece in filter(None, ((part or "").strip() for part in parts)):
+        if piece in ("+", "-"):
+            sign = -sign if piece == "-" else sign
+        else:
+            number, name = _term(piece, text)
+            yield sign * number, name
+            sign = 1.0
+    if piece in ("+", "-"):
+        raise InvalidInput(f"Expected a term after {piece!r}; got {text!r}.")
+
+
+def _term(piece: str, text: str) -> tuple[float, str | None]:
+    try:
+        return float(piece), None
+    except ValueError:
+        decimal = r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
+        match = re.match(rf"^(?:(?P<number>{decimal})\s*\*\s*)?(?P<name>.+)$", piece)
+    if match is None or "*" in match["name"] or re.sub("`[0-9]+`", "", match["name"]).count("`"):
+        raise InvalidInput(f"Cannot read the term {piece!r} of {text!r}; write it as '2 * name'.")
+    return float(match["number"] or 1.0), match["name"].strip()

@@ -28,8 +28,7 @@ from counterpoint.engine.pieces import Pieces
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Region
 from counterpoint.engine.search import search
-from counterpoint.prototypes.celled import CellEvidence
-from counterpoint.prototypes.cells import Cells, Glance, Spread
+from counterpoint.prototypes.cells import CellEvidence, Cells, Glance, spread_of
 from counterpoint.prototypes.form import Prototypes
 from counterpoint.solvers import Effort
 
@@ -339,7 +338,7 @@ def test_no_rival_and_no_weight_lifts_a_bound_over_a_point(seed: int):
         rivals = np.where(rng.random(count) < 0.7, known, rivals)
         weights = rng.choice([-1.0, 0.0, np.nan, np.inf, 1e100, 1e-300], size=count)
         weights = np.where(rng.random(count) < 0.7, rng.exponential(size=count), weights)
-        some = Spread(price, rng.random(d) < 0.7) if price.quadratic.ndim == 2 else None
+        some = spread_of(price, rng.random(d) < 0.7)
         glance = Glance(program, cells, case, rivals, weights, some)
         bounds = glance.bounds()
         paid = price(y[i] - x[i])
@@ -362,7 +361,7 @@ def test_a_margin_is_a_lead_besides():
     for margin in (0.0, 0.5, 3.0):
         given = np.array([[margin, 0.0]])
         expected = [2.0 + margin / 8.0]
-        np.testing.assert_allclose(glance.closed_in(given).bounds(), expected)
+        np.testing.assert_allclose(glance.bounds(margin=given), expected)
         np.testing.assert_allclose(
             CellEvidence([(glance, [])]).bounds(np.ones(1), given)[0], expected
         )

@@ -1,55 +1,46 @@
-"""Unions in which one of many linear scores leads its rivals, written down only where needed.
+"""Unions in which one of many linear scores leads its rivals, and their search.
 
-And a glance at all of them: for each the one rival that bounds best what it costs from below.
+To lead a single rival j, the score i of a cell must gain what it is behind at x. Under an absolute
+price that costs at least ``behind / rate``, where the rate is the most that a unit of cost gains, a
+dual norm; under a quadratic one, the square of that. All cells are bounded by the rival that leads
+at x; those with the least bounds, by a handful of rivals near x, and by rivals that turn out to be
+in the way of other cells. Only which rival, and how much its row weighs, is chosen by the search;
+what that proves is computed by `Glance`, with bounds and whole steps.
+
+The most promising cell is then solved with the rows of a few rivals; whatever rival its point does
+not lead is added, and so on. A relaxation whose optimum leads all rivals is the cell; one that
+already costs more than what was reached says enough. Regions are written down only where needed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from time import perf_counter
 from typing import final, overload
 
 import numpy as np
 
-from counterpoint.certificate import CLOSED
+from counterpoint.certificate import CLOSED, Bounding
 from counterpoint.costs import Price
 from counterpoint.engine.cases import Cases
 from counterpoint.engine.couplings import LinearBounds
+from counterpoint.engine.pieces import Piece
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Cut, LazyUnion, Region
+from counterpoint.engine.search import Found, search_listed
 from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray, Sizes, gamma
 
-__all__ = ["Cells", "Glance", "Spread", "blocks"]
+__all__ = ["CellEvidence", "Cells", "Glance", "blocks", "search_cells", "spread_of"]
 
 NUMBERS = 1 << 17
 """How many numbers to work on at a time, so that they stay in the cache."""
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Spread:
-    """A quadratic price over the (d,) columns that can move: how far a unit of its root reaches."""
-
-    price: Price
-    free: BoolArray
-
-    @cached_property
-    def columns(self) -> IntArray:
-        """The columns that can move and whose price is quadratic."""
-        return np.flatnonzero(self.free & (np.diag(self.price.quadratic) > 0.0))
-
-    @cached_property
-    def root(self) -> FloatArray:
-        """(f, f) R with R Rᵀ the inverse of the price's matrix over these columns."""
-        matrix = self.price.quadratic[np.ix_(self.columns, self.columns)]
-        return np.asarray(np.linalg.inv(np.linalg.cholesky(matrix)).T)
-
-    def furthest(self, normal: FloatArray) -> FloatArray:
-        """(m, d) the changes δ with the least price + normal · δ, were there no bounds."""
-        change = np.zeros(normal.shape)
-        change[:, self.columns] = -0.5 * (normal[:, self.columns] @ self.root) @ self.root.T
-        return change
+NEAR, FIRST, MORE = 16, 4, 8
+"""How many rivals near a row are compared at first; with how many of them the search of a cell
+begins; and how many are added at a time."""
+CANDIDATES = 512
+"""With how many cells at a time rivals are compared."""
 
 
 @final
@@ -142,10 +133,6 @@ class Cells(LazyUnion):
         size = weights * (np.abs(self.offset[i]) + np.abs(self.offset[j]) + abs(self.lead))
         return Cut(normal, weights * limit, weights[:, None], self._reach, 2, gamma(4) * size)
 
-    def scores(self, y: FloatArray) -> FloatArray:
-        """(P,) the scores of one point."""
-        return np.asarray(self.matrix @ y + self.offset)
-
     @cached_property
     def _reach(self) -> FloatArray:
         """(1, d) how far apart two scores are at most in each column."""
@@ -162,7 +149,7 @@ class Cells(LazyUnion):
         ``s``: the region; ``y``, ``margin``: (d,) the point; (2,) by how much rows are closed in,
         see `Cases`.
         """
-        scores, i = self.scores(y), self.own[s]
+        scores, i = self.matrix @ y + self.offset, self.own[s]
         size = np.linalg.norm(y) * self._lengths + np.abs(self.offset)
         rounding = 2.0 * (len(y) + 4) * EPS * (size + size[i])
         ahead = (scores - scores[i] + self.lead + margin.sum() + rounding)[self.rivals]
@@ -182,8 +169,7 @@ class Glance:
 
     ``program``: the cost over what is possible, without the target; ``cells``: the target;
     ``rivals``: (S,) positions among the rivals, any; ``weights``: (S,), any; negative ones count as
-    0; ``spread``: what a full quadratic price means to the columns that the row can move; None
-    for others.
+    0; ``spread``: of a full quadratic price, see `spread_of`.
     """
 
     program: Program
@@ -191,34 +177,32 @@ class Glance:
     case: Cases
     rivals: IntArray
     weights: FloatArray
-    spread: Spread | None
+    spread: FloatArray | None
 
-    def closed_in(self, margin: FloatArray | None) -> Glance:
-        """The same at points that lead by (1, 2) margins more."""
-        if margin is None:
-            return self
-        lead = self.cells.lead + float(margin[0, 0])
-        return replace(self, cells=replace(self.cells, lead=lead))
-
-    def bounds(self, reached: float = np.inf) -> FloatArray:
+    def bounds(self, reached: float = np.inf, margin: FloatArray | None = None) -> FloatArray:
         """(S,) lower bounds on the cost in each cell; infinite where there is no point of it.
 
-        Only a cell whose bound is below what was ``reached`` needs to be refuted.
+        Only a cell whose bound is below what was ``reached`` needs to be refuted. Points lead by
+        (1, 2) margins more.
         """
-        out = np.empty(len(self.cells))
-        for part in blocks(len(self.cells), self.program.width):
-            out[part] = self.weighed(part, self.rivals[part], self.weights[part], reached)
+        cells, out = self.cells, np.empty(len(self.cells))
+        if margin is not None:
+            cells = replace(cells, lead=cells.lead + float(margin[0, 0]))
+        for part in blocks(len(cells), self.program.width):
+            out[part] = self.weighed(cells, part, self.rivals[part], self.weights[part], reached)
         return out
 
     def weighed(
-        self, part: slice | IntArray, rivals: IntArray, weights: FloatArray, reached: float = np.inf
-    ) -> FloatArray:
+        self, cells: Cells, part: slice | IntArray, rivals: IntArray, weights: FloatArray,
+        reached: float = np.inf,
+    ) -> FloatArray:  # fmt: skip
         """`bounds` of some cells by other rivals and weights."""
-        rivals = np.clip(rivals, 0, len(self.cells.rivals) - 1)
-        cut = self.cells.cuts(part, rivals, np.nan_to_num(weights, posinf=0.0))
-        sizes = Sizes(cut.weights, cut.normals, cut.roundings)
+        rivals = np.clip(rivals, 0, len(cells.rivals) - 1)
+        cut = cells.cuts(part, rivals, np.nan_to_num(weights, posinf=0.0))
+        sizes, at = Sizes(cut.weights, cut.normals, cut.roundings), None
         cases = self._repeated(len(rivals))
-        at = None if self.spread is None else cases.x + self.spread.furthest(cut.normal)
+        if self.spread is not None:  # where the price would have its least, were there no bounds
+            at = cases.x - 0.5 * (cut.normal @ self.spread) @ self.spread.T
         bound = self.program.duality.bound(cases, cut, sizes, at)
         doubtful = np.flatnonzero(bound < reached * (1.0 - CLOSED))
         if len(doubtful) and not cases.unbounded:
@@ -234,7 +218,214 @@ class Glance:
         return Cases(*(np.broadcast_to(part[0], (count, part.shape[1])) for part in parts))
 
 
+def spread_of(price: Price, free: BoolArray) -> FloatArray | None:
+    """(d, f) R with R Rᵀ the inverse of a full price's matrix over the (d,) columns that can move.
+
+    None for other prices.
+    """
+    if price.quadratic.ndim == 1:
+        return None
+    columns = np.flatnonzero(free & (np.diag(price.quadratic) > 0.0))
+    spread = np.zeros((len(free), len(columns)))
+    root = np.linalg.cholesky(price.quadratic[np.ix_(columns, columns)])
+    spread[columns] = np.linalg.inv(root).T
+    return spread
+
+
 def blocks(count: int, width: int) -> Iterator[slice]:
     """Slices of rows of so many numbers that fit into the cache."""
     size = max(16, NUMBERS // max(width, 1))
     return (slice(start, min(start + size, count)) for start in range(0, count, size))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class CellEvidence(Bounding):
+    """What a search leaves behind of many cells, row by row.
+
+    For each row a glance at all cells, and of the cells that were searched what is known of a
+    relaxation of each with some of its rows.
+    """
+
+    rows: Sequence[tuple[Glance, Sequence[tuple[int, Bounding]]]]
+
+    @property
+    def is_local(self) -> bool:
+        return False
+
+    def bounds(
+        self, reached: FloatArray, margin: FloatArray | None = None
+    ) -> tuple[FloatArray, FloatArray]:
+        both = np.empty((2, len(reached)))
+        for i, (glance, opened) in enumerate(self.rows):
+            part = None if margin is None else margin[[i]]
+            proved = glance.bounds(float(reached[i]), part)
+            best = np.array(proved)
+            for cell, evidence in opened:
+                bound, told = evidence.bounds(reached[[i]], part)
+                proved[cell] = max(proved[cell], bound[0])
+                best[cell] = max(best[cell], told[0])
+            both[:, i] = proved.min(), best.min()
+        return both[0], both[1]
+
+
+def search_cells(found: Found, program: Program, cells: Cells) -> list[CellEvidence]:
+    """Cells that are never all written down, one row after the other; what bounds them.
+
+    ``program``: the cost over what is possible, without the target.
+    """
+    known, spreads = [], dict[bytes, FloatArray | None]()
+    for i, case in enumerate(found.cases):
+        free = case.low[0] < case.high[0]
+        if free.tobytes() not in spreads:
+            spreads[free.tobytes()] = spread_of(program.price, free)
+        rivals, weights = np.zeros(len(cells), dtype=np.intp), np.zeros(len(cells))
+        spread = spreads[free.tobytes()]
+        row = _CellSearch(found, i, Glance(program, cells, case, rivals, weights, spread))
+        row.run()
+        known.append((row.glance, row.opened))
+    return [CellEvidence(known)]
+
+
+@final
+class _CellSearch:
+    """The search of one row: the most promising cell first, until no other can be cheaper.
+
+    Each cell may take half of the time that is left. What is found out of all cells is written into
+    the glance.
+    """
+
+    def __init__(self, found: Found, i: int, glance: Glance) -> None:
+        self.found, self.row, self.glance = found, np.array([i]), glance
+        self.program, self.cells, self.case = glance.program, glance.cells, glance.case
+        self.opened: list[tuple[int, Bounding]] = []
+        self.end = perf_counter() + (found.effort.seconds or np.inf)
+        x, low, high = self.case.x[0], self.case.low[0], self.case.high[0]
+        start = np.where(self.program.numeric, np.minimum(np.maximum(x, low), high), x)
+        self.scores = self.cells.matrix @ start + self.cells.offset
+        self.falls, self.rises = low < start, high > start
+        self.is_free = bool(self.falls.all() and self.rises.all())
+        absolute, diagonal = self.program.price.absolute, self.program.price.diagonal
+        self.flat, self.curved = np.flatnonzero(absolute), np.flatnonzero(diagonal)
+        self.gratis = np.flatnonzero((absolute == 0.0) & (diagonal == 0.0))
+        self.fall, self.rise = (start - low)[self.gratis], (high - start)[self.gratis]
+        scores = self.scores[self.cells.rivals]
+        near = np.argpartition(-scores, min(NEAR, len(scores)) - 1)[:NEAR]
+        # The rivals that cells are compared with: those that lead most, the first first.
+        self.pool = near[np.argsort(-scores[near], kind="stable")]
+        # (S,) with how many rivals of the pool each cell was compared
+        self.seen = np.zeros(len(self.cells), dtype=np.intp)
+        glance.rivals[:] = self.pool[0]
+        for part in blocks(len(self.cells), self.program.width):
+            cells = np.arange(part.start, part.stop)
+            glance.weights[part] = self._against(cells, self.pool[:1])[1][:, 0]
+        # (S,) lower bounds; infinite for a cell that is out of reach, or done with
+        self.bounds = glance.bounds()
+
+    def _worth(self) -> float:
+        """A cell with a bound from here on is not opened."""
+        return float(self.found.worth_beating()[self.row][0])
+
+    def run(self) -> None:
+        """Search."""
+        while (s := self._next_cell(self._worth())) is not None:
+            if perf_counter() > self.end:
+                self.found.limited[self.row] = True
+                return
+            added = self._open(s)
+            self.pool = np.append(self.pool, added[~np.isin(added, self.pool)])
+            self.bounds[s] = np.inf
+
+    def _open(self, s: int) -> IntArray:
+        """One cell: with a few rivals, then with those that are missed, which are returned."""
+        cells, found, row = self.cells, self.found, self.row
+        gains, _ = self._against(np.array([s]), self.pool)
+        order = np.argsort(-gains[0], kind="stable")[:FIRST]
+        rivals = first = np.unique(np.append(self.pool[order], self.glance.rivals[s]))
+        bound, known = -np.inf, len(self.opened)
+        while True:
+            piece = Piece.of(self.program, Region((cells.rows(s, rivals),)))
+            part = self._relaxed(piece)
+            (evidence,) = part.evidence
+            told = evidence.bounds(np.where(part.piece < 0, found.cost[row], 0.0))[1][0]
+            if told > bound:
+                bound = told
+                self.opened[known:] = [(s, evidence)]
+            found.limited[row] |= part.limited
+            found.closed[row] &= part.closed
+            missed = rivals[:0]
+            if part.piece[0] >= 0:
+                missed = cells.missed(s, part.points[0], self.case.margin[0])
+                missed = missed[~np.isin(missed, rivals)]
+                if not len(missed):
+                    cost = piece.program.objective(part.points, self.case)
+                    found.offer(s, row, part.points, cost)
+            if not len(missed) or part.limited[0] or bound >= self._worth():
+                return np.setdiff1d(rivals, first)
+            rivals = np.append(rivals, missed[:MORE])
+
+    def _relaxed(self, piece: Piece) -> Found:
+        """A cell with some of its rows: a search of its own."""
+        effort = self.found.effort
+        if np.isfinite(self.end):
+            effort = replace(effort, seconds=max(0.5 * (self.end - perf_counter()), 1e-6))
+        return search_listed(Found(self.case, effort, self.found.cost[self.row]), (piece,))
+
+    def _next_cell(self, reached: float) -> int | None:
+        """The cell with the least bound below what was reached, compared with all of the pool."""
+        while True:
+            s = int(self.bounds.argmin())
+            if not self.bounds[s] < reached:
+                return None
+            if self.seen[s] == len(self.pool):
+                return s
+            cells = np.flatnonzero((self.bounds < reached) & (self.seen < len(self.pool)))
+            if len(cells) > CANDIDATES:
+                cells = cells[np.argpartition(self.bounds[cells], CANDIDATES)[:CANDIDATES]]
+            self._compare(cells, self.pool[self.seen[cells].min() :])
+            self.seen[cells] = len(self.pool)
+
+    def _compare(self, cells: IntArray, rivals: IntArray) -> None:
+        """Some cells with some rivals; what bounds them better is kept."""
+        for part in blocks(len(cells), len(rivals) * self.program.width):
+            some = cells[part]
+            gains, weights = self._against(some, rivals)
+            best = gains.argmax(axis=1)
+            rival, weight = rivals[best], weights[np.arange(len(some)), best]
+            bound = self.glance.weighed(self.cells, some, rival, weight)
+            better = bound > self.bounds[some]
+            some = some[better]
+            self.bounds[some] = bound[better]
+            self.glance.rivals[some], self.glance.weights[some] = rival[better], weight[better]
+
+    def _against(self, cells: IntArray, rivals: IntArray) -> tuple[FloatArray, FloatArray]:
+        """(m, k) the least cost by which each cell leads each rival, and the weight that shows it.
+
+        Columns count as free or held, whatever bounds they have; the cost is infinite, and the
+        weight 1, where no move helps.
+        """
+        own, others = self.cells.own[cells], self.cells.rivals[rivals]
+        behind = self.scores[others] - self.scores[own][:, None] + self.cells.lead
+        behind[self.cells.place[others] == self.cells.place[own][:, None]] = 0.0
+        apart = self.cells.matrix[others] - self.cells.matrix[own][:, None]
+        if len(self.gratis):
+            some = apart[:, :, self.gratis]
+            with np.errstate(invalid="ignore"):
+                gained = np.where(some > 0.0, some * self.fall, -some * self.rise)
+            behind -= np.where(some == 0.0, 0.0, gained).sum(axis=2)
+        effect = np.abs(apart)
+        if not self.is_free:
+            effect *= np.where(apart > 0.0, self.falls, self.rises)
+        price, spread = self.program.price, self.glance.spread
+        steep = np.zeros(behind.shape)
+        if spread is not None:
+            steep = ((apart @ spread) ** 2).sum(axis=2)
+        elif len(self.curved):
+            steep = effect[:, :, self.curved] ** 2 @ (1.0 / price.diagonal[self.curved])
+        rate = (effect[:, :, self.flat] / price.absolute[self.flat]).max(axis=2, initial=0.0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            weight = np.minimum(2.0 * behind / steep, 1.0 / rate)
+            gain = weight * behind - 0.25 * weight * weight * steep
+        stuck = np.isinf(weight) & (behind > 0.0)
+        gain = np.where(stuck, np.inf, np.where(behind > 0.0, gain, 0.0))
+        return gain, np.where(stuck, 1.0, np.where(behind > 0.0, weight, 0.0))

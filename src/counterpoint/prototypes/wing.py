@@ -8,8 +8,7 @@ from counterpoint.certificate import Bounding
 from counterpoint.engine.pieces import Pieces
 from counterpoint.engine.search import Found
 from counterpoint.prototypes import reader  # noqa: F401 (it registers readers)
-from counterpoint.prototypes.celled import search_cells
-from counterpoint.prototypes.cells import Cells
+from counterpoint.prototypes.cells import Cells, search_cells
 from counterpoint.prototypes.solvers.lattice import Ccp
 from counterpoint.prototypes.solvers.lower_bound import Quadric
 from counterpoint.prototypes.solvers.scip import Scip

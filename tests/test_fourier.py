@@ -19,8 +19,7 @@ from sklearn.datasets import load_breast_cancer
 
 import counterpoint as cp
 from counterpoint.costs import Price
-from counterpoint.engine.confirm import Question
-from counterpoint.engine.pieces import Aim, Piece
+from counterpoint.engine.pieces import Aim, Piece, Question
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Region
 from counterpoint.models import read

@@ -30,8 +30,8 @@ from counterpoint.certificate import Evidence
 from counterpoint.cli import app
 from counterpoint.costs import Price
 from counterpoint.engine import confirm, conflicts, possible
-from counterpoint.engine.confirm import Question
 from counterpoint.engine.couplings import LinearBounds
+from counterpoint.engine.pieces import Question
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Region
 from counterpoint.models import read

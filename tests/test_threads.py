@@ -250,13 +250,13 @@ def test_a_memo_forgets_the_oldest_and_gives_all_threads_the_same():
 
     def work(k: int) -> bool:
         key = k % 7
-        return memo.get(key, lambda: (key, object()))[0] == key
+        return memo.made(key, lambda: (key, object()))[0] == key
 
     with ThreadPoolExecutor(THREADS) as threads:
         assert all(threads.map(work, range(3000)))
-    made = [memo.get(key, partial(pytest.fail, "it was forgotten")) for key in _kept(memo)]
+    made = [memo.made(key, partial(pytest.fail, "it was forgotten")) for key in _kept(memo)]
     assert len(made) == 3
-    memo.get(100, lambda: (100, object()))
+    memo.made(100, lambda: (100, object()))
     assert _kept(memo)[-1] == 100
     assert len(_kept(memo)) == 3
 
@@ -281,7 +281,7 @@ def test_warnings_are_off_for_one_thread_after_the_other():
 
 
 def _kept(memo: Memo[int, Any]) -> list[int]:
-    return list(memo._held)
+    return list(memo)
 
 
 if __name__ == "__main__":

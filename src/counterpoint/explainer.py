@@ -33,8 +33,9 @@ from counterpoint.targets import Target, as_target
 
 if TYPE_CHECKING:
     from counterpoint.diversity import Alternatives
-    from counterpoint.engine.confirm import Question, Task
+    from counterpoint.engine.answering import Task
     from counterpoint.engine.factored import FactoredCounterfactuals
+    from counterpoint.engine.pieces import Question
     from counterpoint.models.reading import FittedModel, Reading
     from counterpoint.path import Path
     from counterpoint.results import Counterfactuals
@@ -374,7 +375,7 @@ class Explainer:
 
     def _task(self, X: object, target: Target, effort: Effort) -> tuple[Task, tuple[Table, Table]]:
         """What is asked of the rows of a call, as they came and the model's columns of them."""
-        from counterpoint.engine.confirm import Task
+        from counterpoint.engine.answering import Task
 
         came = Table.read(X)
         inputs = match_columns(came, self.reading.features, named=self.reading.named)
@@ -392,10 +393,10 @@ class Explainer:
 
     def _question(self, features: Features) -> Question:
         """What does not depend on the target, made once for each set of kinds."""
-        from counterpoint.engine.confirm import Question
+        from counterpoint.engine.pieces import Question
 
         constraints = (*self.constraints, *self.implied)
-        return self._questions.get(
+        return self._questions.made(
             features, partial(Question.ask, self.reading.form, features, constraints, self.cost)
         )
 

@@ -24,7 +24,7 @@ from counterpoint.targets import Label, Target, as_target
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from counterpoint.engine.confirm import Task
+    from counterpoint.engine.answering import Task
 
 __all__ = ["Path", "checked_targets", "trace", "traced"]
 

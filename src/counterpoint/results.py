@@ -28,7 +28,7 @@ from counterpoint.rows.table import Table
 from counterpoint.targets import Target
 
 if TYPE_CHECKING:
-    from counterpoint.engine.confirm import Question
+    from counterpoint.engine.pieces import Question
 
 __all__ = ["Asked", "Counterfactual", "Counterfactuals"]
 

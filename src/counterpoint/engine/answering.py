@@ -1,43 +1,89 @@
-"""The way of rows through the house: predicted, searched, confirmed by the model and certified."""
+"""The way of rows: predicted, searched, confirmed by the model, and certified.
+
+A row that the model does not confirm as returned (a tie, float32, rounding) is searched again with
+a larger margin; no point is ever pushed out of its constraints.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.certificate import Status, certify
-from counterpoint.engine.confirm import Confirmation, NotForeseen, Task
-from counterpoint.numerics import BoolArray, FloatArray
+from counterpoint.certificate import (
+    VIOLATION,
+    Certificates,
+    Status,
+    certify,
+    judge,
+    lower_bounds,
+)
+from counterpoint.engine.pieces import Pieces, Question
+from counterpoint.engine.search import Found, Leads, search
+from counterpoint.models.reading import FittedModel
+from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray
 from counterpoint.results import Counterfactuals
-from counterpoint.rows.encoding import PRESENT, Encoded, Rows, decode, encode
-from counterpoint.rows.features import Features
+from counterpoint.rows.encoding import PRESENT, Encoded, Rows, as_returned, decode, encode
 from counterpoint.rows.table import Table
+from counterpoint.solvers import Effort
+from counterpoint.targets import Target, Verdict
 
-__all__ = ["answers_to"]
-
-Advance = Callable[[int], None]
+__all__ = ["Task", "answers_to"]
 
 CELLS = 1 << 18
 """Cells of a chunk: small enough for the cache, large enough that Python's overhead is
 negligible."""
 PROOFS = 1 << 25
 """Multipliers that are kept at once, one for each row, piece and demand: 256 MiB of them."""
-FORESEEN = 16
-"""What the model says is foreseen for at most so many rows of a chunk, see `answers_to`. If that is
-wrong for one, all are searched again: few, so that little is lost."""
-STEP = 16
-"""Rows between two steps of the progress bar where each may need a solver."""
+FEW = 16
+"""For so many rows, what the model says of them is foreseen, see `answers_to`: if that is wrong for
+one, all are searched again, so that little is lost. So many rows lie between two steps of the
+progress bar where each may need a solver."""
+ROUNDS = 12
+"""How often a row whose answer the model does not confirm is searched again."""
+GROWTH = 8.0
+"""How many times as much margin a row gets each time. `ROUNDS` of them make up 7e10: from rounding
+errors, a relative 1e-16, to 1e-5."""
+SPARE = 1.5
+"""The margin that is asked for, in units of the model's rounding error at the row: 1.5 and not 1,
+because the error at the answer may exceed the error at the row, and solvers and float32 columns
+round the answer."""
+SINGLE = 8.0 * float(np.finfo(np.float32).eps)
+"""Largest relative violation of a constraint that counts as rounding in float32 columns, of
+which `VIOLATION` is less than one."""
+HAIR = 1e-14
+"""A share of a row's change, or of a value, that is rounding and no change: some fifty roundings of
+float64."""
+NEARBY = 1.0 + 1e-3
+"""How many times as much an answer off the edge may cost; what costs more is taken for a point
+elsewhere."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Task:
+    """What is asked of all rows of a call."""
+
+    model: FittedModel
+    question: Question  # what is asked of each row but the target
+    target: Target
+    effort: Effort
+    piece: int | None = None  # the one piece of the target in which to search; None for all
+
+
+@final
+class NotForeseen(Exception):
+    """`predict` and the form disagree on whether a factual row already meets the target (a tie)."""
 
 
 def answers_to(
     task: Task,
     tables: tuple[Table, Table],
-    advance: Advance,
+    advance: Callable[[int], None] | None = None,
     *,
     weight: FloatArray | None = None,
     held: BoolArray | None = None,
@@ -60,23 +106,40 @@ def answers_to(
     held
         (n, p) which features of which row must stay; None if none must.
     """
-    features, required, (came, inputs) = task.question.features, task.target.requirement, tables
+    (came, inputs), reading, target = tables, task.model.reading, task.target
+    features, required = task.question.features, target.requirement
     if required.labels or not required.others:
-        _ = task.pieces  # what does not fit is an error, whatever the rows are
-    reading = task.model.reading
+        task.question.pieces(target)  # what does not fit is an error, whatever the rows are
     encoded = encode(inputs, features, reading.fills, reading.unfilled)
-    for i, said in task.target.unusable(encoded.codes, features.names).items():
-        encoded.problems.setdefault(i, said)
+    encoded.problems.update(target.unusable(encoded.codes, features.names) | encoded.problems)
     if reading.fills:
         encoded.problems.update(_not_filled(task, inputs, encoded))
-    out = Counterfactuals.blank(came, encoded, task.question, task.target, task.model.eps(inputs))
+    n, size = len(encoded.codes), max(64, CELLS // max(features.width, 1))
+    # Steps of a pipeline compute in the precision of the rows, or of what was fitted: the coarsest.
+    out = Counterfactuals.blank(came, encoded, task.question, target, max(reading.eps, inputs.eps))
     if weight is None and required.weight is not None:
-        weight = np.full(len(inputs), required.weight)
-    for rows in _chunks(inputs, features, encoded, weight, held):
-        if len(rows.x) <= FORESEEN and required.at_least is None:
+        weight = np.full(n, required.weight)
+    usable = np.ones(n, dtype=bool)
+    usable[list(encoded.problems)] = False
+    for start in range(0, n, size):
+        index = start + np.flatnonzero(usable[start : start + size])
+        if not len(index):
+            continue
+        together = index[-1] - index[0] + 1 == len(index)  # then they are not copied
+        part = slice(index[0], index[-1] + 1) if together else index
+        rows = Rows(
+            index,
+            inputs if len(index) == n else inputs.take(part),
+            encoded.codes[part],
+            features.expand(encoded.codes[part]),
+            None if weight is None else weight[part],
+            None if held is None else held[part],
+        )
+        if len(index) <= FEW and required.at_least is None:
             with suppress(NotForeseen):
-                _answer(task, rows, reading.form.predict(rows.x), out, foreseen=True)
-                advance(len(rows.x))
+                _answer(task, rows, reading.form.predict(rows.x), out, None, foreseen=True)
+                if advance is not None:
+                    advance(len(index))
                 continue
         predicted = task.model.predict(rows.table)
         task.model.check(rows.x, predicted)
@@ -84,41 +147,12 @@ def answers_to(
     return out
 
 
-def _chunks(
-    inputs: Table,
-    features: Features,
-    encoded: Encoded,
-    weight: FloatArray | None,
-    held: BoolArray | None,
-) -> Iterator[Rows]:
-    """The rows that can be used, as many at a time as fit the cache."""
-    n = len(encoded.codes)
-    usable = np.ones(n, dtype=bool)
-    usable[list(encoded.problems)] = False
-    size = max(64, CELLS // max(features.width, 1))
-    for start in range(0, n, size):
-        index = start + np.flatnonzero(usable[start : start + size])
-        if not len(index):
-            continue
-        together = index[-1] - index[0] + 1 == len(index)  # then they are not copied
-        part = slice(index[0], index[-1] + 1) if together else index
-        codes = encoded.codes[part]
-        yield Rows(
-            index,
-            inputs if len(index) == n else inputs.take(part),
-            codes,
-            features.expand(codes),
-            None if weight is None else weight[part],
-            None if held is None else held[part],
-        )
-
-
 def _answer(
     task: Task,
     rows: Rows,
     predicted: NDArray[Any],
     out: Counterfactuals,
-    advance: Advance | None = None,
+    advance: Callable[[int], None] | None,
     *,
     foreseen: bool,
 ) -> None:
@@ -127,62 +161,53 @@ def _answer(
     Predictions that are ``foreseen`` the model itself has not said: `NotForeseen` is raised if a
     row seems to meet the target already, or if the model says otherwise in the end.
     """
-    n = len(rows.index)
+    n = len(predicted)
     answered, told = np.zeros(n, dtype=bool), False
     for target, part in task.target.each(predicted, answered):
         one = task if target is task.target else replace(task, target=target)
         some, said = (rows, predicted) if len(part) == n else (rows.take(part), predicted[part])
-        tell = None if told else advance
-        told = len(part) == n
+        tell, told = None if told else advance, len(part) == n
         out.targets[some.index] = target
-        met = target.met(task.model, some.table, some.x, said)
+        met = _met(one, some, said)
         if met.any():
-            x = some.x[met]
-            leads = target.leads(task.question, x)
-            if leads is not None:  # which count for rows that stay too
-                ahead = task.model.form.margin(x, target)
-                met[met] = ahead >= leads.required(x, np.zeros(len(x)))
-        left = np.flatnonzero(~met)
-        if len(left) < len(met):
             if foreseen:
                 raise NotForeseen
             _put_already(one, some.take(np.flatnonzero(met)), said[met], out)
             if tell is not None:
-                tell(len(met) - len(left))
-            some, said = some.take(left), said[left]
-        if len(left):
-            _ask(one, some, out, tell, said if foreseen else None)
+                tell(int(met.sum()))
+        for pieces, left in _alike(one, some, np.flatnonzero(~met)):
+            still = said[left] if foreseen else None
+            asked = some.take(left)
+            out.put(asked.index, *Confirmation(one, asked, pieces, out.eps, still).run())
+            if tell is not None:
+                tell(len(left))
         answered[part] = out.certificates.valid[rows.index[part]]
 
 
-def _ask(
-    task: Task,
-    rows: Rows,
-    out: Counterfactuals,
-    advance: Advance | None,
-    foreseen: NDArray[Any] | None,
-) -> None:
-    """Search and confirm; a few rows at a time where each may need a solver."""
-    question, n = task.question, len(rows.x)
-    pieces, step = task.pieces, n
-    if n > STEP:
-        step = max(STEP, PROOFS // max(pieces.size, 1)) if pieces.is_quick else STEP
-    on_lattice = question.on_lattice(rows.x)
-    for decides in (True, False):
-        alike = np.flatnonzero(on_lattice == decides)
-        if not len(alike):
-            continue
-        union = question.decided(task.target, pieces) if decides else pieces
+def _met(task: Task, rows: Rows, predicted: NDArray[Any]) -> BoolArray:
+    """(n,): whether rows meet the target as they are, and lead by what that asks of them."""
+    met = task.target.met(task.model, rows.table, rows.x, predicted)
+    if met.any():
+        x = rows.x[met]
+        leads = task.target.leads(task.question, x)
+        if leads is not None:
+            met[met] = task.model.form.margin(x, task.target) >= leads.required(x, np.zeros(len(x)))
+    return met
+
+
+def _alike(task: Task, rows: Rows, left: IntArray) -> list[tuple[Pieces, IntArray]]:
+    """Which rows are searched together, in which union; few where each may need a solver."""
+    question, target, step, out = task.question, task.target, FEW, []
+    pieces, on_lattice = question.pieces(target), question.on_lattice(rows.x)[left]
+    if len(left) > FEW and pieces.is_quick:
+        step = max(FEW, PROOFS // max(pieces.size, 1))
+    for alike, decides in ((left[on_lattice], True), (left[~on_lattice], False)):
+        union = question.decided(target) if decides and len(alike) else pieces
         if task.piece is not None:
             union = union[task.piece : task.piece + 1]
-        for start in range(0, len(alike), step):
-            part = alike[start : start + step]
-            some = rows if len(part) == n else rows.take(part)
-            said = None if foreseen is None else foreseen[part]
-            answers = Confirmation(task, some, union, out.eps, said).run()
-            out.put(some.index, *answers)
-            if advance is not None:
-                advance(len(part))
+        parts = (alike[start : start + step] for start in range(0, len(alike), step))
+        out += [(union, part) for part in parts]
+    return out
 
 
 def _put_already(task: Task, rows: Rows, predicted: NDArray[Any], out: Counterfactuals) -> None:
@@ -221,3 +246,272 @@ def _not_filled(task: Task, inputs: Table, encoded: Encoded) -> dict[int, str]:
         sentence = f"{held}, which the pipeline does not fill in. Fill it in."
         wrong |= dict.fromkeys(rows[sort.ravel() == k].tolist(), sentence)
     return wrong
+
+
+@final
+class Confirmation:
+    """Answers to some rows that the model confirms.
+
+    Parameters
+    ----------
+    task, rows
+        What is asked of which rows.
+    pieces
+        The union of programs in which to search.
+    eps
+        The distance from 1 to the next number where the model computes, or rows are kept.
+    foreseen
+        What the form predicts for the rows, if the model has not been asked about them: it is
+        together with their answers, and `NotForeseen` is raised if it gives one of them the target
+        already. None if it has.
+    """
+
+    def __init__(
+        self, task: Task, rows: Rows, pieces: Pieces, eps: float, foreseen: NDArray[Any] | None
+    ) -> None:
+        self.task, self.rows, self.pieces, self.eps = task, rows, pieces, eps
+        self.features, self.foreseen = task.question.features, foreseen
+        self.leads: Leads | None = task.target.leads(task.question, rows.x)
+        # A bound by weak duality holds for any margin. What a branch and bound reports holds for
+        # its own margin only; so there only those rows are tightened at which a tie is lost, by
+        # less than the rounding error of a score.
+        integral = pieces.is_integral
+        rounding = task.target.requirement.rounding(
+            task.model.form, rows.x, EPS if integral else eps
+        )
+        self.margin = np.zeros((len(rows.x), 2))
+        self.margin[:, int(integral)] = SPARE * rounding
+        self.cases = task.question.actionable.cases(rows.x, np.array(self.margin))
+        if rows.weight is not None:
+            self.cases = self.cases.weighing(0.5 * rows.weight)
+        if rows.held is not None:
+            width = [block.stop - block.start for block in self.features.blocks]
+            held = np.repeat(rows.held, width, axis=1)
+            low, high = np.where(held, rows.x, -np.inf), np.where(held, rows.x, np.inf)
+            self.cases = self.cases.within(low, high)
+
+    def run(self) -> tuple[FloatArray, NDArray[np.object_], Certificates, BoolArray]:
+        """Search once for all rows, then again for those whose answers are not confirmed.
+
+        Returns
+        -------
+        tuple
+            (n, p) codes of the answers, the factual codes where there is none; (n,) what became of
+            each row, what the answers are worth, and whether closed forms settled the row.
+        """
+        rows, effort, target = self.rows, self.task.effort, self.task.target
+        self.found = found = search(self.pieces, self.cases, effort, self.leads)
+        if (found.piece < 0).any():
+            self._without_margin()
+        self.exact = np.array(found.points)  # before they become rows
+        self.after, self.y, self.verdict = self._returned(np.arange(len(rows.x)), found)
+        if self.foreseen is not None:  # there is no answer at all
+            self._compare(self.task.model.predict(rows.table))
+        if target.demanding and not self.verdict.leads.all():
+            self._search_again()
+        resolution = SINGLE if rows.table.singles else VIOLATION
+        certificates = certify(
+            self.pieces.asked,
+            self.y,
+            self.cases,
+            self.verdict,
+            found.evidence,
+            gap=effort.gap,
+            resolution=resolution,
+        )
+        answered = certificates.holds
+        if not answered.all():
+            self.after[~answered] = rows.codes[~answered]
+            certificates = certificates.withheld(~answered, target.promise)
+        optimal = answered & (certificates.gap <= effort.gap)
+        left = answered & ~optimal
+        if left.any() and self.eps > EPS and target.demanding:
+            leading, claim = self._optimal_among_leading(left)
+            certificates.claim[leading] = claim[leading]
+            optimal |= leading
+        # Without a limit of time, a branch and bound may still have run out of nodes.
+        limited = found.limited & (effort.seconds is not None)
+        return self.after, judge(certificates, optimal, limited), certificates, found.closed
+
+    def _search(self, rows: IntArray, margin: FloatArray | None = None) -> Found:
+        """The cheapest points of some rows with their margins, or others."""
+        cases = self.cases.take(rows).with_margin(self.margin[rows] if margin is None else margin)
+        leads = None if self.leads is None else self.leads.take(rows)
+        return search(self.pieces, cases, self.task.effort, leads)
+
+    def _without_margin(self) -> None:
+        """Rows for which the first margin left nothing, though nothing refutes them: without it."""
+        found = self.found
+        lost = np.flatnonzero((found.piece < 0) & ~found.limited & self.margin.any(axis=1))
+        if not len(lost):
+            return
+        none = np.full(len(found.piece), np.inf)
+        bound = lower_bounds(found.evidence, none, self.task.effort.gap)[0]
+        lost = lost[np.isfinite(bound[lost])]
+        if len(lost):
+            self.margin[lost] = 0.0
+            again = self._search(lost)
+            found.points[lost], found.piece[lost] = again.points, again.piece
+            found.limited[lost] = again.limited
+
+    def _search_again(self) -> None:
+        """Rows that the model does not confirm, or that do not lead by enough: larger margins.
+
+        A tie of whole columns and categories that the model confirms is an answer, for the next
+        point of their lattice is far; only other columns are moved to take it off the edge.
+
+        Only rows in ``left`` are searched: those with an answer, until a larger margin does not
+        improve one that the model confirms; no row comes back. In each round ``again`` are those of
+        them that still fall short; ``near`` says which of these keep their whole columns and
+        categories, and all others are searched anew.
+        """
+        found, verdict, margin = self.found, self.verdict, self.margin
+        integral, left = self.pieces.is_integral, found.piece >= 0
+        smooth = np.full(len(left), not integral) | self.pieces.moves_smoothly(self.cases)
+        for k in range(ROUNDS):
+            again = np.flatnonzero(left & ~np.where(smooth, verdict.leads, verdict.valid))
+            near = integral & (verdict.valid[again] | (k == 0))
+            here = near | ~found.limited[again]
+            again, near = again[here], near[here]
+            if not len(again):
+                return
+            valid = verdict.valid[again]
+            asked = margin[again, 0]
+            short = np.nan_to_num(np.maximum(asked - verdict.margin[again], 0.0))
+            grown = np.where(valid & (k == 0), asked, GROWTH * asked)
+            margin[again, 0] = np.maximum(grown, SPARE * verdict.rounding[again]) + short
+            for part, look in ((near, self._off_the_edge), (~near, self._search)):
+                rows = again[part]
+                if len(rows):
+                    better = self._keep_better(rows, look(rows, margin[rows, 0]))
+                    left[rows[valid[part] & ~better]] = False
+
+    def _keep_better(self, rows: IntArray, other: Found) -> BoolArray:
+        """Write the answers of another search that lead by more, and say which these are.
+
+        What the model confirms is better than what it does not.
+        """
+        codes, y, said = self._returned(rows, other)
+        valid, ahead = self.verdict.valid[rows], said.margin > self.verdict.margin[rows]
+        better = said.valid & (~valid | ahead)
+        kept = rows[better]
+        self.after[kept], self.y[kept], self.exact[kept] = (
+            codes[better],
+            y[better],
+            other.points[better],
+        )
+        told = better | ~valid
+        self.verdict.put(rows[told], said, told)
+        return better
+
+    def _off_the_edge(self, rows: IntArray, margin: FloatArray) -> Found:
+        """The same answers with a margin: whole columns and categories held, the others free."""
+        actionable, points = self.task.question.actionable, self.exact[rows]
+        held = actionable.held(points, self.rows.x[rows])
+        low, high = np.where(held, points, -np.inf), np.where(held, points, np.inf)
+        cases = self.cases.take(rows).with_margin(margin).within(low, high)
+        leads = None if self.leads is None else self.leads.take(rows)
+        off = search(self.pieces, cases, self.task.effort, leads)
+        # Where a target is not convex the search may end elsewhere; that is no way off the edge.
+        if any(piece.program.nonconvex for piece in self.pieces.listed):
+            worth = actionable.cost(points, cases.x)
+            astray = actionable.cost(off.points, cases.x) > worth * NEARBY
+            off.points[astray], off.piece[astray] = np.nan, -1
+        return off
+
+    def _returned(self, rows: IntArray, found: Found) -> tuple[FloatArray, FloatArray, Verdict]:
+        """The rows as they will be returned: codes, the same encoded, what the model says."""
+        task, points = self.task, found.points
+        here = np.flatnonzero(~np.isnan(points[:, 0]))
+        if self.eps > EPS:
+            here = here[~task.model.overflows(points[here], self.eps)]
+        if not len(here):
+            none = Verdict.none(len(rows))
+            return np.array(self.rows.codes[rows]), np.array(self.rows.x[rows]), none
+        which = slice(None) if len(here) == len(self.rows.x) else rows[here]
+        self._snap(found, here, rows)
+        codes, table = points[here], self.rows.table
+        if not self.features.all_numeric:
+            codes = self.features.compress(codes)
+        codes = self._representable(codes, which)
+        before = self.rows.codes[which]
+        returned, codes, y = as_returned(table, self.features, which, before, codes)
+        if self.foreseen is None:
+            predicted = task.model.predict(returned)
+        else:  # of the factual rows with them
+            both = task.model.predict(returned, table)
+            predicted, factual = np.split(both, [len(codes)])
+            if (factual != self.foreseen).any():
+                self._compare(factual)
+            self.foreseen = None
+        said = task.target.verdict(task.model, returned, y, predicted, self.eps)
+        if self.leads is not None:
+            said = self._ahead(said, self.leads.take(rows[here]), y, self.rows.x[rows[here]])
+        if len(here) == len(rows):
+            return codes, y, said
+        after, ys, verdict = self.rows.codes[rows], self.rows.x[rows], Verdict.none(len(rows))
+        after[here], ys[here] = codes, y
+        verdict.put(here, said)
+        return after, ys, verdict
+
+    def _ahead(self, said: Verdict, leads: Leads, y: FloatArray, x: FloatArray) -> Verdict:
+        """The same, with margins beyond the leads that points at their distances need."""
+        margin = said.margin - leads.required(y, self.task.question.actionable.cost(y, x))
+        return replace(said, valid=said.valid & (margin >= 0.0), margin=margin)
+
+    def _compare(self, factual: NDArray[Any]) -> None:
+        """What was foreseen of the factual rows with what the model predicts."""
+        self.task.model.check(self.rows.x, factual, self.foreseen)
+        self.foreseen = None
+        if _met(self.task, self.rows, factual).any():
+            raise NotForeseen
+
+    def _representable(self, codes: FloatArray, which: IntArray | slice) -> FloatArray:
+        """Numbers of float32 columns rounded to float32, towards the inside of their bounds."""
+        if not self.rows.table.singles:
+            return codes
+        cases, codes = self.cases.take(which), np.array(codes)
+        for j in self.rows.table.singles:
+            if self.features.is_numeric[j]:
+                column = self.features.blocks[j].start
+                low, high = cases.low[:, column], cases.high[:, column]
+                single = codes[:, j].astype(np.float32)
+                down, up = (np.nextafter(single, np.float32(way)) for way in (-np.inf, np.inf))
+                codes[:, j] = np.where(single > high, down, np.where(single < low, up, single))
+        return codes
+
+    def _snap(self, found: Found, here: IntArray, rows: IntArray) -> None:
+        """Values that solvers left a hair from the factual value, or a bound, put onto it."""
+        solved = here[~found.closed[here]]
+        if not len(solved):
+            return
+        cases, price, which = self.cases, self.task.question.price, rows[solved]
+        x, y = cases.x[which], found.points[solved]
+        length = (price.absolute + np.sqrt(price.diagonal)) * np.abs(y - x)
+        y = np.where(length <= HAIR * length.max(axis=1, keepdims=True), x, y)
+        if not cases.unbounded:
+            hair = HAIR * (np.abs(x) + np.abs(y))
+            for bound in (cases.low[which], cases.high[which]):
+                y = np.where(np.abs(y - bound) <= hair, bound, y)
+        found.points[solved] = y
+
+    def _optimal_among_leading(self, rows: BoolArray) -> tuple[BoolArray, NDArray[np.object_]]:
+        """(n,): which answers are optimal among the points that lead by what was asked for.
+
+        In float32 a lead by the rounding error may cost more than the gap; so may the rounding of
+        the answer to its column, which is left out here.
+        """
+        found, gap = self.found, self.task.effort.gap
+        here = self.task.target.requirement.rounding(self.task.model.form, self.rows.x, self.eps)
+        rounding = np.maximum(here, self.verdict.rounding)
+        asked = np.minimum(self.margin[:, 0], SPARE * rounding)
+        both = np.stack([asked, np.zeros_like(asked)], axis=1)
+        worth = np.where(rows, self.pieces.asked.objective(self.exact, self.cases), np.inf)
+        bound, claim = lower_bounds(found.evidence, worth, gap, both)
+        optimal = np.asarray(rows & (worth * (1.0 - gap) <= bound))
+        left = np.flatnonzero(rows & ~optimal & ~found.limited)
+        if self.pieces.is_integral and len(left):  # what was reported holds without a margin
+            again = self._search(left, asked[left])
+            bound, claim[left] = lower_bounds(again.evidence, worth[left], gap, both[left])
+            optimal[left] = worth[left] * (1.0 - gap) <= bound
+        return optimal, claim

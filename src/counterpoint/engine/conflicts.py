@@ -21,7 +21,7 @@ from counterpoint.constraints import (
 )
 from counterpoint.costs import Price
 from counterpoint.engine.answer import EXISTS, Conflict, Relaxation
-from counterpoint.engine.confirm import Question
+from counterpoint.engine.pieces import Question
 from counterpoint.engine.possible import Possible
 from counterpoint.numerics import FloatArray
 from counterpoint.rows.features import Categorical

@@ -13,11 +13,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import final
+from typing import TYPE_CHECKING, final
 
 import numpy as np
 
-from counterpoint.costs import Price
 from counterpoint.engine.cases import Cases
 from counterpoint.engine.region import Cut
 from counterpoint.engine.separable import Diagonal, SeparableDomain
@@ -32,6 +31,9 @@ from counterpoint.numerics import (
     dots,
     gamma,
 )
+
+if TYPE_CHECKING:
+    from counterpoint.costs import Price
 
 __all__ = ["Duality", "one_row_bound"]
 

@@ -19,8 +19,8 @@ from scipy import sparse
 
 from counterpoint.constraints import Immutable
 from counterpoint.costs import Price, SquaredEuclidean
-from counterpoint.engine.answering import answers_to
-from counterpoint.engine.confirm import Question, Task
+from counterpoint.engine.answering import Task, answers_to
+from counterpoint.engine.pieces import Question
 from counterpoint.errors import InvalidInput, floats
 from counterpoint.models import Reading
 from counterpoint.models.form import Magnitude

@@ -1,24 +1,30 @@
-"""The programs whose union is a target: all written down, or each when it is needed."""
+"""What is asked, and the programs whose union is a target: written down, or made when needed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import final, overload
 
 import numpy as np
 
-from counterpoint.costs import Manhattan
+from counterpoint.caches import Memo, fields_only
+from counterpoint.constraints import Constraint
+from counterpoint.costs import Cost, Manhattan, Price
 from counterpoint.engine.cases import Cases
 from counterpoint.engine.couplings import LinearBounds
 from counterpoint.engine.domains import AtMost, OneOf, Whole
-from counterpoint.engine.program import Program
+from counterpoint.engine.program import Program, kinds_region
 from counterpoint.engine.region import Domain, LazyUnion, Region, Supported
+from counterpoint.engine.search import highest_probability
+from counterpoint.models.form import Form
 from counterpoint.numerics import BoolArray, FloatArray
+from counterpoint.rows.features import Features
 from counterpoint.solvers import Solver, all_solvers, applicable
+from counterpoint.targets import Requirement, Target
 
-__all__ = ["Aim", "Piece", "Pieces"]
+__all__ = ["Aim", "Piece", "Pieces", "Question"]
 
 
 LISTED = 2048
@@ -199,3 +205,71 @@ class Pieces(Sequence[Piece]):
             return self.listed[0].program.moves_smoothly(cases)
         smooth = (self.program.steps == 0) & self.program.numeric & self.lazy.moving
         return np.asarray((cases.low < cases.high)[:, smooth].any(axis=1))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Question:
+    """A model, a cost and constraints over features: all but the target and the rows."""
+
+    form: Form  # what was read of the model
+    features: Features  # the raw columns with their kinds
+    constraints: tuple[Constraint, ...]  # what was asked for, and what the data imply
+    price: Price  # the cost over the encoded columns
+
+    __getstate__ = fields_only
+
+    @classmethod
+    def ask(
+        cls, form: Form, features: Features, constraints: Iterable[Constraint], cost: Cost
+    ) -> Question:
+        """The question in feature names; names and kinds are checked here."""
+        question = cls(form, features, tuple(constraints), cost.price(features))
+        _ = question.actionable
+        return question
+
+    @cached_property
+    def actionable(self) -> Program:
+        """The cost over the actionable region, without a target."""
+        region = kinds_region(self.features)
+        for constraint in self.constraints:
+            region = region & constraint.region(self.features)
+        return Program(self.price, region)
+
+    @cached_property
+    def _pieces(self) -> Memo[Requirement, Pieces]:
+        return Memo()
+
+    @cached_property
+    def _decided(self) -> Memo[Requirement, Pieces]:
+        return Memo()
+
+    def pieces(self, target: Target) -> Pieces:
+        """The programs whose union is the target, kept for each target."""
+        held = self._pieces.get(target.requirement)
+        if held is not None:
+            return held
+
+        def made() -> Pieces:
+            return Pieces.of(self.actionable, self.form.regions(target), target.aim(self))
+
+        return self._pieces.made(target.requirement, made)
+
+    def on_lattice(self, x: FloatArray) -> BoolArray:
+        """(n,): whether all whole columns of (n, d) rows hold multiples of their steps."""
+        steps = self.actionable.steps
+        whole = np.flatnonzero(steps)
+        at = x[:, whole]
+        return np.asarray((at == np.rint(at / steps[whole]) * steps[whole]).all(axis=1))
+
+    def decided(self, target: Target) -> Pieces:
+        """`pieces` for rows `on_lattice`, each tie in whole columns and categories decided."""
+        pieces, program = self.pieces(target), self.actionable
+        if not (pieces.has_ties and (program.steps.any() or program.groups)):
+            return pieces
+        units = np.where(program.numeric, program.steps, 1.0)
+        return self._decided.made(target.requirement, partial(pieces.decided, units))
+
+    def highest_probability(self, target: Target, x: FloatArray, end: float) -> float | None:
+        """The highest probability of a `Tradeoff`'s label that one row can reach by ``end``."""
+        return highest_probability(self.pieces(target), x, end)

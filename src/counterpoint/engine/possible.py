@@ -21,9 +21,8 @@ from counterpoint.certificate import VIOLATION, Evidence, RowEvidence, lower_bou
 from counterpoint.constraints import Constraint, Immutable, MaxChanges, WithinObserved
 from counterpoint.costs import Price
 from counterpoint.engine.cases import Cases
-from counterpoint.engine.confirm import Question
 from counterpoint.engine.domains import Box, Transitions
-from counterpoint.engine.pieces import Piece, Pieces
+from counterpoint.engine.pieces import Piece, Pieces, Question
 from counterpoint.engine.program import Program, kinds_region
 from counterpoint.engine.region import Coupling, Cut, Region
 from counterpoint.engine.search import Found, search
@@ -302,7 +301,7 @@ class Possible:
 
     def _pieces_of(self, question: Question) -> Pieces:
         pieces = question.pieces(self.target)
-        return question.decided(self.target, pieces) if self._decides else pieces
+        return question.decided(self.target) if self._decides else pieces
 
     def _limits_of(self, constraint: Constraint) -> Cases | None:
         """Bounds that say all that a constraint does; None if it has to be in a program."""

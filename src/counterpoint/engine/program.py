@@ -14,11 +14,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import final
+from typing import TYPE_CHECKING, final
 
 import numpy as np
 
-from counterpoint.costs import Price
 from counterpoint.engine.cases import Cases
 from counterpoint.engine.couplings import Cone, LinearBounds, LogLoss
 from counterpoint.engine.domains import AtMost, Box, OneOf, Transitions, Whole
@@ -34,6 +33,9 @@ from counterpoint.engine.region import (
 from counterpoint.engine.separable import SeparableDomain
 from counterpoint.numerics import STEP_SLACK, UNIT, BoolArray, FloatArray, Sizes, gamma
 from counterpoint.rows.features import Categorical, Features, Integer
+
+if TYPE_CHECKING:
+    from counterpoint.costs import Price
 
 __all__ = ["Program", "kinds_region"]
 
@@ -202,15 +204,22 @@ class Program:
         """What linear inequalities prove."""
         return Duality(self.price, self.domain, bool(self.charges))
 
-    def cases(self, x: FloatArray) -> Cases:
-        """What the program knows of these rows: their points and their bounds."""
+    def cases(self, x: FloatArray, margin: FloatArray | None = None) -> Cases:
+        """What the program knows of these rows: their points and bounds; margins, if given."""
         low, high = self.box.bounds(x)
         if self.transitions:
             high = np.array(high)
             for transition in self.transitions:
                 block = high[:, transition.columns]
                 np.minimum(block, transition.permitted(x), out=block)
-        return Cases(x, *self._on_steps(x, low, high), np.zeros(len(x)))
+        if self._is_whole:
+            low, high = self._on_steps(x, low, high)
+        return Cases(x, low, high, np.zeros((len(x), 2)) if margin is None else margin)
+
+    @cached_property
+    def _is_whole(self) -> bool:
+        """Whether some column is whole."""
+        return bool(self.steps.any())
 
     def _on_steps(
         self, x: FloatArray, low: FloatArray, high: FloatArray

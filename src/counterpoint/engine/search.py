@@ -13,16 +13,18 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from time import perf_counter, thread_time
-from typing import final
+from typing import TYPE_CHECKING, final
 
 import numpy as np
 
 from counterpoint.certificate import VIOLATION, Bounding, Evidence
 from counterpoint.engine.cases import Cases
-from counterpoint.engine.pieces import Piece, Pieces
 from counterpoint.engine.wings import wings
 from counterpoint.numerics import BoolArray, FloatArray, IntArray
-from counterpoint.solvers import Effort, Optimality, Outcome, Solution, Solver
+from counterpoint.solvers.base import Effort, Optimality, Outcome, Solution, Solver
+
+if TYPE_CHECKING:
+    from counterpoint.engine.pieces import Piece, Pieces
 
 __all__ = ["Found", "Leads", "highest_probability", "search", "search_listed"]
 

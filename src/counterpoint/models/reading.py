@@ -235,14 +235,6 @@ class FittedModel:
         """The model over the encoded features."""
         return self.reading.form
 
-    def eps(self, table: Table) -> float:
-        """The distance from 1 to the next number where the model computes, or rows are kept.
-
-        Which steps of a pipeline compute in which precision depends on the dtypes of the rows and
-        on those of what was fitted: the coarsest of them counts.
-        """
-        return max(self.reading.eps, table.eps)
-
     def overflows(self, x: FloatArray, eps: float) -> BoolArray:
         """(n,): whether terms of the scores are too large for the model, so that it may refuse.
 

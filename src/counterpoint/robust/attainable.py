@@ -11,8 +11,7 @@ from time import thread_time
 
 import numpy as np
 
-from counterpoint.engine.confirm import Question
-from counterpoint.engine.pieces import Pieces
+from counterpoint.engine.pieces import Pieces, Question
 from counterpoint.engine.search import search
 from counterpoint.numerics import TINY, FloatArray
 from counterpoint.robust.form import FourierScores, UncertainForm

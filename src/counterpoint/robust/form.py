@@ -35,7 +35,7 @@ from counterpoint.rows.features import Features
 from counterpoint.targets import Label, Target
 
 if TYPE_CHECKING:
-    from counterpoint.engine.confirm import Question
+    from counterpoint.engine.pieces import Question
 
 __all__ = ["FourierScores", "UncertainForm", "UncertainScores"]
 
@@ -199,7 +199,7 @@ class UncertainScores(UncertainForm):
             return noise @ self.lift.matrix, noise @ self.lift.offset
 
         actionable = question.actionable
-        lead, moves = self.leading(target.label), self.draws.get(key, drawn)
+        lead, moves = self.leading(target.label), self.draws.made(key, drawn)
         return linear_leads(moves, target.probability, actionable, actionable.cases(x), lead)
 
 
@@ -293,7 +293,7 @@ class FourierScores(UncertainForm):
 
     def leads(self, target: Robust, question: Question, x: FloatArray) -> Leads:
         count, seed = max(target.draws // SHARE, 1), target.random_state
-        noise = self.draws.get((count, seed), lambda: self.law.draw(count, seed))
+        noise = self.draws.made((count, seed), lambda: self.law.draw(count, seed))
         return wave_leads(self.waves, noise, target, question, x)
 
 

@@ -17,8 +17,7 @@ from counterpoint.targets import Guarantee, Requirement, Target, Verdict, check_
 
 if TYPE_CHECKING:
     from counterpoint.certificate import Certificate
-    from counterpoint.engine.confirm import Question
-    from counterpoint.engine.pieces import Aim
+    from counterpoint.engine.pieces import Aim, Question
     from counterpoint.engine.search import Leads
     from counterpoint.models.reading import FittedModel
     from counterpoint.results import Asked

@@ -34,7 +34,7 @@ from counterpoint.robust.chance import joint_quantiles, least_draws
 from counterpoint.robust.waves import WaveLimit, Waves, sharpest
 
 if TYPE_CHECKING:
-    from counterpoint.engine.confirm import Question
+    from counterpoint.engine.pieces import Question
     from counterpoint.robust.target import Robust
 
 __all__ = ["SHARE", "DistanceBounds", "SumsOfWaves", "WaveLeads", "wave_leads"]

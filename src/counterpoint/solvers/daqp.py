@@ -192,7 +192,7 @@ class Daqp(Solver):
             matrix = np.ascontiguousarray(self.form.matrix[:, mask] / size[:, None])
             return self._hessian[np.ix_(mask, mask)], matrix
 
-        return self._restrictions.get(free, made)
+        return self._restrictions.made(free, made)
 
     def _sizes(self, free: BoolArray) -> FloatArray:
         """(n, rows) what is left of each row's length over the free columns.

@@ -112,7 +112,7 @@ class Quadric(Solver):
         for number, mask in enumerate(kinds):
             if mask.any():
                 rows = np.flatnonzero(which.ravel() == number)
-                axes = self._axes.get(mask.tobytes(), partial(self._along, mask))
+                axes = self._axes.made(mask.tobytes(), partial(self._along, mask))
                 part = cases.take(rows) if len(kinds) > 1 else cases
                 for every, some in zip(out, self._solve(*axes, part), strict=True):
                     every[rows] = some

@@ -19,7 +19,6 @@ from counterpoint.groups import (
     GroupTranslations,
     Limits,
     Network,
-    fitting,
 )
 from counterpoint.groups.fitting import Fit, at_zero, fit, follow, refit
 from counterpoint.groups.problem import Fusion, Objective, descend, rising, tie_pattern, tied
@@ -357,28 +356,18 @@ def test_a_working_set_finds_what_all_features_find(reach: float):
     made = linear_task(5, n=5, d=300, m=4, reach=reach)
     strength = 0.1 * made.critical
     found = fit(made, strength, np.zeros(made.shape), tol=1e-7, gap=1e-9)
-    whole = descend(
-        made,
-        lambda V, step: made.fusion.prox(V, step * strength),
-        lambda D: strength * made.fusion.value(D),
-        np.zeros(made.shape),
-        1.0,
-        tol=1e-9,
-        max_iter=20_000,
-        rounding=1e-15,
-    )
-    assert found.objective == pytest.approx(whole.objective, rel=1e-8)
+    start = np.zeros(made.shape)
+    whole, *_ = descend(made, strength, start, 1.0, tol=1e-9, max_iter=20_000, rounding=1e-15)
+    objective = made.value(whole) + strength * made.fusion.value(whole)
+    assert found.objective == pytest.approx(objective, rel=1e-8)
     assert found.gap <= 1e-8
     assert 0 < np.count_nonzero(np.ptp(found.D, axis=0)) < 100
 
 
-def test_a_large_working_set_that_grows_no_more_is_worked_on_until_that_is_proved(
-    monkeypatch: pytest.MonkeyPatch,
-):
-    monkeypatch.setattr(fitting, "LARGE", 5)
-    monkeypatch.setattr(fitting, "SHORT", 1)
+def test_a_large_working_set_that_grows_no_more_is_worked_on_until_that_is_proved():
     made = linear_task(5, n=5, d=300, m=4, reach=0.5)
-    found = fit(made, 0.02 * made.critical, np.zeros(made.shape), tol=1e-6, gap=1e-9)
+    strength, start = 0.02 * made.critical, np.zeros(made.shape)
+    found = fit(made, strength, start, tol=1e-6, gap=1e-9, large=5, short=1)
     assert np.count_nonzero(np.ptp(found.D, axis=0)) > 5
     assert found.gap <= 1e-9
 

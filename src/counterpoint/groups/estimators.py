@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from counterpoint.errors import InvalidInput
 from counterpoint.groups.explainer import GroupExplainer, Scene
-from counterpoint.groups.fitting import FEW, Fit, at_zero, follow, refit
+from counterpoint.groups.fitting import FEW, Fit, at_zero, follow, pruned, refit
 from counterpoint.groups.limits import Limits
 from counterpoint.groups.path import (
     Candidate,
@@ -21,7 +21,7 @@ from counterpoint.groups.path import (
     check_k,
 )
 from counterpoint.groups.problem import moving, tie_pattern
-from counterpoint.groups.refinement import polished, prunable, pruned
+from counterpoint.groups.refinement import polished, prunable
 from counterpoint.groups.translations import Translations
 from counterpoint.numerics import FloatArray
 from counterpoint.rows.progress import track

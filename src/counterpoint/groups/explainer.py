@@ -17,7 +17,7 @@ from counterpoint.errors import InvalidInput, ModelNotFitted
 from counterpoint.groups.limits import Limits, prices
 from counterpoint.groups.path import Candidate, Count
 from counterpoint.groups.points import Points, away, outside
-from counterpoint.groups.problem import Fusion, Objective, moving, ties
+from counterpoint.groups.problem import Fusion, Objective, levels_of, moving
 from counterpoint.groups.quality import Quality
 from counterpoint.groups.reading import read_model
 from counterpoint.groups.refinement import SmoothedRates
@@ -141,7 +141,7 @@ class Scene:
             self.high[columns] / scale,
             dense(task.matrix[columns]),
             self.price[columns] * scale,
-            ties(D[:, columns]),
+            levels_of(D[:, columns]),
             self.radius,
         )
 

@@ -1,4 +1,9 @@
-"""Fits along a path of λ, on a working set of features; and refits without penalty."""
+"""Fits along a path of λ on a working set of features, refits without penalty, pruning.
+
+The penalty asks for few changes on average, whereas an explanation of k features is about the pair
+that changes most. So offsets are pruned: made equal two levels at a time, where that lowers the
+numbers of features of such pairs for the least loss, until no pair changes more than k.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +13,22 @@ from typing import final
 
 import numpy as np
 
-from counterpoint.groups.problem import Objective, descend, moving, tied
-from counterpoint.numerics import FloatArray, IntArray
+from counterpoint.groups.problem import Fusion, Objective, descend, moving
+from counterpoint.numerics import BoolArray, FloatArray, IntArray
 
-__all__ = ["FEW", "Fit", "at_zero", "fit", "follow", "refit"]
+__all__ = [
+    "FEW",
+    "Fit",
+    "at_zero",
+    "fit",
+    "follow",
+    "pair_counts",
+    "pruned",
+    "refit",
+]
 
 FEW = 64
 """Features that are all worked on together: with so few, a working set saves nothing."""
-LARGE = 10 * FEW
-"""Features of a large working set, of which a step is slow; and of the means fits begin with."""
-SHORT = 40
-"""Steps on a large working set before it is formed anew, while it grows."""
 
 
 @final
@@ -36,38 +46,47 @@ class Fit:
     iterations: int
 
 
-def fit(task: Objective, strength: float, start: FloatArray, *, tol: float, gap: float) -> Fit:
+def fit(  # noqa: PLR0913 (a problem, where to begin, when to end)
+    task: Objective,
+    strength: float,
+    start: FloatArray,
+    *,
+    tol: float,
+    gap: float,
+    large: int = 10 * FEW,
+    short: int = 40,
+) -> Fit:
     """The offsets of least loss and penalty, from a start.
 
     Descent works on a set of features, to which those join that would not stay at zero, until there
-    are none: whether a feature stays is seen exactly (`Fusion.excess`). It ends at a proximal
-    gradient of ``tol``, relative to the gradient at zero, and, if the task is convex, a relative
-    gap of ``gap``. If it is not, what is found depends on the start.
+    are none: whether a feature stays is seen exactly (`Fusion.excess`). Steps on more than
+    ``large`` features are slow: there are only ``short`` of them before a set that grows is formed
+    anew. It ends at a proximal gradient of ``tol``, relative to the gradient at zero, and, if the
+    task is convex, a relative gap of ``gap``. If it is not, what is found depends on the start.
     """
     D, steps, reach, L = start.copy(), 0, tol * task.scale, task.least_curvature
     # A task of many features that is not convex has many ends: none is worth many steps.
     most = 20_000 if task.is_convex or task.shape[1] <= FEW else 150
     for _ in range(60):  # far more than it takes: the set may double each time
         work = _working(task, strength, D, reach)
-        joining = len(work) > len(moving(D))
-        part = task.of(work)
-        found = descend(
-            part,
-            *part.fusion.times(strength),
+        grows = len(work) > max(large, len(moving(D)))
+        found, _, L, taken = descend(
+            task.of(work),
+            strength,
             D[:, work],
             L,
             tol=reach,
-            max_iter=SHORT if len(work) > LARGE and joining else most - steps,
+            max_iter=short if grows else most - steps,
             rounding=task.rounding,
         )
         D = np.zeros_like(D)
-        D[:, work] = found.D
-        L, steps = found.lipschitz, steps + found.iterations
+        D[:, work] = found
+        steps += taken
         ended = task.residual(D, strength, L) <= 2.0 * tol
         if steps >= most or (ended and not task.gap(D, strength) > gap):
             break
         reach = reach / 10.0 if ended else reach  # stationary enough, but the gap is still wide
-    return _fit(task, strength, D, L, steps)
+    return _measured(task, strength, D, L, steps)
 
 
 def _working(task: Objective, strength: float, D: FloatArray, least: float) -> IntArray:
@@ -81,42 +100,15 @@ def _working(task: Objective, strength: float, D: FloatArray, least: float) -> I
     return np.union1d(working, joining)
 
 
-def _fit(task: Objective, strength: float, D: FloatArray, L: float, steps: int) -> Fit:
+def _measured(task: Objective, strength: float, D: FloatArray, L: float, steps: int) -> Fit:
     loss, residual = task.value(D), task.residual(D, strength, L)
     objective = loss + strength * task.fusion.value(D)
     return Fit(D, strength, objective, loss, residual, task.gap(D, strength), L, steps)
 
 
 def at_zero(task: Objective, strength: float) -> Fit:
-    """Nothing changes: the fit at λ_max and above it."""
-    return _fit(task, strength, np.zeros(task.shape), task.least_curvature, 0)
-
-
-def refit(
-    task: Objective, found: FloatArray, strength: float, *, free: bool = False, steps: int = 200
-) -> Fit:
-    """The offsets of least loss, without penalty, that have the ties of others.
-
-    Descent starts at the others, so that what the loss does not ask for does not change, and ends
-    early: many choices are made among refits, and few of them matter. If ``free``, only features
-    that do not change at all stay tied.
-    """
-    work = moving(found)
-    part, start, D = task.of(work), found[:, work], np.zeros_like(found)
-    distinct = np.broadcast_to(np.arange(float(len(D)))[:, None], start.shape)
-    ended = descend(
-        part,
-        tied(part.fusion, distinct if free else start),
-        lambda _: 0.0,
-        start,
-        task.least_curvature,
-        tol=1e-4 * task.scale,
-        max_iter=steps,
-        rounding=task.rounding,
-    )
-    D[:, work] = ended.D
-    loss, residual = task.value(D), ended.residual / task.scale
-    return Fit(D, strength, loss, loss, residual, np.nan, ended.lipschitz, ended.iterations)
+    """Nothing changes: the fit at the critical strength and above it."""
+    return _measured(task, strength, np.zeros(task.shape), task.least_curvature, 0)
 
 
 def follow(
@@ -144,7 +136,94 @@ def follow(
     down = list(chain(strengths, np.zeros(task.shape)))
     if task.is_convex:
         return [(one,) for one in down]
-    gain = -(task.at_zero[1] * means).sum(axis=0)  # features that would lower the loss most
-    promising = np.argsort(np.argsort(-gain, kind="stable")) < LARGE
+    gain = -(task.at_zero[1] * means).sum(axis=0)  # the features that would lower the loss most
+    promising = np.argsort(np.argsort(-gain, kind="stable")) < 10 * FEW
     up = list(chain(strengths[::-1], np.where(promising, means, 0.0)))
     return list(zip(down, up[::-1], strict=True))
+
+
+def refit(
+    task: Objective, found: FloatArray, strength: float, *, free: bool = False, steps: int = 200
+) -> Fit:
+    """The offsets of least loss, without penalty, that have the ties of others.
+
+    Descent starts at the others, so that what the loss does not ask for does not change, and ends
+    early: many choices are made among refits, and few of them matter. If ``free``, only features
+    that do not change at all stay tied.
+    """
+    work = moving(found)
+    start, D = found[:, work], np.zeros_like(found)
+    distinct = np.broadcast_to(np.arange(float(len(D)))[:, None], start.shape)
+    D[:, work], residual, L, taken = descend(
+        task.of(work),
+        0.0,
+        start,
+        task.least_curvature,
+        tol=1e-4 * task.scale,
+        max_iter=steps,
+        rounding=task.rounding,
+        pattern=distinct if free else start,
+    )
+    loss = task.value(D)
+    return Fit(D, strength, loss, loss, residual / task.scale, np.nan, L, taken)
+
+
+def pair_counts(D: FloatArray) -> IntArray:
+    """(l, l) how many features each pair changes."""
+    return np.asarray((D[:, None] != D[None]).sum(axis=2))
+
+
+def pruned(task: Objective, start: FloatArray, *, near: bool) -> Iterator[FloatArray]:
+    """Offsets (l, d) of which no pair changes more than k features, for falling k, from a start.
+
+    Greedy: of the merges that take a feature from pairs that change more than k, the one that
+    raises the loss least for each pair that it takes it from; then the levels are refitted. With
+    ``near``, only levels that are next to each other become one, where there are such: either way
+    is better at times.
+    """
+    columns = moving(start)
+    part, D = task.of(columns), start[:, columns]
+    k = int(pair_counts(D).max(initial=0))
+    while (k := min(k - 1, int(0.93 * k))) > 0:  # a large k falls by many features at once
+        while ((counts := pair_counts(D)) > k).any():
+            # A short refit: what is kept is refitted later.
+            D = refit(part, _merged(part, D, counts > k, near=near), 0.0, steps=30).D
+        whole = np.zeros_like(start)
+        whole[:, columns] = D
+        yield whole
+
+
+def _merged(task: Objective, D: FloatArray, crowded: BoolArray, *, near: bool) -> FloatArray:
+    """Offsets after the merge that relieves crowded pairs for the least loss."""
+    features, columns, gains = _relieving(task.fusion, D, crowded, near=near)
+    if not len(features):  # only levels with another one between them are of crowded pairs
+        features, columns, gains = _relieving(task.fusion, D, crowded, near=False)
+    rise = task.exchanged(D, features, columns) - task.value(D)
+    least = int(np.argmin(np.where(rise > 0.0, rise / gains, rise * gains)))
+    merged = D.copy()
+    merged[:, features[least]] = columns[least]
+    return merged
+
+
+def _relieving(
+    fusion: Fusion, D: FloatArray, crowded: BoolArray, *, near: bool
+) -> tuple[IntArray, FloatArray, FloatArray]:
+    """The merges of two levels, next to each other if ``near``, that relieve crowded pairs.
+
+    (q,) the feature of each; (q, l) its offsets then; (q,) from how many crowded pairs it is taken.
+    """
+    ascending = np.sort(D, axis=0)
+    new = np.concatenate([np.ones((1, D.shape[1]), dtype=bool), ascending[1:] > ascending[:-1]])
+    first, second = np.triu_indices(len(D), 1)
+    if near:
+        first, second = np.arange(len(D) - 1), np.arange(1, len(D))
+    features, at = np.nonzero((new[second] & (near | new[first])).T)
+    low, high = ascending[first[at], features][:, None], ascending[second[at], features][:, None]
+    column, monotone = D[:, features].T, fusion.monotone[features, None]
+    between = (low <= column) & (column <= high)  # in the order of the groups, these go along
+    both = np.where(monotone != 0, between, (column == low) | (column == high))
+    level = (column * both).sum(axis=1) / both.sum(axis=1)
+    apart = both[:, None] & both[:, :, None] & (column[:, None] != column[:, :, None])
+    gains = (apart & crowded).sum(axis=(1, 2)) / 2.0
+    kept = np.flatnonzero(gains)
+    return features[kept], np.where(both, level[:, None], column)[kept], gains[kept]

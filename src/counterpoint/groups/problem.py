@@ -11,29 +11,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import NamedTuple, final
+from functools import cached_property, partial
+from typing import final
 
 import numpy as np
 from scipy.optimize import isotonic_regression
 
 from counterpoint.groups.representations import Composed, Matrix, Pull, dense
-from counterpoint.numerics import FloatArray, IntArray
+from counterpoint.numerics import TINY, FloatArray, IntArray
 
 __all__ = [
     "Fusion",
-    "Iterate",
     "Objective",
     "descend",
+    "levels_of",
     "moving",
     "rising",
     "tie_pattern",
     "tied",
-    "ties",
 ]
-
-MOVED = 2**15
-"""Means of groups, moved, that are mapped at a time where there are very many: a few megabytes."""
 
 Prox = Callable[[FloatArray, float], FloatArray]
 """Takes offsets V and a step to the offsets of least ½‖D − V‖² + step · penalty."""
@@ -51,9 +47,8 @@ class Fusion:
 
     def of(self, columns: IntArray) -> Fusion:
         """The penalty of some columns."""
-        return Fusion(
-            self.groups, self.weight[columns], self.reach[columns], self.monotone[columns]
-        )
+        weight, reach, monotone = self.weight[columns], self.reach[columns], self.monotone[columns]
+        return Fusion(self.groups, weight, reach, monotone)
 
     @cached_property
     def _ranks(self) -> FloatArray:
@@ -79,8 +74,8 @@ class Fusion:
         """Σ_f w_f Σ_{i<j} |D_jf − D_if|."""
         return float((self._ranks @ np.sort(D, axis=0)) @ self.weight)
 
-    def prox(self, V: FloatArray, step: float) -> FloatArray:
-        """The columns v within their bounds of least ½‖v − V‖² + step w Σ_{i<j} |v_j − v_i|.
+    def prox(self, V: FloatArray, step: float, strength: float = 1.0) -> FloatArray:
+        """The columns v within their bounds of least ½‖v − V‖² + step λ w Σ_{i<j} |v_j − v_i|.
 
         In ascending order the penalty is linear, so that what is left is isotonic regression; and
         the best within a box is the best, clipped to it.
@@ -90,15 +85,11 @@ class Fusion:
         if self.monotone.any():
             places[self.monotone != 0] = np.arange(self.groups)
         places += self.groups * np.arange(len(places))[:, None]
-        target = rows.ravel()[places] - step * self._charges
+        target = rows.ravel()[places] - step * strength * self._charges
         half = self.reach[:, None] / 2.0
         found = np.empty(target.size)
         found[places.ravel()] = np.clip(rising(target), -half, half).ravel()
         return found.reshape(target.shape).T * self._sign
-
-    def times(self, strength: float) -> tuple[Prox, Callable[[FloatArray], float]]:
-        """λ times the penalty: its prox and its value."""
-        return lambda V, step: self.prox(V, step * strength), lambda D: strength * self.value(D)
 
     def nearest(self, V: FloatArray) -> FloatArray:
         """The columns within their bounds that are nearest to those of V."""
@@ -171,7 +162,7 @@ def rising(T: FloatArray) -> FloatArray:
         starts[begins[1:][falls]] = False
 
 
-def ties(D: FloatArray) -> IntArray:
+def levels_of(D: FloatArray) -> IntArray:
     """(l, d) which level each offset is at, counted in ascending order, column after column."""
     places = np.argsort(D.T, axis=1, kind="stable")
     ascending = np.take_along_axis(D.T, places, axis=1)
@@ -185,12 +176,12 @@ def ties(D: FloatArray) -> IntArray:
 def tie_pattern(D: FloatArray) -> bytes:
     """Which offsets are tied, and in which order they are, as something to compare."""
     columns = moving(D)
-    return columns.tobytes() + ties(D[:, columns]).tobytes()
+    return columns.tobytes() + levels_of(D[:, columns]).tobytes()
 
 
 def tied(fusion: Fusion, pattern: FloatArray) -> Prox:
     """The nearest offsets within the bounds that have the ties of a pattern (l, d)."""
-    level = ties(pattern)
+    level = levels_of(pattern)
     share = 1.0 / np.bincount(level.ravel())
 
     def prox(V: FloatArray, _: float) -> FloatArray:
@@ -236,9 +227,18 @@ class Objective:
 
     def slope(self, D: FloatArray) -> tuple[float, FloatArray]:
         """The loss and its gradient (l, d), whose columns add up to 0."""
-        away, pull = self._away(D @ self.matrix)
+        loss, slope = self._slope(D @ self.matrix)
+        return loss, slope @ self.matrix.T
+
+    def _slope(self, Q: FloatArray) -> tuple[float, FloatArray]:
+        """The loss and its gradient (l, h) in Q."""
+        away, pull = self._away(Q)
         loss = float(np.vdot(away, away)) / self._weight
-        return loss, self._gradient(away, pull) @ self.matrix.T
+        if pull is None:
+            return loss, 2.0 / self._weight * away
+        slopes = pull((away / (self._weight // 2)).reshape(-1, away.shape[2]))
+        slopes = slopes.reshape(*away.shape[:2], -1)
+        return loss, slopes.sum(axis=0) - slopes.sum(axis=1)
 
     def _away(self, Q: FloatArray) -> tuple[FloatArray, Pull | None]:
         """How far moved means are from where they are to arrive, and the derivatives of that.
@@ -263,18 +263,15 @@ class Objective:
         count = len(self.base)
         return count - 1 if self.is_convex else 2 * count * (count - 1)
 
-    def _gradient(self, away: FloatArray, pull: Pull | None) -> FloatArray:
-        """(l, h) the gradient of the loss in Q."""
-        if pull is None:
-            return 2.0 / self._weight * away
-        slopes = pull((away / (self._weight // 2)).reshape(-1, away.shape[2]))
-        slopes = slopes.reshape(*away.shape[:2], -1)
-        return slopes.sum(axis=0) - slopes.sum(axis=1)
+    def exchanged(
+        self, D: FloatArray, features: IntArray, columns: FloatArray, *, at_once: int = 2**15
+    ) -> FloatArray:
+        """(q,) the loss of offsets of which one column (q,) is another (q, l).
 
-    def exchanged(self, D: FloatArray, features: IntArray, columns: FloatArray) -> FloatArray:
-        """(q,) the loss of offsets of which one column (q,) is another (q, l)."""
+        So many moved means are mapped ``at_once``: a few megabytes.
+        """
         Q, change, losses = D @ self.matrix, columns - D[:, features].T, []
-        step = max(1, MOVED // len(D) ** 2)
+        step = max(1, at_once // len(D) ** 2)
         for i in range(0, len(features), step):
             part = slice(i, i + step)
             rows = dense(self.matrix[features[part]])
@@ -301,8 +298,7 @@ class Objective:
     def least_curvature(self) -> float:
         """A curvature that is not too large: the loss falls by no more than what it is."""
         loss, slope = self.at_zero
-        tiny = float(np.finfo(np.float64).tiny)
-        return max(0.5 * float(np.vdot(slope, slope)) / loss, tiny) if loss > 0.0 else 1.0
+        return max(0.5 * float(np.vdot(slope, slope)) / loss, TINY) if loss > 0.0 else 1.0
 
     @cached_property
     def curvature(self) -> float:
@@ -311,11 +307,11 @@ class Objective:
             return np.inf
         gram = dense(self.matrix.T @ self.matrix)
         top = float(np.linalg.eigvalsh(gram)[-1]) if gram.size else 0.0
-        return max(2.0 / (len(self.base) - 1) * top, np.finfo(float).tiny)
+        return max(2.0 / (len(self.base) - 1) * top, TINY)
 
     @cached_property
     def critical(self) -> float:
-        """λ_max, the least λ for which nothing changes is stationary."""
+        """The least λ at which nothing changes."""
         return self.fusion.critical(-self.at_zero[1])
 
     def residual(self, D: FloatArray, strength: float, L: float) -> float:
@@ -329,65 +325,55 @@ class Objective:
 
         In units of the loss where nothing changes; NaN if the task is not convex. The bound takes
         the gradient U of the loss as the dual point, or the multiple of it which no feature
-        exceeds, or none without a bound on its change; it holds for any U.
+        exceeds, or none without a bound on its change; it holds for any U. The conjugate of the
+        loss at U is ⟨U, r̄⟩ + ¼ (l − 1) ‖U‖².
         """
         if not self.is_convex:
             return float("nan")
-        away, _ = self._away(D @ self.matrix)
-        U = self._gradient(away, None)
-        loss = float(np.vdot(away, away)) / self._weight
+        loss, U = self._slope(D @ self.matrix)
         objective = loss + strength * self.fusion.value(D)
         pull = -(U @ self.matrix.T)
         free = np.flatnonzero(np.isinf(self.fusion.reach))
         worth = self.fusion.critical(pull), self.fusion.of(free).critical(pull[:, free])
         shrunk = {min(1.0, strength / one) * (1.0 - 1e-15) for one in worth if one > 0.0}
-        bounds = [
-            -self._conjugate(share * U) - self.fusion.conjugate(share * pull, strength)
-            for share in {1.0} | shrunk
-        ]
+        bounds = []
+        for share in {1.0} | shrunk:
+            V = share * U
+            dual = float(np.vdot(V, self.targets) + 0.25 * (len(self.base) - 1) * np.vdot(V, V))
+            bounds.append(-dual - self.fusion.conjugate(share * pull, strength))
         return (objective - max(bounds)) / (self.at_zero[0] or 1.0)
-
-    def _conjugate(self, U: FloatArray) -> float:
-        """Of an affine representation: the largest ⟨U, Q⟩ − loss(Q); U has column sums 0."""
-        return float(np.vdot(U, self.targets) + 0.25 * (len(self.base) - 1) * np.vdot(U, U))
-
-
-@final
-class Iterate(NamedTuple):
-    """What descent found: ``residual`` is the length of the last step's proximal gradient."""
-
-    D: FloatArray
-    objective: float
-    residual: float
-    lipschitz: float
-    iterations: int
 
 
 def descend(  # noqa: PLR0913 (a problem, where to begin, when to end)
     task: Objective,
-    prox: Prox,
-    penalty: Callable[[FloatArray], float],
+    strength: float,
     start: FloatArray,
     L: float,
     *,
     tol: float,
     max_iter: int,
     rounding: float,
-) -> Iterate:
+    pattern: FloatArray | None = None,
+) -> tuple[FloatArray, float, float, int]:
     """Minimise loss and penalty until the proximal gradient is shorter than ``tol``.
 
-    FISTA (Beck & Teboulle 2009) with the restarts of O'Donoghue & Candès (2015), from a first guess
-    L of the curvature. A step that would raise the objective by more than rounding is taken back,
-    and a plain proximal step, which cannot, follows; so the objective falls, whether the loss is
-    convex or not.
+    With a ``pattern`` (l, d), over offsets that have its ties. FISTA (Beck & Teboulle 2009) with
+    the restarts of O'Donoghue & Candès (2015), from a first guess L of the curvature. A step that
+    would raise the objective by more than rounding is taken back, and a plain proximal step, which
+    cannot, follows; so the objective falls, whether the loss is convex or not.
+
+    Returns the offsets, the length of the last step's proximal gradient, the curvature that made
+    it short enough, and the number of steps.
     """
+    fusion = task.fusion
+    prox = partial(fusion.prox, strength=strength) if pattern is None else tied(fusion, pattern)
     x = y = prox(start, 0.0)
-    best, moment, plain = task.value(x) + penalty(x), 1.0, True
+    best, moment, plain = task.value(x) + strength * fusion.value(x), 1.0, True
     residual, steps = np.inf, 0
     while steps < max_iter:
         steps += 1
         z, loss, L = _step(task, prox, y, L, rounding)
-        value = loss + penalty(z)
+        value = loss + strength * fusion.value(z) if strength else loss
         move = float(np.linalg.norm(z - y))
         residual = L * move
         if value > best + rounding and not plain:
@@ -403,7 +389,7 @@ def descend(  # noqa: PLR0913 (a problem, where to begin, when to end)
             L *= 0.9
         if residual <= tol:
             break
-    return Iterate(x, best, residual, L, steps)
+    return x, residual, L, steps
 
 
 def _step(

@@ -1,8 +1,4 @@
-"""Better explanations from those of a path: pruned to fewer features, or polished.
-
-The penalty asks for few changes on average, whereas an explanation of k features is about the pair
-that changes most. So offsets are made equal two levels at a time, where that lowers the numbers of
-features of such pairs for the least loss, until no pair changes more than k.
+"""Better explanations from those of a path, polished.
 
 Polishing moves offsets so that more rows, not only means, arrive near the groups they are moved to.
 Correctness and coverage are shares of rows within a radius ε of others. With 1[a <= ε] smoothed to
@@ -13,29 +9,22 @@ leave the range of the data, is charged, so that they do not grow.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import final
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.spatial import KDTree
 from scipy.special import expit
 
-from counterpoint.groups.fitting import refit
 from counterpoint.groups.path import Candidate, count_of
 from counterpoint.groups.points import Points
-from counterpoint.groups.problem import Fusion, Objective, moving
+from counterpoint.groups.problem import Fusion
 from counterpoint.numerics import FloatArray, IntArray
 
-__all__ = ["SmoothedRates", "pair_counts", "polished", "prunable", "pruned"]
-
-
-def pair_counts(D: FloatArray) -> IntArray:
-    """(l, l) how many features each pair changes."""
-    return np.asarray((D[:, None] != D[None]).sum(axis=2))
+__all__ = ["SmoothedRates", "polished", "prunable"]
 
 
 def prunable(candidates: Sequence[Candidate], most: int) -> list[Candidate]:
@@ -50,73 +39,6 @@ def prunable(candidates: Sequence[Candidate], most: int) -> list[Candidate]:
     able.sort(key=lambda one: (count_of(one.translations, "each"), one.loss))
     places = np.linspace(0, len(able) - 1, min(most, len(able))).round().astype(int)
     return [able[i] for i in places]
-
-
-def pruned(task: Objective, start: FloatArray, *, near: bool) -> Iterator[FloatArray]:
-    """Offsets (l, d) of which no pair changes more than k features, for falling k, from a start.
-
-    Greedy: of the merges that take a feature from pairs that change more than k, the one that
-    raises the loss least for each pair that it takes it from; then the levels are refitted. With
-    ``near``, only levels that are next to each other become one, where there are such: either way
-    is better at times.
-    """
-    columns = moving(start)
-    part, D = task.of(columns), start[:, columns]
-    k = int(pair_counts(D).max(initial=0))
-    while (k := min(k - 1, int(0.93 * k))) > 0:  # a large k falls by many features at once
-        while ((counts := pair_counts(D)) > k).any():
-            # A short refit: what is kept is refitted later.
-            D = refit(part, _merged(part, D, counts > k, near=near), 0.0, steps=30).D
-        whole = np.zeros_like(start)
-        whole[:, columns] = D
-        yield whole
-
-
-def _merged(
-    task: Objective, D: FloatArray, crowded: NDArray[np.bool_], *, near: bool
-) -> FloatArray:
-    """Offsets after the merge that relieves crowded pairs for the least loss."""
-    features, columns, gains = _relieving(task, D, crowded, near=near)
-    if not len(features):  # only levels with another one between them are of crowded pairs
-        features, columns, gains = _relieving(task, D, crowded, near=False)
-    rise = task.exchanged(D, features, columns) - task.value(D)
-    least = int(np.argmin(np.where(rise > 0.0, rise / gains, rise * gains)))
-    merged = D.copy()
-    merged[:, features[least]] = columns[least]
-    return merged
-
-
-def _relieving(
-    task: Objective, D: FloatArray, crowded: NDArray[np.bool_], *, near: bool
-) -> tuple[IntArray, FloatArray, FloatArray]:
-    """The merges of two levels that take a feature from crowded pairs.
-
-    (q,) the feature of each; (q, l) its offsets then; (q,) from how many crowded pairs it is taken.
-    """
-    features, low, high = _levels(D, near=near)
-    column, monotone = D[:, features].T, task.fusion.monotone[features, None]
-    between = (low <= column) & (column <= high)  # in the order of the groups, these go along
-    both = np.where(monotone != 0, between, (column == low) | (column == high))
-    level = (column * both).sum(axis=1) / both.sum(axis=1)
-    apart = both[:, None] & both[:, :, None] & (column[:, None] != column[:, :, None])
-    gains = (apart & crowded).sum(axis=(1, 2)) / 2.0
-    kept = np.flatnonzero(gains)
-    return features[kept], np.where(both, level[:, None], column)[kept], gains[kept]
-
-
-def _levels(D: FloatArray, *, near: bool) -> tuple[IntArray, FloatArray, FloatArray]:
-    """Two levels of a feature (q,), (q, 1), (q, 1): all of them, or those next to each other."""
-    ascending = np.sort(D, axis=0)
-    new = np.concatenate([np.ones((1, D.shape[1]), dtype=bool), ascending[1:] > ascending[:-1]])
-    if near:
-        first, second = np.arange(len(D) - 1), np.arange(1, len(D))
-        apart = new[second]
-    else:
-        first, second = np.triu_indices(len(D), 1)
-        apart = new[first] & new[second]
-    features, at = np.nonzero(apart.T)
-    low, high = ascending[first[at], features], ascending[second[at], features]
-    return features, low[:, None], high[:, None]
 
 
 @final

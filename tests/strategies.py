@@ -103,7 +103,8 @@ def votes(rng: np.random.Generator, width: int, classes: int) -> Votes:
 
 
 def regressor(rng: np.random.Generator, width: int, *, exponential: bool) -> LinearRegressor:
-    return LinearRegressor(rng.normal(size=width) / np.sqrt(width), rng.normal(), exponential)
+    coef = rng.normal(size=(1, width)) / np.sqrt(width)
+    return LinearRegressor(coef, rng.normal(size=1), exponential=exponential)
 
 
 def prototypes(

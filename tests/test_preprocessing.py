@@ -58,7 +58,7 @@ from sklearn.preprocessing import (
 from sklearn.random_projection import GaussianRandomProjection, SparseRandomProjection
 
 from counterpoint.errors import InvalidInput, UnsupportedModel
-from counterpoint.models import see_through, trace
+from counterpoint.models import read_step, see_through
 from counterpoint.models.linear import LinearScores
 from counterpoint.rows.encoding import encode, match_columns
 from counterpoint.rows.features import Categorical, Continuous, Features, Integer
@@ -496,7 +496,7 @@ REFUSED = [
     (MinMaxScaler(clip=True), "clip=False and keep answers in range with .* WithinObserved"),
     (FunctionTransformer(np.log1p), "'log1p' does cannot be known.*Apply it to the data before"),
     (SimpleImputer(missing_values=0.0), "Mark missing cells as NaN"),
-    (Unknown(), r"\(Unknown\) cannot be read exactly: there is no reader.*trace\.register"),
+    (Unknown(), r"\(Unknown\) cannot be read exactly: there is no reader.*read_step\.register"),
     (
         make_pipeline(StandardScaler(), OneHotEncoder(handle_unknown="ignore")),
         "__onehotencoder' .*computed from numbers",
@@ -608,7 +608,7 @@ def test_a_trace_for_a_step_of_ones_own():
         def transform(self, X):
             return 2 * np.asarray(X) + 1
 
-    @trace.register(Doubled)
+    @read_step.register(Doubled)
     def _(step, columns):
         return columns.scaled(2.0, 1.0)
 

@@ -70,9 +70,8 @@ from sklearn.svm import SVC, SVR, LinearSVC, LinearSVR, NuSVC, NuSVR
 
 from counterpoint.errors import InvalidInput, ModelNotFitted, UnsupportedModel
 from counterpoint.models import read, see_through
-from counterpoint.models.attributes import scores_of_rows
 from counterpoint.models.form import Magnitude
-from counterpoint.models.linear import LinearScores, Link, Votes
+from counterpoint.models.linear import LinearScores, Link, Votes, scores_of_rows
 from counterpoint.rows.features import Continuous, Features
 from counterpoint.targets import Probability
 from counterpoint.testing import check_reader

@@ -22,9 +22,9 @@ from counterpoint.groups.representations import (
 from counterpoint.groups.tables import Intake
 from counterpoint.models.categories import fills_of
 from counterpoint.models.columns import Columns
-from counterpoint.models.dispatch import Inputs, fitted, inputs_of, trace
+from counterpoint.models.dispatch import Inputs, fitted, inputs_of, read_step
 from counterpoint.models.reading import see_columns
-from counterpoint.models.running import run
+from counterpoint.models.transformers import run
 from counterpoint.rows.features import Categorical, Features
 
 __all__ = ["read_model", "represent"]
@@ -117,7 +117,7 @@ def _followed(first: Representation, rest: Representation) -> Representation:
 def _require_trace(model: Any, where: str = "") -> None:
     """Raise unless there is a reader of steps for a model."""
     is_class = isinstance(model, type)
-    if is_class or trace.dispatch(type(model)) is trace.dispatch(object):
+    if is_class or read_step.dispatch(type(model)) is read_step.dispatch(object):
         what = f"the class {model.__name__}" if is_class else type(model).__name__
         raise UnsupportedModel(f"{where}{what} has no derivatives that are known. {INSTEAD}")
 

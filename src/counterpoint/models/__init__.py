@@ -2,21 +2,17 @@
 
 `see_through` composes every preprocessing step into one affine map from the encoded raw columns to
 the final estimator's inputs. Register your own with ``@read.register(MyModel)`` for final
-estimators and ``@trace.register(MyTransformer)`` for steps.
+estimators and ``@read_step.register(MyTransformer)`` for steps.
 """
 
 from __future__ import annotations
 
-from counterpoint.models import (  # noqa: F401 (each registers its readers)
-    compose,
-    estimators,
-    transformers,
-)
+from counterpoint.models import compose, estimators  # noqa: F401 (each registers its readers)
 from counterpoint.models.columns import Columns
-from counterpoint.models.dispatch import read, require_reader, trace
+from counterpoint.models.dispatch import read, read_step, require_reader
+from counterpoint.models.last_layer import LastLayer
 from counterpoint.models.reading import Reading, see_through
-from counterpoint.models.running import by_running
-from counterpoint.models.torch_classifier import LastLayer
+from counterpoint.models.transformers import by_running
 
 __all__ = [
     "Columns",
@@ -24,7 +20,7 @@ __all__ = [
     "Reading",
     "by_running",
     "read",
+    "read_step",
     "require_reader",
     "see_through",
-    "trace",
 ]

@@ -3,7 +3,7 @@
 At every stage a column is either an affine function of the encoded features, or a `Lookup`: any
 value, text included, for each category of one feature. Nothing else is ever needed, and both are
 exact. A step that is affine multiplies; any other step may only be run on columns of categories
-(see `counterpoint.models.running`).
+(see `counterpoint.models.transformers`).
 """
 
 from __future__ import annotations
@@ -22,28 +22,13 @@ from counterpoint.models.form import AffineMap, Magnitude
 from counterpoint.numerics import FloatArray
 from counterpoint.rows.features import Categorical, Continuous, Features
 
-__all__ = ["NUMBERS", "Columns", "Fill", "Lookup", "column_of", "join", "place"]
+__all__ = ["NUMBERS", "Columns", "Fill", "column_of", "join", "place"]
 
-CONSTANT = -1  # a column's feature when it depends on none
-NUMBERS = -2  # … and when it depends on a number, or on several features
-LARGEST_DENSE = 1 << 24  # entries of a composed map (128 MiB); beyond it stays sparse
+NUMBERS = -2
+"""The source of a column that depends on a number, or on several features."""
 
-
-@final
-@dataclass(frozen=True, eq=False)
-class Lookup:
-    """A column that holds one value, of any type, for each category of one feature.
-
-    Parameters
-    ----------
-    feature
-        The position of the categorical feature.
-    values
-        (c,) the column's value for each of its categories.
-    """
-
-    feature: int
-    values: NDArray[Any]
+Lookup = tuple[int, NDArray[Any]]
+"""A categorical feature's position, and (c,) a value of any type for each of its categories."""
 
 
 @final
@@ -79,6 +64,8 @@ class Columns:
     matrix, offset
         (m, d) sparse and (m,): column j is ``matrix[j] · encoded + offset[j]``, unless it is in
         ``lookups``.
+    sizes
+        The sizes of the terms of ``matrix`` and ``offset``, step by step.
     lookups
         Position → `Lookup`.
     names
@@ -97,14 +84,12 @@ class Columns:
         is passed on untouched has any; who else takes it says what becomes of them, in ``fills``.
     fills
         Feature position → what the steps so far made of its missing cells.
-    sizes
-        The sizes of the terms of ``matrix`` and ``offset``, step by step; None if they are those of
-        one step.
     """
 
     features: Features
     matrix: Any
     offset: FloatArray
+    sizes: Magnitude
     lookups: Mapping[int, Lookup]
     names: tuple[Hashable, ...] | None = None
     where: str = ""
@@ -113,21 +98,20 @@ class Columns:
     barred: Mapping[int, frozenset[Hashable]] = field(default_factory=dict)
     gaps: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
     fills: Mapping[int, frozenset[Fill]] = field(default_factory=dict)
-    sizes: Magnitude | None = None
 
     @classmethod
     def raw(cls, features: Features, **options: Any) -> Columns:
         """The raw columns themselves."""
         m, rows = len(features), np.flatnonzero(features.is_numeric)
-        ones = (np.ones(len(rows)), (rows, features.numeric_columns))
+        ones, none = (np.ones(len(rows)), (rows, features.numeric_columns)), np.zeros(m)
         matrix = sparse.csr_array(ones, shape=(m, features.width))
         lookups = {
-            j: Lookup(j, column_of(feature.categories))
+            j: (j, column_of(feature.categories))
             for j, feature in enumerate(features)
             if isinstance(feature, Categorical)
         }
         options |= {"names": features.names, "gaps": np.arange(m)}
-        return cls(features, matrix, np.zeros(m), lookups, **options)
+        return cls(features, matrix, none, Magnitude(matrix, none, 0), lookups, **options)
 
     @classmethod
     def inputs(cls, count: int) -> Columns:
@@ -138,18 +122,18 @@ class Columns:
     def __len__(self) -> int:
         return len(self.offset)
 
-    # --- what a trace function builds its result from ---
+    # --- what the reader of a step builds its result from ---
 
     def affine(self, matrix: Any, offset: ArrayLike = 0.0) -> Columns:
         """The columns ``matrix @ columns + offset``; (m', m) dense or sparse, and (m',)."""
         own, mixed = self.seen().numbers(), sparse.csr_array(matrix)
         shift = np.broadcast_to(np.asarray(offset, dtype=np.float64), mixed.shape[:1])
         most = int(np.diff(mixed.indptr).max(initial=0)) + 1
-        before = AffineMap(own.matrix, own.offset, own.magnitude)
-        sizes = Magnitude(abs(mixed), np.abs(shift), most).through(before)
-        product, total = before.followed_by(mixed, shift)
-        gaps = np.full(len(total), -1)
-        return replace(own, matrix=product, offset=total, names=None, gaps=gaps, sizes=sizes)
+        step = AffineMap(mixed, shift, magnitude=Magnitude(abs(mixed), np.abs(shift), most))
+        found = step.through(AffineMap(own.matrix, own.offset, magnitude=own.sizes))
+        gaps = np.full(len(shift), -1)
+        own = replace(own, names=None, gaps=gaps, sizes=found.sizes)
+        return replace(own, matrix=found.matrix, offset=found.offset)
 
     def scaled(self, scale: ArrayLike, offset: ArrayLike = 0.0) -> Columns:
         """The columns ``scale * columns + offset``, one by one."""
@@ -166,13 +150,8 @@ class Columns:
             lookups={i: self.lookups[j] for i, j in enumerate(at.tolist()) if j in self.lookups},
             names=None if self.names is None else tuple(self.names[j] for j in at),
             gaps=self.gaps[at],
-            sizes=self.sizes and self.sizes.take(at),
+            sizes=self.sizes.take(at),
         )
-
-    @property
-    def magnitude(self) -> Magnitude:
-        """`sizes`, whether given or not."""
-        return self.sizes or Magnitude(abs(self.matrix), np.abs(self.offset), 0)
 
     def numbers(self) -> Columns:
         """The same with every lookup as coefficients of its one-hot block.
@@ -184,23 +163,22 @@ class Columns:
         """
         if not self.lookups:
             return self
-        blocks, width = self.features.blocks, self.matrix.shape[1]
-        placed = [(j, blocks[lookup.feature]) for j, lookup in self.lookups.items()]
-        rows = np.concatenate([np.full(block.stop - block.start, j) for j, block in placed])
-        cols = np.concatenate([np.arange(width)[block] for _, block in placed])
-        data = np.concatenate([self._floats(lookup) for lookup in self.lookups.values()])
-        more = sparse.csr_array(sparse.coo_array((data, (rows, cols)), shape=self.matrix.shape))
-        own = self.magnitude
-        sizes = Magnitude(own.matrix + abs(more), own.offset, own.terms)
+        starts = {j: self.features.blocks[at].start for j, (at, _) in self.lookups.items()}
+        values = {j: self._floats(*lookup) for j, lookup in self.lookups.items()}
+        rows = np.concatenate([np.full(len(found), j) for j, found in values.items()])
+        cols = np.concatenate([starts[j] + np.arange(len(found)) for j, found in values.items()])
+        entries = np.concatenate(list(values.values())), (rows, cols)
+        more = sparse.csr_array(sparse.coo_array(entries, shape=self.matrix.shape))
+        sizes = replace(self.sizes, matrix=self.sizes.matrix + abs(more))
         matrix = sparse.csr_array(self.matrix + more)
         return replace(self, matrix=matrix, lookups={}, sizes=sizes)
 
     def map(self) -> AffineMap:
-        """From encoded points to these columns."""
+        """From encoded points to these columns; dense up to 128 MiB."""
         own = self.numbers()
         rows, width = own.matrix.shape
-        matrix = own.matrix.toarray() if rows * width <= LARGEST_DENSE else own.matrix
-        return AffineMap(matrix, own.offset, own.magnitude)
+        matrix = own.matrix.toarray() if rows * width <= 1 << 24 else own.matrix
+        return AffineMap(matrix, own.offset, magnitude=own.sizes)
 
     @property
     def is_identity(self) -> bool:
@@ -220,25 +198,25 @@ class Columns:
 
     @cached_property
     def sources(self) -> NDArray[np.intp]:
-        """(m,): the one categorical feature a column depends on, or CONSTANT, or NUMBERS."""
+        """(m,): the one categorical feature a column depends on, or -1 if on none, or NUMBERS."""
         entries = self.matrix.tocoo()
         held = entries.data != 0
         rows, owner = entries.coords[0][held], self._owner[entries.coords[1][held]]
-        first, last = np.full(len(self), len(self.features)), np.full(len(self), CONSTANT)
+        first, last = np.full(len(self), len(self.features)), np.full(len(self), -1)
         np.minimum.at(first, rows, owner)
         np.maximum.at(last, rows, owner)
         alone = (first == last) & ~self.features.is_numeric[last]
-        out = np.where(alone | (last == CONSTANT), last, NUMBERS)
-        for j, lookup in self.lookups.items():
-            out[j] = lookup.feature
+        out = np.where(alone | (last == -1), last, NUMBERS)
+        for j, (feature, _) in self.lookups.items():
+            out[j] = feature
         return out
 
     def values(self, j: int) -> NDArray[Any]:
         """Column j for each category of its source; (1,) if it is constant."""
         if j in self.lookups:
-            return self.lookups[j].values
+            return self.lookups[j][1]
         source = int(self.sources[j])
-        if source == CONSTANT:
+        if source == -1:
             return self.offset[[j]]
         row = self.matrix[[j]].toarray()[0]
         return np.asarray(row[self.features.blocks[source]] + self.offset[j])
@@ -246,10 +224,10 @@ class Columns:
     def raw_feature(self, j: int) -> int | None:
         """The position of the feature that column j holds unchanged; None if it was changed."""
         if j in self.lookups:
-            lookup = self.lookups[j]
-            feature = self.features.items[lookup.feature]
+            at, values = self.lookups[j]
+            feature = self.features.items[at]
             own = feature.categories if isinstance(feature, Categorical) else ()
-            return lookup.feature if lookup.values.tolist() == list(own) else None
+            return at if values.tolist() == list(own) else None
         row = self.matrix[[j]]
         if row.nnz != 1 or row.data[0] != 1.0 or self.offset[j] != 0.0:
             return None
@@ -302,13 +280,13 @@ class Columns:
             source = max(int(self.sources[j]), -1)
         return f"column {self.features.names[source]!r}" if source >= 0 else f"its input {j}"
 
-    def _floats(self, lookup: Lookup) -> FloatArray:
-        values = lookup.values.tolist()
+    def _floats(self, feature: int, found: NDArray[Any]) -> FloatArray:
+        values = found.tolist()
         kinds = bool | np.bool_
         bad = next((v for v in values if not (is_number(v) or isinstance(v, kinds))), None)
         if bad is None:
             return np.array(values, dtype=np.float64)
-        name = self.features.names[lookup.feature]
+        name = self.features.names[feature]
         where = f"step {self.where!r}" if self.where else "the model"
         raise InvalidInput(
             f"Expected numbers where {where} takes column {name!r}; got the category {shown(bad)}. "
@@ -325,12 +303,10 @@ def place(step: object, where: str) -> str:
 def column_of(values: Iterable[Any]) -> NDArray[Any]:
     """(c,) in the dtype of the values: booleans, numbers, or objects."""
     listed = list(values)
-    if all(isinstance(value, bool | np.bool_) for value in listed):
+    are_bool = [isinstance(value, bool | np.bool_) for value in listed]
+    if all(are_bool):
         return np.array(listed, dtype=bool)
-    if all(
-        isinstance(value, int | float | np.number) and not isinstance(value, bool)
-        for value in listed
-    ):
+    if not any(are_bool) and all(isinstance(value, int | float | np.number) for value in listed):
         return np.array(listed)
     out = np.empty(len(listed), dtype=object)
     out[:] = listed
@@ -357,5 +333,5 @@ def join(before: Columns, parts: Sequence[Columns]) -> Columns:
         steps=steps,
         gaps=np.concatenate([part.gaps for part in parts]),
         fills=fills,
-        sizes=Magnitude.joined([part.magnitude for part in parts]),
+        sizes=Magnitude.joined([part.sizes for part in parts]),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -20,19 +20,18 @@ from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from counterpoint.errors import InvalidInput, ModelNotFitted, UnsupportedModel
-from counterpoint.models.attributes import OTHER_SCORES
 from counterpoint.models.columns import Columns, join, place
 from counterpoint.models.dispatch import (
     Inputs,
     finish,
     fitted,
     inputs_of,
-    on,
     quiet,
-    trace,
-    trace_step,
+    read_step,
+    through_step,
 )
-from counterpoint.models.form import AffineMap, Form, Magnitude, require_finite
+from counterpoint.models.estimators import OTHER_SCORES
+from counterpoint.models.form import Form, Magnitude, require_finite
 from counterpoint.models.linear import LinearRegressor, LinearScores, Link
 
 __all__: list[str] = []
@@ -44,31 +43,28 @@ _Search: Any = GridSearchCV.__base__
 # --- pipelines ---
 
 
-def _through_steps(steps: Sequence[tuple[str, Any]], columns: Columns) -> Columns:
-    for name, step in steps:
-        columns = trace_step(name, step, columns)
+@read_step.register(Pipeline)
+def _(pipeline: Any, columns: Columns) -> Columns:
+    for name, step in pipeline.steps:
+        columns = through_step(name, step, columns)
     return columns
 
 
-@on(trace, Pipeline)
-def _(pipeline: Any, columns: Columns) -> Columns:
-    return _through_steps(pipeline.steps, columns)
-
-
-@on(finish, Pipeline)
+@finish.register(Pipeline)
 def _(pipeline: Any, columns: Columns) -> tuple[Form, Columns]:
-    before = _through_steps(pipeline.steps[:-1], columns)
+    for name, step in pipeline.steps[:-1]:
+        columns = through_step(name, step, columns)
     name, last = pipeline.steps[-1]
     if last is None or isinstance(last, str):
         raise UnsupportedModel(
             f"Expected a pipeline that ends in a model; its last step {name!r} is {last!r}. "
             "Put a classifier or regressor there."
         )
-    form, after = finish(last, before.at(name))
+    form, after = finish(last, columns.at(name))
     return form, replace(after, where=columns.where)
 
 
-@on(inputs_of, Pipeline)
+@inputs_of.register(Pipeline)
 def _(pipeline: Any) -> Inputs | None:
     for name, step in pipeline.steps:
         if step is not None and not isinstance(step, str):
@@ -81,9 +77,9 @@ def _(pipeline: Any) -> Inputs | None:
 
 def _passes_on(kind: Any, held: Callable[[Any, str], Any]) -> None:
     """Whatever is asked of a model of this kind is asked of the one that it holds."""
-    on(finish, kind)(lambda model, columns: finish(held(model, columns.where), columns))
-    on(trace, kind)(lambda model, columns: trace(held(model, columns.where), columns))
-    on(inputs_of, kind)(lambda model: inputs_of(held(model, "")))
+    finish.register(kind, lambda model, columns: finish(held(model, columns.where), columns))
+    read_step.register(kind, lambda model, columns: read_step(held(model, columns.where), columns))
+    inputs_of.register(kind, lambda model: inputs_of(held(model, "")))
 
 
 def _best(search: Any, where: str) -> Any:
@@ -103,10 +99,10 @@ with suppress(ImportError):  # scikit-learn before 1.6
     _passes_on(FrozenEstimator, lambda frozen, where: fitted(frozen.estimator, where))
 
 
-@on(finish, RANSACRegressor, RFE)
+@finish.register(RANSACRegressor | RFE)
 def _(model: Any, columns: Columns) -> tuple[Form, Columns]:
     inner = fitted(model, columns.where).estimator_
-    return finish(inner, trace(model, columns) if isinstance(model, RFE) else columns)
+    return finish(inner, read_step(model, columns) if isinstance(model, RFE) else columns)
 
 
 # --- side by side ---
@@ -116,18 +112,18 @@ def _weighted(after: Columns, weight: float | None) -> Columns:
     return after if weight is None else after.scaled(weight)
 
 
-@on(trace, FeatureUnion)
+@read_step.register(FeatureUnion)
 def _(union: Any, columns: Columns) -> Columns:
     weights = union.transformer_weights or {}
     parts = [
-        _weighted(trace_step(name, step, columns), weights.get(name))
+        _weighted(through_step(name, step, columns), weights.get(name))
         for name, step in union.transformer_list
         if step != "drop"
     ]
     return join(columns, parts)
 
 
-@on(inputs_of, FeatureUnion)
+@inputs_of.register(FeatureUnion)
 def _(union: Any) -> Inputs | None:
     found = [inputs_of(step) for _, step in union.transformer_list if not isinstance(step, str)]
     known = [inputs for inputs in found if inputs is not None]
@@ -141,32 +137,31 @@ def _(union: Any) -> Inputs | None:
 
 def _used(transformer: Any) -> list[tuple[str, Any, list[int]]]:
     """The (name, step, input positions) of a fitted column transformer, in output order."""
-    names = getattr(transformer, "feature_names_in_", None)
+    located = transformer._transformer_to_input_indices  # noqa: SLF001 (kept nowhere public)
     with quiet():  # some versions warn when the remainder's columns are read
-        located = [
-            (name, step, locate(spec, names, transformer.n_features_in_))
-            for name, step, spec in transformer.transformers_
-            if not (isinstance(step, str) and step == "drop")
-        ]
-    return [(name, step, at) for name, step, at in located if at]
+        steps = [(name, step) for name, step, _ in transformer.transformers_]
+    return [
+        (name, step, [int(j) for j in located[name]])
+        for name, step in steps
+        if len(located[name]) and not (isinstance(step, str) and step == "drop")
+    ]
 
 
-@on(trace, ColumnTransformer)
+@read_step.register(ColumnTransformer)
 def _(transformer: Any, columns: Columns) -> Columns:
     weights = transformer.transformer_weights or {}
     names = getattr(transformer, "feature_names_in_", None)
     parts = []
     for name, step, at in _used(transformer):
-        chosen = (
-            columns.take(at) if names is None else _by_name(columns, [names[j] for j in at], at)
-        )
-        parts.append(_weighted(trace_step(name, step, chosen), weights.get(name)))
+        wanted = None if names is None else [names[j] for j in at]
+        after = through_step(name, step, _chosen(columns, at, wanted))
+        parts.append(_weighted(after, weights.get(name)))
     return join(columns, parts)
 
 
-def _by_name(columns: Columns, wanted: list[Any], positions: list[int]) -> Columns:
+def _chosen(columns: Columns, positions: list[int], wanted: list[Any] | None) -> Columns:
     """Raw columns by name; later ones, whose order is that at fit, by position."""
-    if columns.names is None:
+    if wanted is None or columns.names is None:
         return columns.take(positions)
     place = {name: j for j, name in enumerate(columns.names)}
     missing = [name for name in wanted if name not in place]
@@ -177,41 +172,12 @@ def _by_name(columns: Columns, wanted: list[Any], positions: list[int]) -> Colum
     return columns.take([place[name] for name in wanted])
 
 
-@on(inputs_of, ColumnTransformer)
+@inputs_of.register(ColumnTransformer)
 def _(transformer: Any) -> Inputs | None:
     names = getattr(fitted(transformer), "feature_names_in_", None)
     needed = sorted({j for _, _, at in _used(transformer) for j in at})
     known = None if names is None else tuple(names)
     return Inputs(int(transformer.n_features_in_), known, tuple(needed))
-
-
-def locate(spec: Any, names: Any, count: int) -> list[int]:
-    """The positions that a column transformer's column specification stands for.
-
-    Parameters
-    ----------
-    spec
-        A name, position, slice (of names: both ends included), mask, or list of these.
-    names
-        The names at fit; None if there were none.
-    count
-        The number of columns at fit.
-    """
-    known = {} if names is None else {name: j for j, name in enumerate(names)}
-    if isinstance(spec, str):
-        return [known[spec]]
-    if isinstance(spec, slice):
-        if isinstance(spec.start, str) or isinstance(spec.stop, str):
-            start = 0 if spec.start is None else known[spec.start]
-            stop = count if spec.stop is None else known[spec.stop] + 1
-            return list(range(count))[start : stop : spec.step]
-        return list(range(count))[spec]
-    listed = np.atleast_1d(np.asarray(spec, dtype=object)).tolist()
-    if listed and all(isinstance(value, bool | np.bool_) for value in listed):
-        return np.flatnonzero(np.array(listed, dtype=bool)).tolist()
-    return [
-        known[value] if isinstance(value, str) else range(count)[int(value)] for value in listed
-    ]
 
 
 # --- thresholds ---
@@ -262,7 +228,7 @@ def _score_limit(form: LinearScores, limit: float, name: str) -> float:
     return float(np.log(limit) - np.log1p(-limit))
 
 
-@on(finish, FixedThresholdClassifier, TunedThresholdClassifierCV)
+@finish.register(FixedThresholdClassifier | TunedThresholdClassifierCV)
 def _(model: Any, columns: Columns) -> tuple[Form, Columns]:
     inner = _decider(model)
     if isinstance(model, TunedThresholdClassifierCV):
@@ -279,7 +245,7 @@ def _(model: Any, columns: Columns) -> tuple[Form, Columns]:
     return moved, after.noted(said)
 
 
-@on(inputs_of, FixedThresholdClassifier, TunedThresholdClassifierCV)
+@inputs_of.register(FixedThresholdClassifier | TunedThresholdClassifierCV)
 def _(model: Any) -> Inputs | None:
     return inputs_of(_decider(model))
 
@@ -299,7 +265,7 @@ def _response(model: Any, inner: Any) -> str:
 # --- regressors of transformed targets ---
 
 
-@on(finish, TransformedTargetRegressor)
+@finish.register(TransformedTargetRegressor)
 def _(model: Any, columns: Columns) -> tuple[Form, Columns]:
     form, after = finish(fitted(model, columns.where).regressor_, columns)
     if not isinstance(form, LinearRegressor):
@@ -322,24 +288,21 @@ def _untransformed(form: LinearRegressor, transformer: Any, columns: Columns) ->
             f"TransformedTargetRegressor turns predictions back with {func!r}, which cannot be "
             "known to be affine. Use no function, np.log with np.exp, or an affine scaler."
         )
-    column = replace(Columns.inputs(1), where=columns.where)
-    forth = trace_step("transformer", transformer, column).map()
-    scale, shift = float(forth.matrix[0, 0]), float(forth.offset[0])
-    if not form.exponential:
-        inner = AffineMap(form.coef[None, :], np.array([form.intercept]), form.sizes)
-        back = Magnitude(np.array([[abs(1.0 / scale)]]), np.array([abs(shift / scale)]), 2)
-        return replace(
-            form,
-            coef=form.coef / scale,
-            intercept=(form.intercept - shift) / scale,
-            magnitude=back.through(inner),
+    if form.exponential:
+        raise UnsupportedModel(
+            "TransformedTargetRegressor with a scaler over a regressor with a log link is not "
+            "read. Leave the scaler out: the regressor takes care of the scale itself."
         )
-    raise UnsupportedModel(
-        "TransformedTargetRegressor with a scaler over a regressor with a log link is not read. "
-        "Leave the scaler out: the regressor takes care of the scale itself."
-    )
+    column = replace(Columns.inputs(1), where=columns.where)
+    forth = through_step("transformer", transformer, column).map()
+    scale, shift = np.asarray(forth.matrix), forth.offset
+    sizes = Magnitude(
+        np.abs(1.0 / scale), np.abs(shift / scale[0]), 2
+    )  # of z ↦ (z − shift) / scale
+    matrix, offset = form.matrix / scale, (form.offset - shift) / scale[0]
+    return replace(form, matrix=matrix, offset=offset, magnitude=sizes.through(form))
 
 
-@on(inputs_of, TransformedTargetRegressor)
+@inputs_of.register(TransformedTargetRegressor)
 def _(model: Any) -> Inputs | None:
     return inputs_of(fitted(model).regressor_)

@@ -1,7 +1,7 @@
 """The questions that readers answer; `counterpoint.models.reading` asks them.
 
 - `read`: what is this final estimator, in its own input space?
-- `trace`: what does this step make of its columns?
+- `read_step`: what does this step make of its columns?
 - `finish`: what is this model on these columns? (`read` after the columns' map, unless the model
   holds other models: pipelines, searches, thresholds.)
 - `inputs_of`: what columns was it fitted on?
@@ -17,6 +17,9 @@ from functools import singledispatch
 from threading import RLock
 from typing import Any, TypeVar, final
 
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import FeatureUnion, Pipeline
@@ -26,20 +29,22 @@ from counterpoint.engine.wings import wings
 from counterpoint.errors import InvalidInput, ModelNotFitted, UnsupportedModel
 from counterpoint.models.columns import Columns, place
 from counterpoint.models.form import Form
+from counterpoint.numerics import FloatArray
 
 __all__ = [
     "Inputs",
     "by_name",
+    "classes_of",
+    "dense",
     "finish",
     "fitted",
     "fitted_inputs",
     "inputs_of",
-    "on",
     "quiet",
     "read",
+    "read_step",
     "require_reader",
-    "trace",
-    "trace_step",
+    "through_step",
 ]
 
 Answer = TypeVar("Answer", bound=Callable[..., Any])
@@ -56,11 +61,6 @@ READABLE = (
 )
 NAMED: dict[tuple[Any, str, str], Callable[[Any], Any]] = {}
 """A question, a package and a class in it → who answers; see `by_name`."""
-INSTEAD = {
-    "torch": "Pass the last layer over the features that come before it, as in "
-    "counterpoint.LastLayer(module), and explain its inputs."
-}
-"""What to do with a model that builds on a package, by the package's name."""
 
 
 @contextmanager
@@ -89,11 +89,11 @@ def read(model: Any) -> Form:
     """
     wings()  # whose readers are registered by now, if they were not
     kind = type(model)
-    named = read.dispatch(kind) if _is_registered(read, kind) else _named(read, kind)
-    if named is not None:
-        form: Form = named(model)
+    reader = _reader(read, kind)
+    if reader is not None:
+        form: Form = reader(model)
         return form
-    if not _is_registered(finish, kind):
+    if _reader(finish, kind) is None:
         raise _refusal(kind)
     inputs = inputs_of(fitted(model))  # it holds other models: over its own inputs, as numbers
     if inputs is None:
@@ -105,10 +105,10 @@ def read(model: Any) -> Form:
 
 
 @singledispatch
-def trace(transformer: Any, columns: Columns) -> Columns:
+def read_step(transformer: Any, columns: Columns) -> Columns:
     """Read what a fitted preprocessing step makes of its columns.
 
-    Add yours with ``@trace.register(MyTransformer)``; build the result with ``columns.affine``,
+    Add yours with ``@read_step.register(MyTransformer)``; build the result with ``columns.affine``,
     ``columns.scaled``, ``columns.take`` or `counterpoint.models.by_running`.
 
     Raises
@@ -120,7 +120,7 @@ def trace(transformer: Any, columns: Columns) -> Columns:
         transformer,
         "there is no reader for this kind of step. Use steps that are affine (scalers, PCA, "
         "selection, imputers) or encode categories, transform the data before fitting, or add a "
-        "reader with @counterpoint.models.trace.register.",
+        "reader with @counterpoint.models.read_step.register.",
     )
 
 
@@ -177,8 +177,8 @@ class Inputs:
 def inputs_of(model: Any) -> Inputs | None:
     """The columns that a model or step was fitted on; None if it did not keep note of them."""
     wings()
-    named = _named(inputs_of, type(model))
-    return fitted_inputs(model) if named is None else named(model)
+    reader = _reader(inputs_of, type(model))
+    return fitted_inputs(model) if reader is None else reader(model)
 
 
 def fitted_inputs(model: Any) -> Inputs | None:
@@ -189,17 +189,6 @@ def fitted_inputs(model: Any) -> Inputs | None:
 
 
 # --- who answers ---
-
-
-def on(question: Any, *kinds: Any) -> Callable[[Answer], Answer]:
-    """Register one function as the answer to a question (`read`, `trace` …) for these classes."""
-
-    def register(function: Answer) -> Answer:
-        for kind in kinds:
-            question.register(kind, function)
-        return function
-
-    return register
 
 
 def by_name(package: str, *names: str, question: Any = read) -> Callable[[Answer], Answer]:
@@ -219,31 +208,30 @@ def by_name(package: str, *names: str, question: Any = read) -> Callable[[Answer
 def require_reader(kind: type) -> None:
     """Raise `UnsupportedModel` if there is no reader for a class of models."""
     wings()
-    if not (_is_registered(read, kind) or _is_registered(finish, kind) or _named(read, kind)):
+    if _reader(read, kind) is None and _reader(finish, kind) is None:
         raise _refusal(kind)
 
 
-def _is_registered(question: Any, kind: type) -> bool:
-    return question.dispatch(kind) is not question.dispatch(object)
-
-
-def _named(question: Any, kind: type) -> Callable[[Any], Any] | None:
-    """Who answers a question about this class, or the nearest class that it builds on, by name."""
-    bases = zip(_packages(kind), kind.__mro__, strict=True)
-    keys = [(question, package, base.__name__) for package, base in bases]
+def _reader(question: Any, kind: type) -> Callable[..., Any] | None:
+    """Who answers a question about a class: registered with it, or by name; None if nobody."""
+    registered: Callable[..., Any] = question.dispatch(kind)
+    if registered is not question.dispatch(object):
+        return registered
+    keys = [(question, _package(base), base.__name__) for base in kind.__mro__]
     return next((NAMED[key] for key in keys if key in NAMED), None)
 
 
-def _packages(kind: type) -> list[str]:
-    """The packages of a class and of those it builds on."""
-    return [base.__module__.partition(".")[0] for base in kind.__mro__]
+def _package(kind: type) -> str:
+    return kind.__module__.partition(".")[0]
 
 
 def _refusal(kind: type) -> UnsupportedModel:
     """The error of a class of models for which there is no reader."""
-    for package in _packages(kind):
-        if package in INSTEAD:
-            return UnsupportedModel(f"{kind.__name__} cannot be read as it is. {INSTEAD[package]}")
+    if "torch" in map(_package, kind.__mro__):
+        return UnsupportedModel(
+            f"{kind.__name__} cannot be read as it is. Pass the last layer over the features that "
+            "come before it, as in counterpoint.LastLayer(module), and explain its inputs."
+        )
     return UnsupportedModel(
         f"{kind.__name__} cannot be read exactly. Counterpoint reads {READABLE}; "
         "add a reader for your own model with @counterpoint.models.read.register(YourModel)."
@@ -253,13 +241,13 @@ def _refusal(kind: type) -> UnsupportedModel:
 # --- steps ---
 
 
-def trace_step(name: str, step: Any, columns: Columns) -> Columns:
-    """Trace one named step of a pipeline: its path in messages, one line in the reading."""
+def through_step(name: str, step: Any, columns: Columns) -> Columns:
+    """Read one named step of a pipeline: its path in messages, one line in the reading."""
     inside = columns.at(name)
     if step is None or isinstance(step, str):  # scikit-learn's own words for steps that do nothing
         after = inside
     else:
-        after = trace(fitted(step, inside.where), inside)
+        after = read_step(fitted(step, inside.where), inside)
         if len(after.steps) == len(columns.steps):  # containers are told by their steps
             said = f"{type(step).__name__}, {len(columns)} → {len(after)} columns"
             after = after.noted(said)
@@ -280,3 +268,38 @@ def fitted(model: Any, where: str = "") -> Any:
     except TypeError:  # an estimator without fit: nothing to check
         pass
     return model
+
+
+# --- fitted attributes ---
+
+
+def dense(values: Any) -> FloatArray:
+    """An array or sparse matrix as a float64 array."""
+    return np.asarray(values.toarray() if sparse.issparse(values) else values, dtype=np.float64)
+
+
+def classes_of(model: Any) -> NDArray[Any]:
+    """(k,) the labels of a fitted classifier with one output.
+
+    Raises
+    ------
+    UnsupportedModel
+        If it has several outputs, knows one class only, or has NaN among its classes.
+    """
+    classes, name = fitted(model).classes_, type(model).__name__
+    if isinstance(classes, list) or np.ndim(classes) != 1:
+        raise UnsupportedModel(
+            f"{name} has several outputs; expected one. "
+            "Fit one model for each output and explain them one by one."
+        )
+    if len(classes) < 2:
+        raise UnsupportedModel(
+            f"{name} knows only the class {classes.tolist()[0]!r}, so nothing "
+            "changes its decision. Fit it on data with two classes or more."
+        )
+    if any(label != label for label in classes.tolist()):  # noqa: PLR0124 (so is NaN)
+        raise UnsupportedModel(
+            f"{name} has NaN among its classes, which no prediction is equal to. "
+            "Fit it on labels without NaN."
+        )
+    return np.asarray(classes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -49,20 +50,15 @@ from sklearn.neighbors import NearestCentroid
 from sklearn.svm import SVC, SVR, LinearSVC, LinearSVR, NuSVC, NuSVR
 
 from counterpoint.errors import InvalidInput, UnsupportedModel
-from counterpoint.models.attributes import (
-    OTHER_SCORES,
-    classes_of,
-    dense,
-    linear_scores,
-    scores_of_rows,
-)
 from counterpoint.models.columns import NUMBERS, Columns
-from counterpoint.models.dispatch import finish, fitted, on, quiet, read
+from counterpoint.models.dispatch import classes_of, dense, finish, fitted, quiet, read
 from counterpoint.models.form import Form, Magnitude
-from counterpoint.models.linear import LinearRegressor, LinearScores, Link, Votes
-from counterpoint.models.running import by_running
+from counterpoint.models.linear import LinearRegressor, LinearScores, Link, Votes, scores_of_rows
+from counterpoint.models.transformers import by_running
 
-__all__: list[str] = []
+__all__ = ["OTHER_SCORES"]
+
+OTHER_SCORES = "NearestCentroid predicts by other scores than its decision_function gives"
 
 ONE_VS_REST = (
     "the model is one-vs-rest, so its probabilities are independent ones divided by their sum, "
@@ -84,15 +80,26 @@ NOT_READ = {
 }
 
 
-@on(read, *NOT_READ)
-def _(model: Any) -> Form:
+def _refused(model: Any) -> Form:
     raise UnsupportedModel(next(NOT_READ[base] for base in type(model).__mro__ if base in NOT_READ))
+
+
+for kind in NOT_READ:
+    read.register(kind, _refused)
 
 
 # --- classifiers ---
 
 
-@on(read, LogisticRegression)
+def _linear_scores(model: Any, link: Link, **options: Any) -> LinearScores:
+    """The form of ``coef_``, ``intercept_`` and ``classes_``; one row is a binary decision."""
+    classes = classes_of(model)
+    coef = np.atleast_2d(dense(model.coef_))
+    intercept = np.array(np.broadcast_to(dense(model.intercept_).ravel(), len(coef)))
+    return LinearScores.of(coef, intercept, classes, link=link, **options)
+
+
+@read.register(LogisticRegression)
 def _(model: Any) -> Form:
     classes = classes_of(model)
     multi_class = getattr(model, "multi_class", "auto")  # gone in scikit-learn 1.8
@@ -104,32 +111,33 @@ def _(model: Any) -> Form:
         model.solver == "liblinear" and multi_class != "multinomial"
     )
     if len(classes) > 2 and one_vs_rest:
-        return linear_scores(model, Link.NONE, ONE_VS_REST)
-    return linear_scores(model, Link.SOFTMAX)
+        return _linear_scores(model, Link.NONE, no_probabilities=ONE_VS_REST)
+    return _linear_scores(model, Link.SOFTMAX)
 
 
-@on(read, LinearDiscriminantAnalysis)
+@read.register(LinearDiscriminantAnalysis)
 def _(model: Any) -> Form:
-    return linear_scores(model, Link.SOFTMAX)
+    return _linear_scores(model, Link.SOFTMAX)
 
 
-@on(read, SGDClassifier)
+@read.register(SGDClassifier)
 def _(model: Any) -> Form:
     link = {"log_loss": Link.SOFTMAX, "modified_huber": Link.CLIPPED}.get(model.loss)
     if link is None:
-        return linear_scores(model, Link.NONE, f"SGDClassifier with loss={model.loss!r} has none")
+        reason = f"SGDClassifier with loss={model.loss!r} has none"
+        return _linear_scores(model, Link.NONE, no_probabilities=reason)
     binary = len(classes_of(model)) == 2
-    return linear_scores(model, link if binary else Link.NONE, ONE_VS_REST)
+    return _linear_scores(model, link if binary else Link.NONE, no_probabilities=ONE_VS_REST)
 
 
-@on(read, LinearSVC, Perceptron)
-def _without_probabilities(model: Any) -> Form:
-    return linear_scores(model, Link.NONE, f"{type(model).__name__} has none")
+@read.register(LinearSVC | Perceptron)
+def _without_probabilities(model: Any) -> LinearScores:
+    return _linear_scores(model, Link.NONE, no_probabilities=f"{type(model).__name__} has none")
 
 
-@on(read, RidgeClassifier, RidgeClassifierCV)
+@read.register(RidgeClassifier | RidgeClassifierCV)
 def _(model: Any) -> Form:
-    form = linear_scores(model, Link.NONE, f"{type(model).__name__} has none")
+    form = _without_probabilities(model)
     if _at_zero(model, form.width).ndim != 1:
         raise UnsupportedModel(
             f"{type(model).__name__} was fitted on several labels for each row; expected one "
@@ -144,7 +152,7 @@ def _at_zero(model: Any, width: int) -> NDArray[Any]:
         return np.asarray(model.predict(np.zeros((1, width))))
 
 
-@on(read, NearestCentroid)
+@read.register(NearestCentroid)
 def _(model: Any) -> Form:
     classes = classes_of(model)
     if model.metric != "euclidean":
@@ -157,7 +165,8 @@ def _(model: Any) -> Form:
     if prior is None or np.isclose(prior, 1.0 / len(classes)).all():
         offset = -0.5 * (centroids**2).sum(axis=1)
         sizes = Magnitude.of_distances(centroids)
-        return scores_of_rows(centroids, offset, classes, Link.NONE, OTHER_SCORES, sizes)
+        why = {"no_probabilities": OTHER_SCORES}
+        return scores_of_rows(centroids, offset, classes, Link.NONE, sizes, **why)
     deviation = dense(model.within_class_std_dev_).ravel()
     weights = np.where(deviation != 0, deviation, 1.0) ** -2.0
     offset = 2.0 * np.log(prior) - (weights * centroids**2).sum(axis=1)
@@ -165,7 +174,7 @@ def _(model: Any) -> Form:
     return scores_of_rows(2.0 * weights * centroids, offset, classes, Link.SOFTMAX, sizes=sizes)
 
 
-@on(read, SVC, NuSVC)
+@read.register(SVC | NuSVC)
 def _(model: Any) -> Form:
     classes = classes_of(model)
     name = type(model).__name__
@@ -175,7 +184,7 @@ def _(model: Any) -> Form:
         )
     if len(classes) == 2:
         reason = f"those of {name} come from a second model (Platt scaling) that predict ignores"
-        return linear_scores(model, Link.NONE, reason)
+        return _linear_scores(model, Link.NONE, no_probabilities=reason)
     if len(classes) > MOST_VOTING_CLASSES:
         raise UnsupportedModel(
             f"{name} decides among {len(classes)} classes by votes between all pairs, which is "
@@ -190,21 +199,21 @@ def _(model: Any) -> Form:
     return Votes(dense(model.coef_), dense(model.intercept_).ravel(), classes)
 
 
-@on(read, MultinomialNB)
+@read.register(MultinomialNB)
 def _(model: Any) -> Form:
     classes = classes_of(model)
     offset = dense(model.class_log_prior_)
     return scores_of_rows(dense(model.feature_log_prob_), offset, classes, Link.SOFTMAX)
 
 
-@on(read, ComplementNB)
+@read.register(ComplementNB)
 def _(model: Any) -> Form:
     classes = classes_of(model)
     weights = dense(model.feature_log_prob_)
     return scores_of_rows(weights, np.zeros(len(classes)), classes, Link.SOFTMAX)
 
 
-@on(read, BernoulliNB)
+@read.register(BernoulliNB)
 def _(model: Any) -> Form:
     classes = classes_of(model)
     if model.binarize is not None:
@@ -218,7 +227,7 @@ def _(model: Any) -> Form:
     return scores_of_rows(yes - no, offset, classes, Link.SOFTMAX)
 
 
-@on(finish, BernoulliNB, CategoricalNB, GaussianNB)
+@finish.register(BernoulliNB | CategoricalNB | GaussianNB)
 def _(model: Any, columns: Columns) -> tuple[Form, Columns]:
     """Of categories any log-likelihood that is a sum over columns is linear."""
     fitted(model, columns.where)
@@ -232,7 +241,7 @@ def _(model: Any, columns: Columns) -> tuple[Form, Columns]:
     return form, columns.noted(said)
 
 
-@on(read, OneVsRestClassifier)
+@read.register(OneVsRestClassifier)
 def _(model: Any) -> Form:
     if fitted(model).multilabel_:
         raise UnsupportedModel(
@@ -241,14 +250,13 @@ def _(model: Any) -> Form:
         )
     classes: NDArray[Any] = np.asarray(model.classes_)
     parts = [_one_vs_rest_part(estimator) for estimator in model.estimators_]
+    if len(parts) == 1:
+        return replace(parts[0], classes=classes, last_of_ties=False)
     matrix = np.stack([part.matrix[1] - part.matrix[0] for part in parts])
     offset = np.array([part.offset[1] - part.offset[0] for part in parts])
-    if len(parts) == 1:
-        why: Any = {"no_probabilities": parts[0].no_probabilities, "magnitude": parts[0].sizes}
-        return LinearScores.binary(matrix[0], offset[0], classes, link=parts[0].link, **why)
     sizes = Magnitude.joined([part.sizes for part in parts])
-    options: Any = {"last_of_ties": True, "magnitude": sizes}
-    return LinearScores(matrix, offset, classes, Link.NONE, ONE_VS_REST, **options)
+    options: Any = {"no_probabilities": ONE_VS_REST, "last_of_ties": True, "magnitude": sizes}
+    return LinearScores(matrix, offset, classes, **options)
 
 
 def _one_vs_rest_part(estimator: Any) -> LinearScores:
@@ -284,30 +292,29 @@ def _linear(model: Any, *, exponential: bool = False) -> LinearRegressor:
         )
     centred = isinstance(model, PLSRegression)  # its inputs: the intercept is that of centred ones
     intercept = at_zero[0] if centred else dense(model.intercept_).ravel()[0]
-    return LinearRegressor(coef.ravel(), float(intercept), exponential)
+    return LinearRegressor(coef.reshape(1, -1), np.array([float(intercept)]), exponential)
 
 
-@on(
-    read,
-    ARDRegression,
-    BayesianRidge,
-    ElasticNet,  # and Lasso
-    ElasticNetCV,
-    HuberRegressor,
-    Lars,  # and LassoLars, LarsCV, LassoLarsCV, LassoLarsIC
-    LassoCV,
-    LinearRegression,
-    LinearSVR,
-    OrthogonalMatchingPursuit,
-    OrthogonalMatchingPursuitCV,
-    PLSRegression,
-    QuantileRegressor,
-    Ridge,
-    RidgeCV,
-    SGDRegressor,
-    SVR,
-    NuSVR,
-    TheilSenRegressor,
+@read.register(
+    ARDRegression
+    | BayesianRidge
+    | ElasticNet  # and Lasso
+    | ElasticNetCV
+    | HuberRegressor
+    | Lars  # and LassoLars, LarsCV, LassoLarsCV, LassoLarsIC
+    | LassoCV
+    | LinearRegression
+    | LinearSVR
+    | OrthogonalMatchingPursuit
+    | OrthogonalMatchingPursuitCV
+    | PLSRegression
+    | QuantileRegressor
+    | Ridge
+    | RidgeCV
+    | SGDRegressor
+    | SVR
+    | NuSVR
+    | TheilSenRegressor
 )
 def _identity(model: Any) -> Form:
     kernel = getattr(fitted(model), "kernel", "linear")
@@ -319,12 +326,12 @@ def _identity(model: Any) -> Form:
     return _linear(model)
 
 
-@on(read, GammaRegressor, PoissonRegressor)
+@read.register(GammaRegressor | PoissonRegressor)
 def _(model: Any) -> Form:
     return _linear(model, exponential=True)
 
 
-@on(read, TweedieRegressor)
+@read.register(TweedieRegressor)
 def _(model: Any) -> Form:
     is_log = model.link == "log" or (model.link == "auto" and model.power > 0)
     return _linear(model, exponential=is_log)

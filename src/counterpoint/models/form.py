@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any, final
+from functools import cached_property
+from typing import Any, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +19,7 @@ from scipy import sparse
 from counterpoint.caches import fields_only
 from counterpoint.engine.region import Region
 from counterpoint.errors import InvalidInput, shown
-from counterpoint.numerics import EPS, FloatArray
+from counterpoint.numerics import AFTER, EPS, FloatArray
 from counterpoint.targets import Target
 
 __all__ = [
@@ -102,10 +103,9 @@ class Magnitude:
         return Magnitude(self.matrix @ first.matrix, offset, terms, lengths)
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class AffineMap:
-    """x ↦ M x + c: preprocessing seen through, with the sizes of its terms.
+    """x ↦ M x + c: preprocessing seen through, or scores, with the sizes of its terms.
 
     Parameters
     ----------
@@ -119,12 +119,19 @@ class AffineMap:
 
     matrix: Any
     offset: FloatArray
-    magnitude: Magnitude | None = None
+    magnitude: Magnitude | None = field(default=None, kw_only=True)
 
-    @property
+    __getstate__ = fields_only
+
+    @cached_property
     def sizes(self) -> Magnitude:
         """`magnitude`, whether given or not."""
         return self.magnitude or Magnitude.of(self.matrix, self.offset)
+
+    @property
+    def width(self) -> int:
+        """The number d of inputs."""
+        return int(self.matrix.shape[1])
 
     def __call__(self, x: FloatArray) -> FloatArray:
         """(n, d) → (n, m)."""
@@ -133,6 +140,11 @@ class AffineMap:
     def followed_by(self, matrix: Any, offset: FloatArray) -> tuple[Any, FloatArray]:
         """The matrix and offset of z ↦ matrix z + offset after this map."""
         return matrix @ self.matrix, matrix @ self.offset + offset
+
+    def through(self, before: AffineMap) -> Self:
+        """The same for inputs that pass ``before`` first."""
+        matrix, offset = before.followed_by(self.matrix, self.offset)
+        return replace(self, matrix=matrix, offset=offset, magnitude=self.sizes.through(before))
 
 
 class Link(Enum):
@@ -210,7 +222,7 @@ def rounding(X: FloatArray, magnitude: Magnitude, eps: float) -> FloatArray:
     A sum of t products has an error of at most t · eps / 2 times the size of its terms; that X was
     itself rounded counts as well, see `Form.noise`.
     """
-    bound = (magnitude.terms + 4) * eps * magnitude(X).max(axis=1) * 2.0
+    bound = (magnitude.terms + AFTER) * eps * magnitude(X).max(axis=1) * 2.0
     # Six bits, rounded up: or the last ones, and with them an answer, would depend on how many
     # rows are multiplied at once.
     mantissa, exponent = np.frexp(bound)

@@ -5,10 +5,10 @@ Source: Carreira-Perpiñán & Hada, Inverse classification with logistic and sof
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations, product
-from typing import Any, Self, final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,66 +27,37 @@ from counterpoint.models.form import (
     rounding,
     split,
 )
-from counterpoint.numerics import BoolArray, FloatArray
+from counterpoint.numerics import AFTER, LIBRARY, BoolArray, FloatArray
 from counterpoint.targets import Target
 
-__all__ = ["LinearRegressor", "LinearScores", "Link", "Votes"]
+__all__ = ["LinearRegressor", "LinearScores", "Link", "Votes", "scores_of_rows"]
 
 
 @dataclass(frozen=True, eq=False)
-class _Affine(Form):
-    """Decisions by A x + b, whatever they decide.
-
-    Parameters
-    ----------
-    matrix
-        (m, d) A.
-    offset
-        (m,) b.
-    classes
-        (k,) labels.
-    magnitude
-        The sizes of the terms of A x + b, if there are steps before it.
-    """
-
-    matrix: FloatArray
-    offset: FloatArray
-    classes: NDArray[Any]
-    magnitude: Magnitude | None = field(default=None, kw_only=True)
+class _Affine(AffineMap, Form):
+    """Decisions by A x + b, with the sizes of its terms, whatever they decide."""
 
     def __post_init__(self) -> None:
         require_finite(self.matrix, self.offset)
 
-    @property
-    def width(self) -> int:
-        return self.matrix.shape[1]
 
-    @cached_property
-    def sizes(self) -> Magnitude:
-        """`magnitude`, whether given or not."""
-        return self.magnitude or Magnitude.of(self.matrix, self.offset)
-
-    def through(self, before: AffineMap) -> Self:
-        matrix, offset = before.followed_by(self.matrix, self.offset)
-        return replace(self, matrix=matrix, offset=offset, magnitude=self.sizes.through(before))
-
-    def _half_spaces(self, rows: FloatArray, high: FloatArray, open_: BoolArray) -> Region:
-        """rows · x <= high, some without their ends, which go to another class."""
-        low = np.full(len(rows), -np.inf)
-        return Region(
-            (LinearBounds(rows, low, high, np.ones(len(rows)), open_.astype(np.float64)),)
-        )
+def _half_spaces(rows: FloatArray, high: FloatArray, open_: BoolArray) -> Region:
+    """rows · x <= high, some without their ends, which go to another class."""
+    low = np.full(len(rows), -np.inf)
+    return Region((LinearBounds(rows, low, high, np.ones(len(rows)), open_.astype(np.float64)),))
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class LinearScores(_Affine):
-    """Scores A x + b whose largest entry is the prediction; see `_Affine` for what these are.
+    """Scores A x + b whose largest entry is the prediction.
 
     A binary model is the pair of scores (0, z) with z its ``decision_function``.
 
     Parameters
     ----------
+    classes
+        (k,) labels.
     link
         How scores become probabilities.
     no_probabilities
@@ -99,6 +70,7 @@ class LinearScores(_Affine):
         Whether the last of several largest scores wins, and not the first.
     """
 
+    classes: NDArray[Any]
     link: Link = Link.NONE
     no_probabilities: str = "the model has no probabilities"
     threshold: float = 0.0
@@ -112,6 +84,15 @@ class LinearScores(_Affine):
         coef = np.asarray(coef, dtype=np.float64).ravel()
         matrix = np.stack([np.zeros_like(coef), coef])
         return cls(matrix, np.array([0.0, float(intercept)]), np.asarray(classes), **options)
+
+    @classmethod
+    def of(
+        cls, matrix: FloatArray, offset: FloatArray, classes: NDArray[Any], **options: Any
+    ) -> LinearScores:
+        """The form of one score for each class, or of one alone, positive for ``classes[1]``."""
+        if len(matrix) == 1:
+            return cls.binary(matrix[0], offset[0], classes, **options)
+        return cls(matrix, offset, classes, **options)
 
     @property
     def is_binary(self) -> bool:
@@ -158,7 +139,7 @@ class LinearScores(_Affine):
         rows = self.matrix[others] - self.matrix[k]
         high = self._decision_offset[k] - self._decision_offset[others] - margin
         loses = (others > k) if self.last_of_ties else (others < k)
-        return self._half_spaces(rows, high, loses & (margin == 0.0))
+        return _half_spaces(rows, high, loses & (margin == 0.0))
 
     def _wanted(self, target: Target) -> tuple[BoolArray, float]:
         return split(target, self.classes, "Label, OtherLabel, Probability or Tradeoff")
@@ -207,65 +188,35 @@ class LinearScores(_Affine):
             return Region((LogLoss(rows, offset),))
         needed = self._needed(at_least)
         if self.is_binary:
-            return Region((LinearBounds(rows, _vector(-np.inf), -needed - offset, np.ones(1)),))
+            return Region((LinearBounds(rows, np.array([-np.inf]), -needed - offset, np.ones(1)),))
         return Region((LogSumExp(rows, offset, -needed),))
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class LinearRegressor(Form):
-    """A linear predictor w · x + b, or its exponential.
+class LinearRegressor(_Affine):
+    """A linear predictor A x + b of one row, or its exponential.
 
     Parameters
     ----------
-    coef
-        (d,) w.
-    intercept
-        b.
     exponential
         Whether the prediction is the exponential of the predictor.
-    magnitude
-        The sizes of the terms of the predictor, if there are steps before it.
     """
 
-    coef: FloatArray
-    intercept: float
     exponential: bool = False
-    magnitude: Magnitude | None = None
-
-    def __post_init__(self) -> None:
-        require_finite(self.coef, self.intercept)
-
-    @property
-    def width(self) -> int:
-        return len(self.coef)
 
     def _linear(self, X: FloatArray) -> FloatArray:
-        return np.asarray(X @ self.coef + self.intercept)
+        return np.asarray(X @ self.matrix[0] + self.offset[0])
 
     def predict(self, X: FloatArray) -> NDArray[Any]:
         z = self._linear(X)
         return np.exp(z) if self.exponential else z
 
-    @cached_property
-    def sizes(self) -> Magnitude:
-        """`magnitude`, whether given or not."""
-        return self.magnitude or Magnitude.of(self.coef[None, :], _vector(self.intercept))
-
     def noise(self, X: FloatArray, eps: float = EPS) -> FloatArray:
-        size = (self.sizes.terms + 4) * self.sizes(X)[:, 0]
-        if self.exponential:  # and the logarithm of what is asked for: each by a few roundings
-            size += 8.0 * (1.0 + np.abs(self._linear(X)))
+        size = (self.sizes.terms + AFTER) * self.sizes(X)[:, 0]
+        if self.exponential:  # and the logarithm of what is asked for, whose rounding is as large
+            size += LIBRARY * (1.0 + np.abs(self._linear(X)))
         return np.asarray(eps * size)
-
-    def through(self, before: AffineMap) -> LinearRegressor:
-        shift = float(self.coef @ before.offset)
-        return replace(
-            self,
-            coef=self.coef @ before.matrix,
-            intercept=self.intercept + shift,
-            magnitude=self.sizes.through(before),
-        )
 
     def _limits(self, target: Target) -> tuple[float, float]:
         """Bounds on the linear predictor."""
@@ -288,9 +239,9 @@ class LinearRegressor(Form):
 
     def regions(self, target: Target) -> tuple[Region, ...]:
         low, high = self._limits(target)
-        row = self.coef[None, :]
-        at = _vector(low) - self.intercept, _vector(high) - self.intercept
-        return (Region((LinearBounds(row, at[0], at[1], np.ones(1)),)),)
+        return (
+            Region((LinearBounds(self.matrix, low - self.offset, high - self.offset, np.ones(1)),)),
+        )
 
 
 @final
@@ -303,6 +254,8 @@ class Votes(_Affine):
     The q = k(k−1)/2 decisions A x + b are of the pairs (0, 1), (0, 2) … in lexicographic order; a
     positive one is a vote for the first of the pair.
     """
+
+    classes: NDArray[Any]
 
     @cached_property
     def pairs(self) -> tuple[tuple[int, int], ...]:
@@ -323,7 +276,7 @@ class Votes(_Affine):
         return np.asarray(votes.argmax(axis=1))
 
     def predict(self, X: FloatArray) -> NDArray[Any]:
-        decisions = X @ self.matrix.T + self.offset
+        decisions = self(X)
         return np.asarray(self.classes[self._winners(np.sign(decisions))])
 
     def noise(self, X: FloatArray, eps: float = EPS) -> FloatArray:
@@ -331,7 +284,7 @@ class Votes(_Affine):
 
     def margin(self, X: FloatArray, target: Target) -> FloatArray:
         wanted, asked = self._wanted(target)
-        decisions = X @ self.matrix.T + self.offset
+        decisions = self(X)
         best = np.full(len(X), -np.inf)
         for sign in self._cells(wanted):
             held = np.where(sign != 0, decisions * sign, np.inf)
@@ -345,7 +298,7 @@ class Votes(_Affine):
             used = sign != 0
             rows = -sign[used, None] * self.matrix[used]
             high = sign[used] * self.offset[used] - asked
-            pieces.append(self._half_spaces(rows, high, (sign[used] > 0) & (asked == 0.0)))
+            pieces.append(_half_spaces(rows, high, (sign[used] > 0) & (asked == 0.0)))
         return tuple(pieces)
 
     def _cells(self, wanted: BoolArray) -> list[NDArray[np.int8]]:
@@ -378,5 +331,19 @@ class Votes(_Affine):
         return split(target, self.classes, "Label or OtherLabel")
 
 
-def _vector(value: float) -> FloatArray:
-    return np.array([value], dtype=np.float64)
+def scores_of_rows(
+    matrix: FloatArray,
+    offset: FloatArray,
+    classes: NDArray[Any],
+    link: Link,
+    sizes: Magnitude | None = None,
+    **options: Any,
+) -> LinearScores:
+    """The form of one score for each class; two classes become their difference.
+
+    ``sizes`` are those of the terms of what the model computes, if that is not the scores.
+    """
+    if len(classes) == 2:
+        sizes = sizes or Magnitude.of(matrix, offset)
+        matrix, offset = np.diff(matrix, axis=0), np.diff(offset)
+    return LinearScores.of(matrix, offset, classes, link=link, magnitude=sizes, **options)

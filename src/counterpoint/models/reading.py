@@ -21,7 +21,7 @@ from counterpoint.models.categories import (
     without_stand_ins,
 )
 from counterpoint.models.columns import Columns
-from counterpoint.models.dispatch import Inputs, finish, fitted, inputs_of, read, trace
+from counterpoint.models.dispatch import Inputs, finish, fitted, inputs_of, read, read_step
 from counterpoint.models.form import EPS, Form
 from counterpoint.models.linear import LinearRegressor
 from counterpoint.numerics import BoolArray, FloatArray
@@ -128,7 +128,7 @@ def see_columns(transformer: Any, inputs: Inputs) -> Columns:
     """
 
     def ask(columns: Columns) -> tuple[None, Columns]:
-        return None, trace(fitted(transformer), columns).seen()
+        return None, read_step(fitted(transformer), columns).seen()
 
     _, last, chosen = _agreed(ask, _choose(inputs, None), fixed=False)
     return replace(last, features=chosen)

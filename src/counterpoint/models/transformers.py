@@ -1,13 +1,14 @@
 """Readers of preprocessing steps: scalers, projections, encoders, imputers.
 
 A step that is affine gives its fitted attributes as a matrix and an offset. Any other is run on
-every category, so it may take numbers only if it passes them on as they are.
+every category (`by_running`), so it may take numbers only if it passes them on as they are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -52,15 +53,19 @@ from sklearn.preprocessing import (
 )
 from sklearn.random_projection import BaseRandomProjection
 
-from counterpoint.models.attributes import dense
 from counterpoint.models.categories import settle_categories
-from counterpoint.models.columns import NUMBERS, Columns, Fill
-from counterpoint.models.dispatch import on, trace
+from counterpoint.models.columns import NUMBERS, Columns, Fill, Lookup
+from counterpoint.models.dispatch import dense, quiet, read_step
 from counterpoint.models.form import Magnitude
-from counterpoint.models.running import by_running, run
+from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray
 from counterpoint.rows.table import is_missing
 
-__all__: list[str] = []
+__all__ = ["by_running", "run"]
+
+Run = Callable[[IntArray], NDArray[Any]]
+"""(n, p) category codes → (n, m') what a step makes of these rows."""
+Parts = dict[int, tuple[BoolArray, Any]]
+"""Feature → the outputs that vary with it, and all outputs for each of its categories."""
 
 OWN = "the model takes that for a category of its own"
 DEPENDS = "the pipeline's fill for it depends on other columns"
@@ -70,19 +75,19 @@ INDICATED = "the model also looks at whether it is missing"
 # --- affine, column by column ---
 
 
-@on(trace, StandardScaler)
+@read_step.register(StandardScaler)
 def _(scaler: Any, columns: Columns) -> Columns:
     scale = 1.0 / dense(scaler.scale_) if scaler.with_std else np.ones(len(columns))
     return columns.scaled(scale, -dense(scaler.mean_) * scale if scaler.with_mean else 0.0)
 
 
-@on(trace, RobustScaler)
+@read_step.register(RobustScaler)
 def _(scaler: Any, columns: Columns) -> Columns:
     scale = 1.0 / dense(scaler.scale_) if scaler.with_scaling else np.ones(len(columns))
     return columns.scaled(scale, -dense(scaler.center_) * scale if scaler.with_centering else 0.0)
 
 
-@on(trace, MaxAbsScaler, MinMaxScaler)
+@read_step.register(MaxAbsScaler | MinMaxScaler)
 def _(scaler: Any, columns: Columns) -> Columns:
     if getattr(scaler, "clip", False):
         numeric = np.flatnonzero(columns.sources == NUMBERS)
@@ -98,12 +103,12 @@ def _(scaler: Any, columns: Columns) -> Columns:
     return columns.scaled(1.0 / dense(scaler.scale_))
 
 
-@on(trace, SelectorMixin)
+@read_step.register(SelectorMixin)
 def _(selector: Any, columns: Columns) -> Columns:
     return replace(columns.take(selector.get_support(indices=True)), names=None)
 
 
-@on(trace, FunctionTransformer)
+@read_step.register(FunctionTransformer)
 def _(transformer: Any, columns: Columns) -> Columns:
     if transformer.func is None:
         return replace(columns, names=None)
@@ -112,19 +117,19 @@ def _(transformer: Any, columns: Columns) -> Columns:
         transformer,
         f"what the function {func!r} does cannot be known. Apply it to the data before fitting "
         "(then its result is a raw column), or give your own transformer class a reader with "
-        "@counterpoint.models.trace.register.",
+        "@counterpoint.models.read_step.register.",
     )
 
 
 # --- affine, with outputs of many columns ---
 
 
-def _centered(columns: Columns, axes: NDArray[np.float64], mean: NDArray[np.float64]) -> Columns:
+def _centered(columns: Columns, axes: FloatArray, mean: FloatArray) -> Columns:
     """The columns axes · (columns − mean), whose terms are those of the sum or of its parts."""
     return columns.scaled(1.0, -mean).affine(axes)
 
 
-@on(trace, PCA, IncrementalPCA)
+@read_step.register(PCA | IncrementalPCA)
 def _(pca: Any, columns: Columns) -> Columns:
     axes = dense(pca.components_)
     if pca.whiten:
@@ -135,18 +140,18 @@ def _(pca: Any, columns: Columns) -> Columns:
     return _centered(columns, axes, dense(pca.mean_))
 
 
-@on(trace, FastICA)
+@read_step.register(FastICA)
 def _(ica: Any, columns: Columns) -> Columns:
     mean = dense(ica.mean_) if ica.whiten else np.zeros(len(columns))
     return _centered(columns, dense(ica.components_), mean)
 
 
-@on(trace, TruncatedSVD, NeighborhoodComponentsAnalysis, BaseRandomProjection)
+@read_step.register(TruncatedSVD | NeighborhoodComponentsAnalysis | BaseRandomProjection)
 def _(projection: Any, columns: Columns) -> Columns:
     return columns.affine(projection.components_)
 
 
-@on(trace, LinearDiscriminantAnalysis)
+@read_step.register(LinearDiscriminantAnalysis)
 def _(lda: Any, columns: Columns) -> Columns:
     count = run(lda, np.zeros((1, len(columns))), columns).shape[1]
     axes = dense(lda.scalings_)[:, :count].T
@@ -154,29 +159,29 @@ def _(lda: Any, columns: Columns) -> Columns:
     return _centered(columns, axes, center)
 
 
-@on(trace, FactorAnalysis)
+@read_step.register(FactorAnalysis)
 def _(model: Any, columns: Columns) -> Columns:
     components = dense(model.components_)
     loads = components / model.noise_variance_
     axes = np.linalg.solve(np.eye(len(loads)) + loads @ components.T, loads)
-    return _centered(columns, axes, dense(model.mean_))
+    return _centered(columns, dense(axes), dense(model.mean_))
 
 
-@on(trace, MiniBatchSparsePCA, SparsePCA)
+@read_step.register(MiniBatchSparsePCA | SparsePCA)
 def _(projection: Any, columns: Columns) -> Columns:
     """Affine, but their attributes do not say how: found from their values at unit vectors."""
+    rows = np.random.default_rng(0).normal(size=(8, len(columns)))  # one would do, almost surely
     corners = np.vstack([np.zeros(len(columns)), np.eye(len(columns))])
-    values = run(projection, corners, columns)
-    matrix = (values[1:] - values[0]).T
-    rows = np.random.default_rng(0).normal(size=(8, len(columns)))
-    found = run(projection, rows, columns)
-    size = np.abs(rows) @ np.abs(matrix.T) + np.abs(values[0])
-    if (np.abs(rows @ matrix.T + values[0] - found) > 1e-9 * size).any():
+    values = run(projection, np.vstack([corners, rows]), columns)
+    offset, found = values[0], values[len(corners) :]
+    matrix = (values[1 : len(corners)] - offset).T
+    size = np.abs(rows) @ np.abs(matrix.T) + np.abs(offset)
+    if (np.abs(rows @ matrix.T + offset - found) > SAME * size).any():
         raise columns.refusal(projection, "it is not affine. Use PCA or TruncatedSVD instead.")
-    return columns.affine(matrix, values[0])
+    return columns.affine(matrix, offset)
 
 
-@on(trace, PolynomialFeatures)
+@read_step.register(PolynomialFeatures)
 def _(expansion: Any, columns: Columns) -> Columns:
     powers = expansion.powers_
     if powers.sum(axis=1).max(initial=0) > 1:
@@ -187,7 +192,7 @@ def _(expansion: Any, columns: Columns) -> Columns:
 # --- run on every category ---
 
 
-@on(trace, OneHotEncoder, OrdinalEncoder, TargetEncoder)
+@read_step.register(OneHotEncoder | OrdinalEncoder | TargetEncoder)
 def _(encoder: Any, columns: Columns) -> Columns:
     strict = getattr(encoder, "handle_unknown", "") == "error"
     settle_categories(encoder, columns, strict=strict)
@@ -196,21 +201,20 @@ def _(encoder: Any, columns: Columns) -> Columns:
     return by_running(encoder, columns.filled(told))
 
 
-@on(
-    trace,
-    AdditiveChi2Sampler,
-    Binarizer,
-    KBinsDiscretizer,
-    PowerTransformer,
-    QuantileTransformer,
-    SplineTransformer,
+@read_step.register(
+    AdditiveChi2Sampler
+    | Binarizer
+    | KBinsDiscretizer
+    | PowerTransformer
+    | QuantileTransformer
+    | SplineTransformer
 )
 def _(transformer: Any, columns: Columns) -> Columns:
     """Bent, but column by column."""
     return by_running(transformer, columns)
 
 
-@on(trace, Normalizer, Nystroem, PolynomialCountSketch, RBFSampler, SkewedChi2Sampler)
+@read_step.register(Normalizer | Nystroem | PolynomialCountSketch | RBFSampler | SkewedChi2Sampler)
 def _(transformer: Any, columns: Columns) -> Columns:
     """Bent, with outputs that depend on many columns."""
     return by_running(transformer, columns, mixes=True)
@@ -223,18 +227,18 @@ def _(transformer: Any, columns: Columns) -> Columns:
 _Imputer: Any = SimpleImputer.__base__
 
 
-@on(trace, _Imputer)
+@read_step.register(_Imputer)
 def _(imputer: Any, columns: Columns) -> Columns:
     fills = dict.fromkeys(range(len(columns)), Fill(why_not=DEPENDS))
     return _passing(imputer, columns, fills)
 
 
-@on(trace, SimpleImputer)
+@read_step.register(SimpleImputer)
 def _(imputer: Any, columns: Columns) -> Columns:
     return _passing(imputer, columns, dict(_constants(imputer)))
 
 
-@on(trace, MissingIndicator)
+@read_step.register(MissingIndicator)
 def _(indicator: Any, columns: Columns) -> Columns:
     seen = range(len(columns)) if indicator.error_on_new else indicator.features_.tolist()
     return _passing(indicator, columns, dict.fromkeys(seen, Fill(why_not=INDICATED)))
@@ -259,34 +263,241 @@ def _passing(imputer: Any, columns: Columns, fills: Mapping[int, Fill]) -> Colum
             f"it replaces the number {imputer.missing_values!r}, which is no affine function of "
             f"{columns.label(int(numeric[0]))}. Mark missing cells as NaN instead.",
         )
-    rng = np.random.default_rng(0)
-    held = np.zeros((3, len(columns)))
-    held[1:, numeric] = rng.permutation(2 * len(numeric)).reshape(2, -1) + 0.5
-    zero, one, two = (by_running(imputer, columns, held=row) for row in held)
-    passed = {}
-    for j in np.flatnonzero((one.offset != zero.offset) | (two.offset != zero.offset)).tolist():
-        same = (held[1] == one.offset[j]) & (held[2] == two.offset[j])
-        if not same.any():
+    return by_running(imputer, columns.filled(fills), passes=True)
+
+
+# --- running ---
+
+SAME = float(np.sqrt(EPS))
+"""The relative difference up to which two numbers count as the same: half of their digits, of which
+rounding takes few and another function leaves none."""
+NOT_A_SUM = (
+    "its output mixes several features in a way that is no sum of one part for each. "
+    "Apply it to the columns of one feature at a time, or leave it out."
+)
+
+
+def run(step: Any, rows: Any, columns: Columns, method: str = "transform") -> NDArray[Any]:
+    """What a fitted step makes of rows, as a dense array, whatever container it returns.
+
+    Raises
+    ------
+    UnsupportedModel
+        If the step does not take the rows; its own error is the cause.
+    """
+    try:
+        with quiet():
+            out = getattr(step, method)(rows)
+    except (ValueError, TypeError, KeyError, IndexError, NotImplementedError) as error:
+        raise columns.refusal(
+            step, f"it does not take the values that reach it ({error}). Check its input."
+        ) from error
+    out = out.toarray() if sparse.issparse(out) else np.asarray(out)
+    return out[:, None] if out.ndim == 1 else out
+
+
+def by_running(
+    step: Any,
+    columns: Columns,
+    *,
+    method: str = "transform",
+    mixes: bool = False,
+    passes: bool = False,
+) -> Columns:
+    """The columns after a step, by running it on every category of the features before it.
+
+    A column of categories takes finitely many values, so a step that works column by column is
+    known completely once it has been run on each: no option of an encoder needs to be understood,
+    its own ``transform`` answers. A step that mixes columns is known as well if all of them depend
+    on one feature, or if its output is a sum of parts of one feature each on every combination.
+
+    Parameters
+    ----------
+    step
+        A fitted transformer (or any object with ``method``).
+    columns
+        Its input; each must be constant or depend on one categorical feature.
+    method
+        Which method to run.
+    mixes
+        Whether an output may depend on several columns, so that a sum of parts must be seen on
+        every combination of categories.
+    passes
+        Whether columns may hold numbers as well, which come out as they are, or not at all.
+
+    Raises
+    ------
+    UnsupportedModel
+        If a column holds numbers and the step may not pass them on, or does not; or if the output
+        is no sum of parts.
+    """
+    if not len(columns):
+        return replace(columns, names=None)
+    sources = columns.sources
+    numeric = np.flatnonzero(sources == NUMBERS)
+    if len(numeric) and not passes:
+        raise columns.refusal(
+            step,
+            f"it is not an affine function of numbers, and {columns.label(int(numeric[0]))} holds "
+            "numbers. Use an affine step (StandardScaler, MinMaxScaler, RobustScaler) there, or "
+            "transform the column in the data before fitting.",
+        )
+    # two rows of numbers, of which no two are equal
+    marks = np.random.default_rng(0).normal(size=(2, len(columns)))
+    tables = [None if source == NUMBERS else columns.values(j) for j, source in enumerate(sources)]
+
+    def ask(codes: IntArray, row: int = 0) -> NDArray[Any]:
+        cells = []
+        for table, source, mark in zip(tables, sources.tolist(), marks[row], strict=True):
+            held = np.array([mark]) if table is None else table
+            cells.append(held[codes[:, source]] if source >= 0 else np.repeat(held, len(codes)))
+        return run(step, _block(step, cells), columns, method)
+
+    used = np.unique(sources[sources >= 0]).tolist()
+    zero = np.zeros((1, len(columns.features)), dtype=np.intp)
+    base = ask(zero)[0]
+    parts = {feature: _varied(step, columns, ask, base, feature) for feature in used}
+    out = _assembled(step, columns, base, parts)
+    if len(used) > 1:
+        codes = _combinations(columns, used, mixes=mixes)
+        if codes is None or not _is_sum(out, codes, ask(codes)):
+            raise columns.refusal(step, NOT_A_SUM)
+    if not len(numeric):
+        return out
+    return _with_numbers(step, out, columns, marks, (base, ask(zero, 1)[0]))
+
+
+def _block(step: Any, cells: list[NDArray[Any]]) -> Any:
+    """The cells as the step got its input when it was fitted: a frame with names, or an array."""
+    known = [np.asarray(listed) for listed in getattr(step, "categories_", ())]
+    if any(column.dtype == object for column in (*cells, *known)):
+        cells = [column.astype(object) for column in cells]
+    names = getattr(step, "feature_names_in_", None)
+    if names is None:
+        return np.column_stack(cells)
+    import pandas as pd
+
+    return pd.DataFrame(dict(zip(names, cells, strict=True)))
+
+
+def _varied(
+    step: Any, columns: Columns, ask: Run, base: NDArray[Any], feature: int
+) -> tuple[BoolArray, Any]:
+    """(m',) which outputs vary with a feature, and (c, m') all of them: sparse if numbers."""
+    changed = np.zeros(len(base), dtype=bool)
+    chunks: list[Any] = []
+    block, size = columns.features.blocks[feature], 1024  # rows at a time: outputs may be wide
+    for start in range(0, block.stop - block.start, size):
+        categories = np.arange(start, min(start + size, block.stop - block.start))
+        codes = np.zeros((len(categories), len(columns.features)), dtype=np.intp)
+        codes[:, feature] = categories
+        out = ask(codes)
+        if out.dtype.kind == "f" and not np.isfinite(out).all():
+            category = start + int(np.flatnonzero(~np.isfinite(out).all(axis=1))[0])
+            name = columns.features.names[feature]
             raise columns.refusal(
-                imputer,
-                "it changes numbers that are not missing. Impute in the data before fitting.",
+                step,
+                "it gives no finite number for the category "
+                f"{columns.features.describe(name, category)!r} of column {name!r}. "
+                "Let it encode that category as a number.",
             )
-        passed[j] = int(same.argmax())
-    after = _with_numbers(zero, columns, passed)
-    return replace(after, fills=columns.filled(fills).fills)
+        changed |= np.asarray(out != base).any(axis=0)
+        is_number = out.dtype.kind in "biuf"
+        chunks.append(sparse.csr_array(out.astype(np.float64)) if is_number else out)
+    return changed, sparse.vstack(chunks) if sparse.issparse(chunks[0]) else np.concatenate(chunks)
 
 
-def _with_numbers(after: Columns, before: Columns, passed: dict[int, int]) -> Columns:
-    """The outputs that pass a column of numbers on get its coefficients."""
-    if not passed:
-        return after
-    to, source = np.array(list(passed)), np.array(list(passed.values()))
-    place = sparse.csr_array((np.ones(len(to)), (to, source)), (len(after), len(before)))
-    offset = after.offset.copy()
-    offset[to] = before.offset[source]
-    own, held = after.magnitude, before.magnitude
-    sizes = Magnitude(
-        own.matrix + place @ held.matrix, own.offset + place @ held.offset, held.terms
+def _assembled(step: Any, columns: Columns, base: NDArray[Any], parts: Parts) -> Columns:
+    """Each output from the runs: coefficients if all outputs are numbers, else lookups.
+
+    An output of one feature gets its values as coefficients; one of several, the differences.
+    """
+    m, width = len(base), columns.features.width
+    count = sum((changed.astype(int) for changed, _ in parts.values()), np.zeros(m))
+    matrix, offset, lookups = sparse.csr_array((m, width)), np.zeros(m), dict[int, Lookup]()
+    if base.dtype.kind in "biuf":
+        offset = np.where(count == 1, 0.0, base.astype(np.float64))
+        for feature, (changed, values) in parts.items():
+            at = np.flatnonzero(changed)
+            own = sparse.csc_array(values)[:, at]
+            entries = sparse.coo_array(own.toarray() - offset[at] if (count[at] > 1).any() else own)
+            place = (
+                at[entries.coords[1]],
+                columns.features.blocks[feature].start + entries.coords[0],
+            )
+            matrix += sparse.csr_array(sparse.coo_array((entries.data, place), shape=matrix.shape))
+    elif (count > 1).any():
+        raise columns.refusal(step, NOT_A_SUM)
+    else:
+        owners = {
+            j: f for f, (changed, _) in parts.items() for j in np.flatnonzero(changed).tolist()
+        }
+        for j, value in enumerate(base):
+            if j in owners:
+                lookups[j] = owners[j], parts[owners[j]][1][:, j]
+            elif isinstance(value, int | float | np.number):
+                offset[j] = float(value)
+            elif parts:
+                owner, (_, values) = next(iter(parts.items()))
+                lookups[j] = owner, np.full(values.shape[0], value, dtype=object)
+    return replace(
+        columns.seen(),
+        matrix=matrix,
+        offset=offset,
+        sizes=Magnitude(abs(matrix), np.abs(offset), 0),
+        gaps=np.full(m, -1),
+        lookups=lookups,
+        names=None,
     )
+
+
+def _combinations(columns: Columns, used: list[int], *, mixes: bool) -> IntArray | None:
+    """(n, p) codes to check a sum of parts on: random ones, or all; None if they are too many."""
+    blocks = [columns.features.blocks[feature] for feature in used]
+    each = [block.stop - block.start for block in blocks]
+    if mixes and prod(each) > 4096:  # rows, which take a step some milliseconds
+        return None
+    if mixes:
+        some = np.indices(each).reshape(len(each), -1).T
+    else:  # a step column by column is one already: this is to notice that it is not
+        some = np.random.default_rng(0).integers(each, size=(64, len(each)))
+    codes = np.zeros((len(some), len(columns.features)), dtype=np.intp)
+    codes[:, used] = some
+    return codes
+
+
+def _is_sum(out: Columns, codes: IntArray, found: NDArray[Any]) -> bool:
+    """Whether on rows of these codes, the outputs are what the parts add up to."""
+    looked = out.lookups.items()
+    if any((found[:, j] != values[codes[:, feature]]).any() for j, (feature, values) in looked):
+        return False
+    told = [j for j in range(len(out)) if j not in out.lookups]
+    part, encoded = out.take(told), out.features.expand(codes.astype(np.float64))
+    numbers = np.asarray(encoded @ part.matrix.T + part.offset)
+    values = found[:, told].astype(np.float64)
+    # what cancels leaves the rounding of the largest
+    near = SAME * part.sizes(encoded) + 64.0 * EPS * np.abs(values).max(initial=0.0)
+    return bool((np.abs(values - numbers) <= near).all())
+
+
+def _with_numbers(
+    step: Any, after: Columns, before: Columns, marks: FloatArray, found: tuple[Any, Any]
+) -> Columns:
+    """The outputs that are a column of numbers as it came get its coefficients.
+
+    ``found`` are the (m',) outputs of two rows that hold (2, m) marks for numbers.
+    """
+    one, two = found
+    to = np.flatnonzero(one != two)
+    same = (marks[0] == one[to, None]) & (marks[1] == two[to, None])
+    if not same.any(axis=1).all():
+        raise before.refusal(
+            step, "it changes numbers that are not missing. Impute in the data before fitting."
+        )
+    source, shape = same.argmax(axis=1), (len(after), len(before))
+    place = sparse.csr_array((np.ones(len(to)), (to, source)), shape)
+    offset, size = after.offset.copy(), after.sizes.offset.copy()
+    offset[to], size[to] = before.offset[source], before.sizes.offset[source]
+    sizes = Magnitude(after.sizes.matrix + place @ before.sizes.matrix, size, before.sizes.terms)
     matrix = sparse.csr_array(after.matrix + place @ before.matrix)
     return replace(after, matrix=matrix, offset=offset, sizes=sizes)

@@ -15,9 +15,9 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 
 from counterpoint.errors import UnsupportedModel
-from counterpoint.models.attributes import classes_of, dense, scores_of_rows
-from counterpoint.models.dispatch import by_name, on, read
+from counterpoint.models.dispatch import by_name, classes_of, dense, read
 from counterpoint.models.form import Form, Link
+from counterpoint.models.linear import scores_of_rows
 from counterpoint.numerics import EPS, FloatArray, IntArray
 from counterpoint.prototypes.form import Prototypes
 from counterpoint.prototypes.local_form import LocalPrototypes
@@ -119,7 +119,7 @@ def _(model: Any) -> Form:
 # --- nearest neighbours ---
 
 
-@on(read, KNeighborsClassifier)
+@read.register(KNeighborsClassifier)
 def _(model: Any) -> Form:
     classes = classes_of(model)
     if model.n_neighbors != 1:
@@ -159,7 +159,7 @@ def _disagrees_with_itself(points: FloatArray, owner: IntArray) -> bool:
 # --- one Gaussian a class, each with a covariance of its own: log-densities are quadratic ---
 
 
-@on(read, QuadraticDiscriminantAnalysis)
+@read.register(QuadraticDiscriminantAnalysis)
 def _(model: Any) -> Form:
     classes, means = classes_of(model), dense(model.means_)
     priors = _log_priors(model, classes, dense(model.priors_))
@@ -180,7 +180,7 @@ def _(model: Any) -> Form:
     return _gaussians(classes, means, whitening, volumes, priors)
 
 
-@on(read, GaussianNB)
+@read.register(GaussianNB)
 def _(model: Any) -> Form:
     classes = classes_of(model)
     variance, means = dense(model.var_), dense(model.theta_)

@@ -21,8 +21,15 @@ from counterpoint.engine.pieces import Aim
 from counterpoint.engine.region import Region
 from counterpoint.engine.search import Leads
 from counterpoint.errors import InvalidInput, UnsupportedModel
-from counterpoint.models.attributes import dense
-from counterpoint.models.dispatch import Inputs, by_name, fitted, fitted_inputs, inputs_of, read
+from counterpoint.models.dispatch import (
+    Inputs,
+    by_name,
+    dense,
+    fitted,
+    fitted_inputs,
+    inputs_of,
+    read,
+)
 from counterpoint.models.form import AffineMap, Form, Magnitude, mask, split
 from counterpoint.models.linear import LinearScores
 from counterpoint.noise import NoiseLaw, ProjectedGaussian, ProjectedLaplace, k_paper

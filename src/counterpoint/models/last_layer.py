@@ -1,0 +1,428 @@
+"""`LastLayer`: the last layer of a torch classifier, as a model that can be explained.
+
+A module is known by the class of ``torch.nn`` whose ``forward`` it runs. What any other ``forward``
+does cannot be known, so it is refused. Nothing here imports torch before a module is passed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from copy import deepcopy
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.metadata_routing import UNUSED
+
+from counterpoint.errors import (
+    InvalidInput,
+    MissingExtra,
+    ModelNotFitted,
+    UnsupportedModel,
+    is_comparable,
+    listed,
+    shown,
+)
+from counterpoint.models.columns import column_of
+from counterpoint.models.dispatch import read
+from counterpoint.models.form import AffineMap, Form, Magnitude
+from counterpoint.models.linear import LinearScores, Link
+from counterpoint.numerics import FloatArray
+from counterpoint.rows.encoding import match_columns
+from counterpoint.rows.features import Continuous, Features
+from counterpoint.rows.table import Table
+
+__all__ = ["LastLayer"]
+
+TORCH = "torch.nn.modules."
+HOOKS = ("_forward_hooks", "_forward_pre_hooks")
+
+
+@final
+class LastLayer(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """The last layer of a torch classifier over features that are given.
+
+    Its predictions are those of torch: the module's own arithmetic in the module's own dtype, on a
+    copy that is made here. Training the module further does not change it.
+
+    Parameters
+    ----------
+    module
+        A ``torch.nn.Linear``, or a ``Sequential`` of affine modules (``Linear``, ``BatchNorm1d``,
+        ``Dropout``, ``Flatten``, ``Identity``) that may end in ``Softmax``, ``LogSoftmax`` or
+        ``Sigmoid``. Its outputs are one score for each class; one output alone is the log-odds of
+        the second of two classes.
+    classes
+        The labels, in the order of the outputs; None for 0, 1, 2 …
+    names
+        The names of the inputs, for frames; None if columns go by position.
+
+    Attributes
+    ----------
+    classes_
+        (k,) the labels.
+    n_features_in_
+        The number of inputs.
+    feature_names_in_
+        Their names, if they were given.
+
+    Raises
+    ------
+    MissingExtra
+        If torch is not installed.
+    UnsupportedModel, ModelNotFitted
+        If the module cannot be read exactly.
+    InvalidInput
+        If it is no module, or labels or names do not fit it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import torch
+    >>> import counterpoint as cp
+    >>> _ = torch.manual_seed(0)
+    >>> network = torch.nn.Sequential(
+    ...     torch.nn.Linear(8, 4), torch.nn.ReLU(), torch.nn.Linear(4, 3), torch.nn.Softmax(dim=1)
+    ... )
+    >>> embeddings = np.random.default_rng(0).normal(size=(100, 4))
+    >>> model = cp.LastLayer(network[2:], classes=["cat", "dog", "fox"])
+    >>> answers = cp.explain(model, embeddings, "fox", data=embeddings)
+    >>> bool((model.predict(answers.to_frame()) == "fox").all())
+    True
+    """
+
+    __metadata_request__score = {"sample_weight": UNUSED}  # noqa: RUF012 (nothing to route)
+
+    def __init__(
+        self,
+        module: Any,
+        classes: Sequence[Hashable] | None = None,
+        names: Sequence[Hashable] | None = None,
+    ) -> None:
+        self.module = module
+        self.classes = classes
+        self.names = names
+        self.fit()
+
+    def fit(self, X: object = None, y: object = None) -> LastLayer:
+        """Copy the module anew, as it is now: to train it is torch's business.
+
+        Parameters
+        ----------
+        X, y
+            Not looked at; pipelines pass them.
+        """
+        _require_module(self.module)
+        self._steps, self._map, self._dtype = _chain(self.module)
+        outputs, self.n_features_in_ = self._map.matrix.shape
+        self.classes_ = _labels(self.classes, outputs)
+        if self.names is not None:
+            self._inputs = _inputs(self.names, self.n_features_in_)
+            self.feature_names_in_ = column_of(self._inputs.names)
+        return self
+
+    def predict(self, X: object) -> NDArray[Any]:
+        """(n,) the label of the largest score, of the first if several are equal."""
+        scores = self.decision_function(X)
+        best = scores.argmax(axis=1) if scores.ndim == 2 else (scores > 0).astype(np.intp)
+        return np.asarray(self.classes_[best])
+
+    def predict_proba(self, X: object) -> FloatArray:
+        """(n, k) softmax of the scores; the sigmoid if there is one output."""
+        return self._row_by_row(self._probabilities, X)
+
+    def decision_function(self, X: object) -> FloatArray:
+        """(n, k) scores; for two classes (n,), positive where the second is predicted."""
+        z = self._row_by_row(self._scores, X)
+        if len(self.classes_) > 2:
+            return z
+        return z[:, 0] if z.shape[1] == 1 else z[:, 1] - z[:, 0]
+
+    def _row_by_row(self, compute: Callable[[Any], Any], X: object) -> FloatArray:
+        """What torch computes of each row alone: in a batch it may round otherwise."""
+        import torch
+
+        values = torch.from_numpy(self._rows(X))
+        n, width = values.shape
+        # Each row begins at a multiple of 64 bytes: where it lies in memory is the same for all.
+        room = torch.empty(n, width + -width % 16, dtype=values.dtype)
+        rows = room[:, :width].copy_(values).split(1)
+        with torch.inference_mode():
+            return np.asarray(torch.cat([compute(row) for row in rows]).double().numpy())
+
+    def _scores(self, row: Any) -> Any:
+        for step in self._steps:
+            row = step(row)
+        return row
+
+    def _probabilities(self, row: Any) -> Any:
+        z = self._scores(row)
+        return z.softmax(dim=1) if z.shape[1] > 1 else (z * z.new_tensor([-1.0, 1.0])).sigmoid()
+
+    def _rows(self, X: object) -> NDArray[Any]:
+        """(n, d) a copy of the rows in the module's own dtype."""
+        if self.names is not None:
+            X = match_columns(Table.read(X), self._inputs).native
+        with np.errstate(over="ignore"):  # what does not fit into float32 is refused below
+            rows = np.array(np.asarray(X), dtype=self._dtype, order="C")
+        if rows.ndim != 2 or rows.shape[1] != self.n_features_in_:
+            raise InvalidInput(
+                f"Expected rows of {self.n_features_in_} features; got shape {rows.shape}."
+            )
+        if not np.isfinite(rows).all():
+            raise InvalidInput(
+                f"Expected finite numbers that fit into {self._dtype}; got others. "
+                "Fill in what is missing."
+            )
+        return rows
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+
+@read.register(LastLayer)
+def _(model: Any) -> Form:
+    scores = model._map  # noqa: SLF001 (its reader)
+    options: Any = {"link": Link.SOFTMAX, "magnitude": scores.sizes}
+    return LinearScores.of(scores.matrix, scores.offset, model.classes_, **options)
+
+
+def _require_module(module: Any) -> None:
+    try:
+        from torch.nn import Module
+    except ImportError:
+        raise MissingExtra(
+            "LastLayer needs torch, which is not installed. "
+            "Install it with pip install 'counterpoint[torch]'."
+        ) from None
+    if not isinstance(module, Module):
+        raise InvalidInput(
+            "Expected a torch.nn.Module, such as the last layer of a classifier; got "
+            f"{shown(module)}."
+        )
+
+
+def _labels(classes: Sequence[Hashable] | None, outputs: int) -> NDArray[Any]:
+    count = max(outputs, 2)
+    labels = list(range(count) if classes is None else listed("classes", classes))
+    if not all(map(is_comparable, labels)):
+        raise InvalidInput(f"Expected class labels; got {shown(labels)}.")
+    if len(labels) != count or len(set(labels)) < count:
+        said = "one for each output" if outputs > 1 else "as the one output decides between two"
+        raise InvalidInput(f"Expected {count} different classes, {said}; got {shown(labels)}.")
+    return column_of(labels)
+
+
+def _inputs(names: Sequence[Hashable], count: int) -> Features:
+    described = Features(Continuous(name) for name in listed("names", names))
+    if len(described) != count:
+        raise InvalidInput(
+            f"Expected {count} names, one for each input of the module; got {len(described)}."
+        )
+    return described
+
+
+# --- modules ---
+
+
+def _chain(module: Any) -> tuple[list[Any], AffineMap, str]:
+    """The affine modules that make a module's scores: all but the link at its end.
+
+    Copies of them, on the CPU and done with training; what they compute together; in which dtype.
+
+    Raises
+    ------
+    UnsupportedModel
+        If it does anything that is not affine, or that cannot be known.
+    ModelNotFitted
+        If it has no weights yet.
+    """
+    steps = list(_steps(module))
+    kinds = [_kind(step) for step in steps]
+    busy = [i for i, kind in enumerate(kinds) if kind not in INERT]
+    link = busy.pop() if busy and kinds[busy[-1]] in LINKS else None
+    if not busy or any(kinds[i] not in AFFINE for i in busy) or "Linear" not in kinds:
+        raise _refusal(module)
+    kept = [
+        step.cpu().eval().requires_grad_(requires_grad=False)
+        for step in deepcopy([steps[i] for i in busy])
+    ]
+    dtype = _dtype_of(module, kept)
+    total = _composed([AFFINE[_kind(step)](step) for step in kept])
+    if not (np.isfinite(total.matrix).all() and np.isfinite(total.offset).all()):
+        raise UnsupportedModel(
+            f"{_name(module)} has weights that are not finite. Its training may have diverged; "
+            "train it again."
+        )
+    outputs = len(total.offset)
+    for i, kind in enumerate(kinds):
+        if kind == "Flatten" and not (outputs == 1 and i > busy[-1]):
+            _require_rows_apart(steps[i])
+    if link is not None:
+        LINKS[kinds[link]](steps[link], outputs)
+    return kept, total, dtype
+
+
+def _steps(module: Any) -> Iterator[Any]:
+    """The modules that are run one after the other."""
+    if any(base.__name__ == "LazyModuleMixin" for base in type(module).__mro__):
+        raise ModelNotFitted(
+            f"{_name(module)} has no weights before it has seen rows. Train the module first."
+        )
+    if any(vars(module).get(name) for name in HOOKS):
+        raise UnsupportedModel(
+            f"{_name(module)} has a hook, which may change what it computes. Remove the hook, or "
+            "make what it does permanent, as torch.nn.utils.prune.remove does."
+        )
+    if _kind(module) != "Sequential":
+        yield module
+        return
+    for step in module:
+        yield from _steps(step)
+
+
+def _kind(module: Any) -> str:
+    """The class of torch.nn whose forward a module runs; empty if it is none that is known."""
+    bases: tuple[Any, ...] = type(module).__mro__
+    known = {"Sequential", *AFFINE, *INERT, *LINKS}
+    for base in bases:
+        if base.__name__ in known and base.__module__.startswith(TORCH):
+            same = bases[0].forward is base.forward and "forward" not in vars(module)
+            return base.__name__ if same else ""
+    return ""
+
+
+def _composed(maps: Sequence[AffineMap]) -> AffineMap:
+    total = maps[0]
+    for after in maps[1:]:
+        if after.matrix.shape[1] != len(total.offset):
+            raise InvalidInput(
+                f"Expected modules that fit together; got one with {len(total.offset)} outputs "
+                f"before one that takes {after.matrix.shape[1]}."
+            )
+        total = after.through(total)
+    return total
+
+
+def _dtype_of(module: Any, steps: Sequence[Any]) -> str:
+    """The one dtype in which the steps compute."""
+    values = [value for step in steps for value in step.state_dict().values()]
+    found = {str(value.dtype).removeprefix("torch.") for value in values if value.ndim}
+    if len(found) == 1 and found <= {"float32", "float64"}:
+        return found.pop()
+    raise UnsupportedModel(
+        f"{_name(module)} computes in {' and '.join(sorted(found))}; expected float32 or float64. "
+        "Turn a copy of it with .float() and judge that one."
+    )
+
+
+def _numbers(values: Any) -> FloatArray:
+    """A parameter in float64, which holds it exactly."""
+    return np.array(values.detach().double().numpy())
+
+
+# --- affine ---
+
+
+def _linear(step: Any) -> AffineMap:
+    matrix = _numbers(step.weight)
+    return AffineMap(matrix, np.zeros(len(matrix)) if step.bias is None else _numbers(step.bias))
+
+
+def _batch_norm(step: Any) -> AffineMap:
+    if step.running_mean is None:
+        raise UnsupportedModel(
+            f"{_name(step)} keeps no running statistics, so what it makes of a row depends on the "
+            "rows beside it. Train it with track_running_stats=True."
+        )
+    scale = 1.0 / np.sqrt(_numbers(step.running_var) + step.eps)
+    if step.weight is not None:
+        scale = scale * _numbers(step.weight)
+    shift = 0.0 if step.bias is None else _numbers(step.bias)
+    mean = _numbers(step.running_mean) * scale
+    sizes = Magnitude(np.diag(np.abs(scale)), np.abs(shift) + np.abs(mean), 4)
+    return AffineMap(np.diag(scale), shift - mean, magnitude=sizes)
+
+
+AFFINE: dict[str, Callable[[Any], AffineMap]] = {"BatchNorm1d": _batch_norm, "Linear": _linear}
+
+
+# --- what passes rows on as they are ---
+
+INERT = frozenset({"AlphaDropout", "Dropout", "Flatten", "Identity"})
+
+
+def _require_rows_apart(flatten: Any) -> None:
+    """Rows are flat already. Only where each has become one number may they become one array."""
+    if flatten.start_dim not in (1, -1):
+        raise UnsupportedModel(
+            f"{_name(flatten)} with start_dim={flatten.start_dim} joins rows. Use start_dim=1."
+        )
+
+
+# --- links, from scores to probabilities ---
+
+
+def _softmax(step: Any, outputs: int) -> None:
+    if outputs == 1:
+        raise UnsupportedModel(
+            f"{_name(step)} over one output gives the same for all inputs. Use Sigmoid, or one "
+            "output for each class."
+        )
+    if step.dim not in (1, -1, None):
+        raise UnsupportedModel(
+            f"{_name(step)} with dim={step.dim} compares rows with each other. Use dim=1."
+        )
+
+
+def _sigmoid(step: Any, outputs: int) -> None:
+    if outputs > 1:
+        raise UnsupportedModel(
+            f"{_name(step)} over {outputs} outputs decides on each of them by itself; expected one "
+            "output, or Softmax. Explain the outputs one by one, each as a Linear of its own."
+        )
+
+
+LINKS: dict[str, Callable[[Any, int], None]] = {
+    "LogSoftmax": _softmax,
+    "Sigmoid": _sigmoid,
+    "Softmax": _softmax,
+}
+
+
+# --- refusals ---
+
+
+def _refusal(module: Any) -> UnsupportedModel:
+    """The error of a module that holds a step which is not read: which, and what to do."""
+    steps = [(_path(name), step) for name, step in module.named_modules()]
+    linear = [i for i, (_, step) in enumerate(steps) if _kind(step) == "Linear"]
+    strange = [i for i, (_, step) in enumerate(steps) if not _kind(step) or _kind(step) in LINKS]
+    if not strange or (not linear and _kind(steps[strange[0]][1])):
+        return UnsupportedModel(f"{_name(module)} has no nn.Linear. Pass one, or what ends in one.")
+    place, step = steps[strange[0]]
+    what = f"{_name(module)} cannot be read exactly: {place} is {_name(step)}"
+    if linear and strange[0] > linear[-1]:
+        return UnsupportedModel(
+            f"{what}; expected at most one of {', '.join(LINKS)} after the last nn.Linear. "
+            "Pass a module that ends so."
+        )
+    known = type(step).__module__.startswith(TORCH) and "forward" not in vars(step)
+    read = f"expected {', '.join(sorted({*AFFINE, *INERT}))} alone"
+    why = read if known else "what its forward does cannot be known"
+    example = f", as in cp.LastLayer({steps[linear[-1]][0]})," if linear else ""
+    return UnsupportedModel(
+        f"{what}; {why}. Pass the last layer over the features that come before it{example} and "
+        "explain its inputs."
+    )
+
+
+def _path(name: str) -> str:
+    """``head.0.fc`` → ``module.head[0].fc``."""
+    parts = name.split(".") if name else []
+    return "module" + "".join(f"[{part}]" if part.isdigit() else f".{part}" for part in parts)
+
+
+def _name(module: Any) -> str:
+    return type(module).__name__

@@ -132,7 +132,7 @@ def finish(model: Any, columns: Columns) -> tuple[Form, Columns]:
     """
     fitted(model, columns.where)
     kind = type(model)
-    if _is_registered(finish, kind) and not _is_registered(read, kind):
+    if _reader(finish, kind) is not None and _reader(read, kind) is None:
         raise _refusal(kind)  # of numbers, a wing that is gone reads it
     try:
         form = read(model)

@@ -300,7 +300,7 @@ def _untransformed(form: LinearRegressor, transformer: Any, columns: Columns) ->
         np.abs(1.0 / scale), np.abs(shift / scale[0]), 2
     )  # of z ↦ (z − shift) / scale
     matrix, offset = form.matrix / scale, (form.offset - shift) / scale[0]
-    return replace(form, matrix=matrix, offset=offset, magnitude=sizes.through(form))
+    return replace(form, matrix=matrix, offset=offset, magnitude=sizes.through(form.map))
 
 
 @inputs_of.register(TransformedTargetRegressor)

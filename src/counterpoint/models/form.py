@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
-from typing import Any, Self, final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -103,6 +103,7 @@ class Magnitude:
         return Magnitude(self.matrix @ first.matrix, offset, terms, lengths)
 
 
+@final
 @dataclass(frozen=True, eq=False)
 class AffineMap:
     """x ↦ M x + c: preprocessing seen through, or scores, with the sizes of its terms.
@@ -128,11 +129,6 @@ class AffineMap:
         """`magnitude`, whether given or not."""
         return self.magnitude or Magnitude.of(self.matrix, self.offset)
 
-    @property
-    def width(self) -> int:
-        """The number d of inputs."""
-        return int(self.matrix.shape[1])
-
     def __call__(self, x: FloatArray) -> FloatArray:
         """(n, d) → (n, m)."""
         return np.asarray(x @ self.matrix.T + self.offset)
@@ -141,10 +137,10 @@ class AffineMap:
         """The matrix and offset of z ↦ matrix z + offset after this map."""
         return matrix @ self.matrix, matrix @ self.offset + offset
 
-    def through(self, before: AffineMap) -> Self:
+    def through(self, before: AffineMap) -> AffineMap:
         """The same for inputs that pass ``before`` first."""
         matrix, offset = before.followed_by(self.matrix, self.offset)
-        return replace(self, matrix=matrix, offset=offset, magnitude=self.sizes.through(before))
+        return AffineMap(matrix, offset, magnitude=self.sizes.through(before))
 
 
 class Link(Enum):

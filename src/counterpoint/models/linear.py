@@ -5,10 +5,10 @@ Source: Carreira-Perpiñán & Hada, Inverse classification with logistic and sof
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations, product
-from typing import Any, final
+from typing import Any, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,11 +34,33 @@ __all__ = ["LinearRegressor", "LinearScores", "Link", "Votes", "scores_of_rows"]
 
 
 @dataclass(frozen=True, eq=False)
-class _Affine(AffineMap, Form):
-    """Decisions by A x + b, with the sizes of its terms, whatever they decide."""
+class _Affine(Form):
+    """Decisions by an `AffineMap` A x + b, whatever they decide."""
+
+    matrix: FloatArray
+    offset: FloatArray
+    magnitude: Magnitude | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         require_finite(self.matrix, self.offset)
+
+    @cached_property
+    def map(self) -> AffineMap:
+        """x ↦ A x + b."""
+        return AffineMap(self.matrix, self.offset, magnitude=self.magnitude)
+
+    @property
+    def sizes(self) -> Magnitude:
+        """Those of the terms of A x + b."""
+        return self.map.sizes
+
+    @property
+    def width(self) -> int:
+        return self.matrix.shape[1]
+
+    def through(self, before: AffineMap) -> Self:
+        seen = self.map.through(before)
+        return replace(self, matrix=seen.matrix, offset=seen.offset, magnitude=seen.sizes)
 
 
 def _half_spaces(rows: FloatArray, high: FloatArray, open_: BoolArray) -> Region:
@@ -276,7 +298,7 @@ class Votes(_Affine):
         return np.asarray(votes.argmax(axis=1))
 
     def predict(self, X: FloatArray) -> NDArray[Any]:
-        decisions = self(X)
+        decisions = self.map(X)
         return np.asarray(self.classes[self._winners(np.sign(decisions))])
 
     def noise(self, X: FloatArray, eps: float = EPS) -> FloatArray:
@@ -284,7 +306,7 @@ class Votes(_Affine):
 
     def margin(self, X: FloatArray, target: Target) -> FloatArray:
         wanted, asked = self._wanted(target)
-        decisions = self(X)
+        decisions = self.map(X)
         best = np.full(len(X), -np.inf)
         for sign in self._cells(wanted):
             held = np.where(sign != 0, decisions * sign, np.inf)

@@ -36,13 +36,6 @@ __all__ = [
 ]
 
 
-LEAST_WEIGHT = 1e-50
-"""The least weight of a `Tradeoff`, and one over the largest."""
-ROUNDED = 0.5
-"""The rounding error of a score in units of `Form.noise`, which is twice a bound on it."""
-PROBABLE = 16.0
-"""How many rounding errors a probability of a model is off by at most, beside that of its scores.
-It is the quotient of an exponential, off by up to two, and of a sum of them."""
 DISAGREEMENT = 2.0**30
 """How many float64 rounding errors apart two scores may be that count as equal (float32 models)."""
 
@@ -114,9 +107,10 @@ class Requirement:
         """(n,) how far off the model's own margins may be at (n, d) points, in score units."""
         if self.probable and self.at_least is None:  # nothing is demanded
             return np.zeros(len(x))
-        off = ROUNDED * form.noise(x, eps)
-        if self.at_least is not None:  # log-odds grow by 1 / (p (1 - p)) with a probability
-            off = off + PROBABLE * eps / (1.0 - self.at_least)
+        off = 0.5 * form.noise(x, eps)  # which is twice a bound on the rounding error
+        if self.at_least is not None:  # log-odds grow by 1 / (p (1 - p)) with a probability, the
+            # quotient of an exponential, off by up to two units, and of a sum of them: 16 in all
+            off = off + 16.0 * eps / (1.0 - self.at_least)
         return off
 
 
@@ -243,6 +237,25 @@ class PlainTarget(Target):
         return reached
 
     @final
+    def met(
+        self, model: FittedModel, table: Table, x: FloatArray, predicted: NDArray[Any]
+    ) -> BoolArray:
+        required = self.requirement
+        if required.limits is not None:
+            return np.asarray((predicted >= required.limits[0]) & (predicted <= required.limits[1]))
+        if required.at_least is not None:
+            return np.asarray(model.probability(required.labels[0], table) >= required.at_least)
+        if required.probable:
+            return np.zeros(len(x), dtype=bool)
+        named = np.zeros(len(predicted), dtype=bool)
+        for label in required.labels:
+            named |= predicted == label
+        inside = named != required.others
+        if required.margin > 0:
+            inside &= model.form.margin(x, self) >= -model.form.noise(x)
+        return inside
+
+    @final
     def verdict(
         self, model: FittedModel, table: Table, x: FloatArray, predicted: NDArray[Any], eps: float
     ) -> Verdict:
@@ -300,11 +313,6 @@ class Label(PlainTarget):
         """What it requires of a form."""
         return Requirement(self.labels, margin=self.margin)
 
-    def met(
-        self, model: FittedModel, table: Table, x: FloatArray, predicted: NDArray[Any]
-    ) -> BoolArray:
-        return _decides(self, model, x, predicted)
-
 
 @final
 @dataclass(frozen=True)
@@ -334,11 +342,6 @@ class OtherLabel(PlainTarget):
     def requirement(self) -> Requirement:
         """What it requires of a form."""
         return Requirement(self.labels, others=True, margin=self.margin)
-
-    def met(
-        self, model: FittedModel, table: Table, x: FloatArray, predicted: NDArray[Any]
-    ) -> BoolArray:
-        return _decides(self, model, x, predicted)
 
 
 @final
@@ -371,11 +374,6 @@ class Probability(PlainTarget):
         """What it requires of a form."""
         return Requirement((self.label,), probable=True, at_least=self.at_least)
 
-    def met(
-        self, model: FittedModel, table: Table, x: FloatArray, predicted: NDArray[Any]
-    ) -> BoolArray:
-        return np.asarray(model.probability(self.label, table) >= self.at_least)
-
 
 @final
 @dataclass(frozen=True)
@@ -407,22 +405,16 @@ class Tradeoff(PlainTarget):
         check_one_label(self.label)
         if not (is_number(self.weight) and 0.0 < self.weight < np.inf):
             raise InvalidInput(f"Expected a finite weight above 0; got {shown(self.weight)}.")
-        if not LEAST_WEIGHT <= self.weight <= 1.0 / LEAST_WEIGHT:
+        if not 1e-50 <= self.weight <= 1e50:
             raise InvalidInput(
-                f"Expected a weight from {LEAST_WEIGHT:g} to {1.0 / LEAST_WEIGHT:g}; got "
-                f"{self.weight!r}. Beyond, only the cost counts, or only the probability. Scale "
-                "the cost."
+                f"Expected a weight from 1e-50 to 1e+50; got {self.weight!r}. Beyond, only the "
+                "cost counts, or only the probability. Scale the cost."
             )
 
     @cached_property
     def requirement(self) -> Requirement:
         """What it requires of a form."""
         return Requirement((self.label,), probable=True, weight=self.weight)
-
-    def met(
-        self, model: FittedModel, table: Table, x: FloatArray, predicted: NDArray[Any]
-    ) -> BoolArray:
-        return np.zeros(len(x), dtype=bool)
 
 
 @final
@@ -447,11 +439,6 @@ class Interval(PlainTarget):
         """What it requires of a form."""
         return Requirement(limits=(self.low, self.high))
 
-    def met(
-        self, model: FittedModel, table: Table, x: FloatArray, predicted: NDArray[Any]
-    ) -> BoolArray:
-        return np.asarray((predicted >= self.low) & (predicted <= self.high))
-
 
 def as_target(target: Any) -> Target:
     """A target as it is; anything else is taken as the label of `Label`."""
@@ -475,19 +462,6 @@ def check_one_label(label: object) -> None:
         raise InvalidInput(f"Expected one class label; got {shown(label)}.")
     if not is_comparable(label):
         raise InvalidInput(f"Expected a class label; got a {type(label).__name__}.")
-
-
-def _decides(
-    target: Label | OtherLabel, model: FittedModel, x: FloatArray, predicted: NDArray[Any]
-) -> BoolArray:
-    """(n,): which points get a decision and lead by what the target asks for."""
-    named = np.zeros(len(predicted), dtype=bool)
-    for label in target.labels:
-        named |= predicted == label
-    inside = named != target.requirement.others
-    if target.margin > 0:
-        inside &= model.form.margin(x, target) >= -model.form.noise(x)
-    return inside
 
 
 def _log_odds(probability: FloatArray | float) -> FloatArray:

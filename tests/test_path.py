@@ -19,7 +19,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import counterpoint as cp
-from counterpoint import path as paths
 
 SAME = 1e-9
 """Relative: what objectives in a batch may differ from those one by one."""
@@ -169,15 +168,6 @@ def test_the_order_is_that_of_the_targets(plain: Any):
     np.testing.assert_allclose(path.probability, there.probability[:, at], rtol=PARTS)
 
 
-def test_many_rows_are_answered_in_several_batches(plain: Any, monkeypatch: pytest.MonkeyPatch):
-    ask, data = plain
-    whole = cp.trace(ask, data, tradeoffs())
-    monkeypatch.setattr(paths, "CELLS", 3 * data.size)
-    path = cp.trace(ask, data, tradeoffs())
-    np.testing.assert_allclose(path.objective, whole.objective, rtol=SAME)
-    np.testing.assert_allclose(path.changes, whole.changes, rtol=0, atol=PARTS)
-
-
 def test_a_hundred_weights_are_one_batch(plain: Any, monkeypatch: pytest.MonkeyPatch):
     """The model is asked as often as in one call: the time of a path is that of few calls."""
     ask, data = plain
@@ -271,7 +261,7 @@ def test_progress_counts_all_answers(plain: Any, monkeypatch: pytest.MonkeyPatch
         assert (total, show) == (30, True)
         yield counted.append
 
-    monkeypatch.setattr(paths, "track", track)
+    monkeypatch.setattr("counterpoint.path.track", track)
     cp.trace(ask, data[:2], [*tradeoffs(), *INVERTED], progress=True)
     assert sum(counted) == 30
 

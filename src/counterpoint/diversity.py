@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, final
 import numpy as np
 
 from counterpoint.certificate import COLUMNS, Certificates, Claim, Status
-from counterpoint.errors import InvalidInput, shown
+from counterpoint.errors import InvalidInput, several, shown
 from counterpoint.explainer import DEFAULT_GAP, Explainer
 from counterpoint.numerics import BoolArray, FloatArray, IntArray
 from counterpoint.results import Counterfactual, Counterfactuals
@@ -82,8 +82,8 @@ class Alternatives:
         count = self.count
         sizes, times = np.unique(count, return_counts=True)
         pairs = zip(sizes.tolist(), times.tolist(), strict=True)
-        told = [f"{_several(t, 'row')} with {_several(s, 'answer')}" for s, t in pairs]
-        lines = [f"{_several(len(self), 'row')}: {', '.join(told) or 'none'}"]
+        told = [f"{several(t, 'row')} with {several(s, 'answer')}" for s, t in pairs]
+        lines = [f"{several(len(self), 'row')}: {', '.join(told) or 'none'}"]
         for rank in range(int(count.max(initial=0))):
             cost = self.answers.cost[(self.rank == rank) & self.answers.found]
             lines.append(f"answer {rank + 1}: median cost {np.median(cost):.4g}")
@@ -91,10 +91,6 @@ class Alternatives:
 
     def __repr__(self) -> str:
         return f"<Alternatives: {self.summary().splitlines()[0]}>"
-
-
-def _several(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def diversify(  # noqa: PLR0913 (as `explain`)

@@ -51,6 +51,7 @@ __all__ = [
     "is_listed",
     "is_number",
     "listed",
+    "several",
     "shown",
     "some",
 ]
@@ -119,6 +120,11 @@ def some(values: Iterable[Any], most: int = 8, show: Callable[[Any], str] = repr
     values = list(values)
     more = f" and {len(values) - most} more" if len(values) > most else ""
     return ", ".join(map(show, values[:most])) + more
+
+
+def several(count: int, noun: str) -> str:
+    """``1 row``, ``2 rows``."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def is_number(value: object) -> bool:

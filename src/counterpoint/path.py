@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, final
@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from counterpoint.certificate import Status
 from counterpoint.costs import Cost, Manhattan
-from counterpoint.errors import InvalidInput, is_listed, shown
+from counterpoint.errors import InvalidInput, is_comparable, is_listed, several, shown
 from counterpoint.explainer import DEFAULT_GAP, Explainer
+from counterpoint.numerics import BoolArray, FloatArray
 from counterpoint.results import Counterfactuals
 from counterpoint.rows.encoding import decode
 from counterpoint.rows.features import Features
@@ -28,14 +29,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Path", "checked_targets", "trace", "traced"]
 
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
-
 LABELS = ("label", "than")
 NUMBERS = ("weight", "at_least", "probability", "margin", "low", "high")
 """The fields of targets, in the order in which frames show them."""
-CELLS = 1 << 22
-"""Cells of a batch that answers several weights at once: what it holds of them stays small."""
 
 
 @final
@@ -91,40 +87,40 @@ class Path:
     @cached_property
     def probability(self) -> FloatArray:
         """(n, T) the model's own probability of the label; NaN where a target is not about one."""
-        return self._column("probability")
+        return self._each("probability")
 
     @cached_property
     def cost(self) -> FloatArray:
         """(n, T) in cost units; NaN without an answer."""
-        return self._column("cost")
+        return self._each("cost")
 
     @cached_property
     def objective(self) -> FloatArray:
         """(n, T) what was minimised: the cost; for a `Tradeoff`, weight / 2 · cost − log p."""
-        return self._column("objective")
+        return self._each("objective")
 
     @cached_property
     def bound(self) -> FloatArray:
         """(n, T) lower bounds on the objective; infinite where there is no answer at all."""
-        return self._column("bound")
+        return self._each("bound")
 
     @cached_property
     def gap(self) -> FloatArray:
         """(n, T) (objective − bound) / objective."""
-        return self._column("gap")
+        return self._each("gap")
 
     @cached_property
     def found(self) -> BoolArray:
         """(n, T): where there is an answer."""
-        return self._column("valid")
-
-    def _column(self, name: str) -> NDArray[Any]:
-        return np.stack([getattr(a.certificates, name) for a in self.answers], axis=1)
+        return self._each("valid")
 
     @cached_property
     def status(self) -> NDArray[Any]:
         """(n, T) `Status` of each answer."""
         return np.stack([answers.status for answers in self.answers], axis=1)
+
+    def _each(self, name: str) -> NDArray[Any]:
+        return np.stack([getattr(a.certificates, name) for a in self.answers], axis=1)
 
     @property
     def changed(self) -> BoolArray:
@@ -185,9 +181,7 @@ class Path:
         after = self.after.reshape(-1, len(features))
         answers = decode(first.table, features, lines, first.before[lines], after)
         answers = answers.select(features.names).emptied(features.names, ~self.found.ravel())
-        names = [_free(name, answers.names) for name in columns]
-        left = first.table.sibling(dict(zip(names, columns.values(), strict=True)), lines)
-        return _side_by_side(left, answers, first.table.labels)
+        return first.table.beside(columns, lines, answers)
 
     def plot(self, row: int = 0, features: int = 8, ax: Any = None) -> Figure:
         """One row's path: the probability against the cost, and what changes along it.
@@ -228,7 +222,7 @@ class Path:
     def summary(self) -> str:
         """How many answers have which status, and from where to where the path goes."""
         n, count = self.found.shape
-        size = f"{n} {_plural('row', n)}, {count} {_plural('target', count)}"
+        size = f"{several(n, 'row')}, {several(count, 'target')}"
         shown = [f"{(self.status == s).sum()} {s}" for s in Status if (self.status == s).any()]
         lines = [f"{size}: {', '.join(shown) or 'none'}", f"targets: {self._described()}"]
         if not self.found.any():
@@ -301,33 +295,6 @@ def _words(target: Target, without: str = "") -> str:
     made = {n: v for n, v in _fields(target).items() if n != without and v != usual[n]}
     shown = (f"{n}={v:g}" if n in NUMBERS else f"{n}={v!r}" for n, v in made.items())
     return f"{type(target).__name__}({', '.join(shown)})"
-
-
-def _plural(noun: str, count: int) -> str:
-    return noun if count == 1 else f"{noun}s"
-
-
-# Frames
-
-
-def _free(name: str, taken: tuple[Hashable, ...]) -> str:
-    while name in taken:
-        name += "_"
-    return name
-
-
-def _side_by_side(left: Any, answers: Table, labels: Any) -> Any:
-    """A frame beside the answers; of arrays, and of pandas, a data frame of pandas."""
-    if answers.is_array or answers.is_pandas:
-        import pandas as pd
-
-        columns = list(answers.names) if labels is None else labels
-        right = pd.DataFrame(answers.native).set_axis(columns, axis=1).set_axis(left.index)
-        return pd.concat([left, right], axis=1)
-    import narwhals.stable.v2 as nw
-
-    both = [nw.from_native(left, eager_only=True), answers.frame]
-    return nw.concat(both, how="horizontal").to_native()
 
 
 # Tracing
@@ -408,35 +375,24 @@ def traced(
     """The answers to one target after the other; trade-offs that differ in weight, in one batch."""
     from counterpoint.engine.answering import answers_to
 
-    found: dict[int, Counterfactuals] = {}
-    weighed: dict[Hashable, list[int]] = {}
-    with track(len(tables[1]) * len(targets), show=progress) as advance:
-        for k, target in enumerate(targets):
-            if target.requirement.weight is None:
-                found[k] = answers_to(replace(task, target=target), tables, advance)
-            else:
-                weighed.setdefault(target.requirement, []).append(k)
-        for ks in weighed.values():
-            one = replace(task, target=targets[ks[0]])
-            weights = np.array([targets[k].requirement.weight for k in ks])
-            found |= zip(ks, _weighed(one, tables, weights, advance), strict=True)
-    return Path(targets, tuple(found[k] for k in range(len(targets))), cost)
-
-
-def _weighed(
-    task: Task, tables: tuple[Table, Table], weights: FloatArray, advance: Callable[[int], None]
-) -> Iterator[Counterfactuals]:
-    """The answers to a trade-off with each of these weights, several of them in one batch."""
-    from counterpoint.engine.answering import answers_to
-
     n = len(tables[1])
-    several = max(1, CELLS // max(1, n * len(task.question.features)))
-    for start in range(0, len(weights), several):
-        some = weights[start : start + several]
-        again = repeated(tables, np.tile(np.arange(n), len(some)))
-        whole = answers_to(task, again, advance, weight=np.repeat(some, n))
-        for k in range(len(some)):
-            yield whole.part(slice(k * n, (k + 1) * n), tables[0])
+    found: dict[int, Counterfactuals] = {}
+    alike: dict[Hashable, list[int]] = {}
+    for k, target in enumerate(targets):
+        alone = target.requirement.weight is None
+        alike.setdefault((target.requirement, k if alone else -1), []).append(k)
+    with track(n * len(targets), show=progress) as advance:
+        for ks in alike.values():
+            one = replace(task, target=targets[ks[0]])
+            if len(ks) == 1:
+                found[ks[0]] = answers_to(one, tables, advance)
+                continue
+            weights = np.repeat([targets[k].requirement.weight for k in ks], n)
+            again = repeated(tables, np.tile(np.arange(n), len(ks)))
+            whole = answers_to(one, again, advance, weight=weights)
+            for i, k in enumerate(ks):
+                found[k] = whole.part(slice(i * n, (i + 1) * n), tables[0])
+    return Path(targets, tuple(found[k] for k in range(len(targets))), cost)
 
 
 def checked_targets(targets: Any) -> tuple[Target, ...]:
@@ -452,17 +408,9 @@ def checked_targets(targets: Any) -> tuple[Target, ...]:
             "Expected at least one target, such as cp.Tradeoff(label, weight=0.1); got none."
         )
     for item in given:
-        if isinstance(item, type) or not _is_hashable(as_target(item).requirement):
+        if isinstance(item, type) or not is_comparable(as_target(item).requirement):
             raise InvalidInput(
                 "Expected targets such as cp.Tradeoff(label, weight=0.1), or labels; got "
                 f"{shown(item)} ({type(item).__name__})."
             )
     return tuple(map(as_target, given))
-
-
-def _is_hashable(value: object) -> bool:
-    try:
-        hash(value)
-    except TypeError:
-        return False
-    return True

@@ -263,6 +263,22 @@ class Table:
         index = None if self.is_array or rows is None else self.native.index[rows]
         return pd.DataFrame({n: _as_they_are(v) for n, v in columns.items()}, index=index)
 
+    def beside(self, columns: Mapping[str, Any], rows: IntArray, answers: Table) -> Any:
+        """`sibling` with answers to its right; what goes by the name of one of theirs gets a _."""
+
+        def free(name: str) -> str:
+            return free(f"{name}_") if name in answers.names else name
+
+        left = self.sibling({free(name): values for name, values in columns.items()}, rows)
+        if not self.is_array and not self.is_pandas:
+            both = [_wrapped(left), answers.frame]
+            return nw.concat(both, how="horizontal").to_native()
+        import pandas as pd
+
+        names = list(answers.names) if self.labels is None else self.labels
+        right = pd.DataFrame(answers.native).set_axis(names, axis=1).set_axis(left.index)
+        return pd.concat([left, right], axis=1)
+
     def labels_of(self, rows: IntArray) -> Any:
         """What rows are called: their labels in the index of a pandas frame, else positions."""
         return self.native.index[rows] if self.is_pandas else rows

@@ -22,8 +22,7 @@ from counterpoint.engine.region import Region
 from counterpoint.models.form import AffineMap
 from counterpoint.models.linear import LinearRegressor, LinearScores, Link, Votes
 from counterpoint.noise import NoiseLaw, ProjectedGamma, ProjectedGaussian, ProjectedLaplace
-from counterpoint.prototypes.form import Prototypes
-from counterpoint.prototypes.local_form import LocalPrototypes
+from counterpoint.prototypes.form import LocalPrototypes, Prototypes
 from counterpoint.prototypes.nearer import Nearer
 from counterpoint.robust.form import FourierScores, UncertainScores
 from counterpoint.robust.waves import Waves

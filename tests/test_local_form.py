@@ -28,8 +28,7 @@ from counterpoint.lvq import LGMLVQ, LMRSLVQ
 from counterpoint.models import read, see_through
 from counterpoint.models.form import AffineMap
 from counterpoint.models.linear import LinearScores, Link
-from counterpoint.prototypes.form import Prototypes
-from counterpoint.prototypes.local_form import LocalPrototypes
+from counterpoint.prototypes.form import LocalPrototypes, Prototypes
 from counterpoint.prototypes.nearer import Nearer
 from counterpoint.testing import check_reader
 

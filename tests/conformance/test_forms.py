@@ -14,8 +14,7 @@ from counterpoint.engine.couplings import LinearBounds
 from counterpoint.engine.region import Region
 from counterpoint.models.linear import LinearRegressor, LinearScores, Link, Votes
 from counterpoint.noise import ProjectedLaplace
-from counterpoint.prototypes.form import Prototypes
-from counterpoint.prototypes.local_form import LocalPrototypes
+from counterpoint.prototypes.form import LocalPrototypes, Prototypes
 from counterpoint.robust.form import FourierScores, UncertainForm, UncertainScores
 from counterpoint.targets import Target
 from counterpoint.testing import check_form

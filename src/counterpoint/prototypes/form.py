@@ -1,32 +1,42 @@
-"""Nearest prototypes in one metric: differences of their squared distances are linear.
+"""Nearest prototypes: in one metric their cells are linear, in metrics of their own quadratic.
+
+So are differences of the log-densities of Gaussians.
 
 Source: Artelt & Hammer, Efficient computation of counterfactual explanations of LVQ models,
-equations 12 and 13.
+equations 12–15.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, final
+from typing import Any, Literal, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
+from scipy.special import logit, logsumexp
 
 from counterpoint.engine.couplings import LinearBounds
-from counterpoint.engine.region import Region
+from counterpoint.engine.region import Condition, Region
 from counterpoint.errors import InvalidInput
-from counterpoint.models.form import EPS, AffineMap, Form, Magnitude, rounding, split
+from counterpoint.models.form import (
+    EPS,
+    AffineMap,
+    Form,
+    Link,
+    Magnitude,
+    mask,
+    rounding,
+    split,
+)
 from counterpoint.numerics import BoolArray, FloatArray, IntArray
-from counterpoint.prototypes.cells import Cells
+from counterpoint.prototypes.cells import Cells, blocks
+from counterpoint.prototypes.nearer import Nearer
 from counterpoint.targets import Target
 
-__all__ = ["Prototypes", "check_classes", "labelled", "nowhere"]
-
-SCORES = 1 << 22
-"""How many scores are held at a time: 32 MiB of them."""
+__all__ = ["LocalPrototypes", "Prototypes"]
 
 
 @final
@@ -119,15 +129,19 @@ class Prototypes(Form):
         >>> answers.to_frame().round(6)
         array([[0. , 1.5]])
         """
-        points, _, classes, owner = labelled(prototypes, labels)
+        points, classes, owner = _labelled(prototypes, labels)
         omega = _metric(matrix, points)
-        check_classes(classes)
-        points, owner, place = _distinct(points, owner, omega)
+        counts = slice(None) if omega is None else np.atleast_2d(omega).any(axis=0)
+        place = _first_equal(points[:, counts])
+        kept = _distinct(place, owner, np.zeros(len(points)))
+        points, owner, place = points[kept], owner[kept], _first_equal(place[kept])
         # The values of some prototype in the middle: taking it off loses no digit of whole numbers.
         center = np.quantile(points, 0.5, axis=0, method="lower")
         near, far = points - center, points + center
-        rows, total = (near, far) if omega is None else (_seen(near, omega), far)
-        offsets = -np.einsum("ij,ij->i", rows, total)
+        rows = near
+        if omega is not None:
+            rows = near * omega if omega.ndim == 1 else (near @ omega.T) @ omega
+        offsets = -np.einsum("ij,ij->i", rows, far)
         root: Any = omega
         if omega is not None and omega.ndim == 1:
             root = sparse.diags_array(np.sqrt(omega)).tocsr()
@@ -141,20 +155,17 @@ class Prototypes(Form):
     def scores(self, X: FloatArray) -> FloatArray:
         """(n, P) scores, of which the largest is the nearest prototype's."""
         scores = X @ self.rows.T + self.offsets
-        alone = (self.place == np.arange(len(self.place))).all()
-        return np.asarray(scores if alone else scores[:, self.place])
+        return np.asarray(scores[:, self.place] if self.has_shared_places else scores)
 
-    def _blocks(self, X: FloatArray) -> Iterator[tuple[slice, FloatArray]]:
-        """Rows, as many at a time as their scores leave room for."""
-        size = max(1, SCORES // len(self.offsets))
-        for start in range(0, len(X), size):
-            part = slice(start, start + size)
-            yield part, X[part]
+    @cached_property
+    def has_shared_places(self) -> bool:
+        """Whether prototypes of several classes are at one place."""
+        return bool((self.place != np.arange(len(self.place))).any())
 
     def predict(self, X: FloatArray) -> NDArray[Any]:
         winner = np.empty(len(X), dtype=np.intp)
-        for part, some in self._blocks(X):
-            winner[part] = self.scores(some).argmax(axis=1)
+        for part in blocks(len(X), len(self.offsets)):
+            winner[part] = self.scores(X[part]).argmax(axis=1)
         return np.asarray(self.classes[self.owner[winner]])
 
     @cached_property
@@ -163,8 +174,8 @@ class Prototypes(Form):
 
     def noise(self, X: FloatArray, eps: float = EPS) -> FloatArray:
         noise = np.empty(len(X))
-        for part, some in self._blocks(X):
-            noise[part] = rounding(some, self._sizes, eps)
+        for part in blocks(len(X), len(self.offsets)):
+            noise[part] = rounding(X[part], self._sizes, eps)
         return noise
 
     def through(self, before: AffineMap) -> Prototypes:
@@ -173,51 +184,238 @@ class Prototypes(Form):
         return replace(self, rows=rows, offsets=offsets, magnitude=sizes)
 
     def margin(self, X: FloatArray, target: Target) -> FloatArray:
-        wanted, asked = self._wanted(target)
+        wanted, asked = _demand(target, self.classes, self.owner)
         lead = np.empty(len(X))
-        for part, some in self._blocks(X):
-            scores = self.scores(some)
+        for part in blocks(len(X), len(self.offsets)):
+            scores = self.scores(X[part])
             lead[part] = scores[:, wanted].max(axis=1) - scores[:, ~wanted].max(axis=1)
         return lead - asked
 
     def regions(self, target: Target) -> Sequence[Region]:
-        wanted, asked = self._wanted(target)
-        own, rivals = self._one_a_place(wanted), self._one_a_place(~wanted)
-        own = own[~self._shadowed(own, rivals, asked)]
+        wanted, asked = _demand(target, self.classes, self.owner)
+        worse = np.zeros(len(self.rows))
+        own, rivals = _contenders(wanted, self.place, worse, asked, by_order=asked == 0.0)
         if not len(own):
-            return (nowhere(self.width),)
+            return (_nowhere(self.width),)
         order = np.arange(len(self.rows)) if self.first_wins and asked == 0.0 else None
         return Cells(self.rows, self.offsets, own, rivals, asked, order, self.place)
 
-    def _wanted(self, target: Target) -> tuple[BoolArray, float]:
-        """(P,) which prototypes are of a wanted class, and the margin that is asked for."""
-        if target.requirement.probable:
+
+@final
+@dataclass(frozen=True, eq=False)
+class LocalPrototypes(Form):
+    """The class of the prototype i with the least ‖F_i y + f_i‖² + b_i; the first of equal ones.
+
+    Its score is that with the other sign. So score units are those of the squared distance; of
+    Gaussians they are natural logarithms of densities, and margins are log-odds. Make one by
+    `from_arrays`.
+
+    Parameters
+    ----------
+    factors
+        (M, k, d) the different matrices F.
+    metric
+        (P,) the position of each prototype's matrix among them.
+    shifts
+        (P, k) f = −F p.
+    offsets
+        (P,) b.
+    owner
+        (P,) the position of each prototype's class in ``classes``.
+    classes
+        (C,) labels; each has a prototype.
+    link
+        Whether probabilities are a softmax of the scores; then each class has one prototype.
+    images
+        (P · k,) the sizes of the terms of F y + f, if there are steps before it.
+    """
+
+    factors: FloatArray
+    metric: IntArray
+    shifts: FloatArray
+    offsets: FloatArray
+    owner: IntArray
+    classes: NDArray[Any]
+    link: Link = Link.NONE
+    images: Magnitude | None = None
+
+    @classmethod
+    def from_arrays(
+        cls,
+        prototypes: ArrayLike,
+        labels: ArrayLike,
+        matrices: ArrayLike | Sequence[ArrayLike],
+        offsets: ArrayLike | None = None,
+        *,
+        metric_per: Literal["prototype", "class"] = "prototype",
+        link: Link = Link.NONE,
+    ) -> LocalPrototypes:
+        """The form of any model with local metrics, from its parts.
+
+        Parameters
+        ----------
+        prototypes
+            (P, d).
+        labels
+            (P,) the class of each.
+        matrices
+            The metrics, of any rank: (P, k, d) Ω with Λ = ΩᵀΩ, or as many arrays (k, d) with a k
+            for each; or (P, d) relevances, the diagonals of Λ, none of them negative.
+        offsets
+            (P,) b, what is added to the squared distances; None for 0.
+        metric_per
+            ``"class"`` if there is one matrix for each class instead, in the order of the sorted
+            labels.
+        link
+            ``Link.SOFTMAX`` if minus the squared distances and offsets are, but for what all have
+            in common, logarithms of the classes' probabilities. A Gaussian with mean p, covariance
+            Σ and prior π has Ω with ΩᵀΩ = Σ⁻¹ / 2, and the offset ½ log|Σ| − log π.
+
+        Returns
+        -------
+        LocalPrototypes
+
+        Raises
+        ------
+        InvalidInput
+            If the arrays do not fit each other, there is one class only, or the link needs one
+            prototype for each class.
+
+        Examples
+        --------
+        Two classes, of which the second is spread twice as wide:
+
+        >>> import numpy as np
+        >>> from counterpoint.prototypes.local_form import LocalPrototypes
+        >>> form = LocalPrototypes.from_arrays(
+        ...     [[0.0, 0.0], [3.0, 0.0]], ["narrow", "wide"], [np.eye(2), np.eye(2) / 2]
+        ... )
+        >>> form.predict(np.array([[0.9, 0.0], [1.1, 0.0], [-2.9, 0.0], [-3.1, 0.0]]))
+        array(['narrow', 'wide', 'narrow', 'wide'], dtype='<U6')
+        """
+        points, classes, owner = _labelled(prototypes, labels)
+        which = np.arange(len(owner))
+        if metric_per == "class":
+            which = owner
+        elif metric_per != "prototype":
+            raise InvalidInput(f"Expected metric_per 'prototype' or 'class'; got {metric_per!r}.")
+        count = int(which.max(initial=-1)) + 1
+        factors = _factors(matrices, count, points.shape[1], metric_per)
+        added = np.zeros(len(owner)) if offsets is None else np.asarray(offsets, dtype=np.float64)
+        if added.shape != owner.shape:
+            raise InvalidInput(f"Expected {len(owner)} offsets; got shape {added.shape}.")
+        if not all(np.isfinite(part).all() for part in (points, factors, added)):
+            raise InvalidInput("Expected finite prototypes, matrices and offsets; got others.")
+        if not factors.any():
+            raise InvalidInput("Expected metrics in which some column counts; got zeros alone.")
+        metric = _alike(factors)[which]
+        counts = np.asarray(factors.any(axis=1))[metric]  # columns that a metric looks at
+        place = _first_equal(np.column_stack([metric, np.where(counts, points, 0.0)]))
+        kept = _distinct(place, owner, added)
+        shifts = np.empty((len(kept), factors.shape[1]))
+        for shift, at in zip(shifts, place[kept].tolist(), strict=True):
+            shift[:] = -(factors[metric[at]] @ points[at])  # equal ones to the last bit
+        if link is not Link.NONE and (link is not Link.SOFTMAX or len(kept) != len(classes)):
             raise InvalidInput(
-                f"{type(target).__name__} needs class probabilities: the nearest prototype "
-                "decides, and distances are no probabilities. Use Label with a margin in units of "
-                "the squared distance."
+                f"Expected Link.NONE, or Link.SOFTMAX for one prototype of each class; got {link} "
+                f"for {len(kept)} prototypes of {len(classes)} classes."
             )
-        known = "the classes that have prototypes"
-        classes, asked = split(target, self.classes, "Label or OtherLabel", known)
-        return classes[self.owner], asked
+        used, metric = np.unique(metric[kept], return_inverse=True)
+        return cls(factors[used], metric.ravel(), shifts, added[kept], owner[kept], classes, link)
 
-    def _one_a_place(self, chosen: BoolArray) -> IntArray:
-        """The first of the chosen prototypes at each place: what the others meet, it meets."""
-        positions = np.flatnonzero(chosen)
-        first = np.unique(self.place[positions], return_index=True)[1]
-        return np.asarray(positions[np.sort(first)])
+    @property
+    def width(self) -> int:
+        return self.factors.shape[2]
 
-    def _shadowed(self, own: IntArray, rivals: IntArray, asked: float) -> BoolArray:
-        """Whether a rival at the same place takes all that a prototype could get."""
-        first = np.full(len(self.place), len(self.place))
-        first[self.place[rivals]] = rivals
-        return np.asarray(first[self.place[own]] < (len(self.place) if asked > 0.0 else own))
+    @cached_property
+    def place(self) -> IntArray:
+        """(P,) the first prototype with the same F and f, which may belong to another class."""
+        return _first_equal(np.column_stack([self.metric, self.shifts]))
+
+    def scores(self, X: FloatArray) -> FloatArray:
+        """(n, P) scores, of which the largest is the nearest prototype's."""
+        return np.asarray(-(self._squares(X)[:, self.place] + self.offsets))
+
+    def _squares(self, X: FloatArray) -> FloatArray:
+        """(n, P) ‖F y + f‖²."""
+        out = np.empty((len(X), len(self.offsets)))
+        for m, factor in enumerate(self.factors):
+            seen = X @ factor.T
+            for i in np.flatnonzero(self.metric == m).tolist():
+                image = seen + self.shifts[i]
+                out[:, i] = np.einsum("ij,ij->i", image, image)
+        return out
+
+    def predict(self, X: FloatArray) -> NDArray[Any]:
+        return np.asarray(self.classes[self.owner[self.scores(X).argmax(axis=1)]])
+
+    @cached_property
+    def _sizes(self) -> Magnitude:
+        """Those of F y + f, (P · k,)."""
+        if self.images is not None:
+            return self.images
+        rows = self.factors[self.metric].reshape(-1, self.width)
+        return Magnitude.of(rows, self.shifts.ravel())
+
+    def noise(self, X: FloatArray, eps: float = EPS) -> FloatArray:
+        square, terms = self._squares(X), self.factors.shape[1] + 2
+        size = np.linalg.norm(self._sizes(X).reshape(len(X), *self.shifts.shape), axis=2)
+        off = (self._sizes.terms + 2) * eps * size  # the length of the error of F y + f
+        error = (2.0 * np.sqrt(square) + off) * off + terms * eps * (square + np.abs(self.offsets))
+        return np.asarray(2.0 * error.max(axis=1))
+
+    def through(self, before: AffineMap) -> LocalPrototypes:
+        count, k, d = self.factors.shape
+        rows, shift = before.followed_by(self.factors.reshape(-1, d), np.zeros(count * k))
+        shifts = self.shifts + shift.reshape(count, k)[self.metric]
+        images = self._sizes.through(before)
+        return replace(self, factors=rows.reshape(count, k, -1), shifts=shifts, images=images)
+
+    def margin(self, X: FloatArray, target: Target) -> FloatArray:
+        scores, asked = self.scores(X), target.requirement
+        if asked.probable and self.link is Link.SOFTMAX and asked.at_least is not None:
+            wanted = mask(asked.labels, self.classes)[self.owner]
+            odds = logsumexp(scores[:, wanted], axis=1) - logsumexp(scores[:, ~wanted], axis=1)
+            return np.asarray(odds - logit(asked.at_least))
+        wanted, margin = _demand(target, self.classes, self.owner, self.link)
+        return np.asarray(scores[:, wanted].max(axis=1) - scores[:, ~wanted].max(axis=1) - margin)
+
+    def regions(self, target: Target) -> tuple[Region, ...]:
+        wanted, margin = _demand(target, self.classes, self.owner, self.link)
+        by_order = margin == 0.0 and not target.requirement.probable
+        parts = self.place, self.offsets, margin
+        own, rivals = _contenders(wanted, *parts, by_order=by_order)
+        pieces = tuple(self._nearest(i, rivals, margin, by_order=by_order) for i in own.tolist())
+        return pieces or (_nowhere(self.width),)
+
+    def _nearest(self, i: int, rivals: IntArray, margin: float, *, by_order: bool) -> Region:
+        """score_i >= score_j + margin for each rival j: linear where they share a metric.
+
+        There, ‖F y + f_i‖² − ‖F y + f_j‖² = 2 (f_i − f_j)ᵀF y + ‖f_i‖² − ‖f_j‖².
+        """
+        others = rivals[self.place[rivals] != self.place[i]]
+        alike = self.metric[others] == self.metric[i]
+        limit = self.offsets[others] - self.offsets[i] - margin
+        loses = (others < i) & by_order
+        matrix, shift, straight = self.factors[self.metric[i]], self.shifts[i], others[alike]
+        conditions: list[Condition] = []
+        if len(straight):
+            apart, total = shift - self.shifts[straight], shift + self.shifts[straight]
+            rows, high = 2.0 * apart @ matrix, limit[alike] - (apart * total).sum(axis=1)
+            low, tight = np.full(len(rows), -np.inf), np.ones(len(rows))
+            lost = loses[alike].astype(np.float64)
+            conditions.append(LinearBounds(rows, low, high, tight, lost))
+        for k in np.flatnonzero(~alike).tolist():
+            rival, there = self.factors[self.metric[others[k]]], self.shifts[others[k]]
+            given = float(limit[k]), 1.0, float(loses[k])
+            conditions.append(Nearer(matrix, shift, rival, there, *given))
+        return Region(tuple(conditions))
 
 
-def labelled(
+def _labelled(
     prototypes: ArrayLike, labels: ArrayLike
-) -> tuple[FloatArray, NDArray[Any], NDArray[Any], IntArray]:
-    """(P, d) prototypes, their (P,) labels, the (k,) classes, and each one's position in them."""
+) -> tuple[FloatArray, NDArray[Any], IntArray]:
+    """(P, d) prototypes, the (k,) classes, and the (P,) position of each one's class in them."""
     points, kinds = np.asarray(prototypes, dtype=np.float64), np.asarray(labels)
     if points.ndim != 2 or kinds.shape != points.shape[:1]:
         raise InvalidInput(
@@ -225,20 +423,11 @@ def labelled(
             f"got shapes {points.shape} and {kinds.shape}."
         )
     classes, owner = np.unique(kinds, return_inverse=True)
-    return points, kinds, classes, owner.ravel()
-
-
-def check_classes(classes: NDArray[Any]) -> None:
-    """Raise if one class has all prototypes."""
     if len(classes) < 2:
         raise InvalidInput(
             f"Expected prototypes of two classes or more; got {classes.tolist()!r} alone."
         )
-
-
-def nowhere(width: int) -> Region:
-    """No point: 0 · y <= −1."""
-    return Region((LinearBounds(np.zeros((1, width)), np.full(1, -np.inf), -np.ones(1)),))
+    return points, classes, owner.ravel()
 
 
 def _metric(matrix: ArrayLike | None, points: FloatArray) -> FloatArray | None:
@@ -258,19 +447,121 @@ def _metric(matrix: ArrayLike | None, points: FloatArray) -> FloatArray | None:
     return omega
 
 
-def _distinct(
-    points: FloatArray, owner: IntArray, omega: FloatArray | None
-) -> tuple[FloatArray, IntArray, IntArray]:
-    """Prototypes and owners without repetitions within a class, and each one's place."""
-    counts = slice(None) if omega is None else np.atleast_2d(omega).any(axis=0)
-    _, where = np.unique(points[:, counts], axis=0, return_inverse=True)
-    pairs = np.stack([where.ravel(), owner], axis=1)
-    kept = np.sort(np.unique(pairs, axis=0, return_index=True)[1])
-    where = where.ravel()[kept]
-    _, first, inverse = np.unique(where, return_index=True, return_inverse=True)
-    return points[kept], owner[kept], np.asarray(first[inverse.ravel()])
+def _factors(
+    matrices: ArrayLike | Sequence[ArrayLike], count: int, width: int, metric_per: str
+) -> FloatArray:
+    """(count, k, d) matrices, shorter ones filled up with rows of zeros."""
+    listed = matrices if isinstance(matrices, Sequence) else np.atleast_1d(np.asarray(matrices))
+    found = [np.asarray(matrix, dtype=np.float64) for matrix in listed]
+    shapes = sorted({matrix.shape for matrix in found})
+    dimensions = {len(shape) for shape in shapes}
+    fits = all(shape[-1:] == (width,) for shape in shapes) and dimensions in ({1}, {2})
+    if len(found) != count or not fits:
+        raise InvalidInput(
+            f"Expected {count} matrices of shape (k, {width}), one for each {metric_per}, or as "
+            f"many rows of {width} relevances; got {len(found)} of shape "
+            f"{' and '.join(map(str, shapes))}."
+        )
+    if dimensions == {1}:
+        relevances = np.stack(found)
+        if (relevances < 0.0).any():
+            raise InvalidInput(f"Expected relevances of at least 0; got {relevances.min():.6g}.")
+        return np.asarray(np.sqrt(relevances)[:, None, :] * np.eye(width))
+    out = np.zeros((count, max(len(matrix) for matrix in found), width))
+    for place, matrix in zip(out, found, strict=True):
+        place[: len(matrix)] = matrix
+    return out
 
 
-def _seen(points: FloatArray, omega: FloatArray) -> FloatArray:
-    """(P, d) Λ times each point."""
-    return points * omega if omega.ndim == 1 else (points @ omega.T) @ omega
+def _alike(factors: FloatArray) -> IntArray:
+    """(M,) the first matrix Ω with the same ΩᵀΩ, up to the rounding of that product."""
+    first = _first_equal(factors)
+    size = np.sum(factors * factors, axis=1)
+    rounding = 2.0 * (factors.shape[1] + 2) * EPS
+    for j in np.flatnonzero(first == np.arange(len(first))).tolist():
+        near = np.all(np.abs(size[:j] - size[j]) <= rounding * size[j], axis=1)
+        for i in np.flatnonzero(near & (first[:j] == np.arange(j))).tolist():
+            apart = np.abs(factors[i].T @ factors[i] - factors[j].T @ factors[j])
+            if (apart <= rounding * np.sqrt(np.outer(size[j], size[j]))).all():
+                first[first == j] = i
+                break
+    return first
+
+
+def _distinct(place: IntArray, owner: IntArray, offsets: FloatArray) -> IntArray:
+    """Of several prototypes of one class at one place, the first with the least offset.
+
+    The others never win.
+    """
+    order = np.lexsort((offsets, owner, place))
+    _, best = np.unique(np.stack([place, owner])[:, order], axis=1, return_index=True)
+    return np.sort(order[best])
+
+
+def _first_equal(rows: FloatArray | IntArray) -> IntArray:
+    """(n,) for each of n arrays the first that is equal to it."""
+    seen: dict[bytes, int] = {}
+    keys = (np.ascontiguousarray(row + 0.0).tobytes() for row in rows)  # −0 becomes 0
+    return np.array([seen.setdefault(key, i) for i, key in enumerate(keys)], dtype=np.intp)
+
+
+def _contenders(
+    wanted: BoolArray, place: IntArray, offsets: FloatArray, margin: float, *, by_order: bool
+) -> tuple[IntArray, IntArray]:
+    """Which prototypes may win, and their rivals: at each place those of the least offset.
+
+    What the others meet, it meets. Left out is whom a rival at its place leaves nothing:
+    ``by_order`` the first of equal scores wins; if not, being equal is enough.
+    """
+    both = []
+    for chosen in (wanted, ~wanted):
+        positions = np.flatnonzero(chosen)
+        best = positions[np.lexsort((positions, offsets[positions]))]
+        both.append(np.sort(best[np.unique(place[best], return_index=True)[1]]))
+    own, rivals = both
+    rival_at = np.full(len(place), -1)
+    rival_at[place[rivals]] = rivals
+    j = rival_at[place[own]]
+    lead = offsets[j] - offsets[own] - margin
+    shadowed = (j >= 0) & ((lead < 0.0) | ((lead == 0.0) & (j < own) & by_order))
+    return own[~shadowed], rivals
+
+
+def _nowhere(width: int) -> Region:
+    """No point: 0 · y <= −1."""
+    return Region((LinearBounds(np.zeros((1, width)), np.full(1, -np.inf), -np.ones(1)),))
+
+
+def _demand(
+    target: Target, classes: NDArray[Any], owner: IntArray, link: Link | None = None
+) -> tuple[BoolArray, float]:
+    """(P,) which prototypes are wanted to win, and by how much, in score units.
+
+    The log-odds of one of two classes are the difference of their scores. ``link``: None if there
+    is one metric for all.
+    """
+    asked, kind = target.requirement, type(target).__name__
+    if not asked.probable:
+        fitting = "Label or OtherLabel" if link is None else "Label, OtherLabel or Probability"
+        wanted, margin = split(target, classes, fitting, "the classes that have prototypes")
+        return wanted[owner], margin
+    if link is not Link.SOFTMAX:
+        raise InvalidInput(
+            f"{kind} needs class probabilities: the nearest prototype decides, and distances are "
+            "no probabilities. Use Label with a margin in units of the squared distance."
+        )
+    wanted = mask(asked.labels, classes)[owner]
+    if asked.at_least is None:
+        raise InvalidInput(
+            "Tradeoff needs probabilities whose −log is convex; those of classes that each have a "
+            "covariance of their own are not. Use Probability, or Label with a margin in log-odds."
+        )
+    needed = float(logit(asked.at_least))
+    if len(classes) > 2:
+        enough = np.ceil(1e4 * max(needed + np.log(len(classes) - 1), 0.0)) / 1e4
+        raise InvalidInput(
+            "Probability is read for two classes if each has a covariance of its own; got "
+            f"{len(classes)}. Label({asked.labels[0]!r}, margin={enough:.6g}), a margin in "
+            "log-odds against each other class, gives at least that probability."
+        )
+    return wanted, needed

@@ -18,9 +18,8 @@ from counterpoint.errors import UnsupportedModel
 from counterpoint.models.dispatch import by_name, classes_of, dense, read
 from counterpoint.models.form import Form, Link
 from counterpoint.models.linear import scores_of_rows
-from counterpoint.numerics import EPS, FloatArray, IntArray
-from counterpoint.prototypes.form import Prototypes
-from counterpoint.prototypes.local_form import LocalPrototypes
+from counterpoint.numerics import EPS, FloatArray
+from counterpoint.prototypes.form import LocalPrototypes, Prototypes
 
 __all__: list[str] = []
 
@@ -140,20 +139,14 @@ def _(model: Any) -> Form:
             "NearestCentroid."
         )
     in_order = model._fit_method == "brute"  # noqa: SLF001
-    if not in_order and _disagrees_with_itself(points, model._y):  # noqa: SLF001
+    form = Prototypes.from_arrays(points, labels, first_wins=in_order)
+    if not in_order and form.has_shared_places:
         raise UnsupportedModel(
             "KNeighborsClassifier holds equal training points of different classes, and which of "
             "them it finds first depends on how its search tree is walked. Use "
             "algorithm='brute', or leave out such points."
         )
-    return Prototypes.from_arrays(points, labels, first_wins=in_order)
-
-
-def _disagrees_with_itself(points: FloatArray, owner: IntArray) -> bool:
-    """Whether equal points are of different classes."""
-    places = np.unique(points, axis=0)
-    both = np.unique(np.column_stack([points, owner]), axis=0)
-    return len(both) > len(places)
+    return form
 
 
 # --- one Gaussian a class, each with a covariance of its own: log-densities are quadratic ---

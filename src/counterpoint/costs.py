@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from counterpoint.errors import InvalidInput, check_numbers, floats, shown
-from counterpoint.numerics import FloatArray
+from counterpoint.numerics import EPS, FloatArray
 from counterpoint.rows.encoding import present
 from counterpoint.rows.features import Categorical, Features
 from counterpoint.rows.table import Table
@@ -32,18 +32,10 @@ Weights = Mapping[Hashable, float] | ArrayLike | None
 @final
 @dataclass(frozen=True, eq=False)
 class Price:
-    """Σ_j absolute_j |δ_j| + δᵀ quadratic δ over the encoded columns.
+    """Σ_j absolute_j |δ_j| + δᵀ quadratic δ over the encoded columns."""
 
-    Parameters
-    ----------
-    absolute
-        (d,) non-negative; 0 where there is a quadratic price.
-    quadratic
-        (d,) non-negative for a diagonal matrix, (d, d) positive semidefinite for a full one.
-    """
-
-    absolute: FloatArray
-    quadratic: FloatArray
+    absolute: FloatArray  # (d,) non-negative; 0 where there is a quadratic price
+    quadratic: FloatArray  # (d,) for a diagonal matrix >= 0, or (d, d) positive semidefinite
 
     def __post_init__(self) -> None:
         if (self.absolute * self.diagonal).any():
@@ -77,20 +69,20 @@ class Price:
         """(d,) a diagonal D with D <= quadratic (as matrices), as large as one scaling allows.
 
         What is left, quadratic − D, is convex, so its tangents bound it from below while D keeps
-        every column's minimum finite. The eigenvalue is lowered by what it may be off by.
+        every column's minimum finite.
         """
         if self.quadratic.ndim == 1:
             return self.quadratic
-        scale = np.sqrt(np.diag(self.quadratic))
+        scale = np.sqrt(self.diagonal)
         used = scale > 0
         if not used.any():
             return np.zeros(len(scale))
         unit = self.quadratic[np.ix_(used, used)] / np.outer(scale[used], scale[used])
-        noise = 4.0 * len(unit) * float(np.finfo(np.float64).eps) * float(np.linalg.norm(unit))
+        # An eigenvalue is off by a small multiple of d · eps times the norm; and a share of it is
+        # left to the rest, so that this is convex whatever else rounds.
+        noise = 4.0 * len(unit) * EPS * float(np.linalg.norm(unit))
         smallest = max(float(np.linalg.eigvalsh(unit)[0]) - noise, 0.0)
-        floor = np.zeros(len(scale))
-        floor[used] = 0.99 * smallest * scale[used] ** 2
-        return floor
+        return np.where(used, 0.99 * smallest * scale**2, 0.0)
 
     @cached_property
     def above_floor(self) -> FloatArray:
@@ -212,68 +204,59 @@ def spreads(data: object, features: Features | None = None) -> dict[Hashable, tu
     table = Table.read(data)
     if features is not None and not isinstance(features, Features):
         raise InvalidInput(f"Expected Features or None; got {shown(features)}.")
-    features = features or Features.from_data(table)
-    return {
-        feature.name: (1.0, "none")
-        if isinstance(feature, Categorical)
-        else _spread(present(table.select([feature.name]), Features([feature]))[:, 0])
-        for feature in features
-    }
+    out: dict[Hashable, tuple[float, str]] = {}
+    for feature in features or Features.from_data(table):
+        out[feature.name] = 1.0, "none"
+        if not isinstance(feature, Categorical):
+            values = present(table.select([feature.name]), Features([feature]))[:, 0]
+            out[feature.name] = _spread(values)
+    return out
+
+
+def _spread(values: FloatArray) -> tuple[float, str]:
+    mad = float(np.median(np.abs(values - np.median(values)))) if len(values) else 0.0
+    if mad > 0:
+        return mad, "MAD"
+    deviation = float(values.std()) if len(values) else 0.0
+    return (deviation, "standard deviation") if deviation > 0 else (1.0, "none")
 
 
 def ranges(features: Features) -> dict[Hashable, tuple[float, str]]:
     """Name → (largest − smallest value, "range") from what the features themselves say.
 
-    Raises
-    ------
-    InvalidInput
-        If they do not say it of every number.
+    That not every number says its range is an `InvalidInput`.
     """
-    unknown = [f.name for f in features if not isinstance(f, Categorical) and f.observed is None]
-    if unknown:
-        raise InvalidInput(
-            "Expected to know what a change costs; got neither a cost nor data, and the range of "
-            f"{unknown[0]!r} is not known. Pass data= (--data), or a cost such as cp.Manhattan() "
-            "([cost] in a policy file), which weighs all features alike."
-        )
-    return {
-        feature.name: (1.0, "none")
-        if isinstance(feature, Categorical) or feature.observed is None
-        else _range(*feature.observed)
-        for feature in features
-    }
-
-
-def _range(low: float, high: float) -> tuple[float, str]:
-    return (high - low, "range") if high > low else (1.0, "none")
-
-
-def _spread(values: FloatArray) -> tuple[float, str]:
-    if not len(values):
-        return 1.0, "none"
-    mad = float(np.median(np.abs(values - np.median(values))))
-    if mad > 0:
-        return mad, "MAD"
-    deviation = float(values.std())
-    return (deviation, "standard deviation") if deviation > 0 else (1.0, "none")
+    out: dict[Hashable, tuple[float, str]] = {}
+    for feature in features:
+        out[feature.name] = 1.0, "none"
+        if isinstance(feature, Categorical):
+            continue
+        if feature.observed is None:
+            raise InvalidInput(
+                "Expected to know what a change costs; got neither a cost nor data, and the range "
+                f"of {feature.name!r} is not known. Pass data= (--data), or a cost such as "
+                "cp.Manhattan() ([cost] in a policy file), which weighs all features alike."
+            )
+        low, high = feature.observed
+        if high > low:
+            out[feature.name] = high - low, "range"
+    return out
 
 
 def weight_vector(weights: Weights, features: Features) -> FloatArray:
     """(p,) positive weights in the order of the features."""
     out = np.ones(len(features))
-    if weights is None:
-        return out
     if isinstance(weights, Mapping):
         check_numbers("the weight", weights)
         for name, weight in weights.items():
             out[features.index(name)] = weight
-    else:
+    elif weights is not None:
         given = floats("the weights", weights)
-        if given.shape != (len(features),):
+        if given.shape != out.shape:
             raise InvalidInput(
                 f"Expected {len(features)} weights, one for each feature; got shape {given.shape}."
             )
-        out = given.copy()
+        out = given
     for name, weight in zip(features.names, out.tolist(), strict=True):
         if not (np.isfinite(weight) and weight > 0):
             raise InvalidInput(
@@ -285,13 +268,9 @@ def weight_vector(weights: Weights, features: Features) -> FloatArray:
 
 def _absolute(weights: FloatArray, features: Features, *, numeric: bool) -> FloatArray:
     """Category weights are shared by the two entries of a one-hot block that move."""
-    out = np.zeros(features.width)
-    for weight, feature, block in zip(weights, features, features.blocks, strict=True):
-        if isinstance(feature, Categorical):
-            out[block] = weight / 2.0
-        elif numeric:
-            out[block] = weight
-    return out
+    sizes = [block.stop - block.start for block in features.blocks]
+    shares = np.where(features.is_numeric, weights if numeric else 0.0, weights / 2.0)
+    return np.repeat(shares, sizes)
 
 
 def _checked_matrix(matrix: ArrayLike, features: Features) -> FloatArray:
@@ -301,16 +280,16 @@ def _checked_matrix(matrix: ArrayLike, features: Features) -> FloatArray:
         raise InvalidInput(f"Expected a Mahalanobis matrix of shape {(p, p)}; got {out.shape}.")
     if not np.isfinite(out).all() or not np.allclose(out, out.T, rtol=1e-9, atol=0):
         raise InvalidInput("Expected a finite symmetric Mahalanobis matrix; got one that is not.")
-    categorical = ~features.is_numeric
-    crossed = out - np.diag(np.diag(out))
-    if crossed[categorical].any():
-        names = [name for name, c in zip(features.names, categorical, strict=True) if c]
+    crossed = (out - np.diag(np.diag(out)))[~features.is_numeric]
+    if crossed.any():
+        names = [f.name for f in features if isinstance(f, Categorical)]
         raise InvalidInput(
             f"Expected zeros off the diagonal for the categorical features {names!r}: a change of "
             "category has no sign."
         )
     out = (out + out.T) / 2.0
     scale = np.sqrt(np.maximum(np.diag(out), 0.0))
+    # Scaled to ones on the diagonal, a matrix that is singular has an eigenvalue of rounding size.
     if not (scale > 0).all() or np.linalg.eigvalsh(out / np.outer(scale, scale))[0] < 1e-10:
         raise InvalidInput(
             "Expected a positive definite Mahalanobis matrix; got a singular or indefinite one. "

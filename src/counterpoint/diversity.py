@@ -5,14 +5,13 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import count as count_up
 from typing import TYPE_CHECKING, Any, Literal, final
 
 import numpy as np
 
 from counterpoint.certificate import COLUMNS, Certificates, Claim, Status
-from counterpoint.errors import InvalidInput, several, shown
+from counterpoint.errors import InvalidInput, all_of, several, shown
 from counterpoint.explainer import DEFAULT_GAP, Explainer
 from counterpoint.numerics import BoolArray, FloatArray, IntArray
 from counterpoint.results import Counterfactual, Counterfactuals
@@ -158,11 +157,7 @@ def diversify(  # noqa: PLR0913 (as `explain`)
     >>> [sorted(answer.changes) for answer in several[0]]
     [['petal length (cm)'], ['petal width (cm)', 'sepal width (cm)']]
     """
-    if not isinstance(explainer, Explainer):
-        raise InvalidInput(
-            f"Expected an Explainer; got {shown(explainer)} ({type(explainer).__name__}). "
-            "Pass cp.Explainer(model, data=...)."
-        )
+    all_of(Explainer, (explainer,), "an Explainer", " Pass cp.Explainer(model, data=...).")
     return explainer.explain(
         X,
         target,
@@ -188,73 +183,56 @@ def alternatives_to(
         words = ", ".join(map(repr, (*SEARCHES, "piece")))
         raise InvalidInput(f"Expected by to be one of {words}; got {shown(by)}.")
     most = int(n)
+    batches: list[Counterfactuals] = []
 
     def ask(rows: IntArray, asked: Task = task, held: BoolArray | None = None) -> list[Choice]:
-        answers = answers_to(asked, repeated(tables, rows), lambda _: None, held=held)
-        return [Choice.of(answers, k) for k in range(len(rows))]
+        batches.append(answers_to(asked, repeated(tables, rows), lambda _: None, held=held))
+        return _choices(batches)
 
     with track(len(tables[1]), show=progress) as advance:
-        answers = answers_to(task, tables, advance)
-        first = [Choice.of(answers, i) for i in range(len(answers))]
+        batches.append(answers_to(task, tables, advance))
+        first = _choices(batches)
         if how == "piece":
             chosen, exhausted = _one_a_piece(task, tables[1], ask, first, most)
         else:
             width = len(task.question.features)
             chosen, exhausted = _searched(ask, width, [SEARCHES[how](one, most) for one in first])
-    choices = [some or [first[i]] for i, some in enumerate(chosen)]
+    choices = [some or [one] for some, one in zip(chosen, first, strict=True)]
     count = [len(some) for some in choices]
     row = np.repeat(np.arange(len(choices)), count)
     rank = np.concatenate([np.arange(k) for k in count]) if count else row
     flat = [choice for some in choices for choice in some]
-    whole = _gathered(repeated(tables, row)[0], answers, flat, task.effort.gap)
+    whole = _gathered(repeated(tables, row)[0], batches, flat, task.effort.gap)
     return Alternatives(whole, row, rank, np.array(exhausted, dtype=bool))
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """One row's answer among those of a batch.
+    """One row's answer, and what is known of all that the row may still choose."""
 
-    ``bound`` is what is known of the least objective among all that the row may still choose, and
-    ``claim`` what that rests on.
-    """
+    position: int  # of the answer in all batches
+    found: bool  # whether it is one
+    status: Status
+    objective: float
+    bound: float  # on the least objective of what is left to choose
+    claim: Claim  # what that rests on
+    after: FloatArray  # (p,) codes of the answer
+    changed: frozenset[int]  # the positions of the features that differ from the factual row
 
-    answers: Counterfactuals
-    position: int
-    bound: float
-    claim: Claim
 
-    @classmethod
-    def of(cls, answers: Counterfactuals, position: int) -> Choice:
-        """An answer with its own bound."""
-        c = answers.certificates
-        return cls(answers, position, float(c.bound[position]), c.claim[position])
-
-    @property
-    def found(self) -> bool:
-        """Whether there is an answer."""
-        return bool(self.answers.found[self.position])
-
-    @property
-    def status(self) -> Status:
-        """What became of the row."""
-        return self.answers.statuses[self.position]
-
-    @property
-    def objective(self) -> float:
-        """What was minimised."""
-        return float(self.answers.certificates.objective[self.position])
-
-    @property
-    def after(self) -> FloatArray:
-        """(p,) codes of the answer."""
-        return np.asarray(self.answers.after[self.position])
-
-    @cached_property
-    def changed(self) -> frozenset[int]:
-        """The positions of the features that differ from the factual row."""
-        here = self.answers.before[self.position] != self.after
-        return frozenset(np.flatnonzero(here).tolist()) if self.found else frozenset()
+def _choices(batches: Sequence[Counterfactuals]) -> list[Choice]:
+    """The answers of the last batch with their own bounds."""
+    *before, last = batches
+    start, c = sum(map(len, before)), last.certificates
+    changed = [frozenset(np.flatnonzero(row).tolist()) for row in last.changed]
+    numbers = (values.tolist() for values in (last.found, c.objective, c.bound))
+    return [
+        Choice(start + k, found, status, objective, bound, claim, after, moved)
+        for k, (found, objective, bound, status, claim, after, moved) in enumerate(
+            zip(*numbers, last.statuses, c.claim, last.after, changed, strict=True)
+        )
+    ]
 
 
 Ask = Callable[..., list[Choice]]
@@ -372,18 +350,15 @@ def _one_a_piece(
 
 
 def _gathered(
-    table: Table, asked: Counterfactuals, choices: Sequence[Choice], gap: float
+    table: Table, batches: Sequence[Counterfactuals], choices: Sequence[Choice], gap: float
 ) -> Counterfactuals:
     """Answers from several batches as one; suboptimal where other choices leave too large a gap."""
-    batches = list({id(batch): batch for batch in (asked, *(c.answers for c in choices))}.values())
-    starts = np.cumsum([0, *map(len, batches)])
-    start = {id(batch): first for batch, first in zip(batches, starts[:-1], strict=True)}
-    at = np.array([start[id(c.answers)] + c.position for c in choices], dtype=np.intp)
+    at = np.array([choice.position for choice in choices], dtype=np.intp)
+    parts = [batch.certificates for batch in batches]
 
     def column(name: str, owners: Sequence[Any] = batches) -> Any:
         return np.concatenate([getattr(owner, name) for owner in owners])[at]
 
-    parts = [batch.certificates for batch in batches]
     columns = {name: column(name, parts) for name in COLUMNS}
     columns["bound"] = np.array([choice.bound for choice in choices], dtype=np.float64)
     columns["claim"] = np.array([choice.claim for choice in choices], dtype=object)
@@ -392,16 +367,13 @@ def _gathered(
     reopened = (status == Status.OPTIMAL) & (certificates.gap > gap)
     reopened &= certificates.bound < column("bound", parts)
     status[reopened], certificates.claim[reopened] = Status.SUBOPTIMAL, Claim.NONE
-    problems = [choice.answers.problems.get(choice.position) for choice in choices]
+    problems = batches[0].problems  # its rows are those that were passed
+    names = ("before", "after", "missing", "closed_form", "targets")
     return replace(
-        asked,
+        batches[0],
         table=table,
-        before=column("before"),
-        after=column("after"),
-        missing=column("missing"),
         statuses=status,
         certificates=certificates,
-        closed_form=column("closed_form"),
-        problems={i: problem for i, problem in enumerate(problems) if problem is not None},
-        targets=column("targets"),
+        problems={i: problems[k] for i, k in enumerate(at.tolist()) if k in problems},
+        **{name: column(name) for name in names},
     )

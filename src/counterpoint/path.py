@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from counterpoint.certificate import Status
 from counterpoint.costs import Cost, Manhattan
-from counterpoint.errors import InvalidInput, is_comparable, is_listed, several, shown
+from counterpoint.errors import InvalidInput, all_of, is_comparable, is_listed, several, shown
 from counterpoint.explainer import DEFAULT_GAP, Explainer
 from counterpoint.numerics import BoolArray, FloatArray
 from counterpoint.results import Counterfactuals
@@ -356,11 +356,7 @@ def trace(
     >>> path.probability.round(2).tolist()
     [[0.04, 0.5, 0.92]]
     """
-    if not isinstance(explainer, Explainer):
-        raise InvalidInput(
-            f"Expected an Explainer; got {shown(explainer)} ({type(explainer).__name__}). "
-            "Pass cp.Explainer(model, data=...)."
-        )
+    all_of(Explainer, (explainer,), "an Explainer", " Pass cp.Explainer(model, data=...).")
     return explainer.trace(X, targets, gap=gap, time_limit=time_limit, progress=progress)
 
 

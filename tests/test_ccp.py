@@ -218,6 +218,7 @@ def _equation(rng: np.random.Generator, y: np.ndarray) -> LinearBounds:
     return LinearBounds(row, row @ y, row @ y)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("kind", PRICES)
 @pytest.mark.parametrize("extra", list(EXTRA))
 def test_every_constraint_is_met_and_answers_are_local_optima(kind: str, extra: str):
@@ -369,7 +370,9 @@ def test_a_category_and_numbers_are_as_cheap_as_each_category_alone(kind: str):
             assert costs(program, x) <= min(alone) * (1.0 + 1e-5) + 1e-9
 
 
-@pytest.mark.parametrize("kind", PRICES)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(k, marks=[pytest.mark.slow] if k == "full" else []) for k in PRICES]
+)
 def test_few_changes_are_as_cheap_as_each_choice_of_columns(kind: str):
     """By SCIP: a local solver finds some of the points on one machine, and others on another."""
     blocks = tuple(slice(j, j + 1) for j in range(4))

@@ -24,7 +24,7 @@ from typer.testing import CliRunner, Result
 
 import counterpoint as cp
 import counterpoint.lvq
-from counterpoint.cli import app
+from counterpoint.cli import app, main
 from counterpoint.cli.answers import plain
 from counterpoint.privacy import PrivateSVC
 
@@ -117,13 +117,17 @@ def test_the_commands_are_one_program():
     assert not ran.stderr
 
 
-def test_an_error_is_a_sentence_and_not_a_traceback():
-    command = [sys.executable, "-m", "counterpoint", "inspect", "broken.skops"]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert ran.returncode == 2
-    assert not ran.stdout
-    assert ran.stderr.startswith("Error: broken.skops is no skops file that can be read: ")
-    assert ran.stderr.count("\n") == 1
+def test_an_error_is_a_sentence_and_not_a_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr(sys, "argv", ["counterpoint", "inspect", "broken.skops"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    said = capsys.readouterr()
+    assert not said.out
+    assert said.err.startswith("Error: broken.skops is no skops file that can be read: ")
+    assert said.err.count("\n") == 1
 
 
 @pytest.mark.parametrize("command", [[], ["demo"], ["inspect"], ["explain"]])

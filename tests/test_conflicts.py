@@ -409,7 +409,7 @@ def test_the_limit_that_is_told_is_the_one_that_holds():
         assert f" (now {now})" in told
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_few_changes_of_many_features(seed: int):
     """Each set of features that may change is told apart in time: the conflict is minimal."""
     rng = np.random.default_rng(seed)

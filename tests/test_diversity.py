@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import chain, combinations
 from typing import Any
 
@@ -69,6 +70,22 @@ def least(model: Any, data: pd.DataFrame, row: pd.DataFrame, target: Any, **aske
     return costs
 
 
+@cache
+def posed(name: str) -> tuple[Any, pd.DataFrame, cp.Explainer]:
+    """Model, data, and what explains it."""
+    make, fit, cost = PROBLEMS[name]
+    data = make()
+    model = fit(data)
+    return model, data, cp.Explainer(model, data=data, extrapolate=True, cost=cost)
+
+
+@cache
+def least_of(name: str, i: int, label: Any) -> Any:
+    """The oracle of one row of a problem."""
+    model, data, explainer = posed(name)
+    return least(model, data, data.iloc[[i]], label, cost=explainer.cost)
+
+
 PROBLEMS = {
     "prototypes": (numbers, glvq, cp.Manhattan()),
     "prototypes squared": (numbers, glvq, cp.SquaredEuclidean()),
@@ -78,18 +95,14 @@ PROBLEMS = {
 
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_each_answer_is_the_cheapest_that_covers_no_earlier_one(name: str) -> None:
-    make, fit, cost = PROBLEMS[name]
-    data = make()
-    model = fit(data)
-    explainer = cp.Explainer(model, data=data, extrapolate=True, cost=cost)
-    rows = data.iloc[:4]
+    model, data, explainer = posed(name)
     for label in model.classes_:
-        several = cp.diversify(explainer, rows, label, 4)
+        several = cp.diversify(explainer, data.iloc[:4], label, 4)
         for i, answers in enumerate(several):
             if answers[0].status == cp.Status.ALREADY:
                 assert len(answers) == 1
                 continue
-            costs = least(model, data, rows.iloc[[i]], label, cost=cost)
+            costs = least_of(name, i, label)
             taken: list[frozenset[Any]] = []
             for answer in answers:
                 left = {free: c for free, c in costs.items() if not any(t <= free for t in taken)}
@@ -107,17 +120,13 @@ def test_each_answer_is_the_cheapest_that_covers_no_earlier_one(name: str) -> No
 
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_disjoint_answers_are_each_the_cheapest_that_touches_nothing_touched(name: str) -> None:
-    make, fit, cost = PROBLEMS[name]
-    data = make()
-    model = fit(data)
-    explainer = cp.Explainer(model, data=data, extrapolate=True, cost=cost)
-    rows = data.iloc[:4]
+    model, data, explainer = posed(name)
     for label in model.classes_:
-        several = cp.diversify(explainer, rows, label, 4, by="disjoint")
+        several = cp.diversify(explainer, data.iloc[:4], label, 4, by="disjoint")
         for i, answers in enumerate(several):
             if answers[0].status == cp.Status.ALREADY:
                 continue
-            costs = least(model, data, rows.iloc[[i]], label, cost=cost)
+            costs = least_of(name, i, label)
             touched: set[Any] = set()
             for answer in answers:
                 assert not touched & set(answer.changes)

@@ -139,6 +139,8 @@ def customers(request: pytest.FixtureRequest) -> dict[str, object]:
 
 GIVEN = {"single_cells.md": single_cells, "customers.md": customers}
 """Pages about data that do not come along, and what they begin with."""
+MARKS = {name: [pytest.mark.data] for name in GIVEN}
+MARKS["single_cells.md"].append(pytest.mark.slow)
 
 RUN = {"python": run_python, "console": run_console, "toml": write_file, "json": write_file}
 SHOWN = {"text", "{toctree}", "{eval-rst}", "{note}", "{warning}", "{tip}", "{math}"}
@@ -146,7 +148,7 @@ SHOWN = {"text", "{toctree}", "{eval-rst}", "{note}", "{warning}", "{tip}", "{ma
 
 @pytest.mark.parametrize(
     "page",
-    [pytest.param(p, marks=[pytest.mark.data] if p.name in GIVEN else []) for p in PAGES],
+    [pytest.param(p, marks=MARKS.get(p.name, [])) for p in PAGES],
     ids=lambda page: str(page.relative_to(ROOT)),
 )
 def test_every_block_of_a_page_runs(

@@ -777,6 +777,7 @@ AS_FRAMES: dict[str, Callable[[pd.DataFrame], Any]] = {
 }
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("kind", AS_FRAMES)
 @pytest.mark.parametrize("target", [True, False])
 def test_answers_stay_within_the_data_by_default(kind: str, target: bool):

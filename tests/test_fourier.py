@@ -643,7 +643,13 @@ def test_nothing_on_a_segment_is_above_its_bound():
 
 
 @pytest.mark.parametrize(
-    ("kind", "cost"), list(zip(KINDS, COSTS.values(), strict=True)), ids=list(COSTS)
+    ("kind", "cost"),
+    [
+        pytest.param(
+            kind, COSTS[name], id=name, marks=[] if name == "manhattan" else pytest.mark.slow
+        )
+        for kind, name in zip(KINDS, COSTS, strict=True)
+    ],
 )
 def test_answers_with_a_guarantee_for_selection_hold_as_often_as_promised(kind: str, cost: cp.Cost):
     """The true weights are known here, and the noise is drawn many times."""

@@ -144,10 +144,13 @@ def check(program: Program, x: np.ndarray) -> None:
         assert bool(again.found[0]) == (much > 0.0) or much == HAIR
 
 
+@pytest.mark.parametrize("seeds", [(0, 1), pytest.param((2, 3), marks=pytest.mark.slow)])
 @pytest.mark.parametrize("constraint", CONSTRAINTS, ids=lambda c: c.__name__)
 @pytest.mark.parametrize("kind", PRICES)
-def test_the_optimum_is_found_and_nothing_below_it_is_claimed(kind: str, constraint: object):
-    for seed in range(4):
+def test_the_optimum_is_found_and_nothing_below_it_is_claimed(
+    kind: str, constraint: object, seeds: tuple[int, int]
+):
+    for seed in seeds:
         check(*posed(kind, constraint, seed))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from functools import cache
 from itertools import permutations, product
 from typing import Any, get_args
 
@@ -248,6 +249,12 @@ def made_of(kind: str, X: pd.DataFrame, y: pd.Series) -> tuple[Any, Any]:
     }[kind]
 
 
+@cache
+def of_wine() -> tuple[GroupTranslations, Any, Any]:
+    X, y = wine()
+    return GroupTranslations(plane(X), k=3, strengths=8).fit(X, y), X, y
+
+
 KINDS = (
     *("pandas", "polars", "array", "float32", "csr", "csc", "categorical", "masks"),
     *("like anndata", "anndata"),
@@ -257,9 +264,8 @@ KINDS = (
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:anndata", "ignore::FutureWarning")
 @pytest.mark.parametrize("kind", KINDS)
 def test_rows_of_every_kind_get_the_same_answer(kind: str):
-    X, y = wine()
+    plain, X, y = of_wine()
     space = plane(X)
-    plain = GroupTranslations(space, k=3, strengths=8).fit(X, y)
     rows, groups = made_of(kind, X, y)
     model = GroupTranslations(space, k=3, strengths=8).fit(rows, groups)
     loose = 1e-3 if kind == "float32" else 1e-7
@@ -552,8 +558,9 @@ def test_quality_says_whether_rows_were_in_the_fit():
     assert model.judge(X[~half], y[~half]).summary().startswith("3 groups, held-out rows\n")
 
 
-def test_evaluation_is_on_rows_that_were_not_fitted(case: tuple[GroupTranslations, Any, Any]):
-    model, X, y = case
+@pytest.mark.parametrize("kind", ["linear", pytest.param("network", marks=pytest.mark.slow)])
+def test_evaluation_is_on_rows_that_were_not_fitted(kind: str):
+    model, X, y = fitted(kind)
     held = model.evaluate(X, y)
     assert held.seen < 0.05
     assert "held-out rows" in held.summary()

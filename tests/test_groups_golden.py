@@ -84,7 +84,7 @@ def test_truncated_as_theirs_ours_is_no_worse(eldr: Path, name: str):
     assert np.mean(gained) > -0.005
 
 
-@names
+@pytest.mark.parametrize("name", ["Iris", "Heart", pytest.param("Housing", marks=pytest.mark.slow)])
 def test_no_published_offsets_have_a_lower_objective(eldr: Path, name: str):
     """At some strength of ours, the penalised objective of theirs is higher than that of ours."""
     X, groups, network, _ = data(eldr, name)

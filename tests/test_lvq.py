@@ -116,7 +116,14 @@ def test_the_gradient_is_finite_where_rows_and_prototypes_of_all_classes_coincid
 # The contract of scikit-learn
 
 
-@pytest.mark.parametrize("name", [n for n in CONFIGURATIONS if "rank" not in n])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow if "," in name else [])
+        for name in CONFIGURATIONS
+        if "rank" not in name
+    ],
+)
 def test_the_estimator_keeps_the_contract(name: str):
     check_estimator(clone(CONFIGURATIONS[name]), on_skip=None)
 
@@ -553,6 +560,7 @@ def test_it_is_as_accurate_as_public_packages_on_breast_cancer():
     assert_reached(parts, dict.fromkeys((GRLVQ, *LIKELIHOOD), 0.940))
 
 
+@pytest.mark.slow
 def test_it_is_as_accurate_as_public_packages_on_digits():
     parts = list(folds(*load_digits(return_X_y=True), PCA(10)))
     assert_reached(parts, {GLVQ: 0.923, GMLVQ: 0.939, LGMLVQ: 0.963, GRLVQ: 0.93, RSLVQ: 0.923})

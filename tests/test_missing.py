@@ -73,6 +73,7 @@ def filled(data: pd.DataFrame, explainer: cp.Explainer) -> pd.DataFrame:
     return data.fillna(value=dict(explainer.reading.fills))
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("words", TEXT)
 @pytest.mark.parametrize("numbers", NUMERIC)
 def test_a_missing_cell_counts_as_its_fill(numbers: str, words: str):
@@ -417,7 +418,7 @@ def test_without_data_the_fills_are_the_same():
 
 
 @pytest.mark.parametrize("count", [30, pytest.param(200, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("strategy", ["mean", "median"])
+@pytest.mark.parametrize("strategy", ["mean", pytest.param("median", marks=pytest.mark.slow)])
 def test_ames(ames: pd.DataFrame, strategy: str, count: int):
     labels = np.where(ames.pop("SalePrice") >= 160_000, "high", "low")
     ames = ames.drop(columns=["Order", "PID"])

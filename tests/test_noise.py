@@ -109,7 +109,7 @@ def inverted(phi: np.ndarray, t: float) -> float:
 # The law of Laplace noise
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 7, 30, 100, 500])
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 30, 100, pytest.param(500, marks=pytest.mark.slow)])
 def test_equal_weights_have_the_closed_form(size: int):
     law, phi = ProjectedLaplace(1.0, size), np.ones(size)
     for distance in DISTANCES:

@@ -245,6 +245,7 @@ ENCODERS = [
 ]
 
 
+@pytest.mark.covering(1)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("encoder", ENCODERS, ids=repr)
 @pytest.mark.parametrize("library", ["pandas", "category", "polars", "array"])

@@ -113,7 +113,7 @@ def points(form: Any, width: int) -> np.ndarray:
     if isinstance(form, UncertainForm):
         return 3.0 * np.random.default_rng(1).normal(size=(300, width))
     narrow = width == 1 and not isinstance(form, LocalPrototypes)
-    return 20.0 * np.random.default_rng(1).normal(size=(20_000 if narrow else 3000, width))
+    return 20.0 * np.random.default_rng(1).normal(size=(5000 if narrow else 1000, width))
 
 
 @pytest.mark.parametrize("width", WIDTHS)

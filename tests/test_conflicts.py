@@ -291,7 +291,7 @@ def instead(
     return [*constraints[:at], new, *constraints[at + 1 :]]
 
 
-@settings(max_examples=20)
+@settings(max_examples=settings.default.max_examples // 2)
 @given(
     st.builds(whole_model, WEIGHT, WEIGHT, st.tuples(WEIGHT, WEIGHT, WEIGHT), st.integers(-9, -1)),
     st.tuples(st.integers(-4, 4), st.integers(-4, 4), st.sampled_from("uvw")),

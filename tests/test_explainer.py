@@ -231,7 +231,7 @@ PLAIN = {
 }
 
 
-@pytest.mark.covering(2)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("cost", sorted(make.COSTS))
 @pytest.mark.parametrize("kind", PLAIN)
@@ -430,7 +430,7 @@ def mixed() -> Problem:
 POLICY = [cp.Monotone("years", "increasing"), cp.Bounds("debt", fall=2.0, rise=2.0)]
 
 
-@pytest.mark.covering(2)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("cost", sorted(make.COSTS))
 @pytest.mark.parametrize("kind", PLAIN)

@@ -239,7 +239,7 @@ def test_a_model_of_a_limit_has_one_optimum_however_it_is_found(seed: int):
 # Answers
 
 
-@pytest.mark.covering(2)
+@pytest.mark.covering(1)
 @every_cost
 @every_label
 @every_kind
@@ -266,7 +266,7 @@ def test_answers_are_those_of_a_grid(kind: str, label: str, cost: cp.Cost):
     np.testing.assert_allclose(answers.report()["probability"], at, atol=1e-9)
 
 
-@pytest.mark.covering(2)
+@pytest.mark.covering(1)
 @every_cost
 @every_label
 @pytest.mark.parametrize(

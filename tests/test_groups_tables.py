@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -160,9 +161,14 @@ FRAMES: dict[str, Any] = {
 }
 
 
+@cache
+def of_x() -> GroupTranslations:
+    return GroupTranslations(space(), k=3, strengths=6).fit(X, Y)
+
+
 @pytest.mark.parametrize("kind", FRAMES)
 def test_columns_go_by_name(kind: str):
-    expected = GroupTranslations(space(), k=3, strengths=6).fit(X, Y)
+    expected = of_x()
     model = GroupTranslations(space(), k=3, strengths=6).fit(FRAMES[kind], Y.to_list())
     assert model.translations_.offsets.tobytes() == expected.translations_.offsets.tobytes()
     assert model.translations_.names == expected.translations_.names

@@ -335,7 +335,7 @@ def test_a_rotation_of_the_features_rotates_the_model(cls: type):
         assert np.allclose(two.omega, rotation @ one.omega @ rotation.T, atol=1e-5)
 
 
-@configured
+@pytest.mark.parametrize("name", [cls.__name__ for cls in ALL])
 def test_the_same_seed_gives_the_same_bits(name: str):
     X, y = data()
     assert_same(model(name).fit(X, y), model(name).fit(X, y))

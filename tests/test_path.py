@@ -105,7 +105,7 @@ def bounded(kind: str) -> list[cp.Constraint]:
 # What a path is
 
 
-@pytest.mark.covering(2)
+@pytest.mark.covering(1)
 @everywhere
 @every_cost
 @pytest.mark.parametrize("constrained", [False, True])

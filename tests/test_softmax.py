@@ -560,7 +560,9 @@ def test_rows_that_never_get_there_do_not_take_long(many: int):
         assert (a.judged.reduced.iterations <= 600).all()
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize(
+    "seed", [*range(20), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(20, 40))]
+)
 def test_cvxpy_finds_no_smaller_change(seed: int):
     rng = np.random.default_rng(seed)
     given = make.softmax(rng, most=6, largest=10.0)

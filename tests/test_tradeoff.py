@@ -359,7 +359,7 @@ def test_every_constraint_is_kept_by_two_classes(policy: str, cost: str):
     assert_all_best(given, cp.Tradeoff(label, 0.03), price, constraints, row)
 
 
-@pytest.mark.covering(2)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("cost", sorted(make.COSTS))
 @pytest.mark.parametrize("kind", ["whole", "mixed"])
 @pytest.mark.parametrize("constraints", [[], [cp.MaxChanges(1)], [cp.Linear({"b": 1.0}, high=2.0)]])
@@ -616,7 +616,7 @@ def test_a_row_in_the_middle_of_its_rivals_stays():
     assert answers.status[0] == cp.Status.OPTIMAL, answers[0].certificate
 
 
-@pytest.mark.covering(2)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("held", HELD)
 @pytest.mark.parametrize("cost", sorted(make.COSTS))
 @pytest.mark.parametrize("weight", [1e-50, 1e-12, 1e50])

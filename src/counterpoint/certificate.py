@@ -402,7 +402,7 @@ def lower_bounds(
         if known.is_local:
             local |= (_gap(reached, bound) > gap) & (told <= bound) & np.isfinite(reached)
     settled = np.isposinf(best) | (_gap(reached, best) <= gap)
-    reported = settled & (best > proved * (1.0 + 1e-12))
+    reported = settled & (best > proved * (1.0 + 1e-12))  # by more than rounding
     claim = np.array([Claim.NONE] * len(reached), dtype=object)
     claim[settled], claim[reported], claim[local] = Claim.PROVED, Claim.REPORTED, Claim.LOCAL
     return np.where(settled & ~reported, proved, best), claim
@@ -436,7 +436,8 @@ def certify(  # noqa: PLR0913 (what an answer is judged by)
     gap, resolution
         The gap up to which an answer is optimal, and the largest violation that is rounding.
     """
-    objective = cost = program.cost(points, cases.x)
+    objective = cost = program.price(points - cases.x)
+    violation = program.violation(points, cases.x)
     if program.charges:
         objective = program.objective(points, cases)
     if evidence is None:
@@ -444,7 +445,6 @@ def certify(  # noqa: PLR0913 (what an answer is judged by)
     else:
         reached = np.where(verdict.valid, objective, np.inf)
         bound, claim = lower_bounds(evidence, reached, gap)
-    violation = program.violation(points, cases.x)
     holds = verdict.valid & (violation <= resolution)
     return Certificates(
         verdict.valid,

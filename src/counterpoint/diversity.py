@@ -186,7 +186,7 @@ def alternatives_to(
     batches: list[Counterfactuals] = []
 
     def ask(rows: IntArray, asked: Task = task, held: BoolArray | None = None) -> list[Choice]:
-        batches.append(answers_to(asked, repeated(tables, rows), lambda _: None, held=held))
+        batches.append(answers_to(asked, repeated(tables, rows), held=held))
         return _choices(batches)
 
     with track(len(tables[1]), show=progress) as advance:

@@ -29,11 +29,10 @@ from counterpoint.rows.features import (
 )
 from counterpoint.rows.progress import track
 from counterpoint.rows.table import Table
-from counterpoint.targets import Target, as_target
+from counterpoint.targets import as_target
 
 if TYPE_CHECKING:
     from counterpoint.diversity import Alternatives
-    from counterpoint.engine.answering import Task
     from counterpoint.engine.factored import FactoredCounterfactuals
     from counterpoint.engine.pieces import Question
     from counterpoint.models.reading import FittedModel, Reading
@@ -41,10 +40,10 @@ if TYPE_CHECKING:
     from counterpoint.results import Counterfactuals
     from counterpoint.solvers import Effort
 
-__all__ = ["DEFAULT_GAP", "Explainer", "effort_of", "explain"]
+__all__ = ["DEFAULT_GAP", "Explainer", "explain"]
 
 DEFAULT_GAP = 1e-6
-"""The relative gap: above the accuracy of every solver that may have to close it, 1e-7 at worst."""
+"""The relative gap: what SCIP is accurate to, and ten times what the other solvers are at worst."""
 
 
 @final
@@ -230,10 +229,15 @@ class Explainer:
         MissingExtra
             If ``"global"`` needs SCIP and it is not installed.
         """
+        from counterpoint.engine.answering import Task, answers_to
+
         effort = effort_of(gap, time_limit, optimality)
         if progress is not None:
             check_flag("progress", progress)
-        task, tables = self._task(X, as_target(target), effort)
+        wanted = as_target(target)
+        question, tables, eps = self._read(X)
+        one_row = len(tables[1]) == 1
+        task = Task(self._fitted, question, wanted, effort, eps)
         if n is None and by != "features":
             raise InvalidInput(
                 f"Expected n= with by={shown(by)}: it says in what several answers differ. Pass, "
@@ -243,8 +247,8 @@ class Explainer:
             from counterpoint.diversity import alternatives_to
 
             return alternatives_to(task, tables, n, by, progress=progress)
-        from counterpoint.engine.answering import answers_to
-
+        if one_row and not progress:  # nothing of it is done until all is
+            return answers_to(task, tables)
         with track(len(tables[1]), show=progress) as advance:
             return answers_to(task, tables, advance)
 
@@ -270,10 +274,12 @@ class Explainer:
         -------
         Path
         """
+        from counterpoint.engine.answering import Task
         from counterpoint.path import checked_targets, traced
 
         wanted, effort = checked_targets(targets), effort_of(gap, time_limit)
-        task, tables = self._task(X, wanted[0], effort)
+        question, tables, eps = self._read(X)
+        task = Task(self._fitted, question, wanted[0], effort, eps)
         return traced(task, tables, wanted, self.cost, progress=progress)
 
     def explain_factored(
@@ -373,15 +379,17 @@ class Explainer:
             out.append(WithinObserved.by_default(more, lift))
         return out
 
-    def _task(self, X: object, target: Target, effort: Effort) -> tuple[Task, tuple[Table, Table]]:
-        """What is asked of the rows of a call, as they came and the model's columns of them."""
-        from counterpoint.engine.answering import Task
+    def _read(self, X: object) -> tuple[Question, tuple[Table, Table], float]:
+        """What is asked of rows but for the target; they as they came, the model's columns of them.
 
+        And the distance from 1 to the next number where the model computes, or the rows are kept:
+        steps of a pipeline compute in the precision of either, and the coarsest of them counts.
+        """
         came = Table.read(X)
         inputs = match_columns(came, self.reading.features, named=self.reading.named)
         if came.is_array or inputs.labels is not None:
             came = inputs
-        question = self._default_question
+        question, eps = self._default_question, max(self.reading.eps, inputs.eps)
         whole = frozenset[Hashable]() if self._has_kinds else inputs.whole
         if whole:  # without data or features, whole dtypes are steps of 1
             features = self.features
@@ -389,7 +397,7 @@ class Explainer:
                 if isinstance(feature, Continuous) and feature.name in whole:
                     features = features.replaced(Integer(feature.name))
             question = self._question(features)
-        return Task(self._fitted, question, target, effort), (came, inputs)
+        return question, (came, inputs), eps
 
     def _question(self, features: Features) -> Question:
         """What does not depend on the target, made once for each set of kinds."""

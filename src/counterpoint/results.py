@@ -22,43 +22,18 @@ from counterpoint.certificate import (
 from counterpoint.engine.answer import Conflict
 from counterpoint.errors import InvalidInput, NoAnswer, shown
 from counterpoint.numerics import BoolArray, FloatArray
-from counterpoint.rows.encoding import PRESENT, Encoded, decode
+from counterpoint.rows.encoding import decode
 from counterpoint.rows.features import Features
 from counterpoint.rows.table import Table
-from counterpoint.targets import Target
 
 if TYPE_CHECKING:
     from counterpoint.engine.pieces import Question
 
-__all__ = ["Asked", "Counterfactual", "Counterfactuals"]
+__all__ = ["Counterfactual", "Counterfactuals"]
 
 
 REMARKS = 20
 """Of so many rows without an answer a report says what could be had instead."""
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Asked:
-    """What was asked for one row, from which its conflict and more can be told later."""
-
-    question: Question
-    target: Target
-    before: FloatArray  # (1, p) codes of the factual row
-    after: FloatArray  # (1, p) and of the answer
-    eps: float  # from 1 to the next number where the model computes, or rows are kept
-    position: int  # of the row in its batch
-    remarks: dict[int, str]  # position → what a search found to be said besides, for all rows
-
-    @property
-    def x(self) -> FloatArray:
-        """(1, d) the encoded row."""
-        return self.question.features.expand(self.before)
-
-    @property
-    def y(self) -> FloatArray:
-        """(1, d) the encoded answer."""
-        return self.question.features.expand(self.after)
 
 
 @final
@@ -76,18 +51,16 @@ class Counterfactual:
         Name → (from, to) of the features that change.
     certificate
         What the answer is worth.
-    asked
-        What was asked for the row.
-    said
-        The message, but for what takes a search.
+    batch, position
+        The answers that it is one of, and which.
     """
 
     status: Status
     factual: dict[Hashable, Any]
     changes: dict[Hashable, tuple[Any, Any]]
     certificate: Certificate
-    asked: Asked = field(repr=False)
-    said: str = field(repr=False)
+    batch: Counterfactuals = field(repr=False)
+    position: int = field(repr=False)
 
     @cached_property
     def message(self) -> str:
@@ -95,8 +68,7 @@ class Counterfactual:
 
         For a `Robust` without an answer, it says what could be had; that takes a few searches.
         """
-        remark = remark_on(self.asked, self.status, self.certificate)
-        return f"{self.said} {remark}" if remark else self.said
+        return self.batch.message(self.position)
 
     @property
     def found(self) -> bool:
@@ -127,7 +99,9 @@ class Counterfactual:
             return None
         from counterpoint.engine.conflicts import conflict_of
 
-        return conflict_of(self.asked.question, self.asked.target, self.asked.x, self.asked.eps)
+        batch, i = self.batch, self.position
+        x = batch.features.expand(batch.before[i : i + 1])
+        return conflict_of(batch.question, batch.targets[i], x, batch.eps)
 
     def raise_for_status(self) -> None:
         """Raise `NoAnswer`, with the reason, unless there is an answer."""
@@ -190,31 +164,6 @@ class Counterfactuals:
     targets: NDArray[np.object_]
     eps: float
     _remarks: dict[int, str] = field(default_factory=dict, repr=False)  # row → what else is said
-
-    @classmethod
-    def blank(
-        cls,
-        table: Table,
-        encoded: Encoded,
-        question: Question,
-        target: Target,
-        eps: float,
-    ) -> Counterfactuals:
-        """Rows of which nothing is known yet: all of them invalid."""
-        n = len(encoded.codes)
-        return cls(
-            table,
-            encoded.codes,
-            np.array(encoded.codes),
-            encoded.missing != PRESENT,
-            np.array([Status.INVALID] * n, dtype=object),
-            Certificates.blank(n),
-            np.zeros(n, dtype=bool),
-            encoded.problems,
-            question,
-            np.full(n, target, dtype=object),
-            eps,
-        )
 
     def put(
         self,
@@ -286,8 +235,7 @@ class Counterfactuals:
             changed = [names[j] for j in np.flatnonzero(self.changed[i])]
             new = self._values(self._decoded(rows), changed)
             changes = {name: (factual[name], new[name]) for name in new}
-        certificate, asked = self.certificates[i], self._asked(i)
-        return Counterfactual(self.statuses[i], factual, changes, certificate, asked, self._said(i))
+        return Counterfactual(self.statuses[i], factual, changes, self.certificates[i], self, i)
 
     def part(self, rows: slice, table: Table) -> Counterfactuals:
         """Some answers that follow one another, to the rows of a table."""
@@ -307,18 +255,6 @@ class Counterfactuals:
             self.eps,
         )
 
-    def _asked(self, i: int) -> Asked:
-        row = slice(i, i + 1)
-        return Asked(
-            self.question,
-            self.targets[i],
-            self.before[row],
-            self.after[row],
-            self.eps,
-            i,
-            self._remarks,
-        )
-
     def _said(self, i: int) -> str:
         """A sentence about one row."""
         if i in self.problems:
@@ -328,16 +264,18 @@ class Counterfactuals:
         changed = self.statuses[i] is not Status.ALREADY
         return f"{text} {ON_EDGE}" if changed and c.on_edge[i] else text
 
-    def _message(self, i: int) -> str:
+    def message(self, i: int) -> str:
         """A sentence about one row, or two; the second may take a search."""
-        remark = remark_on(self._asked(i), self.statuses[i], self.certificates[i])
-        return f"{self._said(i)} {remark}" if remark else self._said(i)
+        if i not in self._remarks and self.statuses[i] not in (Status.ALREADY, Status.INVALID):
+            x, y = (self.features.expand(codes[i : i + 1]) for codes in (self.before, self.after))
+            self._remarks[i] = self.targets[i].remark(self.question, x, y, self.certificates[i])
+        return " ".join(filter(None, (self._said(i), self._remarks.get(i))))
 
     def _messages(self) -> list[str]:
         """Those of all rows; of rows without an answer only the first are looked at closely."""
         out, left = [], REMARKS
         for i, found in enumerate(self.found.tolist()):
-            out.append(self._message(i) if found or left > 0 else self._said(i))
+            out.append(self.message(i) if found or left > 0 else self._said(i))
             left -= not found
         return out
 
@@ -359,7 +297,8 @@ class Counterfactuals:
         nullable dtype of the same size (``Int64`` for ``int64``), an array of them in float64, and
         one of text in dtype object, since these cannot be missing.
         """
-        answers = self._decoded(slice(None)).emptied(self.features.names, ~self.found)
+        names, lost = self.features.names, ~self.found
+        answers = self._decoded(slice(None)).emptied(names, lost)
         return self.table.as_it_came(answers)
 
     def report(self, **beside: NDArray[Any]) -> Any:
@@ -449,15 +388,6 @@ class Counterfactuals:
 
     def __repr__(self) -> str:
         return f"<Counterfactuals: {self.summary().splitlines()[0]}>"
-
-
-def remark_on(asked: Asked, status: Status, certificate: Certificate) -> str:
-    """What else is to be said of a row that was to be sure; empty for nothing."""
-    if status in (Status.ALREADY, Status.INVALID):
-        return ""
-    if asked.position not in asked.remarks:
-        asked.remarks[asked.position] = asked.target.remark(asked, certificate)
-    return asked.remarks[asked.position]
 
 
 def _plain(value: Any) -> Any:

@@ -178,8 +178,8 @@ class Target(ABC):
         """How much a lead depends on the distance from (n, d) rows; None if it does not."""
 
     @abstractmethod
-    def remark(self, asked: Any, certificate: Any) -> str:
-        """What else is to be said of an answer, or of a row without one; may be empty."""
+    def remark(self, question: Any, x: FloatArray, y: FloatArray, certificate: Any) -> str:
+        """What else is to be said of the answer y, or of a row x without one; may be empty."""
 
     @abstractmethod
     def attainable(self, question: Any, x: FloatArray, end: float) -> float | None:
@@ -202,11 +202,10 @@ class PlainTarget(Target):
         self, predicted: NDArray[Any], answered: BoolArray
     ) -> Iterator[tuple[Target, IntArray]]:
         if not self.requirement.others or self.requirement.labels:
-            yield self, np.arange(len(predicted))
-            return
-        for label in np.unique(predicted):
-            value = label.item() if isinstance(label, np.generic) else label
-            yield OtherLabel(value, self.requirement.margin), np.flatnonzero(predicted == label)
+            return iter([(self, np.arange(len(predicted)))])
+        margin = self.requirement.margin
+        labels = [x.item() if isinstance(x, np.generic) else x for x in np.unique(predicted)]
+        return iter([(OtherLabel(x, margin), np.flatnonzero(predicted == x)) for x in labels])
 
     @final
     def misfit(self, model: str, fitting: str) -> InvalidInput:
@@ -225,7 +224,7 @@ class PlainTarget(Target):
         return None
 
     @final
-    def remark(self, asked: Any, certificate: Any) -> str:
+    def remark(self, question: Any, x: FloatArray, y: FloatArray, certificate: Any) -> str:
         return ""
 
     @final
@@ -260,7 +259,7 @@ class PlainTarget(Target):
         self, model: FittedModel, table: Table, x: FloatArray, predicted: NDArray[Any], eps: float
     ) -> Verdict:
         form, required = model.form, self.requirement
-        margin, rounding = form.margin(x, self), required.rounding(form, x, eps)
+        rounding, margin = required.rounding(form, x, eps), form.margin(x, self)
         if not required.probable:
             valid = self.met(model, table, x, predicted)
             return Verdict.plain(valid, margin, np.full(len(x), np.nan), rounding)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, final
 
 import numpy as np
@@ -72,7 +73,13 @@ class Task:
     question: Question  # what is asked of each row but the target
     target: Target
     effort: Effort
+    eps: float  # from 1 to the next number where the model computes, or rows are kept
     piece: int | None = None  # the one piece of the target in which to search; None for all
+
+    @cached_property
+    def pieces(self) -> Pieces:
+        """The programs whose union is the target."""
+        return self.question.pieces(self.target)
 
 
 @final
@@ -106,17 +113,29 @@ def answers_to(
     held
         (n, p) which features of which row must stay; None if none must.
     """
-    (came, inputs), reading, target = tables, task.model.reading, task.target
-    features, required = task.question.features, target.requirement
-    if required.labels or not required.others:
-        task.question.pieces(target)  # what does not fit is an error, whatever the rows are
+    (came, inputs), reading, features = tables, task.model.reading, task.question.features
     encoded = encode(inputs, features, reading.fills, reading.unfilled)
-    encoded.problems.update(target.unusable(encoded.codes, features.names) | encoded.problems)
+    problems = task.target.unusable(encoded.codes, features.names)
+    encoded.problems.update(problems | encoded.problems)
+    required = task.target.requirement
+    if required.labels or not required.others:
+        _ = task.pieces  # what does not fit is an error, whatever the rows are
     if reading.fills:
         encoded.problems.update(_not_filled(task, inputs, encoded))
     n, size = len(encoded.codes), max(64, CELLS // max(features.width, 1))
-    # Steps of a pipeline compute in the precision of the rows, or of what was fitted: the coarsest.
-    out = Counterfactuals.blank(came, encoded, task.question, target, max(reading.eps, inputs.eps))
+    out = Counterfactuals(
+        came,
+        encoded.codes,
+        np.array(encoded.codes),
+        encoded.missing != PRESENT,
+        np.array([Status.INVALID] * n, dtype=object),
+        Certificates.blank(n),
+        np.zeros(n, dtype=bool),
+        encoded.problems,
+        task.question,
+        np.full(n, task.target, dtype=object),
+        task.eps,
+    )
     if weight is None and required.weight is not None:
         weight = np.full(n, required.weight)
     usable = np.ones(n, dtype=bool)
@@ -127,11 +146,12 @@ def answers_to(
             continue
         together = index[-1] - index[0] + 1 == len(index)  # then they are not copied
         part = slice(index[0], index[-1] + 1) if together else index
+        codes = encoded.codes[part]
         rows = Rows(
             index,
             inputs if len(index) == n else inputs.take(part),
-            encoded.codes[part],
-            features.expand(encoded.codes[part]),
+            codes,
+            codes if features.all_numeric else features.expand(codes),
             None if weight is None else weight[part],
             None if held is None else held[part],
         )
@@ -168,7 +188,9 @@ def _answer(
         some, said = (rows, predicted) if len(part) == n else (rows.take(part), predicted[part])
         tell, told = None if told else advance, len(part) == n
         out.targets[some.index] = target
-        met = _met(one, some, said)
+        met = target.met(task.model, some.table, some.x, said)
+        if met.any():
+            met = _staying(one, some, met)
         if met.any():
             if foreseen:
                 raise NotForeseen
@@ -177,43 +199,45 @@ def _answer(
                 tell(int(met.sum()))
         for pieces, left in _alike(one, some, np.flatnonzero(~met)):
             still = said[left] if foreseen else None
-            asked = some.take(left)
-            out.put(asked.index, *Confirmation(one, asked, pieces, out.eps, still).run())
+            asked = some if len(left) == len(met) else some.take(left)
+            out.put(asked.index, *Confirmation(one, asked, pieces, still).run())
             if tell is not None:
                 tell(len(left))
         answered[part] = out.certificates.valid[rows.index[part]]
 
 
-def _met(task: Task, rows: Rows, predicted: NDArray[Any]) -> BoolArray:
-    """(n,): whether rows meet the target as they are, and lead by what that asks of them."""
-    met = task.target.met(task.model, rows.table, rows.x, predicted)
-    if met.any():
-        x = rows.x[met]
-        leads = task.target.leads(task.question, x)
-        if leads is not None:
-            met[met] = task.model.form.margin(x, task.target) >= leads.required(x, np.zeros(len(x)))
+def _staying(task: Task, rows: Rows, met: BoolArray) -> BoolArray:
+    """(n,): which rows that meet the target also lead by what is asked of rows that stay."""
+    x, met = rows.x[met], np.array(met)
+    leads = task.target.leads(task.question, x)
+    if leads is not None:
+        met[met] = task.model.form.margin(x, task.target) >= leads.required(x, np.zeros(len(x)))
     return met
 
 
 def _alike(task: Task, rows: Rows, left: IntArray) -> list[tuple[Pieces, IntArray]]:
     """Which rows are searched together, in which union; few where each may need a solver."""
-    question, target, step, out = task.question, task.target, FEW, []
-    pieces, on_lattice = question.pieces(target), question.on_lattice(rows.x)[left]
+    out: list[tuple[Pieces, IntArray]] = []
+    if not len(left):
+        return out
+    pieces, step, unions = task.pieces, FEW, [(task.pieces, left)]
+    if task.question.is_discrete:
+        here = task.question.on_lattice(rows.x)[left]
+        unions = [(pieces, left[~here])]
+        if here.any():
+            unions.insert(0, (task.question.decided(task.target, pieces), left[here]))
     if len(left) > FEW and pieces.is_quick:
         step = max(FEW, PROOFS // max(pieces.size, 1))
-    for alike, decides in ((left[on_lattice], True), (left[~on_lattice], False)):
-        union = question.decided(target) if decides and len(alike) else pieces
-        if task.piece is not None:
-            union = union[task.piece : task.piece + 1]
-        parts = (alike[start : start + step] for start in range(0, len(alike), step))
-        out += [(union, part) for part in parts]
+    for union, alike in unions:
+        some = union if task.piece is None else union[task.piece : task.piece + 1]
+        out += [(some, alike[i : i + step]) for i in range(0, len(alike), step)]
     return out
 
 
 def _put_already(task: Task, rows: Rows, predicted: NDArray[Any], out: Counterfactuals) -> None:
     """Rows that meet the target as they are."""
     actionable, n = task.question.actionable, len(rows.index)
-    verdict = task.target.verdict(task.model, rows.table, rows.x, predicted, out.eps)
+    verdict = task.target.verdict(task.model, rows.table, rows.x, predicted, task.eps)
     already = certify(actionable, rows.x, actionable.cases(rows.x), verdict, None)
     status = np.array([Status.ALREADY] * n, dtype=object)
     out.put(rows.index, rows.codes, status, already, np.ones(n, dtype=bool))
@@ -258,8 +282,6 @@ class Confirmation:
         What is asked of which rows.
     pieces
         The union of programs in which to search.
-    eps
-        The distance from 1 to the next number where the model computes, or rows are kept.
     foreseen
         What the form predicts for the rows, if the model has not been asked about them: it is
         together with their answers, and `NotForeseen` is raised if it gives one of them the target
@@ -267,9 +289,9 @@ class Confirmation:
     """
 
     def __init__(
-        self, task: Task, rows: Rows, pieces: Pieces, eps: float, foreseen: NDArray[Any] | None
+        self, task: Task, rows: Rows, pieces: Pieces, foreseen: NDArray[Any] | None
     ) -> None:
-        self.task, self.rows, self.pieces, self.eps = task, rows, pieces, eps
+        self.task, self.rows, self.pieces, self.eps = task, rows, pieces, task.eps
         self.features, self.foreseen = task.question.features, foreseen
         self.leads: Leads | None = task.target.leads(task.question, rows.x)
         # A bound by weak duality holds for any margin. What a branch and bound reports holds for
@@ -277,7 +299,7 @@ class Confirmation:
         # less than the rounding error of a score.
         integral = pieces.is_integral
         rounding = task.target.requirement.rounding(
-            task.model.form, rows.x, EPS if integral else eps
+            task.model.form, rows.x, EPS if integral else task.eps
         )
         self.margin = np.zeros((len(rows.x), 2))
         self.margin[:, int(integral)] = SPARE * rounding
@@ -463,7 +485,8 @@ class Confirmation:
         """What was foreseen of the factual rows with what the model predicts."""
         self.task.model.check(self.rows.x, factual, self.foreseen)
         self.foreseen = None
-        if _met(self.task, self.rows, factual).any():
+        met = self.task.target.met(self.task.model, self.rows.table, self.rows.x, factual)
+        if met.any() and _staying(self.task, self.rows, met).any():
             raise NotForeseen
 
     def _representable(self, codes: FloatArray, which: IntArray | slice) -> FloatArray:

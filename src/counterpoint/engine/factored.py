@@ -205,7 +205,7 @@ def explain_factored(
     eps = max(model.reading.eps, float(np.finfo(full.dtype).eps))
     reading = Reading(reduced, features, named=False, steps=(), eps=eps)
     inside = InSpan(model.model, full, start, span.directions)
-    task = Task(FittedModel(inside, reading), asked, target, effort)
+    task = Task(FittedModel(inside, reading), asked, target, effort, max(eps, table.eps))
     with track(len(table), show=progress) as advance:
         answers = answers_to(task, (table, table), advance)
     sentence = "the row holds a value that is missing or infinite; expected finite numbers."

@@ -255,6 +255,11 @@ class Question:
 
         return self._pieces.made(target.requirement, made)
 
+    @cached_property
+    def is_discrete(self) -> bool:
+        """Whether some column is whole or a category."""
+        return bool(self.actionable.steps.any() or self.actionable.groups)
+
     def on_lattice(self, x: FloatArray) -> BoolArray:
         """(n,): whether all whole columns of (n, d) rows hold multiples of their steps."""
         steps = self.actionable.steps
@@ -262,12 +267,11 @@ class Question:
         at = x[:, whole]
         return np.asarray((at == np.rint(at / steps[whole]) * steps[whole]).all(axis=1))
 
-    def decided(self, target: Target) -> Pieces:
-        """`pieces` for rows `on_lattice`, each tie in whole columns and categories decided."""
-        pieces, program = self.pieces(target), self.actionable
-        if not (pieces.has_ties and (program.steps.any() or program.groups)):
+    def decided(self, target: Target, pieces: Pieces) -> Pieces:
+        """The pieces of a target for rows `on_lattice`, each tie in it decided."""
+        if not (pieces.has_ties and self.is_discrete):
             return pieces
-        units = np.where(program.numeric, program.steps, 1.0)
+        units = np.where(self.actionable.numeric, self.actionable.steps, 1.0)
         return self._decided.made(target.requirement, partial(pieces.decided, units))
 
     def highest_probability(self, target: Target, x: FloatArray, end: float) -> float | None:

@@ -301,7 +301,7 @@ class Possible:
 
     def _pieces_of(self, question: Question) -> Pieces:
         pieces = question.pieces(self.target)
-        return question.decided(self.target) if self._decides else pieces
+        return question.decided(self.target, pieces) if self._decides else pieces
 
     def _limits_of(self, constraint: Constraint) -> Cases | None:
         """Bounds that say all that a constraint does; None if it has to be in a program."""

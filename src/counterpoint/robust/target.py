@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from counterpoint.engine.pieces import Aim, Question
     from counterpoint.engine.search import Leads
     from counterpoint.models.reading import FittedModel
-    from counterpoint.results import Asked
     from counterpoint.robust.form import UncertainForm
 
 __all__ = ["Robust"]
@@ -206,15 +205,17 @@ class Robust(Target):
             return None
         return self._uncertain(question).leads(self, question, x)
 
-    def remark(self, asked: Asked, certificate: Certificate) -> str:
+    def remark(
+        self, question: Question, x: FloatArray, y: FloatArray, certificate: Certificate
+    ) -> str:
         from counterpoint.robust.attainable import attainable_of, said_of_prototype, said_of_rule
 
-        question, x, y = asked.question, asked.x, asked.y if certificate.valid else None
-        if y is None:
-            first = attainable_of(question, self, x)
-        else:
+        if certificate.valid:
             first = said_of_rule(self, certificate.probability)
-        return " ".join(filter(None, (first, said_of_prototype(question, self, x, y))))
+        else:
+            first = attainable_of(question, self, x)
+        about = said_of_prototype(question, self, x, y if certificate.valid else None)
+        return " ".join(filter(None, (first, about)))
 
     def attainable(self, question: Question, x: FloatArray, end: float) -> float | None:
         from counterpoint.robust.attainable import surest

@@ -28,7 +28,7 @@ from counterpoint.engine import answering
 from counterpoint.errors import InvalidInput, ModelNotFitted, UnsupportedModel
 from counterpoint.models import read, see_through
 from counterpoint.models.linear import LinearScores
-from counterpoint.prototypes import reader as readers
+from counterpoint.prototypes import wing as readers
 from counterpoint.prototypes.form import Prototypes
 from counterpoint.testing import check_form, check_reader
 

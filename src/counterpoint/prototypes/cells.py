@@ -26,7 +26,7 @@ from counterpoint.certificate import CLOSED, Bounding
 from counterpoint.costs import Price
 from counterpoint.engine.cases import Cases
 from counterpoint.engine.couplings import LinearBounds
-from counterpoint.engine.pieces import Piece
+from counterpoint.engine.pieces import Piece, Pieces
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Cut, LazyUnion, Region
 from counterpoint.engine.search import Found, search_listed
@@ -269,11 +269,10 @@ class CellEvidence(Bounding):
         return both[0], both[1]
 
 
-def search_cells(found: Found, program: Program, cells: Cells) -> list[CellEvidence]:
-    """Cells that are never all written down, one row after the other; what bounds them.
-
-    ``program``: the cost over what is possible, without the target.
-    """
+def search_cells(found: Found, pieces: Pieces, _leads: object) -> list[CellEvidence]:
+    """Cells that are never all written down, one row after the other; what bounds them."""
+    program, cells = pieces.program, pieces.lazy
+    assert isinstance(cells, Cells)  # noqa: S101 (the wing's `WAYS` are asked by type)
     known, spreads = [], dict[bytes, FloatArray | None]()
     for i, case in enumerate(found.cases):
         free = case.low[0] < case.high[0]

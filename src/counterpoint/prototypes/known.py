@@ -27,13 +27,6 @@ def inside(radius: float, *center: float) -> Nearer:
     return Nearer(np.eye(d), -np.array(center), np.zeros((1, d)), np.zeros(1), radius**2)
 
 
-ROOT = np.sqrt(2.0)
-HALF = Nearer(np.eye(1), np.array([-3.0]), np.array([[0.5]]), np.zeros(1), 0.0)
-"""(a − 3)² <= a² / 4: between 2 and 6."""
-HEIGHT = np.sqrt(1.75)
-"""Where the circle of radius 2 around 0 is at 1.5."""
-
-
 def programs() -> tuple[Known, ...]:  # made when asked for: the package of checks asks for it
     """Programs with quadratic conditions, with their optima and multipliers."""
     from counterpoint.testing.known import (
@@ -50,108 +43,79 @@ def programs() -> tuple[Known, ...]:  # made when asked for: the package of chec
         whole,
     )
 
-    return (
-        known(
-            "square, out of a disc",
-            program(square(1.0, 1.0), outside(2.0, 0.0, 0.0), x=[1.0, 0.0]),
-            optimum(1.0, [2.0, 0.0], multipliers=[0.5]),
-        ),
-        known(
-            "square, out of a disc from its center: any way is as good",
-            program(square(1.0, 1.0), outside(2.0, 0.0, 0.0)),
+    line, plane, lengths = square(1.0), square(1.0, 1.0), absolute(1.0, 1.0)
+    disc, ball = outside(2.0, 0.0, 0.0), Cone(np.eye(2), np.array([-3.0, 0.0]), 2.0)
+    discs = outside(np.sqrt(2.0), 0.0, 1.0), outside(np.sqrt(2.0), 0.0, -1.0)
+    # (a − 3)² <= a² / 4: between 2 and 6
+    half = Nearer(np.eye(1), np.array([-3.0]), np.array([[0.5]]), np.zeros(1), 0.0)
+    negative = Nearer(np.eye(2), np.zeros(2), np.zeros((1, 2)), np.zeros(1), -1.0)
+    same = Nearer(np.eye(2), np.ones(2), np.eye(2), np.ones(2), -1.0)
+    root, three = np.sqrt(2.0), np.sqrt(3.0)
+    height = np.sqrt(1.75)  # where the circle of radius 2 around 0 is at 1.5
+    bound, row = between([-INF, -INF], [1.5, INF]), at_least(1.0, 0.0, 1.0)
+    right, near, low = [1.0, 0.0], [0.5, 0.0], [1.0, 0.2]
+    disc_and_row = [three, 1.0], [-2.0 / three, 1.0 - 1.0 / three]
+    full = [root, root], [3.0 - 3.0 / root]
+    at_bound = [1.5, height], [1.0 - 0.2 / height]
+    thirds = [2.0], [4.0 / 3.0]
+    table = {
+        "square, out of a disc": (program(plane, disc, x=right), optimum(1.0, [2.0, 0.0], [0.5])),
+        "square, out of a disc from its center: any way is as good": (
+            program(plane, disc),
             optimum(4.0, [0.0, 2.0]),
         ),
-        known(
-            "absolute, out of a disc",
-            program(absolute(1.0, 1.0), outside(2.0, 0.0, 0.0), x=[1.0, 0.0]),
-            optimum(1.0, [2.0, 0.0], multipliers=[0.5, 0.0]),
+        "absolute, out of a disc": (
+            program(lengths, disc, x=right),
+            optimum(1.0, [2.0, 0.0], [0.5, 0.0]),
         ),
-        known(
-            "full matrix, out of a disc",
-            program(FULL, outside(2.0, 0.0, 0.0), x=[1.0, 1.0]),
-            optimum(6.0 * (ROOT - 1.0) ** 2, [ROOT, ROOT], multipliers=[3.0 - 3.0 / ROOT]),
+        "full matrix, out of a disc": (
+            program(FULL, disc, x=[1.0, 1.0]),
+            optimum(6.0 * (root - 1.0) ** 2, *full),
         ),
-        known(
-            "square, out of two discs, where they meet",
-            program(
-                square(1.0, 1.0), outside(ROOT, 0.0, 1.0), outside(ROOT, 0.0, -1.0), x=[0.5, 0.0]
-            ),
-            optimum(0.25, [1.0, 0.0], multipliers=[0.25, 0.25]),
+        "square, out of two discs, where they meet": (
+            program(plane, *discs, x=near),
+            optimum(0.25, right, [0.25, 0.25]),
         ),
-        known(
-            "absolute, out of two discs, where they meet",
-            program(
-                absolute(1.0, 1.0), outside(ROOT, 0.0, 1.0), outside(ROOT, 0.0, -1.0), x=[0.5, 0.0]
-            ),
-            optimum(0.5, [1.0, 0.0], multipliers=[0.25, 0.25, 0.0]),
+        "absolute, out of two discs, where they meet": (
+            program(lengths, *discs, x=near),
+            optimum(0.5, right, [0.25, 0.25, 0.0]),
         ),
-        known(
-            "square, out of a disc, a column at its bound",
-            program(
-                square(1.0, 1.0),
-                outside(2.0, 0.0, 0.0),
-                between([-INF, -INF], [1.5, INF]),
-                x=[1.0, 0.2],
-            ),
-            optimum(0.25 + (HEIGHT - 0.2) ** 2, [1.5, HEIGHT], multipliers=[1.0 - 0.2 / HEIGHT]),
+        "square, out of a disc, a column at its bound": (
+            program(plane, disc, bound, x=low),
+            optimum(0.25 + (height - 0.2) ** 2, *at_bound),
         ),
-        known(
-            "square, out of a disc along a line",
-            program(
-                square(1.0, 1.0), outside(2.0, 0.0, 0.0), at_least(1.0, 0.0, 1.0), x=[1.0, 0.0]
-            ),
-            optimum(
-                1.0 + (np.sqrt(3.0) - 1.0) ** 2,
-                [np.sqrt(3.0), 1.0],
-                multipliers=[-2.0 / np.sqrt(3.0), 1.0 - 1.0 / np.sqrt(3.0)],
-            ),
+        "square, out of a disc along a line": (
+            program(plane, disc, row, x=right),
+            optimum(1.0 + (three - 1.0) ** 2, *disc_and_row),
         ),
-        known(
-            "square, out of a disc within a ball",
-            program(
-                square(1.0, 1.0),
-                outside(2.0, 0.0, 0.0),
-                Cone(np.eye(2), np.array([-3.0, 0.0]), 2.0),
-                x=[0.5, 0.0],
-            ),
-            optimum(2.25, [2.0, 0.0], multipliers=[0.0, 0.0, 0.75]),
+        "square, out of a disc within a ball": (
+            program(plane, disc, ball, x=near),
+            optimum(2.25, [2.0, 0.0], [0.0, 0.0, 0.75]),
         ),
-        known(
-            "square, nearer to one of two in metrics of their own",
-            program(square(1.0), HALF),
-            optimum(4.0, [2.0], multipliers=[4.0 / 3.0]),
+        "square, nearer to one of two in metrics of their own": (
+            program(line, half),
+            optimum(4.0, *thirds),
         ),
-        known(
-            "absolute, nearer to one of two in metrics of their own",
-            program(absolute(1.0), HALF),
-            optimum(2.0, [2.0], multipliers=[4.0 / 3.0]),
+        "absolute, nearer to one of two in metrics of their own": (
+            program(absolute(1.0), half),
+            optimum(2.0, *thirds),
         ),
-        known(
-            "whole steps, nearer to one of two in metrics of their own",
-            program(absolute(1.0), HALF, whole(0)),
-            optimum(2.0, [2.0], multipliers=[4.0 / 3.0]),
+        "whole steps, nearer to one of two in metrics of their own": (
+            program(absolute(1.0), half, whole(0)),
+            optimum(2.0, *thirds),
         ),
-        known(
-            "impossible: nowhere that near",
-            program(
-                square(1.0, 1.0),
-                Nearer(np.eye(2), np.zeros(2), np.zeros((1, 2)), np.zeros(1), -1.0),
-            ),
-            impossible([1.0]),
-        ),
-        known(
-            "impossible: nearer to one of two at the same place by some margin",
-            program(absolute(1.0, 1.0), Nearer(np.eye(2), np.ones(2), np.eye(2), np.ones(2), -1.0)),
+        "impossible: nowhere that near": (program(plane, negative), impossible([1.0])),
+        "impossible: nearer to one of two at the same place by some margin": (
+            program(lengths, same),
             impossible([1.0, 0.0]),
         ),
-        known(
-            "impossible: a row keeps out of a disc",
-            program(square(1.0, 1.0), inside(2.0, 0.0, 0.0), at_least(3.0, 1.0, 0.0)),
+        "impossible: a row keeps out of a disc": (
+            program(plane, inside(2.0, 0.0, 0.0), at_least(3.0, 1.0, 0.0)),
             impossible([-6.0, 1.0]),
         ),
-        known(
-            "impossible: an empty interval and a disc",
-            program(absolute(1.0), HALF, between([2.0], [1.0])),
+        "impossible: an empty interval and a disc": (
+            program(absolute(1.0), half, between([2.0], [1.0])),
             impossible([0.0, 0.0]),
         ),
-    )
+    }
+    return tuple(known(name, *entry) for name, entry in table.items())

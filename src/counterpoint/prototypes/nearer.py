@@ -20,13 +20,7 @@ pair of columns. At a stationary point δ of price c, there are slopes s of the 
 with 2c w_j s_j = −∇_j(Σ λ_j e_j + normal · y); with r_ij = s_i s_j wherever i or j has moved, both
 sides agree there to the first order.
 
-The left side is a Lagrangian L. Where its curvature is at least t B over the columns that can move,
-for a diagonal B and t > 0,
-
-    L(y) >= L(z) + ∇L(z) · (y − z) + t (y − z)ᵀB(y − z)
-
-whatever z is. The right side is a sum over columns, whose least over a domain is exact: whole
-steps, categories and bounds included. It is the least of L itself if z is that.
+The left side is a `Lagrangian`.
 """
 
 from __future__ import annotations
@@ -34,7 +28,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple, final
+from typing import final
 
 import numpy as np
 
@@ -43,35 +37,23 @@ from counterpoint.engine.couplings import LinearBounds
 from counterpoint.engine.domains import Box
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Cut, NonConvex, NonConvexDuality, Region
-from counterpoint.engine.separable import Diagonal, SeparableDomain
 from counterpoint.numerics import (
     EPS,
-    LIBRARY,
-    TINY,
     UNIT,
     BoolArray,
     FloatArray,
     IntArray,
-    Sizes,
     gamma,
     relative,
 )
+from counterpoint.prototypes.lagrangian import Lagrangian
 
 __all__ = ["Curvature", "Nearer", "Quadrics", "curvature_of", "quadrics_of"]
 
 MET = 1e-13
 """The largest relative violation of a quadratic condition that is rounding."""
-LARGEST = 1e100
-"""Multipliers beyond prove nothing, so that nothing overflows."""
 PAIRED = 64
 """The largest number of columns whose pairs have multipliers."""
-CANCELLED = 128 * UNIT
-"""What is left of a sum that cancels, relative to the size of its terms."""
-POSITIVE = 1e-12
-"""What a positive least must exceed besides what rounding may add to it, relative to the size of
-its terms."""
-AFAR = 1e3
-"""Where no curvature is left, positive means up to so many times as far away as the row itself."""
 
 
 @final
@@ -117,16 +99,6 @@ class Nearer(NonConvex):
 def _share_missed(excess: FloatArray, size: FloatArray) -> FloatArray:
     """What is missed relative to the size of its terms; 0 where that is rounding."""
     return relative(excess - 16.0 * EPS * size, size)
-
-
-@final
-class Expansion(NamedTuple):
-    """Σ weights_j e_j at n points: its value and its slope, and the sizes of their terms."""
-
-    value: FloatArray
-    size: FloatArray
-    slope: FloatArray
-    slope_size: FloatArray
 
 
 @final
@@ -193,22 +165,18 @@ class Quadrics:
         squares = np.einsum("igk,igk->ig", seen, seen)
         return squares[:, self.near_of], squares[:, self.far_of]
 
-    def excess(self, y: FloatArray) -> FloatArray:
-        """(n, J) by how much points miss each condition, in score units."""
+    def excess(self, y: FloatArray, margin: FloatArray | None = None) -> FloatArray:
+        """(n, J) by how much points miss each condition, with (n, 2) margins, in score units."""
         near, far = self._distances(y)
-        return np.asarray(near - far - self.limits)
+        excess = np.asarray(near - far - self.limits)
+        return excess if margin is None or not margin.any() else excess + self.closed_in(margin)
 
     def closed_in(self, margin: FloatArray) -> FloatArray:
         """(n, J) by how much (n, 2) margins lower the limits."""
         return np.asarray(margin @ self.closing.T)
 
-    def missed(self, y: FloatArray, margin: FloatArray) -> FloatArray:
-        """(n, J) by how much points miss each condition with (n, 2) margins."""
-        excess = self.excess(y)
-        return excess + self.closed_in(margin) if margin.any() else excess
-
     def misses(self, y: FloatArray, margin: FloatArray) -> FloatArray:
-        """(n, J) `missed`, relative to the size of its terms; 0 where that is rounding."""
+        """(n, J) `excess`, relative to the size of its terms; 0 where that is rounding."""
         near, far = self._distances(y)
         excess = near - far - self.limits + self.closed_in(margin)
         return _share_missed(excess, near + far + np.abs(self.limits))
@@ -236,8 +204,11 @@ class Quadrics:
         """(n, d) the gradient of Σ weights_j e_j."""
         return 2.0 * self._back(self._seen(y), weights, -weights, self._flat)
 
-    def expanded(self, y: FloatArray, weights: FloatArray) -> Expansion:
-        """Σ weights_j e_j, for weights that are not negative."""
+    def expanded(self, y: FloatArray, weights: FloatArray) -> tuple[FloatArray, ...]:
+        """Σ weights_j e_j, the sizes of its terms, its slope, and those of its terms.
+
+        The weights are not negative.
+        """
         seen, terms = self._seen(y), np.abs(y) @ np.abs(self._flat)
         terms = terms.reshape(seen.shape) + np.abs(self._offset)
         squares = np.einsum("igk,igk->ig", seen, seen)
@@ -246,7 +217,7 @@ class Quadrics:
         sizes = squares + lost.sum(axis=2)
         apart = squares[:, self.near_of] - squares[:, self.far_of] - self.limits
         each = sizes[:, self.near_of] + sizes[:, self.far_of] + np.abs(self.limits)
-        return Expansion(
+        return (
             np.einsum("ij,ij->i", weights, apart),
             np.einsum("ij,ij->i", weights, each),
             2.0 * self._back(seen, weights, -weights, self._flat),
@@ -383,11 +354,11 @@ class Curvature(NonConvexDuality):
 
     def _weighed(
         self, cases: Cases, multipliers: FloatArray, cut: Cut, base: FloatArray
-    ) -> tuple[IntArray, _Lagrangian]:
+    ) -> tuple[IntArray, Lagrangian]:
         """The rows with multipliers, and what these add up to without a price."""
         count = len(self.quadrics)
         weights = np.maximum(multipliers[:, :count], 0.0)
-        sane = np.abs(multipliers).max(axis=1, initial=0.0) <= LARGEST
+        sane = np.abs(multipliers).max(axis=1, initial=0.0) <= 1e100  # so that nothing overflows
         sane &= np.isfinite(cut.offset) & np.isfinite(cut.normal).all(axis=1)
         chosen = weights.any(axis=1) & sane & ~cases.empty
         rows, part = np.flatnonzero(chosen), cases
@@ -418,7 +389,7 @@ class Curvature(NonConvexDuality):
                 doubt=cut.doubt + gamma(d + 6) * lost,
             )
         cut = cut._replace(weights=terms, normals=np.eye(len(base)))
-        return rows, _Lagrangian(self.quadrics, self.domain, part, weights[rows], cut, form, base)
+        return rows, Lagrangian(self.quadrics, self.domain, part, weights[rows], cut, form, base)
 
     def _ratios(self, multipliers: FloatArray) -> FloatArray:
         """(n, d, d) the r_ij that are multipliers."""
@@ -428,7 +399,7 @@ class Curvature(NonConvexDuality):
         ratios[:, *self.pairs] = np.clip(multipliers[:, first:], -1.0, 1.0)
         return np.asarray(ratios + ratios.transpose(0, 2, 1) + np.eye(d))
 
-    def _sloping(self, plain: _Lagrangian, y: FloatArray, ratios: FloatArray) -> FloatArray:
+    def _sloping(self, plain: Lagrangian, y: FloatArray, ratios: FloatArray) -> FloatArray:
         """(n, d, d) the same, but s_i s_j at points y: for columns that have moved, or for all."""
         delta, weight = y - plain.cases.x, self.price.absolute
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -440,183 +411,3 @@ class Curvature(NonConvexDuality):
         diagonal = np.arange(len(weight))
         mixed[:, diagonal, diagonal] = 1.0
         return np.asarray(mixed)
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class _Lagrangian:
-    """L for some rows.
-
-    ``quadrics``, ``domain``: the conditions e_j, and what else each column may be; ``cases``: the
-    rows, n of them, each with a point in their bounds; ``weights``: (n, J) the λ, none of them
-    negative; ``cut``: normal and offset; its weights (n, d) are the sizes of the terms of each
-    entry; ``price``: (n, d, d) or (1, d, d); ``base``: (d,) the diagonal of B, in whose units
-    curvatures are; positive.
-    """
-
-    quadrics: Quadrics
-    domain: SeparableDomain
-    cases: Cases
-    weights: FloatArray
-    cut: Cut
-    price: FloatArray
-    base: FloatArray
-
-    def priced(self, price: FloatArray) -> _Lagrangian:
-        """The same with a (d, d) or (n, d, d) price besides."""
-        return replace(self, price=self.price + price)
-
-    @cached_property
-    def _bounds(self) -> tuple[FloatArray, FloatArray]:
-        """(n, d) least and largest values; the only category that is left of a group is chosen."""
-        low, high = self.cases.low, self.cases.high
-        for group in self.domain.groups:
-            allowed = high[:, group] > 0.5
-            only = allowed & (allowed.sum(axis=1) == 1)[:, None]
-            if only.any():
-                low = np.array(low)
-                low[:, group] = np.where(only, high[:, group], low[:, group])
-        return low, high
-
-    def inside(self, y: FloatArray) -> FloatArray:
-        """Points moved between the bounds; x where there is none."""
-        low, high = self._bounds
-        return np.minimum(np.maximum(np.where(np.isfinite(y), y, self.cases.x), low), high)
-
-    def slope(self, y: FloatArray) -> FloatArray:
-        """(n, d) ∇L."""
-        paid = _along(self.price, y - self.cases.x)
-        return np.asarray(2.0 * paid + self.quadrics.slope(y, self.weights) + self.cut.normal)
-
-    def _expanded(self, y: FloatArray) -> Expansion:
-        """L at points, its slope, and the sizes of their terms."""
-        delta, (value, size, slope, slope_size) = (
-            y - self.cases.x,
-            self.quadrics.expanded(y, self.weights),
-        )
-        far, normal, offset = np.abs(delta), self.cut.normal, self.cut.offset
-        paid, dear = _along(self.price, delta), _along(np.abs(self.price), far)
-        value = value + (paid * delta + normal * y).sum(axis=1) - offset
-        size = size + (dear * far + self.cut.weights * np.abs(y)).sum(axis=1) + np.abs(offset)
-        slope, slope_size = 2.0 * paid + slope + normal, 2.0 * dear + slope_size + self.cut.weights
-        return Expansion(value, size, slope, slope_size)
-
-    def least(self, start: FloatArray) -> FloatArray:
-        """(n,) a lower bound on L over the domain; −inf where L is not convex, or there is none.
-
-        ``start``: (n, d) where to begin to look for its least.
-        """
-        convex = self._floor > 0.0
-        if not convex.any():
-            return np.full(len(start), -np.inf)
-        floor = np.where(convex, self._floor, 1.0)
-        z = self._lowest(start)
-        value, size, slope, slope_size = self._expanded(z)
-        delta, lift = z - self.cases.x, floor[:, None] * self.base
-        bent = 2.0 * lift * np.abs(delta)
-        tilted = (slope - 2.0 * lift * delta) / floor[:, None]
-        sizes = Sizes((slope_size + bent) / floor[:, None], None, self._roundings)
-        numeric = self.domain.numeric  # δ² is |δ| in a one-hot block
-        diagonal = Diagonal(np.where(numeric, 0.0, self.base), np.where(numeric, self.base, 0.0))
-        below, lost = self.domain.lower(diagonal, tilted, self.cases, sizes)
-        here = ((lift * delta - slope) * delta).sum(axis=1)
-        size = size + ((bent + slope_size) * np.abs(delta)).sum(axis=1) + np.abs(below) * floor
-        lost = self.cut.doubt + lost * floor * (1.0 + 4.0 * UNIT)
-        lost += self._gamma * size + TINY
-        with np.errstate(invalid="ignore"):
-            bound = value + below * floor + here - lost
-        return np.where(convex & np.isfinite(bound), bound, -np.inf)
-
-    def is_positive(self, start: FloatArray) -> BoolArray:
-        """(n,): whether L is convex, and positive throughout the domain.
-
-        On columns without a bound, entries of its slope that are no more than what rounding leaves
-        of a sum that cancels count as 0, and so does such a curvature; see `POSITIVE` and `AFAR`.
-        """
-        z = self._lowest(start)
-        value, size, slope, slope_size = self._expanded(z)
-        delta, low, high = z - self.cases.x, self.cases.low, self.cases.high
-        cancelled = max(CANCELLED, self._gamma)
-        faint = (np.isinf(low) | np.isinf(high)) & (np.abs(slope) <= cancelled * slope_size)
-        slope = np.where(faint, 0.0, slope)
-        none = np.zeros(len(self.base))
-        sizes = Sizes(np.where(faint, 0.0, slope_size), None, self._roundings)
-        below, lost = self.domain.lower(Diagonal(none, none), slope, self.cases, sizes)
-        below -= np.einsum("ij,ij->i", slope, delta)
-        along = size + (slope_size * np.abs(delta)).sum(axis=1) + np.abs(value)
-        lost += self.cut.doubt + self._gamma * along
-        with np.errstate(invalid="ignore"):
-            width = high - low
-        reach = np.where(np.isfinite(width), width, AFAR * (np.abs(z) + np.abs(self.cases.x)))
-        curved = np.where(self._floor > 0.0, 0.0, 2.0 * self._noise)
-        size = POSITIVE * (size + np.abs(slope * delta).sum(axis=1))
-        positive = value + below > lost + size + curved * ((reach * reach) @ self.base)
-        return np.asarray(positive & (self._floor >= -2.0 * self._noise))
-
-    @cached_property
-    def _roundings(self) -> int:
-        """How many roundings its value, its slope and its eigenvalues are worth."""
-        return self.cut.roundings + self.quadrics.depth + 10 * len(self.base) + LIBRARY
-
-    @cached_property
-    def _gamma(self) -> float:
-        return gamma(self._roundings)
-
-    @cached_property
-    def _scale(self) -> FloatArray:
-        """(n, d) the units of changes; 0 for columns that cannot move."""
-        return np.where(self._bounds[0] < self._bounds[1], 1.0 / np.sqrt(self.base), 0.0)
-
-    @cached_property
-    def _bend(self) -> FloatArray:
-        """(n, d, d) the curvature in these units; 1 for columns that cannot move."""
-        form = self.price + np.tensordot(self.weights, self.quadrics.forms, axes=1)
-        form = form * self._scale[:, :, None] * self._scale[:, None, :]
-        diagonal = np.arange(len(self.base))
-        form[:, diagonal, diagonal] += self._scale == 0.0
-        return np.asarray(form)
-
-    @cached_property
-    def _noise(self) -> FloatArray:
-        """(n,) by how much rounding may move an eigenvalue of the curvature."""
-        sizes = np.abs(self.price) + np.tensordot(self.weights, self.quadrics.sizes, axes=1)
-        sizes = sizes * self._scale[:, :, None] * self._scale[:, None, :]
-        return np.asarray(self._gamma * np.sqrt((sizes**2).sum(axis=(1, 2))))
-
-    @cached_property
-    def _floor(self) -> FloatArray:
-        """(n,) t with a curvature of at least t B over the columns that can move."""
-        known = np.isfinite(self._bend).all(axis=(1, 2)) & np.isfinite(self._noise)
-        lowest = np.linalg.eigvalsh(np.where(known[:, None, None], self._bend, 0.0))[:, 0]
-        return np.where(known, lowest - np.where(known, self._noise, 0.0), -np.inf)
-
-    def _lowest(self, y: FloatArray) -> FloatArray:
-        """(n, d) about where L is least between the bounds, if it is convex."""
-        low, high = self._bounds
-        held_before = None
-        for _ in range(5):  # steps of Newton's method between the bounds
-            slope = self.slope(y)
-            held = ((y <= low) & (slope >= 0.0)) | ((y >= high) & (slope <= 0.0))
-            y = self.inside(y + self._newton(slope, held | (self._scale == 0.0)))
-            if held_before is not None and (held == held_before).all():
-                break
-            held_before = held
-        return y
-
-    def _newton(self, slope: FloatArray, held: BoolArray) -> FloatArray:
-        """(n, d) the step to where the slope is 0 on the columns that are not held."""
-        free = ~held
-        bend = self._bend * free[:, :, None] * free[:, None, :]
-        diagonal = np.arange(len(self.base))
-        bend[:, diagonal, diagonal] += held + self._noise[:, None]
-        right = np.where(free, slope * self._scale, 0.0)
-        try:
-            step = np.linalg.solve(bend, right[:, :, None])[:, :, 0]
-        except np.linalg.LinAlgError:
-            return np.zeros_like(slope)
-        return np.asarray(-0.5 * np.nan_to_num(step) * self._scale)
-
-
-def _along(forms: FloatArray, delta: FloatArray) -> FloatArray:
-    """(n, d) each row times its form, or all of them times one."""
-    return np.matmul(delta[:, None, :], forms)[:, 0, :]

@@ -97,9 +97,9 @@ class Descents:
         y = np.where(free, y, np.clip(x, low, high))
         least, most = (limit[0] for limit in affine.limits(case.margin))
         # the least that rounding of what the row misses does not undo
-        inwards = 1e-10 * np.abs(quadrics.missed(case.x, case.margin)).max(initial=0.0)
+        inwards = 1e-10 * np.abs(quadrics.excess(case.x, case.margin)).max(initial=0.0)
         for _ in range(15):
-            along, over = affine.matrix @ y, quadrics.missed(y[None], case.margin)[0] + inwards
+            along, over = affine.matrix @ y, quadrics.excess(y[None], case.margin)[0] + inwards
             over = np.concatenate([over, along - most, least - along])
             missed = over > 0.0
             if not missed.any():
@@ -117,7 +117,7 @@ class Descents:
         take the next whole step.
         """
         program, x, quadrics = self.program, case.x[0], curvature_of(self.program).quadrics
-        value, slope = quadrics.missed(case.x, case.margin)[0, :, None], quadrics.slopes(case.x)[0]
+        value, slope = quadrics.excess(case.x, case.margin)[0, :, None], quadrics.slopes(case.x)[0]
         moves = roots(np.diagonal(quadrics.forms, axis1=1, axis2=2), slope, value)
         used = np.isfinite(moves) & (moves != 0.0) & program.numeric
         change, column = moves[used], np.nonzero(used)[1]
@@ -305,7 +305,7 @@ class RowDescent(LocalSearch):
 
         NaN if it misses one of them at 1.
         """
-        value = self.quadrics.missed(point[None], self.case.margin)[0]
+        value = self.quadrics.excess(point[None], self.case.margin)[0]
         slope = self.quadrics.slopes(point[None])[0] @ move
         square = np.einsum("jkl,k,l->j", self.quadrics.forms, move, move)
         if (square + slope + value > 0.0).any():
@@ -339,7 +339,7 @@ class _ConvexPart:
     ) -> None:
         self.form, self.program, self.case, self.at = form, form.program, case, at
         self.penalty, self.quadrics = penalty, quadrics_of(form.program)
-        self.excess = self.quadrics.missed(at[None], case.margin)[0]
+        self.excess = self.quadrics.excess(at[None], case.margin)[0]
         slopes = self.quadrics.slopes(at[None])[0]
         self.free = np.flatnonzero(case.low[0] < case.high[0])
         self.size = self._size(slopes[:, self.free] * form.unit[self.free])

@@ -137,7 +137,7 @@ class Quadric(Solver):
     ) -> tuple[FloatArray, FloatArray, BoolArray]:
         """`nearest` for rows with the same columns that can move."""
         quadrics = self.curvature.quadrics
-        c = quadrics.missed(cases.x, cases.margin)
+        c = quadrics.excess(cases.x, cases.margin)
         near, far = quadrics.gradients(cases.x)
         beta = 0.5 * np.einsum("njd,jdk->njk", near - far, axes)
         noise = 0.5 * np.einsum("njd,jdk->njk", np.abs(near) + np.abs(far), np.abs(axes))
@@ -320,7 +320,7 @@ def relaxed(
     relaxation has no point. ``size`` is about the root of the answer's price; of its square, if
     that is absolute. Only the quadratic conditions that it misses are looked at.
     """
-    missed = curvature_of(program).quadrics.missed(case.x, case.margin)[0]
+    missed = curvature_of(program).quadrics.excess(case.x, case.margin)[0]
     order = np.argsort(-missed, kind="stable")
     chosen, found = order[:4], None
     with translated("Clarabel"):
@@ -404,7 +404,7 @@ class _Moments:
     def _quadratic(self, chosen: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Forms, slopes and values of quadratic conditions."""
         quadrics, x = self.curvature.quadrics, self.case.x
-        values = quadrics.missed(x, self.case.margin)[0, chosen]
+        values = quadrics.excess(x, self.case.margin)[0, chosen]
         return quadrics.forms[chosen], quadrics.slopes(x)[0, chosen], values
 
     def missed(self, chosen: IntArray) -> IntArray:

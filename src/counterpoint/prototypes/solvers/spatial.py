@@ -359,8 +359,8 @@ class Spatial:
         forms = ball.basis.T @ quadrics.forms @ ball.basis
         slopes = quadrics.slopes(ball.center[None])[0] @ ball.basis
         each = np.eye(len(quadrics))
-        at = quadrics.expanded(np.repeat(ball.center[None], len(each), axis=0), each)
-        return forms, slopes, at.value, at.size
+        value, size, *_ = quadrics.expanded(np.repeat(ball.center[None], len(each), axis=0), each)
+        return forms, slopes, value, size
 
     def _add_quadrics(self, *forms: FloatArray) -> None:
         for form, slope, value, size in zip(*forms, strict=True):

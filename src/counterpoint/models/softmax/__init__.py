@@ -14,9 +14,8 @@ Carreira-Perpiñán & Hada, Inverse classification with logistic and softmax cla
 optimization. Theorems 3.2–3.8 (the problem and Newton's method), 4.1 and 4.2 (two classes).
 """
 
-from counterpoint.models.softmax.descent import Reduced, direction, log_loss
 from counterpoint.models.softmax.logistic import logistic_root
+from counterpoint.models.softmax.newton import Reduced, direction, log_loss, minimise
 from counterpoint.models.softmax.probability import reach
-from counterpoint.models.softmax.tradeoff import minimise
 
 __all__ = ["Reduced", "direction", "log_loss", "logistic_root", "minimise", "reach"]

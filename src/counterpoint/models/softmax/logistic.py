@@ -10,14 +10,6 @@ from counterpoint.numerics import TINY, FloatArray
 __all__ = ["logistic_root"]
 
 
-HALF = float(np.log(0.5))
-"""The logarithm of the largest root that is solved for."""
-SPLIT = 2.0**27 + 1.0
-"""Splits the 53 bits of a float64 into two halves whose products are exact (Dekker)."""
-CHUNK = 1 << 12
-"""Rows at a time, so that what is computed of them stays in the cache."""
-
-
 def logistic_root(alpha: FloatArray, beta: FloatArray) -> tuple[FloatArray, FloatArray]:
     """The root t of t = 1 / (1 + exp(α t + β)), and 1 − t, each to the last few bits.
 
@@ -39,8 +31,9 @@ def logistic_root(alpha: FloatArray, beta: FloatArray) -> tuple[FloatArray, Floa
     Carreira-Perpiñán & Hada, theorem 4.1.
     """
     root, rest = np.empty(len(alpha)), np.empty(len(alpha))
-    for start in range(0, len(alpha), CHUNK):
-        part = slice(start, start + CHUNK)
+    size = 1 << 12  # rows at a time, so that what is computed of them stays in the cache
+    for start in range(0, len(alpha), size):
+        part = slice(start, start + size)
         a, b = alpha[part], beta[part]
         large = 0.5 * a + b < 0.0  # then 1 − t is the smaller one: the root for (α, −α − β)
         total, lost = _sum(a, b)
@@ -81,14 +74,15 @@ def _small_root(alpha: FloatArray, beta: FloatArray) -> FloatArray:
     digits, of which the first guess has at least one.
     """
     w = _rough_log_odds(alpha, -beta)
-    y = np.minimum(w - np.log1p(np.exp(np.minimum(w, 0.0))), HALF)
+    half = -np.log(2.0)  # the logarithm of the largest root that is solved for
+    y = np.minimum(w - np.log1p(np.exp(np.minimum(w, 0.0))), half)
     for _ in range(3):
         t = np.exp(y)
         pull, free = alpha * t, 1.0 / (1.0 - t)
         value = y - np.log1p(-t) + pull + beta
         slope = free + pull
         bend = t * free * free + pull
-        y = np.minimum(y - value / (slope - 0.5 * value * bend / slope), HALF)
+        y = np.minimum(y - value / (slope - 0.5 * value * bend / slope), half)
     return np.exp(y)
 
 
@@ -111,8 +105,8 @@ def _sum(a: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 def _product(a: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatArray]:
     """a · b as a float and what rounding took from it (Dekker)."""
-    product = a * b
-    a_high, b_high = SPLIT * a, SPLIT * b
+    product, split = a * b, 2.0**27 + 1.0  # halves of 53 bits, whose products are exact
+    a_high, b_high = split * a, split * b
     a_high, b_high = a_high - (a_high - a), b_high - (b_high - b)
     a_low, b_low = a - a_high, b - b_high
     return product, ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low

@@ -15,8 +15,9 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from counterpoint.models.softmax.descent import (
+from counterpoint.models.softmax.newton import (
     ROUGH,
+    STEPS,
     Descent,
     Reduced,
     blocks,
@@ -29,24 +30,10 @@ from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray
 
 __all__ = ["reach"]
 
-STEPS = 200
-"""Newton steps at most: what is not settled then is returned as it is, and says so."""
-ROUGHLY = (1e-2, 1e-3)
-"""The tolerance and the gap of problems on the way."""
-MILD = 50.0
-"""What a goal may be away, in units of log-odds, for Newton's method to go there directly."""
-COOLING = 4.0
-"""Scores far apart are divided by powers of it first; see `_reach`."""
 ROUNDED = 32.0 * EPS
 """The rounding of a score, relative to the size of the scores."""
 LONGEST = 2.0
 """The longest step of log λ."""
-NEAR = 0.5
-"""What is left to gain at this λ, as a share of what is missing of the goal, to move λ as well."""
-QUADRATIC = 1.0
-"""The Newton decrement, in units of the loss, up to which a full step can be trusted."""
-NEARLY = 1e-10
-"""The gap at which a row counts as settled if rounding lets it come no nearer."""
 
 
 def reach(
@@ -108,9 +95,10 @@ def _reach(
     """
     out, rows = kept
     missing = log_odds(scores, own(label))[0] - limit
-    heat = np.ceil(np.log(np.maximum(missing / MILD, 1.0)) / np.log(COOLING))
+    # goals up to 50 units of log-odds away are gone for directly
+    heat, cooling = np.ceil(np.log(np.maximum(missing / 50.0, 1.0)) / np.log(4.0)), 4.0
     for level in range(int(heat.max(initial=0.0)), -1, -1):
-        warm, temperature = np.flatnonzero(heat >= level), COOLING**level
+        warm, temperature = np.flatnonzero(heat >= level), cooling**level
         at = rows[warm]
         # u and λ where rows stand, in the units of the temperature; 0 where nowhere yet
         u, weight = out.coefficients[at].T, out.weight[at]
@@ -118,7 +106,7 @@ def _reach(
         start = np.where(known, u * temperature, 0.0), np.where(known, weight / temperature, 0.0)
         some, limits = scores[:, warm] / temperature, limit[warm] / temperature
         given = some, label[warm], np.abs(some).max(axis=0) + np.abs(limits)
-        tasks = asked if level == 0 else ROUGHLY
+        tasks = asked if level == 0 else (1e-2, 1e-3)  # roughly, on the way
         _search(given, gram / temperature**2, limits, tasks, start, (out, at))
         out.coefficients[at] /= temperature
         out.weight[at] *= temperature
@@ -168,7 +156,7 @@ def _search(
     for step in range(STEPS + 1):
         gone = search.is_settled() | search.is_hopeless() | (step == STEPS)
         if gone.any():
-            settled = search.is_settled(NEARLY)[gone]
+            settled = search.is_settled(1e-10)[gone]  # if rounding lets them come no nearer
             out.put(rows[gone], search.state.take(gone), step, settled)
             if gone.all():
                 return
@@ -269,7 +257,8 @@ class _Search:
         inner = state.newton(forcing)
         gain = dots(_slope(state), inner)
         left = -dots(state.weighed, inner)  # about twice what the value can still fall
-        joint = (np.abs(gain) <= NEAR * np.abs(missing)) & (left <= QUADRATIC)
+        # λ moves as well if u leaves half of what is missing, and its full step can be trusted
+        joint = (np.abs(gain) <= 0.5 * np.abs(missing)) & (left <= 1.0)
         joint |= left <= EPS * np.abs(state.value)
         self._bracket(missing)
         change, along = np.zeros(len(missing)), np.zeros_like(inner)
@@ -279,9 +268,7 @@ class _Search:
         u, weight = state.u + inner + change * along, state.weight * np.exp(change)
         following = Descent.at(u, weight, state.given, state.gram, log_odds)
         if len(alone):
-            part = state.take(alone)
-            lower, _ = part.descended(inner[:, alone])
-            following.put(alone, lower)
+            following.put(alone, state.take(alone).descended(inner[:, alone])[0])
         self.state = following
 
     def _with_weight(

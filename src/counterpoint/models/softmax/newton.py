@@ -21,12 +21,15 @@ from dataclasses import dataclass, fields
 from typing import Any, final
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.linalg.lapack import dposv
 
+from counterpoint.models.softmax.logistic import logistic_root, rough_root
 from counterpoint.numerics import EPS, TINY, BoolArray, FloatArray, IntArray
 
 __all__ = [
     "ROUGH",
+    "STEPS",
     "Descent",
     "Reduced",
     "blocks",
@@ -35,6 +38,7 @@ __all__ = [
     "every",
     "log_loss",
     "log_odds",
+    "minimise",
     "own",
 ]
 
@@ -42,19 +46,12 @@ Loss = Callable[[FloatArray, Any], tuple[FloatArray, FloatArray, FloatArray]]
 """(K, n) scores and where the labels' own are → (n,) a convex loss; (K, n) shares of 1, its
 gradient in the rivals' scores; and (n,) that in the label's score, with the other sign."""
 
-CELLS = 1 << 15
-"""Cells of a block of rows: small enough for the cache, large enough that Python's overhead is
-negligible."""
-FEW = 1 << 14
-"""Entries of the matrices of rows that are solved directly: one call of LAPACK is the quickest."""
 DECREASE = 1e-4
 """The share of the predicted decrease that a step must bring (Armijo)."""
-HALVINGS = 40
-"""How often a step is halved at most, to 1e-12 of it; a row that no such step helps is stuck."""
 ROUGH = 0.002
 """How exactly a Newton direction is computed at least; later as exactly as the progress asks."""
-FINE = 6
-"""How often a step is halved where only the gradient can tell whether it helps."""
+STEPS = 200
+"""Newton steps at most: what is not settled then is returned as it is, and says so."""
 
 
 def own(label: Any) -> Any:
@@ -98,8 +95,8 @@ def every(flags: Any) -> bool:
 
 
 def blocks(n: int, classes: int) -> list[slice]:
-    """Rows in blocks that fit the cache."""
-    size = max(64, CELLS // classes)
+    """Rows in blocks that fit the cache, and are worth the overhead of Python."""
+    size = max(64, (1 << 15) // classes)
     return [slice(start, min(start + size, n)) for start in range(0, n, size)]
 
 
@@ -223,44 +220,40 @@ class Descent:
         if every(good):
             return reached, ~good
         if self.u.ndim == 2:
-            return _shortened(self, reached, good, step, slope, slack)
-        length = 1.0
-        for _ in range(FINE if fine else HALVINGS):
+            return self._shortened(reached, good, step, slope, slack)
+        found, stuck = self.take(None).descended(step[:, None])  # as a batch of one
+        return found.take(0), stuck[0]
+
+    def _shortened(
+        self,
+        reached: Descent,
+        good: BoolArray,
+        step: FloatArray,
+        slope: FloatArray,
+        slack: FloatArray,
+    ) -> tuple[Descent, BoolArray]:
+        """Rows whose full step was not good halve it, and stay where they were if none is.
+
+        Down to 1e-12 of it; where only the gradient can tell whether it helps, a few times.
+        """
+        fine, length = -slope <= slack, 1.0
+        for halving in range(40):
+            bad = np.flatnonzero(~good & (~fine | (halving < 6)))
+            if not len(bad):
+                break
             length *= 0.5
-            tried = self.moved(length * step)
-            lower = self.value + DECREASE * length * slope + slack
-            if (tried.gradient < self.gradient) if fine else (tried.value <= lower):
-                return tried, good  # which is False
-        return self, ~good
+            before = self.take(bad)
+            tried = before.moved(length * step[:, bad])
+            lower = before.value + DECREASE * length * slope[bad] + slack[bad]
+            ok = np.where(fine[bad], tried.gradient < before.gradient, tried.value <= lower)
+            reached.put(bad[ok], tried.take(ok))
+            good[bad[ok]] = True
+        lost = np.flatnonzero(~good)
+        reached.put(lost, self.take(lost))
+        return reached, ~good
 
 
 OF_ROWS = tuple(field.name for field in fields(Descent))[2:]
-
-
-def _shortened(
-    state: Descent,
-    reached: Descent,
-    good: BoolArray,
-    step: FloatArray,
-    slope: FloatArray,
-    slack: FloatArray,
-) -> tuple[Descent, BoolArray]:
-    """Rows whose full step was not good halve it, and stay where they were if none is."""
-    fine, length = -slope <= slack, 1.0
-    for halving in range(HALVINGS):
-        bad = np.flatnonzero(~good & (~fine | (halving < FINE)))
-        if not len(bad):
-            break
-        length *= 0.5
-        before = state.take(bad)
-        tried = before.moved(length * step[:, bad])
-        lower = before.value + DECREASE * length * slope[bad] + slack[bad]
-        ok = np.where(fine[bad], tried.gradient < before.gradient, tried.value <= lower)
-        reached.put(bad[ok], tried.take(ok))
-        good[bad[ok]] = True
-    lost = np.flatnonzero(~good)
-    reached.put(lost, state.take(lost))
-    return reached, ~good
 
 
 def direction(
@@ -285,7 +278,8 @@ def direction(
     root, mean = np.sqrt(shares), gram @ shares
     spread = dots(shares, mean)
     right = root * (dots(shares, weighed) - weighed)
-    if right.ndim == 1 or shares.size * len(shares) <= FEW:
+    # matrices of 128 KiB in all: one call of LAPACK is the quickest
+    if right.ndim == 1 or shares.size * len(shares) <= 1 << 14:
         h = _solved(gram, root, mean, spread, weight, right)
     else:
         h = _iterated(gram, shares, (root, mean, spread, weight), right, forcing)
@@ -356,3 +350,143 @@ def _iterated(
         resisting = root[:, some], mean[:, some], spread[some], weight[some], right[:, some]
         h[:, some] = _solved(gram, *resisting)
     return h
+
+
+# --- the trade-off λ/2 δᵀPδ − log p ---
+
+
+def minimise(
+    scores: FloatArray,
+    gram: FloatArray,
+    label: ArrayLike,
+    weight: ArrayLike,
+    *,
+    shares: FloatArray | None = None,
+    accuracy: tuple[float, float] = (1e-8, 1e-12),
+) -> Reduced:
+    """Minimise λ/2 δᵀPδ − log p for each row, with p the probability of its label.
+
+    Two classes are solved in closed form, more by Newton's method.
+
+    Parameters
+    ----------
+    scores
+        (n, K) z̄ at the factual points.
+    gram
+        (K, K) G = A P⁻¹ Aᵀ; it may be singular.
+    label
+        The position k of the class, one or (n,).
+    weight
+        λ > 0, one or (n,).
+    shares
+        (n, K) about the probabilities at the optimum, to start from; None for a guess.
+    accuracy
+        The length of the gradient, and the relative gap of the objective, at which to stop; both
+        must be met. Where scores are so large that rounding keeps the gradient above, a row stops
+        where it does not fall any more, and is not settled.
+
+    Returns
+    -------
+    Reduced
+    """
+    n, classes = scores.shape
+    weights, labels = np.empty(n), np.empty(n, dtype=np.intp)
+    weights[:], labels[:] = weight, label
+    scores = np.asarray(scores, dtype=np.float64)
+    out = Reduced.blank(n, classes)
+    # alone, a row takes a third of what a batch of one takes
+    for part in range(n) if n <= 4 else blocks(n, classes):
+        columns = np.ascontiguousarray(scores[part].T)
+        given = columns, labels[part], np.abs(columns).max(axis=0)
+        if classes == 2:
+            u = _of_two(columns, gram, labels[part], weights[part])
+        elif shares is None:
+            u = _guess(columns, gram, labels[part], weights[part])
+        else:
+            u = _pulled(np.array(shares[part].T), labels[part], weights[part])
+        state = Descent.at(u, weights[part], given, gram, log_loss)
+        _descend(state, accuracy, out, part, closed=classes == 2)
+    return out
+
+
+def _descend(
+    state: Descent, accuracy: tuple[float, float], out: Reduced, part: Any, *, closed: bool
+) -> None:
+    """The rows of a block, or one row alone, from a start; finished rows leave."""
+    rows = np.arange(len(out.weight))[part]
+    start: FloatArray = np.maximum(state.gradient, TINY)
+    stuck: Any = np.bool_(closed)
+    for step in range(STEPS + 1):
+        settled = _is_settled(state, *accuracy)
+        gone = settled | stuck | (step == STEPS)
+        if every(gone):
+            out.put(rows, state, step, settled)
+            return
+        if gone.any():
+            out.put(rows[gone], state.take(gone), step, settled[gone])
+            rows, state, start = rows[~gone], state.take(~gone), start[~gone]
+        # one row alone is solved exactly
+        alone, progress = state.label.ndim == 0, state.gradient / start
+        forcing = progress if alone else np.minimum(ROUGH, np.sqrt(progress))
+        state, stuck = state.descended(state.newton(forcing))
+
+
+def _is_settled(state: Descent, tolerance: float, gap: float) -> BoolArray:
+    """(n,): strong convexity bounds E − E* by ‖∇E‖² / 2λ."""
+    close = state.gradient <= 2.0 * state.weight * gap * state.value
+    return close & (state.gradient <= tolerance * tolerance)
+
+
+def _apart(gram: FloatArray, i: IntArray, j: IntArray) -> FloatArray:
+    """(n,) the squared length of the difference of rows i and j of A, in the metric P⁻¹."""
+    return np.maximum(gram[i, i] - 2.0 * gram[i, j] + gram[j, j], 0.0)
+
+
+def _of_two(
+    scores: FloatArray, gram: FloatArray, label: IntArray, weight: FloatArray
+) -> FloatArray:
+    """(2, n) u of two classes: theorem 4.2."""
+    mine, other, u = own(label), own(1 - label), np.empty_like(scores)
+    slope, ahead = _apart(gram, label, 1 - label) / weight, scores[other] - scores[mine]
+    share = logistic_root(np.atleast_1d(slope), np.atleast_1d(-ahead))[0].reshape(label.shape)
+    u[mine], u[other] = -share / weight, share / weight
+    return u
+
+
+def _guess(scores: FloatArray, gram: FloatArray, label: IntArray, weight: FloatArray) -> FloatArray:
+    """(K, n) u near the optimum of each row: rivals one by one, by the closed form for two classes.
+
+    The dual of the trade-off has one variable v ≥ 0 a rival, and v_label = 1 − Σ v. Given the
+    others, the best v_j is the root of the two-class equation. A few such steps, each on the rival
+    that is furthest from its optimum, spare Newton's method half of its steps: all those in which
+    one rival after the other comes into sight.
+    """
+    mine = own(label)
+    shares = np.zeros(scores.shape)
+    shares[mine] = 1.0
+    ahead = scores - scores[mine]  # of the label, at the current shares
+    for _ in range(min(3, len(scores))):  # a worse guess costs steps of Newton's method alone
+        # a rival without a share stays without one below 1e-8 of the label's
+        held = np.log(np.maximum(shares / np.maximum(shares[mine], TINY), 1e-8))
+        lead = ahead - held
+        lead[mine] = -np.inf
+        rival = lead.argmax(axis=0)
+        at = (rival, *mine[1:])
+        if every(lead[at] < 1.0):  # log-odds are near enough for Newton's method to begin
+            break
+        before, slope = shares[at], _apart(gram, rival, label) / weight
+        total = before + shares[mine]
+        share, rest = rough_root(total * slope, ahead[at] + slope * before)
+        shares[at], shares[mine] = total * share, total * rest
+        toward = gram[:, rival] - gram[:, label]
+        ahead -= ((total * share - before) / weight) * (toward - toward[mine])
+    return _pulled(shares, label, weight)
+
+
+def _pulled(shares: FloatArray, label: IntArray, weight: FloatArray) -> FloatArray:
+    """(K, n) u where the gradient vanishes for these shares, which are overwritten."""
+    mine, u = own(label), shares
+    u /= weight
+    u[mine] = 0.0
+    u[mine] = -u.sum(axis=0)
+    return u

@@ -19,14 +19,14 @@ from sklearn.datasets import load_breast_cancer
 
 import counterpoint as cp
 from counterpoint.costs import Price
-from counterpoint.engine.pieces import Aim, Piece, Question
+from counterpoint.engine.pieces import Aim, Question
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Region
 from counterpoint.models import read
 from counterpoint.noise import NoiseLaw, ProjectedGamma, ProjectedGaussian, ProjectedLaplace
 from counterpoint.privacy import PrivateSVC
 from counterpoint.robust.form import FourierScores
-from counterpoint.robust.search import Ground, RowSearch
+from counterpoint.robust.search import RowSearch
 from counterpoint.robust.wave_bounds import SumsOfWaves, WaveLeads
 from counterpoint.robust.waves import WaveLimit, Waves, parabola
 from counterpoint.solvers import Effort
@@ -222,7 +222,7 @@ def test_a_model_of_a_limit_has_one_optimum_however_it_is_found(seed: int):
     waves = Waves(rng.normal(size=(4, 3)), rng.normal(size=4))
     program = Program(price, Region((WaveLimit(waves, rng.normal(size=8)),)))
     case = program.cases(rng.normal(size=(1, 3)))
-    row = RowSearch(Ground(Piece(program)), case, Effort(), Aim(), None)
+    row = RowSearch(program, case, Effort(), Aim(), None)
     y, slope, form = rng.normal(size=3), rng.normal(size=3), bent @ bent.T + 0.1 * np.eye(3)
     least = -0.5 * slope @ np.linalg.solve(form, slope)  # of the model, beside its value at y
     for value in (-0.5 * least, -0.01 * least, 0.0):

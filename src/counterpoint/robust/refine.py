@@ -71,6 +71,8 @@ class Refinement:
         Half-spaces to begin with; None for those of the conditions themselves.
     end
         When to stop, in the seconds of ``perf_counter``; None for what the effort says.
+    held
+        Whether the case holds whole steps and categories.
 
     Attributes
     ----------
@@ -91,8 +93,11 @@ class Refinement:
         effort: Effort,
         cuts: LinearBounds | None = None,
         end: float | None = None,
+        *,
+        held: bool = False,
     ) -> None:
         self.piece, self.case, self.effort = piece, case, effort
+        self.holds = piece.is_integral and not held
         if cuts is None:
             cuts = LinearBounds(np.zeros((0, piece.program.width)), np.zeros(0), np.zeros(0))
             for condition in piece.supported:
@@ -108,7 +113,7 @@ class Refinement:
 
     def run(self, worth: float) -> None:
         """Until the gap is closed, or there is no point, or none that costs less than ``worth``."""
-        if self.piece.is_integral and not self.piece.free.is_integral:
+        if self.holds and not self.piece.free.is_integral:
             self._start_from(self.piece.free, worth)
         for k in range(ROUNDS):
             if self._is_closed(k) or self.bound >= worth:
@@ -120,7 +125,7 @@ class Refinement:
                 if missed <= 0.0:
                     self._offer(y)
                     return
-                if self.piece.is_integral:
+                if self.holds:
                     self._hold(y, worth)
                 else:
                     self._cut_between(y, k)
@@ -169,7 +174,7 @@ class Refinement:
         """Refine the other columns where whole steps and categories are those of a point."""
         held = self.piece.program.held(y, self.case.x)
         case = self.case.within(np.where(held, y, -np.inf), np.where(held, y, np.inf))
-        inner = Refinement(self.piece.free, case, self.effort, self.cuts, self.end)
+        inner = Refinement(self.piece.free, case, self.effort, self.cuts, self.end, held=True)
         inner.run(min(worth, self.cost))
         self.cuts = inner.cuts
         if inner.point is not None:
@@ -221,7 +226,7 @@ class Refinement:
     def _effort(self) -> Effort:
         """That of a relaxation: sharper than what is asked, and half of the time that is left."""
         effort = self.effort
-        if not self.piece.is_integral:
+        if not self.holds:
             effort = replace(effort, gap=min(effort.gap, EXACT))
         if np.isfinite(self.end):
             effort = replace(effort, seconds=max(0.5 * (self.end - perf_counter()), 1e-6))
@@ -274,7 +279,7 @@ class Refinement:
             self.closed = max(self.closed, 0.1 * self.effort.gap)
         if self.effort.gap >= 1.0 or np.isinf(self.cost):
             return np.isfinite(self.cost)
-        wanted = max(0.1 * self.effort.gap, EXACT) if self.piece.is_integral else EXACT
+        wanted = max(0.1 * self.effort.gap, EXACT) if self.holds else EXACT
         return self.cost - self.bound <= wanted * self.cost
 
 

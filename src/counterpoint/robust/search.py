@@ -14,7 +14,7 @@ never taken for granted: every point is held against the condition itself.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from time import perf_counter
 from typing import final
@@ -35,14 +35,12 @@ from counterpoint.robust.wave_bounds import DistanceBounds, WaveLeads
 from counterpoint.robust.waves import WaveLimit, parabola
 from counterpoint.solvers import Effort, Optimality, Outcome
 
-__all__ = ["Ground", "RowSearch", "search_waves"]
+__all__ = ["RowSearch", "search_waves"]
 
 SETTLED, ROUGHLY = 1e-11, 1e-2
 """A step that gains no more than this share of the cost is the last one; of a first descent."""
-TRACE = 1e-4
-"""Changes with such a share of the price are traces of a search."""
-ROUNDED = 1e-6
-"""What a point may cost more without them, and how far it may be moved for rounding: shares."""
+FAINT = 1e-4
+"""Changes with such a share of the price are what a search left behind, and no changes."""
 
 
 def search_waves(
@@ -57,18 +55,21 @@ def search_waves(
         )
     evidence: list[Bounding] = []
     for s, piece in enumerate(pieces):
-        if piece.program.at_most is not None:
+        program = piece.program
+        if program.at_most is not None:
             raise InvalidInput(
                 "Expected no MaxChanges for a model with random features: its answers move all "
                 "columns a little. Hold columns with Immutable instead."
             )
-        ground, cases = Ground(piece), piece.sees(found.cases)
-        evidence.append(DistanceBounds(piece.program.price, ground.limit, cases, leads))
-        held = ground.held(cases)
+        limit, cases = _limit_of(program), piece.sees(found.cases)
+        evidence.append(DistanceBounds(program.price, limit, cases, leads))
+        # Whole columns and categories stay.
+        stays = (program.steps > 0.0) | ~program.numeric
+        held = cases.within(np.where(stays, cases.x, -np.inf), np.where(stays, cases.x, np.inf))
         for i in np.flatnonzero(~held.empty).tolist():
             row = np.array([i])
             own = None if leads is None else leads.take(row)
-            search = RowSearch(ground, held.take(row), found.effort, aim, own)
+            search = RowSearch(program, held.take(row), found.effort, aim, own)
             point = search.run()
             found.limited[i] |= search.limited
             if point is not None:
@@ -76,54 +77,25 @@ def search_waves(
     return evidence
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class Ground:
-    """A piece with one `WaveLimit`, and what all its rows share."""
-
-    piece: Piece
-
-    @cached_property
-    def limit(self) -> WaveLimit:
-        """The condition that is not convex."""
-        (found,) = (c for c in self.piece.program.region if isinstance(c, WaveLimit))
-        return found
-
-    @cached_property
-    def rest(self) -> Program:
-        """The price over what else is asked; what is integral is held, see `held`."""
-        program, dropped = self.piece.program, (WaveLimit, Whole, OneOf, AtMost)
-        kept = (c for c in program.region if not isinstance(c, dropped))
-        return Program(program.price, Region(tuple(kept)))
-
-    @cached_property
-    def is_open(self) -> bool:
-        """Whether nothing but bounds of columns is asked."""
-        return not self.rest.affine.size and not self.rest.curved
-
-    @cached_property
-    def metric(self) -> FloatArray | None:
-        """(d, d) the matrix of a price that is quadratic in all columns that are no categories."""
-        price = self.rest.price
-        if not price.diagonal[self.piece.program.numeric].all():
-            return None
-        return np.diag(price.quadratic) if price.quadratic.ndim == 1 else price.quadratic
-
-    def held(self, cases: Cases) -> Cases:
-        """The rows, whose whole columns and categories stay."""
-        program = self.piece.program
-        stays = (program.steps > 0.0) | ~program.numeric
-        return cases.within(np.where(stays, cases.x, -np.inf), np.where(stays, cases.x, np.inf))
+def _limit_of(program: Program) -> WaveLimit:
+    """The condition of a program that is not convex."""
+    (found,) = (c for c in program.region if isinstance(c, WaveLimit))
+    return found
 
 
 @final
 class RowSearch:
-    """One row, wherever it is to be looked for an answer."""
+    """One row, wherever it is to be looked for an answer; its whole columns are held."""
 
     def __init__(
-        self, ground: Ground, case: Cases, effort: Effort, aim: Aim, leads: WaveLeads | None
+        self, program: Program, case: Cases, effort: Effort, aim: Aim, leads: WaveLeads | None
     ) -> None:
-        self.ground, self.case, self.effort = ground, case, effort
+        dropped = (WaveLimit, Whole, OneOf, AtMost)
+        kept = (c for c in program.region if not isinstance(c, dropped))
+        self.own, self.rest = _limit_of(program), Program(program.price, Region(tuple(kept)))
+        self.numeric = program.numeric
+        self.is_open = not self.rest.affine.size and not self.rest.curved  # but for bounds
+        self.case, self.effort = case, effort
         self.x, self.low, self.high = case.x[0], case.low[0], case.high[0]
         self.free = self.low < self.high
         self.end = np.inf if effort.seconds is None else perf_counter() + effort.seconds
@@ -134,24 +106,24 @@ class RowSearch:
 
     def run(self) -> FloatArray | None:
         """(d,) the cheapest point that was found."""
-        aim, found = self.aim, list[FloatArray]()
+        aim, leads, found = self.aim, self.leads, list[FloatArray | None]()
         if aim.prototype is not None and aim.on_segment:
-            self._ask(0.0 if self.leads is None else float(self.leads.segments[0]))
-            point = self._enter(self.start, self._clipped(aim.prototype))
-            found += [] if point is None else [point]
-        if aim.anywhere or (aim.otherwise and not found):
-            point = self._anywhere(found) if self.leads is None else self._within_balls(self.leads)
-            found += [] if point is None else [point]
-        return min(found, key=self.price, default=None)
+            self._ask(0.0 if leads is None else float(leads.segments[0]))
+            found = [self._enter(self.start, self._clipped(aim.prototype))]
+        points = [point for point in found if point is not None]
+        if aim.anywhere or (aim.otherwise and not points):
+            point = self._anywhere(points) if leads is None else self._within_balls(leads)
+            points += [] if point is None else [point]
+        return min(points, key=self.price, default=None)
 
     def price(self, y: FloatArray) -> float:
         """What a point (d,) costs."""
-        return float(self.ground.rest.price((y - self.x)[None])[0])
+        return float(self.rest.price((y - self.x)[None])[0])
 
     def _ask(self, asked: float) -> None:
         """Ask for another lead from here on."""
-        limit = self.ground.limit
-        self.limit = limit.asking(asked + float(limit.closed_in(self.case.margin)[0]))
+        more = asked + float(self.own.closed_in(self.case.margin)[0])
+        self.limit = replace(self.own, asked=self.own.asked + more)
 
     def _anywhere(self, known: list[FloatArray]) -> FloatArray | None:
         """The best of a few descents."""
@@ -170,7 +142,7 @@ class RowSearch:
             best = self._descended(starts or self._entered(self.start, self._around()))
             if best is None:
                 return None
-            place = leads.next_radius(self.price(best))
+            place = int(leads.places(np.array([self.price(best)]))[0])
             if place <= v:
                 return best
             v = place
@@ -232,14 +204,14 @@ class RowSearch:
         top = np.array(y)
         slope = score.slope(y[None])[0][free]
         top[free] += np.linalg.solve(form + ridge * np.eye(len(free)), slope)
-        if self.ground.is_open:
+        if self.is_open:
             return self._clipped(top)
         return self._optimum(Region(), replace(self.case, x=top[None]))
 
     @cached_property
     def _noise(self) -> float:
         """What the noise asks for at the row; elsewhere it is not much less, or more."""
-        limit, x = self.ground.limit, self.case.x
+        limit, x = self.own, self.case.x
         return float(limit.excess(x)[0] + limit.score.value(x)[0] - limit.asked)
 
     def _first_within(
@@ -258,26 +230,18 @@ class RowSearch:
 
     def _enter(self, start: FloatArray, end: FloatArray) -> FloatArray | None:
         """(d,) the first point that is found on a segment to meet everything; None if none does."""
+        from scipy.optimize import brentq
+
         found = self._first_within(start, end)
         if found is None or found[0] is None:
             return None if found is None else found[1]
         outside, way = found[0], found[1] - found[0]
-        low, high, side = 0.0, 1.0, 0
-        below, above = self._excess(outside), self._excess(found[1])
-        if below <= 0.0:
+        if self._excess(outside) <= 0.0:
             return outside
-        for _ in range(100):  # the Illinois rule, at least a hundredth each time
-            share = low + (high - low) * min(max(below / (below - above), 0.01), 0.99)
-            missed = self._excess(outside + share * way)
-            if missed <= 0.0:
-                high, above = share, missed
-                below, side = (0.5 * below if side > 0 else below), 1
-            else:
-                low, below = share, missed
-                above, side = (0.5 * above if side < 0 else above), -1
-            if high - low <= 1e-13:
-                break
-        return np.asarray(outside + high * way)
+        off = 1e-13  # a share of a step of the grid
+        share = brentq(lambda share: self._excess(outside + share * way), 0.0, 1.0, xtol=off)
+        points = (outside + (share + more * off) * way for more in range(4))
+        return next((point for point in points if self._excess(point) <= 0.0), found[1])
 
     # Descents
 
@@ -297,70 +261,36 @@ class RowSearch:
         return y
 
     def _step(self, y: FloatArray) -> FloatArray | None:
-        """A cheaper point within, or None."""
+        """A cheaper point within, or None; what a model misses is asked for besides."""
         value, slope = (part[0] for part in self.limit.excess_with_slope(y[None]))
-        hessian, cost, more = -self.limit.score.hessian(y), self.price(y), 0.0
+        hessian, more = -self.limit.score.hessian(y), 0.0
         for _ in range(4):
             found = self._of_model(y, float(value) + more, slope, hessian)
             if found is None:
-                break
+                return None
             missed = self._excess(found)
-            if missed > 0.0:
-                found = self._nudged(found, missed, slope, ROUNDED)
-                if self._excess(found) > 0.0:
-                    more += 1.1 * missed
-                    continue
-            if self.price(found) < cost:
-                return found
-            break
-        return self._shortened(y, float(value), slope, cost)
-
-    def _shortened(
-        self, y: FloatArray, value: float, slope: FloatArray, cost: float
-    ) -> FloatArray | None:
-        """A step by the parabola that is below the score everywhere, as far as it is within."""
-        found = self._optimum(parabola(y, value, slope, self.limit.score.below(y)), self.case)
-        if found is None:
-            return None
-        for share in (1.0, 0.5, 0.1, 0.01):
-            point = np.asarray(y + share * (found - y))
-            if self.price(point) < cost and self._excess(point) <= 0.0:
-                return point
+            if missed <= 0.0:
+                return found if self.price(found) < self.price(y) else None
+            more += 1.1 * missed
         return None
 
     def _tidied(self, y: FloatArray) -> FloatArray:
         """(d,) a point whose traces of changes are gone, under an absolute price; else the same."""
-        price, gone = self.ground.rest.price, np.abs(y - self.x)
+        price, gone = self.rest.price, np.abs(y - self.x)
         paid = price.absolute * gone
-        traces = (paid > 0.0) & (paid <= TRACE * paid.sum())
+        traces = (paid > 0.0) & (paid <= FAINT * paid.sum())
         if price.kind is not Manhattan or not traces.any():
             return y
         found = np.where(traces, self.x, y)
-        missed = self._excess(found)
-        if missed > 0.0:
-            slope = self.limit.excess_with_slope(found[None])[1][0]
-            found = self._nudged(found, missed, slope, TRACE)
-        dearer = self.price(found) > self.price(y) * (1.0 + ROUNDED)
-        kept = dearer or self._excess(found) > 0.0 or not self._is_possible(found[None])[0]
-        return y if kept else found
-
-    def _nudged(self, y: FloatArray, missed: float, slope: FloatArray, most: float) -> FloatArray:
-        """A little further in, where hardly anything is missed."""
-        moving = self.free & (y != self.x) & (y > self.low) & (y < self.high)
-        inwards = np.where(moving, slope, 0.0)
-        square = float(inwards @ inwards)
-        if not square or not self.ground.is_open:
-            return y
-        step = 1.5 * missed / square * inwards
-        is_far = np.abs(step).max() > most * float(np.abs(y - self.x).max())
-        return y if is_far else self._clipped(y - step)
+        is_within = self._excess(found) <= 0.0 and self._is_possible(found[None])[0]
+        return found if is_within else y
 
     def _of_model(
         self, y: FloatArray, value: float, slope: FloatArray, hessian: FloatArray
     ) -> FloatArray | None:
         """(d,) the optimum of a model of the limit; None if there is none, or it is not found."""
-        if self.ground.is_open and self.ground.metric is not None:
-            found = self._by_root(y, value, slope, hessian, self.ground.metric)
+        if self.is_open and self._metric is not None:
+            found = self._by_root(y, value, slope, hessian, self._metric)
             if found is not None:
                 return found
         sizes, towards = np.linalg.eigh(hessian)
@@ -395,9 +325,17 @@ class RowSearch:
         found[free] = self.x[free] + root.T @ (towards @ z)
         return found if (self._clipped(found) == found).all() else None
 
+    @cached_property
+    def _metric(self) -> FloatArray | None:
+        """(d, d) the matrix of a price that is quadratic in all columns that are no categories."""
+        quadratic = self.rest.price.quadratic
+        if not self.rest.price.diagonal[self.numeric].all():
+            return None
+        return np.diag(quadratic) if quadratic.ndim == 1 else quadratic
+
     def _optimum(self, model: Region, case: Cases) -> FloatArray | None:
         """(d,) the cheapest point of a convex model and all else, by the first solver that can."""
-        rest, effort = self.ground.rest, replace(self.effort, gap=min(self.effort.gap, 1e-9))
+        rest, effort = self.rest, replace(self.effort, gap=min(self.effort.gap, 1e-9))
         program = Program(rest.price, rest.region & model)
         for prepared in Piece(program).complete(exhaustive=False):
             solution = prepared.solve(case.with_margin(np.zeros((1, 2))), effort)
@@ -418,9 +356,9 @@ class RowSearch:
     def _is_possible(self, y: FloatArray) -> BoolArray:
         """(k,): which points (k, d) meet all but the limit, as far as rounding can tell."""
         inside = ((self.low <= y) & (y <= self.high)).all(axis=1)
-        if self.ground.is_open:
+        if self.is_open:
             return np.asarray(inside)
-        missed = self.ground.rest.violation(y, np.broadcast_to(self.x, y.shape))
+        missed = self.rest.violation(y, np.broadcast_to(self.x, y.shape))
         return np.asarray(inside & (missed <= 4096.0 * EPS))
 
 

@@ -61,15 +61,13 @@ class WaveLeads(Leads):
         names = ("radii", "balls", "segments", "starts", "ends")
         return replace(self, **{name: getattr(self, name)[rows] for name in names})
 
-    def next_radius(self, cost: float) -> int:
-        """The first radius of the first row within which points of a cost are."""
+    def places(self, cost: FloatArray) -> IntArray:
+        """(n,) which is the first radius within which points of a cost are."""
         distance = np.sqrt(cost) if self.is_root else cost
-        return int((self.radii[0] < distance).sum())
+        return np.asarray((self.radii < distance[:, None]).sum(axis=1))
 
     def required(self, y: FloatArray, cost: FloatArray) -> FloatArray:
-        distance = np.sqrt(cost) if self.is_root else cost
-        place = (self.radii < distance[:, None]).sum(axis=1)
-        ball = self.balls[np.arange(len(y)), place]
+        ball = self.balls[np.arange(len(y)), self.places(cost)]
         way, gone = self.ends - self.starts, y - self.starts
         square = np.maximum((way * way).sum(axis=1), TINY)
         share = np.clip((way * gone).sum(axis=1) / square, 0.0, 1.0)
@@ -91,64 +89,58 @@ def wave_leads(
     InvalidInput
         If there are too few draws for the probability.
     """
-    probability = target.probability
-    needed = least_draws(probability)
+    needed = least_draws(target.probability)
     if len(noise) < needed:
         raise InvalidInput(
             f"Expected at least draws={SHARE * needed} to tell a probability of "
-            f"{probability!r} with random features, for which one draw in {SHARE} is used; got "
-            f"about {SHARE * len(noise)}. Ask for more, or for guarantee='fixed'."
+            f"{target.probability!r} with random features, for which one draw in {SHARE} is used; "
+            f"got about {SHARE * len(noise)}. Ask for more, or for guarantee='fixed'."
         )
     price, cases = question.actionable.price, question.actionable.cases(x)
     ends = None if target.search == "optimal" else target.prototype_point(question.features)
     if ends is not None:
         ends = np.clip(ends, cases.low, cases.high)
-    in_balls = target.search != "segment"
-    sizes, shifts, constants = waves.polar(noise)
-    is_norm = price.kind is Manhattan
-    unit = price.absolute if is_norm else np.sqrt(np.diag(_metric(price)))
-    # in units in which the angles of waves change by 1
+    is_norm, metric, can_move = price.kind is Manhattan, _metric(price), _movable(cases)
+    unit = price.absolute if is_norm else np.sqrt(np.diag(metric))
+    # in units in which the angles of waves change by 1, see `SumsOfWaves`
     radii = np.concatenate([[0.0], np.geomspace(0.03, 15.0, 64), [np.inf]])
     radii = radii * _reach(waves.frequencies / unit)
-    balls, segments = np.full((len(cases), len(radii)), np.inf), np.full(len(cases), np.inf)
+    balls, segments = np.full((len(x), len(radii)), np.inf), np.full(len(x), np.inf)
+    sizes, shifts, constants = waves.polar(noise)
     for i, row in enumerate(x):
         angles = waves.frequencies @ row + waves.phases + shifts
-        about = SumsOfWaves(sizes, angles, constants, waves.frequencies, is_round=True)
+        about = SumsOfWaves(sizes, angles, constants, waves.frequencies, is_round=not is_norm)
         pushes = [] if ends is None else [about.on_segment(ends[i] - row)]
-        if in_balls:
-            pushes += list(_in_metric(about, price, _free(cases, i)).in_balls(radii).T)
-        # a little more, for points that are nearly on a segment, and for rounding
-        found = joint_quantiles(np.stack(pushes), probability) * (1.0 + 1e-6)
+        if target.search != "segment":
+            free = can_move[i]
+            own = waves.frequencies[:, free]
+            if is_norm:
+                own = own / unit[free]
+            else:
+                own = own @ np.linalg.inv(np.linalg.cholesky(metric[np.ix_(free, free)])).T
+            pushes += list(replace(about, frequencies=own).in_balls(radii).T)
+        # A point that counts as on a segment is `SLACK` of its length off: waves that turn by less
+        # than a thousand on the way turn by no more than 1e-6 there. So much covers rounding, too.
+        found = joint_quantiles(np.stack(pushes), target.probability) * (1.0 + 1e-6)
         if ends is not None:
             segments[i], found = found[0], found[1:]
-        if in_balls:
+        if len(found):
             balls[i] = np.maximum.accumulate(found)
     table = np.broadcast_to(radii, balls.shape)
     return WaveLeads(table, balls, segments, x, x if ends is None else ends, not is_norm)
 
 
-def _in_metric(about: SumsOfWaves, price: Price, free: BoolArray) -> SumsOfWaves:
-    """Sums in units of distance along the columns that can move."""
-    own = about.frequencies[:, free]
-    if price.kind is Manhattan:
-        return replace(about, frequencies=own / price.absolute[free], is_round=False)
-    root = np.linalg.cholesky(_metric(price)[np.ix_(free, free)])
-    return replace(about, frequencies=own @ np.linalg.inv(root).T)
-
-
-def _free(cases: Cases, i: int) -> BoolArray:
-    """(d,) the columns that can move, or have to."""
-    x, low, high = cases.x[i], cases.low[i], cases.high[i]
+def _movable(cases: Cases) -> BoolArray:
+    """(n, d) the columns that can move, or have to."""
+    x, low, high = cases.x, cases.low, cases.high
     return np.asarray((low < high) | (low > x) | (high < x))
 
 
 def _metric(price: Price) -> FloatArray:
     """(d, d) the square of a distance; categories count as ½ w δ², which is what a change costs."""
-    return np.asarray(_full(price.quadratic) + np.diag(price.absolute))
-
-
-def _full(quadratic: FloatArray) -> FloatArray:
-    return np.diag(quadratic) if quadratic.ndim == 1 else quadratic
+    quadratic = price.quadratic
+    full = np.diag(quadratic) if quadratic.ndim == 1 else quadratic
+    return np.asarray(full + np.diag(price.absolute))
 
 
 def _reach(frequencies: FloatArray) -> float:
@@ -324,8 +316,8 @@ class DistanceBounds(Bounding):
         price  >=  ν (asked − u(x)) − ½ ν² ∇u(x)ᵀ (2 P − ν Q)⁻¹ ∇u(x).
 
     Under Σ w_j |δ_j| the parabola is largest over a ball at one of its corners, so the nearest
-    point moves one column alone. Bounds, whole steps and categories are not looked at. Where u is
-    below what is asked at the tops of all its waves, there is no point at all.
+    point moves one column alone. Bounds and whole steps are not looked at. Where u is below what is
+    asked at the tops of all its waves, there is no point at all.
     """
 
     price: Price
@@ -345,84 +337,60 @@ class DistanceBounds(Bounding):
     @cached_property
     def _bounds(self) -> FloatArray:
         """(n,); a row with no room at all has no point."""
-        empty = self.cases.empty
-        return np.array([np.inf if empty[i] else self._bound(i) for i in range(len(empty))])
+        rows = enumerate(self.cases.empty.tolist())
+        return np.array([np.inf if empty else self._bound(i) for i, empty in rows])
 
     def _bound(self, i: int) -> float:
-        parabola = _parabola(self.price, self.limit, self.cases, i)
         if self.leads is None:
-            return parabola.least(0.0)
-        leads = self.leads.take(np.array([i]))
-        nearest = parabola.least(float(leads.segments[0]))
-        radii, asked = leads.radii[0], leads.balls[0]
-        v = 0
-        while v < len(radii) and np.isfinite(asked[v]):
-            cost = parabola.least(float(asked[v]))
-            place = leads.next_radius(cost)
-            if place <= v:
-                inner = float(radii[v - 1]) if v else 0.0
-                return min(nearest, max(cost, inner * inner if leads.is_root else inner))
-            v = place
-        return nearest
+            return float(self._least(i, np.zeros(1))[0])
+        radii, asked = self.leads.radii[i], self.leads.balls[i]
+        *nearest, on_segment = self._least(i, np.append(asked, self.leads.segments[i]))
+        # Between two radii points lead by what the outer one asks for.
+        outer = radii**2 if self.leads.is_root else radii
+        inner = np.append(0.0, outer[:-1])
+        shells = np.where(nearest <= outer, np.maximum(nearest, inner), np.inf)
+        return float(min(shells.min(), on_segment))
+
+    def _least(self, i: int, leads: FloatArray) -> FloatArray:
+        """(V,) what any point costs at which the score leads by so much; infinite if none does."""
+        price, limit, x, free = self.price, self.limit, self.cases.x[i], _movable(self.cases)[i]
+        score, size = limit.score, float(limit.score.sizes.sum()) + abs(limit.score.constant)
+        off = 4096.0 * EPS * size + float(limit.waves.rounding(x[None], limit.weights)[0])
+        asked, here = limit.least_asked - off + leads, float(score.value(x[None])[0])
+        missing = np.minimum(asked, score.most) - here
+        slope, form = score.slope(x[None])[0][free], score.above(x)[np.ix_(free, free)]
+        if not free.any():
+            nearest = np.full(len(leads), np.inf)
+        elif price.kind is Manhattan:
+            nearest = _at_corner(missing, np.abs(slope), np.diag(form), price.absolute[free])
+        else:
+            metric = _metric(price)[np.ix_(free, free)]
+            root = np.linalg.inv(np.linalg.cholesky(metric))
+            bends, towards = np.linalg.eigh(root @ form @ root.T)
+            nearest = _by_duality(missing, (towards.T @ (root @ slope)) ** 2, bends)
+        nearest = np.where(missing > 0.0, (1.0 - SLACK) * nearest, 0.0)
+        return np.where(asked > score.most, np.inf, nearest)
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class Parabola:
-    """The parabola above a score about one row, in coordinates in which it is a sum of squares."""
-
-    here: float  # the score at the row
-    most: float  # what it is at most anywhere
-    asked: float  # what it has to be without a lead
-    slopes: FloatArray  # (f,) slopes and curvatures; under an absolute price along the columns
-    bends: FloatArray
-    absolute: FloatArray | None  # (f,) that price, zeros if nothing is known; None if quadratic
-
-    def least(self, lead: float) -> float:
-        """What any point costs at which the score leads by so much; infinite if there is none."""
-        missing = self.asked + lead - self.here
-        if self.asked + lead > self.most:
-            return float("inf")
-        if missing <= 0.0:
-            return 0.0
-        if not len(self.slopes):
-            return float("inf")
-        if self.absolute is None:
-            return (1.0 - SLACK) * self._by_duality(missing)
-        return (1.0 - SLACK) * self._at_corner(missing, self.absolute)
-
-    def _at_corner(self, missing: float, price: FloatArray) -> float:
-        """The least cost t · price_j with |slope_j| t + ½ bend_j t² >= missing, over columns j."""
-        steep = np.abs(self.slopes)
-        root = np.sqrt(steep * steep + 2.0 * np.maximum(self.bends, 0.0) * missing)
-        with np.errstate(divide="ignore"):
-            far = 2.0 * missing / (steep + root)
-        return float(np.where(price > 0.0, far * price, 0.0).min())
-
-    def _by_duality(self, missing: float) -> float:
-        """The best of the bounds by weak duality, which are concave in ν: 60 halvings."""
-        squares, bends = self.slopes**2, self.bends
-        low, high = 0.0, 2.0 / max(float(bends[-1]), TINY / EPS)
-        for _ in range(60):
-            middle = 0.5 * (low + high)
-            left = 2.0 - middle * bends
-            rise = missing - 0.5 * (squares * middle * (4.0 - middle * bends) / left**2).sum()
-            low, high = (middle, high) if rise > 0.0 else (low, middle)
-        value = low * missing - 0.5 * low * low * (squares / (2.0 - low * bends)).sum()
-        return max(float(value), 0.0)
+def _at_corner(
+    missing: FloatArray, steep: FloatArray, bends: FloatArray, price: FloatArray
+) -> FloatArray:
+    """(V,) the least of costs t · price_j with steep_j t + ½ bends_j t² >= missing."""
+    missing = np.maximum(missing, 0.0)[:, None]
+    root = np.sqrt(steep**2 + 2.0 * np.maximum(bends, 0.0) * missing)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        cost = price * 2.0 * missing / (steep + root)
+    return np.asarray(np.where(price > 0.0, cost, 0.0).min(axis=1))
 
 
-def _parabola(price: Price, limit: WaveLimit, cases: Cases, i: int) -> Parabola:
-    """That of one row."""
-    score, x, free = limit.score, cases.x[i], _free(cases, i)
-    size = float(score.sizes.sum()) + abs(score.constant)
-    off = 4096.0 * EPS * size + float(limit.waves.rounding(x[None], limit.weights)[0])
-    about = float(score.value(x[None])[0]), score.most, limit.least_asked - off
-    slope, form = score.slope(x[None])[0][free], score.above(x)[np.ix_(free, free)]
-    absolute, full = price.absolute[free], _full(price.quadratic)[np.ix_(free, free)]
-    if absolute.any() or not np.diag(full).all():
-        known = np.zeros_like(absolute) if full.any() else absolute
-        return Parabola(*about, slope, np.diag(form), known)
-    root = np.linalg.inv(np.linalg.cholesky(full))
-    bends, towards = np.linalg.eigh(root @ form @ root.T)
-    return Parabola(*about, towards.T @ (root @ slope), bends, None)
+def _by_duality(missing: FloatArray, squares: FloatArray, bends: FloatArray) -> FloatArray:
+    """(V,) the best of the bounds by weak duality, which are concave in ν: 60 halvings."""
+    low, missing = np.zeros((len(missing), 1)), missing[:, None]
+    high = np.full_like(low, 2.0 / max(float(bends[-1]), TINY / EPS))
+    for _ in range(60):
+        nu = 0.5 * (low + high)
+        taken = squares * nu * (4.0 - nu * bends) / (2.0 - nu * bends) ** 2
+        is_low = 0.5 * taken.sum(axis=1, keepdims=True) < missing
+        low, high = np.where(is_low, nu, low), np.where(is_low, high, nu)
+    value = low * missing - 0.5 * low**2 * (squares / (2.0 - low * bends)).sum(axis=1)[:, None]
+    return np.maximum(value[:, 0], 0.0)

@@ -167,10 +167,6 @@ class WaveLimit(NonConvex):
         """(n,) by how much more (n, 2) margins ask for."""
         return np.asarray(margin @ np.array([1.0, self.lost]))
 
-    def asking(self, more: float) -> WaveLimit:
-        """The same, with so much more asked."""
-        return replace(self, asked=self.asked + more)
-
     def excess(self, y: FloatArray) -> FloatArray:
         missed = self.asked - self.score.value(y)
         if self.law is None:

@@ -8,15 +8,13 @@ from dataclasses import dataclass
 from textwrap import indent
 from typing import Any, Literal, TypeVar, final
 
-import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from counterpoint.lvq.quantizer import Likelihood, Relative, VectorQuantizer
+from counterpoint.numerics import FloatArray
 
 __all__ = ["GLVQ", "GMLVQ", "GRLVQ", "LGMLVQ", "LMRSLVQ", "MRSLVQ", "RSLVQ"]
 
-FloatArray = NDArray[np.float64]
 Class = TypeVar("Class", bound=type[VectorQuantizer])
 
 PARAMETERS: Mapping[str, str] = {
@@ -64,10 +62,29 @@ ATTRIBUTES: Mapping[str, str] = {
     "n_features_in_, feature_names_in_": """\
 d, and the names of the columns of a data frame.""",
 }
+EXAMPLE = """\
+Examples
+--------
+>>> from sklearn.datasets import load_iris
+>>> from counterpoint.lvq import {0}
+>>> X, y = load_iris(return_X_y=True)
+>>> model = {0}({1}random_state=0).fit(X, y)
+>>> model.{2}
+{3}
+>>> bool(model.score(X, y) > 0.95)
+True
+"""
+SHOWN: Mapping[str, tuple[str, tuple[int, ...]]] = {
+    "": ("prototypes_.shape", (6, 4)),
+    "relevances_": ("relevances_.shape", (4,)),
+    "omega_": ("transform(X).shape", (150, 2)),
+    "omegas_": ("omegas_.shape", (6, 4, 4)),
+    "likelihood": ("predict_proba(X).shape", (150, 3)),
+}
 
 
 def documented(cls: Class) -> Class:
-    """Complete the docstring of an estimator: how it is trained, parameters, fitted attributes."""
+    """Complete the docstring of an estimator: training, parameters, attributes, an example."""
     kind = Likelihood if issubclass(cls, Likelihood) else Relative
     learned = ["classes_", "prototypes_", "prototype_labels_", *filter(None, [cls._keeps])]
     learned += ["spread_"] if kind is Likelihood else []
@@ -77,7 +94,11 @@ def documented(cls: Class) -> Class:
     said += _section("Parameters", {name: PARAMETERS[name] for name in given})
     said += _section("Attributes", {name: ATTRIBUTES[name] for name in learned})
     first, rest = inspect.cleandoc(cls.__doc__ or "").split("References\n", 1)
-    cls.__doc__ = f"{first}{said}References\n{rest}"
+    plain = kind is Likelihood and not cls._keeps
+    shown = SHOWN["likelihood" if plain else cls._keeps]
+    options = "prototypes_per_class=2, " + "rank=2, " * (cls._keeps == "omega_")
+    example = EXAMPLE.format(cls.__name__, options, *shown)
+    cls.__doc__ = f"{first}{said}References\n{rest}\n\n{example}"
     return cls
 
 
@@ -98,16 +119,6 @@ class GLVQ(Relative):
     ----------
     Sato & Yamada (1996), Generalized learning vector quantization.
 
-    Examples
-    --------
-    >>> from sklearn.datasets import load_iris
-    >>> from counterpoint.lvq import GLVQ
-    >>> X, y = load_iris(return_X_y=True)
-    >>> model = GLVQ(prototypes_per_class=2, random_state=0).fit(X, y)
-    >>> model.prototypes_.shape
-    (6, 4)
-    >>> bool(model.score(X, y) > 0.95)
-    True
     """
 
 
@@ -124,16 +135,6 @@ class GRLVQ(Relative):
     ----------
     Hammer & Villmann (2002), Generalized relevance learning vector quantization.
 
-    Examples
-    --------
-    >>> from sklearn.datasets import load_iris
-    >>> from counterpoint.lvq import GRLVQ
-    >>> X, y = load_iris(return_X_y=True)
-    >>> model = GRLVQ(prototypes_per_class=2, random_state=0).fit(X, y)
-    >>> model.relevances_.shape
-    (4,)
-    >>> bool(model.score(X, y) > 0.95)
-    True
     """
 
     _keeps = "relevances_"
@@ -155,16 +156,6 @@ class GMLVQ(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Relative):  # typ
     Schneider et al. (2010), Regularization in matrix relevance learning; Bunte et al. (2012),
     Limited rank matrix learning.
 
-    Examples
-    --------
-    >>> from sklearn.datasets import load_iris
-    >>> from counterpoint.lvq import GMLVQ
-    >>> X, y = load_iris(return_X_y=True)
-    >>> model = GMLVQ(prototypes_per_class=2, rank=2, random_state=0).fit(X, y)
-    >>> model.transform(X).shape
-    (150, 2)
-    >>> bool(model.score(X, y) > 0.95)
-    True
     """
 
     _keeps = "omega_"
@@ -200,16 +191,6 @@ class LGMLVQ(Relative):
     Schneider, Biehl & Hammer (2009), Adaptive relevance matrices in learning vector quantization;
     Schneider et al. (2010), Regularization in matrix relevance learning.
 
-    Examples
-    --------
-    >>> from sklearn.datasets import load_iris
-    >>> from counterpoint.lvq import LGMLVQ
-    >>> X, y = load_iris(return_X_y=True)
-    >>> model = LGMLVQ(prototypes_per_class=2, random_state=0).fit(X, y)
-    >>> model.omegas_.shape
-    (6, 4, 4)
-    >>> bool(model.score(X, y) > 0.95)
-    True
     """
 
     _keeps = "omegas_"
@@ -229,16 +210,6 @@ class RSLVQ(Likelihood):
     ----------
     Seo & Obermayer (2003), Soft learning vector quantization.
 
-    Examples
-    --------
-    >>> from sklearn.datasets import load_iris
-    >>> from counterpoint.lvq import RSLVQ
-    >>> X, y = load_iris(return_X_y=True)
-    >>> model = RSLVQ(prototypes_per_class=2, random_state=0).fit(X, y)
-    >>> model.predict_proba(X).shape
-    (150, 3)
-    >>> bool(model.score(X, y) > 0.95)
-    True
     """
 
 
@@ -255,16 +226,6 @@ class MRSLVQ(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Likelihood):  # 
     ----------
     Schneider, Biehl & Hammer (2009), Distance learning in discriminative vector quantization.
 
-    Examples
-    --------
-    >>> from sklearn.datasets import load_iris
-    >>> from counterpoint.lvq import MRSLVQ
-    >>> X, y = load_iris(return_X_y=True)
-    >>> model = MRSLVQ(prototypes_per_class=2, rank=2, random_state=0).fit(X, y)
-    >>> model.transform(X).shape
-    (150, 2)
-    >>> bool(model.score(X, y) > 0.95)
-    True
     """
 
     _keeps = "omega_"
@@ -299,16 +260,6 @@ class LMRSLVQ(Likelihood):
     ----------
     Schneider, Biehl & Hammer (2009), Distance learning in discriminative vector quantization.
 
-    Examples
-    --------
-    >>> from sklearn.datasets import load_iris
-    >>> from counterpoint.lvq import LMRSLVQ
-    >>> X, y = load_iris(return_X_y=True)
-    >>> model = LMRSLVQ(prototypes_per_class=2, random_state=0).fit(X, y)
-    >>> model.omegas_.shape
-    (6, 4, 4)
-    >>> bool(model.score(X, y) > 0.95)
-    True
     """
 
     _keeps = "omegas_"

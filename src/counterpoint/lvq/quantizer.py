@@ -22,7 +22,6 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from counterpoint.errors import InvalidInput, among, check_parameters, is_listed
 from counterpoint.lvq.starts import TrainingRows, directions, starting_prototypes
 from counterpoint.lvq.training import (
-    Trained,
     Training,
     TrainingCost,
     likelihood_ratio,
@@ -30,11 +29,10 @@ from counterpoint.lvq.training import (
     squared_distances,
     unit,
 )
+from counterpoint.numerics import FloatArray, IntArray
 
 __all__ = ["Likelihood", "Relative", "VectorQuantizer"]
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.intp]
 Counts = int | Mapping[Any, int] | Sequence[int]
 Seed = int | np.random.RandomState | None
 
@@ -114,7 +112,16 @@ class VectorQuantizer(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc
         rows = TrainingRows.of(X[used], label, weight[used])
         counts, random = self._counts(rows), check_random_state(self.random_state)
         training = self._training(rows, *starting_prototypes(rows, counts, random))
-        self._set(training, training.minimised(int(self.max_iter), float(self.tol)))
+        found = training.minimised(int(self.max_iter), float(self.tol))
+        self._set(training, found.x)
+        self.loss_, self.n_iter_ = float(found.fun), max(int(found.nit), 1)
+        if found.status == 1:  # a line search that finds nothing better ends at a kink: an end, too
+            warnings.warn(
+                f"{type(self).__name__} stopped after max_iter={self.max_iter} iterations before "
+                f"the loss settled to tol={self.tol:g}: raise one of them, or scale the features.",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -203,15 +210,14 @@ class VectorQuantizer(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc
             )
         return counts
 
-    def _set(self, training: Training, trained: Trained) -> None:
-        """Set the fitted attributes, in feature units and in the order of ``classes_``."""
-        rows = training.rows
+    def _set(self, training: Training, vector: FloatArray) -> None:
+        """Set prototypes and Ω, in feature units and in the order of ``classes_``."""
+        rows, (prototypes, raw) = training.rows, training.split(vector)
         owner = rows.classes[training.owner]
         order = np.argsort(owner, kind="stable")
-        self.prototypes_ = (trained.prototypes * rows.scale + rows.centre)[order]
+        self.prototypes_ = (prototypes * rows.scale + rows.centre)[order]
         self.prototype_labels_ = self.classes_[owner[order]]
-        self.loss_, self.n_iter_ = trained.loss, trained.iterations
-        kept = trained.omega
+        kept = unit(raw)[0]
         if self._keeps == "relevances_":
             kept = kept**2
         if self._keeps == "omegas_":  # in the order in which the prototypes first need each
@@ -219,13 +225,6 @@ class VectorQuantizer(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc
             kept = kept[needed[np.sort(np.unique(needed, return_index=True)[1])]]
         if self._keeps:
             setattr(self, self._keeps, kept)
-        if not trained.converged:
-            warnings.warn(
-                f"{type(self).__name__} stopped after max_iter={self.max_iter} iterations before "
-                f"the loss settled to tol={self.tol:g}: raise one of them, or scale the features.",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
 
 
 @dataclass(eq=False, repr=False)

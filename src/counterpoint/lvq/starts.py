@@ -9,15 +9,12 @@ from dataclasses import dataclass
 from typing import final
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import eigh
 from scipy.spatial.distance import cdist
 
-__all__ = ["TrainingRows", "centres", "directions", "starting_prototypes"]
+from counterpoint.numerics import BoolArray, FloatArray, IntArray
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.intp]
-BoolArray = NDArray[np.bool_]
+__all__ = ["TrainingRows", "centres", "directions", "starting_prototypes"]
 
 
 @final

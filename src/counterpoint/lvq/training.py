@@ -12,18 +12,15 @@ from functools import cached_property
 from typing import final
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.optimize import minimize
+from scipy.optimize import OptimizeResult, minimize
 from scipy.spatial.distance import cdist
 from scipy.special import expit
 
 from counterpoint.lvq.starts import TrainingRows
+from counterpoint.numerics import BoolArray, FloatArray, IntArray
 
-__all__ = ["Trained", "Training", "likelihood_ratio", "relative_distance", "squared_distances"]
+__all__ = ["Training", "likelihood_ratio", "relative_distance", "squared_distances"]
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.intp]
-BoolArray = NDArray[np.bool_]
 Pull = Callable[[FloatArray], tuple[FloatArray, FloatArray]]
 """From ∂loss/∂distances (n, P) to the gradients in the prototypes and in Ω."""
 TrainingCost = Callable[[FloatArray, BoolArray, FloatArray], tuple[float, FloatArray]]
@@ -175,18 +172,6 @@ def _log_sum(exponent: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 @final
 @dataclass(frozen=True, eq=False)
-class Trained:
-    """What training found, in the units of the rows."""
-
-    prototypes: FloatArray  # (P, d), in the order of the start
-    omega: FloatArray  # Ω, scaled so that trace(Ω′Ω) = 1
-    loss: float
-    iterations: int  # 1 also if the start could not be improved
-    converged: bool  # False if it could have taken more
-
-
-@final
-@dataclass(frozen=True, eq=False)
 class Training:
     """A function of one vector: the prototypes, and Ω up to a factor, both of order 1."""
 
@@ -231,12 +216,7 @@ class Training:
             places = places + self.anchor / moved.size * moved
         return value, np.concatenate([places.ravel(), back(matrices).ravel()])
 
-    def minimised(self, max_iter: int, tol: float) -> Trained:
+    def minimised(self, max_iter: int, tol: float) -> OptimizeResult:
         """Where an iteration lowers the loss by less than ``tol``, or no slope is larger."""
         limits = {"maxiter": max_iter, "maxfun": np.inf, "ftol": tol, "gtol": tol}
-        found = minimize(self.loss, self.first, jac=True, method="L-BFGS-B", options=limits)
-        prototypes, raw = self.split(found.x)
-        # A line search that finds nothing better ends at a kink of the loss: that is an end, too.
-        converged = int(found.status) != 1
-        iterations = max(int(found.nit), 1)
-        return Trained(prototypes, unit(raw)[0], float(found.fun), iterations, converged)
+        return minimize(self.loss, self.first, jac=True, method="L-BFGS-B", options=limits)

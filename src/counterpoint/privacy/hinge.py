@@ -21,14 +21,12 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, lstsq
 
 from counterpoint.errors import SolverFailure
+from counterpoint.numerics import FloatArray
 
 __all__ = ["certified_gap", "minimize_hinge"]
-
-FloatArray = NDArray[np.float64]
 
 
 def minimize_hinge(rows: FloatArray, box: float, tol: float, max_iter: int) -> FloatArray:

@@ -14,15 +14,14 @@ from math import hypot, sqrt
 from typing import Any, Literal, NamedTuple, final
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import gammainccinv
 
 from counterpoint.errors import MissingExtra, SolverFailure
 from counterpoint.noise import NoiseLaw, ProjectedGamma, ProjectedGaussian, ProjectedLaplace
+from counterpoint.numerics import FloatArray
 
 __all__ = ["MECHANISMS", "UPWARDS", "Budget", "Mechanism", "gamma_noise", "sensitivity_of"]
 
-FloatArray = NDArray[np.float64]
 
 UPWARDS = 1.0 + 1e-12
 """More than what rounding takes away."""

@@ -17,12 +17,12 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from counterpoint.errors import InvalidInput, among, check_parameters
 from counterpoint.noise import NoiseLaw
+from counterpoint.numerics import FloatArray
 from counterpoint.privacy.hinge import minimize_hinge
 from counterpoint.privacy.mechanisms import MECHANISMS, UPWARDS, sensitivity_of
 
 __all__ = ["PrivateSVC", "largest", "lift"]
 
-FloatArray = NDArray[np.float64]
 
 ABOVE_0 = Interval(Real, 0.0, None, closed="neither")
 AT_LEAST_1 = Interval(Integral, 1, None, closed="left")

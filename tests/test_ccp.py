@@ -18,11 +18,10 @@ from test_local_programs import CCP, PRICES, local, missing, price, rivals
 
 import counterpoint as cp
 from counterpoint.costs import Price
-from counterpoint.engine.cases import Cases
 from counterpoint.engine.couplings import Cone, LinearBounds
 from counterpoint.engine.domains import AtMost, Box, OneOf, Transitions, Whole
 from counterpoint.engine.program import Program
-from counterpoint.engine.region import Condition, Region
+from counterpoint.engine.region import Cases, Condition, Region
 from counterpoint.lvq import LGMLVQ
 from counterpoint.prototypes.nearer import quadrics_of
 from counterpoint.solvers import Effort, Outcome, Solution

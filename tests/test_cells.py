@@ -22,11 +22,10 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 import counterpoint as cp
 from counterpoint.costs import Price
 from counterpoint.engine import pieces
-from counterpoint.engine.cases import Cases
 from counterpoint.engine.domains import Box, Whole
 from counterpoint.engine.pieces import Pieces
 from counterpoint.engine.program import Program
-from counterpoint.engine.region import Region
+from counterpoint.engine.region import Cases, Region
 from counterpoint.engine.search import search
 from counterpoint.prototypes.cells import CellEvidence, Cells, Glance, spread_of
 from counterpoint.prototypes.form import Prototypes

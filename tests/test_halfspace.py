@@ -12,12 +12,11 @@ from scipy.optimize import brentq, linprog
 from strategies import seeds
 
 from counterpoint.costs import Price
-from counterpoint.engine.cases import Cases
 from counterpoint.engine.couplings import LinearBounds
 from counterpoint.engine.domains import Box, OneOf, Transitions, Whole
 from counterpoint.engine.pieces import Pieces
 from counterpoint.engine.program import Program
-from counterpoint.engine.region import Condition, Region
+from counterpoint.engine.region import Cases, Condition, Region
 from counterpoint.engine.search import search
 from counterpoint.solvers import Effort, HalfSpace, Outcome
 from counterpoint.solvers.halfspace import filled

@@ -9,11 +9,10 @@ from strategies import Planted, planted, seeds
 
 from counterpoint.certificate import lower_bounds
 from counterpoint.costs import Price
-from counterpoint.engine.cases import Cases
 from counterpoint.engine.couplings import LinearBounds, LogLoss
 from counterpoint.engine.pieces import Piece, Pieces
 from counterpoint.engine.program import Program
-from counterpoint.engine.region import Condition, Region
+from counterpoint.engine.region import Cases, Condition, Region
 from counterpoint.engine.search import Found, search
 from counterpoint.prototypes.nearer import Nearer
 from counterpoint.solvers import Effort, Outcome, Solution

@@ -15,8 +15,8 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.engine.cases import Cases
 from counterpoint.engine.program import Program
+from counterpoint.engine.region import Cases
 from counterpoint.numerics import BoolArray, FloatArray
 from counterpoint.targets import Guarantee, Verdict
 

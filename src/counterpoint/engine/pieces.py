@@ -12,11 +12,10 @@ import numpy as np
 from counterpoint.caches import Memo, fields_only
 from counterpoint.constraints import Constraint
 from counterpoint.costs import Cost, Manhattan, Price
-from counterpoint.engine.cases import Cases
 from counterpoint.engine.couplings import LinearBounds
 from counterpoint.engine.domains import AtMost, OneOf, Whole
 from counterpoint.engine.program import Program, kinds_region
-from counterpoint.engine.region import Domain, LazyUnion, Region, Supported
+from counterpoint.engine.region import Cases, Domain, LazyUnion, Region, Supported
 from counterpoint.engine.search import highest_probability
 from counterpoint.models.form import Form
 from counterpoint.numerics import BoolArray, FloatArray

@@ -20,11 +20,10 @@ import numpy as np
 from counterpoint.certificate import VIOLATION, Evidence, RowEvidence, lower_bounds
 from counterpoint.constraints import Constraint, Immutable, MaxChanges, WithinObserved
 from counterpoint.costs import Price
-from counterpoint.engine.cases import Cases
 from counterpoint.engine.domains import Box, Transitions
 from counterpoint.engine.pieces import Piece, Pieces, Question
 from counterpoint.engine.program import Program, kinds_region
-from counterpoint.engine.region import Coupling, Cut, Region
+from counterpoint.engine.region import Cases, Coupling, Cut, Region
 from counterpoint.engine.search import Found, search
 from counterpoint.engine.separable import Diagonal
 from counterpoint.numerics import FloatArray

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, final
 
 import numpy as np
 
-from counterpoint.engine.cases import Cases
 from counterpoint.engine.couplings import Cone, LinearBounds, LogLoss
 from counterpoint.engine.domains import AtMost, Box, OneOf, Transitions, Whole
 from counterpoint.engine.duality import Duality, one_row_bound
 from counterpoint.engine.region import (
+    Cases,
     Condition,
     Coupling,
     Cut,

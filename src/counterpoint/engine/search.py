@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, final
 import numpy as np
 
 from counterpoint.certificate import VIOLATION, Bounding, Evidence
-from counterpoint.engine.cases import Cases
+from counterpoint.engine.region import Cases
 from counterpoint.engine.wings import wings
 from counterpoint.numerics import BoolArray, FloatArray, IntArray
 from counterpoint.solvers.base import Effort, Optimality, Outcome, Solution, Solver
@@ -61,7 +61,7 @@ class Found:
     effort
         When to stop.
     reached
-        (n,) costs that are reached already; None for none.
+        (n,) objectives that are reached already; None for none.
     """
 
     def __init__(self, cases: Cases, effort: Effort, reached: FloatArray | None = None) -> None:
@@ -69,22 +69,22 @@ class Found:
         self.cases, self.effort = cases, effort
         self.points = np.full(cases.x.shape, np.nan)
         self.piece = np.full(n, -1, dtype=np.intp)  # of each point; −1 where there is none
-        self.cost = np.full(n, np.inf) if reached is None else np.array(reached)
+        self.objective = np.full(n, np.inf) if reached is None else np.array(reached)
         self.limited = np.zeros(n, dtype=bool)  # whether time ran out
         self.closed = np.ones(n, dtype=bool)  # whether closed forms alone settled the row
         self.evidence: Sequence[Bounding] = ()  # what bounds every piece from below
 
     def worth_beating(self) -> FloatArray:
         """(n,) a piece with a bound from here on is not searched."""
-        none = np.isinf(self.cost)
-        return np.where(none, np.inf, np.where(none, 0.0, self.cost) * (1.0 - self.effort.gap))
+        none = np.isinf(self.objective)
+        return np.where(none, np.inf, np.where(none, 0.0, self.objective) * (1.0 - self.effort.gap))
 
-    def offer(self, s: int, rows: IntArray, points: FloatArray, cost: FloatArray) -> None:
-        """Points of a piece; the ones that are cheaper are kept."""
-        better = np.flatnonzero(cost < self.cost[rows])
+    def offer(self, s: int, rows: IntArray, points: FloatArray, objective: FloatArray) -> None:
+        """Points of a piece; the ones that are better are kept."""
+        better = np.flatnonzero(objective < self.objective[rows])
         self.points[rows[better]] = points[better]
         self.piece[rows[better]] = s
-        self.cost[rows[better]] = cost[better]
+        self.objective[rows[better]] = objective[better]
 
 
 def search(pieces: Pieces, cases: Cases, effort: Effort, leads: Leads | None = None) -> Found:
@@ -238,7 +238,7 @@ class _Listed:
         for solver in solvers:
             if not len(rows):
                 return
-            solution = solver.solve(cases.take(rows), effort, found.cost[rows])
+            solution = solver.solve(cases.take(rows), effort, found.objective[rows])
             here = np.flatnonzero(solution.found)  # what misses the piece must not shadow the rest
             missed = program.violation(solution.points[here], cases.x[rows[here]]) > VIOLATION
             solution.points[here[missed]], solution.reported[here[missed]] = np.nan, 0.0
@@ -254,10 +254,10 @@ class _Listed:
         case = known.cases if len(rows) == len(known.cases) else known.cases.take(rows)
         found = solution.found
         if found.any():
-            cost = np.full(len(rows), np.inf)
+            objective = np.full(len(rows), np.inf)
             part = case if found.all() else case.take(found)
-            cost[found] = program.objective(solution.points[found], part)
-            self.found.offer(s, rows, solution.points, cost)
+            objective[found] = program.objective(solution.points[found], part)
+            self.found.offer(s, rows, solution.points, objective)
         at = None
         if known.at is not None:
             at = np.where(found[:, None], solution.points, known.at[rows])

@@ -14,8 +14,8 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.engine.cases import Cases
 from counterpoint.engine.domains import AtMost
+from counterpoint.engine.region import Cases
 from counterpoint.numerics import (
     AFTER,
     LIBRARY,

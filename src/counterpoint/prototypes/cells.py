@@ -24,11 +24,10 @@ import numpy as np
 
 from counterpoint.certificate import CLOSED, Bounding
 from counterpoint.costs import Price
-from counterpoint.engine.cases import Cases
 from counterpoint.engine.couplings import LinearBounds
 from counterpoint.engine.pieces import Piece, Pieces
 from counterpoint.engine.program import Program
-from counterpoint.engine.region import Cut, LazyUnion, Region
+from counterpoint.engine.region import Cases, Cut, LazyUnion, Region
 from counterpoint.engine.search import Found, search_listed
 from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray, Sizes, gamma
 
@@ -346,7 +345,7 @@ class _CellSearch:
             piece = Piece.of(self.program, Region((cells.rows(s, rivals),)))
             part = self._relaxed(piece)
             (evidence,) = part.evidence
-            told = evidence.bounds(np.where(part.piece < 0, found.cost[row], 0.0))[1][0]
+            told = evidence.bounds(np.where(part.piece < 0, found.objective[row], 0.0))[1][0]
             if told > bound:
                 bound = told
                 self.opened[known:] = [(s, evidence)]
@@ -368,7 +367,7 @@ class _CellSearch:
         effort = self.found.effort
         if np.isfinite(self.end):
             effort = replace(effort, seconds=max(0.5 * (self.end - perf_counter()), 1e-6))
-        return search_listed(Found(self.case, effort, self.found.cost[self.row]), (piece,))
+        return search_listed(Found(self.case, effort, self.found.objective[self.row]), (piece,))
 
     def _next_cell(self, reached: float) -> int | None:
         """The cell with the least bound below what was reached, compared with all of the pool."""

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, final
 
 import numpy as np
 
-from counterpoint.engine.cases import Cases
-from counterpoint.engine.region import Cut
+from counterpoint.engine.region import Cases, Cut
 from counterpoint.engine.separable import Diagonal, SeparableDomain
 from counterpoint.numerics import LIBRARY, TINY, UNIT, BoolArray, FloatArray, Sizes, gamma
 

@@ -32,11 +32,10 @@ from typing import final
 
 import numpy as np
 
-from counterpoint.engine.cases import Cases
 from counterpoint.engine.couplings import LinearBounds
 from counterpoint.engine.domains import Box
 from counterpoint.engine.program import Program
-from counterpoint.engine.region import Cut, NonConvex, NonConvexDuality, Region
+from counterpoint.engine.region import Cases, Cut, NonConvex, NonConvexDuality, Region
 from counterpoint.numerics import (
     EPS,
     UNIT,

@@ -24,10 +24,9 @@ from typing import final
 import numpy as np
 
 from counterpoint.costs import Manhattan, Price
-from counterpoint.engine.cases import Cases
 from counterpoint.engine.couplings import LinearBounds
 from counterpoint.engine.program import Program
-from counterpoint.engine.region import Region, Supported
+from counterpoint.engine.region import Cases, Region, Supported
 from counterpoint.engine.search import Leads
 from counterpoint.errors import InvalidInput
 from counterpoint.noise import NoiseLaw

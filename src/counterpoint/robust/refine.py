@@ -20,11 +20,10 @@ from typing import final
 import numpy as np
 
 from counterpoint.certificate import VIOLATION, Bounding, Evidence, RowEvidence
-from counterpoint.engine.cases import Cases
 from counterpoint.engine.couplings import LinearBounds
 from counterpoint.engine.pieces import Piece
 from counterpoint.engine.program import Program
-from counterpoint.engine.region import Region
+from counterpoint.engine.region import Cases, Region
 from counterpoint.engine.search import Found
 from counterpoint.numerics import FloatArray
 from counterpoint.solvers import Effort, Outcome, Solution

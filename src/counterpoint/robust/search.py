@@ -23,11 +23,10 @@ import numpy as np
 
 from counterpoint.certificate import Bounding
 from counterpoint.costs import Manhattan
-from counterpoint.engine.cases import Cases
 from counterpoint.engine.domains import AtMost, OneOf, Whole
 from counterpoint.engine.pieces import Aim, Piece
 from counterpoint.engine.program import Program
-from counterpoint.engine.region import Region
+from counterpoint.engine.region import Cases, Region
 from counterpoint.engine.search import Found
 from counterpoint.errors import InvalidInput
 from counterpoint.numerics import EPS, TINY, BoolArray, FloatArray

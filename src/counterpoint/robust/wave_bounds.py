@@ -26,7 +26,7 @@ import numpy as np
 
 from counterpoint.certificate import Bounding
 from counterpoint.costs import Manhattan, Price
-from counterpoint.engine.cases import Cases
+from counterpoint.engine.region import Cases
 from counterpoint.engine.search import Leads
 from counterpoint.errors import InvalidInput
 from counterpoint.numerics import EPS, TINY, BoolArray, FloatArray, IntArray

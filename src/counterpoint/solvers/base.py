@@ -13,8 +13,8 @@ from typing import ClassVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.engine.cases import Cases
 from counterpoint.engine.program import Program
+from counterpoint.engine.region import Cases
 from counterpoint.errors import SolverFailure
 from counterpoint.numerics import FloatArray
 

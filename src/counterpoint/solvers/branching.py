@@ -19,10 +19,10 @@ from typing import ClassVar, NamedTuple, final
 import numpy as np
 
 from counterpoint.costs import Mahalanobis, Manhattan, Price, SquaredEuclidean
-from counterpoint.engine.cases import Cases
 from counterpoint.engine.couplings import Cone, LinearBounds, LogLoss, LogSumExp
 from counterpoint.engine.domains import AtMost, Box, OneOf, Transitions, Whole
 from counterpoint.engine.program import Program
+from counterpoint.engine.region import Cases
 from counterpoint.errors import NoSolver
 from counterpoint.numerics import BoolArray, FloatArray
 from counterpoint.solvers.base import Effort, Outcome, Solution, Solver

@@ -18,11 +18,10 @@ import numpy as np
 from scipy import sparse
 
 from counterpoint.costs import Mahalanobis, Manhattan, SquaredEuclidean
-from counterpoint.engine.cases import Cases
 from counterpoint.engine.couplings import Cone, LinearBounds, LogLoss, LogSumExp
 from counterpoint.engine.domains import Box, Transitions
 from counterpoint.engine.program import Program
-from counterpoint.engine.region import Coupling, Region
+from counterpoint.engine.region import Cases, Coupling, Region
 from counterpoint.numerics import TINY, FloatArray, IntArray
 from counterpoint.solvers.base import Effort, Outcome, Solution, Solver, translated
 from counterpoint.solvers.duals import priced, purified

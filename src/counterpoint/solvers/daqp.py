@@ -17,10 +17,10 @@ import numpy as np
 
 from counterpoint.caches import Memo
 from counterpoint.costs import Mahalanobis, Price, SquaredEuclidean
-from counterpoint.engine.cases import Cases
 from counterpoint.engine.couplings import LinearBounds
 from counterpoint.engine.domains import Box, OneOf, Transitions
 from counterpoint.engine.program import Program
+from counterpoint.engine.region import Cases
 from counterpoint.numerics import BoolArray, FloatArray, IntArray
 from counterpoint.solvers.base import Effort, Outcome, Solution, Solver, translated
 from counterpoint.solvers.highs import Highs

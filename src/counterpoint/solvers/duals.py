@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from counterpoint.engine.cases import Cases
 from counterpoint.engine.program import Program
+from counterpoint.engine.region import Cases
 from counterpoint.numerics import EPS, FloatArray
 
 __all__ = ["priced", "purified"]

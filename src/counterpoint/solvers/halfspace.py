@@ -17,10 +17,10 @@ from typing import ClassVar, NamedTuple, final
 import numpy as np
 
 from counterpoint.costs import Mahalanobis, Manhattan, SquaredEuclidean
-from counterpoint.engine.cases import Cases
 from counterpoint.engine.couplings import LinearBounds
 from counterpoint.engine.domains import AtMost, Box, OneOf, Transitions, Whole
 from counterpoint.engine.program import Program
+from counterpoint.engine.region import Cases
 from counterpoint.engine.separable import OneHotGroups
 from counterpoint.numerics import EPS, STEP_SLACK, BoolArray, FloatArray, IntArray
 from counterpoint.solvers.base import Effort, Outcome, Solution, Solver

@@ -20,10 +20,10 @@ import highspy
 import numpy as np
 
 from counterpoint.costs import Manhattan
-from counterpoint.engine.cases import Cases
 from counterpoint.engine.couplings import LinearBounds
 from counterpoint.engine.domains import AtMost, Box, OneOf, Transitions, Whole
 from counterpoint.engine.program import Program
+from counterpoint.engine.region import Cases
 from counterpoint.errors import SolverFailure
 from counterpoint.numerics import BoolArray, FloatArray, IntArray
 from counterpoint.solvers.base import Effort, Outcome, Solution, Solver, translated

@@ -22,10 +22,10 @@ from typing import ClassVar, final
 import numpy as np
 
 from counterpoint.costs import Mahalanobis, Manhattan, SquaredEuclidean
-from counterpoint.engine.cases import Cases
 from counterpoint.engine.couplings import LogLoss, LogSumExp
 from counterpoint.engine.domains import Box
 from counterpoint.engine.program import Program
+from counterpoint.engine.region import Cases
 from counterpoint.models.softmax import (
     Reduced,
     direction,

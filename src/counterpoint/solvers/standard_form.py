@@ -16,8 +16,8 @@ from typing import NamedTuple, final
 
 import numpy as np
 
-from counterpoint.engine.cases import Cases
 from counterpoint.engine.program import Program
+from counterpoint.engine.region import Cases
 from counterpoint.numerics import BoolArray, FloatArray
 
 __all__ = ["BatchBounds", "StandardForm", "balanced_units"]

@@ -23,9 +23,9 @@ from typing import Any, NamedTuple, final
 import clarabel
 import numpy as np
 
-from counterpoint.engine.cases import Cases
 from counterpoint.engine.couplings import Cone
 from counterpoint.engine.program import Program
+from counterpoint.engine.region import Cases
 from counterpoint.numerics import TINY, BoolArray, FloatArray, IntArray
 from counterpoint.prototypes.nearer import curvature_of, quadrics_of
 from counterpoint.prototypes.solvers.lower_bound import (

@@ -18,9 +18,9 @@ from typing import ClassVar, final
 
 import numpy as np
 
-from counterpoint.engine.cases import Cases
 from counterpoint.engine.domains import AtMost, OneOf, Whole
 from counterpoint.engine.program import Program
+from counterpoint.engine.region import Cases
 from counterpoint.numerics import BoolArray, FloatArray
 from counterpoint.prototypes.solvers.descent import Descents, LocalSearch, RowDescent
 from counterpoint.prototypes.solvers.lower_bound import Quadric

@@ -34,10 +34,10 @@ from scipy import sparse
 
 from counterpoint.caches import Memo
 from counterpoint.costs import Mahalanobis, Manhattan, SquaredEuclidean
-from counterpoint.engine.cases import Cases
 from counterpoint.engine.couplings import Cone, LinearBounds
 from counterpoint.engine.domains import AtMost, Box, OneOf, Transitions, Whole
 from counterpoint.engine.program import Program
+from counterpoint.engine.region import Cases
 from counterpoint.numerics import EPS, TINY, BoolArray, FloatArray, IntArray
 from counterpoint.prototypes.nearer import Curvature, Nearer, curvature_of
 from counterpoint.solvers.base import Effort, Optimality, Outcome, Solution, Solver, translated

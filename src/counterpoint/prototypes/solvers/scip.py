@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, ClassVar, final
 
 import numpy as np
 
-from counterpoint.engine.cases import Cases
+from counterpoint.engine.region import Cases
 from counterpoint.errors import MissingExtra, SolverFailure
 from counterpoint.numerics import FloatArray
 from counterpoint.prototypes.nearer import quadrics_of

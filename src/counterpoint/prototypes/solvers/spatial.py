@@ -27,9 +27,9 @@ import numpy as np
 from pyscipopt import SCIP_PARAMSETTING, Model, sqrt
 from pyscipopt.scip import Expr, ExprCons, Term
 
-from counterpoint.engine.cases import Cases
 from counterpoint.engine.couplings import Cone
 from counterpoint.engine.program import Program
+from counterpoint.engine.region import Cases
 from counterpoint.errors import SolverFailure
 from counterpoint.numerics import EPS, TINY, FloatArray
 from counterpoint.prototypes.nearer import Nearer, Quadrics, quadrics_of

@@ -28,15 +28,17 @@ from counterpoint.groups import (
     Limits,
     Network,
     Translations,
+    estimators,
     from_anndata,
     represent,
     similarity,
     to_anndata,
 )
-from counterpoint.groups.path import Count, count_of
-from counterpoint.groups.problem import moving
-from counterpoint.groups.refinement import polished
-from counterpoint.groups.tables import read_rows, spread_of, stratified_folds
+from counterpoint.groups.members import stratified_folds
+from counterpoint.groups.problem import levels_of, moving
+from counterpoint.groups.reading import read_rows
+from counterpoint.groups.scene import polished, smoothed_rates, spread_of
+from counterpoint.groups.translations import Count, count_of
 
 COUNTS: tuple[Count, ...] = get_args(Count)
 
@@ -632,14 +634,11 @@ def test_polishing_moves_rows_to_where_they_arrive():
     model.fit(X, np.repeat(["a", "b"], 30))
     scene, task = model.scene_, model.task_
     start = np.array([[0.0, 0.0, 0.0], [1.6, -1.2, 0.0]]) / scene.scale
-    columns = moving(start)
-    assert columns.tolist() == [0, 1]
-    fusion = task.fusion.of(columns)
-    done = polished(scene.aim(task, start), start[:, columns], fusion)
-    assert (np.ptp(done, axis=0) <= fusion.reach * (1.0 + 1e-12)).all()
-    whole = np.zeros_like(start)
-    whole[:, columns] = done
-    before, after = (sum(scene.rates(scene.translations(D, 0.0))) for D in (start, whole))
+    assert moving(start).tolist() == [0, 1]
+    done = polished(scene, task, start)
+    assert (np.ptp(done, axis=0) <= task.fusion.reach * (1.0 + 1e-12)).all()
+    assert moving(done).tolist() == [0, 1]
+    before, after = (sum(scene.rates(scene.translations(D, 0.0))) for D in (start, done))
     assert after > before + 0.1
 
 
@@ -647,20 +646,20 @@ def test_the_aim_of_polishing_has_the_gradient_of_finite_differences():
     model, _, _ = fitted("network")
     scene, task = model.scene_, model.task_
     D = model.path_.choose(4).offsets
-    aim = scene.aim(task, D)
-    columns = np.flatnonzero(np.ptp(D, axis=0) > 0.0)
+    columns = moving(D)
+    level = levels_of(D[:, columns])
+    aim = smoothed_rates(scene, task, columns, level)
     rng = np.random.default_rng(0)
-    levels = np.empty(int(aim.level.max()) + 1)
-    levels[aim.level] = D[:, columns]
+    levels = np.empty(int(level.max()) + 1)
+    levels[level] = D[:, columns]
     levels += 0.01 * rng.normal(size=len(levels))
-    smooth, h = 0.5 * aim.radius, 1e-7
-    value, slope = aim.value(levels, smooth, 0.3)
+    smooth, h = 0.5 * scene.radius, 1e-7
+    value, slope = aim(levels, smooth, 0.3)
     for _ in range(4):
         way = rng.normal(size=len(levels))
-        change = (
-            aim.value(levels + h * way, smooth, 0.3)[0]
-            - aim.value(levels - h * way, smooth, 0.3)[0]
-        ) / (2 * h)
+        change = (aim(levels + h * way, smooth, 0.3)[0] - aim(levels - h * way, smooth, 0.3)[0]) / (
+            2 * h
+        )
         assert change == pytest.approx(float(slope @ way), rel=1e-3, abs=1e-5)
     assert np.isfinite(value)
 
@@ -703,7 +702,7 @@ def test_nothing_is_polished_unless_asked_for(monkeypatch: pytest.MonkeyPatch):
     rows = np.random.default_rng(0).normal(size=(30, 3))
     model = GroupTranslations(Affine(np.eye(3), np.zeros(3)), strengths=3, polish=False)
     model.fit(np.concatenate([rows, rows + np.array([1.0, 2.0, 0.0])]), np.repeat(["a", "b"], 30))
-    monkeypatch.setattr(GroupTranslations, "_moved", None)
+    monkeypatch.setattr(estimators, "polished", None)
     assert model.truncated(2).counts.max() <= 2
     with pytest.raises(TypeError, match="not callable"):
         model.set_params(polish=True).truncated(2)

@@ -10,9 +10,9 @@ import pytest
 from scipy import sparse
 
 from counterpoint.groups import Affine, GroupTranslations, Limits, Network
+from counterpoint.groups.estimators import prunable
 from counterpoint.groups.fitting import _relieving, pair_counts, pruned, refit
 from counterpoint.groups.problem import Fusion, Objective
-from counterpoint.groups.refinement import prunable
 from counterpoint.groups.representations import Representation, stages
 
 SHAPES = [(2, 4), (3, 5), (5, 6)]

@@ -1,10 +1,12 @@
-"""The picture of a path; matplotlib is imported only when one is drawn."""
+"""Pictures, of paths and of groups; matplotlib is imported only when one is drawn."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, final
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.optimize import isotonic_regression
 
 from counterpoint.errors import InvalidInput, MissingExtra, NoAnswer
 from counterpoint.numerics import FloatArray, IntArray
@@ -14,9 +16,19 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from counterpoint.groups.members import Groups
+    from counterpoint.groups.quality import Quality
+    from counterpoint.groups.translations import Count, TranslationPath
     from counterpoint.path import Path
 
-__all__ = ["draw", "short_name"]
+__all__ = [
+    "draw",
+    "draw_bars",
+    "draw_map",
+    "draw_quality",
+    "draw_translation_path",
+    "plot_curves",
+]
 
 INK, PALE = "#222222", "#a0a0a0"
 COLOURS = (
@@ -30,110 +42,65 @@ SMALL = 8.5
 """The size of words beside lines, in points."""
 FEW = 20
 """Answers that are all marked, and drawn as larger dots."""
+BOTH = (("correctness", "-", "o"), ("coverage", "--", "s"))
+"""What curves of groups show, and how."""
 
 
 def draw(path: Path, features: Any, ax: Any) -> Figure:
     """The two parts of `Path.plot`, for a path of one row: with two axes, one, or None."""
     if isinstance(features, bool) or not isinstance(features, int | np.integer) or features < 1:
         raise InvalidInput(f"Expected a number of features, at least 1; got {features!r}.")
-    curve = _Curve(path)
-    left, right = _axes(ax)
-    _draw_curve(left, curve)
-    if right is not None:
-        _draw_changes(right, curve, int(features))
-    if path.varied == "weight":
-        _mark_weights(left, curve)  # when all that takes room is there
-    figure: Figure = left.figure.figure  # of a part of a figure, the whole
-    return figure
+    varied = path.varied
+    if varied is None:
+        raise InvalidInput(
+            "Expected targets that differ in one number, such as the weights of trade-offs of "
+            "one label; got others. Trace each kind of target, and each label, by itself."
+        )
+    values = np.array([getattr(target, varied) for target in path.targets], dtype=float)
+    order = np.argsort(-values if varied in ("weight", "high") else values, kind="stable")
+    order = order[path.found[0, order]]
+    if not len(order):
+        answer = path.answers[0][0]
+        raise NoAnswer(f"There is nothing to plot. {answer.status}: {answer.message}")
+    values, cost = values[order], path.cost[0, order]
+    x, unit = (np.sqrt(cost), "distance") if path.is_squared else (cost, "cost")
+    left, *right = _axes(ax, (2, 1), (10.0, 4.2), "Path.plot needs")
+    asked = path.targets[0].requirement
+    y, told = values, {"low": "value, at least", "high": "value, at most"}.get(varied, varied)
+    if asked.probable:
+        y, told = path.probability[0, order], f"probability of {asked.labels[0]}"
+        left.set_ylim(-0.04, 1.04)
+    dots = 4.0 if len(np.unique(x)) <= FEW else 2.5  # of many, a line where they are dense
+    left.plot(x, y, color=INK, linewidth=1.0, marker="o", markersize=dots)
+    left.margins(x=0.12)
+    left.set_ylabel(told, parse_math=False)
+    for axes in (left, *right):
+        axes.set_xlabel("distance (√cost)" if path.is_squared else "cost")
+        axes.spines[["top", "right"]].set_visible(False)
+    for axes in right:
+        axes.set_ylabel(f"change, in units of {unit}")
+        _draw_moves(axes, path, order, x, int(features))
+    if varied == "weight":
+        _mark_weights(left, x, y, values)  # when all that takes room is there
+    return _figure(left)
 
 
-@final
-class _Curve:
-    """The answers of a path of one row, in the order of the number that its targets vary.
+def _mark_weights(ax: Axes, x: FloatArray, y: FloatArray, weights: FloatArray) -> None:
+    """Weights on the curve, written where there is room; those of the ends come first.
 
-    ``x`` is the cost or the distance of each answer, ``y`` the probability or the number that is
-    varied, ``values`` that number, ``moved`` the change of each feature in units of x.
+    Of few answers all; of many those nearest to the decades, if they are near.
     """
-
-    def __init__(self, path: Path) -> None:
-        if path.varied is None:
-            raise InvalidInput(
-                "Expected targets that differ in one number, such as the weights of trade-offs of "
-                "one label; got others. Trace each kind of target, and each label, by itself."
-            )
-        self.path, varied = path, path.varied
-        values = np.array([getattr(target, varied) for target in path.targets], dtype=float)
-        order = np.argsort(-values if varied in ("weight", "high") else values, kind="stable")
-        self.order = order = order[path.found[0, order]]
-        if not len(order):
-            answer = path.answers[0][0]
-            raise NoAnswer(f"There is nothing to plot. {answer.status}: {answer.message}")
-        self.values, self.moved = values[order], path.moved[0, order]
-        cost = path.cost[0, order]
-        self.x, self.x_name = (np.sqrt(cost), "distance") if path.is_squared else (cost, "cost")
-        asked = path.targets[0].requirement
-        self.is_probability = asked.probable
-        if asked.probable:
-            self.y, self.y_name = path.probability[0, order], f"probability of {asked.labels[0]}"
-        else:
-            ends = {"low": "value, at least", "high": "value, at most"}
-            self.y, self.y_name = self.values, ends.get(varied, varied)
-
-    def marked(self) -> tuple[IntArray, list[str]]:
-        """Answers whose weights are marked, and what is written there.
-
-        Of few answers all; of many those nearest to the decades, if they are near.
-        """
-        if len(self.values) <= FEW:
-            return np.arange(len(self.values)), [f"{value:.2g}" for value in self.values]
-        logs, near = np.log10(self.values), 0.1
+    words = [f"{value:.2g}" for value in weights]
+    if len(weights) > FEW:
+        logs, near = np.log10(weights), 0.1
         decades = np.arange(np.floor(logs[0] + near), np.ceil(logs[-1] - near) - 1.0, -1.0)
         away = np.abs(decades[:, None] - logs)
         there = away.min(axis=1) <= near
-        return away.argmin(axis=1)[there], [f"{value:g}" for value in 10.0 ** decades[there]]
-
-    def most_moved(self, count: int) -> IntArray:
-        """The features that move most."""
-        most = np.abs(self.moved).max(axis=0)
-        order = np.argsort(-most, kind="stable")[:count]
-        return order[most[order] > 0.0]
-
-    def named(self, j: int) -> str:
-        """A feature and its change at the end of the path, in its own units."""
-        feature, end = self.path.features.items[j], int(self.order[-1])
-        name = short_name(feature.name)
-        if isinstance(feature, Categorical):
-            codes = (self.path.answers[0].before[0, j], self.path.after[0, end, j])
-            old, new = (short_name(feature.categories[int(code)]) for code in codes)
-            return f"{name}  {old} → {new}" if old != new else f"{name}  {old}"
-        change = float(self.path.changes[0, end, j])
-        said = f"{change:+,.0f}" if abs(change) >= 100.0 else f"{change:+.3g}"
-        return f"{name}  {said.replace('-', '−')}"
-
-
-def _frame(ax: Axes, curve: _Curve, name: str) -> None:
-    """Names of the axes, and no frame."""
-    ax.set_xlabel("distance (√cost)" if curve.path.is_squared else "cost")
-    ax.set_ylabel(name, parse_math=False)
-    ax.spines[["top", "right"]].set_visible(False)
-
-
-def _draw_curve(ax: Axes, curve: _Curve) -> None:
-    """The probability, or what is in its place, against the cost."""
-    dots = 4.0 if len(np.unique(curve.x)) <= FEW else 2.5  # of many, a line where they are dense
-    ax.plot(curve.x, curve.y, color=INK, linewidth=1.0, marker="o", markersize=dots)
-    ax.margins(x=0.12)
-    if curve.is_probability:
-        ax.set_ylim(-0.04, 1.04)
-    _frame(ax, curve, curve.y_name)
-
-
-def _mark_weights(ax: Axes, curve: _Curve) -> None:
-    """Weights on the curve, written where there is room; those of the ends come first."""
-    answers, words = curve.marked()
+        x, y = (end[away.argmin(axis=1)[there]] for end in (x, y))
+        words = [f"{value:g}" for value in 10.0 ** decades[there]]
     if not words:
         return
-    x, y, colour = curve.x[answers], curve.y[answers], COLOURS[0]
+    colour = COLOURS[0]
     ax.plot(x, y, "o", color=colour, markersize=5.5, zorder=3)
     ax.text(0.98, 0.04, "● weight", color=colour, transform=ax.transAxes, ha="right", size=SMALL)
     ax.figure.figure.draw_without_rendering()  # so that the axes are as wide as they will be
@@ -158,16 +125,18 @@ def _mark_weights(ax: Axes, curve: _Curve) -> None:
         )
 
 
-def _draw_changes(ax: Axes, curve: _Curve, count: int) -> None:
-    """The features that move most, named at the ends of their lines."""
-    shown = curve.most_moved(count)
+def _draw_moves(ax: Axes, path: Path, order: IntArray, x: FloatArray, count: int) -> None:
+    """How the features change that move most, named at the ends of their lines."""
+    moved = path.moved[0, order]
+    most = np.abs(moved).max(axis=0)
+    shown = [j for j in np.argsort(-most, kind="stable")[:count].tolist() if most[j] > 0.0]
     ax.axhline(0.0, color=PALE, linewidth=0.8, zorder=1)
-    for k, j in enumerate(shown.tolist()):
+    for k, j in enumerate(shown):
         colour, dashes = _line(k)
-        stays = not isinstance(curve.path.features.items[j], Continuous)
+        stays = not isinstance(path.features.items[j], Continuous)
         ax.plot(
-            curve.x,
-            curve.moved[:, j],
+            x,
+            moved[:, j],
             color=colour,
             linestyle=dashes,
             linewidth=1.6,
@@ -175,27 +144,22 @@ def _draw_changes(ax: Axes, curve: _Curve, count: int) -> None:
             drawstyle="steps-post" if stays else "default",
         )
     ax.margins(x=0)
-    if curve.x.min() < 0.1 * curve.x.max():
+    if x.min() < 0.1 * x.max():
         ax.set_xlim(left=0)
-    _frame(ax, curve, f"change, in units of {curve.x_name}")
-    if len(shown):
-        _name_ends(ax, curve, shown)
-    else:
+
+    if not shown:
         ax.text(0.5, 0.6, "nothing changes", color=INK, transform=ax.transAxes, ha="center")
-
-
-def _name_ends(ax: Axes, curve: _Curve, shown: IntArray) -> None:
-    """Names to the right of the lines, as high as their ends, apart from each other."""
+        return
     ax.figure.figure.draw_without_rendering()  # so that the axes are as tall as they will be
     low, high = ax.get_ylim()
-    ends = (curve.moved[-1, shown] - low) / (high - low)
+    ends = (moved[-1, shown] - low) / (high - low)
     tall = ax.bbox.height * 72.0 / ax.figure.dpi
     heights = _apart(ends, 1.45 * SMALL / tall)
-    for k, j in enumerate(shown.tolist()):
+    for k, j in enumerate(shown):
         colour, dashes = _line(k)
         arrow = {"arrowstyle": "-", "color": colour, "linestyle": dashes, "shrinkA": 2}
         ax.annotate(
-            curve.named(j),
+            _change(path, j, int(order[-1])),
             (1.0, ends[k]),
             (1.06, heights[k]),
             xycoords="axes fraction",
@@ -209,6 +173,19 @@ def _name_ends(ax: Axes, curve: _Curve, shown: IntArray) -> None:
         )
 
 
+def _change(path: Path, j: int, end: int) -> str:
+    """A feature and its change at the end of the path, in its own units."""
+    feature = path.features.items[j]
+    name = _short(feature.name)
+    if isinstance(feature, Categorical):
+        codes = (path.answers[0].before[0, j], path.after[0, end, j])
+        old, new = (_short(feature.categories[int(code)]) for code in codes)
+        return f"{name}  {old} → {new}" if old != new else f"{name}  {old}"
+    change = float(path.changes[0, end, j])
+    said = f"{change:+,.0f}" if abs(change) >= 100.0 else f"{change:+.3g}"
+    return f"{name}  {said.replace('-', '−')}"
+
+
 def _line(k: int) -> tuple[str, str]:
     """The colour and the dashes of the k-th line."""
     return COLOURS[k % len(COLOURS)], DASHES[k // len(COLOURS) % len(DASHES)]
@@ -216,8 +193,6 @@ def _line(k: int) -> tuple[str, str]:
 
 def _apart(ends: FloatArray, least: float) -> FloatArray:
     """The heights nearest to the ends, in their order, at least so far apart, from 0 to 1."""
-    from scipy.optimize import isotonic_regression
-
     order = np.argsort(ends, kind="stable")
     room = least * np.arange(len(ends))  # less what the order alone asks for, heights may not fall
     heights = np.empty(len(ends))
@@ -226,26 +201,171 @@ def _apart(ends: FloatArray, least: float) -> FloatArray:
     return heights
 
 
-def _axes(ax: Any) -> tuple[Axes, Axes | None]:
-    """The axes to draw on; the right one may be left out."""
+def draw_bars(bars: Sequence[tuple[object, float, str]], title: str, ax: Any) -> Figure:
+    """Bars of groups: the name of each, its length in units of cost, and the words at its end."""
+    names, lengths, words = zip(*bars, strict=True) if bars else ((), (), ())
+    (axes,) = _axes(ax, (1,), (6.4, 1.4 + 0.28 * max(len(bars), 2)))
+    colours = [COLOURS[0] if length > 0.0 else COLOURS[1] for length in lengths]
+    drawn = axes.barh(range(len(bars)), lengths, color=colours, height=0.7)
+    axes.bar_label(drawn, words, padding=4, size=SMALL, color=INK)
+    axes.axvline(0.0, color=PALE, linewidth=0.8)
+    axes.set_yticks(range(len(bars)), map(_short, names), parse_math=False)
+    axes.tick_params(axis="y", length=0)
+    axes.invert_yaxis()
+    axes.margins(x=0.22)
+    if not bars:
+        axes.text(0.5, 0.5, "nothing changes", color=INK, transform=axes.transAxes, ha="center")
+    axes.set_title(title, loc="left", size="medium", parse_math=False)
+    axes.set_xlabel("change, in units of cost")
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    return _figure(axes)
+
+
+def draw_quality(quality: Quality, ax: Any) -> Figure:
+    """Correctness and coverage, from each group (row) to each (column)."""
+    labels = [_short(group) for group in quality.groups]
+    side, places = 1.6 + 0.42 * len(labels), range(len(labels))
+    both = _axes(ax, (2,), (2.0 * side + 1.0, side))
+    for axes, (name, _, _) in zip(both, BOTH, strict=True):
+        values = getattr(quality, name)
+        shown = axes.imshow(values, vmin=0.0, vmax=1.0, cmap="cividis_r")
+        turned = 90 if max(map(len, labels)) > 3 else 0
+        axes.set_xticks(places, labels, rotation=turned, parse_math=False)
+        axes.set_yticks(places, labels, parse_math=False)
+        axes.set_xlabel("to")
+        axes.set_ylabel("from")
+        axes.set_title(f"{name}, mean {quality.mean(values):.2f}", loc="left", size="medium")
+        axes.spines[:].set_visible(False)
+        if len(labels) > 10:  # numbers would be too small
+            axes.figure.figure.colorbar(shown, ax=axes, shrink=0.8)
+            continue
+        for i, j in np.ndindex(values.shape):
+            tone, word = "white" if values[i, j] > 0.55 else INK, f"{values[i, j]:.2f}"
+            axes.text(j, i, word, ha="center", va="center", color=tone, size=SMALL)
+    return _figure(both[0])
+
+
+def draw_map(
+    values: FloatArray, groups: Groups, moved: FloatArray, pair: tuple[Any, Any], ax: Any
+) -> Figure:
+    """The values (n, m) of rows, before and after those of the first of two groups are moved."""
+    if values.shape[1] < 2:
+        raise InvalidInput(
+            "Expected a representation of at least two dimensions to draw a map; got one. Draw a "
+            "histogram of its values."
+        )
+    both = _axes(ax, (2,), (10.0, 4.6))
+    own, there = (values[groups.rows(groups.labels.index(label))] for label in pair)
+    for axes, points, title in zip(both, (own, moved), ("before", "after"), strict=True):
+        axes.scatter(*values[:, :2].T, s=6, color=PALE, alpha=0.5, linewidths=0)
+        axes.update_datalim(moved[:, :2])  # so that both show the same part of the plane
+        axes.scatter(*there[:, :2].T, s=12, color=COLOURS[0], linewidths=0, label=f"{pair[1]}")
+        axes.scatter(
+            *points[:, :2].T, s=12, color=COLOURS[1], marker="^", linewidths=0, label=f"{pair[0]}"
+        )
+        axes.set_title(f"{title} the change from {pair[0]} to {pair[1]}", loc="left", size="medium")
+        axes.set_xticks([])
+        axes.set_yticks([])
+        axes.spines[:].set_color(PALE)
+        axes.legend(frameon=False, markerscale=1.8, loc="best", fontsize=SMALL)
+    return _figure(both[0])
+
+
+def draw_translation_path(path: TranslationPath, count: Count, ax: Any) -> Figure:
+    """Correctness and coverage of the best explanations of so many features, as they are chosen."""
+    counts = sorted(set(np.ceil(path.counts(count)).astype(int).tolist()) - {0})
+    chosen = [path.choose(k, count) for k in counts]
+    (axes,) = _axes(ax, (1,), (5.6, 4.0))
+    for tone, (name, dashes, marker) in zip(COLOURS, BOTH, strict=False):
+        rates = [getattr(one, name) for one in chosen]
+        size = 7 if name == "correctness" else 3  # of a linear representation they are the same
+        axes.plot(counts, rates, dashes, marker=marker, color=tone, markersize=size, label=name)
+    said = {"each": "features a pair, at most", "mean": "features a pair, on average"}
+    _frame_shares(axes, said.get(count, "features of all pairs together"), "on the rows of the fit")
+    return _figure(axes)
+
+
+def plot_curves(
+    ks: Sequence[int], qualities: Mapping[str, Sequence[Quality]], ax: Any = None
+) -> Figure:
+    """Correctness and coverage of several methods against the number of features.
+
+    Parameters
+    ----------
+    ks
+        Numbers of features.
+    qualities
+        Name of a method → its quality at each of them, as of `GroupTranslations.evaluate_each`.
+    ax
+        Two matplotlib axes; None for a new figure.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Raises
+    ------
+    MissingExtra
+        If matplotlib is not installed.
+    InvalidInput
+        If a method has more or fewer numbers.
+    """
+    both = _axes(ax, (2,), (10.0, 4.0))
+    for tone, (method, found) in zip(COLOURS, qualities.items(), strict=False):
+        if len(found) != len(ks):
+            raise InvalidInput(
+                f"Expected {len(ks)} qualities of {method!r}, one for each number of features; got "
+                f"{len(found)}. Pass what evaluate_each returned for the same numbers."
+            )
+        for axes, (name, _, marker) in zip(both, BOTH, strict=True):
+            rates = [one.mean(getattr(one, name)) for one in found]
+            axes.plot(ks, rates, marker=marker, color=tone, markersize=4, label=method)
+    for axes, (name, _, _) in zip(both, BOTH, strict=True):
+        _frame_shares(axes, "features a pair", name)
+    return _figure(both[0])
+
+
+def _frame_shares(axes: Axes, what: str, title: str) -> None:
+    """Shares, 0 to 1, against a number of features."""
+    axes.set_ylim(-0.02, 1.02)
+    axes.set_xlabel(what)
+    axes.set_title(title, loc="left", size="medium")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, loc="lower right")
+
+
+def _axes(
+    ax: Any, counts: Sequence[int], size: tuple[float, float], needing: str = "Pictures need"
+) -> list[Axes]:
+    """The axes to draw on: as many as the first of the counts that may be given, if none are."""
     try:
         from matplotlib import pyplot as plt
         from matplotlib.axes import Axes
     except ImportError:
         raise MissingExtra(
-            "Path.plot needs matplotlib, which is not installed. "
+            f"{needing} matplotlib, which is not installed. "
             "Install it with pip install 'counterpoint[plots]'."
         ) from None
     if ax is None:
-        _, (left, right) = plt.subplots(1, 2, figsize=(10.0, 4.2), layout="constrained")
-        return left, right
+        _, made = plt.subplots(1, counts[0], figsize=size, layout="constrained", squeeze=False)
+        return list(made[0])
     given = [ax] if isinstance(ax, Axes) else list(np.ravel(ax))
-    if len(given) > 2 or not given or not all(isinstance(one, Axes) for one in given):
-        raise InvalidInput(f"Expected two matplotlib axes, one, or None; got {ax!r}.")
-    return given[0], given[1] if len(given) > 1 else None
+    if len(given) not in counts or not all(isinstance(one, Axes) for one in given):
+        wanted = (
+            "two matplotlib axes, one, or None"
+            if len(counts) > 1
+            else (f"{counts[0]} matplotlib axes, or None for a new figure")
+        )
+        raise InvalidInput(f"Expected {wanted}; got {ax!r}.")
+    return given
 
 
-def short_name(name: object) -> str:
+def _figure(axes: Axes) -> Figure:
+    figure: Figure = axes.figure.figure  # of a part of a figure, the whole
+    return figure
+
+
+def _short(name: object) -> str:
     """A name or a category, cut in the middle where it has more than 28 letters."""
     words = str(name)
     return words if len(words) <= 28 else f"{words[:14]}…{words[-13:]}"

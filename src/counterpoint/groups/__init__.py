@@ -8,9 +8,7 @@ is the opposite change, and ways over other groups add up. `DifferenceOfMeans` i
 from __future__ import annotations
 
 from counterpoint.groups.estimators import DifferenceOfMeans, GroupTranslations
-from counterpoint.groups.limits import Limits
-from counterpoint.groups.path import TranslationPath
-from counterpoint.groups.pictures import plot_curves
+from counterpoint.groups.members import Groups
 from counterpoint.groups.quality import Quality, similarity
 from counterpoint.groups.reading import represent
 from counterpoint.groups.representations import (
@@ -21,8 +19,14 @@ from counterpoint.groups.representations import (
     Representation,
     TorchFunction,
 )
-from counterpoint.groups.tables import Groups
-from counterpoint.groups.translations import Translations, from_anndata, to_anndata
+from counterpoint.groups.scene import Limits
+from counterpoint.groups.translations import (
+    TranslationPath,
+    Translations,
+    from_anndata,
+    to_anndata,
+)
+from counterpoint.plots import plot_curves
 
 __all__ = [
     "Affine",

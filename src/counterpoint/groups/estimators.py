@@ -2,31 +2,239 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, Self, final
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
 
-from counterpoint.errors import InvalidInput
-from counterpoint.groups.explainer import GroupExplainer, Scene
+from counterpoint.errors import InvalidInput, ModelNotFitted
 from counterpoint.groups.fitting import FEW, Fit, at_zero, follow, pruned, refit
-from counterpoint.groups.limits import Limits
-from counterpoint.groups.path import (
+from counterpoint.groups.members import Groups, stratified_folds
+from counterpoint.groups.problem import tie_pattern
+from counterpoint.groups.quality import Points, Quality
+from counterpoint.groups.reading import read_model, read_rows
+from counterpoint.groups.representations import Matrix, Representation, dense
+from counterpoint.groups.scene import Limits, Scene, polished
+from counterpoint.groups.translations import (
     Candidate,
     Count,
     TranslationPath,
+    Translations,
     check_count,
     check_k,
+    count_of,
 )
-from counterpoint.groups.problem import moving, tie_pattern
-from counterpoint.groups.refinement import polished, prunable
-from counterpoint.groups.translations import Translations
 from counterpoint.numerics import FloatArray
 from counterpoint.rows.progress import track
 
-__all__ = ["DifferenceOfMeans", "GroupTranslations"]
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+__all__ = ["DifferenceOfMeans", "GroupExplainer", "GroupTranslations", "prunable"]
+
+
+class GroupExplainer(BaseEstimator, ABC):  # type: ignore[misc]
+    """An estimator of one explanation for all pairs of groups; subclasses say how it is found."""
+
+    representation: Any
+    k: int | None
+    costs: ArrayLike | Mapping[Any, float] | None
+    radius: float | None
+
+    scene_: Scene
+    translations_: Translations
+
+    @abstractmethod
+    def _explain(self, scene: Scene, *, progress: bool | None) -> Translations:
+        """Find the explanation that is asked for, and set the attributes of the subclass."""
+
+    @abstractmethod
+    def sparse(self, k: int | None = None, count: Count | None = None) -> Translations:
+        """The best explanation of at most k features.
+
+        Parameters
+        ----------
+        k
+            How many features may change; None for the sparsest that is about as good as the best.
+        count
+            ``"each"``: changed by each pair; ``"mean"``: on average over pairs; ``"shared"``: by
+            all pairs together. None for that of the estimator.
+        """
+
+    def fit(self, X: Any, groups: Any, *, progress: bool | None = None) -> Self:
+        """Explain the differences between groups.
+
+        Parameters
+        ----------
+        X
+            (n, d) an array, a sparse matrix, a data frame, or an AnnData. A representation that was
+            fitted on names takes columns by name, in any order, and leaves others alone.
+        groups
+            (n,) labels, of which None means no group; a mapping from labels to boolean masks;
+            `Groups`; or the name of a column of the frame, or of ``obs`` of an AnnData.
+        progress
+            Whether to show a progress bar; None to show one on a terminal if it takes long.
+
+        Returns
+        -------
+        Self
+            Itself, fitted.
+
+        Raises
+        ------
+        InvalidInput
+            If rows or parameters cannot be used, or there are fewer than two groups of two rows.
+        UnsupportedModel
+            If the representation has no derivatives that are known.
+        """
+        representation, intake = read_model(self.representation)
+        return self._learn(representation, *read_rows(X, groups, intake), progress=progress)
+
+    def translation(self, start: Any, end: Any) -> FloatArray:
+        """(d,) the change from one group to another, by their labels, in feature units."""
+        self._fitted()
+        return self.translations_.translation(start, end)
+
+    def to_frame(self, names: Mapping[Any, Any] | None = None) -> pd.DataFrame:
+        """One line for each feature that a pair changes: see `Translations.to_frame`."""
+        self._fitted()
+        return self.translations_.to_frame(names)
+
+    def sentences(self, most: int = 6) -> str:
+        """What to change, in words: a line for each pair, in one of the two directions.
+
+        A line names at most so many features.
+        """
+        self._fitted()
+        return self.translations_.sentences(most)
+
+    def evaluate(
+        self,
+        X: Any,
+        groups: Any,
+        *,
+        folds: int = 2,
+        random_state: Any = 0,
+        progress: bool | None = None,
+    ) -> Quality:
+        """How good explanations are for rows that they were not fitted on.
+
+        The rows are dealt into folds, each group by itself. An estimator like this one is fitted on
+        all but one of them and judged on that one; the numbers are the means over folds. The
+        representation stays as it is, and so do the groups, whatever rows they were found by.
+
+        Parameters
+        ----------
+        X, groups
+            As in `fit`; all rows that there are.
+        folds
+            How many parts there are; a group needs two rows in each.
+        random_state
+            How rows are dealt.
+        progress
+            As in `fit`; of folds.
+        """
+        return self.evaluate_each(
+            X, groups, [self.k], folds=folds, random_state=random_state, progress=progress
+        )[0]
+
+    def evaluate_each(
+        self,
+        X: Any,
+        groups: Any,
+        ks: Sequence[int | None],
+        *,
+        folds: int = 2,
+        random_state: Any = 0,
+        progress: bool | None = None,
+    ) -> tuple[Quality, ...]:
+        """`evaluate` for several numbers of features, as `sparse` takes them: one fit a fold."""
+        representation, intake = read_model(self.representation)
+        rows, took, members = read_rows(X, groups, intake)
+        members.require(rows.shape[0])
+        parts: list[list[Quality]] = []
+        splits = list(stratified_folds(members, folds, check_random_state(random_state)))
+        with track(folds, show=progress, unit="folds") as done:
+            for learn, test in splits:
+                model = self.__sklearn_clone__()
+                own = rows[learn], took, members.take(learn)
+                model._learn(representation, *own, progress=False)  # noqa: SLF001 (its own class)
+                answers = [model.translations_ if k == self.k else model.sparse(k) for k in ks]
+                there = rows[test], members.take(test)
+                parts.append([model._judge(answer, *there) for answer in answers])  # noqa: SLF001
+                done(1)
+        return tuple(Quality.mean_of(one) for one in zip(*parts, strict=True))
+
+    def judge(self, X: Any, groups: Any, translations: Translations | None = None) -> Quality:
+        """How good the fitted explanation is for these rows; it says if they were in the fit.
+
+        Parameters
+        ----------
+        X, groups
+            As in `fit`; groups may be fewer, but not others.
+        translations
+            Another explanation of the same groups and features; None for that of the fit.
+        """
+        scene = self._fitted()
+        if translations is not None:
+            translations.require_about(self.translations_)
+        rows, _, members = read_rows(X, groups, scene.intake)
+        answer = self.translations_ if translations is None else translations
+        return self._judge(answer, rows, members.ordered(scene.labels))
+
+    def plot_map(self, X: Any, groups: Any, start: Any, end: Any, *, ax: Any = None) -> Figure:
+        """The rows in the representation, and where those of one group are moved to.
+
+        Parameters
+        ----------
+        X, groups
+            As in `fit`.
+        start, end
+            Labels of the groups.
+        ax
+            Two Matplotlib axes; None for a new figure.
+        """
+        from counterpoint.plots import draw_map
+
+        scene = self._fitted()
+        change, at = self.translation(start, end), self.translations_.position(start)
+        rows, _, members = read_rows(X, groups, scene.intake)
+        members, parts = members.ordered(scene.labels), scene.points.parts
+        moved = parts.values(dense(rows[members.rows(at)]) + change)
+        return draw_map(parts.values(rows), members, moved, (start, end), ax)
+
+    def _learn(self, representation: Representation, *read: Any, progress: bool | None) -> Self:
+        """Fit on rows that have been read."""
+        scene = Scene.of(representation, *read, costs=self.costs, radius=self.radius)
+        self.scene_, self.radius_ = scene, scene.radius
+        self.groups_, self.n_features_in_ = scene.labels, len(scene.names)
+        self.translations_ = self._explain(scene, progress=progress)
+        return self
+
+    def _judge(self, translations: Translations, rows: Matrix, groups: Groups) -> Quality:
+        if (groups.sizes == 0).any():
+            empty = groups.labels[int(np.flatnonzero(groups.sizes == 0)[0])]
+            raise InvalidInput(
+                f"Expected rows of every group of the fit; group {empty!r} has none. Pass some."
+            )
+        points = Points.of(rows, groups, self.scene_.points.parts)
+        return self.scene_.judge(translations, points)
+
+    def _fitted(self) -> Scene:
+        """What the fit saw; an error before there was one."""
+        if "scene_" not in vars(self):
+            raise ModelNotFitted(f"{type(self).__name__} has not been fitted. Call fit first.")
+        return self.scene_
+
+    def __sklearn_clone__(self) -> Self:
+        """A copy that is not fitted; the representation stays as it is, fitted."""
+        return type(self)(**self.get_params(deep=False))
 
 
 @final
@@ -121,22 +329,17 @@ class GroupTranslations(GroupExplainer):
         if count == "shared":
             tried = [chosen, *self._shared(len(chosen.translations.columns))]
             chosen = max(tried, key=lambda one: one.worth)
-        return self._polished(chosen).translations if self.polish else chosen.translations
+        if self.polish:  # unless its rows arrive already
+            D = polished(self.scene_, self.task_, chosen.offsets)
+            loss, strength = self.task_.value(D), chosen.translations.strength
+            moved = self.scene_.candidate(D, loss, strength)
+            chosen = moved if moved.worth > chosen.worth else chosen
+        return chosen.translations
 
     def truncated(self, k: int) -> Translations:
         """The best explanation if k features of each pair are kept, as the paper does.
 
         To compare with it: what is kept of three pairs does not add up.
-
-        Parameters
-        ----------
-        k
-            How many features of each pair are kept.
-
-        Raises
-        ------
-        InvalidInput
-            If k is no number of features.
         """
         self._fitted()
         check_k(k, self.n_features_in_)
@@ -147,8 +350,8 @@ class GroupTranslations(GroupExplainer):
         scores = [sum(scene.rates(one)) for one in cut]
         if self.polish:
             for at in np.argsort(scores)[::-1][:3].tolist():  # polishing takes time
-                better = scene.translations(self._moved(whole[at][0]), whole[at][1].strength)
-                cut.append(better.truncated(k))
+                D = polished(scene, self.task_, whole[at][0])
+                cut.append(scene.translations(D, whole[at][1].strength).truncated(k))
                 scores.append(sum(scene.rates(cut[-1])))
         return cut[int(np.argmax(scores))]
 
@@ -210,21 +413,6 @@ class GroupTranslations(GroupExplainer):
             raise InvalidInput(f"Expected positive strengths that fall; got {given!r}. Sort them.")
         return [float(value) for value in values]
 
-    def _polished(self, chosen: Candidate) -> Candidate:
-        """A candidate by which more rows arrive; itself, if its rows arrive already."""
-        D, strength = self._moved(chosen.offsets), chosen.translations.strength
-        moved = self.scene_.candidate(D, self.task_.value(D), strength)
-        return moved if moved.worth > chosen.worth else chosen
-
-    def _moved(self, offsets: FloatArray) -> FloatArray:
-        """(l, d) polished offsets, in units of the standard deviations."""
-        D = np.zeros_like(offsets)
-        columns = moving(offsets)
-        if len(columns):
-            aim = self.scene_.aim(self.task_, offsets)
-            D[:, columns] = polished(aim, offsets[:, columns], self.task_.fusion.of(columns))
-        return D
-
     def _shared(self, width: int) -> list[Candidate]:
         """The features that the three widest candidates of at most so many share, freed of ties."""
         found: dict[bytes, Candidate] = {}
@@ -236,6 +424,20 @@ class GroupTranslations(GroupExplainer):
             refit(self.task_, one.offsets, one.translations.strength, free=True) for one in able[:3]
         ]
         return [self.scene_.candidate(one.D, one.loss, one.strength) for one in freed]
+
+
+def prunable(candidates: Sequence[Candidate], most: int) -> list[Candidate]:
+    """Some explanations to be pruned, from those of few features a pair to those of many.
+
+    Pruning takes as many merges as features, each chosen among all by moving the means of the
+    groups: at most 800 features, and about 80 000 means a merge.
+    """
+    count = len(candidates[0].translations.groups)
+    wide = min(800, 80_000 // (count * count * (count - 1)))
+    able = [one for one in candidates if 1 < len(one.translations.columns) <= wide]
+    able.sort(key=lambda one: (count_of(one.translations, "each"), one.loss))
+    places = np.linspace(0, len(able) - 1, min(most, len(able))).round().astype(int)
+    return [able[i] for i in places]
 
 
 @final

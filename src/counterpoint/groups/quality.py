@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
+from scipy.spatial import KDTree
 
 from counterpoint.errors import InvalidInput
+from counterpoint.groups.members import Groups
+from counterpoint.groups.representations import Composed, Matrix, dense
 from counterpoint.groups.translations import Translations
-from counterpoint.numerics import FloatArray
+from counterpoint.numerics import FloatArray, IntArray
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-__all__ = ["Quality", "similarity"]
+__all__ = ["Points", "Quality", "away", "outside", "similarity"]
 
 
 @final
@@ -66,19 +70,9 @@ class Quality:
         return cls(parts[0].groups, **means)
 
     def mean(self, of: FloatArray, *, diagonal: bool = False) -> float:
-        """The mean of one of the matrices over pairs.
+        """The mean over pairs of a matrix (l, l), such as ``quality.coverage``; NaN if it has none.
 
-        Parameters
-        ----------
-        of
-            (l, l), such as ``quality.coverage``.
-        diagonal
-            Whether each group and itself are a pair, as the paper counts.
-
-        Returns
-        -------
-        float
-            Of the pairs that have a number; NaN if none has.
+        With ``diagonal``, each group and itself are a pair, as the paper counts.
         """
         values = of.ravel() if diagonal else of[~np.eye(len(of), dtype=bool)]
         known = values[~np.isnan(values)]
@@ -87,14 +81,18 @@ class Quality:
     @property
     def worst(self) -> tuple[Any, Any]:
         """The pair of groups that is explained least correctly."""
+        i, j = self._worst
+        return self.groups[i], self.groups[j]
+
+    @property
+    def _worst(self) -> tuple[int, int]:
         held = self.correctness + 2.0 * np.eye(len(self.groups))
         i, j = np.unravel_index(int(held.argmin()), held.shape)
-        return self.groups[i], self.groups[j]
+        return int(i), int(j)
 
     def summary(self) -> str:
         """The means over pairs, the worst pair, and which rows it is about."""
-        start, end = self.worst
-        i, j = self.groups.index(start), self.groups.index(end)
+        (start, end), at = self.worst, self._worst
         rates = (self.correctness, self.coverage)
         mean, both = ([self.mean(r, diagonal=d) for r in rates] for d in (False, True))
         away = self.mean(self.away)
@@ -103,8 +101,8 @@ class Quality:
             f"{self._about()}\n"
             f"correctness {mean[0]:.3f}, coverage {mean[1]:.3f} (radius {self.radius:.3g}; "
             f"with each group and itself {both[0]:.3f}, {both[1]:.3f})\n"
-            f"worst pair: from {start} to {end}, correctness {self.correctness[i, j]:.3f}, "
-            f"coverage {self.coverage[i, j]:.3f}\n"
+            f"worst pair: from {start} to {end}, correctness {self.correctness[at]:.3f}, "
+            f"coverage {self.coverage[at]:.3f}\n"
             f"{self.mean(self.counts):.1f} features a pair, cost {self.mean(self.sizes):.3g}; "
             f"{self.mean(self.outside):.1%} of changed values outside the range of the data{far}"
         )
@@ -120,27 +118,14 @@ class Quality:
         import pandas as pd
 
         first, second = np.nonzero(~np.eye(len(self.groups), dtype=bool))
-        columns = {
-            "from": [self.groups[i] for i in first],
-            "to": [self.groups[j] for j in second],
-        }
         names = ("correctness", "coverage", "counts", "sizes", "outside", "away")
+        ends = (("from", first), ("to", second))
+        columns = {name: [self.groups[i] for i in at] for name, at in ends}
         return pd.DataFrame(columns | {name: getattr(self, name)[first, second] for name in names})
 
     def plot(self, ax: Any = None) -> Figure:
-        """Correctness and coverage of each pair as two maps.
-
-        Parameters
-        ----------
-        ax
-            Two matplotlib axes; None for a new figure.
-
-        Raises
-        ------
-        MissingExtra
-            If matplotlib is not installed.
-        """
-        from counterpoint.groups.pictures import draw_quality
+        """Correctness and coverage of each pair as two maps, on two Matplotlib axes or new ones."""
+        from counterpoint.plots import draw_quality
 
         return draw_quality(self, ax)
 
@@ -180,3 +165,156 @@ def similarity(sparser: Translations, denser: Translations) -> FloatArray:
         return float(one[other != 0.0].sum() / one.sum()) if one.any() else 1.0
 
     return sparser.over_pairs(share, same=1.0)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Points:
+    """Rows of groups, in the representation; each row belongs to a group, each group has rows.
+
+    Two points are near if they are within the radius, in Euclidean distance; a point is not near
+    itself: where both groups are the same, others count.
+    """
+
+    matrix: Matrix
+    groups: Groups
+    parts: Composed
+    hidden: FloatArray
+    """(n, h) the rows after the affine part of the representation."""
+
+    @classmethod
+    def of(cls, matrix: Matrix, groups: Groups, parts: Composed) -> Points:
+        """The rows (n, d) that belong to a group, in the representation."""
+        known = np.flatnonzero(groups.member >= 0)
+        matrix = matrix[known]
+        return cls(matrix, groups.take(known), parts, parts.hidden(matrix))
+
+    def take(self, rows: IntArray) -> Points:
+        """Some of the points."""
+        return Points(self.matrix[rows], self.groups.take(rows), self.parts, self.hidden[rows])
+
+    @cached_property
+    def values(self) -> FloatArray:
+        """(n, m) the representation of the rows."""
+        return self.parts.finish(self.hidden)
+
+    @cached_property
+    def members(self) -> tuple[IntArray, ...]:
+        """The rows of each group."""
+        return tuple(self.groups.rows(i) for i in range(len(self.groups)))
+
+    @cached_property
+    def near(self) -> tuple[KDTree | FloatArray, ...]:
+        """The points of each group, to measure distances to."""
+        return tuple(_searchable(self.values[rows]) for rows in self.members)
+
+    def cells(self, columns: IntArray) -> list[FloatArray]:
+        """The cells of some columns, group by group."""
+        return [dense(self.matrix[rows][:, columns]) for rows in self.members]
+
+    @cached_property
+    def radius(self) -> float:
+        """The least radius within which 95 % of each group are near another of it: the paper's.
+
+        Where rows of a group coincide, a thousandth of the extent of all.
+        """
+        found = 1e-3 * float(np.ptp(self.values, axis=0).max())
+        for rows, near in zip(self.members, self.near, strict=True):
+            apart = np.sort(_distances(near, self.values[rows], 2))
+            if len(rows) > 1:
+                found = max(found, float(apart[int(np.ceil(0.95 * len(rows))) - 1]))
+        return found * (1.0 + 1e-9)  # the distance itself is within it, however it is computed
+
+    def rates(
+        self, translations: Translations, radius: float, *, diagonal: bool = True
+    ) -> tuple[FloatArray, FloatArray]:
+        """(l, l) correctness and coverage; without ``diagonal``, NaN for a group and itself."""
+        count = len(self.groups)
+        correctness, coverage = np.full((2, count, count), np.nan)
+        matrix, affine = self.parts.first.matrix[translations.columns], self.parts.rest is None
+        values = [self.values[rows] for rows in self.members]
+        most = float(np.nextafter(radius, np.inf))  # trees look for what is nearer than that
+        for i, j in np.ndindex(count, count):
+            if i == j and not diagonal:
+                continue
+            shift, which = np.asarray(translations.between(i, j) @ matrix), 2 if i == j else 1
+            moved = values[i]
+            if shift.any():
+                moved = self.parts.finish(self.hidden[self.members[i]] + shift)
+            correctness[i, j] = (_distances(self.near[j], moved, which, most) <= radius).mean()
+            if not affine:
+                away = _distances(_searchable(moved), values[j], which, most)
+                coverage[i, j] = (away <= radius).mean()
+        if affine:  # moved rows are as near as the others are that move back
+            return correctness, correctness.T.copy()
+        return correctness, coverage
+
+    def keys(self, extent: float) -> list[bytes]:
+        """Each row in the representation as something to compare, to nine digits."""
+        return [row.tobytes() for row in np.round(self.values / extent, 9) + 0.0]
+
+
+def _searchable(points: FloatArray) -> KDTree | FloatArray:
+    """Points as a tree; as they are in more dimensions, where it would look at most of them."""
+    return KDTree(points) if points.shape[1] <= 12 else points
+
+
+def _distances(
+    near: KDTree | FloatArray, points: FloatArray, which: int = 1, most: float = np.inf
+) -> FloatArray:
+    """(n,) how far the nearest of others is (the next one, for 2); trees say ∞ from ``most`` on."""
+    if isinstance(near, KDTree):
+        return np.asarray(near.query(points, k=[which], distance_upper_bound=most)[0][:, 0])
+    if len(near) < which:
+        return np.full(len(points), np.inf)
+    apart, lengths = np.empty(len(points)), np.einsum("ij,ij->i", near, near)
+    rows = max(1, 2**22 // len(near))  # 32 MB of distances at a time
+    for i in range(0, len(points), rows):
+        part = points[i : i + rows]
+        squares = lengths - 2.0 * part @ near.T
+        if which > 1:
+            squares.partition(which - 1, axis=1)
+            squares = squares[:, which - 1 :]
+        apart[i : i + rows] = squares.min(axis=1) + np.einsum("ij,ij->i", part, part)
+    return np.sqrt(np.maximum(apart, 0.0))
+
+
+def outside(
+    translations: Translations, points: Points, low: FloatArray, high: FloatArray
+) -> FloatArray:
+    """(l, l) the share of changed values that leave the range (d,) of each feature."""
+    columns = translations.columns
+    low, high = low[columns], high[columns]
+    slack = 1e-12 * np.maximum(np.abs(low), np.abs(high))  # rounding of moved values
+    cells = points.cells(columns)
+
+    def share(i: int, j: int) -> float:
+        change = translations.between(i, j)
+        moved = cells[i] + change
+        out = (moved < low - slack) | (moved > high + slack)
+        return float(out[:, change != 0.0].mean()) if change.any() else 0.0
+
+    return translations.over_pairs(share)
+
+
+def away(translations: Translations, points: Points, scale: FloatArray) -> FloatArray:
+    """(l, l) how far moved rows are from the nearest real one, in units of how far those are.
+
+    Distances are Euclidean over all features in units of ``scale``; the median of the rows of i,
+    moved to j, to the nearest of j, over the median of the rows of j to the nearest other. Of each
+    group, 10 to 500 rows, so that all pairs take two billion products at most.
+    """
+    width, count = points.matrix.shape[1], len(points.groups)
+    most = int(np.clip(int(np.sqrt(2e9 / max(1, width * count * count))), 10, 500))
+    shown = points.take(points.groups.thinned(most))
+    some = [cells / scale for cells in shown.cells(np.arange(width))]
+    real = [_searchable(cells) for cells in some]
+    usual = [float(np.median(_distances(*one, 2))) for one in zip(real, some, strict=True)]
+
+    def ratio(i: int, j: int) -> float:
+        shift = np.zeros(width)
+        shift[translations.columns] = translations.between(i, j)
+        apart = float(np.median(_distances(real[j], some[i] + shift / scale)))
+        return apart / usual[j] if usual[j] > 0.0 else np.nan
+
+    return translations.over_pairs(ratio, same=1.0)

@@ -1,33 +1,43 @@
-"""Fitted models as representations, and the columns that they take."""
+"""Fitted models as representations, the columns that they take, and rows as they are given.
+
+Rows are arrays, sparse matrices, frames or AnnData.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import singledispatch
-from typing import Any
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, singledispatch
+from typing import Any, final
 
 import numpy as np
+from scipy import sparse
 from sklearn.neural_network import MLPRegressor
 from sklearn.pipeline import Pipeline
 
-from counterpoint.errors import ReaderMismatch, UnsupportedModel
+from counterpoint.errors import InvalidInput, ReaderMismatch, UnsupportedModel
+from counterpoint.groups.members import Groups
 from counterpoint.groups.representations import (
     Affine,
     Composed,
+    Matrix,
     Network,
     Representation,
     dense,
     of_module,
 )
-from counterpoint.groups.tables import Intake
 from counterpoint.models.categories import fills_of
 from counterpoint.models.columns import Columns
 from counterpoint.models.dispatch import Inputs, fitted, inputs_of, read_step
 from counterpoint.models.reading import see_columns
 from counterpoint.models.transformers import run
-from counterpoint.rows.features import Categorical, Features
+from counterpoint.numerics import FloatArray
+from counterpoint.rows.encoding import encode
+from counterpoint.rows.features import Categorical, Continuous, Features, unknown_name
+from counterpoint.rows.table import Table
 
-__all__ = ["read_model", "represent"]
+__all__ = ["Intake", "read_model", "read_rows", "represent"]
 
 INSTEAD = (
     "Pass linear maps of scikit-learn (scalers, encoders of categories, PCA, TruncatedSVD, "
@@ -35,6 +45,49 @@ INSTEAD = (
     "these), a Network, a torch module, your own subclass of Representation, or "
     "FiniteDifferences(function, features) for few features."
 )
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Intake:
+    """The columns that a representation takes, in its order.
+
+    They go by name where it was fitted on names and rows have names, else by position. ``fills``
+    says what a missing cell of a column counts as, ``unfilled`` why it counts as nothing.
+    """
+
+    features: Features
+    named: bool
+    fills: Mapping[Hashable, Any] = field(default_factory=dict)
+    unfilled: Mapping[Hashable, str] = field(default_factory=dict)
+
+    @classmethod
+    def numbers(cls, names: Sequence[Hashable], *, named: bool) -> Intake:
+        """Columns of numbers."""
+        return cls(Features(Continuous(name) for name in names), named)
+
+    @cached_property
+    def names(self) -> tuple[Hashable, ...]:
+        """(d,) names of the encoded columns; of categories as ``home=own``."""
+        names: list[Hashable] = []
+        for one in self.features:
+            if isinstance(one, Categorical):
+                names += [f"{one.name}={category}" for category in one.categories]
+            else:
+                names.append(one.name)
+        return tuple(names)
+
+    def renamed(self, names: Sequence[Hashable]) -> Intake:
+        """The same columns under other names, by which they go from now on."""
+        both = dict(zip(self.features.names, names, strict=True))
+        return Intake(
+            Features(replace(one, name=both[one.name]) for one in self.features),
+            named=True,
+            fills={both[name]: fill for name, fill in self.fills.items()},
+            unfilled={both[name]: why for name, why in self.unfilled.items()},
+        )
+
+
 Reading = tuple[Representation, Intake | None]
 """A representation, and the columns that it takes; None if only their number is known."""
 
@@ -52,10 +105,6 @@ def represent(model: Any) -> Representation:
     model
         A fitted transformer of scikit-learn or a pipeline of these, an ``MLPRegressor`` whose
         outputs are the space, a torch module, or a `Representation`.
-
-    Returns
-    -------
-    Representation
 
     Raises
     ------
@@ -92,7 +141,10 @@ def read_model(model: Any) -> Reading:
         reader = _reader_of(last)
         if reader is not None:
             head, intake = read_model(model[:-1])
-            return _followed(head, reader(last)), intake
+            if not isinstance(head, Affine):
+                raise UnsupportedModel(f"Only the last step of a pipeline may bend. {INSTEAD}")
+            rest = reader(last)
+            return head.then(rest) if isinstance(rest, Affine) else Composed(head, rest), intake
         if last is not None and not isinstance(last, str):  # words for steps that do nothing
             _require_trace(last, f"Step {name!r}: ")
     _require_trace(model)
@@ -106,12 +158,6 @@ def _reader_of(model: Any) -> Callable[[Any], Representation] | None:
         return of_module
     registered = represent.dispatch(type(model))
     return None if registered is represent.dispatch(object) else registered
-
-
-def _followed(first: Representation, rest: Representation) -> Representation:
-    if not isinstance(first, Affine):
-        raise UnsupportedModel(f"Only the last step of a pipeline may bend. {INSTEAD}")
-    return first.then(rest) if isinstance(rest, Affine) else Composed(first, rest)
 
 
 def _require_trace(model: Any, where: str = "") -> None:
@@ -164,3 +210,121 @@ def _check(model: Any, inputs: Inputs, features: Features, found: Affine) -> Non
             f"What was read of {type(model).__name__} is not what its transform does. "
             f"Please report it; until then: {INSTEAD}"
         )
+
+
+def read_rows(X: Any, groups: Any, intake: Intake | None) -> tuple[Matrix, Intake, Groups]:
+    """Finite rows (n, d), dense or sparse, what was taken of them, and their groups.
+
+    They come as `GroupExplainer.fit` takes them; without an intake all columns are taken. A column
+    of categories becomes a column of zeros and ones for each of them.
+    """
+    cells, names, groups = _cells_of(X, groups)
+    took = _arranged(intake, names, cells.shape[1] if names is None else len(names))
+    wanted = took.features.names
+    if not isinstance(cells, Table):
+        cells = sparse.csr_array(cells) if sparse.issparse(cells) else np.asarray(cells)
+        if names is not None and wanted != names:
+            place = {name: j for j, name in enumerate(names)}
+            cells = cells[:, [place[name] for name in wanted]]
+        if sparse.issparse(cells):
+            return _summed(cells, took.features), took, groups
+        if cells.dtype.kind in "biuf":  # all at once, and not column by column
+            cells = np.ascontiguousarray(cells, dtype=np.float64)
+        cells = Table(cells, wanted)
+    return _encoded(cells.select(wanted), took), took, groups
+
+
+def _cells_of(X: Any, groups: Any) -> tuple[Any, tuple[Hashable, ...] | None, Groups]:
+    """A table or a matrix, dense or sparse; the names of its columns, if it has any; the groups."""
+    if any(b.__name__ == "AnnData" for b in type(X).__mro__):
+        if isinstance(groups, str):
+            _require_column(groups, tuple(X.obs), "obs")
+            groups = X.obs[groups]
+        return X.X, tuple(X.var_names.tolist()), Groups.of(groups)
+    table = None if sparse.issparse(X) else Table.read(X)
+    if table is None or table.is_array:
+        if isinstance(groups, str):
+            _require_column(groups, (), "the data frame")
+        return X if table is None else table.native, None, Groups.of(groups)
+    names = table.names
+    if isinstance(groups, str):
+        _require_column(groups, names, "the data frame")
+        names = tuple(name for name in names if name != groups)
+        groups = _labels(table, groups)
+    return table, names, Groups.of(groups)
+
+
+def _require_column(name: str, names: tuple[Hashable, ...], what: str) -> None:
+    if name not in names:
+        raise InvalidInput(
+            f"Expected the groups to be a column of {what}; got {name!r}, and there are "
+            f"{', '.join(map(str, names)) or 'none'}. Pass one of them, or a label for each row."
+        )
+
+
+def _labels(table: Table, name: str) -> Any:
+    """A column of labels, with the order of its categories if it has one."""
+    import pandas as pd
+
+    values, levels = table.column(name), table.levels(name)
+    return values if levels is None else pd.Categorical(values.tolist(), categories=list(levels))
+
+
+def _arranged(intake: Intake | None, names: tuple[Hashable, ...] | None, width: int) -> Intake:
+    """What is taken of some columns, which go by position if they have no names."""
+    if names is not None and len(set(names)) < len(names):
+        twice = next(name for name, count in Counter(names).items() if count > 1)
+        raise InvalidInput(
+            f"Expected distinct names of columns; {twice!r} is there twice. Rename one; of an "
+            "AnnData, call var_names_make_unique."
+        )
+    if intake is None:
+        listed = names or tuple(f"x{j}" for j in range(width))
+        return Intake.numbers(listed, named=names is not None)
+    wanted = intake.features.names
+    if names is not None and intake.named:
+        known = set(names)
+        missing = [name for name in wanted if name not in known]
+        if missing:
+            raise InvalidInput(
+                f"Expected the columns that the representation was fitted on; {len(missing)} of "
+                f"{len(wanted)} are missing. {unknown_name(missing[0], names)}"
+            )
+        return intake
+    if width != len(wanted):
+        raise InvalidInput(
+            f"Expected rows of {len(wanted)} features, which the representation takes; got "
+            f"{width}. Pass the columns that it was fitted on, in order."
+        )
+    return intake if names is None else intake.renamed(names)
+
+
+def _summed(matrix: Matrix, features: Features) -> Matrix:
+    """Sparse rows whose cells are finite, each there once."""
+    if not features.all_numeric:
+        raise InvalidInput(
+            "Expected a data frame, because the representation encodes categories; got a sparse "
+            "matrix. Pass the frame that has them."
+        )
+    if not np.isfinite(matrix.data).all():
+        raise InvalidInput(
+            "Expected finite numbers; got a sparse cell that is none. Impute missing cells, or "
+            "leave the rows out."
+        )
+    if not matrix.has_canonical_format:  # a cell that is there twice counts with its sum
+        matrix = matrix.copy()
+        matrix.sum_duplicates()
+    return matrix
+
+
+def _encoded(table: Table, took: Intake) -> FloatArray:
+    """Rows with categories encoded, and missing cells filled in as the representation does."""
+    encoded = encode(table, took.features, took.fills, took.unfilled)
+    if encoded.problems:
+        row = min(encoded.problems)
+        problem = encoded.problems[row].replace(
+            "Describe it with Categorical to add one.",  # the representation knows its categories
+            "Leave the row out, or fit on it as well.",
+        )
+        raise InvalidInput(f"Row {row} cannot be used: {problem}")
+    return np.ascontiguousarray(took.features.expand(encoded.codes), dtype=np.float64)

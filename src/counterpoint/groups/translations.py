@@ -1,4 +1,4 @@
-"""`Translations`: one explanation for all pairs of groups, in numbers, in words and in files."""
+"""`Translations`: one explanation for all pairs of groups; and `TranslationPath`, many of them."""
 
 from __future__ import annotations
 
@@ -7,19 +7,33 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations, permutations
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Literal, final, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from counterpoint.errors import InvalidInput
+from counterpoint.groups.fitting import Fit
 from counterpoint.numerics import FloatArray, IntArray
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-__all__ = ["Translations", "amount", "from_anndata", "to_anndata"]
+__all__ = [
+    "Candidate",
+    "Count",
+    "TranslationPath",
+    "Translations",
+    "amount",
+    "check_count",
+    "check_k",
+    "count_of",
+    "from_anndata",
+    "to_anndata",
+]
+
+Count = Literal["each", "mean", "shared"]
 
 
 @final
@@ -82,11 +96,6 @@ class Translations:
             (d,) what a change of one unit costs; None for 1 each.
         truncate
             How many features are kept for each pair.
-
-        Raises
-        ------
-        InvalidInput
-            If shapes do not fit together or offsets are not finite.
         """
         D = np.array(offsets, dtype=np.float64)
         if D.ndim != 2 or len(D) != len(groups) or not np.isfinite(D).all():
@@ -137,18 +146,7 @@ class Translations:
         return D
 
     def translation(self, start: Any, end: Any) -> FloatArray:
-        """(d,) the change from one group to another, in feature units.
-
-        Parameters
-        ----------
-        start, end
-            Labels of groups.
-
-        Raises
-        ------
-        InvalidInput
-            If there is no such group.
-        """
+        """(d,) the change from one group to another, by their labels, in feature units."""
         change = np.zeros(len(self.names))
         change[self.columns] = self.between(self.position(start), self.position(end))
         return change
@@ -212,9 +210,8 @@ class Translations:
     def changes(self, start: Any, end: Any) -> dict[Hashable, float]:
         """Name → change, of the features that change; the largest cost comes first."""
         change = self.between(self.position(start), self.position(end))
-        order = np.argsort(-np.abs(change) * self.costs, kind="stable")
-        kept = [int(c) for c in order if change[c]]
-        return {self.names[self.columns[c]]: float(change[c]) for c in kept}
+        order = np.argsort(-np.abs(change) * self.costs, kind="stable").tolist()
+        return {self.names[self.columns[c]]: float(change[c]) for c in order if change[c]}
 
     def moved(self, X: ArrayLike, start: Any, end: Any) -> FloatArray:
         """(n, d) rows of one group, as numbers, as they would be in another."""
@@ -229,10 +226,7 @@ class Translations:
     def to_frame(self, names: Mapping[Hashable, Hashable] | None = None) -> pd.DataFrame:
         """One line for each feature that a pair changes: ``from``, ``to``, ``feature``, ``change``.
 
-        Parameters
-        ----------
-        names
-            Other names for features, such as symbols of genes for their identifiers.
+        Features go by other ``names`` as in `renamed`.
         """
         import pandas as pd
 
@@ -245,15 +239,7 @@ class Translations:
         return pd.DataFrame(lines, columns=["from", "to", "feature", "change"])
 
     def sentence(self, start: Any, end: Any, most: int = 6) -> str:
-        """What to change, in words.
-
-        Parameters
-        ----------
-        start, end
-            Labels of groups.
-        most
-            How many features are named.
-        """
+        """What to change to get from one group to another; at most so many features are named."""
         changes = list(self.changes(start, end).items())
         said = [
             f"{'raise' if change > 0 else 'lower'} {name} by {amount(abs(change))}"
@@ -268,25 +254,24 @@ class Translations:
         return "\n".join(self.sentence(*pair, most) for pair in combinations(self.groups, 2))
 
     def plot(self, start: Any, end: Any, most: int = 20, ax: Any = None) -> Figure:
-        """A bar for each feature that changes, in units of cost.
+        """A bar for each feature that changes from one group to another, in units of cost.
 
-        Parameters
-        ----------
-        start, end
-            Labels of groups.
-        most
-            How many features are shown.
-        ax
-            Matplotlib axes; None for a new figure.
-
-        Raises
-        ------
-        MissingExtra
-            If matplotlib is not installed.
+        At most so many are shown, on Matplotlib axes that are passed or on those of a new figure.
         """
-        from counterpoint.groups.pictures import draw_changes
+        from counterpoint.plots import draw_bars
 
-        return draw_changes(self, start, end, most, ax)
+        changes = self.changes(start, end)
+        price = dict(zip(self.columns.tolist(), self.costs.tolist(), strict=True))
+        bars = [
+            (
+                name,
+                price[self.names.index(name)] * change,
+                f"{'+' if change > 0.0 else '−'}{amount(abs(change))}",
+            )
+            for name, change in list(changes.items())[:most]
+        ]
+        rest = f", the {most} largest of {len(changes)} changes" if len(changes) > most else ""
+        return draw_bars(bars, f"from {start} to {end}{rest}", ax)
 
     def __repr__(self) -> str:
         off = ~np.eye(len(self.groups), dtype=bool)
@@ -305,17 +290,7 @@ def amount(size: float) -> str:
 
 
 def to_anndata(translations: Translations, adata: Any, key: str = "group_translations") -> None:
-    """Keep an explanation in ``adata.uns``.
-
-    Parameters
-    ----------
-    translations
-        The explanation.
-    adata
-        An AnnData; it is changed in place.
-    key
-        Under which name.
-    """
+    """Keep an explanation in ``adata.uns``, under a key; the AnnData is changed in place."""
     adata.uns[key] = {
         "groups": np.array([str(group) for group in translations.groups]),
         "names": np.array([str(name) for name in translations.names]),
@@ -328,20 +303,7 @@ def to_anndata(translations: Translations, adata: Any, key: str = "group_transla
 
 
 def from_anndata(adata: Any, key: str = "group_translations") -> Translations:
-    """The explanation that `to_anndata` kept; groups and names are text.
-
-    Parameters
-    ----------
-    adata
-        An AnnData.
-    key
-        Under which name.
-
-    Raises
-    ------
-    InvalidInput
-        If there is none under this name.
-    """
+    """The explanation that `to_anndata` kept; groups and names are text."""
     if key not in adata.uns:
         raise InvalidInput(
             f"Expected an explanation in uns[{key!r}]; there is none. Keep one with to_anndata."
@@ -357,3 +319,172 @@ def from_anndata(adata: Any, key: str = "group_translations") -> Translations:
         float(kept["strength"]),
         None if truncate < 0 else truncate,
     )
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """An explanation that may be chosen.
+
+    It has the ties of some fit, refitted without penalty; its correctness and coverage are the
+    means over pairs, on the rows of the fit.
+    """
+
+    translations: Translations
+    offsets: FloatArray  # (l, d) the same in units of the standard deviations
+    loss: float
+    correctness: float
+    coverage: float
+
+    @property
+    def worth(self) -> float:
+        """By which the best is chosen."""
+        return self.correctness + self.coverage
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class TranslationPath:
+    """Explanations at falling strengths of the penalty, from sparse to dense.
+
+    Its length is their number n; its items are `Translations`, refitted without penalty.
+
+    Parameters
+    ----------
+    fits
+        The penalised fits, in units of the standard deviations, with what proves them.
+    penalized
+        The same as translations.
+    refitted
+        (n,) which candidate has the ties of each.
+    candidates
+        What may be chosen: explanations with the ties of these fits, of those from other starts,
+        and of pruned ones, refitted without penalty. Their correctness and coverage on the rows
+        of the fit are what choices are made by; they flatter what they choose.
+    """
+
+    fits: tuple[Fit, ...]
+    penalized: tuple[Translations, ...]
+    refitted: IntArray
+    candidates: tuple[Candidate, ...]
+
+    def __len__(self) -> int:
+        return len(self.fits)
+
+    def __iter__(self) -> Iterator[Translations]:
+        return (self[i] for i in range(len(self)))
+
+    def __getitem__(self, i: int) -> Translations:
+        return self.candidates[self.refitted[i]].translations
+
+    @property
+    def strengths(self) -> FloatArray:
+        """(n,) λ, falling."""
+        return np.array([one.strength for one in self.fits])
+
+    @property
+    def objective(self) -> FloatArray:
+        """(n,) loss plus penalty of the penalised fits."""
+        return np.array([one.objective for one in self.fits])
+
+    @property
+    def residual(self) -> FloatArray:
+        """(n,) how far the penalised fits are from being stationary, relative; see `Fit`."""
+        return np.array([one.residual for one in self.fits])
+
+    @property
+    def gap(self) -> FloatArray:
+        """(n,) of a linear representation, the relative duality gap; NaN of others."""
+        return np.array([one.gap for one in self.fits])
+
+    @property
+    def loss(self) -> FloatArray:
+        """(n,) of the refitted translations."""
+        return np.array([self.candidates[at].loss for at in self.refitted])
+
+    def counts(self, count: Count = "each") -> FloatArray:
+        """(n,) how many features are changed.
+
+        Parameters
+        ----------
+        count
+            ``"each"``: by the pair that changes most; ``"mean"``: on average over pairs;
+            ``"shared"``: by any pair.
+        """
+        check_count(count)
+        return np.array([count_of(one, count) for one in self])
+
+    def at(self, k: int | None, count: Count = "each") -> Translations:
+        """The best explanation of at most k features, by a count as in `counts`.
+
+        The best is that of the highest correctness and coverage on the rows of the fit; of equals,
+        that of the lowest loss. Of k = None, the sparsest that is about as good as the best.
+        """
+        return self.choose(k, count).translations
+
+    def choose(self, k: int | None, count: Count = "each") -> Candidate:
+        """The candidate that `at` answers with."""
+        check_count(count)
+
+        def width(one: Candidate) -> float:
+            return count_of(one.translations, count)
+
+        if k is None:  # the sparsest that is at most 0.02 worse in each of the two shares
+            least = max(one.worth for one in self.candidates) - 2.0 * 0.02
+            able = [one for one in self.candidates if one.worth >= least]
+            return min(able, key=lambda one: (width(one), -one.worth, one.loss))
+        check_k(k, len(self.candidates[0].translations.names))
+        able = [one for one in self.candidates if width(one) <= k]
+        return min(able, key=lambda one: (-one.worth, one.loss))
+
+    def to_frame(self) -> pd.DataFrame:
+        """One line for each strength: counts, loss, residual, gap, correctness, coverage."""
+        import pandas as pd
+
+        chosen = [self.candidates[at] for at in self.refitted]
+        columns: dict[str, Any] = {
+            "strength": self.strengths,
+            **{count: self.counts(count) for count in get_args(Count)},
+            **{name: getattr(self, name) for name in ("objective", "loss", "residual", "gap")},
+            **{name: [getattr(c, name) for c in chosen] for name in ("correctness", "coverage")},
+        }
+        return pd.DataFrame(columns)
+
+    def plot(self, count: Count = "each", ax: Any = None) -> Figure:
+        """Correctness and coverage on the rows of the fit against the number of features.
+
+        They are counted as in `counts`; the axes are Matplotlib's, None for a new figure.
+        """
+        from counterpoint.plots import draw_translation_path
+
+        return draw_translation_path(self, count, ax)
+
+    def __repr__(self) -> str:
+        most = int(self.counts().max(initial=0.0))
+        return f"<TranslationPath: {len(self)} strengths, up to {most} features a pair>"
+
+
+def count_of(translations: Translations, count: Count) -> float:
+    """How many features an explanation changes, by a count."""
+    if count == "shared":
+        return float(len(translations.columns))
+    pairs = translations.counts[~np.eye(len(translations.groups), dtype=bool)]
+    return float(pairs.max() if count == "each" else pairs.mean())
+
+
+def check_count(count: str) -> None:
+    """Raise unless this is a way to count features."""
+    if count not in get_args(Count):
+        raise InvalidInput(
+            f"Expected count to be one of {', '.join(map(repr, get_args(Count)))}; got {count!r}."
+        )
+
+
+def check_k(k: Any, width: int) -> None:
+    """Raise unless k is a whole number of features, 1 to ``width``."""
+    whole = isinstance(k, int | np.integer) and not isinstance(k, bool)
+    if not whole or not 1 <= k <= width:
+        raise InvalidInput(
+            f"Expected k to be a whole number of features, 1 to {width}; got {k!r}. Pass None to "
+            "have it chosen."
+        )

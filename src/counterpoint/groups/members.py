@@ -1,26 +1,20 @@
-"""Rows and groups as they are given: arrays, sparse matrices, frames, AnnData, labels, masks."""
+"""Which row is of which group: labels, masks, polygons, clusters; and how groups are dealt."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import sparse
-from sklearn.utils.sparsefuncs import mean_variance_axis
 
 from counterpoint.errors import InvalidInput
 from counterpoint.groups.representations import Matrix, dense
-from counterpoint.numerics import FloatArray, IntArray
-from counterpoint.rows.encoding import encode
-from counterpoint.rows.features import Categorical, Continuous, Features, unknown_name
-from counterpoint.rows.table import Table
+from counterpoint.numerics import BoolArray, FloatArray, IntArray
 
-__all__ = ["Groups", "Intake", "read_rows", "spread_of", "stratified_folds"]
+__all__ = ["Groups", "stratified_folds"]
 
 
 @final
@@ -49,11 +43,6 @@ class Groups:
             (n,) labels, of which missing ones (None, NaN) mean no group; a mapping from labels to
             boolean masks; or `Groups`. The order is that of the sorted labels, of the categories of
             a categorical column, or of the mapping.
-
-        Raises
-        ------
-        InvalidInput
-            If it is none of these.
         """
         if isinstance(groups, Groups):
             return groups
@@ -71,13 +60,7 @@ class Groups:
 
     @classmethod
     def from_masks(cls, masks: Mapping[Any, ArrayLike]) -> Groups:
-        """A group for each label, of the rows where its mask is true.
-
-        Raises
-        ------
-        InvalidInput
-            If a mask is not boolean, differs in length, has no row, or two share a row.
-        """
+        """A group for each label, of the rows where its boolean mask is true; no two share one."""
         given = {label: np.asarray(mask) for label, mask in masks.items()}
         sizes = {mask.shape for mask in given.values()}
         if len(sizes) != 1 or any(mask.dtype != bool or mask.ndim != 1 for mask in given.values()):
@@ -109,11 +92,6 @@ class Groups:
             (n, 2) an embedding.
         polygons
             Corners (c, 2) of a polygon for each label; of a sequence, the labels are 0, 1, 2 …
-
-        Raises
-        ------
-        InvalidInput
-            If points or corners are not in a plane, or a polygon holds no point.
         """
         plane = _plane(points, "points")
         named = polygons if isinstance(polygons, Mapping) else dict(enumerate(polygons))
@@ -240,7 +218,7 @@ def _plane(points: ArrayLike, what: str) -> FloatArray:
     return plane
 
 
-def _inside(points: FloatArray, corners: FloatArray) -> NDArray[np.bool_]:
+def _inside(points: FloatArray, corners: FloatArray) -> BoolArray:
     """(n,) whether a ray to the right crosses an odd number of edges."""
     x, y = points[:, :1], points[:, 1:]
     a, b = corners, np.roll(corners, -1, axis=0)
@@ -248,167 +226,3 @@ def _inside(points: FloatArray, corners: FloatArray) -> NDArray[np.bool_]:
     rise = np.where(a[:, 1] == b[:, 1], 1.0, b[:, 1] - a[:, 1])
     meets = (b[:, 0] - a[:, 0]) * (y - a[:, 1]) / rise + a[:, 0]
     return np.asarray((spans & (x < meets)).sum(axis=1) % 2 == 1)
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Intake:
-    """The columns that a representation takes, in its order.
-
-    They go by name where it was fitted on names and rows have names, else by position. ``fills``
-    says what a missing cell of a column counts as, ``unfilled`` why it counts as nothing.
-    """
-
-    features: Features
-    named: bool
-    fills: Mapping[Hashable, Any] = field(default_factory=dict)
-    unfilled: Mapping[Hashable, str] = field(default_factory=dict)
-
-    @classmethod
-    def numbers(cls, names: Sequence[Hashable], *, named: bool) -> Intake:
-        """Columns of numbers."""
-        return cls(Features(Continuous(name) for name in names), named)
-
-    @cached_property
-    def names(self) -> tuple[Hashable, ...]:
-        """(d,) names of the encoded columns; of categories as ``home=own``."""
-        names: list[Hashable] = []
-        for one in self.features:
-            if isinstance(one, Categorical):
-                names += [f"{one.name}={category}" for category in one.categories]
-            else:
-                names.append(one.name)
-        return tuple(names)
-
-    def renamed(self, names: Sequence[Hashable]) -> Intake:
-        """The same columns under other names, by which they go from now on."""
-        both = dict(zip(self.features.names, names, strict=True))
-        return Intake(
-            Features(replace(one, name=both[one.name]) for one in self.features),
-            named=True,
-            fills={both[name]: fill for name, fill in self.fills.items()},
-            unfilled={both[name]: why for name, why in self.unfilled.items()},
-        )
-
-
-def spread_of(matrix: Matrix) -> FloatArray:
-    """(d,) the standard deviation of each column, of dense or sparse rows."""
-    if sparse.issparse(matrix):
-        doubles = matrix.astype(np.float64, copy=False)
-        return np.sqrt(mean_variance_axis(doubles, axis=0)[1])
-    return dense(matrix.std(axis=0))
-
-
-def read_rows(X: Any, groups: Any, intake: Intake | None) -> tuple[Matrix, Intake, Groups]:
-    """Finite rows (n, d), dense or sparse, what was taken of them, and their groups.
-
-    They come as `GroupExplainer.fit` takes them; without an intake all columns are taken. A column
-    of categories becomes a column of zeros and ones for each of them.
-    """
-    if any(b.__name__ == "AnnData" for b in type(X).__mro__):
-        if isinstance(groups, str):
-            _require_column(groups, tuple(X.obs), "obs")
-            groups = X.obs[groups]
-        return *_of_matrix(X.X, tuple(X.var_names.tolist()), intake), Groups.of(groups)
-    if sparse.issparse(X):
-        return *_of_matrix(X, None, intake), Groups.of(groups)
-    table = Table.read(X)
-    if table.is_array:
-        if isinstance(groups, str):
-            _require_column(groups, (), "the data frame")
-        return *_of_matrix(table.native, None, intake), Groups.of(groups)
-    if isinstance(groups, str):
-        _require_column(groups, table.names, "the data frame")
-        column, groups = groups, _labels(table, groups)
-        table = table.select([name for name in table.names if name != column])
-    took = _arranged(intake, table.names, len(table.names))
-    return _encoded(table.select(took.features.names), took), took, Groups.of(groups)
-
-
-def _require_column(name: str, names: tuple[Hashable, ...], what: str) -> None:
-    if name not in names:
-        raise InvalidInput(
-            f"Expected the groups to be a column of {what}; got {name!r}, and there are "
-            f"{', '.join(map(str, names)) or 'none'}. Pass one of them, or a label for each row."
-        )
-
-
-def _labels(table: Table, name: str) -> Any:
-    """A column of labels, with the order of its categories if it has one."""
-    import pandas as pd
-
-    values, levels = table.column(name), table.levels(name)
-    return values if levels is None else pd.Categorical(values.tolist(), categories=list(levels))
-
-
-def _arranged(intake: Intake | None, names: tuple[Hashable, ...] | None, width: int) -> Intake:
-    """What is taken of some columns, which go by position if they have no names."""
-    if names is not None and len(set(names)) < len(names):
-        twice = next(name for name, count in Counter(names).items() if count > 1)
-        raise InvalidInput(
-            f"Expected distinct names of columns; {twice!r} is there twice. Rename one; of an "
-            "AnnData, call var_names_make_unique."
-        )
-    if intake is None:
-        listed = names or tuple(f"x{j}" for j in range(width))
-        return Intake.numbers(listed, named=names is not None)
-    wanted = intake.features.names
-    if names is not None and intake.named:
-        known = set(names)
-        missing = [name for name in wanted if name not in known]
-        if missing:
-            raise InvalidInput(
-                f"Expected the columns that the representation was fitted on; {len(missing)} of "
-                f"{len(wanted)} are missing. {unknown_name(missing[0], names)}"
-            )
-        return intake
-    if width != len(wanted):
-        raise InvalidInput(
-            f"Expected rows of {len(wanted)} features, which the representation takes; got "
-            f"{width}. Pass the columns that it was fitted on, in order."
-        )
-    return intake if names is None else intake.renamed(names)
-
-
-def _of_matrix(
-    X: Any, names: tuple[Hashable, ...] | None, intake: Intake | None
-) -> tuple[Matrix, Intake]:
-    """Rows of a matrix, which may be sparse."""
-    took = _arranged(intake, names, X.shape[1])
-    wanted = took.features.names
-    matrix: Matrix = sparse.csr_array(X) if sparse.issparse(X) else np.asarray(X)
-    if names is not None and wanted != names:
-        place = {name: j for j, name in enumerate(names)}
-        matrix = matrix[:, [place[name] for name in wanted]]
-    if not sparse.issparse(matrix):
-        if matrix.dtype.kind in "biuf":  # all at once, and not column by column
-            matrix = np.ascontiguousarray(matrix, dtype=np.float64)
-        return _encoded(Table(matrix, wanted), took), took
-    if not took.features.all_numeric:
-        raise InvalidInput(
-            "Expected a data frame, because the representation encodes categories; got a sparse "
-            "matrix. Pass the frame that has them."
-        )
-    if not np.isfinite(matrix.data).all():
-        raise InvalidInput(
-            "Expected finite numbers; got a sparse cell that is none. Impute missing cells, or "
-            "leave the rows out."
-        )
-    if not matrix.has_canonical_format:  # a cell that is there twice counts with its sum
-        matrix = matrix.copy()
-        matrix.sum_duplicates()
-    return matrix, took
-
-
-def _encoded(table: Table, took: Intake) -> FloatArray:
-    """Rows with categories encoded, and missing cells filled in as the representation does."""
-    encoded = encode(table, took.features, took.fills, took.unfilled)
-    if encoded.problems:
-        row = min(encoded.problems)
-        problem = encoded.problems[row].replace(
-            "Describe it with Categorical to add one.",  # the representation knows its categories
-            "Leave the row out, or fit on it as well.",
-        )
-        raise InvalidInput(f"Row {row} cannot be used: {problem}")
-    codes = took.features.expand(encoded.codes)
-    return np.ascontiguousarray(codes, dtype=np.float64)

@@ -1,0 +1,406 @@
+"""What a fit sees: groups of rows in the representation, what changes may be, what they cost.
+
+Polishing moves offsets so that more rows, not only means, arrive near the groups they are moved to.
+Correctness and coverage are shares of rows within a radius ε of others. With 1[a <= ε] smoothed to
+the logistic function of (ε − a) / τ they have gradients; τ falls as the search goes on. The ties of
+the offsets are kept, so that no change gets denser, and what changes cost, and how far moved values
+leave the range of the data, is charged, so that they do not grow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import sparse
+from scipy.optimize import minimize
+from scipy.spatial import KDTree
+from scipy.special import expit
+from sklearn.utils.sparsefuncs import mean_variance_axis
+
+from counterpoint.errors import InvalidInput
+from counterpoint.groups.members import Groups
+from counterpoint.groups.problem import Fusion, Objective, levels_of, moving
+from counterpoint.groups.quality import Points, Quality, away, outside
+from counterpoint.groups.reading import Intake
+from counterpoint.groups.representations import Matrix, Representation, dense, stages
+from counterpoint.groups.translations import Candidate, Translations
+from counterpoint.numerics import FloatArray, IntArray
+from counterpoint.rows.features import unknown_name
+
+__all__ = ["Limits", "Scene", "polished", "smoothed_rates", "spread_of"]
+
+Names = tuple[Hashable, ...]
+Bound = float | tuple[float, float]
+
+
+@final
+@dataclass(frozen=True)
+class Limits:
+    """Bounds on the change of each feature between any two groups.
+
+    Parameters
+    ----------
+    times
+        The largest change in units of the range of the group means; infinite for none. The
+        difference of means is within it from 1 on.
+    bounds
+        Name or position → the largest change up or down in feature units, in place of that: a
+        number, or the two ends (low, high). Every change has its opposite, so that both are held
+        within the nearer of the two. Here and below, the name of a column of categories stands for
+        all of them, and ``home=own`` for one.
+    immutable
+        Names or positions of features that stay.
+    rising, falling
+        Names or positions of features that may only rise, or only fall, from each group to those
+        after it, in the order of the groups.
+    """
+
+    times: float = 1.5
+    bounds: Mapping[Hashable, Bound] = field(default_factory=dict)
+    immutable: Sequence[Hashable] = ()
+    rising: Sequence[Hashable] = ()
+    falling: Sequence[Hashable] = ()
+
+    def reach(self, means: FloatArray, names: Names) -> FloatArray:
+        """(d,) the largest change of each feature, in feature units, from the means of groups."""
+        if not _number(self.times) >= 0.0:
+            raise InvalidInput(f"Expected times of at least 0; got {self.times!r}. Pass 1.5, say.")
+        span = np.ptp(means, axis=0)
+        reach = np.where(span > 0.0, self.times, 0.0) * np.where(span > 0.0, span, 1.0)
+        for name, bound in self.bounds.items():
+            given: Any = bound
+            is_pair = isinstance(given, tuple | list) and len(given) == 2
+            low, high = map(_number, given) if is_pair else (-_number(given), _number(given))
+            if not low <= 0.0 <= high:
+                raise InvalidInput(
+                    f"Expected the bounds of {name!r} to hold 0, the change from a group to "
+                    f"itself; got {bound!r}. Pass the largest change, or (low, high) with low <= 0 "
+                    "<= high."
+                )
+            reach[_places(name, names)] = min(-low, high)
+        reach[_listed(self.immutable, "immutable", names)] = 0.0
+        return reach
+
+    def monotone(self, names: Names) -> IntArray:
+        """(d,) 1 for features that only rise, −1 for those that only fall, 0 for others."""
+        rising = _listed(self.rising, "rising", names)
+        falling = _listed(self.falling, "falling", names)
+        both = np.intersect1d(rising, falling)
+        if len(both):
+            raise InvalidInput(
+                f"Expected features to rise or to fall; {names[both[0]]!r} is to do both. Make it "
+                "immutable if it is to stay."
+            )
+        monotone = np.zeros(len(names), dtype=np.intp)
+        monotone[rising], monotone[falling] = 1, -1
+        return monotone
+
+
+def _prices(
+    costs: ArrayLike | Mapping[Hashable, float] | None, spread: FloatArray, names: Names
+) -> FloatArray:
+    """(d,) what a change of one unit costs; by default 1 for each standard deviation."""
+    price = 1.0 / np.where(spread > 0.0, spread, 1.0)
+    if isinstance(costs, Mapping):
+        for name, cost in costs.items():
+            price[_places(name, names)] = _number(cost)
+    elif costs is not None:
+        given = np.asarray(costs)
+        if given.shape != (len(names),) or given.dtype.kind not in "biuf":
+            raise InvalidInput(
+                f"Expected a cost for each of {len(names)} features; got {given.dtype} of shape "
+                f"{given.shape}. Pass a flat sequence of numbers, or a mapping from names."
+            )
+        price = given.astype(np.float64)
+    wrong = np.flatnonzero(~(np.isfinite(price) & (price > 0.0)))
+    if len(wrong):
+        raise InvalidInput(
+            f"Expected positive costs; got {price[wrong[0]]} for {names[wrong[0]]!r}. Make a "
+            "feature that must not change immutable."
+        )
+    return price
+
+
+def _places(name: Any, names: Names) -> list[int]:
+    """The positions of a feature, by its name or its position; of categories there are several."""
+    if name in names:
+        return [names.index(name)]
+    if isinstance(name, int | np.integer) and not isinstance(name, bool):
+        if 0 <= name < len(names):
+            return [int(name)]
+        raise InvalidInput(
+            f"Expected a position below {len(names)}; got {name!r}. Positions begin at 0."
+        )
+    found = [i for i, one in enumerate(names) if str(one).startswith(f"{name}=")]
+    if not found:
+        raise InvalidInput(unknown_name(name, names))
+    return found
+
+
+def _listed(given: Sequence[Hashable], what: str, names: Names) -> IntArray:
+    """The positions of several features."""
+    if isinstance(given, str):
+        raise InvalidInput(f"Expected a list of names in {what}; got {given!r}. Pass [{given!r}].")
+    found = [place for name in given for place in _places(name, names)]
+    return np.array(found, dtype=np.intp)
+
+
+def _number(value: Any) -> float:
+    """NaN for what is no number."""
+    return float(value) if isinstance(value, int | float | np.number) else float("nan")
+
+
+def spread_of(matrix: Matrix) -> FloatArray:
+    """(d,) the standard deviation of each column, of dense or sparse rows."""
+    if sparse.issparse(matrix):
+        doubles = matrix.astype(np.float64, copy=False)
+        return np.sqrt(mean_variance_axis(doubles, axis=0)[1])
+    return dense(matrix.std(axis=0))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Scene:
+    """What a fit learns of groups of rows before anything is minimised."""
+
+    points: Points  # some rows of each group, by which the choice between explanations is made
+    intake: Intake  # what was taken of the columns
+    means: FloatArray  # (l, d) of the groups, in feature units
+    base: FloatArray  # (l, h) the same after the affine part of the representation
+    targets: FloatArray  # (l, m) the means of the representations of their rows
+    price: FloatArray  # (d,) what a change of one unit costs
+    radius: float  # ε, how near in the representation is near
+    low: FloatArray  # (d,) the smallest values and
+    high: FloatArray  # (d,) the largest
+    scale: FloatArray  # (d,) the units of offsets: standard deviations, 1 where they are 0
+    extent: float  # of the rows in the representation
+    known: frozenset[bytes]  # the rows in the representation, as bytes
+
+    @classmethod
+    def of(
+        cls,
+        representation: Representation,
+        matrix: Matrix,
+        intake: Intake,
+        groups: Groups,
+        *,
+        costs: Any,
+        radius: float | None,
+    ) -> Scene:
+        """Learn from rows and groups; an error if they do not fit together."""
+        if representation.n_features != matrix.shape[1]:
+            raise InvalidInput(
+                f"Expected rows of {representation.n_features} features, which the representation "
+                f"takes; got {matrix.shape[1]}. Pass the columns that it was fitted on, in order."
+            )
+        groups.require(matrix.shape[0])
+        if radius is not None and not (np.isreal(radius) and radius > 0.0):
+            raise InvalidInput(
+                f"Expected a positive radius; got {radius!r}. Pass None for the paper's rule."
+            )
+        every = Points.of(matrix, groups, stages(representation))
+        matrix, groups, spread = every.matrix, every.groups, spread_of(every.matrix)
+        extent = float(np.ptp(every.values, axis=0).max()) or 1.0
+        # Choices look at 10 000 moved rows over all pairs, but at 20 of each group at least.
+        shown = groups.thinned(max(20, 10_000 // len(groups) ** 2))
+        return cls(
+            every.take(shown),
+            intake,
+            groups.means(matrix),
+            groups.means(every.hidden),
+            groups.means(every.values),
+            _prices(costs, spread, intake.names),
+            every.radius if radius is None else float(radius),
+            dense(matrix.min(axis=0)),
+            dense(matrix.max(axis=0)),
+            np.where(spread > 0.0, spread, 1.0),
+            extent,
+            frozenset(every.keys(extent)),
+        )
+
+    @property
+    def labels(self) -> tuple[Any, ...]:
+        """l labels of groups."""
+        return self.points.groups.labels
+
+    @property
+    def names(self) -> Names:
+        """d names of features."""
+        return self.intake.names
+
+    def __repr__(self) -> str:
+        return f"<Scene: {len(self.labels)} groups, {len(self.names)} features>"
+
+    def task(self, limits: Limits) -> Objective:
+        """What is minimised, over offsets in units of ``scale``."""
+        count, parts = len(self.labels), self.points.parts
+        fusion = Fusion(
+            count,
+            2.0 / (count * (count - 1)) * self.price * self.scale,
+            limits.reach(self.means, self.names) / self.scale,
+            limits.monotone(self.names),
+        )
+        matrix = sparse.diags_array(self.scale, format="csr") @ parts.first.matrix
+        return Objective(self.base, self.targets, parts, matrix, fusion)
+
+    def centred(self, task: Objective) -> FloatArray:
+        """(l, d) the means in units of ``scale``, in the middle of what offsets may be."""
+        middle = (self.means.max(axis=0) + self.means.min(axis=0)) / 2.0
+        return task.fusion.nearest((self.means - middle) / self.scale)
+
+    def translations(self, D: FloatArray, strength: float) -> Translations:
+        """Offsets in units of ``scale`` as translations in feature units."""
+        columns = moving(D)
+        levels, costs = D[:, columns] * self.scale[columns], self.price[columns]
+        return Translations(self.labels, self.names, columns, levels, costs, float(strength))
+
+    def candidate(self, D: FloatArray, loss: float, strength: float) -> Candidate:
+        """What offsets in units of ``scale`` are as an explanation."""
+        translations = self.translations(D, strength)
+        return Candidate(translations, D, loss, *self.rates(translations))
+
+    def rates(self, translations: Translations) -> tuple[float, float]:
+        """Correctness and coverage, the means over pairs, on the rows of the fit."""
+        off = ~np.eye(len(self.labels), dtype=bool)
+        correctness, coverage = self.points.rates(translations, self.radius, diagonal=False)
+        return float(correctness[off].mean()), float(coverage[off].mean())
+
+    def judge(self, translations: Translations, points: Points) -> Quality:
+        """How good translations are for rows, which are held against those of the fit."""
+        return Quality(
+            translations.groups,
+            self.radius,
+            *points.rates(translations, self.radius),
+            translations.counts.astype(np.float64),
+            translations.sizes,
+            outside(translations, points, self.low, self.high),
+            away(translations, points, self.scale),
+            float(np.mean([key in self.known for key in points.keys(self.extent)])),
+        )
+
+
+def polished(scene: Scene, task: Objective, offsets: FloatArray) -> FloatArray:
+    """(l, d) offsets within the bounds by which more rows arrive, with the ties of others."""
+    D, columns = np.zeros_like(offsets), moving(offsets)
+    if not len(columns):
+        return D
+    start, fusion = offsets[:, columns], task.fusion.of(columns)
+    middle, level = (start.max(axis=0) + start.min(axis=0)) / 2.0, levels_of(start)
+    levels, half = np.empty((2, int(level.max()) + 1))
+    levels[level] = fusion.nearest(start - middle)
+    half[level] = fusion.reach / 2.0
+    charges, pairs = _charges(scene, columns), len(start) * (len(start) - 1)
+    spent = [charges(i, np.delete(start, i, axis=0) - start[i])[0] for i in range(len(start))]
+    price = 0.2 / (float(np.sum(spent)) / pairs)  # as much again costs 0.2 of the two shares
+    objective = smoothed_rates(scene, task, columns, level)
+    for smooth in (0.5, 0.25, 0.12):  # τ in units of the radius
+        levels = minimize(
+            objective,
+            levels,
+            args=(smooth * scene.radius, price),
+            jac=True,
+            method="L-BFGS-B",
+            bounds=np.column_stack([-half, half]),
+            options={"maxiter": 25},
+        ).x
+    D[:, columns] = fusion.nearest(levels[level])
+    return D
+
+
+def smoothed_rates(
+    scene: Scene, task: Objective, columns: IntArray, level: IntArray
+) -> Callable[[FloatArray, float, float], tuple[float, FloatArray]]:
+    """What polishing minimises: a price on changes, less smoothed correctness and coverage.
+
+    It takes levels, of which each offset (l, s) of the columns has one, τ, and the price of a unit
+    of cost to the objective and its gradient.
+    """
+    points, radius, matrix = scene.points, scene.radius, dense(task.matrix[columns])
+    trees = [KDTree(points.values[rows]) for rows in points.members]
+    charges = _charges(scene, columns)
+
+    def value(levels: FloatArray, smooth: float, price: float) -> tuple[float, FloatArray]:
+        D = levels[level]
+        Q = D @ matrix
+        share, slope_Q = 0.0, np.zeros_like(Q)
+        charge, slope = 0.0, np.zeros_like(D)
+        for i in range(len(D)):
+            others = np.delete(np.arange(len(D)), i)
+            gain, pushes = _arrivals(points, trees, i, Q[others] - Q[i], (radius, smooth))
+            cost, pulls = charges(i, D[others] - D[i])
+            share, charge = share + gain, charge + cost
+            slope_Q[others] += pushes
+            slope_Q[i] -= pushes.sum(axis=0)
+            slope[others] += pulls
+            slope[i] -= pulls.sum(axis=0)
+        pairs = len(D) * (len(D) - 1)
+        total = (price * slope - slope_Q @ matrix.T) / pairs
+        back = np.bincount(level.ravel(), weights=total.ravel(), minlength=len(levels))
+        return (price * charge - share) / pairs, np.asarray(back, dtype=np.float64)
+
+    return value
+
+
+def _arrivals(
+    points: Points, trees: list[KDTree], i: int, shifts: FloatArray, near: tuple[float, float]
+) -> tuple[float, FloatArray]:
+    """Smoothed shares of the rows of i, moved to each other group; their gradients in the shifts.
+
+    A row is ``near`` by a radius and τ.
+    """
+    rows, others = points.members[i], np.delete(np.arange(len(trees)), i).tolist()
+    hidden = (points.hidden[rows] + shifts[:, None]).reshape(-1, shifts.shape[1])
+    values, pull = points.parts.pull(hidden)
+    moved = values.reshape(len(others), len(rows), -1)
+    slopes, share = np.zeros_like(moved), 0.0
+    for one, j in enumerate(others):
+        there = points.values[points.members[j]]
+        away, nearest = trees[j].query(moved[one])
+        gain, push = _nearness(away, moved[one] - there[nearest], *near)
+        slopes[one] += push
+        away, nearest = KDTree(moved[one]).query(there)
+        more, push = _nearness(away, moved[one][nearest] - there, *near)
+        np.add.at(slopes[one], nearest, push)
+        share += gain + more
+    pushed = pull(slopes.reshape(len(values), -1)).reshape(len(others), len(rows), -1)
+    return share, pushed.sum(axis=1)
+
+
+def _nearness(
+    away: FloatArray, apart: FloatArray, radius: float, smooth: float
+) -> tuple[float, FloatArray]:
+    """The smoothed share of distances within the radius, and its gradient in the points."""
+    near = expit((radius - away) / smooth)
+    steep = near * (1.0 - near) / smooth / np.maximum(away, 1e-12 * radius)
+    return float(near.mean()), -steep[:, None] * apart / len(away)
+
+
+def _charges(
+    scene: Scene, columns: IntArray
+) -> Callable[[int, FloatArray], tuple[float, FloatArray]]:
+    """What changes (q, s) of the rows of a group cost, in units of ``scale``; and the gradient.
+
+    A unit of change costs three times as much where it leaves the range of the data.
+    """
+    scale = scene.scale[columns]
+    cells = [own / scale for own in scene.points.cells(columns)]
+    low, high = scene.low[columns] / scale, scene.high[columns] / scale
+    costs = scene.price[columns] * scale
+
+    def charges(i: int, changes: FloatArray) -> tuple[float, FloatArray]:
+        cost, slope = np.abs(changes), np.sign(changes)
+        for one, change in enumerate(changes):
+            moved = cells[i] + change
+            above, below = moved - high, low - moved
+            beyond = np.maximum(np.maximum(above, below), 0.0)
+            tilt = (above > 0.0).mean(axis=0) - (below > 0.0).mean(axis=0)
+            changed = change != 0.0
+            cost[one] += 2.0 * beyond.mean(axis=0) * changed
+            slope[one] += 2.0 * tilt * changed
+        return float((cost * costs).sum()), slope * costs
+
+    return charges

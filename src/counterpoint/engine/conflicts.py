@@ -63,17 +63,45 @@ def conflict_of(question: Question, target: Target, x: FloatArray, eps: float) -
     start = thread_time()
     possible = Possible(question, target, x, eps, start + SECONDS)
     needed = sorted(possible.atoms, key=_rank)
-    if not possible.is_refuted(needed):
-        possible.answer(needed)  # for its proof
-    needed = _without(needed, needed, possible.is_refuted)
+    if not possible.refuted([needed])[0]:
+        possible.answers([needed])  # for its proof
+    needed = _proved(possible, needed)
     before: list[Constraint] = []
     while len(needed) != len(before):  # once more where less may exclude what more does not
-        before, needed = needed, _without(needed, needed, lambda some: not possible.answer(some))
-    minimal = all(possible.has([b for b in needed if b is not a]) for a in needed)
+        before, parts = needed, [needed]
+        if possible.refuted([needed])[0]:
+            parts = [[atom] for atom in needed]  # few can go
+            possible.answers(_but_one(needed))  # all at once: each is asked for below
+        for part in parts:
+            needed = _without(part, needed, lambda some: not possible.answers([some])[0])
+    minimal = all(map(possible.has, _but_one(needed)))
     possible.end = start + IN_ALL
     attainable, found = _probability(possible)
-    relaxed = [one for atom in needed for one in _relaxations(possible, atom)]
+    alone = possible.refuted([[b for b in possible.atoms if b is not a] for a in needed])
+    relaxed = [
+        one
+        for atom, hopeless in zip(needed, alone, strict=True)
+        if not hopeless
+        for one in _relaxations(possible, atom)
+    ]
     return Conflict(_joined(needed), (*relaxed, *found), minimal, attainable)
+
+
+def _but_one(atoms: Sequence[Constraint]) -> list[list[Constraint]]:
+    """The atoms without the first, without the second, and so on."""
+    return [[*atoms[:i], *atoms[i + 1 :]] for i in range(len(atoms))]
+
+
+def _proved(possible: Possible, atoms: Sequence[Constraint]) -> list[Constraint]:
+    """What is left of atoms if those go, one after the other, without which a known proof holds."""
+    kept, left = list[Constraint](), list(atoms)
+    while left:
+        goes = possible.refuted([[*kept, *fewer] for fewer in _but_one(left)]).tolist()
+        kept += [atom for atom, can in zip(left, goes, strict=True) if not can]
+        left = [atom for atom, can in zip(left, goes, strict=True) if can]
+        many = possible.refuted([[*kept, *left[i + 1 :]] for i in range(len(left))])
+        left = left[int(np.logical_and.accumulate(many).sum()) :]  # the first ones go at once
+    return [atom for atom in atoms if any(atom is one for one in kept)]
 
 
 def _without(
@@ -143,7 +171,7 @@ def _more_changes(possible: Possible, atom: MaxChanges) -> Relaxation | None:
     while high - low > 1:
         middle = (low + high) // 2
         tried = [*without, MaxChanges(middle)]
-        point, refuted = (None, True) if possible.is_refuted(tried) else possible.point(tried)
+        point, refuted = possible.point(tried)
         low, high = (low, middle) if point is not None else (middle, high)
         sure &= point is not None or refuted
     new = MaxChanges(high)
@@ -175,7 +203,7 @@ def _further(possible: Possible, atom: Bounds, *, up: bool) -> Relaxation | None
             nearly = limit + NEARLY * (said - limit)
             short = Bounds(name, high=nearly) if up else Bounds(name, low=nearly)
             tried = [*others, short]
-            least = possible.is_refuted(tried) or possible.point(tried)[1]
+            least = possible.point(tried)[1]
             way, side = ("up", "at most") if up else ("down", "at least")
             easier = f"{name} may go {way} to {_number(said)}"
             now = f"{side} {limit:.10g}{'' if least else '; perhaps less is enough'}"
@@ -203,7 +231,7 @@ def _nearest(
     def reached(end: float, price: Price | None = None) -> float | None:
         """The value of a point between the limit and an end."""
         within = [*others, Bounds(name, low=min(limit, end), high=max(limit, end))]
-        point = None if possible.is_refuted(within) else possible.point(within, price)[0]
+        point = possible.point(within, price)[0]
         return None if point is None else float(point[column])
 
     if (here > limit) if up else (here < limit):  # the row itself is beyond

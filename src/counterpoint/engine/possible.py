@@ -26,7 +26,7 @@ from counterpoint.engine.program import Program, kinds_region
 from counterpoint.engine.region import Cases, Coupling, Cut, Region
 from counterpoint.engine.search import Found, search
 from counterpoint.engine.separable import Diagonal
-from counterpoint.numerics import FloatArray
+from counterpoint.numerics import BoolArray, FloatArray, IntArray
 from counterpoint.rows.features import Features
 from counterpoint.solvers import Effort
 from counterpoint.targets import Guarantee, Target
@@ -74,9 +74,9 @@ class Possible:
         """Whether some piece of the target is not convex."""
         self._kinds = kinds_region(self.features)
         self._unit_price = Price(np.ones(self.features.width), np.zeros(self.features.width))
-        self._limits: dict[int, tuple[Constraint, Cases | None]] = {}
+        self._limits: dict[int, tuple[Constraint, int]] = {}
+        self._bounds = np.zeros((2, 0, self.features.width))
         self._programs: dict[object, tuple[Question, Pieces, Cases]] = {}
-        self._points = np.zeros((0, self.features.width))
         self._missed: list[set[int]] = []
         """Which atoms each point that is known misses."""
         self._had: set[frozenset[int]] = set()
@@ -89,39 +89,42 @@ class Possible:
         ids = frozenset(map(id, atoms))
         return ids in self._had or any(ids.isdisjoint(missed) for missed in self._missed)
 
-    def answer(self, atoms: Sequence[Constraint]) -> bool:
-        """Whether there is an answer; if time runs out, as if there were."""
-        if self.has(atoms):
-            return True
-        if self.is_refuted(atoms):
-            return False
-        point = self._moved(atoms)
-        point, refuted = (point, False) if point is not None else self.point(atoms)
-        if point is not None and self.is_by_price:
-            self._had.add(frozenset(map(id, atoms)))
-        elif point is not None:
-            self._points = np.vstack([self._points, point])
-            self._missed.append(self._misses(point[None]) - set(map(id, atoms)))
-        return not refuted
+    def answers(self, sets: Sequence[Sequence[Constraint]]) -> BoolArray:
+        """(n,): whether there is an answer under each set; if time runs out, as if there were."""
+        there = np.ones(len(sets), dtype=bool)
+        left = [i for i, atoms in enumerate(sets) if not self.has(atoms)]
+        there[left] = ~self.refuted([sets[i] for i in left])
+        left = [i for i in left if there[i]]
+        if left:
+            asked = [sets[i] for i in left]
+            points, refuted = self.points(asked)
+            there[left] = ~refuted
+            self._keep(points, asked)
+        return there
 
-    def is_refuted(self, constraints: Sequence[Constraint]) -> bool:
-        """Whether a proof that is known excludes every answer."""
-        pieces, case = self._asked(constraints)[1:]
-        if self.is_by_price or pieces.lazy is not None:
-            return False
-        ids = set(map(id, constraints))
-        for piece, proofs in zip(pieces.listed, self._proofs, strict=True):
-            if piece.program.charges:
-                return False
-            cut = Cut.stacked([cut for needed, cut in proofs if needed <= ids])
-            some = piece.sees(case).take(np.zeros(len(cut.offset), dtype=np.intp))
-            if not piece.program.duality.refutes(some, cut).any():
-                return False
-        return True
+    def refuted(self, sets: Sequence[Sequence[Constraint]]) -> BoolArray:
+        """(n,): whether a proof that is known excludes every answer under each set."""
+        out = np.zeros(len(sets), dtype=bool)
+        for which, coupling, _, pieces, cases in self._asked(sets):
+            charged = any(piece.program.charges for piece in pieces.listed)
+            if self.is_by_price or pieces.lazy is not None or charged:
+                continue
+            ids, everywhere = set(map(id, coupling)), np.ones(len(cases), dtype=bool)
+            for piece, proofs in zip(pieces.listed, self._proofs, strict=True):
+                cut = Cut.stacked([cut for needed, cut in proofs if needed <= ids])
+                n, count = len(cases), len(cut.offset)
+                each = piece.sees(cases).take(np.repeat(np.arange(n), count))
+                cut = cut.take(np.tile(np.arange(count), n))
+                refuted = piece.program.duality.refutes(each, cut)
+                everywhere &= refuted.reshape(n, count).any(axis=1)
+                if not everywhere.any():
+                    break
+            out[which] = everywhere
+        return out
 
     def surely(self, constraints: Sequence[Constraint]) -> bool:
         """Whether there is an answer that leads by enough to be confirmed, if it can."""
-        pieces, case = self._asked(constraints)[1:]
+        ((*_, pieces, case),) = self._asked([constraints])
         loose = self.is_by_price or not pieces.moves_smoothly(case)[0]
         both = (0.0 * self.margin, self.margin) if loose else (self.margin, 0.0 * self.margin)
         return self.point(constraints, margins=[np.stack(both, axis=1)])[0] is not None
@@ -132,42 +135,84 @@ class Possible:
         price: Price | None = None,
         margins: Sequence[FloatArray] = (),
     ) -> tuple[FloatArray | None, bool]:
-        """A point of some piece, if any, the cheapest if there is a price; whether none exists.
+        """`points` under one set: the point, if any; whether none exists."""
+        if self.refuted([constraints])[0]:
+            return None, True
+        points, refuted = self.points([constraints], price, margins)
+        return None if np.isnan(points[0, 0]) else points[0], bool(refuted[0])
 
-        With margins one after the other; if there are none, first with one that makes the point an
-        answer.
+    def points(
+        self,
+        sets: Sequence[Sequence[Constraint]],
+        price: Price | None = None,
+        margins: Sequence[FloatArray] = (),
+    ) -> tuple[FloatArray, BoolArray]:
+        """(n, d) a point of some piece under each set, NaN if none was found; whether none exists.
+
+        The cheapest points if there is a price. With margins one after the other; if there are
+        none, first with one that makes a point an answer.
         """
-        if price is None and not (self.is_by_price or self.bends):
-            few = [int(c.count) for c in constraints if isinstance(c, MaxChanges)]
-            found = self._few(constraints, min(few), margins) if few else None
-            if found is not None:
-                return found
-        question, pieces, case = self._asked(constraints, price)
-        gap = 1.0 if price is None else 1e-9
-        return self._searched(constraints, question, pieces, case, gap, margins)
+        points = np.full((len(sets), self.features.width), np.nan)
+        refuted, gap = np.zeros(len(sets), dtype=bool), 1.0 if price is None else 1e-9
+        for which, coupling, question, pieces, cases in self._asked(sets, price):
+            few = [int(c.count) for c in coupling if isinstance(c, MaxChanges)]
+            left = np.ones(len(which), dtype=bool)
+            if few and price is None and not (self.is_by_price or self.bends):
+                points[which], refuted[which], left = self._few(coupling, cases, min(few), margins)
+            if left.any():
+                some = cases.take(left)
+                found = self._searched(coupling, question, pieces, some, gap, margins)
+                points[which[left]], refuted[which[left]] = found
+        return points, refuted
 
     def _few(
-        self, constraints: Sequence[Constraint], count: int, margins: Sequence[FloatArray]
-    ) -> tuple[FloatArray | None, bool] | None:
-        """`point` by each set of features that may change; None if there are too many.
+        self,
+        coupling: Sequence[Constraint],
+        cases: Cases,
+        count: int,
+        margins: Sequence[FloatArray],
+    ) -> tuple[FloatArray, BoolArray, BoolArray]:
+        """`points` by sets of features that may change, and (n,) where these are too many."""
+        rest = tuple(c for c in coupling if not isinstance(c, MaxChanges))
+        question, pieces, _ = self._program(rest, None)
+        points, (refuted, left) = np.full(cases.x.shape, np.nan), np.zeros((2, len(cases)), bool)
+        looks = {i: self._promising(rest, pieces, case, count) for i, case in enumerate(cases)}
+        while looks:
+            parts = {i: next(look, None) for i, look in looks.items()}
+            refuted[[i for i, part in parts.items() if part is None]] = True
+            left[[i for i, part in parts.items() if part is not None and not part.any()]] = True
+            rows = np.array([i for i in parts if not (refuted[i] or left[i])], dtype=np.intp)
+            may = np.array([parts[i] for i in rows]).reshape(len(rows), self.features.width)
+            some = _only(cases.take(rows), may)
+            found, none = self._searched(rest, question, pieces, some, 1.0, margins)
+            points[rows] = np.clip(found, some.low, some.high)
+            looks = {i: looks[i] for i in rows[none].tolist()}
+        return points, refuted, left
+
+    def _promising(
+        self, coupling: Sequence[Constraint], pieces: Pieces, case: Cases, count: int
+    ) -> Iterator[BoolArray]:
+        """(d,): the columns of few features that may change, the best first, until none are left.
 
         A proof says how much each feature by itself can take off what is missing. So it refutes
         most sets without a search, and each search of one of them leaves proofs for the others.
+        No column where there are too many sets.
         """
-        rest = [c for c in constraints if not isinstance(c, MaxChanges)]
-        question, pieces, case = self._asked(rest)
-        must = (case.low > self.x) | (case.high < self.x)
-        moves = must | (case.low < case.high)
-        free = [block for block in self.features.blocks if moves[0, block].any()]
-        count = min(count, len(free))
+        blocks = np.zeros((len(self.features.blocks), self.features.width), dtype=bool)
+        for row, block in zip(blocks, self.features.blocks, strict=True):
+            row[block] = True
+        must = np.any(blocks & ((case.low > self.x) | (case.high < self.x)), axis=1)
+        free = must | np.any(blocks & (case.low < case.high), axis=1)
+        blocks, must = blocks[free, :], must[free]
+        count = min(count, len(blocks))
         narrow = any(p.narrows or p.program.charges for p in pieces.listed)
-        if narrow or pieces.lazy is not None or comb(len(free), count) > SETS:
-            return None
-        sets = np.array(list(combinations(range(len(free)), count)), dtype=np.intp)
-        chosen = np.zeros((len(sets), len(free)))
+        if narrow or pieces.lazy is not None or comb(len(blocks), count) > SETS:
+            yield np.zeros(self.features.width, dtype=bool)
+        sets = np.array(list(combinations(range(len(blocks)), count)), dtype=np.intp)
+        chosen = np.zeros((len(sets), len(blocks)))
         np.put_along_axis(chosen, sets, 1.0, axis=1)
-        chosen = chosen[(chosen >= [must[0, block].any() for block in free]).all(axis=1)]
-        alone, ids = _only(case, [[block] for block in free]), set(map(id, rest))
+        chosen, ids = chosen[(chosen >= must).all(axis=1)], set(map(id, coupling))
+        alone = _only(case.take(np.zeros(len(blocks), dtype=np.intp)), blocks)
         missing = [np.full(len(chosen), -np.inf) for _ in pieces.listed]
         used = [0] * len(missing)
         tried = np.zeros(len(chosen), dtype=bool)
@@ -181,135 +226,136 @@ class Possible:
                 used[s] += len(proofs)
             least = np.where(tried, np.inf, np.min(missing, axis=0))
             if not (least <= SURELY).any():
-                return None, True
+                return
             best = int(least.argmin())
             tried[best] = True
-            part = _only(case, [[free[i] for i in np.flatnonzero(chosen[best])]])
-            point, refuted = self._searched(rest, question, pieces, part, 1.0, margins)
-            if point is not None:
-                return np.clip(point, part.low[0], part.high[0]), False
-            if not refuted:
-                return None, False
-        return None
+            yield chosen[best] @ blocks > 0.0
+        yield np.zeros(self.features.width, dtype=bool)
 
     def _searched(
         self,
-        constraints: Sequence[Constraint],
+        coupling: Sequence[Constraint],
         question: Question,
         pieces: Pieces,
-        case: Cases,
+        cases: Cases,
         gap: float,
         margins: Sequence[FloatArray],
-    ) -> tuple[FloatArray | None, bool]:
-        """`point` by one search for each margin, in a share of the time that is left."""
-        leads = self.target.leads(question, self.x)
-        only = pieces.is_integral or self.is_by_price
+    ) -> tuple[FloatArray, BoolArray]:
+        """`points` of rows by one search for each margin, in a share of the time that is left."""
+        points, refuted = np.full(cases.x.shape, np.nan), np.zeros(len(cases), dtype=bool)
+        only, open_ = pieces.is_integral or self.is_by_price, np.arange(len(cases))
         for margin in margins or (self.margin, 0.0 * self.margin)[only:]:
             now = perf_counter(), thread_time()
-            if now[1] >= self.end:
+            if now[1] >= self.end or not len(open_):
                 break
             passed, used = now[0] - self._start[0], now[1] - self._start[1]
             waiting = min(max(passed / max(used, 1e-9), 1.0), BUSY)
-            effort = Effort(gap, SHARE * (self.end - now[1]) * waiting)
-            findings = search(pieces, case.with_margin(margin), effort, leads)
-            if self._meets(findings, question, case):
-                return findings.points[0], False
-            if _refutes(findings, with_margin=bool(margin.any())):
-                self._learn(constraints, pieces, findings)
-                return None, True
-        return None, False
+            effort = Effort(gap, SHARE * (self.end - now[1]) * waiting / len(open_))
+            part = cases.take(open_).with_margin(np.repeat(margin, len(open_), axis=0))
+            findings = search(pieces, part, effort, self.target.leads(question, part.x))
+            met = self._meets(findings, question, part)
+            none = np.zeros(len(met), dtype=bool)
+            if not met.all():
+                none = ~met & _refutes(findings, with_margin=bool(margin.any()))
+            self._learn(coupling, pieces, findings, np.flatnonzero(none))
+            points[open_[met]], refuted[open_[none]] = findings.points[met], True
+            open_ = open_[~met & ~none]
+        return points, refuted
 
-    def _meets(self, findings: Found, question: Question, case: Cases) -> bool:
-        """Whether a point was found that meets the constraints as closely as an answer has to."""
-        if findings.piece[0] < 0:
-            return False
-        region = question.actionable.region & Region((_box(case),))
-        return bool(region.violation(findings.points, self.x)[0] <= VIOLATION)
+    def _meets(self, findings: Found, question: Question, cases: Cases) -> BoolArray:
+        """(n,): whether a point was found that meets its constraints as an answer has to."""
+        region = question.actionable.region & Region((_box(cases.low, cases.high),))
+        with np.errstate(invalid="ignore"):
+            missed = region.violation(findings.points, cases.x) > VIOLATION
+        return (findings.piece >= 0) & ~missed
 
-    def _moved(self, constraints: Sequence[Constraint]) -> FloatArray | None:
-        """A point that is known, moved to within the bounds, if it is an answer there."""
-        pieces, case = self._asked(constraints)[1:]
-        points = np.clip(self._points, case.low, case.high)
-        if self.is_by_price or self.bends or not len(points) or case.empty.any():
-            return None
-        x, lead = np.repeat(self.x, len(points), axis=0), 0.5 * self.margin
-        for piece in pieces.listed:
-            program = piece.program
-            missed = program.violation(points, x) > VIOLATION
-            if not pieces.is_integral:
-                ahead = program.tightened(np.stack([lead, 0.0 * lead], axis=1))
-                missed |= ahead.violation(points, x) > 0.0
-            for condition in piece.supported:
-                missed |= condition.excess(points) > 0.0
-            if not missed.all():
-                return np.asarray(points[missed.argmin()])
-        return None
+    def _keep(self, points: FloatArray, sets: Sequence[Sequence[Constraint]]) -> None:
+        """Note which atoms the points miss that were found under some sets."""
+        found = np.flatnonzero(~np.isnan(points[:, 0]))
+        if self.is_by_price:
+            self._had |= {frozenset(map(id, sets[i])) for i in found.tolist()}
+            return
+        missed = {i: set[int]() for i in found.tolist()}
+        for atom in self.atoms:
+            at = self._position(atom)
+            region = atom.region(self.features) if at < 0 else Region((_box(*self._bounds[:, at]),))
+            over = region.violation(points[found], np.repeat(self.x, len(found), axis=0))
+            for i in found[over > VIOLATION].tolist():
+                missed[i].add(id(atom))
+        self._missed += [some - set(map(id, sets[i])) for i, some in missed.items()]
 
-    def _misses(self, point: FloatArray) -> set[int]:
-        """Which atoms a point (1, d) misses."""
-        limits = {id(a): self._limits_of(a) for a in self.atoms}
-        boxes = {key: case for key, case in limits.items() if case is not None}
-        regions = [(id(a), a.region(self.features)) for a in self.atoms if limits[id(a)] is None]
-        missed = {key for key, r in regions if r.violation(point, self.x)[0] > VIOLATION}
-        if boxes:
-            y, x = (np.repeat(v, len(boxes), axis=0) for v in (point, self.x))
-            over = _box(*boxes.values()).violation(y, x) > VIOLATION
-            missed |= {key for key, out in zip(boxes, over.tolist(), strict=True) if out}
-        return missed
-
-    def _learn(self, constraints: Sequence[Constraint], pieces: Pieces, findings: Found) -> None:
-        """Keep the inequalities of a search that excluded every answer."""
+    def _learn(
+        self, coupling: Sequence[Constraint], pieces: Pieces, findings: Found, rows: IntArray
+    ) -> None:
+        """Keep the inequalities of a search that excluded every answer of some rows."""
         if self.is_by_price or pieces.lazy is not None:
             return
-        regions = ((id(c), c.region(self.features)) for c in constraints)
+        regions = ((id(c), c.region(self.features)) for c in coupling)
         ids = {key for key, region in regions if any(isinstance(c, Coupling) for c in region)}
-        each = findings.evidence
-        if len(each) == 1 and isinstance(each[0], RowEvidence):
-            each = each[0].rows[0]
-        for kept, evidence in zip(self._proofs, each, strict=False):
-            if not isinstance(evidence, Evidence) or evidence.program.nonconvex:
-                continue
-            program, multipliers = evidence.program, evidence.multipliers
-            if multipliers.any():
-                kept.append((ids, program.cut(multipliers)))
-                alone = np.zeros_like(multipliers)
-                rows = np.flatnonzero(program.affine.tight + program.affine.lost > 0.0)
-                alone[:, rows] = multipliers[:, rows]
-                kept.append((set(), program.cut(alone)))
+        for i in rows.tolist():
+            each, at = findings.evidence, i
+            if len(each) == 1 and isinstance(each[0], RowEvidence):
+                each, at = each[0].rows[i], 0
+            for kept, evidence in zip(self._proofs, each, strict=False):
+                if not isinstance(evidence, Evidence) or evidence.program.nonconvex:
+                    continue
+                program, multipliers = evidence.program, evidence.multipliers[at : at + 1]
+                if multipliers.any():
+                    kept.append((ids, program.cut(multipliers)))
+                    target = np.zeros_like(multipliers)
+                    own = np.flatnonzero(program.affine.tight + program.affine.lost > 0.0)
+                    target[:, own] = multipliers[:, own]
+                    kept.append((set(), program.cut(target)))
 
     def _asked(
-        self, constraints: Sequence[Constraint], price: Price | None = None
+        self, sets: Sequence[Sequence[Constraint]], price: Price | None = None
+    ) -> Iterator[tuple[IntArray, tuple[Constraint, ...], Question, Pieces, Cases]]:
+        """Which sets share the constraints that have to be in a program, with a row for each set.
+
+        The price is another one, unless that decides who is sure.
+        """
+        shared: dict[tuple[int, ...], list[int]] = {}
+        ends, couplings = np.empty((2, len(sets), self.features.width)), []
+        for i, constraints in enumerate(sets):
+            at = [self._position(c) for c in constraints]
+            bounds = self._bounds[:, [j for j in at if j >= 0]]
+            ends[0, i] = bounds[0].max(axis=0, initial=-np.inf)
+            ends[1, i] = bounds[1].min(axis=0, initial=np.inf)
+            couplings.append(tuple(c for c, j in zip(constraints, at, strict=True) if j < 0))
+            shared.setdefault(tuple(map(id, couplings[-1])), []).append(i)
+        for which in shared.values():
+            coupling, rows = couplings[which[0]], np.array(which)
+            question, pieces, case = self._program(coupling, price)
+            yield rows, coupling, question, pieces, case.take(0 * rows).within(*ends[:, rows])
+
+    def _program(
+        self, coupling: tuple[Constraint, ...], price: Price | None
     ) -> tuple[Question, Pieces, Cases]:
-        """The target under other constraints and another price, unless that decides who is sure."""
-        limits = [self._limits_of(c) for c in constraints]
-        coupling = tuple(c for c, b in zip(constraints, limits, strict=True) if b is None)
+        """The target under some constraints, and the row."""
         key = (*map(id, coupling), id(price))
         if key not in self._programs:
             question = replace(self.question, constraints=coupling)
             if not self.is_by_price:
                 question = replace(question, price=price or self._unit_price)
-            self._programs[key] = (
-                question,
-                self._pieces_of(question),
-                question.actionable.cases(self.x),
-            )
-        question, pieces, case = self._programs[key]
-        every = [case, *filter(None, limits)]
-        low, high = np.stack([c.low for c in every]), np.stack([c.high for c in every])
-        return question, pieces, replace(case, low=low.max(axis=0), high=high.min(axis=0))
+            pieces, case = self._pieces_of(question), question.actionable.cases(self.x)
+            self._programs[key] = question, pieces, case
+        return self._programs[key]
 
     def _pieces_of(self, question: Question) -> Pieces:
         pieces = question.pieces(self.target)
         return question.decided(self.target, pieces) if self._decides else pieces
 
-    def _limits_of(self, constraint: Constraint) -> Cases | None:
-        """Bounds that say all that a constraint does; None if it has to be in a program."""
-        if id(constraint) not in self._limits:
-            region, limits = constraint.region(self.features), None
+    def _position(self, constraint: Constraint) -> int:
+        """Where the bounds stand that say all that a constraint does; −1 if it is in a program."""
+        known = self._limits.get(id(constraint))
+        if known is None:
+            region, at = constraint.region(self.features), -1
             if region.kinds <= {Box, Transitions} and not (self.is_by_price or self.bends):
-                limits = Program(self._unit_price, self._kinds & region).cases(self.x)
-            self._limits[id(constraint)] = constraint, limits
-        return self._limits[id(constraint)][1]
+                case = Program(self._unit_price, self._kinds & region).cases(self.x)
+                at = self._bounds.shape[1]
+                self._bounds = np.append(self._bounds, np.stack([case.low, case.high]), axis=1)
+            known = self._limits[id(constraint)] = constraint, at
+        return known[1]
 
 
 def _atoms(constraint: Constraint, features: Features) -> Iterator[Constraint]:
@@ -322,20 +368,15 @@ def _atoms(constraint: Constraint, features: Features) -> Iterator[Constraint]:
         yield constraint
 
 
-def _box(*cases: Cases) -> Box:
-    """The bounds of some rows, each for one of as many points."""
-    low, high = np.concatenate([c.low for c in cases]), np.concatenate([c.high for c in cases])
-    return replace(Box.unbounded(low.shape[1]), low=low, high=high)
+def _box(low: FloatArray, high: FloatArray) -> Box:
+    """Bounds, of all points or one for each."""
+    return replace(Box.unbounded(low.shape[-1]), low=low, high=high)
 
 
-def _only(case: Cases, sets: Sequence[Sequence[slice]]) -> Cases:
-    """A row once for each set of features, of which alone it may change."""
-    some = case.take(np.zeros(len(sets), dtype=np.intp))
-    low, high = some.x.copy(), some.x.copy()
-    for i, blocks in enumerate(sets):
-        for block in blocks:
-            low[i, block], high[i, block] = case.low[0, block], case.high[0, block]
-    return replace(some, low=low, high=high)
+def _only(cases: Cases, may: BoolArray) -> Cases:
+    """Rows of which only some columns (n, d) may change."""
+    low, high = np.where(may, cases.low, cases.x), np.where(may, cases.high, cases.x)
+    return replace(cases, low=low, high=high)
 
 
 def _units(piece: Piece) -> Cut:
@@ -363,12 +404,13 @@ def _missing(piece: Piece, cut: Cut, alone: Cases, chosen: FloatArray) -> FloatA
     return np.asarray(short.max(axis=1))
 
 
-def _refutes(findings: Found, *, with_margin: bool) -> bool:
-    """Whether a search excluded every answer.
+def _refutes(findings: Found, *, with_margin: bool) -> BoolArray:
+    """(n,): whether a search excluded every answer.
 
     What a branch and bound reports holds with the margin it was given; multipliers, without any.
     """
-    reached = np.full(1, np.inf)
+    reached = np.full(len(findings.piece), np.inf)
     if with_margin:
-        return all(np.isposinf(part.bounds(reached)[0][0]) for part in findings.evidence)
-    return bool(np.isposinf(lower_bounds(findings.evidence, reached)[0][0]))
+        proved = [part.bounds(reached)[0] for part in findings.evidence]
+        return np.asarray(np.isposinf(proved).all(axis=0))
+    return np.isposinf(lower_bounds(findings.evidence, reached)[0])

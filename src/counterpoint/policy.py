@@ -92,7 +92,7 @@ class Problem:
             If there is no such file.
         """
         path = Path(path)
-        return _problem(_parsed(path), Place(path.name))
+        return _problem(_parsed(path), path.name)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Problem:
@@ -103,7 +103,7 @@ class Problem:
         InvalidSpec
             If they describe none.
         """
-        return _problem(data, Place("problem"))
+        return _problem(data, "problem")
 
     def to_dict(self) -> dict[str, Any]:
         """Nested dicts, lists, text and numbers from which `from_dict` makes the same problem.
@@ -125,7 +125,7 @@ class Problem:
             out["constraints"] = [_relation(c) or _table(c) for c in self.constraints]
         for feature in self.features:
             table = _table(feature)
-            name = a_text(table.pop("name"), Place("problem") / "features")
+            name = a_text(table.pop("name"), "problem, features")
             out.setdefault("features", {})[name] = table
         if self.extrapolate:
             out["extrapolate"] = True
@@ -155,58 +155,43 @@ class Problem:
         )
 
 
-# What may stand in one place
+# What may stand in one place: readers of a value, and of where it stands, which errors say
 
 
-@final
-@dataclass(frozen=True)
-class Place:
-    """Where in which file; it makes the errors."""
-
-    file: str
-    path: tuple[str, ...] = ()
-
-    def __truediv__(self, step: str) -> Place:
-        return Place(self.file, (*self.path, step))
-
-    def wrong(self, expected: str, got: object, advice: str = "") -> InvalidSpec:
-        """What was expected, what came, what to do."""
-        shown = repr(got)
-        shown = shown if len(shown) <= 60 else f"{shown[:57]}..."
-        return self.says(f"expected {expected}; got {shown}.{f' {advice}' if advice else ''}")
-
-    def says(self, sentence: str) -> InvalidSpec:
-        """The error of a sentence about this place."""
-        return InvalidSpec(f"{', '.join((self.file, *self.path))}: {sentence}")
-
-    def calls(self, make: Callable[..., Any], *args: Any, **values: Any) -> Any:
-        """What a class or function makes of values; what it refuses stands here."""
-        try:
-            return make(*args, **values)
-        except InvalidInput as error:
-            raise self.says(str(error)) from error
+def wrong(place: str, expected: str, got: object, advice: str = "") -> InvalidSpec:
+    """What was expected at a place, what came, what to do."""
+    text = repr(got) if len(repr(got)) <= 60 else f"{repr(got)[:57]}..."
+    return InvalidSpec(f"{place}: expected {expected}; got {text}.{advice and f' {advice}'}")
 
 
-Parameter = Callable[[Any, Place], Any]
+def _made(place: str, make: Callable[..., Any], *args: Any, **values: Any) -> Any:
+    """What a class or function makes of values; what it refuses stands here."""
+    try:
+        return make(*args, **values)
+    except InvalidInput as error:
+        raise InvalidSpec(f"{place}: {error}") from error
 
 
-def a_number(value: Any, place: Place) -> float:
+Parameter = Callable[[Any, str], Any]
+
+
+def a_number(value: Any, place: str) -> float:
     """A number; true and false are none."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         advice = "Write numbers without quotes." if isinstance(value, str) else ""
-        raise place.wrong("a number", value, advice)
+        raise wrong(place, "a number", value, advice)
     try:
         return float(value)
     except OverflowError:
-        raise place.wrong("a number that fits 64 bits", value) from None
+        raise wrong(place, "a number that fits 64 bits", value) from None
 
 
 def _one(expected: str, *types: type, advice: str = "") -> Parameter:
     """A value of one of these types; true and false are no numbers."""
 
-    def read(value: Any, place: Place) -> Any:
+    def read(value: Any, place: str) -> Any:
         if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
-            raise place.wrong(expected, value, advice)
+            raise wrong(place, expected, value, advice)
         return value
 
     return read
@@ -221,10 +206,10 @@ a_label = _one("text, a number, true or false", str, int, float, bool)
 def _list_of(item: Parameter, expected: str) -> Parameter:
     """A list whose entries are all of one kind."""
 
-    def read(value: Any, place: Place) -> tuple[Any, ...]:
+    def read(value: Any, place: str) -> tuple[Any, ...]:
         if not isinstance(value, list | tuple):
-            raise place.wrong(expected, value, "Put it in [brackets].")
-        return tuple(item(v, place / f"entry {i}") for i, v in enumerate(value, 1))
+            raise wrong(place, expected, value, "Put it in [brackets].")
+        return tuple(item(v, f"{place}, entry {i}") for i, v in enumerate(value, 1))
 
     return read
 
@@ -235,45 +220,49 @@ _numbers = _list_of(a_number, "a list of numbers")
 _rows = _list_of(_numbers, "a list of rows of numbers")
 
 
-def _pair(value: Any, place: Place) -> Any:
-    """A smallest and a largest number."""
+def _pair(value: Any, place: str) -> Any:
     pair = _numbers(value, place)
     if len(pair) != 2:
-        raise place.wrong("a smallest and a largest number", value)
+        raise wrong(place, "a smallest and a largest number", value)
     return pair
 
 
-def a_row(value: Any, place: Place) -> Any:
+def _matrix(value: Any, place: str) -> Any:
+    rows = _rows(value, place)
+    if len({len(row) for row in rows}) != 1:
+        raise wrong(place, "rows of one length", value)
+    return rows
+
+
+def _table_of(item: Parameter, expected: str) -> Parameter:
+    """Feature name → a value of one kind."""
+
+    def read(value: Any, place: str) -> dict[str, Any]:
+        if not isinstance(value, Mapping):
+            raise wrong(place, expected, value)
+        return {a_text(name, place): item(v, f"{place}, {name}") for name, v in value.items()}
+
+    return read
+
+
+_by_name = _table_of(a_number, "numbers by feature name, such as { age = 2.0 }")
+
+
+def a_row(value: Any, place: str) -> Any:
     """Values in the order of the features, or by name: a table, or pairs."""
     if isinstance(value, Mapping):
-        return {a_text(name, place): a_label(v, place / str(name)) for name, v in value.items()}
+        return _table_of(a_label, "a row")(value, place)
     if isinstance(value, list | tuple) and value and all(isinstance(v, list) for v in value):
         return tuple(_labels(pair, place) for pair in value)
     return _labels(value, place)
 
 
-def _matrix(value: Any, place: Place) -> Any:
-    """Rows of numbers, all of one length."""
-    rows = _rows(value, place)
-    if len({len(row) for row in rows}) != 1:
-        raise place.wrong("rows of one length", value)
-    return rows
+def _one_or_more(value: Any, place: str) -> Any:
+    return (_labels if isinstance(value, list | tuple) else a_label)(value, place)
 
 
-def _by_name(value: Any, place: Place) -> dict[str, float]:
-    """Feature name → number."""
-    if not isinstance(value, Mapping):
-        raise place.wrong("numbers by feature name, such as { age = 2.0 }", value)
-    return {a_text(name, place): a_number(v, place / str(name)) for name, v in value.items()}
-
-
-def _list_or(many: Parameter, other: Parameter) -> Parameter:
-    """A list of one kind, or something else."""
-    return lambda value, place: (many if isinstance(value, list | tuple) else other)(value, place)
-
-
-_one_or_more = _list_or(_labels, a_label)
-_weights = _list_or(_numbers, _by_name)
+def _weights(value: Any, place: str) -> Any:
+    return (_numbers if isinstance(value, list | tuple) else _by_name)(value, place)
 
 
 @cache
@@ -326,7 +315,9 @@ def _parsed(path: Path) -> Any:
         keys = [key for key, _ in pairs]
         twice = next((key for key in keys if keys.count(key) > 1), None)
         if twice is not None:
-            raise Place(path.name).says(f"the key {twice!r} stands twice in one table; keep one.")
+            raise InvalidSpec(
+                f"{path.name}: the key {twice!r} stands twice in one table; keep one."
+            )
         return dict(pairs)
 
     is_json = path.suffix == ".json"
@@ -340,65 +331,67 @@ def _parsed(path: Path) -> Any:
         raise InvalidSpec(f"{path.name} is not UTF-8 text; save it as such.") from error
 
 
-def _problem(data: Any, place: Place) -> Problem:
+def _problem(data: Any, place: str) -> Problem:
     keys = ("target", "cost", "constraints", "features", "extrapolate")
     if not isinstance(data, Mapping):
-        raise place.wrong(f"a table with the keys {_any_of(keys)}", data)
+        raise wrong(place, f"a table with the keys {_any_of(keys)}", data)
     _refuse_unknown(data, keys, place)
     features = data.get("features", {})
     if not isinstance(features, Mapping):
-        raise (place / "features").wrong("a table for each feature, as in [features.age]", features)
+        expected = "a table for each feature, as in [features.age]"
+        raise wrong(f"{place}, features", expected, features)
     constraints = data.get("constraints", [])
     if not isinstance(constraints, list | tuple):
-        raise (place / "constraints").wrong("a list", constraints, "Put it in [brackets].")
+        raise wrong(f"{place}, constraints", "a list", constraints, "Put it in [brackets].")
     return Problem(
-        _target(data["target"], place / "target") if "target" in data else None,
-        _built("cost", data["cost"], place / "cost") if "cost" in data else None,
-        tuple(_constraint(c, place / f"constraint {i}") for i, c in enumerate(constraints, 1)),
+        _target(data["target"], f"{place}, target") if "target" in data else None,
+        _built("cost", data["cost"], f"{place}, cost") if "cost" in data else None,
+        tuple(_constraint(c, f"{place}, constraint {i}") for i, c in enumerate(constraints, 1)),
         tuple(
-            _built("feature", table, place / f"feature {n!r}", name=a_text(n, place / "features"))
+            _built("feature", table, f"{place}, feature {n!r}", a_text(n, f"{place}, features"))
             for n, table in features.items()
         ),
-        a_flag(data.get("extrapolate", False), place / "extrapolate"),
+        a_flag(data.get("extrapolate", False), f"{place}, extrapolate"),
     )
 
 
-def _target(value: Any, place: Place) -> Any:
+def _target(value: Any, place: str) -> Any:
     if isinstance(value, Mapping):
         return _built("target", value, place)
-    return place.calls(Label, _one_or_more(value, place))
+    return _made(place, Label, _one_or_more(value, place))
 
 
-def _constraint(value: Any, place: Place) -> Any:
+def _constraint(value: Any, place: str) -> Any:
     if isinstance(value, str):
-        return place.calls(Linear.parse, value)
+        return _made(place, Linear.parse, value)
     if isinstance(value, Mapping):
         return _built("constraint", value, place)
-    raise place.wrong('a relation such as "a <= b", or a table with a kind', value)
+    raise wrong(place, 'a relation such as "a <= b", or a table with a kind', value)
 
 
-def _built(what: str, table: Any, place: Place, **known: Any) -> Any:
-    """The value that a table describes; ``known`` are parameters that stand outside of it."""
+def _built(what: str, table: Any, place: str, name: str | None = None) -> Any:
+    """The value that a table describes; the name of a feature stands outside of it."""
     entries = kinds()[what]
     names = {_kind(cls): cls for cls in entries}
     if not isinstance(table, Mapping):
-        raise place.wrong(f'a table such as {{ kind = "{next(iter(names))}" }}', table)
+        raise wrong(place, f'a table such as {{ kind = "{next(iter(names))}" }}', table)
     if "kind" not in table:
-        raise place.says(f"expected a kind of {what}: {_any_of(names)}; got none.")
-    kind = a_text(table["kind"], place / "kind")
+        raise InvalidSpec(f"{place}: expected a kind of {what}: {_any_of(names)}; got none.")
+    kind = a_text(table["kind"], f"{place}, kind")
     if kind not in names:
-        raise place.wrong(f"a kind of {what}: {_any_of(names)}", kind)
-    cls, here = names[kind], place / kind
+        raise wrong(place, f"a kind of {what}: {_any_of(names)}", kind)
+    cls, here = names[kind], f"{place}, {kind}"
     given, read = {key: v for key, v in table.items() if key != "kind"}, entries[cls]
     _refuse_unknown(given, read, here)
-    values = {key: read[key](v, here / key) for key, v in given.items()} | known
+    values = {key: read[key](v, f"{here}, {key}") for key, v in given.items()}
+    values |= {} if name is None else {"name": name}
     several: tuple[Any, ...] = ()
-    for name, parameter in inspect.signature(cls).parameters.items():
+    for key, parameter in inspect.signature(cls).parameters.items():
         if parameter.kind is parameter.VAR_POSITIONAL:
-            several = values.pop(name, ())
-        elif parameter.default is parameter.empty and name not in values:
-            raise here.says(f"the key {name!r} is missing. Add it.")
-    return here.calls(cls, *several, **values)
+            several = values.pop(key, ())
+        elif parameter.default is parameter.empty and key not in values:
+            raise InvalidSpec(f"{here}: the key {key!r} is missing. Add it.")
+    return _made(here, cls, *several, **values)
 
 
 def _kind(cls: type) -> str:
@@ -406,12 +399,12 @@ def _kind(cls: type) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", cls.__name__).lower()
 
 
-def _refuse_unknown(keys: Iterable[Any], known: Collection[str], place: Place) -> None:
+def _refuse_unknown(keys: Iterable[Any], known: Collection[str], place: str) -> None:
     """Raise for the first key that is not known, with the nearest that is."""
     for key in sorted(map(str, set(keys) - set(known))):
         near = get_close_matches(key, known, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(map(repr, known))}."
-        raise place.says(f"there is no key {key!r} here; {hint}")
+        raise InvalidSpec(f"{place}: there is no key {key!r} here; {hint}")
 
 
 def _any_of(names: Iterable[str]) -> str:
@@ -468,13 +461,12 @@ def _plain(value: Any) -> Any:
     if isinstance(value, np.ndarray | np.generic):
         return _plain(value.tolist())
     if isinstance(value, Mapping):
-        names = Place("problem", ("feature names",))
-        return {a_text(_plain(k), names): _plain(v) for k, v in value.items()}
+        return {a_text(_plain(k), "problem, feature names"): _plain(v) for k, v in value.items()}
     if isinstance(value, set | frozenset):
         return sorted(map(_plain, value), key=lambda v: (type(v).__name__, v))
     if isinstance(value, list | tuple):
         return [_plain(v) for v in value]
-    return a_label(value, Place("problem"))
+    return a_label(value, "problem")
 
 
 def toml(data: Mapping[str, Any]) -> str:

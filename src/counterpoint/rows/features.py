@@ -217,13 +217,7 @@ class Features:
     items: tuple[Feature, ...]
 
     def __init__(self, items: Iterable[Feature]) -> None:
-        object.__setattr__(self, "items", listed("features", items))
-        for item in self.items:
-            if not isinstance(item, Feature):
-                raise InvalidInput(
-                    f"Expected features such as cp.Continuous('age'); got {shown(item)} "
-                    f"({type(item).__name__})."
-                )
+        object.__setattr__(self, "items", all_features(listed("features", items)))
         if len(set(self.names)) < len(self.items):
             raise InvalidInput(f"Expected distinct feature names; got {list(self.names)!r}.")
         if not self.items:

@@ -7,7 +7,6 @@ missing for as long as its code does not change.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, final
@@ -15,7 +14,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.errors import InvalidInput, some
+from counterpoint.errors import InvalidInput, is_comparable, some
 from counterpoint.numerics import BoolArray, FloatArray, IntArray
 from counterpoint.rows.features import Categorical, Feature, Features, unknown_name
 from counterpoint.rows.table import Cells, Table, is_missing
@@ -212,22 +211,21 @@ def _column_codes(
     missing = np.zeros(len(values), dtype=np.int8)
     if not bad.any():
         return codes, missing
-    column, codes, at = f"column {feature.name!r}", np.where(bad, 0.0, codes), np.flatnonzero(bad)
-    for i, value in zip(at.tolist(), values[at].tolist(), strict=True):
-        missing[i] = _kind(value)
-        if missing[i] and fill is not None:
-            codes[i] = fill
-            continue
+    at = np.flatnonzero(bad)
+    missing[at] = [_kind(value) for value in values[at].tolist()]
+    codes = np.where(bad, 0.0 if fill is None else fill, codes)
+    for i in (at if fill is None else at[missing[at] == PRESENT]).tolist():
         if missing[i]:
             said = f"is missing{why_not and f', and {why_not}'}; expected {expected}. Fill it in."
         elif isinstance(feature, Categorical):
+            (value,) = values[i : i + 1].tolist()
             said = (
                 f"holds the unknown category {value!r}; known: {some(feature.categories)}. "
                 "Describe it with Categorical to add one."
             )
         else:
             said = "is infinite. Replace it by a finite number."
-        problems.setdefault(i, f"{column} {said}")
+        problems.setdefault(i, f"column {feature.name!r} {said}")
     return codes, np.zeros_like(missing) if fill is None else missing
 
 
@@ -251,11 +249,12 @@ def _positions(feature: Categorical, values: NDArray[Any]) -> FloatArray:
     if values.dtype.kind in "biuf":
         distinct, inverse = np.unique(values, return_inverse=True)
         return _positions(feature, distinct.astype(object))[inverse]
-    codes = np.full(len(values), -1.0)
-    for i, value in enumerate(values.tolist()):
-        with suppress(TypeError):  # what has no hash is no category
-            codes[i] = position.get(value, -1)
-    return codes
+    cells = values.tolist()
+    try:
+        codes = [position.get(cell, -1) for cell in cells]
+    except TypeError:  # what has no hash is no category
+        codes = [position.get(cell, -1) if is_comparable(cell) else -1 for cell in cells]
+    return np.array(codes, dtype=np.float64)
 
 
 def _kind(value: object) -> int:

@@ -372,27 +372,12 @@ def lower_bounds(
     gap: float = CLOSED,
     margin: FloatArray | None = None,
 ) -> tuple[FloatArray, NDArray[np.object_]]:
-    """Lower bounds over a union of programs, and what each that settles its row rests on.
+    """(n,) lower bounds over a union of programs, and what each that settles its row rests on.
 
-    The bound of a union is the least bound of its pieces; a piece that its multipliers refute is
-    out. An infinite bound means that every piece is refuted: the row is infeasible.
-
-    Parameters
-    ----------
-    evidence
-        What bounds each piece from below, or many at once.
-    reached
-        (n,) objectives that were reached, infinite where there is no answer: only a piece whose
-        bound is below needs to be refuted.
-    gap
-        A relative gap up to which a bound proves an answer optimal.
-    margin
-        (n, 2) for bounds on what meets the target by so much, see `Cases`.
-
-    Returns
-    -------
-    tuple of ndarray
-        (n,) bounds in units of the objective, (n,) claims.
+    The bound of a union is the least bound of its pieces; one that its multipliers refute is out,
+    and a row without any is infeasible, its bound infinite. Only a piece whose bound is below the
+    objectives that were ``reached`` (infinite without an answer) needs to be refuted. Up to a
+    relative ``gap`` a bound proves an answer optimal; a ``margin`` is that of `Bounding.bounds`.
     """
     proved, best = np.full((2, len(reached)), np.inf)
     local = np.zeros(len(reached), dtype=bool)
@@ -418,23 +403,12 @@ def certify(  # noqa: PLR0913 (what an answer is judged by)
     gap: float = CLOSED,
     resolution: float = VIOLATION,
 ) -> Certificates:
-    """Certificates of points; the bound of a point that does not hold is that of its row.
+    """Certificates of (n, d) returned rows; the bound of one that does not hold is its row's.
 
-    Parameters
-    ----------
-    program
-        What is asked: the cost over the actionable region, with what is charged, without
-        what the target demands.
-    points
-        (n, d) the returned rows, encoded.
-    cases
-        The rows.
-    verdict
-        What the model says of the points.
-    evidence
-        What bounds every piece of the target from below; None for rows that stay, at no cost.
-    gap, resolution
-        The gap up to which an answer is optimal, and the largest violation that is rounding.
+    The program is the cost over the actionable region, with what is charged, without what the
+    target demands; the verdict says what the model says of the points. The evidence bounds every
+    piece of the target from below; None for rows that stay, at no cost. An answer is optimal up to
+    the ``gap``; violations up to the ``resolution`` are rounding.
     """
     objective = cost = program.price(points - cases.x)
     violation = program.violation(points, cases.x)
@@ -466,16 +440,9 @@ def judge(
 ) -> NDArray[np.object_]:
     """(n,): what became of rows that were searched; the claims of those not settled become none.
 
-    Parameters
-    ----------
-    certificates
-        What their answers are worth. An answer that holds is one, whatever else is known of its
-        row; without one, an infinite bound refutes the row.
-    optimal
-        (n,): whether an answer holds and its gap, or that among the answers that lead by what was
-        asked for, is at most the gap that was asked for.
-    limited
-        (n,): whether the time of the row ran out, perhaps after it was refuted.
+    An answer that holds is one, whatever else is known of its row; without one, an infinite bound
+    refutes the row. It is ``optimal`` if its gap, or that among the answers that lead by what was
+    asked for, is small enough; the time of a ``limited`` row may have run out after its refutation.
     """
     answered, infeasible = certificates.holds, np.isposinf(certificates.bound)
     limited = limited & (answered | ~infeasible)

@@ -45,6 +45,7 @@ __all__ = [
     "check_name",
     "check_number",
     "check_numbers",
+    "check_one_label",
     "check_parameters",
     "floats",
     "is_comparable",
@@ -150,6 +151,14 @@ def is_comparable(value: object) -> bool:
     except (TypeError, ValueError):
         return False
     return True
+
+
+def check_one_label(label: object) -> None:
+    """A class label, and not several of them."""
+    if isinstance(label, tuple | list | set | frozenset | dict | np.ndarray):
+        raise InvalidInput(f"Expected one class label; got {shown(label)}.")
+    if not is_comparable(label):
+        raise InvalidInput(f"Expected a class label; got a {type(label).__name__}.")
 
 
 def check_flag(what: str, value: object) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.errors import InvalidInput, check_interval, is_comparable, is_number, shown
+from counterpoint.errors import InvalidInput, check_interval, check_one_label, is_number, shown
 from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray
 from counterpoint.rows.table import Table
 
@@ -32,7 +32,6 @@ __all__ = [
     "Tradeoff",
     "Verdict",
     "as_target",
-    "check_one_label",
 ]
 
 
@@ -292,9 +291,9 @@ class Label(PlainTarget):
     margin: float = 0.0
 
     def __post_init__(self) -> None:
-        _check_margin(self.margin)
         if not self.labels:
             raise InvalidInput("Expected at least one target label; got none.")
+        _check_margin(self.margin)
         for label in self.labels:
             check_one_label(label)
 
@@ -453,14 +452,6 @@ def as_target(target: Any) -> Target:
 def _check_margin(margin: float) -> None:
     if not (is_number(margin) and 0.0 <= margin < np.inf):
         raise InvalidInput(f"Expected a margin of at least 0; got {shown(margin)}.")
-
-
-def check_one_label(label: object) -> None:
-    """A class label, and not several of them."""
-    if isinstance(label, tuple | list | set | frozenset | dict | np.ndarray):
-        raise InvalidInput(f"Expected one class label; got {shown(label)}.")
-    if not is_comparable(label):
-        raise InvalidInput(f"Expected a class label; got a {type(label).__name__}.")
 
 
 def _log_odds(probability: FloatArray | float) -> FloatArray:

@@ -95,23 +95,12 @@ def answers_to(
     weight: FloatArray | None = None,
     held: BoolArray | None = None,
 ) -> Counterfactuals:
-    """The answers to all rows of a call, chunk by chunk.
+    """The answers to all rows of a call, as they came and the model's columns of them.
 
     For a few rows, what the model says of them is foreseen from its form and confirmed together
-    with their answers: one call of ``predict`` instead of two.
-
-    Parameters
-    ----------
-    task
-        What is asked of all of them.
-    tables
-        The rows as they came, and the model's columns of them.
-    advance
-        Is told how many more rows are done.
-    weight
-        (n,) what the price counts beside what is charged; None for the weight of the target.
-    held
-        (n, p) which features of which row must stay; None if none must.
+    with their answers: one call of ``predict`` instead of two. ``advance`` is told how many more
+    rows are done; ``weight`` (n,) is what the price counts beside what is charged, by default the
+    target's; ``held`` (n, p) says which features of which row must stay.
     """
     (came, inputs), reading, features = tables, task.model.reading, task.question.features
     encoded = encode(inputs, features, reading.fills, reading.unfilled)
@@ -274,18 +263,10 @@ def _not_filled(task: Task, inputs: Table, encoded: Encoded) -> dict[int, str]:
 
 @final
 class Confirmation:
-    """Answers to some rows that the model confirms.
+    """Answers to some rows, from a union of programs, that the model confirms.
 
-    Parameters
-    ----------
-    task, rows
-        What is asked of which rows.
-    pieces
-        The union of programs in which to search.
-    foreseen
-        What the form predicts for the rows, if the model has not been asked about them: it is
-        together with their answers, and `NotForeseen` is raised if it gives one of them the target
-        already. None if it has.
+    What is ``foreseen`` of rows that the model has not been asked about, it is asked together with
+    their answers: `NotForeseen` is raised if it gives one of them the target already.
     """
 
     def __init__(
@@ -315,11 +296,8 @@ class Confirmation:
     def run(self) -> tuple[FloatArray, NDArray[np.object_], Certificates, BoolArray]:
         """Search once for all rows, then again for those whose answers are not confirmed.
 
-        Returns
-        -------
-        tuple
-            (n, p) codes of the answers, the factual codes where there is none; (n,) what became of
-            each row, what the answers are worth, and whether closed forms settled the row.
+        (n, p) codes of the answers, the factual codes where there is none; (n,) what became of each
+        row, what the answers are worth, and whether closed forms settled the row.
         """
         rows, effort, target = self.rows, self.task.effort, self.task.target
         self.found = found = search(self.pieces, self.cases, effort, self.leads)
@@ -380,12 +358,9 @@ class Confirmation:
         """Rows that the model does not confirm, or that do not lead by enough: larger margins.
 
         A tie of whole columns and categories that the model confirms is an answer, for the next
-        point of their lattice is far; only other columns are moved to take it off the edge.
-
-        Only rows in ``left`` are searched: those with an answer, until a larger margin does not
-        improve one that the model confirms; no row comes back. In each round ``again`` are those of
-        them that still fall short; ``near`` says which of these keep their whole columns and
-        categories, and all others are searched anew.
+        point of their lattice is far; only other columns are moved to take it off the edge. A row
+        is ``left`` until a larger margin does not improve an answer that the model confirms; those
+        that are ``near`` keep their whole columns and categories.
         """
         found, verdict, margin = self.found, self.verdict, self.margin
         integral, left = self.pieces.is_integral, found.piece >= 0
@@ -409,19 +384,13 @@ class Confirmation:
                     left[rows[valid[part] & ~better]] = False
 
     def _keep_better(self, rows: IntArray, other: Found) -> BoolArray:
-        """Write the answers of another search that lead by more, and say which these are.
-
-        What the model confirms is better than what it does not.
-        """
+        """Write the answers of another search that lead by more, or alone are confirmed; which."""
         codes, y, said = self._returned(rows, other)
         valid, ahead = self.verdict.valid[rows], said.margin > self.verdict.margin[rows]
         better = said.valid & (~valid | ahead)
         kept = rows[better]
-        self.after[kept], self.y[kept], self.exact[kept] = (
-            codes[better],
-            y[better],
-            other.points[better],
-        )
+        self.after[kept], self.y[kept] = codes[better], y[better]
+        self.exact[kept] = other.points[better]
         told = better | ~valid
         self.verdict.put(rows[told], said, told)
         return better

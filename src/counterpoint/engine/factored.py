@@ -216,25 +216,13 @@ def explain_factored(
 @final
 @dataclass(frozen=True, eq=False)
 class Span:
-    """The directions in which answers move; only differences of scores count, so all is centred.
+    """The directions in which answers move; only differences of scores count, so all is centred."""
 
-    Parameters
-    ----------
-    matrix, offset
-        (k, d) the score rows less their mean, and (k,) the offsets less theirs.
-    directions
-        (r, d) changes; in their coordinates the cost is the sum of squares.
-    scores
-        (k, r) what each adds to the scores.
-    held
-        (k, h) an orthonormal basis of the scores that no change reaches.
-    """
-
-    matrix: FloatArray
-    offset: FloatArray
-    directions: FloatArray
-    scores: FloatArray
-    held: FloatArray
+    matrix: FloatArray  # (k, d) the score rows less their mean
+    offset: FloatArray  # (k,) the offsets less theirs
+    directions: FloatArray  # (r, d) changes; in their coordinates the cost is the sum of squares
+    scores: FloatArray  # (k, r) what each adds to the scores
+    held: FloatArray  # (k, h) an orthonormal basis of the scores that no change reaches
 
     @classmethod
     def of(cls, form: LinearScores, price: Price, free: BoolArray) -> Span:

@@ -54,14 +54,7 @@ class Leads(ABC):
 class Found:
     """The best points so far of n rows, and what bounds all others.
 
-    Parameters
-    ----------
-    cases
-        The rows.
-    effort
-        When to stop.
-    reached
-        (n,) objectives that are reached already; None for none.
+    Objectives (n,) may be ``reached`` already.
     """
 
     def __init__(self, cases: Cases, effort: Effort, reached: FloatArray | None = None) -> None:
@@ -88,18 +81,10 @@ class Found:
 
 
 def search(pieces: Pieces, cases: Cases, effort: Effort, leads: Leads | None = None) -> Found:
-    """The cheapest point of any piece, for each row.
+    """The best point of any piece, for each row.
 
-    Parameters
-    ----------
-    pieces
-        The union.
-    cases
-        The rows, as the programs see them but for what pieces say of features one by one.
-    effort
-        When to stop.
-    leads
-        The lead that is needed where the point is; None if the union says all.
+    Rows are as programs see them, but for what pieces say of features one by one; ``leads`` are
+    those that are needed where points are, if the union does not say all.
     """
     found = Found(cases, effort)
     kinds = {type(leads), type(pieces.lazy)}.union(*(p.program.kinds for p in pieces.listed))
@@ -145,17 +130,8 @@ def search_listed(found: Found, pieces: Sequence[Piece]) -> Found:
 def highest_probability(pieces: Pieces, x: FloatArray, end: float) -> float | None:
     """The highest probability of a label that is traded off, but for a trace of the cost.
 
-    −log of it is minimised with a price that is next to nothing beside it: without any, the
-    highest may be reached at infinity only.
-
-    Parameters
-    ----------
-    pieces
-        What is possible, charged with −log of the probability.
-    x
-        (1, d) the encoded row.
-    end
-        When to stop, in the seconds of ``thread_time``.
+    −log of it, which the pieces charge, is minimised with a price that is next to nothing beside
+    it: without any, the highest may be reached at infinity only. Stops at ``end`` of `thread_time`.
     """
     program = pieces[0].program
     cases, weight, best = program.cases(x), np.full(1, TRACE), None

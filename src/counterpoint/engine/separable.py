@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.engine.domains import AtMost
 from counterpoint.engine.region import Cases
 from counterpoint.numerics import (
     AFTER,
@@ -30,6 +29,9 @@ from counterpoint.numerics import (
     gamma,
     total,
 )
+
+if TYPE_CHECKING:
+    from counterpoint.engine.domains import AtMost
 
 __all__ = ["Diagonal", "OneHotGroups", "SeparableDomain"]
 

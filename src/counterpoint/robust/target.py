@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, final
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.errors import InvalidInput, is_number, shown
+from counterpoint.errors import InvalidInput, check_one_label, is_number, shown
 from counterpoint.rows.encoding import encode, match_columns
 from counterpoint.rows.features import Features
 from counterpoint.rows.table import Table
-from counterpoint.targets import Guarantee, Requirement, Target, Verdict, check_one_label
+from counterpoint.targets import Guarantee, Requirement, Target, Verdict
 
 if TYPE_CHECKING:
     from counterpoint.certificate import Certificate

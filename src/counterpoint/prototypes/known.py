@@ -10,7 +10,7 @@ from counterpoint.engine.couplings import Cone
 from counterpoint.prototypes.nearer import Nearer
 
 if TYPE_CHECKING:
-    from counterpoint.testing.known import Known
+    from counterpoint.testing.known import Solved
 
 __all__ = ["programs"]
 
@@ -27,7 +27,7 @@ def inside(radius: float, *center: float) -> Nearer:
     return Nearer(np.eye(d), -np.array(center), np.zeros((1, d)), np.zeros(1), radius**2)
 
 
-def programs() -> tuple[Known, ...]:  # made when asked for: the package of checks asks for it
+def programs() -> dict[str, Solved]:  # made when asked for: the package of checks asks for it
     """Programs with quadratic conditions, with their optima and multipliers."""
     from counterpoint.testing.known import (
         FULL,
@@ -35,10 +35,7 @@ def programs() -> tuple[Known, ...]:  # made when asked for: the package of chec
         absolute,
         at_least,
         between,
-        impossible,
-        known,
-        optimum,
-        program,
+        solved,
         square,
         whole,
     )
@@ -58,64 +55,63 @@ def programs() -> tuple[Known, ...]:  # made when asked for: the package of chec
     full = [root, root], [3.0 - 3.0 / root]
     at_bound = [1.5, height], [1.0 - 0.2 / height]
     thirds = [2.0], [4.0 / 3.0]
-    table = {
-        "square, out of a disc": (program(plane, disc, x=right), optimum(1.0, [2.0, 0.0], [0.5])),
-        "square, out of a disc from its center: any way is as good": (
-            program(plane, disc),
-            optimum(4.0, [0.0, 2.0]),
+    return {
+        "square, out of a disc": solved(
+            plane, disc, x=right, cost=1, point=[2, 0], multipliers=[0.5]
         ),
-        "absolute, out of a disc": (
-            program(lengths, disc, x=right),
-            optimum(1.0, [2.0, 0.0], [0.5, 0.0]),
+        "square, out of a disc from its center: any way is as good": solved(
+            plane, disc, cost=4, point=[0, 2]
         ),
-        "full matrix, out of a disc": (
-            program(FULL, disc, x=[1.0, 1.0]),
-            optimum(6.0 * (root - 1.0) ** 2, *full),
+        "absolute, out of a disc": solved(
+            lengths, disc, x=right, cost=1, point=[2, 0], multipliers=[0.5, 0]
         ),
-        "square, out of two discs, where they meet": (
-            program(plane, *discs, x=near),
-            optimum(0.25, right, [0.25, 0.25]),
+        "full matrix, out of a disc": solved(
+            FULL, disc, x=[1, 1], cost=6 * (root - 1) ** 2, point=full[0], multipliers=full[1]
         ),
-        "absolute, out of two discs, where they meet": (
-            program(lengths, *discs, x=near),
-            optimum(0.5, right, [0.25, 0.25, 0.0]),
+        "square, out of two discs, where they meet": solved(
+            plane, *discs, x=near, cost=0.25, point=right, multipliers=[0.25, 0.25]
         ),
-        "square, out of a disc, a column at its bound": (
-            program(plane, disc, bound, x=low),
-            optimum(0.25 + (height - 0.2) ** 2, *at_bound),
+        "absolute, out of two discs, where they meet": solved(
+            lengths, *discs, x=near, cost=0.5, point=right, multipliers=[0.25, 0.25, 0]
         ),
-        "square, out of a disc along a line": (
-            program(plane, disc, row, x=right),
-            optimum(1.0 + (three - 1.0) ** 2, *disc_and_row),
+        "square, out of a disc, a column at its bound": solved(
+            plane,
+            disc,
+            bound,
+            x=low,
+            cost=0.25 + (height - 0.2) ** 2,
+            point=at_bound[0],
+            multipliers=at_bound[1],
         ),
-        "square, out of a disc within a ball": (
-            program(plane, disc, ball, x=near),
-            optimum(2.25, [2.0, 0.0], [0.0, 0.0, 0.75]),
+        "square, out of a disc along a line": solved(
+            plane,
+            disc,
+            row,
+            x=right,
+            cost=1 + (three - 1) ** 2,
+            point=disc_and_row[0],
+            multipliers=disc_and_row[1],
         ),
-        "square, nearer to one of two in metrics of their own": (
-            program(line, half),
-            optimum(4.0, *thirds),
+        "square, out of a disc within a ball": solved(
+            plane, disc, ball, x=near, cost=2.25, point=[2, 0], multipliers=[0, 0, 0.75]
         ),
-        "absolute, nearer to one of two in metrics of their own": (
-            program(absolute(1.0), half),
-            optimum(2.0, *thirds),
+        "square, nearer to one of two in metrics of their own": solved(
+            line, half, cost=4, point=thirds[0], multipliers=thirds[1]
         ),
-        "whole steps, nearer to one of two in metrics of their own": (
-            program(absolute(1.0), half, whole(0)),
-            optimum(2.0, *thirds),
+        "absolute, nearer to one of two in metrics of their own": solved(
+            absolute(1), half, cost=2, point=thirds[0], multipliers=thirds[1]
         ),
-        "impossible: nowhere that near": (program(plane, negative), impossible([1.0])),
-        "impossible: nearer to one of two at the same place by some margin": (
-            program(lengths, same),
-            impossible([1.0, 0.0]),
+        "whole steps, nearer to one of two in metrics of their own": solved(
+            absolute(1), half, whole(0), cost=2, point=thirds[0], multipliers=thirds[1]
         ),
-        "impossible: a row keeps out of a disc": (
-            program(plane, inside(2.0, 0.0, 0.0), at_least(3.0, 1.0, 0.0)),
-            impossible([-6.0, 1.0]),
+        "impossible: nowhere that near": solved(plane, negative, multipliers=[1]),
+        "impossible: nearer to one of two at the same place by some margin": solved(
+            lengths, same, multipliers=[1, 0]
         ),
-        "impossible: an empty interval and a disc": (
-            program(absolute(1.0), half, between([2.0], [1.0])),
-            impossible([0.0, 0.0]),
+        "impossible: a row keeps out of a disc": solved(
+            plane, inside(2.0, 0.0, 0.0), at_least(3, 1, 0), multipliers=[-6, 1]
+        ),
+        "impossible: an empty interval and a disc": solved(
+            absolute(1), half, between([2], [1]), multipliers=[0, 0]
         ),
     }
-    return tuple(known(name, *entry) for name, entry in table.items())

@@ -51,46 +51,37 @@ class Known:
     multipliers: FloatArray | None = None
 
 
-Answer = tuple[float, FloatArray | None, FloatArray | None]
+Solved = tuple[Program, FloatArray, float, FloatArray | None, FloatArray | None]
 
 
-def known(name: str, asked: tuple[Program, FloatArray], answer: Answer) -> Known:
-    """An entry of the table."""
-    cost, point, multipliers = answer
-    return Known(name, *asked, cost, point, multipliers)
-
-
-def program(
-    price: Price, *conditions: Condition, x: ArrayLike | None = None
-) -> tuple[Program, FloatArray]:
-    """A program and its row, the origin unless it is given."""
-    made = Program(price, Region(conditions))
-    return made, np.zeros(made.width) if x is None else np.asarray(x, dtype=np.float64)
-
-
-def optimum(cost: float, point: ArrayLike, multipliers: ArrayLike | None = None) -> Answer:
-    """The cost of the best point, and what proves it."""
-    return cost, np.asarray(point, dtype=np.float64), impossible(multipliers)[2]
-
-
-def impossible(multipliers: ArrayLike | None = None) -> Answer:
-    """That there is no point, and what proves it."""
-    return INF, None, None if multipliers is None else np.asarray(multipliers, dtype=np.float64)
+def solved(
+    price: Price,
+    *conditions: Condition,
+    x: ArrayLike | None = None,
+    cost: float = INF,
+    point: ArrayLike | None = None,
+    multipliers: ArrayLike | None = None,
+) -> Solved:
+    """A program, its row (the origin unless it is given) and the answer: none without a cost."""
+    program = Program(price, Region(conditions))
+    found = [None if a is None else np.asarray(a, dtype=np.float64) for a in (point, multipliers)]
+    row = np.zeros(program.width) if x is None else np.asarray(x, dtype=np.float64)
+    return program, row, cost, found[0], found[1]
 
 
 def absolute(*weights: float) -> Price:
     """Σ w |change|."""
-    return Price(np.array(weights), np.zeros(len(weights)))
+    return Price(np.array(weights, dtype=float), np.zeros(len(weights)))
 
 
 def square(*weights: float) -> Price:
     """Σ w change²."""
-    return Price(np.zeros(len(weights)), np.array(weights))
+    return Price(np.zeros(len(weights)), np.array(weights, dtype=float))
 
 
 def rows(matrix: list[list[float]], low: list[float], high: list[float]) -> LinearBounds:
     """Linear rows between bounds."""
-    return LinearBounds(np.array(matrix), np.array(low), np.array(high))
+    return LinearBounds(*(np.array(part, dtype=float) for part in (matrix, low, high)))
 
 
 def at_least(least: float, *row: float) -> LinearBounds:
@@ -101,12 +92,14 @@ def at_least(least: float, *row: float) -> LinearBounds:
 def between(low: list[float], high: list[float]) -> Box:
     """Bounds of columns."""
     d = len(low)
-    return Box(np.array(low), np.array(high), np.full(d, -INF), np.full(d, INF))
+    return Box(
+        np.array(low, dtype=float), np.array(high, dtype=float), np.full(d, -INF), np.full(d, INF)
+    )
 
 
 def loss(matrix: ArrayLike, offset: list[float]) -> LogLoss:
     """log(1 + Σ exp(matrix · y + offset))."""
-    return LogLoss(np.asarray(matrix, dtype=np.float64), np.array(offset))
+    return LogLoss(np.asarray(matrix, dtype=float), np.array(offset, dtype=float))
 
 
 def one_of(count: int) -> OneOf:
@@ -132,324 +125,264 @@ UPWARDS = Cone(np.eye(1, 2), np.zeros(1), -2.0, np.array([0.0, 1.0]))
 HYPERBOLA = Cone(np.diag([1.0, 0.0]), np.array([0.0, 1.0]), 0.0, np.array([0.0, 1.0]))
 """√(a² + 1) <= b."""
 
-KNOWN: tuple[Known, ...] = (
+TABLE = {
     # Linear rows and bounds: prices of every kind
-    known(
-        "absolute, one row: the better buy",
-        program(absolute(2.0, 1.0), at_least(3.0, 1.0, 1.0)),
-        optimum(3.0, [0.0, 3.0], multipliers=[-1.0]),
+    "absolute, one row: the better buy": solved(
+        absolute(2, 1), at_least(3, 1, 1), cost=3, point=[0, 3], multipliers=[-1]
     ),
-    known(
-        "absolute, two rows",
-        program(absolute(1.0, 2.0), rows([[1.0, 1.0], [1.0, 0.0]], [4.0, -INF], [INF, 3.0])),
-        optimum(5.0, [3.0, 1.0], multipliers=[-2.0, 1.0]),
+    "absolute, two rows": solved(
+        absolute(1, 2),
+        rows([[1, 1], [1, 0]], [4, -INF], [INF, 3]),
+        cost=5,
+        point=[3, 1],
+        multipliers=[-2, 1],
     ),
-    known(
-        "absolute, the cheap column is full",
-        program(absolute(1.0, 2.0), at_least(4.0, 1.0, 1.0), between([-INF, -INF], [3.0, INF])),
-        optimum(5.0, [3.0, 1.0], multipliers=[-2.0]),
+    "absolute, the cheap column is full": solved(
+        absolute(1, 2),
+        at_least(4, 1, 1),
+        between([-INF, -INF], [3, INF]),
+        cost=5,
+        point=[3, 1],
+        multipliers=[-2],
     ),
-    known(
-        "absolute, nothing to do",
-        program(absolute(1.0, 1.0), at_least(-1.0, 1.0, 1.0)),
-        optimum(0.0, [0.0, 0.0], multipliers=[0.0]),
+    "absolute, nothing to do": solved(
+        absolute(1, 1), at_least(-1, 1, 1), cost=0, point=[0, 0], multipliers=[0]
     ),
-    known(
-        "absolute, an equation",
-        program(absolute(1.0, 3.0), rows([[1.0, -1.0]], [2.0], [2.0])),
-        optimum(2.0, [2.0, 0.0], multipliers=[-1.0]),
+    "absolute, an equation": solved(
+        absolute(1, 3), rows([[1, -1]], [2], [2]), cost=2, point=[2, 0], multipliers=[-1]
     ),
-    known(
-        "square, one row: the projection",
-        program(square(1.0, 1.0), at_least(2.0, 1.0, 1.0)),
-        optimum(2.0, [1.0, 1.0], multipliers=[-2.0]),
+    "square, one row: the projection": solved(
+        square(1, 1), at_least(2, 1, 1), cost=2, point=[1, 1], multipliers=[-2]
     ),
-    known(
-        "square, one column is full",
-        program(square(1.0, 1.0), at_least(2.0, 1.0, 1.0), between([-INF, -INF], [0.5, INF])),
-        optimum(2.5, [0.5, 1.5], multipliers=[-3.0]),
+    "square, one column is full": solved(
+        square(1, 1),
+        at_least(2, 1, 1),
+        between([-INF, -INF], [0.5, INF]),
+        cost=2.5,
+        point=[0.5, 1.5],
+        multipliers=[-3],
     ),
-    known(
-        "full matrix, one row",
-        program(FULL, at_least(2.0, 1.0, 1.0)),
-        optimum(6.0, [1.0, 1.0], multipliers=[-6.0]),
-    ),
-    known(
-        "full matrix, a column at its bound",
-        program(FULL, at_least(2.0, 1.0, 1.0), between([-INF, -INF], [0.0, INF])),
-        optimum(8.0, [0.0, 2.0], multipliers=[-8.0]),
+    "full matrix, one row": solved(FULL, at_least(2, 1, 1), cost=6, point=[1, 1], multipliers=[-6]),
+    "full matrix, a column at its bound": solved(
+        FULL,
+        at_least(2, 1, 1),
+        between([-INF, -INF], [0, INF]),
+        cost=8,
+        point=[0, 2],
+        multipliers=[-8],
     ),
     # Balls, and several rivals at once
-    known(
-        "square, into a ball",
-        program(square(1.0, 1.0), BALL),
-        optimum(9.0, [1.8, 2.4], multipliers=[-3.6, -4.8]),
+    "square, into a ball": solved(
+        square(1, 1), BALL, cost=9, point=[1.8, 2.4], multipliers=[-3.6, -4.8]
     ),
-    known(
-        "absolute, into a ball",
-        program(absolute(1.0, 1.0), BALL),
-        optimum(
-            7.0 - 2.0 * np.sqrt(2.0),
-            [3.0 - np.sqrt(2.0), 4.0 - np.sqrt(2.0)],
-            multipliers=[-1.0, -1.0],
-        ),
+    "absolute, into a ball": solved(
+        absolute(1, 1),
+        BALL,
+        cost=7 - 2 * np.sqrt(2),
+        point=[3 - np.sqrt(2), 4 - np.sqrt(2)],
+        multipliers=[-1, -1],
     ),
-    known(
-        "square, into a cone that opens upwards: its apex",
-        program(square(1.0, 1.0), UPWARDS),
-        optimum(4.0, [0.0, 2.0], multipliers=[0.0, 4.0]),
+    "square, into a cone that opens upwards: its apex": solved(
+        square(1, 1), UPWARDS, cost=4, point=[0, 2], multipliers=[0, 4]
     ),
-    known(
-        "square, into one branch of a hyperbola",
-        program(square(1.0, 1.0), HYPERBOLA),
-        optimum(1.0, [0.0, 1.0], multipliers=[0.0, 2.0, 2.0]),
+    "square, into one branch of a hyperbola": solved(
+        square(1, 1), HYPERBOLA, cost=1, point=[0, 1], multipliers=[0, 2, 2]
     ),
-    known(
-        "full matrix, into a cone that opens upwards: its apex",
-        program(FULL, UPWARDS, x=[-1.0, 0.0]),
-        optimum(14.0, [0.0, 2.0], multipliers=[-8.0, 10.0]),
+    "full matrix, into a cone that opens upwards: its apex": solved(
+        FULL, UPWARDS, x=[-1, 0], cost=14, point=[0, 2], multipliers=[-8, 10]
     ),
-    known(
-        "absolute, into a cone that opens upwards: along the dearer column",
-        program(
-            absolute(1.0, 2.0),
-            Cone(np.array([[2.0, 0.0]]), np.array([-6.0]), 0.0, np.array([0.0, 1.0])),
-        ),
-        optimum(3.0, [3.0, 0.0], multipliers=[-0.5, 2.0]),
+    "absolute, into a cone that opens upwards: along the dearer column": solved(
+        absolute(1, 2),
+        Cone(np.array([[2.0, 0.0]]), np.array([-6.0]), 0.0, np.array([0.0, 1.0])),
+        cost=3,
+        point=[3, 0],
+        multipliers=[-0.5, 2],
     ),
-    known(
-        "whole steps in a cone that opens upwards",
-        program(
-            square(1.0, 1.0),
-            Cone(np.eye(1, 2), np.array([-1.0]), -1.5, np.array([0.0, 1.0])),
-            whole(0, 1),
-        ),
-        optimum(5.0, [1.0, 2.0]),
+    "whole steps in a cone that opens upwards": solved(
+        square(1, 1),
+        Cone(np.eye(1, 2), np.array([-1.0]), -1.5, np.array([0.0, 1.0])),
+        whole(0, 1),
+        cost=5,
+        point=[1, 2],
     ),
-    known(
-        "square, two rivals with equal scores",
-        program(square(1.0), TIED),
-        optimum(float(np.log(2.0) ** 2), [np.log(2.0)], multipliers=[np.log(2.0), np.log(2.0)]),
+    "square, two rivals with equal scores": solved(
+        square(1),
+        TIED,
+        cost=float(np.log(2) ** 2),
+        point=[np.log(2)],
+        multipliers=[np.log(2), np.log(2)],
     ),
     # Whole steps, categories, and few changes
-    known(
-        "whole steps, absolute",
-        program(absolute(1.0), at_least(2.3, 1.0), whole(0)),
-        optimum(3.0, [3.0]),
+    "whole steps, absolute": solved(absolute(1), at_least(2.3, 1), whole(0), cost=3, point=[3]),
+    "whole steps, square": solved(square(1), at_least(2.3, 1), whole(0), cost=9, point=[3]),
+    "whole steps, full matrix: 2a² + 2ab + 2b² with a + b >= 1.5": solved(
+        FULL, at_least(1.5, 1, 1), whole(0, 1), cost=6, point=[1, 1]
     ),
-    known(
-        "whole steps, square",
-        program(square(1.0), at_least(2.3, 1.0), whole(0)),
-        optimum(9.0, [3.0]),
+    "whole steps in a ball": solved(
+        square(1, 1), Cone(np.eye(2), np.array([-2.5, 0.0]), 1.0), whole(0, 1), cost=4, point=[2, 0]
     ),
-    known(
-        "whole steps, full matrix: 2a² + 2ab + 2b² with a + b >= 1.5",
-        program(FULL, at_least(1.5, 1.0, 1.0), whole(0, 1)),
-        optimum(6.0, [1.0, 1.0]),
+    "a category, absolute": solved(
+        absolute(0.5, 0.5, 0.5, 1),
+        at_least(4, 0, 2, 5, 1),
+        one_of(3),
+        x=[1, 0, 0, 0],
+        cost=1,
+        point=[0, 0, 1, 0],
     ),
-    known(
-        "whole steps in a ball",
-        program(square(1.0, 1.0), Cone(np.eye(2), np.array([-2.5, 0.0]), 1.0), whole(0, 1)),
-        optimum(4.0, [2.0, 0.0]),
+    "a category and a number, square": solved(
+        Price(np.array([0.5, 0.5, 0.0]), np.array([0.0, 0.0, 1.0])),
+        at_least(2.5, 0, 2, 1),
+        one_of(2),
+        x=[1, 0, 0],
+        cost=1.25,
+        point=[0, 1, 0.5],
     ),
-    known(
-        "a category, absolute",
-        program(
-            absolute(0.5, 0.5, 0.5, 1.0),
-            at_least(4.0, 0.0, 2.0, 5.0, 1.0),
-            one_of(3),
-            x=[1.0, 0.0, 0.0, 0.0],
-        ),
-        optimum(1.0, [0.0, 0.0, 1.0, 0.0]),
+    "a category that may not be chosen": solved(
+        absolute(0.5, 0.5, 0.5, 1),
+        at_least(4, 0, 2, 5, 1),
+        one_of(3),
+        Transitions(slice(0, 3), np.array([[1, 1, 0], [1, 1, 1], [1, 1, 1]], dtype=bool)),
+        x=[1, 0, 0, 0],
+        cost=3,
+        point=[0, 1, 0, 2],
     ),
-    known(
-        "a category and a number, square",
-        program(
-            Price(np.array([0.5, 0.5, 0.0]), np.array([0.0, 0.0, 1.0])),
-            at_least(2.5, 0.0, 2.0, 1.0),
-            one_of(2),
-            x=[1.0, 0.0, 0.0],
-        ),
-        optimum(1.25, [0.0, 1.0, 0.5]),
+    "at most one change, absolute": solved(
+        absolute(1, 2),
+        at_least(4, 1, 1),
+        between([-9, -9], [3, 5]),
+        ONE_CHANGE,
+        cost=8,
+        point=[0, 4],
     ),
-    known(
-        "a category that may not be chosen",
-        program(
-            absolute(0.5, 0.5, 0.5, 1.0),
-            at_least(4.0, 0.0, 2.0, 5.0, 1.0),
-            one_of(3),
-            Transitions(slice(0, 3), np.array([[1, 1, 0], [1, 1, 1], [1, 1, 1]], dtype=bool)),
-            x=[1.0, 0.0, 0.0, 0.0],
-        ),
-        optimum(3.0, [0.0, 1.0, 0.0, 2.0]),
-    ),
-    known(
-        "at most one change, absolute",
-        program(
-            absolute(1.0, 2.0),
-            at_least(4.0, 1.0, 1.0),
-            between([-9.0, -9.0], [3.0, 5.0]),
-            ONE_CHANGE,
-        ),
-        optimum(8.0, [0.0, 4.0]),
-    ),
-    known(
-        "at most one change, square",
-        program(square(1.0, 2.0), at_least(2.0, 1.0, 1.0), ONE_CHANGE),
-        optimum(4.0, [2.0, 0.0]),
+    "at most one change, square": solved(
+        square(1, 2), at_least(2, 1, 1), ONE_CHANGE, cost=4, point=[2, 0]
     ),
     # Probabilities that are weighed against the price
-    known(
-        "a probability of two classes, square: half way",
-        program(square(1.0), loss([[2.0]], [1.0])),
-        optimum(0.25 + np.log(2.0), [-0.5], multipliers=[0.5]),
+    "a probability of two classes, square: half way": solved(
+        square(1), loss([[2]], [1]), cost=0.25 + np.log(2), point=[-0.5], multipliers=[0.5]
     ),
-    known(
-        "a probability of two classes, full matrix",
-        program(FULL, loss([[3.0, 3.0]], [1.5])),
-        optimum(0.375 + np.log(2.0), [-0.25, -0.25], multipliers=[0.5]),
+    "a probability of two classes, full matrix": solved(
+        FULL, loss([[3, 3]], [1.5]), cost=0.375 + np.log(2), point=[-0.25, -0.25], multipliers=[0.5]
     ),
-    known(
-        "a probability of two classes, absolute: the cheaper column alone",
-        program(absolute(1.0, 1.0), loss([[2.0, 1.0]], [2.0])),
-        optimum(1.0 + np.log(2.0), [-1.0, 0.0], multipliers=[0.5]),
+    "a probability of two classes, absolute: the cheaper column alone": solved(
+        absolute(1, 1), loss([[2, 1]], [2]), cost=1 + np.log(2), point=[-1, 0], multipliers=[0.5]
     ),
-    known(
-        "a probability that is not worth a change",
-        program(absolute(1.0), loss([[2.0]], [-1.0])),
-        optimum(np.log1p(np.exp(-1.0)), [0.0], multipliers=[1.0 / (1.0 + np.e)]),
+    "a probability that is not worth a change": solved(
+        absolute(1),
+        loss([[2]], [-1]),
+        cost=np.log1p(np.exp(-1)),
+        point=[0],
+        multipliers=[1 / (1 + np.e)],
     ),
-    known(
-        "a probability of three classes, square: thirds",
-        program(square(1.0, 1.0), loss(6.0 * np.eye(2), [6.0, 6.0])),
-        optimum(2.0 + np.log(3.0), [-1.0, -1.0], multipliers=[1.0 / 3.0, 1.0 / 3.0]),
+    "a probability of three classes, square: thirds": solved(
+        square(1, 1),
+        loss(6 * np.eye(2), [6, 6]),
+        cost=2 + np.log(3),
+        point=[-1, -1],
+        multipliers=[1 / 3, 1 / 3],
     ),
-    known(
-        "a probability of three classes, absolute",
-        program(absolute(1.0, 1.0), loss(3.0 * np.eye(2), [3.0, 3.0])),
-        optimum(2.0 + np.log(3.0), [-1.0, -1.0], multipliers=[1.0 / 3.0, 1.0 / 3.0]),
+    "a probability of three classes, absolute": solved(
+        absolute(1, 1),
+        loss(3 * np.eye(2), [3, 3]),
+        cost=2 + np.log(3),
+        point=[-1, -1],
+        multipliers=[1 / 3, 1 / 3],
     ),
-    known(
-        "a probability in a box, square",
-        program(square(1.0), loss([[2.0]], [1.0]), between([-0.25], [INF])),
-        optimum(0.0625 + np.log1p(np.exp(0.5)), [-0.25], multipliers=[1.0 / (1.0 + np.exp(-0.5))]),
+    "a probability in a box, square": solved(
+        square(1),
+        loss([[2]], [1]),
+        between([-0.25], [INF]),
+        cost=0.0625 + np.log1p(np.exp(0.5)),
+        point=[-0.25],
+        multipliers=[1 / (1 + np.exp(-0.5))],
     ),
-    known(
-        "a probability in a box, absolute: the second column takes over",
-        program(absolute(1.0, 1.5), loss([[4.0, 3.0]], [7.0]), between([-1.0, -9.0], [INF, INF])),
-        optimum(2.5 + np.log(2.0), [-1.0, -1.0], multipliers=[0.5]),
+    "a probability in a box, absolute: the second column takes over": solved(
+        absolute(1, 1.5),
+        loss([[4, 3]], [7]),
+        between([-1, -9], [INF, INF]),
+        cost=2.5 + np.log(2),
+        point=[-1, -1],
+        multipliers=[0.5],
     ),
-    known(
-        "a probability of three classes in a box, square",
-        program(
-            square(1.0, 1.0), loss(6.0 * np.eye(2), [6.0, 6.0]), between([-0.5, -0.5], [INF, INF])
-        ),
-        optimum(
-            0.5 + np.log1p(2.0 * np.exp(3.0)),
-            [-0.5, -0.5],
-            multipliers=[np.exp(3.0) / (1.0 + 2.0 * np.exp(3.0))] * 2,
-        ),
+    "a probability of three classes in a box, square": solved(
+        square(1, 1),
+        loss(6 * np.eye(2), [6, 6]),
+        between([-0.5, -0.5], [INF, INF]),
+        cost=0.5 + np.log1p(2 * np.exp(3)),
+        point=[-0.5, -0.5],
+        multipliers=[np.exp(3) / (1 + 2 * np.exp(3))] * 2,
     ),
-    known(
-        "a probability and a row",
-        program(square(1.0), at_least(-0.25, 1.0), loss([[2.0]], [1.0])),
-        optimum(
-            0.0625 + np.log1p(np.exp(0.5)),
-            [-0.25],
-            multipliers=[0.5 - 2.0 / (1.0 + np.exp(-0.5)), 1.0 / (1.0 + np.exp(-0.5))],
-        ),
+    "a probability and a row": solved(
+        square(1),
+        at_least(-0.25, 1),
+        loss([[2]], [1]),
+        cost=0.0625 + np.log1p(np.exp(0.5)),
+        point=[-0.25],
+        multipliers=[0.5 - 2 / (1 + np.exp(-0.5)), 1 / (1 + np.exp(-0.5))],
     ),
-    known(
-        "a probability in whole steps",
-        program(square(1.0), loss([[2.0]], [2.0]), whole(0), between([-9.0], [9.0])),
-        optimum(1.0 + np.log(2.0), [-1.0]),
+    "a probability in whole steps": solved(
+        square(1), loss([[2]], [2]), whole(0), between([-9], [9]), cost=1 + np.log(2), point=[-1]
     ),
-    known(
-        "a probability and a category",
-        program(
-            absolute(0.5, 0.5, 1.0), loss([[4.0, 0.0, 2.0]], [-2.0]), one_of(2), x=[1.0, 0.0, 0.0]
-        ),
-        optimum(1.0 + np.log1p(np.exp(-2.0)), [0.0, 1.0, 0.0]),
+    "a probability and a category": solved(
+        absolute(0.5, 0.5, 1),
+        loss([[4, 0, 2]], [-2]),
+        one_of(2),
+        x=[1, 0, 0],
+        cost=1 + np.log1p(np.exp(-2)),
+        point=[0, 1, 0],
     ),
     # Programs without a point, and what refutes them
-    known(
-        "impossible: an empty interval and a probability",
-        program(square(1.0), loss([[2.0]], [1.0]), between([2.0], [1.0])),
-        impossible([0.0]),
+    "impossible: an empty interval and a probability": solved(
+        square(1), loss([[2]], [1]), between([2], [1]), multipliers=[0]
     ),
-    known(
-        "impossible: the row is out of the box",
-        program(absolute(1.0, 1.0), at_least(3.0, 1.0, 1.0), between([-INF, -INF], [1.0, 1.0])),
-        impossible([-1.0]),
+    "impossible: the row is out of the box": solved(
+        absolute(1, 1), at_least(3, 1, 1), between([-INF, -INF], [1, 1]), multipliers=[-1]
     ),
-    *(
-        known(
-            f"impossible: an empty interval, {name}",
-            program(price, at_least(1.0, 1.0, 1.0), between([2.0, -INF], [1.0, INF])),
-            impossible([0.0]),
+    **{
+        f"impossible: an empty interval, {name}": solved(
+            price, at_least(1, 1, 1), between([2, -INF], [1, INF]), multipliers=[0]
         )
         for name, price in (
             ("absolute", absolute(1.0, 1.0)),
             ("square", square(1.0, 1.0)),
             ("full matrix", FULL),
         )
+    },
+    "impossible: an empty interval and a category": solved(
+        absolute(0.5, 0.5, 1),
+        at_least(1, 0, 1, 1),
+        one_of(2),
+        between([-INF, -INF, 2], [INF, INF, 1]),
+        x=[1, 0, 0],
+        multipliers=[0],
     ),
-    known(
-        "impossible: an empty interval and a category",
-        program(
-            absolute(0.5, 0.5, 1.0),
-            at_least(1.0, 0.0, 1.0, 1.0),
-            one_of(2),
-            between([-INF, -INF, 2.0], [INF, INF, 1.0]),
-            x=[1.0, 0.0, 0.0],
-        ),
-        impossible([0.0]),
+    "impossible: two rows contradict": solved(
+        square(1, 1), rows([[1, 1], [1, 1]], [3, -INF], [INF, 1]), multipliers=[-1, 1]
     ),
-    known(
-        "impossible: two rows contradict",
-        program(square(1.0, 1.0), rows([[1.0, 1.0], [1.0, 1.0]], [3.0, -INF], [INF, 1.0])),
-        impossible([-1.0, 1.0]),
+    "impossible: the box is out of the ball": solved(
+        square(1, 1), BALL, between([-INF, -INF], [0, INF]), multipliers=[-1, 0]
     ),
-    known(
-        "impossible: the box is out of the ball",
-        program(square(1.0, 1.0), BALL, between([-INF, -INF], [0.0, INF])),
-        impossible([-1.0, 0.0]),
+    "impossible: the box is below the apex of a cone that opens upwards": solved(
+        square(1, 1), UPWARDS, between([-INF, -INF], [INF, 1]), multipliers=[0, 1]
     ),
-    known(
-        "impossible: the box is below the apex of a cone that opens upwards",
-        program(square(1.0, 1.0), UPWARDS, between([-INF, -INF], [INF, 1.0])),
-        impossible([0.0, 1.0]),
+    "impossible: the rivals stay ahead": solved(
+        square(1), TIED, between([-INF], [0.5]), multipliers=[0.5, 0.5]
     ),
-    known(
-        "impossible: the rivals stay ahead",
-        program(square(1.0), TIED, between([-INF], [0.5])),
-        impossible([0.5, 0.5]),
-    ),
-    *(
-        known(
-            f"impossible: a rival has the label's own row, {name}",
-            program(
-                price, LogSumExp(np.array([[0.0, 0.0], [1.0, -2.0]]), np.array([0.0, 1.0]), -0.5)
-            ),
-            impossible([1.0, 0.0]),
+    **{
+        f"impossible: a rival has the label's own row, {name}": solved(
+            price,
+            LogSumExp(np.array([[0.0, 0.0], [1.0, -2.0]]), np.array([0.0, 1.0]), -0.5),
+            multipliers=[1, 0],
         )
         for name, price in (("absolute", absolute(1.0, 1.0)), ("square", square(1.0, 1.0)))
+    },
+    "impossible: no whole step meets the equation": solved(
+        absolute(1), rows([[2]], [1], [1]), whole(0), between([-9], [9])
     ),
-    known(
-        "impossible: no whole step meets the equation",
-        program(absolute(1.0), rows([[2.0]], [1.0], [1.0]), whole(0), between([-9.0], [9.0])),
-        impossible(),
+    "impossible: two changes are needed": solved(
+        absolute(1, 1), at_least(4, 1, 1), between([-3, -3], [3, 3]), ONE_CHANGE, multipliers=[-1]
     ),
-    known(
-        "impossible: two changes are needed",
-        program(
-            absolute(1.0, 1.0),
-            at_least(4.0, 1.0, 1.0),
-            between([-3.0, -3.0], [3.0, 3.0]),
-            ONE_CHANGE,
-        ),
-        impossible([-1.0]),
-    ),
-    *(known for part in parts("known") for known in part.programs()),
-)
+}
+TABLES = (TABLE, *(part.programs() for part in parts("known")))
+KNOWN = tuple(Known(name, *entry) for table in TABLES for name, entry in table.items())
 """Programs of every kind of price and condition, with answers and without."""

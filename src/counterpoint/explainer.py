@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from counterpoint.diversity import Alternatives
     from counterpoint.engine.factored import FactoredCounterfactuals
     from counterpoint.engine.pieces import Question
-    from counterpoint.models.reading import FittedModel, Reading
+    from counterpoint.models.reading import Reading
     from counterpoint.path import Path
     from counterpoint.results import Counterfactuals
     from counterpoint.solvers import Effort
@@ -130,11 +130,7 @@ class Explainer:
         _ = self._default_question  # cost and constraints are checked here
 
     def __getstate__(self) -> dict[str, Any]:
-        caches = {
-            "_questions",
-            "_default_question",
-            "_fitted",
-        }  # prepared programs and engines are made anew
+        caches = {"_questions", "_default_question"}  # programs and engines are prepared anew
         return {name: value for name, value in vars(self).items() if name not in caches}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -237,7 +233,7 @@ class Explainer:
         wanted = as_target(target)
         question, tables, eps = self._read(X)
         one_row = len(tables[1]) == 1
-        task = Task(self._fitted, question, wanted, effort, eps)
+        task = Task(self.reading, question, wanted, effort, eps)
         if n is None and by != "features":
             raise InvalidInput(
                 f"Expected n= with by={shown(by)}: it says in what several answers differ. Pass, "
@@ -279,7 +275,7 @@ class Explainer:
 
         wanted, effort = checked_targets(targets), effort_of(gap, time_limit)
         question, tables, eps = self._read(X)
-        task = Task(self._fitted, question, wanted[0], effort, eps)
+        task = Task(self.reading, question, wanted[0], effort, eps)
         return traced(task, tables, wanted, self.cost, progress=progress)
 
     def explain_factored(
@@ -318,7 +314,7 @@ class Explainer:
 
         effort = effort_of(gap, time_limit)
         return explain_factored(
-            self._fitted, self._default_question, X, as_target(target), effort, progress=progress
+            self.reading, self._default_question, X, as_target(target), effort, progress=progress
         )
 
     def summary(self) -> str:
@@ -407,13 +403,6 @@ class Explainer:
         return self._questions.made(
             features, partial(Question.ask, self.reading.form, features, constraints, self.cost)
         )
-
-    @cached_property
-    def _fitted(self) -> FittedModel:
-        """The model with what was read of it."""
-        from counterpoint.models.reading import FittedModel
-
-        return FittedModel(self.model, self.reading)
 
     @cached_property
     def _default_question(self) -> Question:

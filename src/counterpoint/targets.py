@@ -18,7 +18,7 @@ from counterpoint.rows.table import Table
 
 if TYPE_CHECKING:
     from counterpoint.models.form import Form
-    from counterpoint.models.reading import FittedModel
+    from counterpoint.models.reading import Reading
 
 __all__ = [
     "Guarantee",
@@ -146,13 +146,13 @@ class Target(ABC):
 
     @abstractmethod
     def met(
-        self, model: FittedModel, table: Table, x: FloatArray, predicted: NDArray[Any]
+        self, model: Reading, table: Table, x: FloatArray, predicted: NDArray[Any]
     ) -> BoolArray:
         """(n,): whether the model's own methods give rows the target."""
 
     @abstractmethod
     def verdict(
-        self, model: FittedModel, table: Table, x: FloatArray, predicted: NDArray[Any], eps: float
+        self, model: Reading, table: Table, x: FloatArray, predicted: NDArray[Any], eps: float
     ) -> Verdict:
         """What the model's own methods say of answers.
 
@@ -236,7 +236,7 @@ class PlainTarget(Target):
 
     @final
     def met(
-        self, model: FittedModel, table: Table, x: FloatArray, predicted: NDArray[Any]
+        self, model: Reading, table: Table, x: FloatArray, predicted: NDArray[Any]
     ) -> BoolArray:
         required = self.requirement
         if required.limits is not None:
@@ -255,7 +255,7 @@ class PlainTarget(Target):
 
     @final
     def verdict(
-        self, model: FittedModel, table: Table, x: FloatArray, predicted: NDArray[Any], eps: float
+        self, model: Reading, table: Table, x: FloatArray, predicted: NDArray[Any], eps: float
     ) -> Verdict:
         form, required = model.form, self.requirement
         rounding, margin = required.rounding(form, x, eps), form.margin(x, self)

@@ -25,7 +25,7 @@ from counterpoint.certificate import (
 )
 from counterpoint.engine.pieces import Pieces, Question
 from counterpoint.engine.search import Found, Leads, search
-from counterpoint.models.reading import FittedModel
+from counterpoint.models.reading import Reading
 from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray
 from counterpoint.results import Counterfactuals
 from counterpoint.rows.encoding import PRESENT, Encoded, Rows, as_returned, decode, encode
@@ -69,7 +69,7 @@ elsewhere."""
 class Task:
     """What is asked of all rows of a call."""
 
-    model: FittedModel
+    model: Reading
     question: Question  # what is asked of each row but the target
     target: Target
     effort: Effort
@@ -102,7 +102,7 @@ def answers_to(
     rows are done; ``weight`` (n,) is what the price counts beside what is charged, by default the
     target's; ``held`` (n, p) says which features of which row must stay.
     """
-    (came, inputs), reading, features = tables, task.model.reading, task.question.features
+    (came, inputs), reading, features = tables, task.model, task.question.features
     encoded = encode(inputs, features, reading.fills, reading.unfilled)
     problems = task.target.unusable(encoded.codes, features.names)
     encoded.problems.update(problems | encoded.problems)

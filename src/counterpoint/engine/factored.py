@@ -22,10 +22,9 @@ from counterpoint.costs import Price, SquaredEuclidean
 from counterpoint.engine.answering import Task, answers_to
 from counterpoint.engine.pieces import Question
 from counterpoint.errors import InvalidInput, floats
-from counterpoint.models import Reading
 from counterpoint.models.form import Magnitude
 from counterpoint.models.linear import LinearScores
-from counterpoint.models.reading import FittedModel
+from counterpoint.models.reading import Reading
 from counterpoint.numerics import EPS, BoolArray, FloatArray
 from counterpoint.results import Counterfactual, Counterfactuals
 from counterpoint.rows.features import Continuous, Features
@@ -161,7 +160,7 @@ class FactoredCounterfactuals:
 
 
 def explain_factored(
-    model: FittedModel,
+    model: Reading,
     question: Question,
     X: object,
     target: Target,
@@ -202,10 +201,10 @@ def explain_factored(
     features = Features(Continuous(name) for name in table.names)
     fixed = (Immutable(*table.names[start.shape[1] : -2]),) if kept.any() else ()
     asked = Question.ask(reduced, features, fixed, SquaredEuclidean())
-    eps = max(model.reading.eps, float(np.finfo(full.dtype).eps))
-    reading = Reading(reduced, features, named=False, steps=(), eps=eps)
+    eps = max(model.eps, float(np.finfo(full.dtype).eps))
     inside = InSpan(model.model, full, start, span.directions)
-    task = Task(FittedModel(inside, reading), asked, target, effort, max(eps, table.eps))
+    reading = Reading(inside, reduced, features, named=False, steps=(), eps=eps)
+    task = Task(reading, asked, target, effort, max(eps, table.eps))
     with track(len(table), show=progress) as advance:
         answers = answers_to(task, (table, table), advance)
     sentence = "the row holds a value that is missing or infinite; expected finite numbers."

@@ -34,21 +34,14 @@ Lookup = tuple[int, NDArray[Any]]
 @final
 @dataclass(frozen=True)
 class Fill:
-    """What one step makes of the missing cells of a raw column.
+    """What one step makes of the missing cells of a raw column."""
 
-    Parameters
-    ----------
-    value
-        What it puts there; None if that is not one value.
-    why_not
-        None if a missing cell counts as ``value`` there; else why not, as the end of a sentence on
-        the column, and empty if nothing is put there at all.
-    invented
-        Whether the value is the step's own word and not one that the column held.
-    """
-
+    # what it puts there; None if that is not one value
     value: Hashable = None
+    # None if a missing cell counts as ``value`` there; else why not, as the end of a sentence on
+    # the column, and empty if nothing is put there at all
     why_not: str | None = None
+    # whether the value is the step's own word and not one that the column held
     invented: bool = False
 
 
@@ -154,13 +147,7 @@ class Columns:
         )
 
     def numbers(self) -> Columns:
-        """The same with every lookup as coefficients of its one-hot block.
-
-        Raises
-        ------
-        InvalidInput
-            If a lookup holds something else than numbers.
-        """
+        """The same with every lookup, which must hold numbers, as coefficients of its block."""
         if not self.lookups:
             return self
         starts = {j: self.features.blocks[at].start for j, (at, _) in self.lookups.items()}

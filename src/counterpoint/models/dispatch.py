@@ -153,24 +153,12 @@ def finish(model: Any, columns: Columns) -> tuple[Form, Columns]:
 @final
 @dataclass(frozen=True)
 class Inputs:
-    """What columns a model was fitted on.
-
-    Parameters
-    ----------
-    count
-        How many.
-    names
-        Their names, if it was fitted on a frame.
-    needed
-        The positions that the model takes anything from.
-    ranges
-        The smallest and the largest value of each, if the model was told.
-    """
+    """What columns a model was fitted on."""
 
     count: int
-    names: tuple[Hashable, ...] | None = None
-    needed: tuple[int, ...] | None = None
-    ranges: tuple[tuple[float, float], ...] | None = None
+    names: tuple[Hashable, ...] | None = None  # if it was fitted on a frame
+    needed: tuple[int, ...] | None = None  # the positions that the model takes anything from
+    ranges: tuple[tuple[float, float], ...] | None = None  # of each, if the model was told
 
 
 @singledispatch
@@ -279,13 +267,7 @@ def dense(values: Any) -> FloatArray:
 
 
 def classes_of(model: Any) -> NDArray[Any]:
-    """(k,) the labels of a fitted classifier with one output.
-
-    Raises
-    ------
-    UnsupportedModel
-        If it has several outputs, knows one class only, or has NaN among its classes.
-    """
+    """(k,) the labels of a fitted classifier with one output and two classes or more."""
     classes, name = fitted(model).classes_, type(model).__name__
     if isinstance(classes, list) or np.ndim(classes) != 1:
         raise UnsupportedModel(

@@ -43,23 +43,15 @@ class Magnitude:
     Rounding errors are relative to these, and not to what is left of them: (x − mean) / scale may
     be small where both x and the mean are large. A map that sees through all steps at once knows
     only what is left.
-
-    Parameters
-    ----------
-    matrix
-        (m, d), dense or sparse; no entry is negative.
-    offset
-        (m,), no entry is negative.
-    terms
-        How many roundings one after the other an output passes at most.
-    lengths
-        Sizes whose sum of squares is added to each: those of differences x − p, if a model computes
-        distances. None for none.
     """
 
+    # (m, d), dense or sparse, and (m,): no entry is negative
     matrix: Any
     offset: FloatArray
+    # how many roundings one after the other an output passes at most
     terms: int
+    # sizes whose sum of squares is added to each: those of differences x − p, if a model computes
+    # distances; None for none
     lengths: Magnitude | None = None
 
     @classmethod
@@ -106,20 +98,12 @@ class Magnitude:
 @final
 @dataclass(frozen=True, eq=False)
 class AffineMap:
-    """x ↦ M x + c: preprocessing seen through, or scores, with the sizes of its terms.
+    """x ↦ M x + c: preprocessing seen through, or scores, with the sizes of its terms."""
 
-    Parameters
-    ----------
-    matrix
-        (m, d), dense or sparse.
-    offset
-        (m,).
-    magnitude
-        The sizes of its terms; None if it is one step.
-    """
-
+    # (m, d), dense or sparse, and (m,)
     matrix: Any
     offset: FloatArray
+    # the sizes of its terms; None if it is one step
     magnitude: Magnitude | None = field(default=None, kw_only=True)
 
     __getstate__ = fields_only

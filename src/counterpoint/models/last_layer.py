@@ -230,13 +230,6 @@ def _chain(module: Any) -> tuple[list[Any], AffineMap, str]:
     """The affine modules that make a module's scores: all but the link at its end.
 
     Copies of them, on the CPU and done with training; what they compute together; in which dtype.
-
-    Raises
-    ------
-    UnsupportedModel
-        If it does anything that is not affine, or that cannot be known.
-    ModelNotFitted
-        If it has no weights yet.
     """
     steps = list(_steps(module))
     kinds = [_kind(step) for step in steps]
@@ -249,7 +242,14 @@ def _chain(module: Any) -> tuple[list[Any], AffineMap, str]:
         for step in deepcopy([steps[i] for i in busy])
     ]
     dtype = _dtype_of(module, kept)
-    total = _composed([AFFINE[_kind(step)](step) for step in kept])
+    total, *rest = [AFFINE[_kind(step)](step) for step in kept]
+    for after in rest:
+        if after.matrix.shape[1] != len(total.offset):
+            raise InvalidInput(
+                f"Expected modules that fit together; got one with {len(total.offset)} outputs "
+                f"before one that takes {after.matrix.shape[1]}."
+            )
+        total = after.through(total)
     if not (np.isfinite(total.matrix).all() and np.isfinite(total.offset).all()):
         raise UnsupportedModel(
             f"{_name(module)} has weights that are not finite. Its training may have diverged; "
@@ -257,10 +257,15 @@ def _chain(module: Any) -> tuple[list[Any], AffineMap, str]:
         )
     outputs = len(total.offset)
     for i, kind in enumerate(kinds):
-        if kind == "Flatten" and not (outputs == 1 and i > busy[-1]):
-            _require_rows_apart(steps[i])
+        # Rows are flat already. Only where each is one number by now may they become one array.
+        apart = kind != "Flatten" or (outputs == 1 and i > busy[-1])
+        if not apart and steps[i].start_dim not in (1, -1):
+            raise UnsupportedModel(
+                f"{_name(steps[i])} with start_dim={steps[i].start_dim} joins rows. "
+                "Use start_dim=1."
+            )
     if link is not None:
-        LINKS[kinds[link]](steps[link], outputs)
+        _require_link(steps[link], outputs)
     return kept, total, dtype
 
 
@@ -291,18 +296,6 @@ def _kind(module: Any) -> str:
             same = bases[0].forward is base.forward and "forward" not in vars(module)
             return base.__name__ if same else ""
     return ""
-
-
-def _composed(maps: Sequence[AffineMap]) -> AffineMap:
-    total = maps[0]
-    for after in maps[1:]:
-        if after.matrix.shape[1] != len(total.offset):
-            raise InvalidInput(
-                f"Expected modules that fit together; got one with {len(total.offset)} outputs "
-                f"before one that takes {after.matrix.shape[1]}."
-            )
-        total = after.through(total)
-    return total
 
 
 def _dtype_of(module: Any, steps: Sequence[Any]) -> str:
@@ -352,43 +345,28 @@ AFFINE: dict[str, Callable[[Any], AffineMap]] = {"BatchNorm1d": _batch_norm, "Li
 
 INERT = frozenset({"AlphaDropout", "Dropout", "Flatten", "Identity"})
 
-
-def _require_rows_apart(flatten: Any) -> None:
-    """Rows are flat already. Only where each has become one number may they become one array."""
-    if flatten.start_dim not in (1, -1):
-        raise UnsupportedModel(
-            f"{_name(flatten)} with start_dim={flatten.start_dim} joins rows. Use start_dim=1."
-        )
-
-
 # --- links, from scores to probabilities ---
 
-
-def _softmax(step: Any, outputs: int) -> None:
-    if outputs == 1:
-        raise UnsupportedModel(
-            f"{_name(step)} over one output gives the same for all inputs. Use Sigmoid, or one "
-            "output for each class."
-        )
-    if step.dim not in (1, -1, None):
-        raise UnsupportedModel(
-            f"{_name(step)} with dim={step.dim} compares rows with each other. Use dim=1."
-        )
+LINKS = ("LogSoftmax", "Sigmoid", "Softmax")
 
 
-def _sigmoid(step: Any, outputs: int) -> None:
-    if outputs > 1:
+def _require_link(step: Any, outputs: int) -> None:
+    """A link must be between the scores of one row."""
+    is_sigmoid = _kind(step) == "Sigmoid"
+    if is_sigmoid and outputs > 1:
         raise UnsupportedModel(
             f"{_name(step)} over {outputs} outputs decides on each of them by itself; expected one "
             "output, or Softmax. Explain the outputs one by one, each as a Linear of its own."
         )
-
-
-LINKS: dict[str, Callable[[Any, int], None]] = {
-    "LogSoftmax": _softmax,
-    "Sigmoid": _sigmoid,
-    "Softmax": _softmax,
-}
+    if not is_sigmoid and outputs == 1:
+        raise UnsupportedModel(
+            f"{_name(step)} over one output gives the same for all inputs. Use Sigmoid, or one "
+            "output for each class."
+        )
+    if not is_sigmoid and step.dim not in (1, -1, None):
+        raise UnsupportedModel(
+            f"{_name(step)} with dim={step.dim} compares rows with each other. Use dim=1."
+        )
 
 
 # --- refusals ---

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from types import FunctionType, ModuleType
 from typing import Any, TypeVar, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.caches import fields_only
 from counterpoint.engine.wings import wings
 from counterpoint.errors import InvalidInput, ReaderMismatch, UnsupportedModel
 from counterpoint.models.categories import (
@@ -29,19 +27,20 @@ from counterpoint.rows.features import Continuous, Features, unknown_name
 from counterpoint.rows.table import Table
 from counterpoint.targets import DISAGREEMENT, Label
 
-__all__ = ["FittedModel", "Reading", "see_columns", "see_through"]
-
+__all__ = ["Reading", "see_columns", "see_through"]
 
 Found = TypeVar("Found")
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Reading:
-    """A fitted model as a form over the encoded raw features.
+    """A fitted model, and what was read of it: a form over the encoded raw features.
 
     Parameters
     ----------
+    model
+        The model; its ``predict`` decides what is valid.
     form
         The model, over the encoded columns of ``features``.
     features
@@ -60,6 +59,7 @@ class Reading:
         The distance from 1 to the next number in the narrowest dtype in which the model holds any.
     """
 
+    model: Any
     form: Form
     features: Features
     named: bool
@@ -67,8 +67,79 @@ class Reading:
     fills: Mapping[Hashable, Any] = field(default_factory=dict)
     unfilled: Mapping[Hashable, str] = field(default_factory=dict)
 
-    __getstate__ = fields_only
     eps: float = EPS
+
+    def overflows(self, x: FloatArray, eps: float) -> BoolArray:
+        """(n,): whether terms of the scores are too large for the model, so that it may refuse.
+
+        Those of float64 are not looked at: margins do not lead there.
+        """
+        if eps <= EPS:
+            return np.zeros(len(x), dtype=bool)
+        return ~(self.form.noise(x, eps) <= eps * np.finfo(np.float32).max)
+
+    def predict(self, *tables: Table) -> NDArray[Any]:
+        """The model's own predictions: in one call for two tables, if one frame can hold both."""
+        rows = tables[0].to_model_input(*tables[1:], named=self.named)
+        if rows is None:
+            return np.concatenate([self.predict(table) for table in tables])
+        return np.asarray(self.model.predict(rows)).reshape(-1)
+
+    def probability(self, label: Hashable, table: Table) -> FloatArray:
+        """(n,) the model's own probability of a label."""
+        shares = self.model.predict_proba(table.to_model_input(named=self.named))
+        column = np.asarray(self.model.classes_).tolist().index(label)
+        return np.asarray(shares[:, column], dtype=np.float64)
+
+    def is_indifferent(self, rows: Table, others: Table, x: FloatArray) -> BoolArray:
+        """(n,): whether the model takes rows as it takes as many others; not if it stops at them.
+
+        ``x``: (n, d) the others, encoded.
+        """
+        try:
+            here, there = self._responses(rows), self._responses(others)
+        except (TypeError, ValueError):  # what the model says to a cell that it does not take
+            if len(rows) == 1:
+                return np.zeros(1, dtype=bool)
+            halves = np.array_split(np.arange(len(rows)), 2)
+            parts = [self.is_indifferent(rows.take(h), others.take(h), x[h]) for h in halves]
+            return np.concatenate(parts)
+        allowed = DISAGREEMENT * self.form.noise(x)[:, None] * (1.0 + np.abs(there))
+        return np.asarray((np.abs(here - there) <= allowed).all(axis=1))
+
+    def _responses(self, table: Table) -> FloatArray:
+        """(n, k) the most telling numbers that the model gives."""
+        names = ("decision_function", "predict_proba", "predict")
+        method = next(getattr(self.model, name) for name in names if hasattr(self.model, name))
+        values = np.asarray(method(table.to_model_input(named=self.named)))
+        if values.dtype.kind not in "biuf":  # labels in words, as their positions
+            values = (values[:, None] == np.asarray(self.model.classes_)).argmax(axis=1)
+        return values.astype(np.float64).reshape(len(table), -1)
+
+    def check(
+        self, x: FloatArray, predicted: NDArray[Any], read: NDArray[Any] | None = None
+    ) -> None:
+        """What was ``read`` must predict what the model predicts, up to rounding at a tie."""
+        read = self.form.predict(x) if read is None else read
+        differs = np.flatnonzero(read != predicted)
+        if not len(differs):
+            return
+        noise = DISAGREEMENT * self.form.noise(x[differs])
+        if isinstance(self.form, LinearRegressor):
+            distance = np.abs(read[differs] - predicted[differs])
+            off = distance > noise * (1.0 + np.abs(read[differs]))
+        else:
+            labels = predicted[differs].tolist()
+            rows = zip(differs.tolist(), labels, strict=True)
+            off = np.array([self.form.margin(x[[i]], Label(label))[0] for i, label in rows])
+            off = off < -noise
+        if off.any():
+            at = int(differs[off][0])
+            raise ReaderMismatch(
+                f"{type(self.model).__name__} predicts {predicted[at]!r} for a row for which what "
+                f"was read of it predicts {read[at]!r} ({int(off.sum())} of {len(x)} rows). The "
+                "model cannot be explained exactly; please report it."
+            )
 
 
 def see_through(model: Any, features: Features | None, *, fixed: bool) -> Reading:
@@ -106,25 +177,13 @@ def see_through(model: Any, features: Features | None, *, fixed: bool) -> Readin
     )
     fills, unfilled = fills_of(last)
     named = inputs.names is not None
-    return Reading(form, chosen, named, last.steps, fills, unfilled, _eps_of(model))
+    return Reading(model, form, chosen, named, last.steps, fills, unfilled, _eps_of(model))
 
 
 def see_columns(transformer: Any, inputs: Inputs) -> Columns:
     """What a fitted transformer, with all its steps, makes of the raw columns that it takes.
 
-    Parameters
-    ----------
-    transformer
-        A fitted scikit-learn transformer, pipeline or column transformer.
-    inputs
-        What `inputs_of` says of it. Names that it never looks at are left out.
-
-    Raises
-    ------
-    UnsupportedModel
-        If a step cannot be read exactly; the message names the step.
-    ModelNotFitted
-        If a step has not been fitted.
+    ``inputs`` are what `inputs_of` says of it. Names that it never looks at are left out.
     """
 
     def ask(columns: Columns) -> tuple[None, Columns]:
@@ -212,108 +271,3 @@ def _eps_of(model: Any) -> float:
         else:
             left.extend(getattr(value, "__dict__", {}).values())
     return eps
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class FittedModel:
-    """A fitted model and what was read of it.
-
-    Parameters
-    ----------
-    model
-        The model; its ``predict`` decides what is valid.
-    reading
-        What was read of it.
-    """
-
-    model: Any
-    reading: Reading
-
-    @cached_property
-    def form(self) -> Form:
-        """The model over the encoded features."""
-        return self.reading.form
-
-    def overflows(self, x: FloatArray, eps: float) -> BoolArray:
-        """(n,): whether terms of the scores are too large for the model, so that it may refuse.
-
-        Those of float64 are not looked at: margins do not lead there.
-        """
-        if eps <= EPS:
-            return np.zeros(len(x), dtype=bool)
-        return ~(self.form.noise(x, eps) <= eps * np.finfo(np.float32).max)
-
-    def predict(self, *tables: Table) -> NDArray[Any]:
-        """The model's own predictions: in one call for two tables, if one frame can hold both."""
-        rows = tables[0].to_model_input(*tables[1:], named=self.reading.named)
-        if rows is None:
-            return np.concatenate([self.predict(table) for table in tables])
-        return np.asarray(self.model.predict(rows)).reshape(-1)
-
-    def probability(self, label: Hashable, table: Table) -> FloatArray:
-        """(n,) the model's own probability of a label."""
-        shares = self.model.predict_proba(table.to_model_input(named=self.reading.named))
-        column = np.asarray(self.model.classes_).tolist().index(label)
-        return np.asarray(shares[:, column], dtype=np.float64)
-
-    def is_indifferent(self, rows: Table, others: Table, x: FloatArray) -> BoolArray:
-        """(n,): whether the model takes rows as it takes the others; not if it stops at them.
-
-        Parameters
-        ----------
-        rows, others
-            As many rows.
-        x
-            (n, d) the others, encoded.
-        """
-        try:
-            here, there = self._responses(rows), self._responses(others)
-        except (TypeError, ValueError):  # what the model says to a cell that it does not take
-            if len(rows) == 1:
-                return np.zeros(1, dtype=bool)
-            halves = np.array_split(np.arange(len(rows)), 2)
-            parts = [self.is_indifferent(rows.take(h), others.take(h), x[h]) for h in halves]
-            return np.concatenate(parts)
-        allowed = DISAGREEMENT * self.form.noise(x)[:, None] * (1.0 + np.abs(there))
-        return np.asarray((np.abs(here - there) <= allowed).all(axis=1))
-
-    def _responses(self, table: Table) -> FloatArray:
-        """(n, k) the most telling numbers that the model gives."""
-        names = ("decision_function", "predict_proba", "predict")
-        method = next(getattr(self.model, name) for name in names if hasattr(self.model, name))
-        values = np.asarray(method(table.to_model_input(named=self.reading.named)))
-        if values.dtype.kind not in "biuf":  # labels in words, as their positions
-            values = (values[:, None] == np.asarray(self.model.classes_)).argmax(axis=1)
-        return values.astype(np.float64).reshape(len(table), -1)
-
-    def check(
-        self, x: FloatArray, predicted: NDArray[Any], read: NDArray[Any] | None = None
-    ) -> None:
-        """What was ``read`` must predict what the model predicts, up to rounding at a tie.
-
-        Raises
-        ------
-        ReaderMismatch
-            If it does not.
-        """
-        read = self.form.predict(x) if read is None else read
-        differs = np.flatnonzero(read != predicted)
-        if not len(differs):
-            return
-        noise = DISAGREEMENT * self.form.noise(x[differs])
-        if isinstance(self.form, LinearRegressor):
-            distance = np.abs(read[differs] - predicted[differs])
-            off = distance > noise * (1.0 + np.abs(read[differs]))
-        else:
-            labels = predicted[differs].tolist()
-            rows = zip(differs.tolist(), labels, strict=True)
-            off = np.array([self.form.margin(x[[i]], Label(label))[0] for i, label in rows])
-            off = off < -noise
-        if off.any():
-            at = int(differs[off][0])
-            raise ReaderMismatch(
-                f"{type(self.model).__name__} predicts {predicted[at]!r} for a row for which what "
-                f"was read of it predicts {read[at]!r} ({int(off.sum())} of {len(x)} rows). The "
-                "model cannot be explained exactly; please report it."
-            )

@@ -278,13 +278,7 @@ NOT_A_SUM = (
 
 
 def run(step: Any, rows: Any, columns: Columns, method: str = "transform") -> NDArray[Any]:
-    """What a fitted step makes of rows, as a dense array, whatever container it returns.
-
-    Raises
-    ------
-    UnsupportedModel
-        If the step does not take the rows; its own error is the cause.
-    """
+    """What a fitted step makes of rows, as a dense array, whatever container it returns."""
     try:
         with quiet():
             out = getattr(step, method)(rows)

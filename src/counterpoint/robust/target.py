@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from counterpoint.certificate import Certificate
     from counterpoint.engine.pieces import Aim, Question
     from counterpoint.engine.search import Leads
-    from counterpoint.models.reading import FittedModel
+    from counterpoint.models.reading import Reading
     from counterpoint.robust.form import UncertainForm
 
 __all__ = ["Robust"]
@@ -157,14 +157,14 @@ class Robust(Target):
             yield replace(self, guarantee="fixed"), left
 
     def met(
-        self, model: FittedModel, table: Table, x: FloatArray, predicted: NDArray[Any]
+        self, model: Reading, table: Table, x: FloatArray, predicted: NDArray[Any]
     ) -> BoolArray:
         form = self._uncertain(model)
         return self._is_sure(form, x, predicted, form.certainty(x, self.label))
 
     def verdict(
         self,
-        model: FittedModel,
+        model: Reading,
         table: Table,
         x: FloatArray,
         predicted: NDArray[Any],
@@ -243,7 +243,7 @@ class Robust(Target):
             met = form.margin(x, self) >= 0.0
         return np.asarray(met & (predicted == self.label))
 
-    def _uncertain(self, has_form: FittedModel | Question) -> UncertainForm:
+    def _uncertain(self, has_form: Reading | Question) -> UncertainForm:
         """The form, which has noise: no other has regions for this target."""
         from counterpoint.robust.form import UncertainForm
 

@@ -78,26 +78,18 @@ class Nearer(NonConvex):
         """The same with its limit lowered by a (1, 2) margin."""
         return replace(self, limit=self.limit - float(margin[0] @ (self.tight, self.lost)))
 
-    def _distances(self, y: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """(n,) ‖F y + f‖² and ‖H y + h‖²."""
-        near, far = y @ self.matrix.T + self.offset, y @ self.rival.T + self.rival_offset
-        return (near * near).sum(axis=1), (far * far).sum(axis=1)
+    @cached_property
+    def _alone(self) -> Quadrics:
+        return Quadrics((self,), self.matrix.shape[1])
 
     def excess(self, y: FloatArray) -> FloatArray:
-        near, far = self._distances(y)
-        return np.asarray(near - far - self.limit)
+        return self._alone.excess(y)[:, 0]
 
     def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:
-        near, far = self._distances(y)
-        return _share_missed(near - far - self.limit, near + far + abs(self.limit))
+        return self._alone.misses(y, np.zeros((1, 2)))[:, 0]
 
     def duality(self, program: Program) -> Curvature:
         return Curvature(program)
-
-
-def _share_missed(excess: FloatArray, size: FloatArray) -> FloatArray:
-    """What is missed relative to the size of its terms; 0 where that is rounding."""
-    return relative(excess - 16.0 * EPS * size, size)
 
 
 @final
@@ -168,7 +160,7 @@ class Quadrics:
         """(n, J) by how much points miss each condition, with (n, 2) margins, in score units."""
         near, far = self._distances(y)
         excess = np.asarray(near - far - self.limits)
-        return excess if margin is None or not margin.any() else excess + self.closed_in(margin)
+        return excess if margin is None else excess + self.closed_in(margin)
 
     def closed_in(self, margin: FloatArray) -> FloatArray:
         """(n, J) by how much (n, 2) margins lower the limits."""
@@ -178,7 +170,8 @@ class Quadrics:
         """(n, J) `excess`, relative to the size of its terms; 0 where that is rounding."""
         near, far = self._distances(y)
         excess = near - far - self.limits + self.closed_in(margin)
-        return _share_missed(excess, near + far + np.abs(self.limits))
+        size = near + far + np.abs(self.limits)
+        return relative(excess - 16.0 * EPS * size, size)
 
     def gradients(self, y: FloatArray) -> tuple[FloatArray, FloatArray]:
         """(n, J, d) the gradients of ‖F_j y + f_j‖² and of ‖H_j y + h_j‖²."""

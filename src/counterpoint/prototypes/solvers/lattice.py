@@ -18,17 +18,15 @@ from typing import ClassVar, final
 
 import numpy as np
 
-from counterpoint.engine.domains import AtMost, OneOf, Whole
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Cases
 from counterpoint.numerics import BoolArray, FloatArray
-from counterpoint.prototypes.solvers.descent import Descents, LocalSearch, RowDescent
+from counterpoint.prototypes.solvers.descent import INTEGRAL, Descents, LocalSearch, RowDescent
 from counterpoint.prototypes.solvers.lower_bound import Quadric
 from counterpoint.solvers.base import Effort, Solution, Solver
 
-__all__ = ["INTEGRAL", "Ccp"]
+__all__ = ["Ccp"]
 
-INTEGRAL = (Whole, OneOf, AtMost)
 DECIDED = 1e-6
 """How far from a whole step, in steps, a column counts as being there."""
 NEARLY = 0.15
@@ -53,21 +51,18 @@ class Ccp(Solver):
 
     @classmethod
     def takes(cls, program: Program) -> bool:
-        return program.kinds <= cls.accepts and bool(program.nonconvex)
+        return Quadric.takes(program)
 
     @cached_property
-    def _whole(self) -> Descents:
+    def _descents(self) -> Descents:
         return Descents(self.program)
-
-    @cached_property
-    def _free(self) -> Descents:
-        """Those without what is integral."""
-        return Descents(self.program.relaxed(*INTEGRAL))
 
     def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
         out = Solution.blank(len(cases), self.program)
+        kind = Lattice if self.program.kinds & set(INTEGRAL) else RowDescent
         for i, case in enumerate(cases):
-            search = self._search(case, effort, np.inf if cutoff is None else float(cutoff[i]))
+            reached = np.inf if cutoff is None else float(cutoff[i])
+            search: LocalSearch = kind(self._descents, case, effort, reached)
             search.run()
             out.multipliers[i] = search.lower.multipliers
             out.outcomes[i] = search.outcome
@@ -75,21 +70,10 @@ class Ccp(Solver):
                 out.points[i] = search.point
         return out
 
-    def _search(self, case: Cases, effort: Effort, cutoff: float) -> LocalSearch:
-        if self.program.kinds & set(INTEGRAL):
-            return Lattice(self._whole, self._free, case, effort, cutoff)
-        return RowDescent(self._whole, case, effort, cutoff)
-
 
 @final
 class Lattice(LocalSearch):
-    """One row's search; ``free`` are the descents of its program without what is integral."""
-
-    def __init__(
-        self, whole: Descents, free: Descents, case: Cases, effort: Effort, cutoff: float
-    ) -> None:
-        super().__init__(whole, case, effort, cutoff)
-        self.free = free
+    """One row's search."""
 
     def run(self) -> None:
         if self.case.empty[0]:
@@ -99,7 +83,7 @@ class Lattice(LocalSearch):
         if self._is_over():
             return
         self._keep(np.vstack([self.case.x, self.shared.alone(self.case)]))
-        starts = [*self.free.prototypes, nearest]
+        starts = [*self.shared.free.prototypes, nearest]
         for start in starts if relaxed is None else [relaxed, *starts]:
             self._dive(start, self.case.low[0], self.case.high[0])
             if self._is_over():
@@ -109,7 +93,7 @@ class Lattice(LocalSearch):
     def _descent(self, start: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray | None:
         """Where a descent without what is integral ends, within bounds."""
         within = replace(self.case, low=low[None], high=high[None])
-        descent = RowDescent(self.free, within, self.effort.until(self._end), np.inf)
+        descent = RowDescent(self.shared.free, within, self.effort.until(self._end), np.inf)
         descent.descend(start)
         return descent.point
 

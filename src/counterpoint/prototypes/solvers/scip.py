@@ -21,7 +21,6 @@ from counterpoint.errors import MissingExtra, SolverFailure
 from counterpoint.numerics import FloatArray
 from counterpoint.prototypes.nearer import quadrics_of
 from counterpoint.prototypes.solvers.descent import Descents, RowDescent
-from counterpoint.prototypes.solvers.lattice import INTEGRAL
 from counterpoint.prototypes.solvers.lower_bound import Quadric
 from counterpoint.solvers.base import Effort, Outcome, Solution, Solver
 
@@ -62,9 +61,9 @@ class Scip(Solver):
             ) from None
 
     @cached_property
-    def free(self) -> Descents:
-        """Descents without what is integral."""
-        return Descents(self.program.relaxed(*INTEGRAL))
+    def descents(self) -> Descents:
+        """Those that polish a point."""
+        return Descents(self.program)
 
     def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
         out = Solution.blank(len(cases), self.program)
@@ -194,7 +193,8 @@ class GlobalSearch:
         x = self.case.x
         points = x + np.maximum(np.abs(x), 1.0)
         if len(quadrics_of(self.program)):
-            points = np.vstack([Quadric(self.program).nearest(self.case)[0], points])
+            nearest = self.owner.descents.quadric.nearest(self.case)[0]
+            points = np.vstack([nearest, points])
         paid = self.program.cost(points, np.repeat(x, len(points), axis=0))
         usable = np.isfinite(paid) & (paid > 0.0)
         return 2.0 * float(paid[usable][0])
@@ -207,7 +207,9 @@ class GlobalSearch:
         before, held, found = self.cost, self.program.held(y[None], self.case.x)[0], [y]
         if not held.all():
             within = self.case.within(np.where(held, y, -np.inf), np.where(held, y, np.inf))
-            descent = RowDescent(self.owner.free, within, self.effort.until(self._end), np.inf)
+            descent = RowDescent(
+                self.owner.descents.free, within, self.effort.until(self._end), np.inf
+            )
             descent.descend(y)
             found += [] if descent.point is None else [descent.point]
         for point in found:

@@ -81,11 +81,6 @@ class GroupExplainer(BaseEstimator, ABC):  # type: ignore[misc]
         progress
             Whether to show a progress bar; None to show one on a terminal if it takes long.
 
-        Returns
-        -------
-        Self
-            Itself, fitted.
-
         Raises
         ------
         InvalidInput
@@ -107,10 +102,7 @@ class GroupExplainer(BaseEstimator, ABC):  # type: ignore[misc]
         return self.translations_.to_frame(names)
 
     def sentences(self, most: int = 6) -> str:
-        """What to change, in words: a line for each pair, in one of the two directions.
-
-        A line names at most so many features.
-        """
+        """What to change, in words: a line for each pair, which names at most so many features."""
         self._fitted()
         return self.translations_.sentences(most)
 
@@ -174,12 +166,8 @@ class GroupExplainer(BaseEstimator, ABC):  # type: ignore[misc]
     def judge(self, X: Any, groups: Any, translations: Translations | None = None) -> Quality:
         """How good the fitted explanation is for these rows; it says if they were in the fit.
 
-        Parameters
-        ----------
-        X, groups
-            As in `fit`; groups may be fewer, but not others.
-        translations
-            Another explanation of the same groups and features; None for that of the fit.
+        Rows and groups come as in `fit`. ``translations`` are another explanation of the same
+        groups and features; None for that of the fit.
         """
         scene = self._fitted()
         if translations is not None:
@@ -191,14 +179,7 @@ class GroupExplainer(BaseEstimator, ABC):  # type: ignore[misc]
     def plot_map(self, X: Any, groups: Any, start: Any, end: Any, *, ax: Any = None) -> Figure:
         """The rows in the representation, and where those of one group are moved to.
 
-        Parameters
-        ----------
-        X, groups
-            As in `fit`.
-        start, end
-            Labels of the groups.
-        ax
-            Two Matplotlib axes; None for a new figure.
+        Rows and groups come as in `fit`; ``ax`` are two Matplotlib axes, or None for a new figure.
         """
         from counterpoint.plots import draw_map
 

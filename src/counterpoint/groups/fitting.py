@@ -42,7 +42,6 @@ class Fit:
     loss: float
     residual: float  # of the proximal gradient, relative to the gradient at zero: 0 if stationary
     gap: float  # to a lower bound, relative to the loss at zero; NaN if the task is not convex
-    lipschitz: float  # the curvature of the last step
     iterations: int
 
 
@@ -103,7 +102,7 @@ def _working(task: Objective, strength: float, D: FloatArray, least: float) -> I
 def _measured(task: Objective, strength: float, D: FloatArray, L: float, steps: int) -> Fit:
     loss, residual = task.value(D), task.residual(D, strength, L)
     objective = loss + strength * task.fusion.value(D)
-    return Fit(D, strength, objective, loss, residual, task.gap(D, strength), L, steps)
+    return Fit(D, strength, objective, loss, residual, task.gap(D, strength), steps)
 
 
 def at_zero(task: Objective, strength: float) -> Fit:
@@ -154,7 +153,7 @@ def refit(
     work = moving(found)
     start, D = found[:, work], np.zeros_like(found)
     distinct = np.broadcast_to(np.arange(float(len(D)))[:, None], start.shape)
-    D[:, work], residual, L, taken = descend(
+    D[:, work], residual, _, taken = descend(
         task.of(work),
         0.0,
         start,
@@ -165,7 +164,7 @@ def refit(
         pattern=distinct if free else start,
     )
     loss = task.value(D)
-    return Fit(D, strength, loss, loss, residual / task.scale, np.nan, L, taken)
+    return Fit(D, strength, loss, loss, residual / task.scale, np.nan, taken)
 
 
 def pair_counts(D: FloatArray) -> IntArray:

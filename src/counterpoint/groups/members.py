@@ -9,6 +9,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
+from sklearn.base import clone
 
 from counterpoint.errors import InvalidInput
 from counterpoint.groups.representations import Matrix, dense
@@ -37,12 +38,9 @@ class Groups:
     def of(cls, groups: Any) -> Groups:
         """Read groups as they are given.
 
-        Parameters
-        ----------
-        groups
-            (n,) labels, of which missing ones (None, NaN) mean no group; a mapping from labels to
-            boolean masks; or `Groups`. The order is that of the sorted labels, of the categories of
-            a categorical column, or of the mapping.
+        They are (n,) labels, of which missing ones (None, NaN) mean no group; a mapping from labels
+        to boolean masks; or `Groups`. The order is that of the sorted labels, of the categories of
+        a categorical column, or of the mapping.
         """
         if isinstance(groups, Groups):
             return groups
@@ -77,45 +75,30 @@ class Groups:
                 f"Expected masks that do not overlap; {len(shared)} rows are in several, such as "
                 f"row {shared[0]} in {' and '.join(both)}. Take them out of all but one."
             )
-        _require_rows({label: int(mask.sum()) for label, mask in given.items()}, 1)
-        return cls(labels, np.where(stack.any(axis=0), stack.argmax(axis=0), -1))
+        return cls(labels, np.where(stack.any(axis=0), stack.argmax(axis=0), -1)).filled(1)
 
     @classmethod
     def from_polygons(
         cls, points: ArrayLike, polygons: Mapping[Any, ArrayLike] | Sequence[ArrayLike]
     ) -> Groups:
-        """Points of a plane by the polygon they lie in; the first one, if there are several.
+        """Points (n, 2) by the polygon they lie in; the first one, if there are several.
 
-        Parameters
-        ----------
-        points
-            (n, 2) an embedding.
-        polygons
-            Corners (c, 2) of a polygon for each label; of a sequence, the labels are 0, 1, 2 …
+        A polygon is given by its corners (c, 2); of a sequence, the labels are 0, 1, 2 …
         """
         plane = _plane(points, "points")
         named = polygons if isinstance(polygons, Mapping) else dict(enumerate(polygons))
-        member = np.full(len(plane), -1)
+        member = np.full(len(plane), -1, dtype=np.intp)
         for i, corners in enumerate(named.values()):
             inside = _inside(plane, _plane(corners, "corners of polygons"))
             member[inside & (member < 0)] = i
-        counts = np.bincount(member[member >= 0], minlength=len(named)).tolist()
-        _require_rows(dict(zip(named, counts, strict=True)), 1)
-        return cls(tuple(named), member.astype(np.intp))
+        return cls(tuple(named), member).filled(1)
 
     @classmethod
     def from_clusters(cls, points: ArrayLike, clusterer: Any) -> Groups:
         """The clusters that an estimator of scikit-learn finds; noise (−1) belongs to none.
 
-        Parameters
-        ----------
-        points
-            (n, m) an embedding, or any rows.
-        clusterer
-            Such as ``KMeans(5, random_state=0)`` or ``HDBSCAN(min_cluster_size=20)``; it is cloned.
+        It is cloned, and given points (n, m); such as ``HDBSCAN(min_cluster_size=20)``.
         """
-        from sklearn.base import clone
-
         found = np.asarray(clone(clusterer).fit_predict(np.asarray(points, dtype=float)))
         return cls.of([None if label == -1 else label for label in found.tolist()])
 
@@ -170,7 +153,17 @@ class Groups:
             raise InvalidInput(
                 f"Expected at least two groups; got {len(self)}. Explanations are between groups."
             )
-        _require_rows(dict(zip(self.labels, self.sizes.tolist(), strict=True)), 2)
+        self.filled(2)
+
+    def filled(self, least: int) -> Groups:
+        """The same; an error unless each has so many rows."""
+        for label, size in zip(self.labels, self.sizes.tolist(), strict=True):
+            if size < least:
+                raise InvalidInput(
+                    f"Expected at least {least} {'rows' if least > 1 else 'row'} in each group; "
+                    f"group {label!r} has {size}. Leave it out, or join it with another."
+                )
+        return self
 
     def means(self, values: Matrix) -> FloatArray:
         """(l, d) the mean of the rows of each group; of dense or sparse rows."""
@@ -197,15 +190,6 @@ def stratified_folds(
         fold[rows] = np.arange(len(rows)) % folds
     for part in range(folds):
         yield np.flatnonzero((fold >= 0) & (fold != part)), np.flatnonzero(fold == part)
-
-
-def _require_rows(sizes: Mapping[Any, int], least: int) -> None:
-    for label, size in sizes.items():
-        if size < least:
-            raise InvalidInput(
-                f"Expected at least {least} {'rows' if least > 1 else 'row'} in each group; group "
-                f"{label!r} has {size}. Leave it out, or join it with another."
-            )
 
 
 def _plane(points: ArrayLike, what: str) -> FloatArray:

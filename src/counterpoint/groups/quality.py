@@ -81,18 +81,14 @@ class Quality:
     @property
     def worst(self) -> tuple[Any, Any]:
         """The pair of groups that is explained least correctly."""
-        i, j = self._worst
-        return self.groups[i], self.groups[j]
-
-    @property
-    def _worst(self) -> tuple[int, int]:
         held = self.correctness + 2.0 * np.eye(len(self.groups))
         i, j = np.unravel_index(int(held.argmin()), held.shape)
-        return int(i), int(j)
+        return self.groups[i], self.groups[j]
 
     def summary(self) -> str:
         """The means over pairs, the worst pair, and which rows it is about."""
-        (start, end), at = self.worst, self._worst
+        start, end = self.worst
+        at = self.groups.index(start), self.groups.index(end)
         rates = (self.correctness, self.coverage)
         mean, both = ([self.mean(r, diagonal=d) for r in rates] for d in (False, True))
         away = self.mean(self.away)
@@ -136,22 +132,8 @@ class Quality:
 def similarity(sparser: Translations, denser: Translations) -> FloatArray:
     """How much of each explanation uses features that another one uses too, by equation (10).
 
-    Parameters
-    ----------
-    sparser
-        e₁, whose changes are counted.
-    denser
-        e₂, whose features count.
-
-    Returns
-    -------
-    ndarray
-        (l, l) ``Σ_f |e₁f| 1[e₂f ≠ 0] / ‖e₁‖₁`` of each pair; 1 where e₁ changes nothing.
-
-    Raises
-    ------
-    InvalidInput
-        If they are about other groups or features.
+    (l, l) ``Σ_f |e₁f| 1[e₂f ≠ 0] / ‖e₁‖₁`` of each pair, where the changes of e₁, the sparser one,
+    are counted, and the features of e₂, the denser one, count; 1 where e₁ changes nothing.
     """
     if sparser.groups != denser.groups or sparser.names != denser.names:
         raise InvalidInput(

@@ -61,11 +61,6 @@ class Intake:
     fills: Mapping[Hashable, Any] = field(default_factory=dict)
     unfilled: Mapping[Hashable, str] = field(default_factory=dict)
 
-    @classmethod
-    def numbers(cls, names: Sequence[Hashable], *, named: bool) -> Intake:
-        """Columns of numbers."""
-        return cls(Features(Continuous(name) for name in names), named)
-
     @cached_property
     def names(self) -> tuple[Hashable, ...]:
         """(d,) names of the encoded columns; of categories as ``home=own``."""
@@ -135,7 +130,9 @@ def read_model(model: Any) -> Reading:
     if reader is not None:
         found, inputs = reader(model), inputs_of(model)
         names = None if inputs is None else inputs.names
-        return found, None if names is None else Intake.numbers(names, named=True)
+        return found, None if names is None else Intake(
+            Features(map(Continuous, names)), named=True
+        )
     if isinstance(model, Pipeline) and len(model.steps) > 1:
         name, last = model.steps[-1]
         reader = _reader_of(last)
@@ -280,7 +277,7 @@ def _arranged(intake: Intake | None, names: tuple[Hashable, ...] | None, width: 
         )
     if intake is None:
         listed = names or tuple(f"x{j}" for j in range(width))
-        return Intake.numbers(listed, named=names is not None)
+        return Intake(Features(map(Continuous, listed)), named=names is not None)
     wanted = intake.features.names
     if names is not None and intake.named:
         known = set(names)

@@ -47,18 +47,9 @@ class Representation(ABC):
 
     @abstractmethod
     def vjp(self, X: FloatArray) -> tuple[FloatArray, Pull]:
-        """The values at rows, and what pulls gradients back through the map.
+        """(n, m) the values r(x) at rows (n, d), and what pulls gradients back through the map.
 
-        Parameters
-        ----------
-        X
-            (n, d) rows.
-
-        Returns
-        -------
-        tuple
-            (n, m) the values r(x); and a function that takes (n, m) to (n, d), the vector–Jacobian
-            product of each row.
+        That is a function that takes (n, m) to (n, d): the vector–Jacobian product of each row.
         """
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from itertools import combinations, permutations
 from typing import TYPE_CHECKING, Any, Literal, final, get_args
@@ -82,20 +82,10 @@ class Translations:
         costs: ArrayLike | None = None,
         truncate: int | None = None,
     ) -> Translations:
-        """Translations from offsets.
+        """Translations from offsets (l, d) in feature units; only their differences count.
 
-        Parameters
-        ----------
-        offsets
-            (l, d) in feature units; only their differences count.
-        groups
-            l labels.
-        names
-            d names; None for x0, x1 …
-        costs
-            (d,) what a change of one unit costs; None for 1 each.
-        truncate
-            How many features are kept for each pair.
+        Without ``names``, features are x0, x1 …; without ``costs`` (d,), a change of one unit costs
+        1. How many features are kept for each pair is ``truncate``.
         """
         D = np.array(offsets, dtype=np.float64)
         if D.ndim != 2 or len(D) != len(groups) or not np.isfinite(D).all():
@@ -125,13 +115,8 @@ class Translations:
     def renamed(self, names: Mapping[Hashable, Hashable]) -> Translations:
         """The same with other names for features; those that have none keep theirs.
 
-        Of a name that several get, the old one is said too: ``new (old)``.
-
-        Parameters
-        ----------
-        names
-            Name → other name, such as symbols of genes for their identifiers; a mapping or a
-            pandas series.
+        They are a mapping or a pandas series, name → other name, such as symbols of genes for their
+        identifiers. Of a name that several get, the old one is said too: ``new (old)``.
         """
         other = [names.get(name, name) for name in self.names]
         shared = {name for name, count in Counter(other).items() if count > 1}
@@ -199,8 +184,7 @@ class Translations:
     @cached_property
     def counts(self) -> IntArray:
         """(l, l) the number of features that each pair changes."""
-        counts = self.over_pairs(lambda i, j: int(np.count_nonzero(self.between(i, j))))
-        return counts.astype(np.intp)
+        return self.over_pairs(lambda i, j: (self.between(i, j) != 0.0).sum()).astype(np.intp)
 
     @cached_property
     def sizes(self) -> FloatArray:
@@ -231,11 +215,8 @@ class Translations:
         import pandas as pd
 
         told = self if names is None else self.renamed(names)
-        lines = [
-            (*pair, name, change)
-            for pair in permutations(self.groups, 2)
-            for name, change in told.changes(*pair).items()
-        ]
+        pairs = permutations(self.groups, 2)
+        lines = [(*pair, *one) for pair in pairs for one in told.changes(*pair).items()]
         return pd.DataFrame(lines, columns=["from", "to", "feature", "change"])
 
     def sentence(self, start: Any, end: Any, most: int = 6) -> str:
@@ -291,13 +272,10 @@ def amount(size: float) -> str:
 
 def to_anndata(translations: Translations, adata: Any, key: str = "group_translations") -> None:
     """Keep an explanation in ``adata.uns``, under a key; the AnnData is changed in place."""
-    adata.uns[key] = {
-        "groups": np.array([str(group) for group in translations.groups]),
-        "names": np.array([str(name) for name in translations.names]),
-        "columns": translations.columns,
-        "levels": translations.levels,
-        "costs": translations.costs,
-        "strength": float(translations.strength),
+    kept = {one.name: getattr(translations, one.name) for one in fields(translations)}
+    adata.uns[key] = kept | {
+        "groups": np.array([*map(str, translations.groups)]),
+        "names": np.array([*map(str, translations.names)]),
         "truncate": -1 if translations.truncate is None else int(translations.truncate),
     }
 
@@ -309,16 +287,12 @@ def from_anndata(adata: Any, key: str = "group_translations") -> Translations:
             f"Expected an explanation in uns[{key!r}]; there is none. Keep one with to_anndata."
         )
     kept = adata.uns[key]
-    truncate = int(kept["truncate"])
-    return Translations(
-        tuple(map(str, kept["groups"])),
-        tuple(map(str, kept["names"])),
-        np.asarray(kept["columns"], dtype=np.intp),
-        np.asarray(kept["levels"], dtype=np.float64),
-        np.asarray(kept["costs"], dtype=np.float64),
-        float(kept["strength"]),
-        None if truncate < 0 else truncate,
-    )
+    groups, names = (tuple(map(str, kept[name])) for name in ("groups", "names"))
+    columns = np.asarray(kept["columns"], dtype=np.intp)
+    levels, costs = (np.asarray(kept[name], dtype=np.float64) for name in ("levels", "costs"))
+    strength, truncate = float(kept["strength"]), int(kept["truncate"])
+    cut = None if truncate < 0 else truncate
+    return Translations(groups, names, columns, levels, costs, strength, cut)
 
 
 @final
@@ -405,11 +379,8 @@ class TranslationPath:
     def counts(self, count: Count = "each") -> FloatArray:
         """(n,) how many features are changed.
 
-        Parameters
-        ----------
-        count
-            ``"each"``: by the pair that changes most; ``"mean"``: on average over pairs;
-            ``"shared"``: by any pair.
+        That is, by the pair that changes most (``"each"``), on average over pairs (``"mean"``), or
+        by any pair (``"shared"``).
         """
         check_count(count)
         return np.array([count_of(one, count) for one in self])

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any, final
 
 import numpy as np
@@ -25,6 +27,7 @@ from counterpoint.errors import (
     is_listed,
     is_number,
     listed,
+    several,
     shown,
     some,
 )
@@ -190,10 +193,9 @@ class Bounds(Constraint):
 
     def __post_init__(self) -> None:
         check_name("Bounds", self.feature)
-        values = (self.low, self.high, self.fall, self.rise)
-        for what, value in zip(("low", "high", "fall", "rise"), values, strict=True):
-            check_number(f"{what} of {self.feature!r}", value)
-        if np.isnan(values).any() or self.low > self.high or min(self.fall, self.rise) < 0:
+        for what in ("low", "high", "fall", "rise"):
+            check_number(f"{what} of {self.feature!r}", getattr(self, what))
+        if not (self.low <= self.high and self.fall >= 0 and self.rise >= 0):
             raise InvalidInput(
                 f"Expected low <= high, fall >= 0 and rise >= 0 for {self.feature!r}; got "
                 f"low={self.low!r}, high={self.high!r}, fall={self.fall!r}, rise={self.rise!r}."
@@ -463,11 +465,8 @@ class Ellipsoid(Constraint):
                 raise InvalidInput(unknown_name(name, table.names))
         table = table.select(features)
         kinds = Features.from_data(table)
-        for feature in kinds:
-            if isinstance(feature, Categorical):
-                raise InvalidInput(
-                    f"Ellipsoid takes numeric features; {feature.name!r} is categorical."
-                )
+        for name in kinds.names:
+            _column_of(kinds, name)
         codes = present(table, kinds)
         covariance = np.atleast_2d(np.cov(codes, rowvar=False))
         center = dict(zip(features, codes.mean(axis=0).tolist(), strict=True))
@@ -481,14 +480,13 @@ class Ellipsoid(Constraint):
         return cls(center, (matrix + matrix.T) / 2.0, radius)
 
     def _root(self) -> FloatArray:
+        """(q, q) R with Rᵀ R = matrix."""
         matrix = np.asarray(self.matrix, dtype=np.float64)
         scale = np.sqrt(np.maximum(np.diag(matrix), 0.0))
         symmetric = np.allclose(matrix, matrix.T, rtol=1e-9, atol=0)
         if symmetric and (scale > 0).all():
-            try:
+            with suppress(np.linalg.LinAlgError):
                 return np.asarray(np.linalg.cholesky(matrix / np.outer(scale, scale)).T * scale)
-            except np.linalg.LinAlgError:
-                pass
         raise InvalidInput(
             "Expected a symmetric positive definite ellipsoid matrix; got one that is not."
         )
@@ -497,9 +495,7 @@ class Ellipsoid(Constraint):
         root = self._root()
         matrix = np.zeros((len(root), features.width))
         for j, name in enumerate(self.center):
-            if isinstance(features[name], Categorical):
-                raise InvalidInput(f"Ellipsoid takes numeric features; {name!r} is categorical.")
-            matrix[:, features.columns(name).start] = root[:, j]
+            matrix[:, _column_of(features, name)] = root[:, j]
         center = np.array(list(self.center.values()), dtype=np.float64)
         return Region((Cone(matrix, -root @ center, float(self.radius)),))
 
@@ -523,10 +519,17 @@ class MaxChanges(Constraint):
             raise InvalidInput(f"Expected a count of at least 1; got {shown(self.count)}.")
 
     def __str__(self) -> str:
-        return f"at most {self.count} feature{'s' if self.count > 1 else ''} may change"
+        return f"at most {several(self.count, 'feature')} may change"
 
     def region(self, features: Features) -> Region:
         return Region((AtMost(int(self.count), features.blocks),))
+
+
+def _column_of(features: Features, name: Hashable) -> int:
+    """The encoded column of a number."""
+    if isinstance(features[name], Categorical):
+        raise InvalidInput(f"Ellipsoid takes numeric features; {name!r} is categorical.")
+    return int(features.columns(name).start)
 
 
 def _signed(name: Hashable, value: float) -> str:
@@ -536,13 +539,9 @@ def _signed(name: Hashable, value: float) -> str:
 
 def _parsed(text: str) -> tuple[dict[Hashable, float], float, float]:
     """Coefficients, and the bounds on their sum."""
-    quoted: list[str] = []
-
-    def numbered(name: re.Match[str]) -> str:
-        quoted.append(name[1])
-        return f"`{len(quoted) - 1}`"
-
-    sides = re.split("(<=|>=|==)", re.sub("`([^`]*)`", numbered, text))
+    quoted, position = re.findall("`([^`]*)`", text), count()
+    plain = re.sub("`[^`]*`", lambda _: f"`{next(position)}`", text)
+    sides = re.split("(<=|>=|==)", plain)
     if len(sides) != 3:
         raise InvalidInput(
             f"Expected a relation with one of <=, >= and ==, such as 'a + 2 * b <= 3'; "

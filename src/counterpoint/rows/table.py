@@ -298,12 +298,10 @@ def _frame_or_array(data: Any) -> tuple[Any, tuple[Hashable, ...]]:
     """A frame or an ndarray of shape (n, p), and its column names."""
     if isinstance(data, np.ndarray):
         return _named(_unmasked(data) if isinstance(data, np.ma.MaskedArray) else np.asarray(data))
-    if isinstance(data, list | tuple) and data:
-        if not all(isinstance(row, Mapping) for row in data):
-            return _named(_stacked(data))
+    if isinstance(data, list | tuple) and data and not all(isinstance(r, Mapping) for r in data):
+        return _named(_stacked(data))
+    if isinstance(data, Mapping) or (isinstance(data, list | tuple) and data):
         data = _of_mappings(data)
-    elif isinstance(data, Mapping):
-        data = _of_columns(data) if _holds_columns(data) else _of_mappings([data])
     elif nw.dependencies.is_pandas_series(data):  # of dtype object where columns differ
         data = data.to_frame().T.infer_objects()
     is_pandas = nw.dependencies.is_pandas_dataframe(data)
@@ -323,24 +321,20 @@ def _wrapped(data: Any) -> Any:
     try:
         return nw.from_native(data, eager_only=True)
     except TypeError:
+        from scipy import sparse
+
+        advice = "Pass rows as a frame with named columns."
+        if sparse.issparse(data):
+            advice = (
+                "Answers to sparse rows are dense: use Explainer.explain_factored, which keeps "
+                "them as a few coefficients each, or pass rows.toarray()."
+            )
+        elif nw.dependencies.is_polars_lazyframe(data):
+            advice = "Call collect() on it first."
         raise InvalidInput(
             "Expected a data frame (pandas, polars, Arrow), a 2-D array or one row; "
-            f"got {type(data).__name__}. {_instead(data)}"
+            f"got {type(data).__name__}. {advice}"
         ) from None
-
-
-def _instead(data: Any) -> str:
-    """What to pass for something that is neither a frame nor an array."""
-    from scipy import sparse
-
-    if sparse.issparse(data):
-        return (
-            "Answers to sparse rows are dense: use Explainer.explain_factored, which keeps them as "
-            "a few coefficients each, or pass rows.toarray()."
-        )
-    if nw.dependencies.is_polars_lazyframe(data):
-        return "Call collect() on it first."
-    return "Pass rows as a frame with named columns."
 
 
 def _named(array: NDArray[Any]) -> tuple[NDArray[Any], tuple[Hashable, ...]]:
@@ -377,27 +371,20 @@ def _stacked(rows: Sequence[Any]) -> NDArray[Any]:
     return np.asarray(rows, dtype=object) if array.dtype.kind in "US" else array
 
 
-def _of_mappings(rows: Sequence[Mapping[Any, Any]]) -> Any:
-    """Rows as name → value."""
+def _of_mappings(data: Any) -> Any:
+    """A pandas frame of one or more rows as name → value, or of name → values of many rows."""
     import pandas as pd
 
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    return pd.DataFrame({name: [row.get(name) for row in rows] for name in names})
-
-
-def _holds_columns(data: Mapping[Any, Any]) -> bool:
-    """Whether a mapping is name → values of many rows."""
-    return bool(data) and all(
+    several = isinstance(data, Mapping) and all(
         isinstance(values, list | np.ndarray) or nw.dependencies.is_into_series(values)
         for values in data.values()
     )
-
-
-def _of_columns(columns: Mapping[Any, Any]) -> Any:
-    import pandas as pd
-
+    if not several:
+        rows = [data] if isinstance(data, Mapping) else data
+        names = dict.fromkeys(name for row in rows for name in row)
+        data = {name: [row.get(name) for row in rows] for name in names}
     try:
-        return pd.DataFrame(dict(columns))
+        return pd.DataFrame(dict(data))
     except ValueError as error:
         raise InvalidInput(f"Expected columns of the same length; pandas says: {error}.") from None
 

@@ -29,23 +29,13 @@ CERTIFICATE = (
 @final
 @dataclass(frozen=True, eq=False)
 class Listing:
-    """Answers below one another.
+    """Answers below one another."""
 
-    Parameters
-    ----------
-    X
-        The rows that they answer, one for each.
-    answers
-        The answers.
-    places
-        The position of the ``row`` of each, and its ``rank`` if rows have several.
-    summary
-        What became of the rows, in a few lines.
-    """
-
-    X: pd.DataFrame
+    X: pd.DataFrame  # the rows that they answer, one for each
     answers: cp.Counterfactuals
-    places: dict[str, Any]
+    places: dict[
+        str, Any
+    ]  # the position of the ``row`` of each, and its ``rank`` if it has several
     summary: str
 
     @classmethod
@@ -131,21 +121,19 @@ def console() -> Console:
     """Standard output, in colour only on a terminal that wants it."""
     from rich.console import Console
 
-    return Console(file=sys.stdout, highlight=False)
+    return Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
 
 
 def show_answer(out: Console, title: str, answer: cp.Counterfactual, *, reason: bool) -> None:
     """One row: what changes and what that is worth, or that there is no answer and why."""
-    from rich.text import Text
-
-    out.print(Text(title, style="bold"))
+    out.print(title, style="bold")
     if answer.changes:
         _show_changes(out, answer.changes)
-        out.print(Text(_certificate(answer.certificate)))
+        out.print(_certificate(answer.certificate))
         if answer.certificate.guarantee is not cp.Guarantee.NONE:
             _show(out, answer.message)
     else:
-        out.print(Text(answer.message))
+        out.print(answer.message)
     if reason and answer.conflict is not None:
         _show_conflict(out, answer.conflict)
     out.print()
@@ -153,17 +141,14 @@ def show_answer(out: Console, title: str, answer: cp.Counterfactual, *, reason: 
 
 def _show(out: Console, sentence: str, first: str = "", then: str | None = None) -> None:
     """A sentence in lines that fit, with ``first`` and ``then`` before the first and the others."""
-    from rich.text import Text
-
     then = first if then is None else then
     for line in wrap(sentence, out.width, initial_indent=first, subsequent_indent=then):
-        out.print(Text(line))
+        out.print(line)
 
 
 def _show_changes(out: Console, changes: dict[Hashable, tuple[Any, Any]]) -> None:
     from rich import box
     from rich.table import Table
-    from rich.text import Text
 
     table = Table(box=box.ROUNDED, border_style="dim")
     table.add_column("feature", overflow="fold")
@@ -171,22 +156,20 @@ def _show_changes(out: Console, changes: dict[Hashable, tuple[Any, Any]]) -> Non
     table.add_column("instead", justify="right", style="bold green", overflow="fold")
     for name, pair in changes.items():
         cells = (f"{cell:.6g}" if isinstance(cell, float) else str(cell) for cell in pair)
-        table.add_row(Text(str(name)), *map(Text, cells))
+        table.add_row(str(name), *cells)
     out.print(table)
 
 
 def _show_conflict(out: Console, conflict: cp.Conflict) -> None:
     """A minimal set of conflicting constraints, and what would help."""
-    from rich.text import Text
-
     if not conflict.constraints:
-        out.print(Text(str(conflict)))
+        out.print(str(conflict))
         return
     told = "without any one of them there is one" if conflict.minimal else "perhaps fewer do"
-    out.print(Text(f"These exclude every answer; {told}:"))
+    out.print(f"These exclude every answer; {told}:")
     _show(out, "; ".join(map(str, conflict.constraints)), "  ")
     if conflict.relaxations:
-        out.print(Text("Any one of these would do:"))
+        out.print("Any one of these would do:")
     for relaxation in conflict.relaxations:
         _show(out, relaxation, "  - ", "    ")
 

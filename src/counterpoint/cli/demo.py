@@ -49,7 +49,7 @@ def demo(
     every = f"{len(unwanted)} {story.unwanted}"
     _introduce(out, story, explainer, every)
     _heading(out, "The policy: what can be asked of anyone, and what it costs")
-    out.print(story.policy, markup=False, soft_wrap=True)
+    out.print(story.policy, soft_wrap=True)
     start = perf_counter()
     answers = explainer.explain(unwanted, problem.target, progress=False)
     seconds = perf_counter() - start
@@ -161,79 +161,20 @@ def _save(out: Console, story: Story, unwanted: pd.DataFrame, folder: Path) -> N
 @final
 @dataclass(frozen=True)
 class Story:
-    """Real data, a model fitted to them, and a policy.
+    """Real data, a model fitted to them, and a policy."""
 
-    ``data`` and ``pipeline`` say in a line what data and model are, ``who`` is what a row is, and
-    ``unwanted`` the decision that is to change.
-    """
-
-    data: str
-    pipeline: str
-    who: str
-    unwanted: str
+    data: str  # what they are, in a line
+    pipeline: str  # what the model is
+    who: str  # what a row is
+    unwanted: str  # the decision that is to change
     rows: pd.DataFrame
     labels: Any
     model: Any
     policy: str
 
 
-CREDIT_POLICY = """\
-target = "granted"
-
-constraints = [
-    { kind = "within_observed" },
-    # What the applicant cannot change, or is not to be asked for.
-    { kind = "immutable", features = [
-        "Gender", "Single", "Age", "ForeignWorker", "NumberOfLiableIndividuals",
-        "YearsAtCurrentHome", "YearsAtCurrentJob_lt_1", "YearsAtCurrentJob_geq_4",
-        "JobClassIsSkilled", "Unemployed", "OwnsHouse", "RentsHouse",
-        "HasTelephone", "MissedPayments", "CriticalAccountOrLoansElsewhere",
-        "NoCurrentLoan", "NumberOfOtherLoansAtBank", "OtherLoansAtBank",
-        "PurposeOfLoan", "LoanRateAsPercentOfIncome",
-    ] },
-    # What can be agreed on.
-    { kind = "bounds", feature = "LoanAmount", fall = 2000, rise = 0 },
-    { kind = "bounds", feature = "LoanDuration", fall = 12, rise = 12 },
-    # What the columns mean.
-    "CheckingAccountBalance_geq_200 <= CheckingAccountBalance_geq_0",
-    "SavingsAccountBalance_geq_500 <= SavingsAccountBalance_geq_100",
-    "HasCoapplicant + HasGuarantor <= 1",
-]
-
-[cost] # a point is a month of the term, or 100 marks of the amount
-kind = "manhattan"
-
-[cost.weights]
-LoanDuration = 1
-LoanAmount = 0.01
-CheckingAccountBalance_geq_0 = 10
-CheckingAccountBalance_geq_200 = 10
-SavingsAccountBalance_geq_100 = 10
-SavingsAccountBalance_geq_500 = 20
-HasCoapplicant = 15
-HasGuarantor = 15
-
-[features]
-LoanAmount = { kind = "integer", step = 50 }
-LoanDuration = { kind = "integer", step = 3 }
-"""
-
-CANCER_POLICY = """\
-target = "benign"
-
-constraints = [
-    { kind = "within_observed" },
-    # What was measured of the largest nuclei is not in doubt.
-    { kind = "immutable", features = [
-        "worst radius", "worst texture", "worst perimeter", "worst area",
-    ] },
-    # What the columns mean.
-    "mean radius <= worst radius",
-    "mean texture <= worst texture",
-    "mean perimeter <= worst perimeter",
-    "mean area <= worst area",
-]
-"""
+def _policy(name: str) -> str:
+    return Path(__file__).with_name(name).read_text(encoding="utf-8")
 
 
 def _german_credit(file: Path) -> Story:
@@ -257,7 +198,7 @@ def _german_credit(file: Path) -> Story:
         rows=rows,
         labels=labels,
         model=model,
-        policy=CREDIT_POLICY,
+        policy=_policy("credit.toml"),
     )
 
 
@@ -280,5 +221,5 @@ def _breast_cancer() -> Story:
         rows=rows,
         labels=labels,
         model=model,
-        policy=CANCER_POLICY,
+        policy=_policy("cancer.toml"),
     )

@@ -24,6 +24,7 @@ from counterpoint.cli.files import (
     read_rows,
     write,
 )
+from counterpoint.errors import some
 
 __all__ = ["explain", "inspect"]
 
@@ -342,7 +343,7 @@ def _interval(known: list[Any] | None, low: float | None, high: float | None) ->
     if known is not None:
         raise cp.InvalidInput(
             "--low and --high are for models that predict numbers; this one decides between "
-            f"{_listed(known)}. Say --target or --other."
+            f"{some(known, 12, str)}. Say --target or --other."
         )
     return cp.Interval(-np.inf if low is None else low, np.inf if high is None else high)
 
@@ -354,8 +355,8 @@ def _nothing(known: list[Any] | None) -> cp.Target:
             "target in the policy file."
         )
     raise cp.InvalidInput(
-        f"Expected a target; got none. Say --target with one of {_listed(known)}, or --other for "
-        "any other decision than now, or write a target in the policy file."
+        f"Expected a target; got none. Say --target with one of {some(known, 12, str)}, or --other "
+        "for any other decision than now, or write a target in the policy file."
     )
 
 
@@ -368,7 +369,7 @@ def _label(text: str, known: list[Any] | None) -> Any:
     for label in known:
         if text == str(label) or _same_number(text, label):
             return label
-    raise cp.InvalidInput(f"The model has no label {text!r}; it has {_listed(known)}.")
+    raise cp.InvalidInput(f"The model has no label {text!r}; it has {some(known, 12, str)}.")
 
 
 def _same_number(text: str, label: Any) -> bool:
@@ -376,8 +377,3 @@ def _same_number(text: str, label: Any) -> bool:
         return not isinstance(label, bool | str) and float(text) == float(label)
     except (TypeError, ValueError):
         return False
-
-
-def _listed(labels: list[Any], most: int = 12) -> str:
-    shown = ", ".join(map(str, labels[:most]))
-    return shown if len(labels) <= most else f"{shown} and {len(labels) - most} more"

@@ -18,16 +18,12 @@ from counterpoint.cli.files import (
     read_rows,
     write,
 )
+from counterpoint.errors import some
 
 if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["groups"]
-
-WORDS = 50
-"""Values of a column of words from which on it is taken for a name of each row."""
-FEW = 20
-"""Rows of a group below which shares of them say little: 3 of 10 wrong are no news of 1 in 10."""
 
 
 def groups(
@@ -139,8 +135,7 @@ def _kept(frame: pd.DataFrame, column: str, without: Any) -> pd.DataFrame:
         if name not in frame:
             known = [str(one) for one in frame]
             near = get_close_matches(name, known, n=3)
-            more = f" and {len(known) - 12} more" if len(known) > 12 else ""
-            hint = f"There are {', '.join(known[:12])}{more}."
+            hint = f"There are {some(known, 12, str)}."
             if near:
                 hint = f"Did you mean {' or '.join(map(repr, near))}?"
             raise cp.InvalidInput(f"Expected a column of the rows; got {name!r}. {hint}")
@@ -160,10 +155,10 @@ def _components(frame: pd.DataFrame, dimensions: int) -> Any:
     numbers = list(frame.select_dtypes(["number", "bool"]))
     words = [name for name in frame if name not in numbers]
     for name in words:
-        values = frame[name].nunique()
-        if values > WORDS:
+        values, most = frame[name].nunique(), 50  # with more, it is taken for a name of each row
+        if values > most:
             raise cp.InvalidInput(
-                f"Expected at most {WORDS} values in a column of words; {name!r} has {values}. "
+                f"Expected at most {most} values in a column of words; {name!r} has {values}. "
                 f"Leave it out with --without {name}, or join some of them."
             )
     often = SimpleImputer(strategy="most_frequent")
@@ -172,24 +167,22 @@ def _components(frame: pd.DataFrame, dimensions: int) -> Any:
         (make_pipeline(often, OneHotEncoder(sparse_output=False)), words),
     )
     cells = prepare.fit_transform(frame)
-    most = min(dimensions, *cells.shape)
-    return make_pipeline(prepare, PCA(most, random_state=0).fit(cells))
-
-
-def _note(sentence: str) -> None:
-    typer.echo(f"Note: {sentence}", err=True)
+    return make_pipeline(prepare, PCA(min(dimensions, *cells.shape), random_state=0).fit(cells))
 
 
 def _quality(model: Any, frame: pd.DataFrame, column: str) -> str:
     """How good the explanation is, on rows that are set aside if there are enough."""
     sizes = frame[column].value_counts()
-    if sizes.min() < FEW:
-        _note(
-            f"group {sizes.idxmin()} has {sizes.min()} rows. With fewer than {FEW}, that "
-            "nothing changes means no more than that nothing can be told, and shares such as "
-            "correctness can be good by chance."
+    least, few = sizes.min(), 20  # 3 of 10 wrong are no news of 1 in 10
+    if least < few:
+        typer.echo(
+            f"Note: group {sizes.idxmin()} has {least} rows. With fewer than {few}, that nothing "
+            "changes means no more than that nothing can be told, and shares such as correctness "
+            "can be good by chance.",
+            err=True,
         )
-    if sizes.min() < 4:
-        _note("a group has fewer than four rows, so that none could be set aside.")
-        return str(model.judge(frame, column).summary())
-    return str(model.evaluate(frame, column).summary())
+    if least < 4:
+        typer.echo(
+            "Note: a group has fewer than four rows, so that none could be set aside.", err=True
+        )
+    return str((model.judge if least < 4 else model.evaluate)(frame, column).summary())

@@ -243,16 +243,16 @@ def test_a_knapsack_with_whole_items_costs_what_greedy_filling_costs(seed: int):
     short = b - cases.x @ a
     rows = np.flatnonzero(short > 0.0)
     part = cases.take(rows)
-    step = filled(program, a, part.x, short[rows], part)
+    points, _ = filled(program, a, part.x, short[rows], part)
     for k, i in enumerate(rows.tolist()):
         items = Items(program, a, cases, i)
         expected = items.greedy(float(short[i]))
         if sum(room for _, room, _ in items.items) < short[i] * (1.0 - 1e-12):
-            assert np.isnan(step.points[k]).all()
+            assert np.isnan(points[k]).all()
         elif np.isfinite(expected):
-            reached = program.cost(step.points[[k]], cases.x[[i]])[0]
+            reached = program.cost(points[[k]], cases.x[[i]])[0]
             assert reached == pytest.approx(expected, rel=1e-9, abs=1e-12)
-            assert program.violation(step.points[[k]], cases.x[[i]])[0] <= 1e-12
+            assert program.violation(points[[k]], cases.x[[i]])[0] <= 1e-12
 
 
 @given(seeds)

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 __all__ = [
     "AFTER",
     "EPS",
+    "LEAST",
     "LIBRARY",
     "STEP_SLACK",
     "TINY",
@@ -46,6 +47,9 @@ EPS = 2.0 * UNIT
 TINY = float(np.finfo(np.float64).tiny)
 """The smallest number with all of its digits: granted for each sum, in any unit, since products
 below it lose digits. What is divided by it may overflow, unless it is 0 as well."""
+LEAST = 1e-300
+"""What is divided by counts as at least so much: a share of it, and its inverse times 1e8, are
+numbers with all of their digits, as those of `TINY` are not."""
 LIBRARY = 8
 """How many roundings exp and log are worth: NumPy's are off by less than 4 units in the last place,
 each of which is 2 u."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from counterpoint.engine.region import Domain
 from counterpoint.numerics import EPS, FloatArray, IntArray, relative
 
-__all__ = ["AtMost", "Box", "OneOf", "Transitions", "Whole"]
+__all__ = ["INTEGRAL", "AtMost", "Box", "OneOf", "Transitions", "Whole"]
 
 
 @final
@@ -166,3 +166,7 @@ class AtMost(Domain):
         """(n, number of blocks): which features differ."""
         differs = y != x
         return np.stack([differs[:, block].any(axis=1) for block in self.blocks], axis=1)
+
+
+INTEGRAL: tuple[type[Domain], ...] = (Whole, OneOf, AtMost)
+"""What convex programs lack."""

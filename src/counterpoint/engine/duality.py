@@ -21,6 +21,7 @@ from counterpoint.engine.region import Cases, Cut
 from counterpoint.engine.separable import Diagonal, SeparableDomain
 from counterpoint.numerics import (
     AFTER,
+    LEAST,
     TINY,
     UNIT,
     BoolArray,
@@ -154,7 +155,7 @@ class Duality:
         below, above = np.isinf(cases.low[:, flat]), np.isinf(cases.high[:, flat])
         if not (below.any() or above.any()):  # where they are bounded anyway
             return None
-        share = 1.0 / np.maximum(self.price.absolute[flat], 1e-300)
+        share = 1.0 / np.maximum(self.price.absolute[flat], LEAST)
         slope, sizes = slope[:, flat], sizes.of(flat)
         if cases.unbounded:
             excess = (np.abs(slope) * share).max(axis=1)

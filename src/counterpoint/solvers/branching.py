@@ -20,11 +20,11 @@ import numpy as np
 
 from counterpoint.costs import Mahalanobis, Manhattan, Price, SquaredEuclidean
 from counterpoint.engine.couplings import Cone, LinearBounds, LogLoss, LogSumExp
-from counterpoint.engine.domains import AtMost, Box, OneOf, Transitions, Whole
+from counterpoint.engine.domains import INTEGRAL, AtMost, Box, Transitions, Whole
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Cases
 from counterpoint.errors import NoSolver
-from counterpoint.numerics import BoolArray, FloatArray
+from counterpoint.numerics import LEAST, BoolArray, FloatArray
 from counterpoint.solvers.base import Effort, Outcome, Solution, Solver
 from counterpoint.solvers.clarabel import Clarabel
 from counterpoint.solvers.daqp import Daqp
@@ -34,7 +34,6 @@ from counterpoint.solvers.probability import Logistic
 __all__ = ["Branching"]
 
 
-INTEGRAL = (Whole, OneOf, AtMost)
 DROPS = ((AtMost,), (Whole,), (AtMost, Whole), INTEGRAL)
 """What to relax, the least first; a solver of its own may take the rest."""
 FEASIBLE = 1e-9
@@ -309,7 +308,7 @@ def _split_changes(program: Program, x: FloatArray, node: Node, close: float) ->
     if at_most is None:
         return []
     moves = _moves(program, node.point[None, :] - x)[0]
-    if (moves > close * close * max(float(moves.sum()), 1e-300)).sum() <= at_most.count:
+    if (moves > close * close * max(float(moves.sum()), LEAST)).sum() <= at_most.count:
         return []
     moves[list(node.used)] = -1.0
     feature = int(moves.argmax())

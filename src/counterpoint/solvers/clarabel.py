@@ -22,7 +22,7 @@ from counterpoint.engine.couplings import Cone, LinearBounds, LogLoss, LogSumExp
 from counterpoint.engine.domains import Box, Transitions
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Cases, Coupling, Region
-from counterpoint.numerics import TINY, FloatArray, IntArray
+from counterpoint.numerics import LEAST, TINY, FloatArray, IntArray
 from counterpoint.solvers.base import Effort, Outcome, Solution, Solver, translated
 from counterpoint.solvers.duals import priced, purified
 from counterpoint.solvers.standard_form import StandardForm
@@ -235,7 +235,7 @@ class Clarabel(Solver):
         change = point - case.x[0]
         size = float((np.abs(change) / self.form.unit).max())
         worth = float(self.program.objective(point[None, :], case)[0])
-        return Model(shares, charge.matrix @ change, max(size, 1e-12), max(worth, 1e-300))
+        return Model(shares, charge.matrix @ change, max(size, 1e-12), max(worth, LEAST))
 
     def _value(
         self, case: Cases, point: FloatArray, multipliers: FloatArray

@@ -12,40 +12,31 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, NamedTuple, final
+from typing import ClassVar, final
 
 import numpy as np
 
 from counterpoint.costs import Mahalanobis, Manhattan, SquaredEuclidean
 from counterpoint.engine.couplings import LinearBounds
-from counterpoint.engine.domains import AtMost, Box, OneOf, Transitions, Whole
+from counterpoint.engine.domains import INTEGRAL, Box, Transitions
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Cases
 from counterpoint.engine.separable import OneHotGroups
-from counterpoint.numerics import EPS, STEP_SLACK, BoolArray, FloatArray, IntArray
+from counterpoint.numerics import EPS, LEAST, STEP_SLACK, UNIT, BoolArray, FloatArray, IntArray
 from counterpoint.solvers.base import Effort, Outcome, Solution, Solver
 
 __all__ = ["HalfSpace", "filled"]
 
 
-@final
-class Demands(NamedTuple):
-    """The rows of a program as s one-sided demands a·y >= b."""
-
-    # rows, signs: (s,) which row each comes from, and +1 for its lower bound, −1 for the upper
-    rows: IntArray
-    signs: FloatArray
-    # normals, limits: (s, d) a and (s,) b
-    normals: FloatArray
-    limits: FloatArray
+ROUNDED = 4.0 * UNIT
+"""What a sum may be off by, relative to it, that counts as met."""
+SPARE = 1e-12
+"""By what share whole steps may exceed the room they were counted in: that is rounding."""
 
 
-@final
-class Moves(NamedTuple):
-    """Moves that meet one demand at the least cost."""
-
-    points: FloatArray  # (n, d) where they lead; NaN where the demand cannot be met within the box
-    multipliers: FloatArray  # (n,) of the row
+Moves = tuple[FloatArray, FloatArray]
+"""(n, d) where moves lead that meet one demand at the least cost, NaN where the box leaves no way
+to meet it; (n,) the multipliers of its row."""
 
 
 @final
@@ -54,17 +45,7 @@ class HalfSpace(Solver):
     """Closed forms for one row; complete only where one row decides."""
 
     accepts: ClassVar[frozenset[type]] = frozenset(
-        {
-            Manhattan,
-            SquaredEuclidean,
-            Mahalanobis,
-            Box,
-            LinearBounds,
-            Whole,
-            OneOf,
-            Transitions,
-            AtMost,
-        }
+        {Manhattan, SquaredEuclidean, Mahalanobis, Box, LinearBounds, Transitions, *INTEGRAL}
     )
     accuracy: ClassVar[float] = 1e-12
     complete: ClassVar[bool] = False
@@ -76,31 +57,40 @@ class HalfSpace(Solver):
         return fits and (program.price.kind is Manhattan or not program.groups)
 
     @cached_property
-    def _demands(self) -> Demands:
+    def _rows(self) -> tuple[IntArray, FloatArray]:
+        """(s,) the row of each demand a·y >= b, and +1 for its lower bound, −1 for its upper."""
         affine = self.program.affine
-        lower = np.flatnonzero(np.isfinite(affine.low))
-        upper = np.flatnonzero(np.isfinite(affine.high))
-        rows = np.concatenate([lower, upper])
-        signs = np.repeat([1.0, -1.0], [len(lower), len(upper)])
-        limits = np.concatenate([affine.low[lower], -affine.high[upper]])
-        return Demands(rows, signs, affine.matrix[rows] * signs[:, None], limits)
+        lower, upper = (np.flatnonzero(np.isfinite(v)) for v in (affine.low, affine.high))
+        return np.append(lower, upper), np.repeat([1.0, -1.0], [len(lower), len(upper)])
+
+    @cached_property
+    def _normals(self) -> FloatArray:
+        """(s, d) the normals a."""
+        rows, signs = self._rows
+        return self.program.affine.matrix[rows] * signs[:, None]
+
+    @cached_property
+    def _limits(self) -> FloatArray:
+        """(s,) the limits b."""
+        low, high = self.program.affine.low, -self.program.affine.high
+        return np.concatenate([low[np.isfinite(low)], high[np.isfinite(high)]])
 
     @cached_property
     def _effect(self) -> FloatArray:
         """(s,) how much score one unit of (the root of) cost buys at best, without a box."""
         price = self.program.price
-        demands = np.abs(self._demands.normals)
+        demands = np.abs(self._normals)
         if price.kind is Manhattan:
             weight = np.where(self.program.numeric, price.absolute, 2.0 * price.absolute)
-            return np.asarray((demands / np.maximum(weight, 1e-300)).max(axis=1))
+            return np.asarray((demands / np.maximum(weight, LEAST)).max(axis=1))
         if price.quadratic.ndim == 1:
             return np.asarray(np.sqrt((demands**2 / price.quadratic).sum(axis=1)))
-        return np.asarray(np.sqrt(np.einsum("ij,ij->i", self._demands.normals, self._directions)))
+        return np.asarray(np.sqrt(np.einsum("ij,ij->i", self._normals, self._directions)))
 
     @cached_property
     def _directions(self) -> FloatArray:
         """(s, d) the rows of (quadratic⁻¹ a)."""
-        return np.asarray(np.linalg.solve(self.program.price.quadratic, self._demands.normals.T).T)
+        return np.asarray(np.linalg.solve(self.program.price.quadratic, self._normals.T).T)
 
     def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
         out = Solution.blank(len(cases.x), self.program)
@@ -114,10 +104,9 @@ class HalfSpace(Solver):
             rows = np.flatnonzero(~free & (worst == side))
             every = len(rows) == len(start)
             part, some = (slice(None), cases) if every else (rows, cases.take(rows))
-            step = self._meet(side, start[part], short[part, side], some)
-            row, sign = self._demands.rows[side], self._demands.signs[side]
-            out.points[part] = step.points
-            out.multipliers[part, row] = -sign * step.multipliers
+            out.points[part], weights = self._meet(side, start[part], short[part, side], some)
+            row, sign = (of[side] for of in self._rows)
+            out.multipliers[part, row] = -sign * weights
         out.points[free] = start[free]
         if not cases.unbounded:
             out.points[(cases.low > cases.high).any(axis=1)] = np.nan
@@ -128,10 +117,10 @@ class HalfSpace(Solver):
         """Keep the points that meet every condition; name the rows that cannot be met."""
         blocked = np.isnan(out.points[:, 0])
         met = ~blocked
-        if len(self._demands.normals) > 1 or self.program.steps.any() or self.program.groups:
+        if len(self._normals) > 1 or self.program.steps.any() or self.program.groups:
             rest = self._shortfall(np.nan_to_num(out.points), cases)
-            size = np.abs(np.nan_to_num(out.points)) @ np.abs(self._demands.normals.T)
-            met &= (rest <= 8 * EPS * (size + np.abs(self._demands.limits))).all(axis=1)
+            size = np.abs(np.nan_to_num(out.points)) @ np.abs(self._normals.T)
+            met &= (rest <= 8 * EPS * (size + np.abs(self._limits))).all(axis=1)
         for group in self.program.groups:
             met &= (np.nan_to_num(out.points[:, group]) <= cases.high[:, group]).all(axis=1)
         if self.program.at_most is not None:
@@ -156,9 +145,9 @@ class HalfSpace(Solver):
 
     def _shortfall(self, y: FloatArray, cases: Cases) -> FloatArray:
         """(n, s) by how much each demand is missed, in score units."""
-        short = self._demands.limits - y @ self._demands.normals.T
+        short = self._limits - y @ self._normals.T
         if cases.margin.any():
-            short += self.program.affine.closed_in(cases.margin)[:, self._demands.rows]
+            short += self.program.affine.closed_in(cases.margin)[:, self._rows[0]]
         return np.asarray(short)
 
     def _most_expensive(self, short: FloatArray) -> IntArray:
@@ -170,27 +159,27 @@ class HalfSpace(Solver):
 
     def _meet(self, side: int, start: FloatArray, short: FloatArray, cases: Cases) -> Moves:
         price = self.program.price
-        demand = self._demands.normals[side]
+        demand = self._normals[side]
         if price.kind is Manhattan:
             return filled(self.program, demand, start, short, cases)
         if price.kind is SquaredEuclidean:
-            step = _meet_diagonal(demand, price.quadratic, start, short, cases)
+            points, multipliers = _meet_diagonal(demand, price.quadratic, start, short, cases)
         else:
-            step = self._meet_full(side, start, short, cases)
+            points, multipliers = self._meet_full(side, start, short, cases)
         if self.program.steps.any():
-            return Moves(self._rounded(step.points, demand, cases), step.multipliers)
-        return step
+            points = self._rounded(points, demand, cases)
+        return points, multipliers
 
     def _meet_full(self, side: int, start: FloatArray, short: FloatArray, cases: Cases) -> Moves:
         """The unconstrained optimum, where it lies in the box."""
-        demand, direction = self._demands.normals[side], self._directions[side]
+        demand, direction = self._normals[side], self._directions[side]
         still = (start == cases.x).all(axis=1)
         length = short / float(demand @ direction) if demand.any() else np.full(len(short), np.nan)
         points = start + length[:, None] * direction
         inside = np.all((points >= cases.low) & (points <= cases.high), axis=1) & still
         blocked = np.where(demand.any(), 0.0, 1.0)
         multipliers = np.where(blocked, 1.0, 2.0 * np.nan_to_num(length))
-        return Moves(np.where(inside[:, None], points, np.nan), multipliers)
+        return np.where(inside[:, None], points, np.nan), multipliers
 
     def _rounded(self, points: FloatArray, demand: FloatArray, cases: Cases) -> FloatArray:
         """Whole columns rounded towards meeting the demand, within their intervals."""
@@ -212,21 +201,21 @@ def _meet_diagonal(
     direction = demand / (2.0 * quadratic)
     rate = float(demand @ direction)
     if rate == 0.0:
-        return Moves(np.full_like(start, np.nan), np.ones(len(start)))
+        return np.full_like(start, np.nan), np.ones(len(start))
     x, low, high = cases.x, cases.low, cases.high
     multiplier = short / rate
     if cases.unbounded:
         points = np.multiply.outer(multiplier, direction)
         points += x
-        return Moves(points, multiplier)
+        return points, multiplier
     total = short + (start - x) @ demand
     furthest = np.where(demand > 0, high, np.where(demand < 0, low, x)) - x
     with np.errstate(invalid="ignore"):
         reach = (furthest * np.where(demand == 0, 0.0, demand)).sum(axis=1)
-    possible = reach >= total * (1.0 - 4e-16)
+    possible = reach >= total * (1.0 - ROUNDED)
     multiplier = _root(direction, demand, total, low - x, high - x, np.abs(multiplier))
     points = np.clip(x + multiplier[:, None] * direction, low, high)
-    return Moves(np.where(possible[:, None], points, np.nan), np.where(possible, multiplier, 1.0))
+    return np.where(possible[:, None], points, np.nan), np.where(possible, multiplier, 1.0)
 
 
 def _root(
@@ -245,7 +234,7 @@ def _root(
         move = root[:, None] * direction
         clipped = np.minimum(np.maximum(move, low), high)
         excess = clipped @ demand - total
-        if (np.abs(excess) <= 1e-15 * np.abs(total)).all():
+        if (np.abs(excess) <= 2.0 * ROUNDED * np.abs(total)).all():
             break
         lower = np.where(excess <= 0, root, lower)
         upper = np.where(excess >= 0, root, upper)
@@ -279,7 +268,7 @@ def filled(
         if not program.steps[column] and not np.isfinite(limit).any():
             points = np.array(start)
             points[:, column] += short / demand[column]
-            return Moves(points, np.full(len(points), unit_price[item]))
+            return points, np.full(len(points), unit_price[item])
     room = _room(program, demand, start, cases)
     price = np.broadcast_to(unit_price, room.shape)
     grain = program.steps[numbers] * np.abs(demand[numbers])
@@ -294,7 +283,7 @@ def filled(
     amount, possible, multipliers = _greedy(short, room, price, grain)
     points = _moved(program, demand, start, amount, cases)
     points[~possible] = np.nan
-    return Moves(points, np.where(possible, multipliers, 1.0))
+    return points, np.where(possible, multipliers, 1.0)
 
 
 def _per_unit(weight: FloatArray, gain: FloatArray) -> FloatArray:
@@ -328,7 +317,7 @@ def _greedy(
     order = np.argsort(price[:1] if alike else price, axis=1, kind="stable")
     order = np.broadcast_to(order, price.shape)
     so_far = np.cumsum(np.take_along_axis(room, order, axis=1), axis=1)
-    enough = so_far >= short[:, None] * (1.0 - 4e-16)
+    enough = so_far >= short[:, None] * (1.0 - ROUNDED)
     possible = enough[:, -1]
     last = np.where(possible, enough.argmax(axis=1), room.shape[1] - 1)
     item = order[rows, last]
@@ -357,7 +346,7 @@ def _finish(
     with np.errstate(divide="ignore", invalid="ignore"):
         steps = np.ceil(need / np.where(grain > 0, grain, 1.0) - STEP_SLACK) * grain
     need = np.where(grain > 0, steps, np.where(np.isnan(grain), left, need))
-    covers = (need >= missing[:, None] * (1 - 1e-15)) & (need <= left * (1 + 1e-12))
+    covers = (need >= missing[:, None] * (1.0 - 2.0 * ROUNDED)) & (need <= left * (1.0 + SPARE))
     with np.errstate(invalid="ignore"):
         cost = np.where(covers & np.isfinite(price), need * price, np.inf)
     choice = cost.argmin(axis=1)

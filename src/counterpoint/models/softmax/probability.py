@@ -26,7 +26,7 @@ from counterpoint.models.softmax.newton import (
     log_odds,
     own,
 )
-from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray
+from counterpoint.numerics import EPS, LEAST, BoolArray, FloatArray, IntArray
 
 __all__ = ["reach"]
 
@@ -174,7 +174,7 @@ def _nearest_half_space(
         price = np.where(steep > 0.0, short / np.sqrt(steep), -np.inf)
     price[mine] = -np.inf
     at = (price.argmax(axis=0), mine[1])
-    length = np.maximum(short[at] / np.where(steep[at] > 0.0, steep[at], np.inf), 1e-300)
+    length = np.maximum(short[at] / np.where(steep[at] > 0.0, steep[at], np.inf), LEAST)
     u = np.zeros_like(short)
     u[at], u[mine] = length, -length
     return u, 1.0 / length

@@ -24,24 +24,23 @@ import clarabel
 import numpy as np
 
 from counterpoint.engine.couplings import Cone
-from counterpoint.engine.domains import AtMost, OneOf, Whole
+from counterpoint.engine.domains import INTEGRAL
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Cases
 from counterpoint.numerics import TINY, BoolArray, FloatArray, IntArray
 from counterpoint.prototypes.nearer import curvature_of, quadrics_of
 from counterpoint.prototypes.solvers.lower_bound import (
-    SOLVED,
     LowerBound,
     Quadric,
     settings,
     sparse_columns,
 )
 from counterpoint.solvers.base import Effort, Outcome, translated
+from counterpoint.solvers.clarabel import SOLVED
 from counterpoint.solvers.standard_form import StandardForm
 
-__all__ = ["INTEGRAL", "Descents", "LocalSearch", "RowDescent"]
+__all__ = ["Descents", "LocalSearch", "RowDescent"]
 
-INTEGRAL = (Whole, OneOf, AtMost)
 STALLED = 1e-9
 """A relative gain in price at which a descent ends."""
 FURTHER = np.array([0.5, 1.0, 2.0, 3.0, 5.0, 7.0, 11.0, 15.0, 23.0, 31.0, -1e-8, -1e-6, -1e-4])

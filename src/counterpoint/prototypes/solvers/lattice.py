@@ -18,10 +18,11 @@ from typing import ClassVar, final
 
 import numpy as np
 
+from counterpoint.engine.domains import INTEGRAL
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Cases
 from counterpoint.numerics import BoolArray, FloatArray
-from counterpoint.prototypes.solvers.descent import INTEGRAL, Descents, LocalSearch, RowDescent
+from counterpoint.prototypes.solvers.descent import Descents, LocalSearch, RowDescent
 from counterpoint.prototypes.solvers.lower_bound import Quadric
 from counterpoint.solvers.base import Effort, Solution, Solver
 

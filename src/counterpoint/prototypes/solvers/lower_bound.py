@@ -41,10 +41,10 @@ from counterpoint.engine.region import Cases
 from counterpoint.numerics import EPS, TINY, BoolArray, FloatArray, IntArray
 from counterpoint.prototypes.nearer import Curvature, Nearer, curvature_of
 from counterpoint.solvers.base import Effort, Optimality, Outcome, Solution, Solver, translated
+from counterpoint.solvers.clarabel import SOLVED
 
-__all__ = ["SOLVED", "LowerBound", "Quadric", "relaxed", "settings", "sparse_columns"]
+__all__ = ["LowerBound", "Quadric", "relaxed", "settings", "sparse_columns"]
 
-SOLVED = (clarabel.SolverStatus.Solved, clarabel.SolverStatus.AlmostSolved)
 EMPTY = (clarabel.SolverStatus.DualInfeasible, clarabel.SolverStatus.AlmostDualInfeasible)
 CLOSEST = 1e-14
 """How close to the pole the root is looked for, relative to the curvatures."""

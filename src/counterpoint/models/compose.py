@@ -183,11 +183,22 @@ def _(transformer: Any) -> Inputs | None:
 # --- thresholds ---
 
 
-def _with_threshold(
-    model: Any, inner: Any, form: Form, limit: float, positive: Any
-) -> LinearScores:
-    """A binary form that decides for ``positive`` where its response is at least ``limit``."""
-    name = type(model).__name__
+@finish.register(FixedThresholdClassifier | TunedThresholdClassifierCV)
+def _(model: Any, columns: Columns) -> tuple[Form, Columns]:
+    """A binary form that decides for a class where its response is at least a limit."""
+    name, inner = type(model).__name__, _decider(model)
+    # the method whose values the threshold is compared with
+    method = model.response_method
+    if method == "auto":
+        method = "predict_proba" if hasattr(inner, "predict_proba") else "decision_function"
+    by_probability = method == "predict_proba"
+    if isinstance(model, TunedThresholdClassifierCV):
+        limit = fitted(model, columns.where).best_threshold_
+        positive = model._curve_scorer._get_pos_label()  # noqa: SLF001 (kept nowhere public)
+    else:
+        limit, positive = model.threshold, model.pos_label
+        limit = (0.5 if by_probability else 0.0) if limit == "auto" else limit
+    form, after = finish(inner, columns)
     if not isinstance(form, LinearScores) or not form.is_binary or form.matrix[0].any():
         raise UnsupportedModel(
             f"{name} is read over binary linear classifiers; got {type(inner).__name__}. "
@@ -198,17 +209,18 @@ def _with_threshold(
             f"{name} sets a threshold on scores, but {OTHER_SCORES}. "
             "Use LinearDiscriminantAnalysis."
         )
-    by_probability = _response(model, inner) == "predict_proba"
-    score = _score_limit(form, limit, name) if by_probability else limit
-    sizes = form.sizes
-    require_finite(score)
+    score, sizes = float(limit), form.sizes
     if by_probability:
+        score = _score_limit(form, score, name)
         # A rounding error of it is 1 / (p (1 − p)) of them in log-odds. It has fewer than twelve
         # (an exponential, a sum, a quotient), and at least six of a score's are allowed for.
         sizes = replace(sizes, offset=sizes.offset + 2.0 * (2.0 + np.exp(abs(score))))
+    require_finite(score)
     first = positive is not None and positive == form.classes[0]
     shift = -score if first else score
-    return replace(form, threshold=shift, last_of_ties=not first, magnitude=sizes)
+    moved = replace(form, threshold=shift, last_of_ties=not first, magnitude=sizes)
+    said = f"{name}, {form.classes.tolist()[-1]!r} from score {shift:.6g} on"
+    return moved, after.noted(said)
 
 
 def _score_limit(form: LinearScores, limit: float, name: str) -> float:
@@ -223,26 +235,7 @@ def _score_limit(form: LinearScores, limit: float, name: str) -> float:
             f"{name} has the threshold {limit!r} on a probability, which hardly any input or "
             "every input meets. Use a threshold between 0 and 1, both excluded."
         )
-    if form.link is Link.CLIPPED:
-        return 2.0 * limit - 1.0
-    return float(np.log(limit) - np.log1p(-limit))
-
-
-@finish.register(FixedThresholdClassifier | TunedThresholdClassifierCV)
-def _(model: Any, columns: Columns) -> tuple[Form, Columns]:
-    inner = _decider(model)
-    if isinstance(model, TunedThresholdClassifierCV):
-        limit = fitted(model, columns.where).best_threshold_
-        positive = model._curve_scorer._get_pos_label()  # noqa: SLF001 (kept nowhere public)
-    else:
-        by_probability = _response(model, inner) == "predict_proba"
-        limit, positive = model.threshold, model.pos_label
-        limit = (0.5 if by_probability else 0.0) if limit == "auto" else limit
-    form, after = finish(inner, columns)
-    moved = _with_threshold(model, inner, form, float(limit), positive)
-    label = moved.classes.tolist()[-1]
-    said = f"{type(model).__name__}, {label!r} from score {moved.threshold:.6g} on"
-    return moved, after.noted(said)
+    return form.score_at(limit)
 
 
 @inputs_of.register(FixedThresholdClassifier | TunedThresholdClassifierCV)
@@ -253,13 +246,6 @@ def _(model: Any) -> Inputs | None:
 def _decider(model: Any) -> Any:
     """The fitted classifier under a threshold; one that was fitted before is left in place."""
     return getattr(model, "estimator_", model.estimator)
-
-
-def _response(model: Any, inner: Any) -> str:
-    """The method whose values the threshold is compared with."""
-    if model.response_method != "auto":
-        return str(model.response_method)
-    return "predict_proba" if hasattr(inner, "predict_proba") else "decision_function"
 
 
 # --- regressors of transformed targets ---

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import combinations, product
+from itertools import product
 from typing import Any, Self, final
 
 import numpy as np
@@ -182,7 +182,7 @@ class LinearScores(_Affine):
             )
         return int(np.flatnonzero(mask(target.requirement.labels, self.classes))[0])
 
-    def _needed(self, at_least: float | None) -> float:
+    def score_at(self, at_least: float | None) -> float:
         """The binary score, or log-odds, at which the probability is what is asked for."""
         if at_least is None:
             return 0.0
@@ -201,14 +201,14 @@ class LinearScores(_Affine):
         others = X @ rows.T + offset
         top = others.max(axis=1)
         total = np.exp(others - top[:, None]).sum(axis=1)
-        return np.asarray(-(top + np.log(total)) - self._needed(target.requirement.at_least))
+        return np.asarray(-(top + np.log(total)) - self.score_at(target.requirement.at_least))
 
     def _probable_region(self, target: Target) -> Region:
         rows, offset = self._against(self._label(target))
         at_least = target.requirement.at_least
         if at_least is None:
             return Region((LogLoss(rows, offset),))
-        needed = self._needed(at_least)
+        needed = self.score_at(at_least)
         if self.is_binary:
             return Region((LinearBounds(rows, np.array([-np.inf]), -needed - offset, np.ones(1)),))
         return Region((LogSumExp(rows, offset, -needed),))
@@ -279,23 +279,11 @@ class Votes(_Affine):
 
     classes: NDArray[Any]
 
-    @cached_property
-    def pairs(self) -> tuple[tuple[int, int], ...]:
-        """The pairs of class positions, in the order of the rows."""
-        return tuple(combinations(range(len(self.classes)), 2))
-
-    @cached_property
-    def _ballots(self) -> tuple[NDArray[np.int8], NDArray[np.intp]]:
-        """All (2^q, q) outcomes ±1 of the pairs, and the (2^q,) winner of each."""
-        signs = np.array(list(product((1, -1), repeat=len(self.pairs))), dtype=np.int8)
-        return signs, self._winners(signs)
-
     def _winners(self, signs: NDArray[Any]) -> NDArray[np.intp]:
-        votes = np.zeros((len(signs), len(self.classes)))
-        for column, (i, j) in enumerate(self.pairs):
-            votes[:, i] += signs[:, column] > 0
-            votes[:, j] += signs[:, column] <= 0
-        return np.asarray(votes.argmax(axis=1))
+        """(n, q) outcomes of the pairs → (n,) positions of the winners."""
+        count = len(self.classes)
+        first, second = (np.eye(count)[at] for at in np.triu_indices(count, 1))
+        return np.asarray(((signs > 0) @ first + (signs <= 0) @ second).argmax(axis=1))
 
     def predict(self, X: FloatArray) -> NDArray[Any]:
         decisions = self.map(X)
@@ -329,8 +317,8 @@ class Votes(_Affine):
         Two cells that differ in the sign of one pair only are one cell in which that pair is free
         (the Quine–McCluskey step), until nothing merges.
         """
-        signs, winners = self._ballots
-        cells = {tuple(row) for row in signs[wanted[winners]].tolist()}
+        signs = np.array(list(product((1, -1), repeat=len(self.offset))), dtype=np.int8)
+        cells = {tuple(row) for row in signs[wanted[self._winners(signs)]].tolist()}
         largest: set[tuple[int, ...]] = set()
         while cells:
             merged, used = set(), set()

@@ -11,24 +11,10 @@ __all__ = ["logistic_root"]
 
 
 def logistic_root(alpha: FloatArray, beta: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """The root t of t = 1 / (1 + exp(α t + β)), and 1 − t, each to the last few bits.
+    """(n,) the root t of t = 1 / (1 + exp(α t + β)), and (n,) 1 − t, each to the last few bits.
 
-    Parameters
-    ----------
-    alpha
-        (n,) non-negative, below 1e290.
-    beta
-        (n,) finite.
-
-    Returns
-    -------
-    tuple of ndarray
-        (n,) t and (n,) 1 − t. The smaller of the two is solved for; one that is below the least
-        positive float is 0.
-
-    References
-    ----------
-    Carreira-Perpiñán & Hada, theorem 4.1.
+    For (n,) α >= 0, below 1e290, and finite β. The smaller of the two is solved for; one that is
+    below the least positive float is 0. Carreira-Perpiñán & Hada, theorem 4.1.
     """
     root, rest = np.empty(len(alpha)), np.empty(len(alpha))
     size = 1 << 12  # rows at a time, so that what is computed of them stays in the cache

@@ -45,6 +45,8 @@ __all__ = [
 Loss = Callable[[FloatArray, Any], tuple[FloatArray, FloatArray, FloatArray]]
 """(K, n) scores and where the labels' own are → (n,) a convex loss; (K, n) shares of 1, its
 gradient in the rivals' scores; and (n,) that in the label's score, with the other sign."""
+System = tuple[FloatArray, FloatArray, FloatArray, FloatArray]
+"""(K, n) D and G p, (n,) pᵀGp and λ: what makes the matrices λI + D C D."""
 
 DECREASE = 1e-4
 """The share of the predicted decrease that a step must bring (Armijo)."""
@@ -266,37 +268,24 @@ def direction(
 ) -> FloatArray:
     """(K, n) Δu with (λI + WG) Δu = −r.
 
-    Parameters
-    ----------
-    gram, shares, weight
-        (K, K) G, (K, n) p and (n,) λ.
-    residual, weighed
-        (K, n) r and G r.
-    forcing
-        (n,) how exactly: the error in units of the direction itself.
+    Of (K, K) G, (K, n) p, (n,) λ, (K, n) r and G r. ``forcing``: (n,) how exactly, as the error in
+    units of the direction itself.
     """
     root, mean = np.sqrt(shares), gram @ shares
     spread = dots(shares, mean)
     right = root * (dots(shares, weighed) - weighed)
     # matrices of 128 KiB in all: one call of LAPACK is the quickest
     if right.ndim == 1 or shares.size * len(shares) <= 1 << 14:
-        h = _solved(gram, root, mean, spread, weight, right)
+        h = _solved(gram, (root, mean, spread, weight), right)
     else:
-        h = _iterated(gram, shares, (root, mean, spread, weight), right, forcing)
+        h = _iterated(gram, (root, mean, spread, weight), right, forcing)
     h -= root * dots(root, h)
     return np.asarray(-(residual + root * h) / weight)
 
 
-def _solved(
-    gram: FloatArray,
-    root: FloatArray,
-    mean: FloatArray,
-    spread: FloatArray,
-    weight: FloatArray,
-    right: FloatArray,
-) -> FloatArray:
+def _solved(gram: FloatArray, known: System, right: FloatArray) -> FloatArray:
     """The systems (λI + D C D) h = right by LAPACK, which gets no matrix that is singular."""
-    mean, root = mean.T, root.T
+    root, mean, spread, weight = known[0].T, known[1].T, *known[2:]
     matrices = gram - mean[..., None]
     matrices -= mean[..., None, :]
     matrices += spread[..., None, None]
@@ -312,16 +301,12 @@ def _solved(
 
 
 def _iterated(
-    gram: FloatArray,
-    shares: FloatArray,
-    known: tuple[FloatArray, FloatArray, FloatArray, FloatArray],
-    right: FloatArray,
-    forcing: FloatArray,
+    gram: FloatArray, known: System, right: FloatArray, forcing: FloatArray
 ) -> FloatArray:
     """Those of many rows by conjugate gradients, preconditioned by the diagonal, or by LAPACK."""
     root, mean, spread, weight = known
     centred = gram.diagonal()[:, None] - 2.0 * mean + spread
-    inverse = 1.0 / (weight + shares * np.maximum(centred, 0.0))
+    inverse = 1.0 / (weight + root * root * np.maximum(centred, 0.0))
     h, left = np.zeros_like(right), right
     step = inverse * left
     size = dots(left, step)
@@ -347,8 +332,8 @@ def _iterated(
         size = np.where(active, following, size)
     some = ~(size <= wanted)
     if some.any():
-        resisting = root[:, some], mean[:, some], spread[some], weight[some], right[:, some]
-        h[:, some] = _solved(gram, *resisting)
+        resisting = root[:, some], mean[:, some], spread[some], weight[some]
+        h[:, some] = _solved(gram, resisting, right[:, some])
     return h
 
 
@@ -368,26 +353,12 @@ def minimise(
 
     Two classes are solved in closed form, more by Newton's method.
 
-    Parameters
-    ----------
-    scores
-        (n, K) z̄ at the factual points.
-    gram
-        (K, K) G = A P⁻¹ Aᵀ; it may be singular.
-    label
-        The position k of the class, one or (n,).
-    weight
-        λ > 0, one or (n,).
-    shares
-        (n, K) about the probabilities at the optimum, to start from; None for a guess.
-    accuracy
-        The length of the gradient, and the relative gap of the objective, at which to stop; both
-        must be met. Where scores are so large that rounding keeps the gradient above, a row stops
-        where it does not fall any more, and is not settled.
-
-    Returns
-    -------
-    Reduced
+    ``scores``: (n, K) z̄ at the factual points; ``gram``: (K, K) G = A P⁻¹ Aᵀ, which may be
+    singular; ``label``: the position k of the class, and ``weight``: λ > 0, one or (n,);
+    ``shares``: (n, K) about the probabilities at the optimum, to start from, None for a guess;
+    ``accuracy``: the length of the gradient, and the relative gap of the objective, at which to
+    stop; both must be met. Where scores are so large that rounding keeps the gradient above, a row
+    stops where it does not fall any more, and is not settled.
     """
     n, classes = scores.shape
     weights, labels = np.empty(n), np.empty(n, dtype=np.intp)

@@ -47,26 +47,13 @@ def reach(
 ) -> Reduced:
     """The least δᵀPδ at which the label's log-odds, log p − log(1 − p), are a number.
 
-    Parameters
-    ----------
-    scores
-        (n, K) z̄ at the factual points.
-    gram
-        (K, K) G = A P⁻¹ Aᵀ; it may be singular.
-    label
-        The position k of the class, one or (n,).
-    goal
-        What they shall be, one or (n,). Rows at which they are as high already stay.
-    tolerance
-        The distance from the goal at which to stop.
-    gap
-        The relative gap of the cost at which to stop; both must be met.
+    ``scores``: (n, K) z̄ at the factual points; ``gram``: (K, K) G = A P⁻¹ Aᵀ, which may be
+    singular; ``label``: the position k of the class, and ``goal``: what they shall be, one or (n,).
+    Rows at which they are as high already stay. ``tolerance``: the distance from the goal, and
+    ``gap``: the relative gap of the cost, at which to stop; both must be met.
 
-    Returns
-    -------
-    Reduced
-        Rows that no change brings there are not settled. ``weight`` is 1 / the multiplier of the
-        constraint for the cost ½ δᵀPδ.
+    Rows that no change brings there are not settled. ``weight`` is 1 / the multiplier of the
+    constraint for the cost ½ δᵀPδ.
     """
     n, classes = scores.shape
     limits = -np.broadcast_to(np.asarray(goal, dtype=np.float64), (n,))

@@ -29,7 +29,7 @@ import counterpoint as cp
 from counterpoint.certificate import Evidence
 from counterpoint.cli import app
 from counterpoint.costs import Price
-from counterpoint.engine import confirm, conflicts, possible
+from counterpoint.engine import answering, conflicts, possible
 from counterpoint.engine.couplings import LinearBounds
 from counterpoint.engine.pieces import Question
 from counterpoint.engine.program import Program
@@ -465,6 +465,28 @@ def test_cones_and_whole_columns_together(seed: int):
             if answer.found:
                 assert answer.certificate.gap <= 1e-6
                 assert answer.certificate.violation <= 1e-8
+
+
+@pytest.mark.parametrize("guarantee", ["fixed", "selection"])
+def test_numbers_move_beside_a_category_that_is_held(guarantee: Any):
+    """Under a quadratic cost, where the category stays one while the numbers are refined."""
+    words = ("ash", "elm", "fir")
+    data = pd.DataFrame({"a": [0.0, 1.0, 2.0], "b": [1.0, 0.0, 2.0], "k": words, "n": [0, 1, 2]})
+    from sklearn.compose import ColumnTransformer
+
+    encode = OneHotEncoder(sparse_output=False).fit(data[["k"]])
+    parts = [("word", encode, ["k"]), ("number", "passthrough", ["a", "b", "n"])]
+    before = ColumnTransformer(parts).fit(data)
+    noisy = cp.UncertainClassifier(
+        fitted([0.4, -0.2, -0.2, 1.0, 0.7, 0.3], -4.0), law=ProjectedLaplace(0.05, 7)
+    )
+    chain = make_pipeline(before, noisy)
+    cost = cp.SquaredEuclidean([1.0, 1.0, 1.0, 1.0])
+    explainer = cp.Explainer(
+        chain, data=data, features=[cp.Integer("n")], cost=cost, extrapolate=True
+    )
+    answers = explainer.explain(data, cp.Robust("yes", 0.95, guarantee))
+    assert set(answers.status) <= {cp.Status.OPTIMAL, cp.Status.ALREADY}
 
 
 def test_a_hair_of_a_change_beside_whole_columns_is_found():
@@ -964,8 +986,8 @@ def test_a_row_that_lacks_only_a_lead_is_searched_once(monkeypatch: pytest.Monke
     target = cp.Robust("yes", 0.9, "selection")
     near = explain("laplace", cp.Robust("yes", 0.9, "fixed"), rows=ROWS[:1]).to_frame()
     searches: list[Any] = []
-    search = confirm.search
-    monkeypatch.setattr(confirm, "search", lambda *a: (searches.append(a), search(*a))[1])
+    search = answering.search
+    monkeypatch.setattr(answering, "search", lambda *a: (searches.append(a), search(*a))[1])
     (answer,) = explain("laplace", target, rows=near + 1e-6 * COEF)
     assert answer.status == cp.Status.OPTIMAL
     assert len(searches) == 1

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property
 from itertools import chain
 from time import perf_counter
 from typing import final
@@ -22,56 +21,35 @@ import numpy as np
 from counterpoint.certificate import VIOLATION, Bounding, Evidence, RowEvidence
 from counterpoint.engine.couplings import LinearBounds
 from counterpoint.engine.pieces import Piece
-from counterpoint.engine.program import Program
 from counterpoint.engine.region import Cases, Region
 from counterpoint.engine.search import Found
 from counterpoint.numerics import FloatArray
-from counterpoint.solvers import Effort, Outcome, Solution
+from counterpoint.solvers import Effort, Outcome
 from counterpoint.solvers.duals import purified
 
 __all__ = ["Refinement", "cutting_planes", "purified_evidence"]
 
 
-ROUNDS = 1000
+MOST_ROUNDS = 1000
 """How many times half-spaces are added at most: some 10 do, but for absolute prices and much noise
 on many columns some hundreds."""
 EXACT = 1e-9
 """The relative gap that is aimed at where columns are continuous, since the last digits are cheap;
 in whole steps a tenth of what is asked for will do."""
-CLOSED = 1e-10
+MISSED = 0.1 * EXACT
 """Where a point misses a condition by what costs such a share of its own cost, the next one is to
-be a little inside; it costs hardly more."""
-FEW = 8
-"""So many rounds settle most rows; from then on there are half-spaces at points in between, too."""
+be a little inside. What it costs more is then a part of the gap that is aimed at."""
 PATIENCE = 150
 """After so many rounds a tenth of the gap that is asked for will do."""
-STUCK = 1e-3
-"""A solver cannot do better where what is missed changes by less than such a share in a round; then
-`ROUNDING` takes the place of `CLOSED`: solvers leave absolute errors in rows."""
-ROUNDING = 1e-8
-"""A share of the cost, as `CLOSED`; as large as the violation that a solver's point may have."""
-INWARDS = 1.2
-"""How far inside that is, in units of what this one misses; twice as far if that does not do."""
-FAR = 1e3
-"""How far out, in units of the row and its change: half-spaces hardly turn from there on."""
-MOST = 4
-"""From so many half-spaces for each column on, those that are farthest away are dropped."""
 
 
 @final
 class Refinement:
     """One row in one piece.
 
-    Parameters
-    ----------
-    piece, case, effort
-        The program, the row, and when to stop.
-    cuts
-        Half-spaces to begin with; None for those of the conditions themselves.
-    end
-        When to stop, in the seconds of ``perf_counter``; None for what the effort says.
-    held
-        Whether the case holds whole steps and categories.
+    ``cuts`` are half-spaces to begin with, and ``end`` is when to stop, in the seconds of
+    ``perf_counter``, if not what the conditions and the effort say; ``held`` says that the case
+    holds whole steps and categories.
 
     Attributes
     ----------
@@ -90,13 +68,13 @@ class Refinement:
         piece: Piece,
         case: Cases,
         effort: Effort,
+        *,
         cuts: LinearBounds | None = None,
         end: float | None = None,
-        *,
         held: bool = False,
     ) -> None:
         self.piece, self.case, self.effort = piece, case, effort
-        self.holds = piece.is_integral and not held
+        self.branches = piece.is_integral and not held
         if cuts is None:
             cuts = LinearBounds(np.zeros((0, piece.program.width)), np.zeros(0), np.zeros(0))
             for condition in piece.supported:
@@ -107,58 +85,77 @@ class Refinement:
         self.bound, self.cost, self.limited = -np.inf, np.inf, False
         self.point: FloatArray | None = None
         self.centre = case.x
+        excesses = (float(c.excess(case.x)[0]) for c in piece.supported)
+        self._missed_at_first = max(excesses, default=0.0)
         self.inwards, self.missed, self.fenced = 0.0, np.inf, False
-        self.closed = CLOSED if effort.gap < 1.0 else 1.0  # where any point will do, at once
+        # where any point will do, at once
+        self.accepted = MISSED if effort.gap < 1.0 else 1.0
 
     def run(self, worth: float) -> None:
-        """Until the gap is closed, or there is no point, or none that costs less than ``worth``."""
-        if self.holds and not self.piece.free.is_integral:
+        """Until the gap is closed, or no point that costs less than ``worth`` is left."""
+        if self.branches and not self.piece.free.is_integral:
             self._start_from(self.piece.free, worth)
-        for k in range(ROUNDS):
+        for k in range(MOST_ROUNDS):
             if self._is_closed(k) or self.bound >= worth:
                 return
             y = self._relaxed(worth)
-            if y is not None:
-                self._forget(y)
-                missed = self._cut(y)
-                if missed <= 0.0:
-                    self._offer(y)
+            if y is None:
+                if self.limited or not self._goes_on(worth):
                     return
-                if self.holds:
-                    self._hold(y, worth)
-                else:
-                    self._cut_between(y, k)
-                    self._go_inwards(missed, y)
-            elif self.limited or not self._goes_on(worth):
+                continue
+            self._forget(y)
+            missed = self._cut(y)
+            if missed <= 0.0:
+                self._offer(y)
                 return
+            if self.branches:
+                self._hold(y, worth)
+                continue
+            self.centre = 0.5 * (y + self.centre)
+            self._cut(self.centre)
+            self._go_inwards(y, missed)
 
     def _goes_on(self, worth: float) -> bool:
         """Whether there may be a point after all, where a relaxation has none."""
         if self.inwards:  # what was asked for besides may be too much
-            self.inwards, self.closed = 0.0, max(0.01 * self.closed, CLOSED)
+            self.inwards, self.accepted = 0.0, max(0.01 * self.accepted, MISSED)
             return True
-        return self.bound < worth and self._fence()
-
-    def _fence(self) -> bool:
-        """Half-spaces far out along columns without bounds; False if they are there.
-
-        Where all others are nearly parallel, rounding alone lets points far out meet them, and
-        what solvers rightly hold to be impossible cannot be refuted.
-        """
-        if self.fenced:
+        if self.fenced or self.bound >= worth:
             return False
+        # Half-spaces far out along columns without bounds. Where all others are nearly parallel,
+        # rounding alone lets points far out meet them, and what solvers rightly hold to be
+        # impossible cannot be refuted. Half-spaces hardly turn from so far on.
         self.fenced, x = True, self.case.x
-        far = FAR * np.maximum(np.abs(self.centre - x), np.abs(x))
+        far = 1e3 * np.maximum(np.abs(self.centre - x), np.abs(x))
         for ends, way in ((self.case.low, -1.0), (self.case.high, 1.0)):
             for j in np.flatnonzero(np.isinf(ends[0])):
                 self._cut(x + way * np.where(np.arange(x.shape[1]) == j, far, 0.0))
         return True
 
-    def _cut_between(self, y: FloatArray, k: int) -> None:
-        """Half-spaces at a point between the optimum of a relaxation and earlier ones."""
-        self.centre = 0.5 * (y + self.centre)
-        if k >= FEW:
-            self._cut(self.centre)
+    def _go_inwards(self, y: FloatArray, missed: float) -> None:
+        """Where hardly anything is missed, the next point is to be a little inside."""
+        cost = float(self.piece.program.objective(y, self.case)[0])
+        rows, first = self.evidence.program.affine, self._missed_at_first
+        unit = float(np.abs(self.evidence.multipliers[0, : rows.size]) @ rows.tight)
+        unit = max(unit, cost / first if first > 0.0 else 0.0)  # what a score unit costs, about
+        # A solver that misses nearly the same again does not do better: its rows have errors.
+        stuck = abs(missed - self.missed) <= 1e-3 * missed
+        self.missed = missed
+        if missed * unit < max(self.accepted, VIOLATION if stuck else 0.0) * cost:
+            self.inwards = max(1.2 * missed, 2.0 * self.inwards)
+
+    def _forget(self, y: FloatArray) -> None:
+        """Drop the half-spaces that are farthest from a point, from four for each column on.
+
+        Where there are hundreds of rounds, that saves a quarter of the time.
+        """
+        cuts, most = self.cuts, 4 * (y.shape[1] + 2)
+        if cuts.size > most:
+            slack = cuts.high - cuts.matrix @ y[0]
+            kept = np.sort(np.argsort(slack, kind="stable")[: most // 2])
+            self.cuts = LinearBounds(
+                cuts.matrix[kept], cuts.low[kept], cuts.high[kept], cuts.tight[kept]
+            )
 
     def _start_from(self, piece: Piece, worth: float) -> None:
         """Take over the half-spaces and the bound of a relaxation."""
@@ -173,7 +170,9 @@ class Refinement:
         """Refine the other columns where whole steps and categories are those of a point."""
         held = self.piece.program.held(y, self.case.x)
         case = self.case.within(np.where(held, y, -np.inf), np.where(held, y, np.inf))
-        inner = Refinement(self.piece.free, case, self.effort, self.cuts, self.end, held=True)
+        inner = Refinement(
+            self.piece.free, case, self.effort, cuts=self.cuts, end=self.end, held=True
+        )
         inner.run(min(worth, self.cost))
         self.cuts = inner.cuts
         if inner.point is not None:
@@ -182,13 +181,17 @@ class Refinement:
     def _relaxed(self, worth: float) -> FloatArray | None:
         """(1, d) the optimum within the half-spaces so far; None if it is not worth going on."""
         relaxed = self.piece.relaxed(self.cuts)
-        contradiction = _contradiction(relaxed, self.case)
-        if contradiction is not None:
-            self.best, self.bound = contradiction, np.inf
-            return None
-        case = self.case.with_margin(self.case.margin + np.array([self.inwards, 0.0]))
-        program, effort = relaxed.program, self._effort()
-        point, self.limited = None, False
+        program, case = relaxed.program, self.case
+        rows = program.affine
+        impossible = np.flatnonzero(~rows.matrix.any(axis=1) & (rows.high < 0.0))
+        if len(impossible):  # 0 <= a negative number
+            proof = np.zeros((1, program.size))
+            proof[0, impossible[0]] = 1.0
+            self._learn(Evidence(program, case, proof, None, np.full(1, -np.inf)), worth)
+            if np.isinf(self.bound):
+                return None
+        case = case.with_margin(case.margin + np.array([self.inwards, 0.0]))
+        effort, point, self.limited = self._effort(), None, False
         closed = None if relaxed.is_integral else relaxed.closed_form
         for prepared in chain(filter(None, [closed]), relaxed.complete(exhaustive=False)):
             solution = prepared.solve(case, effort)
@@ -196,7 +199,9 @@ class Refinement:
                 point = solution.points
             elif prepared is closed:  # more than one row decides
                 continue
-            self._learn(program, case, solution, point, worth)
+            at = (case.x if point is None else point) if program.has_tangents else None
+            told = Evidence(program, case, solution.multipliers, at, solution.reported)
+            self._learn(purified_evidence(told) if point is None else told, worth)
             # A branch and bound that had to leave a node open has a point all the same.
             self.limited = solution.outcomes[0] == Outcome.LIMIT and (
                 point is None or perf_counter() >= self.end
@@ -205,42 +210,21 @@ class Refinement:
                 break
         return None if self.limited or self.bound >= worth else point
 
-    def _learn(
-        self,
-        program: Program,
-        case: Cases,
-        solution: Solution,
-        point: FloatArray | None,
-        worth: float,
-    ) -> None:
+    def _learn(self, evidence: Evidence, worth: float) -> None:
         """Keep what bounds the cost best."""
-        at = (case.x if point is None else point) if program.has_tangents else None
-        self.evidence = Evidence(program, case, solution.multipliers, at, solution.reported)
-        if point is None:
-            self.evidence = purified_evidence(self.evidence)
-        told = float(self.evidence.bounds(np.array([worth]))[1][0])
+        self.evidence = evidence
+        told = float(evidence.bounds(np.array([worth]))[1][0])
         if told > self.bound:
-            self.best, self.bound = self.evidence, told
+            self.best, self.bound = evidence, told
 
     def _effort(self) -> Effort:
         """That of a relaxation: sharper than what is asked, and half of the time that is left."""
         effort = self.effort
-        if not self.holds:
+        if not self.branches:
             effort = replace(effort, gap=min(effort.gap, EXACT))
         if np.isfinite(self.end):
             effort = replace(effort, seconds=max(0.5 * (self.end - perf_counter()), 1e-6))
         return effort
-
-    def _forget(self, y: FloatArray) -> None:
-        """Drop the half-spaces that are farthest from a point, where there are too many."""
-        cuts = self.cuts
-        most = MOST * (y.shape[1] + 2)
-        if cuts.size > most:
-            slack = cuts.high - cuts.matrix @ y[0]
-            kept = np.sort(np.argsort(slack, kind="stable")[: most // 2])
-            self.cuts = LinearBounds(
-                cuts.matrix[kept], cuts.low[kept], cuts.high[kept], cuts.tight[kept]
-            )
 
     def _cut(self, y: FloatArray) -> float:
         """By how much a point misses the conditions; from now on their half-spaces there count."""
@@ -256,42 +240,14 @@ class Refinement:
         if cost < self.cost:
             self.point, self.cost = y, cost
 
-    def _go_inwards(self, missed: float, y: FloatArray) -> None:
-        """Where hardly anything is missed, the next point is to be a little inside."""
-        cost = float(self.piece.program.objective(y, self.case)[0])
-        affine, first = self.evidence.program.affine, self._missed_at_first
-        unit = float(np.abs(self.evidence.multipliers[0, : affine.size]) @ affine.tight)
-        unit = max(unit, cost / first if first > 0.0 else 0.0)  # what a score unit costs, about
-        stuck = abs(missed - self.missed) <= STUCK * missed
-        self.missed = missed
-        if missed * unit < (max(ROUNDING, self.closed) if stuck else self.closed) * cost:
-            self.inwards = max(INWARDS * missed, 2.0 * self.inwards)
-
-    @cached_property
-    def _missed_at_first(self) -> float:
-        """By how much the row itself misses the conditions."""
-        return max(float(c.excess(self.case.x)[0]) for c in self.piece.supported)
-
     def _is_closed(self, k: int) -> bool:
         """Whether the gap is as small as is aimed at after so many rounds."""
         if k == PATIENCE:
-            self.closed = max(self.closed, 0.1 * self.effort.gap)
+            self.accepted = max(self.accepted, 0.1 * self.effort.gap)
         if self.effort.gap >= 1.0 or np.isinf(self.cost):
             return np.isfinite(self.cost)
-        wanted = max(0.1 * self.effort.gap, EXACT) if self.holds else EXACT
+        wanted = max(0.1 * self.effort.gap, EXACT) if self.branches else EXACT
         return self.cost - self.bound <= wanted * self.cost
-
-
-def _contradiction(piece: Piece, case: Cases) -> Evidence | None:
-    """The proof that some row alone, 0 <= a negative number, has no point; None without such."""
-    program, affine = piece.program, piece.program.affine
-    rows = np.flatnonzero(~affine.matrix.any(axis=1) & (affine.high < 0.0))
-    if not len(rows):
-        return None
-    proof = np.zeros((1, program.size))
-    proof[0, rows[0]] = 1.0
-    evidence = Evidence(program, case, proof, None, np.full(1, -np.inf))
-    return evidence if program.refutes(case, proof)[0] else None
 
 
 def purified_evidence(evidence: Evidence) -> Evidence:
@@ -307,14 +263,8 @@ def cutting_planes(
 ) -> list[Bounding]:
     """Pieces with conditions that no solver takes, one row after the other; what bounds them.
 
-    Parameters
-    ----------
-    found
-        What is found so far.
-    pieces
-        The union; the time of each row is shared evenly among them.
-    beside
-        What each row has to meet besides; None for nothing.
+    ``beside`` is what each row has to meet besides. The time of each row is shared evenly among the
+    pieces.
     """
     effort, known = found.effort.shared(len(pieces)), []
     found.closed[:] = False

@@ -85,9 +85,9 @@ class UncertainForm(Form):
         if target.rule == "exact":
             return law
         if not isinstance(law, ProjectedLaplace):
+            kind = type(law).__name__.removeprefix("Projected").lower()
             raise InvalidInput(
-                f"Expected Laplace noise for rule='paper'; got {type(law).__name__}. Use "
-                "rule='exact'."
+                f"Expected Laplace noise for rule='paper'; got {kind} noise. Use rule='exact'."
             )
         unit = ProjectedGaussian.isotropic(1.0, 1).quantile(p, np.ones(1))
         return ProjectedGaussian.isotropic(law.scale * k_paper(p) / float(unit), law.n_features)

@@ -365,15 +365,11 @@ class Explainer:
         free = {f.name for f in given if isinstance(f, Categorical) and f.observed is None}
         rest = [f for f in left if isinstance(f, Categorical) and f.name not in free]
         more = [f.name for f in rest if {*f.categories} - {*(f.observed or ()), f.stand_in}]
-        out = []
-        if numbers and not extrapolate:
-            out.append(
-                WithinObserved.by_default(numbers, "pass extrapolate=True to lift it", stated)
-            )
-        if more:
-            lift = "describe the column with Categorical to add categories"
-            out.append(WithinObserved.by_default(more, lift))
-        return out
+        lift = "pass extrapolate=True to lift it"
+        add = "describe the column with Categorical to add categories"
+        within = [WithinObserved.by_default(numbers, lift, stated)] if numbers else []
+        among = [WithinObserved.by_default(more, add)] if more else []
+        return among if extrapolate else within + among
 
     def _read(self, X: object) -> tuple[Question, tuple[Table, Table], float]:
         """What is asked of rows but for the target; they as they came, the model's columns of them.
@@ -399,10 +395,8 @@ class Explainer:
         """What does not depend on the target, made once for each set of kinds."""
         from counterpoint.engine.pieces import Question
 
-        constraints = (*self.constraints, *self.implied)
-        return self._questions.made(
-            features, partial(Question.ask, self.reading.form, features, constraints, self.cost)
-        )
+        asked = self.reading.form, features, (*self.constraints, *self.implied), self.cost
+        return self._questions.made(features, partial(Question.ask, *asked))
 
     @cached_property
     def _default_question(self) -> Question:
@@ -458,8 +452,8 @@ def effort_of(gap: float, time_limit: float | None, optimality: str = "local") -
         raise InvalidInput(f"Expected a finite gap of at least 0; got {shown(gap)}.")
     if time_limit is not None:
         check_number("time_limit", time_limit)
-    if time_limit is not None and not time_limit > 0:
-        raise InvalidInput(f"Expected a time limit above 0 seconds; got {shown(time_limit)}.")
+        if not time_limit > 0:
+            raise InvalidInput(f"Expected a time limit above 0 seconds; got {shown(time_limit)}.")
     from counterpoint.solvers import Effort, Optimality
 
     if str(optimality) not in tuple(Optimality):

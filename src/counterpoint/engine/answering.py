@@ -289,9 +289,7 @@ class Confirmation:
             self.cases = self.cases.weighing(0.5 * rows.weight)
         if rows.held is not None:
             width = [block.stop - block.start for block in self.features.blocks]
-            held = np.repeat(rows.held, width, axis=1)
-            low, high = np.where(held, rows.x, -np.inf), np.where(held, rows.x, np.inf)
-            self.cases = self.cases.within(low, high)
+            self.cases = self.cases.holding(np.repeat(rows.held, width, axis=1), rows.x)
 
     def run(self) -> tuple[FloatArray, NDArray[np.object_], Certificates, BoolArray]:
         """Search once for all rows, then again for those whose answers are not confirmed.
@@ -310,14 +308,9 @@ class Confirmation:
         if target.demanding and not self.verdict.leads.all():
             self._search_again()
         resolution = SINGLE if rows.table.singles else VIOLATION
+        asked, (y, verdict) = self.pieces.asked, (self.y, self.verdict)
         certificates = certify(
-            self.pieces.asked,
-            self.y,
-            self.cases,
-            self.verdict,
-            found.evidence,
-            gap=effort.gap,
-            resolution=resolution,
+            asked, y, self.cases, verdict, found.evidence, gap=effort.gap, resolution=resolution
         )
         answered = certificates.holds
         if not answered.all():
@@ -333,9 +326,11 @@ class Confirmation:
         limited = found.limited & (effort.seconds is not None)
         return self.after, judge(certificates, optimal, limited), certificates, found.closed
 
-    def _search(self, rows: IntArray, margin: FloatArray | None = None) -> Found:
-        """The cheapest points of some rows with their margins, or others."""
-        cases = self.cases.take(rows).with_margin(self.margin[rows] if margin is None else margin)
+    def _search(self, rows: IntArray, margin: FloatArray, held: BoolArray | None = None) -> Found:
+        """The cheapest points of some rows with other margins, perhaps with entries held."""
+        cases = self.cases.take(rows).with_margin(margin)
+        if held is not None:
+            cases = cases.holding(held, self.exact[rows])
         leads = None if self.leads is None else self.leads.take(rows)
         return search(self.pieces, cases, self.task.effort, leads)
 
@@ -343,14 +338,12 @@ class Confirmation:
         """Rows for which the first margin left nothing, though nothing refutes them: without it."""
         found = self.found
         lost = np.flatnonzero((found.piece < 0) & ~found.limited & self.margin.any(axis=1))
-        if not len(lost):
-            return
-        none = np.full(len(found.piece), np.inf)
-        bound = lower_bounds(found.evidence, none, self.task.effort.gap)[0]
-        lost = lost[np.isfinite(bound[lost])]
+        if len(lost):
+            bound = lower_bounds(found.evidence, np.full(len(found.piece), np.inf))[0]
+            lost = lost[np.isfinite(bound[lost])]
         if len(lost):
             self.margin[lost] = 0.0
-            again = self._search(lost)
+            again = self._search(lost, self.margin[lost])
             found.points[lost], found.piece[lost] = again.points, again.piece
             found.limited[lost] = again.limited
 
@@ -398,15 +391,11 @@ class Confirmation:
     def _off_the_edge(self, rows: IntArray, margin: FloatArray) -> Found:
         """The same answers with a margin: whole columns and categories held, the others free."""
         actionable, points = self.task.question.actionable, self.exact[rows]
-        held = actionable.held(points, self.rows.x[rows])
-        low, high = np.where(held, points, -np.inf), np.where(held, points, np.inf)
-        cases = self.cases.take(rows).with_margin(margin).within(low, high)
-        leads = None if self.leads is None else self.leads.take(rows)
-        off = search(self.pieces, cases, self.task.effort, leads)
+        x = self.rows.x[rows]
+        off = self._search(rows, margin, actionable.held(points, x))
         # Where a target is not convex the search may end elsewhere; that is no way off the edge.
         if any(piece.program.nonconvex for piece in self.pieces.listed):
-            worth = actionable.cost(points, cases.x)
-            astray = actionable.cost(off.points, cases.x) > worth * NEARBY
+            astray = actionable.cost(off.points, x) > actionable.cost(points, x) * NEARBY
             off.points[astray], off.piece[astray] = np.nan, -1
         return off
 

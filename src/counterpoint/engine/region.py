@@ -91,6 +91,10 @@ class Cases:
         """The same rows with another margin."""
         return replace(self, margin=margin)
 
+    def holding(self, held: BoolArray, y: FloatArray) -> Cases:
+        """The same rows of which (n, d) entries are those of points."""
+        return self.within(np.where(held, y, -np.inf), np.where(held, y, np.inf))
+
     def within(self, low: FloatArray, high: FloatArray) -> Cases:
         """The same rows with narrower bounds."""
         return replace(self, low=np.maximum(self.low, low), high=np.minimum(self.high, high))

@@ -24,7 +24,7 @@ from counterpoint.errors import SolverFailure
 from counterpoint.lvq import LGMLVQ
 from counterpoint.prototypes.nearer import Nearer, quadrics_of
 from counterpoint.prototypes.solvers.scip import Scip
-from counterpoint.prototypes.solvers.spatial import ScipErrors, ScipFound, Spatial
+from counterpoint.prototypes.solvers.spatial import ScipFound, Spatial, scip_errors
 from counterpoint.solvers import Effort, Outcome, Solution
 from counterpoint.testing import KNOWN, Known, check_solver
 
@@ -309,10 +309,10 @@ def test_a_margin_tightens_the_answer_and_not_the_bound():
 def test_what_scip_raises_is_translated():
     with (
         pytest.raises(SolverFailure, match="SCIP failed: SCIP: error in LP solver!"),
-        ScipErrors(),
+        scip_errors(),
     ):
         raise Exception("SCIP: error in LP solver!")  # noqa: TRY002 (as SCIP does)
-    with pytest.raises(KeyError), ScipErrors():
+    with pytest.raises(KeyError), scip_errors():
         raise KeyError("mine")
 
 

@@ -48,24 +48,13 @@ class Prototypes(Form):
     prototypes have in common. So scores are linear, and score units are those of the squared
     distance. Make one by `from_arrays`.
 
-    Parameters
-    ----------
-    rows
-        (P, d) 2 Λp; any one row may be added to all of them.
-    offsets
-        (P,) −pᵀΛp; any one number may be added to all of them.
-    owner
-        (P,) the position of each prototype's class in ``classes``.
-    classes
-        (k,) labels; each has a prototype.
-    place
-        (P,) the first prototype at the same place, which may belong to another class.
-    first_wins
-        Whether the first of several nearest prototypes wins. If not, it is not known which, but at
-        the same place it is still the first.
-    magnitude
-        The sizes of the terms of what the model computes: distances, of which scores are what
-        prototypes do not have in common.
+    ``rows``: (P, d) 2 Λp; any one row may be added to all of them; ``offsets``: (P,) −pᵀΛp; any one
+    number may be added to all of them; ``owner``: (P,) the position of each prototype's class in
+    ``classes``: (k,) labels, each of which has a prototype; ``place``: (P,) the first prototype at
+    the same place, which may belong to another class; ``first_wins``: whether the first of several
+    nearest prototypes wins; if not, it is not known which, but at the same place it is still the
+    first; ``magnitude``: the sizes of the terms of what the model computes: distances, of which
+    scores are what prototypes do not have in common.
     """
 
     rows: FloatArray
@@ -210,24 +199,11 @@ class LocalPrototypes(Form):
     Gaussians they are natural logarithms of densities, and margins are log-odds. Make one by
     `from_arrays`.
 
-    Parameters
-    ----------
-    factors
-        (M, k, d) the different matrices F.
-    metric
-        (P,) the position of each prototype's matrix among them.
-    shifts
-        (P, k) f = −F p.
-    offsets
-        (P,) b.
-    owner
-        (P,) the position of each prototype's class in ``classes``.
-    classes
-        (C,) labels; each has a prototype.
-    link
-        Whether probabilities are a softmax of the scores; then each class has one prototype.
-    images
-        (P · k,) the sizes of the terms of F y + f, if there are steps before it.
+    ``factors``: (M, k, d) the different matrices F; ``metric``: (P,) the position of each
+    prototype's matrix among them; ``shifts``: (P, k) f = −F p; ``offsets``: (P,) b; ``owner``: (P,)
+    the position of each prototype's class in ``classes``: (C,) labels, each of which has a
+    prototype; ``link``: whether probabilities are a softmax of the scores; then each class has one
+    prototype; ``images``: (P · k,) the sizes of the terms of F y + f, if there are steps before it.
     """
 
     factors: FloatArray

@@ -38,7 +38,6 @@ MOST_NEIGHBORS = 100_000
 """The time of an answer grows with the points: some 10 ms at 5000, 100 ms at so many."""
 STRAIGHT = ("euclidean", "l2", "sqeuclidean")
 """Metrics of scikit-learn in which the points equally near to two others form a hyperplane."""
-SAME_VARIANCE = 1e-12  # relative
 
 
 # --- one metric: counterpoint.lvq, sklearn-lvq, sklvq ---
@@ -194,7 +193,7 @@ def _(model: Any) -> Form:
             f"GaussianNB saw one value alone of its input {j} in some class, so its variance there "
             "is 0. Fit it with var_smoothing above 0, or leave the input out."
         )
-    if (np.ptp(variance, axis=0) > SAME_VARIANCE * variance.max(axis=0)).any():
+    if (np.ptp(variance, axis=0) > 1e-12 * variance.max(axis=0)).any():
         whitening = list(np.eye(len(means[0])) / np.sqrt(variance)[:, None, :])
         return _gaussians(classes, means, whitening, np.log(variance).sum(axis=1), priors)
     precision = 1.0 / variance.mean(axis=0)

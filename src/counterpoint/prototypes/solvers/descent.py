@@ -39,10 +39,10 @@ from counterpoint.solvers.base import Effort, Outcome, translated
 from counterpoint.solvers.clarabel import SOLVED
 from counterpoint.solvers.standard_form import StandardForm
 
-__all__ = ["Descents", "LocalSearch", "RowDescent"]
+__all__ = ["STALLED", "Descents", "LocalSearch", "RowDescent"]
 
 STALLED = 1e-9
-"""A relative gain in price at which a descent ends."""
+"""A relative gain in price that counts as none."""
 FURTHER = np.array([0.5, 1.0, 2.0, 3.0, 5.0, 7.0, 11.0, 15.0, 23.0, 31.0, -1e-8, -1e-6, -1e-4])
 """How far beyond the end of a step to look, in lengths of the step; or before it, in case that its
 end is not quite within convex conditions."""

@@ -22,7 +22,12 @@ from counterpoint.engine.domains import INTEGRAL
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Cases
 from counterpoint.numerics import BoolArray, FloatArray
-from counterpoint.prototypes.solvers.descent import Descents, LocalSearch, RowDescent
+from counterpoint.prototypes.solvers.descent import (
+    STALLED,
+    Descents,
+    LocalSearch,
+    RowDescent,
+)
 from counterpoint.prototypes.solvers.lower_bound import Quadric
 from counterpoint.solvers.base import Effort, Solution, Solver
 
@@ -30,16 +35,6 @@ __all__ = ["Ccp"]
 
 DECIDED = 1e-6
 """How far from a whole step, in steps, a column counts as being there."""
-NEARLY = 0.15
-"""Columns that are this near to a whole step are held together."""
-STRIDES = (1.0, 2.0, 5.0)
-"""How many whole steps a move may take."""
-GAINED = 1e-9
-"""A relative gain in price from which on a point counts as cheaper."""
-PAIRED = 80
-"""The largest number of moves that are tried two at a time."""
-ELSEWHERE = 24
-"""How many integral parts are put elsewhere for the other columns to descend."""
 
 
 @final
@@ -108,7 +103,7 @@ class Lattice(LocalSearch):
                 return
             held = self._held(point, low, high)
             if held is None:
-                self._keep(self._exactly(point)[None], GAINED)
+                self._keep(self._exactly(point)[None], STALLED)
                 return
             for value in self._choices(point, held):
                 lower, upper = np.array(low), np.array(high)
@@ -125,7 +120,8 @@ class Lattice(LocalSearch):
                 return
             self._move()
             before = self.cost
-            for low, high, start in islice(self._elsewhere(self.point), ELSEWHERE):
+            # Each of them is a descent of its own, so a few must do.
+            for low, high, start in islice(self._elsewhere(self.point), 24):
                 if (low < high).any() and not self._is_late:
                     self._dive(start, low, high)
             if not self.cost < before:
@@ -137,9 +133,10 @@ class Lattice(LocalSearch):
             if self.point is None or self._is_late:
                 return
             moves = self._moves(self.point)
-            if self._keep(self.point + moves, GAINED):
+            if self._keep(self.point + moves, STALLED):
                 continue
-            if len(moves) > PAIRED or not self._keep(self.point + _joined(moves), GAINED):
+            # There are half the square of so many pairs.
+            if len(moves) > 80 or not self._keep(self.point + _joined(moves), STALLED):
                 return
 
     def _held(self, point: FloatArray, low: FloatArray, high: FloatArray) -> BoolArray | None:
@@ -158,7 +155,8 @@ class Lattice(LocalSearch):
         undecided = off > DECIDED
         if not undecided.any():
             return None
-        return np.asarray(undecided & (off <= max(NEARLY, float(off[undecided].min()))))
+        nearest = float(off[undecided].min())
+        return np.asarray(undecided & (off <= max(0.15, nearest)))  # at once if nearly there
 
     def _superfluous(self, point: FloatArray) -> BoolArray:
         """(d,) the columns of features that move least, where too many move."""
@@ -208,14 +206,14 @@ class Lattice(LocalSearch):
         change = np.abs(point - x)
         return np.where(change <= DECIDED * DECIDED * change.max(initial=0.0), x, point)
 
-    def _moves(self, point: FloatArray, steps: tuple[float, ...] = STRIDES) -> FloatArray:
+    def _moves(self, point: FloatArray, strides: tuple[float, ...] = (1.0, 2.0, 5.0)) -> FloatArray:
         """(m, d) changes of one part: some steps, back to x or beyond it, another category."""
         program, x = self.program, self.case.x[0]
         eye = np.eye(program.width)
         moves = [np.zeros((0, program.width))]
         for column in np.flatnonzero(program.steps).tolist():
-            strides = np.array([s * sign for s in steps for sign in (1.0, -1.0)])
-            moves.append(np.outer(strides * program.steps[column], eye[column]))
+            both = np.array([s * sign for s in strides for sign in (1.0, -1.0)])
+            moves.append(np.outer(both * program.steps[column], eye[column]))
         for group in program.groups:
             change = np.zeros((group.stop - group.start, program.width))
             change[:, group] = np.eye(len(change)) - point[group]
@@ -238,7 +236,7 @@ class Lattice(LocalSearch):
                     still[blocks[block]] = block == old
                 yield np.where(still, x, low), np.where(still, x, high), np.where(still, x, point)
         held = program.held(point[None], self.case.x)[0]
-        for move in self._moves(point, STRIDES[:1]):
+        for move in self._moves(point, (1.0,)):
             target = point + move
             yield np.where(held, target, low), np.where(held, target, high), target
 

@@ -52,8 +52,6 @@ CANCELLED = 64.0 * EPS
 """What is left of a sum that cancels, relative to the size of its terms."""
 RELAXED = {Optimality.LOCAL: 20, Optimality.GLOBAL: 40}
 """The largest number of columns that can move for which the relaxation is solved."""
-OPEN = 1e-4
-"""A relative gap of the relaxation that no other multipliers close."""
 
 
 @final
@@ -83,10 +81,8 @@ class Quadric(Solver):
         return Memo()
 
     def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
-        out, (points, weights, empty) = (
-            Solution.blank(len(cases), self.program),
-            self.nearest(cases),
-        )
+        out = Solution.blank(len(cases), self.program)
+        points, weights, empty = self.nearest(cases)
         out.multipliers[:, self.program.convex_size :][:, : weights.shape[1]] = weights
         met = self.curvature.meets(points, cases)
         out.points[met] = points[met]
@@ -100,12 +96,8 @@ class Quadric(Solver):
         These (n, d) points, NaN without one; (n, J) multipliers, not 0 for that condition alone;
         (n,) whether a condition holds no point at all.
         """
-        n = len(cases)
-        out = (
-            np.array(cases.x),
-            np.zeros((n, len(self.curvature.quadrics))),
-            np.zeros(n, dtype=bool),
-        )
+        shape = len(cases), len(self.curvature.quadrics)
+        out = np.array(cases.x), np.zeros(shape), np.zeros(len(cases), dtype=bool)
         movable = cases.low < cases.high
         movable |= (cases.low != cases.x) & ~cases.empty[:, None]  # a relaxation where it must move
         kinds, which = np.unique(movable, axis=0, return_inverse=True)
@@ -283,7 +275,8 @@ class LowerBound:
         """
         program, curvature = self.program, curvature_of(self.program)
         cost = float(program.cost(y[None], self.case.x)[0])
-        if self.closes(cost) or (self.relaxed is not None and cost - self.bound > OPEN * cost):
+        # a relative gap of the relaxation from which on no other multipliers close it
+        if self.closes(cost) or (self.relaxed is not None and cost - self.bound > 1e-4 * cost):
             return
         multipliers, at, j = np.zeros(program.size), program.convex_size, len(weights)
         multipliers[: len(rows)], multipliers[at : at + j] = rows, weights

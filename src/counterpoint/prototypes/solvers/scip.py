@@ -159,7 +159,7 @@ class GlobalSearch:
         self, radius: float, share: float, *, first: bool, scale: float = COARSE
     ) -> tuple[ScipFound, FloatArray | None]:
         """What is found in a ball; in one without a limit, if any share of its radius will do."""
-        from counterpoint.prototypes.solvers.spatial import Ball, ScipErrors, ScipFound, Spatial
+        from counterpoint.prototypes.solvers.spatial import Ball, ScipFound, Spatial, scip_errors
 
         left = self._end - perf_counter()
         if left <= 0.0:
@@ -168,7 +168,7 @@ class GlobalSearch:
         ball = Ball(self.program, self.case, radius, 1.0 if limited else np.inf)
         seconds, nodes = left if np.isfinite(left) else None, -1 if limited else 1
         try:
-            with ScipErrors():
+            with scip_errors():
                 model = Spatial(ball, share, scale)
                 found = model.search(self.gap, seconds, first=first, nodes=nodes)
         except SolverFailure as failure:

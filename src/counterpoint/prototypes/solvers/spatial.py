@@ -20,7 +20,7 @@ Continuous Nonconvex Problems.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from types import TracebackType
+from contextlib import ExitStack
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -34,7 +34,7 @@ from counterpoint.errors import SolverFailure
 from counterpoint.numerics import EPS, TINY, FloatArray
 from counterpoint.prototypes.nearer import Nearer, Quadrics, quadrics_of
 
-__all__ = ["Ball", "ScipErrors", "ScipFound", "Spatial"]
+__all__ = ["Ball", "ScipFound", "Spatial", "scip_errors"]
 
 ROUNDED = 16.0 * EPS
 """How much of its terms a row gives away, so that rounding excludes nothing."""
@@ -50,21 +50,16 @@ ENDS = ("optimal", "gaplimit", "infeasible")
 """What SCIP says where nothing is left to search."""
 
 
-@final
-class ScipErrors:
+def scip_errors() -> ExitStack:
     """A context in which SCIP's errors, which are bare exceptions, become `SolverFailure`."""
 
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if kind is not None and "SCIP:" in str(error):
+    def translate(_kind: object, error: BaseException | None, _trace: object) -> None:
+        if "SCIP:" in str(error):
             raise SolverFailure(f"SCIP failed: {error}") from error
+
+    stack = ExitStack()
+    stack.push(translate)
+    return stack
 
 
 @final

@@ -1,18 +1,4 @@
-"""Everything counterpoint raises, in one tree.
-
-::
-
-    CounterpointError
-    ├── InvalidInput (ValueError)      what was passed cannot be used
-    │   └── InvalidSpec                a problem file says something that cannot be read
-    ├── ModelError
-    │   ├── UnsupportedModel           no reader, or a step that cannot be read exactly
-    │   ├── ModelNotFitted             the model, or a step of it, has no fitted attributes
-    │   └── ReaderMismatch             what was read predicts something else than the model
-    ├── NoSolver                       no solver takes every part of the program
-    ├── SolverFailure                  a solver backend broke; the original error is its cause
-    ├── NoAnswer                       a row has no counterfactual (``raise_for_status``)
-    └── MissingExtra (ImportError)     an optional dependency is not installed
+"""Everything counterpoint raises, below `CounterpointError`, and checks of what is passed.
 
 Each message is one sentence or two: what was expected, what came, what to do.
 """

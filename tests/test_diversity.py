@@ -288,3 +288,14 @@ def test_rows_without_a_question_are_no_trouble(by: Any, rows: str) -> None:
     several = cp.diversify(cp.Explainer(model, data=data), X, "a", by=by)
     status = {"none": [], "already there": ["already"] * 2, "unusable": ["invalid"] * 2}[rows]
     assert several.report()["status"].tolist() == status
+
+
+def test_answers_have_the_columns_that_were_passed():
+    """Also where the frame's columns have no names and go by position."""
+    X, y = load_iris(return_X_y=True)
+    model = LogisticRegression(max_iter=1000).fit(X, y)
+    explainer = cp.Explainer(model, data=pd.DataFrame(X, columns=list("abcd")))
+    rows = pd.DataFrame(X[:2])
+    several = cp.diversify(explainer, rows, 1, 2).to_frame()
+    assert several.columns.equals(rows.columns)
+    assert several.columns.equals(explainer.explain(rows, 1).to_frame().columns)

@@ -64,8 +64,8 @@ class Path:
 
     def __getitem__(self, i: int) -> Path:
         i = range(len(self))[i]
-        came, row = self.answers[0].table, slice(i, i + 1)
-        table = replace(came.take(row), labels=came.labels)
+        row = slice(i, i + 1)
+        table = self.answers[0].table.take(row)
         return replace(self, answers=tuple(a.part(row, table) for a in self.answers))
 
     @property

@@ -124,7 +124,7 @@ class Table:
             some = self.native[rows]
         else:
             some = self.native.iloc[rows] if self.is_pandas else self.frame[rows].to_native()
-        return Table(some, self.names, self.all_floats)
+        return Table(some, self.names, self.all_floats, self.labels)
 
     @cached_property
     def all_floats(self) -> bool:

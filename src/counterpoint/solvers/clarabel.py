@@ -31,6 +31,8 @@ __all__ = ["Clarabel"]
 
 Answer = tuple[Outcome, FloatArray, FloatArray]
 """Of one row: the point, NaN where there is none, and the multipliers."""
+Run = tuple[Any, FloatArray, FloatArray]
+"""Clarabel's status, its point, and the multipliers."""
 Entries = tuple[IntArray, IntArray, FloatArray]
 """Rows, columns and values of a sparse matrix."""
 
@@ -114,13 +116,14 @@ class Clarabel(Solver):
         stays = self._settled_by_staying(case, effort) if charged else None
         if stays is not None:
             return stays
-        rows, result = self._run(case, effort)
-        point, duals = _answer(rows, result)
-        usable = result.status in (USABLE if charged else SOLVED)
-        astray = result.status not in INFEASIBLE and not (usable and self._is_allowed(case, point))
-        without = self._settled_without(case, effort) if charged and astray else None
-        if without is not None:
-            return without
+        status, point, duals = self._run(case, effort)
+        usable = status in (USABLE if charged else SOLVED)
+        if charged and status not in INFEASIBLE:
+            affine = self.program.affine.tightened(case.margin)
+            allowed = usable and affine.violation(point[None, :], case.x)[0] <= ALLOWED
+            without = None if allowed else self._settled_without(case, effort)
+            if without is not None:
+                return without
         if usable:
             duals = priced(self.program, case, duals)
             if charged:
@@ -128,21 +131,27 @@ class Clarabel(Solver):
             point = self._on_the_surface(case, self._sparse(case, point, effort))
             return Outcome.FOUND, point, duals
         nowhere = np.full(self.program.width, np.nan)
-        if result.status == STATUS.MaxTime:
+        if status == STATUS.MaxTime:
             return Outcome.LIMIT, nowhere, np.zeros(self.program.size)
         ray = purified(self.program, case, duals)
-        refuted = result.status in INFEASIBLE or self.program.refutes(case, ray[None, :])[0]
+        refuted = status in INFEASIBLE or self.program.refutes(case, ray[None, :])[0]
         return Outcome.INFEASIBLE if refuted else Outcome.NOTHING, nowhere, ray
 
-    def _run(
-        self, case: Cases, effort: Effort, model: Model | None = None
-    ) -> tuple[ConicProgram, Any]:
+    def _run(self, case: Cases, effort: Effort, model: Model | None = None) -> Run:
         rows = ConicProgram(self, case, model)
+        settings = clarabel.DefaultSettings()
+        settings.verbose, settings.max_threads, settings.max_iter = False, 1, 200
+        settings.tol_gap_rel = settings.tol_feas = 1e-10  # of an answer, and a cost, of about 1
+        settings.tol_gap_abs = 1e-12
+        if effort.seconds:
+            settings.time_limit = effort.seconds
         hessian, linear = rows.objective()
         solver = clarabel.DefaultSolver(
-            hessian, linear, rows.matrix, rows.right, rows.cones, _settings(effort)
+            hessian, linear, rows.matrix, rows.right, rows.cones, settings
         )
-        return rows, solver.solve()
+        result = solver.solve()
+        duals = rows.multipliers(np.asarray(result.z))
+        return result.status, rows.point(np.asarray(result.x)), duals
 
     def _settled_by_staying(self, case: Cases, effort: Effort) -> Answer | None:
         """Where hardly any change is worth its price: Newton's method from x itself ends at once.
@@ -168,14 +177,6 @@ class Clarabel(Solver):
         shares = self._model(case, plain.points[0]).shares
         multipliers = np.append(plain.multipliers[0] * float(case.weights[0]), shares)
         return Outcome.FOUND, *self._sharpened(case, effort, plain.points[0], multipliers)
-
-    def _is_allowed(self, case: Cases, point: FloatArray) -> bool:
-        """Whether a point meets the linear rows, but for what a solver leaves."""
-        affine = self.program.affine
-        low, high = (limit[0] for limit in affine.limits(case.margin))
-        value, room = affine.matrix @ point, 1.0 + np.abs(affine.matrix) @ np.abs(point)
-        room *= ALLOWED
-        return bool(((low - room <= value) & (value <= high + room)).all())
 
     def _on_the_surface(self, case: Cases, point: FloatArray) -> FloatArray:
         """A point that meets a probability by more than need be, moved back towards the row.
@@ -209,10 +210,9 @@ class Clarabel(Solver):
         for _ in range(SHARPER):
             if _gap(value, bound) <= CLOSED:
                 break
-            rows, result = self._run(case, effort, self._model(case, point))
-            if result.status not in USABLE:
+            status, goal, duals = self._run(case, effort, self._model(case, point))
+            if status not in USABLE:
                 break
-            goal, duals = _answer(rows, result)
             duals = priced(self.program, case, duals)
             left = value - bound
             # the way there is shortened until the objective falls.
@@ -241,8 +241,8 @@ class Clarabel(Solver):
         self, case: Cases, point: FloatArray, multipliers: FloatArray
     ) -> tuple[float, float]:
         """The objective at a point, and the bound by multipliers."""
-        bound = self.program.bound(case, multipliers[None, :], point[None, :])
-        return self._reached(case, point), float(bound[0])
+        bound = self.program.bound(case, multipliers[None, :], point[None, :])[0]
+        return self._reached(case, point), float(bound)
 
     def _reached(self, case: Cases, point: FloatArray) -> float:
         """The objective at a point; infinite where it is no answer, however cheap it looks."""
@@ -262,33 +262,16 @@ class Clarabel(Solver):
         if not held.any():
             return point
         low, high = (np.where(held, case.x, bound) for bound in (case.low, case.high))
-        rows, result = self._run(replace(case, low=low, high=high), effort)
-        if result.status not in SOLVED:
+        status, sparser, _ = self._run(replace(case, low=low, high=high), effort)
+        if status not in SOLVED:
             return point
-        sparser = _answer(rows, result)[0]
         before, after = (self.program.objective(y[None, :], case)[0] for y in (point, sparser))
         return sparser if after <= before * (1.0 + TRACE) else point
-
-
-def _answer(rows: ConicProgram, result: Any) -> tuple[FloatArray, FloatArray]:
-    """The point and the multipliers of a run."""
-    return rows.point(np.asarray(result.x)), rows.multipliers(np.asarray(result.z))
 
 
 def _gap(value: float, bound: float) -> float:
     """Relative; infinite without a value."""
     return (value - bound) / max(value, TINY) if value < np.inf else np.inf
-
-
-def _settings(effort: Effort) -> Any:
-    settings = clarabel.DefaultSettings()
-    settings.verbose = False
-    settings.max_threads = 1
-    settings.tol_gap_rel, settings.tol_gap_abs = 1e-10, 1e-12
-    settings.tol_feas, settings.max_iter = 1e-10, 200
-    if effort.seconds:
-        settings.time_limit = effort.seconds
-    return settings
 
 
 @final
@@ -335,8 +318,10 @@ class ConicProgram:
             self.starts.append(self.count)
             if isinstance(part, Cone):
                 self._add_cone(part)
-            elif isinstance(part, LogSumExp):
-                self._add_log_sum_exp(part)
+            elif isinstance(part, LogSumExp):  # exp(zᵢ − limit) <= shareᵢ
+                limit = part.limit - float(case.margin[0, 0])
+                here = part.matrix @ case.x[0] + part.offset - limit
+                self._add_exponentials(part.matrix, here)
             elif isinstance(part, LogLoss):
                 self._add_log_loss(part) if model is None else self._add_scores(part)
         self.matrix = _csc(self.entries, (self.count, self.width))
@@ -426,12 +411,6 @@ class ConicProgram:
         right = np.append(cone.slope @ x + radius, cone.matrix @ x + cone.offset)
         right = right / (size * self.scale)
         self._add([clarabel.SecondOrderConeT(len(right))], right, _dense(block))
-
-    def _add_log_sum_exp(self, coupling: LogSumExp) -> None:
-        """exp(zᵢ − limit) <= shareᵢ and Σ share <= 1."""
-        limit = coupling.limit - float(self.case.margin[0, 0])
-        here = coupling.matrix @ self.case.x[0] + coupling.offset - limit
-        self._add_exponentials(coupling.matrix, here)
 
     def _add_log_loss(self, charge: LogLoss) -> None:
         """exp(zᵢ − value) <= shareᵢ, exp(−value) <= a last share, and Σ share <= 1."""

@@ -33,15 +33,8 @@ __all__ = ["conflict_of"]
 SECONDS, IN_ALL = 0.8, 1.2
 """When the set of constraints has to be found, and all that would help, in seconds of this thread,
 so that what is told does not depend on what else a machine does."""
-SMALL = 1e-4
-"""The price of other columns beside the one whose bound is asked about, where boundaries bend."""
-CLOSE, HALVINGS = 1e-4, 12
-"""How closely a bound that the row itself breaks is found, relative to how far it moves, and how
-often that distance is halved at most."""
-NEARLY = 0.99
-"""A share of a relaxation that must not suffice, if the relaxation is the least."""
-WIDER = (0.0, 1e-6, 1e-4)
-"""By which shares of its move a bound is moved further until the model confirms the answer."""
+CLOSE = 1e-4
+"""How closely a bound that the row itself breaks is found, relative to how far it moves."""
 FIRST_TO_GO: tuple[type[Constraint], ...] = (
     WithinObserved,
     Ellipsoid,
@@ -196,11 +189,11 @@ def _further(possible: Possible, atom: Bounds, *, up: bool) -> Relaxation | None
     step = float(possible.question.actionable.steps[possible.features.columns(name).start])
     if step > 0.0:
         value = here + round((value - here) / step) * step
-    for wider in WIDER:
+    for wider in (0.0, 1e-6, 1e-4):  # shares of its move, until the model confirms the answer
         said = _outwards(value + wider * (value - limit), limit, up=up)
         new = _moved(atom, here, said, up=up)
         if possible.surely([*without, new]):
-            nearly = limit + NEARLY * (said - limit)
+            nearly = limit + 0.99 * (said - limit)  # must not suffice, if it is the least
             short = Bounds(name, high=nearly) if up else Bounds(name, low=nearly)
             tried = [*others, short]
             least = possible.point(tried)[1]
@@ -237,7 +230,7 @@ def _nearest(
     if (here > limit) if up else (here < limit):  # the row itself is beyond
         best, last, share = reached(here), limit, 1.0 - CLOSE
         if best is not None:
-            for _ in range(HALVINGS):
+            for _ in range(12):
                 middle = last + share * (best - last)
                 nearer, share = reached(middle), 0.5
                 best, last = (best, middle) if nearer is None else (nearer, last)
@@ -245,7 +238,7 @@ def _nearest(
                     break
             return best
         limit = here
-    weights = np.full(possible.features.width, SMALL if possible.bends else 0.0)
+    weights = np.full(possible.features.width, 1e-4 if possible.bends else 0.0)
     weights[column] = 1.0
     return reached(np.inf if up else -np.inf, Price(weights, np.zeros(len(weights))))
 

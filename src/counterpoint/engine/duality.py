@@ -40,9 +40,6 @@ __all__ = ["Duality", "one_row_bound"]
 
 CANCELLED = 128 * UNIT
 """What is left of a sum that cancels, relative to the size of its terms."""
-ROUNDING = 1e-12
-"""What a positive Farkas value must exceed besides what rounding may add to it, relative to the
-size of its terms: the farther away are the points for which it proves nothing."""
 SHY = 1.0 - 16.0 * UNIT
 """A slope is shrunk to a little less than what a column without curvature bears: by more than the
 roundings of the slope, of the shrinking and of all comparisons."""
@@ -138,7 +135,8 @@ class Duality:
             here = sizes.along(np.abs(cases.x)) + np.abs(cut.offset) + np.abs(least)
             lost = lost + cut.doubt + gamma(cut.roundings + depth(len(zero)) + 8) * here
             value = least + dots(normal, cases.x) - cut.offset
-            refuted = np.asarray(value > lost + ROUNDING * size)
+            # By more than rounding: points some 1e12 times as far away are not proved to be none.
+            refuted = np.asarray(value > lost + 1e-12 * size)
         empty = np.flatnonzero(np.isposinf(least))
         if len(empty):
             refuted[empty] = self.domain.is_empty(cases.take(empty))

@@ -39,8 +39,6 @@ Proof = tuple[set[int], Cut]
 SHARE, BUSY = 0.5, 4.0
 """How much of the time that is left one search may take, and how many times that on the clock, by
 which solvers stop, where others keep this one waiting."""
-LEADING = 4.0
-"""By how many rounding errors of the model at the row a relaxation must lead to an answer."""
 SETS, TRIES = 20_000, 40
 """Up to how many sets of features may change for each to be looked at by itself, and how many of
 them are searched."""
@@ -65,7 +63,8 @@ class Possible:
         self._start = perf_counter(), thread_time()
         self.features = question.features
         self.atoms = [a for c in question.constraints for a in _atoms(c, self.features)]
-        self.margin = LEADING * target.requirement.rounding(question.form, x, eps)
+        self.margin = 4.0 * target.requirement.rounding(question.form, x, eps)
+        """What leads to an answer that the model confirms, in score units."""
         self.is_by_price = target.promise is Guarantee.SELECTION
         """Whether the target depends on what points cost, and so on the constraints."""
         self._decides = bool(question.on_lattice(x).all())

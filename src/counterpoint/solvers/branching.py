@@ -41,8 +41,6 @@ FEASIBLE = 1e-9
 (`VIOLATION`)."""
 LATTICE = 1e-14
 """Relative violation of a target's row that is rounding where every column is a whole step."""
-NODES = 50_000
-"""After so many a row is given up, with its best answer and its gap."""
 DOUBTED = 200
 """A node left undecided by tolerances counts as this many nodes, since it takes about as long."""
 CLOSE = 1e-7
@@ -152,7 +150,7 @@ class Tree:
         self.visited += 1
         width = 1
         while self._open and not self._hopeless(self._open[0][0]):
-            if self.visited > NODES or self._is_late:
+            if self.visited > 50_000 or self._is_late:  # with its best answer and its gap
                 self.complete, self.cut_short = False, True
                 return
             children = []
@@ -192,8 +190,7 @@ class Tree:
 
     def _share(self) -> Effort:
         """The effort of one visit: the time that is left."""
-        left = self._end - perf_counter()
-        return Effort(seconds=max(left, 1e-3) if np.isfinite(left) else None)
+        return Effort().until(self._end)
 
     def _visit(self, nodes: list[Node]) -> None:
         """Bound nodes; keep them open, close them, or take a point as the best so far."""

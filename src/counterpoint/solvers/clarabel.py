@@ -42,16 +42,6 @@ USABLE = (*SOLVED, STATUS.InsufficientProgress)
 """What may still be better than what there was: that is judged by the program itself."""
 TRACE = 1e-7
 """A share of the cost that is noise of the interior point."""
-SHARPER = 12
-"""Steps of Newton's method at most, after a program with charges was solved with cones."""
-CLOSED = 1e-10
-"""A relative gap at which no Newton step is needed."""
-NEARLY = 1e-2
-"""A relative gap at which Newton's method may as well begin at the row itself."""
-ALLOWED = 1e-5
-"""Largest violation, relative to the terms of a row, of a point that one may go on from."""
-MISSED = 1e-8
-"""Largest relative violation of a point that is an answer."""
 INFEASIBLE = (STATUS.PrimalInfeasible, STATUS.AlmostPrimalInfeasible)
 
 
@@ -120,7 +110,9 @@ class Clarabel(Solver):
         usable = status in (USABLE if charged else SOLVED)
         if charged and status not in INFEASIBLE:
             affine = self.program.affine.tightened(case.margin)
-            allowed = usable and affine.violation(point[None, :], case.x)[0] <= ALLOWED
+            allowed = (
+                usable and affine.violation(point[None, :], case.x)[0] <= 1e-5
+            )  # for Newton's method
             without = None if allowed else self._settled_without(case, effort)
             if without is not None:
                 return without
@@ -163,7 +155,7 @@ class Clarabel(Solver):
             return None
         charge, multipliers = self.program.charges[0], np.zeros(self.program.size)
         multipliers[-charge.size :] = self._model(case, x[0]).shares
-        if _gap(*self._value(case, x[0], multipliers)) > NEARLY:
+        if _gap(*self._value(case, x[0], multipliers)) > 1e-2:  # then cones do better
             return None
         point, multipliers = self._sharpened(case, effort, x[0], multipliers)
         settled = _gap(*self._value(case, point, multipliers)) <= TRACE
@@ -207,8 +199,8 @@ class Clarabel(Solver):
         the loss; the model of the loss has them all.
         """
         value, bound = self._value(case, point, multipliers)
-        for _ in range(SHARPER):
-            if _gap(value, bound) <= CLOSED:
+        for _ in range(12):  # each doubles the digits, once the point is near
+            if _gap(value, bound) <= 1e-10:
                 break
             status, goal, duals = self._run(case, effort, self._model(case, point))
             if status not in USABLE:
@@ -246,7 +238,7 @@ class Clarabel(Solver):
 
     def _reached(self, case: Cases, point: FloatArray) -> float:
         """The objective at a point; infinite where it is no answer, however cheap it looks."""
-        if self.program.violation(point[None, :], case.x)[0] > MISSED:
+        if self.program.violation(point[None, :], case.x)[0] > 1e-8:  # what answers may miss
             return np.inf
         return float(self.program.objective(point[None, :], case)[0])
 

@@ -38,9 +38,6 @@ OUTCOMES = {
     -7: Outcome.LIMIT,
 }
 """By DAQP's exit flags."""
-CROSSED = 1e-12
-"""By what share of the row's value its bounds may cross: that is rounding (1e-16 of it for each
-difference), and the column is held. Bounds that cross by more leave no point."""
 TOLERANCES = {"primal_tol": 1e-10, "dual_tol": 1e-12, "iter_limit": 100_000}
 """In units in which a change is about 1 long: well within what counts as rounding (1e-8 of a row's
 terms). The limit of iterations ends what cycles."""
@@ -108,7 +105,8 @@ class Daqp(Solver):
     def _solved(self, cases: Cases, effort: Effort, lengths: FloatArray | None = None) -> Solution:
         """Columns that cannot move are put in as numbers; changes are about (n,) lengths long."""
         limits, duals = self.form.limits(cases), np.zeros((len(cases), len(self.form.matrix)))
-        crossed = limits.low - limits.high > CROSSED * np.abs(cases.x / self.form.unit)
+        # Where they cross by 1e-12 of the row's value, that is rounding, and the column is held.
+        crossed = limits.low - limits.high > 1e-12 * np.abs(cases.x / self.form.unit)
         blocked = crossed.any(axis=1)
         flags = np.where(blocked, INFEASIBLE, 0)
         free = limits.low < limits.high

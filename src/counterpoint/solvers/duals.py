@@ -18,10 +18,6 @@ from counterpoint.numerics import EPS, FloatArray
 __all__ = ["priced", "purified"]
 
 
-FAINT = (1e-7, 1e-5, 1e-3)
-"""Multipliers that are this small beside the largest may be noise of the interior point."""
-
-
 def priced(program: Program, case: Cases, multipliers: FloatArray) -> FloatArray:
     """(size,) the nearest multipliers whose slopes are within the prices, if they bound more."""
     price = program.price
@@ -41,7 +37,7 @@ def priced(program: Program, case: Cases, multipliers: FloatArray) -> FloatArray
 def purified(program: Program, case: Cases, ray: FloatArray) -> FloatArray:
     """(size,) what nearly refutes a row, without its noise as soon as that does; else as it is."""
     size = np.abs(ray) * _row_sizes(program)
-    for faint in FAINT:
+    for faint in (1e-7, 1e-5, 1e-3):  # so small beside the largest, they may be noise
         pure = np.where(size > faint * size.max(initial=0.0), ray, 0.0)
         pure = _nearest(program, case, pure, np.zeros(program.width))
         if program.refutes(case, pure[None, :])[0]:
@@ -82,6 +78,7 @@ def _nearest(
         held |= escaping
         away = (np.clip(normal, -bearable, bearable) - normal)[held] * unit[held]
         rows = normals[:, held].T * unit[held, None] * size
-        # Slopes that are nearly dependent are: the way to make them 0 is not to make all 0.
+        # Slopes that differ by less than an interior point leaves, 1e-10, are dependent: the way to
+        # make them 0 is not to make all 0.
         multipliers = multipliers + size * np.linalg.lstsq(rows, away, rcond=1e-10)[0]
     return multipliers

@@ -41,8 +41,6 @@ STRICT = FEASIBILITY
 """How far values and multipliers are from where an active set would change, at least."""
 TRIES = 8
 """After so many active sets in a row that hardly another row shares, rows share none."""
-WORTH = 3
-"""A trial on all rows takes about as long as so many runs of the simplex method."""
 OPTIONS = {
     "output_flag": False,
     "threads": 1,
@@ -203,7 +201,8 @@ class Highs(Solver):
                     same, others = self._shared(data, i, values, duals[i], left)
                     change[left[same]] = others[:, :d] - others[:, d : 2 * d]
                     duals[left[same]], out.outcomes[left[same]] = duals[i], Outcome.FOUND
-                    tries, left = TRIES if same.sum() >= WORTH else tries - 1, left[~same]
+                    # a trial on all rows takes about as long as three runs of the simplex method
+                    tries, left = TRIES if same.sum() >= 3 else tries - 1, left[~same]
         out.points[:] = self.form.points(change, cases, data.lengths)
         out.multipliers[:] = self.form.multipliers(-duals * self.normal)
         if cutoff is not None and self.switches:  # their caps leave out what costs more

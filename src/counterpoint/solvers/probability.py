@@ -39,11 +39,6 @@ from counterpoint.solvers.base import Effort, Outcome, Solution, Solver
 
 __all__ = ["Logistic", "Newton"]
 
-NARROWINGS = 100
-"""How often the columns between their bounds are looked for; it halves where v is at least."""
-TRIES = 40
-"""The same with more classes; some 5 do."""
-
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -104,7 +99,7 @@ class Logistic(Solver):
         low, high = cases.low - cases.x, cases.high - cases.x
         least, most = np.zeros(len(share)), np.ones(len(share))
         open_ = np.flatnonzero(~cases.empty)
-        for _ in range(NARROWINGS):
+        for _ in range(100):  # each halves where v is at least
             if not len(open_):
                 break
             weight = cases.weights[open_]
@@ -267,7 +262,7 @@ class Newton(Solver):
         sides = np.sign(change - low) + np.sign(change - high)  # 0 between bounds
         scores, shares = np.zeros((2, 1, len(gram)))
         shares[0, :-1] = out.multipliers[i]  # those without bounds are near
-        for _ in range(TRIES):
+        for _ in range(40):  # some 5 do
             gram[:-1, :-1] = directions[:, free] @ condition.matrix[:, free].T
             scores[0, :-1] = start + condition.matrix @ np.where(free, 0.0, change)
             reduced = self._reduced(scores, gram, case, shares)

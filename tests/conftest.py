@@ -43,15 +43,14 @@ def data_dir() -> Path:
 
 
 @cache
-def _read(name: str) -> pd.DataFrame | None:
+def _read(path: Path) -> pd.DataFrame | None:
     import pandas as pd
 
-    path = data_dir() / name
     return pd.read_csv(path) if path.exists() else None
 
 
 def _frame(name: str) -> pd.DataFrame:
-    frame = _read(name)
+    frame = _read(data_dir() / name)
     if frame is None:
         missing = f"No {name} in {data_dir()}; set COUNTERPOINT_DATA to the folder that has it."
         if os.environ.get("CI"):

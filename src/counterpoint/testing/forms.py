@@ -15,8 +15,6 @@ from counterpoint.targets import Label, Requirement, Target
 
 __all__ = ["check_form"]
 
-SAMPLES = 600
-"""Points at which a form is compared, where none are given."""
 CLOSE = 1e6
 """How many rounding errors from the boundary a point may lie for either answer to be right."""
 
@@ -58,7 +56,8 @@ def check_form(
         With a sentence on what differs, or if no point of the sample meets a target.
     """
     rng = np.random.default_rng(random_state)
-    X = 3.0 * rng.normal(size=(SAMPLES, form.width)) if points is None else points
+    X = 3.0 * rng.normal(size=(600, form.width)) if points is None else points
+    some = X[:600]  # for what takes longer
     for target in targets:
         if not target.demanding:
             _check_charge((form, *same), target, X)
@@ -66,9 +65,9 @@ def check_form(
         _check_regions(form, target, X)
         for condition in (c for region in form.regions(target) for c in region):
             if isinstance(condition, NonConvex):
-                _check_excess(form, condition, X[:SAMPLES])
+                _check_excess(form, condition, some)
             if isinstance(condition, Supported):
-                _check_supports(form, condition, X[:SAMPLES])
+                _check_supports(form, condition, some)
         for other in same:
             _check_same(form, other, target, X)
         if target.requirement == Requirement(target.requirement.labels):

@@ -108,19 +108,19 @@ def _(model: Any, columns: Columns) -> tuple[Form, Columns]:
 # --- side by side ---
 
 
-def _weighted(after: Columns, weight: float | None) -> Columns:
-    return after if weight is None else after.scaled(weight)
+def _side_by_side(model: Any, columns: Columns, given: list[tuple[str, Any, Columns]]) -> Columns:
+    """The outputs of steps of a model (name, step, its input), each times its weight."""
+    weights, parts = model.transformer_weights or {}, []
+    for name, step, own in given:
+        after = through_step(name, step, own)
+        parts.append(after.scaled(weights[name]) if weights.get(name) is not None else after)
+    return join(columns, parts)
 
 
 @read_step.register(FeatureUnion)
 def _(union: Any, columns: Columns) -> Columns:
-    weights = union.transformer_weights or {}
-    parts = [
-        _weighted(through_step(name, step, columns), weights.get(name))
-        for name, step in union.transformer_list
-        if step != "drop"
-    ]
-    return join(columns, parts)
+    steps = [(name, step, columns) for name, step in union.transformer_list if step != "drop"]
+    return _side_by_side(union, columns, steps)
 
 
 @inputs_of.register(FeatureUnion)
@@ -149,14 +149,12 @@ def _used(transformer: Any) -> list[tuple[str, Any, list[int]]]:
 
 @read_step.register(ColumnTransformer)
 def _(transformer: Any, columns: Columns) -> Columns:
-    weights = transformer.transformer_weights or {}
     names = getattr(transformer, "feature_names_in_", None)
-    parts = []
-    for name, step, at in _used(transformer):
-        wanted = None if names is None else [names[j] for j in at]
-        after = through_step(name, step, _chosen(columns, at, wanted))
-        parts.append(_weighted(after, weights.get(name)))
-    return join(columns, parts)
+    steps = [
+        (name, step, _chosen(columns, at, None if names is None else [names[j] for j in at]))
+        for name, step, at in _used(transformer)
+    ]
+    return _side_by_side(transformer, columns, steps)
 
 
 def _chosen(columns: Columns, positions: list[int], wanted: list[Any] | None) -> Columns:
@@ -164,11 +162,11 @@ def _chosen(columns: Columns, positions: list[int], wanted: list[Any] | None) ->
     if wanted is None or columns.names is None:
         return columns.take(positions)
     place = {name: j for j, name in enumerate(columns.names)}
-    missing = [name for name in wanted if name not in place]
-    if missing:
-        raise InvalidInput(
-            f"Expected the column {missing[0]!r}, which the model uses; got {columns.names!r}."
-        )
+    for name in wanted:
+        if name not in place:
+            raise InvalidInput(
+                f"Expected the column {name!r}, which the model uses; got {columns.names!r}."
+            )
     return columns.take([place[name] for name in wanted])
 
 

@@ -218,35 +218,25 @@ def _agreed(
 
 
 def _choose(inputs: Inputs, features: Features | None) -> Features:
-    """The features that the model takes, in its order."""
+    """The features that the model takes, in its order; it may never look at one that is missing."""
+    names, count = inputs.names, inputs.count
+    needed = range(count) if names is None or inputs.needed is None else inputs.needed
     if features is None:
-        names = inputs.names or tuple(f"x{j}" for j in range(inputs.count))
-        ranges = inputs.ranges or (None,) * inputs.count
-        needed = None if inputs.names is None else inputs.needed
-        taken = range(inputs.count) if needed is None else needed
-        return Features(Continuous(names[j], ranges[j]) for j in taken)
-    if inputs.names is None:
-        if len(features) != inputs.count:
+        names = names or tuple(f"x{j}" for j in range(count))
+        ranges = inputs.ranges or (None,) * count
+        return Features(Continuous(names[j], ranges[j]) for j in needed)
+    if names is None:
+        if len(features) != count:
             raise InvalidInput(
-                f"Expected {inputs.count} features, as many as the model was fitted on; "
+                f"Expected {count} features, as many as the model was fitted on; "
                 f"got {len(features)}. The model knows no names, so columns go by position."
             )
         return features
-    return _named(inputs, inputs.names, features)
-
-
-def _named(inputs: Inputs, names: tuple[Hashable, ...], features: Features) -> Features:
-    """The features with these names; one that the model never looks at may be missing."""
-    needed = set(range(inputs.count) if inputs.needed is None else inputs.needed)
     known = set(features.names)
-    kept = []
-    for j, name in enumerate(names):
-        if name in known:
-            kept.append(features[name])
-        elif j in needed:
-            hint = unknown_name(name, features.names)
-            raise InvalidInput(f"Expected the column {name!r}, which the model uses. {hint}")
-    return Features(kept)
+    for name in (names[j] for j in needed if names[j] not in known):
+        hint = unknown_name(name, features.names)
+        raise InvalidInput(f"Expected the column {name!r}, which the model uses. {hint}")
+    return Features(features[name] for name in names if name in known)
 
 
 def _eps_of(model: Any) -> float:

@@ -213,10 +213,13 @@ def _relieving(
     """
     ascending = np.sort(D, axis=0)
     new = np.concatenate([np.ones((1, D.shape[1]), dtype=bool), ascending[1:] > ascending[:-1]])
-    first, second = np.triu_indices(len(D), 1)
     if near:
         first, second = np.arange(len(D) - 1), np.arange(1, len(D))
-    features, at = np.nonzero((new[second] & (near | new[first])).T)
+        apart = new[second]
+    else:
+        first, second = np.triu_indices(len(D), 1)
+        apart = new[first] & new[second]
+    features, at = np.nonzero(apart.T)
     low, high = ascending[first[at], features][:, None], ascending[second[at], features][:, None]
     column, monotone = D[:, features].T, fusion.monotone[features, None]
     between = (low <= column) & (column <= high)  # in the order of the groups, these go along

@@ -368,7 +368,9 @@ def descend(  # noqa: PLR0913 (a problem, where to begin, when to end)
     fusion = task.fusion
     prox = partial(fusion.prox, strength=strength) if pattern is None else tied(fusion, pattern)
     x = y = prox(start, 0.0)
-    best, moment, plain = task.value(x) + strength * fusion.value(x), 1.0, True
+    best, moment, plain = task.value(x), 1.0, True
+    if strength:
+        best += strength * fusion.value(x)
     residual, steps = np.inf, 0
     while steps < max_iter:
         steps += 1

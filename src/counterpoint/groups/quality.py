@@ -186,9 +186,14 @@ class Points:
         return tuple(self.groups.rows(i) for i in range(len(self.groups)))
 
     @cached_property
+    def own(self) -> tuple[FloatArray, ...]:
+        """The values of the rows of each group."""
+        return tuple(self.values[rows] for rows in self.members)
+
+    @cached_property
     def near(self) -> tuple[KDTree | FloatArray, ...]:
-        """The points of each group, to measure distances to."""
-        return tuple(_searchable(self.values[rows]) for rows in self.members)
+        """The same, to measure distances to."""
+        return tuple(map(_searchable, self.own))
 
     def cells(self, columns: IntArray) -> list[FloatArray]:
         """The cells of some columns, group by group."""
@@ -201,10 +206,10 @@ class Points:
         Where rows of a group coincide, a thousandth of the extent of all.
         """
         found = 1e-3 * float(np.ptp(self.values, axis=0).max())
-        for rows, near in zip(self.members, self.near, strict=True):
-            apart = np.sort(_distances(near, self.values[rows], 2))
-            if len(rows) > 1:
-                found = max(found, float(apart[int(np.ceil(0.95 * len(rows))) - 1]))
+        for own, near in zip(self.own, self.near, strict=True):
+            apart = np.sort(_distances(near, own, 2))
+            if len(own) > 1:
+                found = max(found, float(apart[int(np.ceil(0.95 * len(own))) - 1]))
         return found * (1.0 + 1e-9)  # the distance itself is within it, however it is computed
 
     def rates(
@@ -214,18 +219,17 @@ class Points:
         count = len(self.groups)
         correctness, coverage = np.full((2, count, count), np.nan)
         matrix, affine = self.parts.first.matrix[translations.columns], self.parts.rest is None
-        values = [self.values[rows] for rows in self.members]
         most = float(np.nextafter(radius, np.inf))  # trees look for what is nearer than that
         for i, j in np.ndindex(count, count):
             if i == j and not diagonal:
                 continue
             shift, which = np.asarray(translations.between(i, j) @ matrix), 2 if i == j else 1
-            moved = values[i]
+            moved = self.own[i]
             if shift.any():
                 moved = self.parts.finish(self.hidden[self.members[i]] + shift)
             correctness[i, j] = (_distances(self.near[j], moved, which, most) <= radius).mean()
             if not affine:
-                away = _distances(_searchable(moved), values[j], which, most)
+                away = _distances(_searchable(moved), self.own[j], which, most)
                 coverage[i, j] = (away <= radius).mean()
         if affine:  # moved rows are as near as the others are that move back
             return correctness, correctness.T.copy()

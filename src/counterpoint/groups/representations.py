@@ -291,41 +291,45 @@ class Network(Representation):
                 f"Expected {between} activations, one after each layer but the last; got "
                 f"{len(names)}. Pass one name for all, or one for each."
             )
-        self.activations = ("identity", *names, output)  # of the inputs, and after each layer
+        self.sizes = (len(self.weights[0]), *map(len, self.biases))
+        self.activations = ("identity", *names)  # of what each layer takes
+        self.output = output
+        if output != "identity":
+            self.activations = (*self.activations, output)
+            self.weights = (*self.weights, np.eye(self.sizes[-1]))
+            self.biases = (*self.biases, np.zeros(self.sizes[-1]))
         for name in self.activations:
             if name not in ACTIVATIONS:
                 raise InvalidInput(
                     f"Expected activations among {', '.join(ACTIVATIONS)}; got {name!r}. Pass a "
                     "torch module or a Representation of your own for others."
                 )
-        self.sizes = (len(self.weights[0]), *map(len, self.biases))
 
     @property
     def n_features(self) -> int:
-        return self.sizes[0]
+        return len(self.weights[0])
 
     def __repr__(self) -> str:
-        said = ", ".join(dict.fromkeys(self.activations[1:]))
+        said = ", ".join(dict.fromkeys((*self.activations[1:], self.output)))
         return f"<Network: {' → '.join(map(str, self.sizes))}; {said}>"
 
     def vjp(self, X: FloatArray) -> tuple[FloatArray, Pull]:
-        first, *others = self.activations
-        X, start = ACTIVATIONS[first](X)
         slopes = []
-        for name, weight, bias in zip(others, self.weights, self.biases, strict=True):
-            X, slope = ACTIVATIONS[name](X @ weight + bias)
+        for name, weight, bias in zip(self.activations, self.weights, self.biases, strict=True):
+            X, slope = ACTIVATIONS[name](X)
             slopes.append(slope)
+            X = X @ weight + bias
 
         def pull(C: FloatArray) -> FloatArray:
             for weight, slope in zip(self.weights[::-1], slopes[::-1], strict=True):
-                C = (C * slope) @ weight.T
-            return C * start
+                C = (C @ weight.T) * slope
+            return C
 
         return X, pull
 
     def after_first(self) -> Network | None:
         """What follows the affine map of the first layer; None if nothing does."""
-        if self.activations[1:] == ("identity",):
+        if len(self.weights) == 1:
             return None
         rest = copy(self)
         for name in ("weights", "biases", "activations", "sizes"):

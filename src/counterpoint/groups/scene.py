@@ -320,7 +320,7 @@ def smoothed_rates(
     of cost to the objective and its gradient.
     """
     points, radius, matrix = scene.points, scene.radius, dense(task.matrix[columns])
-    trees = [KDTree(points.values[rows]) for rows in points.members]
+    trees = [KDTree(own) for own in points.own]
     charges = _charges(scene, columns)
 
     def value(levels: FloatArray, smooth: float, price: float) -> tuple[float, FloatArray]:
@@ -358,7 +358,7 @@ def _arrivals(
     moved = values.reshape(len(others), len(rows), -1)
     slopes, share = np.zeros_like(moved), 0.0
     for one, j in enumerate(others):
-        there = points.values[points.members[j]]
+        there = points.own[j]
         away, nearest = trees[j].query(moved[one])
         gain, push = _nearness(away, moved[one] - there[nearest], *near)
         slopes[one] += push

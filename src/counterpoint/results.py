@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+from counterpoint.caches import fields_only
 from counterpoint.certificate import (
     COLUMNS,
     ON_EDGE,
@@ -61,6 +62,12 @@ class Counterfactual:
     certificate: Certificate
     batch: Counterfactuals = field(repr=False)
     position: int = field(repr=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Of the batch, this row alone."""
+        row = slice(self.position, self.position + 1)
+        alone = self.batch.part(row, self.batch.table.take(row))
+        return {**fields_only(self), "batch": alone, "position": 0}
 
     @cached_property
     def message(self) -> str:

@@ -96,8 +96,9 @@ class Nearer(NonConvex):
 class Quadrics:
     """The excesses e_j(y) = ‖F_j y + f_j‖² − ‖H_j y + h_j‖² − limit_j of J conditions.
 
-    They are differences of the squared lengths ‖A_g y + a_g‖² of M maps: `near_of` (J,) and
-    `far_of` (J,) tell which. Conditions on one prototype share F and f.
+    They are differences of the squared lengths ‖A_g y + a_g‖² of M maps: `signs` (J, M) is 1 for
+    the one to be near to, `near_of` (J,), and −1 for its rival. Conditions on one prototype share F
+    and f.
     """
 
     def __init__(self, conditions: Sequence[Nearer], d: int) -> None:
@@ -105,11 +106,12 @@ class Quadrics:
         first: dict[tuple[bytes, bytes], int] = {}
         keys = [(c.matrix.tobytes(), c.offset.tobytes()) for c in conditions]
         self.near_of = np.array([first.setdefault(k, len(first)) for k in keys], dtype=np.intp)
-        self.far_of = len(first) + np.arange(len(conditions))
         self.nearest = [keys.index(key) for key in first]
         """The first condition on each prototype."""
         maps = [(conditions[j].matrix, conditions[j].offset) for j in self.nearest]
         maps += [(c.rival, c.rival_offset) for c in conditions]
+        self.signs = np.eye(len(maps))[self.near_of] - np.eye(len(maps))[len(first) :]
+        self._both = np.abs(self.signs).T
         k = max((len(a) for _, a in maps), default=1)
         self.maps, self._offset = np.zeros((len(maps), k, d)), np.zeros((len(maps), k))
         for g, (matrix, offset) in enumerate(maps):
@@ -130,37 +132,27 @@ class Quadrics:
         return np.asarray(self.maps.any(axis=(0, 1)))
 
     @cached_property
-    def map_forms(self) -> FloatArray:
-        """(M, d, d) A_gᵀA_g."""
-        return np.matmul(self.maps.transpose(0, 2, 1), self.maps)
-
-    @cached_property
     def forms(self) -> FloatArray:
         """(J, d, d) the curvatures Q_j = F_jᵀF_j − H_jᵀH_j."""
-        return np.asarray(self.map_forms[self.near_of] - self.map_forms[self.far_of])
+        forms = np.matmul(self.maps.transpose(0, 2, 1), self.maps)
+        return np.tensordot(self.signs, forms, axes=1)
 
     @cached_property
     def sizes(self) -> FloatArray:
         """(J, d, d) the sums of the sizes of the terms of Q_j."""
         absolute = np.abs(self.maps)
         sizes = np.matmul(absolute.transpose(0, 2, 1), absolute)
-        return np.asarray(sizes[self.near_of] + sizes[self.far_of])
+        return np.tensordot(self._both.T, sizes, axes=1)
 
     def _seen(self, y: FloatArray) -> FloatArray:
         """(n, M, k) A_g y + a_g."""
         return np.asarray((y @ self._flat).reshape(len(y), *self._offset.shape) + self._offset)
 
-    def _distances(self, y: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """(n, J) ‖F_j y + f_j‖² and ‖H_j y + h_j‖²."""
-        seen = self._seen(y)
-        squares = np.einsum("igk,igk->ig", seen, seen)
-        return squares[:, self.near_of], squares[:, self.far_of]
-
     def excess(self, y: FloatArray, margin: FloatArray | None = None) -> FloatArray:
         """(n, J) by how much points miss each condition, with (n, 2) margins, in score units."""
-        near, far = self._distances(y)
-        excess = np.asarray(near - far - self.limits)
-        return excess if margin is None else excess + self.closed_in(margin)
+        seen = self._seen(y)
+        excess = np.einsum("igk,igk->ig", seen, seen) @ self.signs.T - self.limits
+        return np.asarray(excess if margin is None else excess + self.closed_in(margin))
 
     def closed_in(self, margin: FloatArray) -> FloatArray:
         """(n, J) by how much (n, 2) margins lower the limits."""
@@ -168,33 +160,28 @@ class Quadrics:
 
     def misses(self, y: FloatArray, margin: FloatArray) -> FloatArray:
         """(n, J) `excess`, relative to the size of its terms; 0 where that is rounding."""
-        near, far = self._distances(y)
-        excess = near - far - self.limits + self.closed_in(margin)
-        size = near + far + np.abs(self.limits)
+        seen = self._seen(y)
+        squares = np.einsum("igk,igk->ig", seen, seen)
+        excess = squares @ self.signs.T - self.limits + self.closed_in(margin)
+        size = squares @ self._both + np.abs(self.limits)
         return relative(excess - 16.0 * EPS * size, size)
-
-    def gradients(self, y: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """(n, J, d) the gradients of ‖F_j y + f_j‖² and of ‖H_j y + h_j‖²."""
-        each = 2.0 * np.einsum("igk,gkj->igj", self._seen(y), self.maps)
-        return each[:, self.near_of], each[:, self.far_of]
 
     def slopes(self, y: FloatArray) -> FloatArray:
         """(n, J, d) the gradients of the excesses."""
-        near, far = self.gradients(y)
-        return np.asarray(near - far)
+        return self.steepness(y)[0]
 
-    def _back(
-        self, seen: FloatArray, near: FloatArray, far: FloatArray, flat: FloatArray
-    ) -> FloatArray:
-        """(n, d) (n, M, k) numbers, weighed as (n, J) near and far maps, times (d, M · k) maps."""
-        shared = np.zeros((len(self.maps), len(seen)))
-        np.add.at(shared, self.near_of, near.T)
-        shared[self.far_of] = far.T
-        return np.asarray((seen * shared.T[:, :, None]).reshape(len(seen), flat.shape[1]) @ flat.T)
+    def steepness(self, y: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """(n, J, d) the gradients of the excesses, and the sizes of their two terms."""
+        each = 2.0 * np.einsum("igk,gkj->igj", self._seen(y), self.maps)
+        return np.matmul(self.signs, each), np.matmul(self._both.T, np.abs(each))
+
+    def _back(self, seen: FloatArray, weights: FloatArray, flat: FloatArray) -> FloatArray:
+        """(n, d) (n, M, k) numbers, weighed by the (n, M) maps, times (d, M · k) maps."""
+        return np.asarray((seen * weights[:, :, None]).reshape(len(seen), -1) @ flat.T)
 
     def slope(self, y: FloatArray, weights: FloatArray) -> FloatArray:
         """(n, d) the gradient of Σ weights_j e_j."""
-        return 2.0 * self._back(self._seen(y), weights, -weights, self._flat)
+        return 2.0 * self._back(self._seen(y), weights @ self.signs, self._flat)
 
     def expanded(self, y: FloatArray, weights: FloatArray) -> tuple[FloatArray, ...]:
         """Σ weights_j e_j, the sizes of its terms, its slope, and those of its terms.
@@ -207,13 +194,13 @@ class Quadrics:
         # What A_g y + a_g may lose where its terms cancel, as it enters the square.
         lost = (2.0 * np.abs(seen) + self._gamma * terms) * terms
         sizes = squares + lost.sum(axis=2)
-        apart = squares[:, self.near_of] - squares[:, self.far_of] - self.limits
-        each = sizes[:, self.near_of] + sizes[:, self.far_of] + np.abs(self.limits)
+        apart = squares @ self.signs.T - self.limits
+        each = sizes @ self._both + np.abs(self.limits)
         return (
             np.einsum("ij,ij->i", weights, apart),
             np.einsum("ij,ij->i", weights, each),
-            2.0 * self._back(seen, weights, -weights, self._flat),
-            2.0 * self._back(terms, weights, weights, np.abs(self._flat)),
+            2.0 * self._back(seen, weights @ self.signs, self._flat),
+            2.0 * self._back(terms, weights @ self._both.T, np.abs(self._flat)),
         )
 
 

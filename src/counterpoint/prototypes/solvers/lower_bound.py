@@ -130,9 +130,9 @@ class Quadric(Solver):
         """`nearest` for rows with the same columns that can move."""
         quadrics = self.curvature.quadrics
         c = quadrics.excess(cases.x, cases.margin)
-        near, far = quadrics.gradients(cases.x)
-        beta = 0.5 * np.einsum("njd,jdk->njk", near - far, axes)
-        noise = 0.5 * np.einsum("njd,jdk->njk", np.abs(near) + np.abs(far), np.abs(axes))
+        slopes, sizes = quadrics.steepness(cases.x)
+        beta = 0.5 * np.einsum("njd,jdk->njk", slopes, axes)
+        noise = 0.5 * np.einsum("njd,jdk->njk", sizes, np.abs(axes))
         beta = np.where(np.abs(beta) <= CANCELLED * noise, 0.0, beta)
         steps, multipliers, price = _on_the_surface(np.broadcast_to(q, beta.shape), beta, c)
         price = np.where(c > 0.0, price, 0.0)

@@ -30,12 +30,13 @@ def attainable_of(question: Question, target: Robust, x: FloatArray) -> str:
     form = question.form
     assert isinstance(form, UncertainForm)  # noqa: S101 (no other has regions of a `Robust`)
     slow = isinstance(form, FourierScores) and target.search != "segment"
+    # As many halvings as `IN_ALL` has time for: a probability to some digits, the noise to two.
     finely, roughly = (2, 2) if slow else (8, 5)
     end = thread_time() + IN_ALL
     if _point(question, Label(target.label), x, end) is None:
         return "Even without noise no change was found that gives the label."
     probability = surest(question, target, x, finely, end)
-    share = _quietest(question, form, target, x, roughly, end)
+    share = _quietest(question, target, x, roughly, end)
     epsilon = None
     if share is not None and form.epsilon is not None:
         epsilon = float(_rounded(form.epsilon / share, 3, ROUND_CEILING))
@@ -105,40 +106,33 @@ def surest(
     The distance to what cannot be had is halved so often, in units of −log (1 − p), until ``end``
     in the seconds of ``thread_time``.
     """
-    low, high, best = np.log(2.0), -np.log1p(-target.probability), None
+    form, best = question.form, None
+    assert isinstance(form, UncertainForm)  # noqa: S101 (no other has regions of a `Robust`)
+    low, high = np.log(2.0), -np.log1p(-target.probability)
     for k in range(halvings + 1):
         middle = 0.5 * (low + high) if k else low
         asked = replace(target, probability=max(float(-np.expm1(-middle)), 0.5))
         point = _point(question, asked, x, end)
         if point is not None:
-            best = _reached(question, asked, target, point)
+            best = asked.probability
+            if not asked.selects and asked.rule == "exact":  # it may have more, for nothing
+                sure = float(form.certainty(point[None], asked.label)[0])
+                best = min(max(sure, best), target.probability)
             low = -np.log1p(-best)
         elif k:
             high = middle
-        told_apart = np.exp(-low) - np.exp(-high) > 5e-4
+        told_apart = np.exp(-low) - np.exp(-high) > 5e-4  # in three digits of a probability
         if best is None or not told_apart or thread_time() >= end:
             break
     return best
 
 
-def _reached(question: Question, asked: Robust, target: Robust, point: FloatArray) -> float:
-    """What a point has that was found for some probability, if not as much as the target."""
-    form = question.form
-    if asked.selects or asked.rule == "paper" or not isinstance(form, UncertainForm):
-        return asked.probability
-    sure = float(form.certainty(point[None], asked.label)[0])
-    return min(max(sure, asked.probability), target.probability)
-
-
 def _quietest(
-    question: Question,
-    form: UncertainForm,
-    target: Robust,
-    x: FloatArray,
-    halvings: int,
-    end: float,
+    question: Question, target: Robust, x: FloatArray, halvings: int, end: float
 ) -> float | None:
     """The largest share of the noise, from 1/256 on, with which there is a point, in two digits."""
+    form = question.form
+    assert isinstance(form, UncertainForm)  # noqa: S101 (no other has regions of a `Robust`)
 
     def is_found(share: float) -> bool:
         quieter = replace(question, form=form.with_noise(share))

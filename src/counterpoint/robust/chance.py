@@ -73,9 +73,8 @@ class Chance(Supported):
     def supports(self, y: FloatArray) -> tuple[FloatArray, LinearBounds]:
         phi = y @ self.matrix.T + self.offset
         quantile, gradient = self.law.quantile_with_gradient(self.probability, phi)
-        high = self.constant - gradient @ self.offset
-        halves = _half_spaces(gradient @ self.matrix - self.slope, high)
-        return np.asarray(quantile - (y @ self.slope + self.constant)), halves
+        rows, high = gradient @ self.matrix - self.slope, self.constant - gradient @ self.offset
+        return np.asarray(quantile - (y @ self.slope + self.constant)), _half_spaces(rows, high)
 
     def first(self) -> LinearBounds:
         return _half_spaces(np.zeros((0, len(self.slope))), np.zeros(0))
@@ -106,8 +105,7 @@ class Lead(Supported):
     norm: Price  # the norm, or its square
 
     def excess(self, y: FloatArray) -> FloatArray:
-        needed = self.start + self.rate * _lengths(self.norm, y - self.x)[:, None]
-        return np.asarray(needed.max(axis=1) - (y @ self.slope + self.constant))
+        return self.supports(y)[0]
 
     def supports(self, y: FloatArray) -> tuple[FloatArray, LinearBounds]:
         delta, norm = y - self.x, self.norm
@@ -342,7 +340,7 @@ def corners(near: FloatArray, far: FloatArray, probability: float) -> tuple[Floa
     pilot = int(np.ceil(PILOT * near.shape[1]))
     sizes = (np.sqrt((v[:, :pilot] ** 2).mean(axis=1, keepdims=True)) for v in (near, far))
     units = [np.where(size > 0.0, size, 1.0) for size in sizes]
-    angle = np.linspace(0.0, 0.5 * np.pi, 8)
+    angle = np.linspace(0.0, 0.5 * np.pi, 8)  # each side more asks for more of all others
     sides = np.stack([np.cos(angle), np.sin(angle)], axis=1)
     sides[[0, -1]] = np.eye(2)
     scaled = np.stack([near / units[0], far / units[1]], axis=1)
@@ -359,10 +357,11 @@ def _meetings(sides: FloatArray, limits: FloatArray) -> tuple[FloatArray, FloatA
     limits = np.hstack([limits, np.zeros((len(limits), 1))])
     i, j = np.triu_indices(len(sides), 1)
     turn = sides[i, 0] * sides[j, 1] - sides[i, 1] * sides[j, 0]
-    i, j, turn = (part[np.abs(turn) > 1e-9] for part in (i, j, turn))
+    i, j, turn = (part[np.abs(turn) > 1e-9] for part in (i, j, turn))  # which are not parallel
     first = (limits[:, i] * sides[j, 1] - limits[:, j] * sides[i, 1]) / turn
     second = (limits[:, j] * sides[i, 0] - limits[:, i] * sides[j, 0]) / turn
     values = first[:, :, None] * sides[:, 0] + second[:, :, None] * sides[:, 1]
+    # Rounding must not drop a corner: with one that is a little outside, T is only larger.
     room = 1e-9 * (np.abs(limits).max(axis=1)[:, None, None] + np.abs(values))
     inside = (values <= limits[:, None, :] + room).all(axis=2)
     best = inside.argmax(axis=1)[:, None]
@@ -388,5 +387,5 @@ def _least(start: FloatArray, rate: FloatArray, level: FloatArray, most: FloatAr
         below = (behind > gain * finite[:, None]) & np.isfinite(at)[:, None]
         at = np.maximum(at, np.where(below, meets, -np.inf).max(axis=1))
     needed = (start + rate * np.where(np.isfinite(at), at, 0.0)[:, None]).max(axis=1)
-    # Lowered by what rounding may have lifted it.
+    # Lowered by what rounding may have lifted it, thousands of roundings.
     return np.where(np.isfinite(at), needed - 1e-12 * np.abs(needed), np.inf)

@@ -11,7 +11,7 @@ from abc import abstractmethod
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Self, cast, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,9 +61,10 @@ class UncertainForm(Form):
     def phi(self, X: FloatArray) -> FloatArray:
         """(n, F) the features that the weights are of."""
 
-    @abstractmethod
-    def with_noise(self, share: float) -> UncertainForm:
+    def with_noise(self, share: float) -> Self:
         """The same with so many times the noise."""
+        quieter: Self = replace(cast("Any", self), law=self.law.scaled(share))
+        return quieter
 
     @abstractmethod
     def lead(self, X: FloatArray, label: Hashable) -> FloatArray:
@@ -162,9 +163,6 @@ class UncertainScores(UncertainForm):
     def phi(self, X: FloatArray) -> FloatArray:
         return self.lift(X)
 
-    def with_noise(self, share: float) -> UncertainScores:
-        return replace(self, law=self.law.scaled(share))
-
     def lead(self, X: FloatArray, label: Hashable) -> FloatArray:
         return self.scores.margin(X, Label(label))
 
@@ -245,9 +243,6 @@ class FourierScores(UncertainForm):
 
     def phi(self, X: FloatArray) -> FloatArray:
         return self.waves(X)
-
-    def with_noise(self, share: float) -> FourierScores:
-        return replace(self, law=self.law.scaled(share))
 
     def lead(self, X: FloatArray, label: Hashable) -> FloatArray:
         return self.sign(label) * self.score(X)

@@ -36,7 +36,7 @@ on many columns some hundreds."""
 EXACT = 1e-9
 """The relative gap that is aimed at where columns are continuous, since the last digits are cheap;
 in whole steps a tenth of what is asked for will do."""
-MISSED = 0.1 * EXACT
+NEARLY = 0.1 * EXACT
 """Where a point misses a condition by what costs such a share of its own cost, the next one is to
 be a little inside. What it costs more is then a part of the gap that is aimed at."""
 PATIENCE = 150
@@ -89,7 +89,7 @@ class Refinement:
         self._missed_at_first = max(excesses, default=0.0)
         self.inwards, self.missed, self.fenced = 0.0, np.inf, False
         # where any point will do, at once
-        self.accepted = MISSED if effort.gap < 1.0 else 1.0
+        self.accepted = NEARLY if effort.gap < 1.0 else 1.0
 
     def run(self, worth: float) -> None:
         """Until the gap is closed, or no point that costs less than ``worth`` is left."""
@@ -118,7 +118,7 @@ class Refinement:
     def _goes_on(self, worth: float) -> bool:
         """Whether there may be a point after all, where a relaxation has none."""
         if self.inwards:  # what was asked for besides may be too much
-            self.inwards, self.accepted = 0.0, max(0.01 * self.accepted, MISSED)
+            self.inwards, self.accepted = 0.0, max(0.01 * self.accepted, NEARLY)
             return True
         if self.fenced or self.bound >= worth:
             return False

@@ -211,22 +211,18 @@ class SumsOfWaves:
             h = max(largest / 24, 1e-3 * unit)
             some = np.flatnonzero((radii >= 0.5 * largest) & (radii <= largest))
             left = left[left < 0.5 * largest]
-            if h <= unit:
-                room = 0.125 * f * h * h * self._steepest
-                out[:, some] = self._covered(radii[some], h) + room[:, None]
+            if h > unit:  # far too coarse to say anything
+                continue
+            cell = h * (np.sqrt(f) if self.is_round else f)
+            axis = h * np.arange(-np.ceil(largest / h) - 1, np.ceil(largest / h) + 2)
+            grid = np.stack(np.meshgrid(*[axis] * f, indexing="ij"), axis=-1).reshape(-1, f)
+            length = np.linalg.norm(grid, ord=2 if self.is_round else 1, axis=1)
+            near = length <= largest + cell  # the corners of all cells that balls reach
+            values = self._values(grid[near] @ self.frequencies.T)
+            room = 0.125 * f * h * h * self._steepest
+            for v in some:
+                out[:, v] = values[:, length[near] <= radii[v] + cell].max(axis=1) + room
         return out
-
-    def _covered(self, radii: FloatArray, h: float) -> FloatArray:
-        """(N, V) the largest values at the corners of all cells that balls reach."""
-        f = self.frequencies.shape[1]
-        cell = h * (np.sqrt(f) if self.is_round else f)
-        axis = h * np.arange(-np.ceil(radii.max() / h) - 1, np.ceil(radii.max() / h) + 2)
-        grid = np.stack(np.meshgrid(*[axis] * f, indexing="ij"), axis=-1).reshape(-1, f)
-        length = np.linalg.norm(grid, axis=1) if self.is_round else np.abs(grid).sum(axis=1)
-        near = length <= radii.max() + cell
-        values = self._values(grid[near] @ self.frequencies.T)
-        reached = [values[:, length[near] <= radius + cell].max(axis=1) for radius in radii]
-        return np.stack(reached, axis=1)
 
     def _forms(self, weights: FloatArray) -> FloatArray:
         """(N, f, f) Σ_j weights_j ω_j ω_jᵀ."""
@@ -277,19 +273,22 @@ class SumsOfWaves:
         at = (self.sizes * np.cos(there) - slope * anchors + 0.5 * bend * anchors**2).sum(axis=1)
         along = (slope - bend * anchors) @ self.frequencies
         finite = np.isfinite(radii)
-        far = np.full((len(there), len(radii)), np.inf)
-        grown = self._grown_round if self.is_round else self._grown_to_corners
-        far[:, finite] = grown(along, bend, radii[finite])
-        return np.asarray((at + self.constants)[:, None] + far)
+        if self.is_round:
+            far = self._grown(along, bend, radii[finite])
+        else:
+            steep, square = np.abs(along), bend @ self.frequencies**2
+            grown = [(steep * r + 0.5 * square * r * r).max(axis=1) for r in radii[finite]]
+            far = np.stack(grown, axis=1)
+        out = np.full((len(there), len(radii)), np.inf)
+        out[:, finite] = (at + self.constants)[:, None] + far
+        return out
 
-    def _grown_to_corners(
-        self, along: FloatArray, bend: FloatArray, radii: FloatArray
-    ) -> FloatArray:
-        steep, square = np.abs(along), bend @ self.frequencies**2
-        return np.stack([(steep * r + 0.5 * square * r * r).max(axis=1) for r in radii], axis=1)
+    def _grown(self, along: FloatArray, bend: FloatArray, radii: FloatArray) -> FloatArray:
+        """By multipliers ν so many times larger than the largest curvature; the best counts.
 
-    def _grown_round(self, along: FloatArray, bend: FloatArray, radii: FloatArray) -> FloatArray:
-        """By multipliers ν so many times larger than the largest curvature; the best counts."""
+        They are as far apart as bounds allow, which are flat near the best: small balls need large
+        ones, and in large balls nothing but the curvature counts.
+        """
         bends, towards = np.linalg.eigh(self._forms(bend))
         squares = np.einsum("nij,ni->nj", towards, along) ** 2
         best = np.full((len(bends), len(radii)), np.inf)

@@ -23,7 +23,6 @@ from counterpoint.privacy.mechanisms import MECHANISMS, UPWARDS, sensitivity_of
 
 __all__ = ["PrivateSVC", "largest", "lift"]
 
-
 ABOVE_0 = Interval(Real, 0.0, None, closed="neither")
 AT_LEAST_1 = Interval(Integral, 1, None, closed="left")
 

@@ -262,7 +262,7 @@ class LocalPrototypes(Form):
         Two classes, of which the second is spread twice as wide:
 
         >>> import numpy as np
-        >>> from counterpoint.prototypes.local_form import LocalPrototypes
+        >>> from counterpoint.prototypes.form import LocalPrototypes
         >>> form = LocalPrototypes.from_arrays(
         ...     [[0.0, 0.0], [3.0, 0.0]], ["narrow", "wide"], [np.eye(2), np.eye(2) / 2]
         ... )

@@ -239,9 +239,7 @@ class LowerBound:
         (point,), (weights,), (empty,) = self.quadric.nearest(self.case)
         multipliers = np.zeros(self.program.size)
         multipliers[self.program.convex_size :][: len(weights)] = weights
-        self._by(multipliers)
-        if empty:
-            self._refuted_by(multipliers)
+        self._learn(multipliers, empty=bool(empty))
         return np.asarray(point)
 
     def relax(self, nearest: FloatArray) -> FloatArray | None:
@@ -260,11 +258,11 @@ class LowerBound:
         if found is None:
             return None
         multipliers, point = found
-        if np.isnan(point).any():
-            self._refuted_by(multipliers)
+        empty = bool(np.isnan(point).any())
+        self._learn(multipliers, empty=empty)
+        if empty:
             return None
         self.relaxed = multipliers
-        self._by(multipliers)
         return point
 
     def by_step(self, y: FloatArray, weights: FloatArray, rows: FloatArray) -> None:
@@ -289,18 +287,17 @@ class LowerBound:
             multipliers[program.size - len(first) :] = s[first] * s[second]
         if self.relaxed is not None:
             multipliers[at + j :] = self.relaxed[at + j :]
-        self._by(multipliers, y)
+        self._learn(multipliers, y)
 
-    def _by(self, multipliers: FloatArray, at: FloatArray | None = None) -> None:
-        """The bound by some multipliers, if it is better."""
+    def _learn(
+        self, multipliers: FloatArray, at: FloatArray | None = None, *, empty: bool = False
+    ) -> None:
+        """Keep multipliers that bound better, or prove that there is no point, if it is said so."""
         about = None if at is None else at[None]
         bound = float(self.program.bound(self.case, multipliers[None], about)[0])
         if bound > self.bound:
             self.bound, self.multipliers = bound, multipliers
-
-    def _refuted_by(self, multipliers: FloatArray) -> None:
-        """Keep multipliers that prove that there is no point."""
-        if self.program.refutes(self.case, multipliers[None])[0]:
+        if empty and self.program.refutes(self.case, multipliers[None])[0]:
             self.multipliers, self.is_empty = multipliers, True
 
 

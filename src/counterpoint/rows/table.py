@@ -231,7 +231,14 @@ class Table:
         """
         cells = {name: (at, values) for name, (at, values) in cells.items() if len(at)}
         if self.is_array:
-            return Table(_with_cells(self.native[rows], self.names, cells), self.names)
+            array = self.native[rows]
+            needed = [_fitting_dtype(array.dtype, values) for _, values in cells.values()]
+            out = array.astype(np.result_type(array.dtype, *needed) if needed else array.dtype)
+            for name, (at, values) in cells.items():
+                j = self.names.index(name)
+                ints = array.dtype.kind == "O" and _holds_ints(array[:, j].tolist())
+                out[at, j] = _as_ints(values.tolist()) if ints else values
+            return Table(out, self.names)
         frame = self.take(rows).frame
         changed = [_scattered(frame.get_column(name), *cells[name]) for name in cells]
         return Table((frame.with_columns(*changed) if changed else frame).to_native(), self.names)
@@ -432,19 +439,6 @@ def _whole_dtype(dtype: np.dtype[Any], values: NDArray[Any]) -> np.dtype[Any]:
             if values.min() >= info.min and values.max() <= info.max:
                 return wide
     return np.dtype(np.float64)
-
-
-def _with_cells(
-    array: NDArray[Any], names: tuple[Hashable, ...], cells: Mapping[Hashable, Cells]
-) -> NDArray[Any]:
-    """A copy of an array with some cells replaced, in a dtype that holds all of them."""
-    needed = [_fitting_dtype(array.dtype, values) for _, values in cells.values()]
-    out = array.astype(np.result_type(array.dtype, *needed) if needed else array.dtype)
-    for name, (positions, values) in cells.items():
-        j = names.index(name)
-        ints = array.dtype.kind == "O" and _holds_ints(array[:, j].tolist())
-        out[positions, j] = _as_ints(values.tolist()) if ints else values
-    return out
 
 
 def _scattered(series: Any, positions: IntArray, values: NDArray[Any]) -> Any:

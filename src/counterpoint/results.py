@@ -20,7 +20,6 @@ from counterpoint.certificate import (
     Status,
     said_of,
 )
-from counterpoint.engine.answer import Conflict
 from counterpoint.errors import InvalidInput, NoAnswer, shown
 from counterpoint.numerics import BoolArray, FloatArray
 from counterpoint.rows.encoding import decode
@@ -28,6 +27,7 @@ from counterpoint.rows.features import Features
 from counterpoint.rows.table import Table
 
 if TYPE_CHECKING:
+    from counterpoint.engine.answer import Conflict
     from counterpoint.engine.pieces import Question
 
 __all__ = ["Counterfactual", "Counterfactuals"]

@@ -248,6 +248,10 @@ class Counterfactuals:
         """Some answers that follow one another, to the rows of a table."""
         first, end, _ = rows.indices(len(self))
         certificates = {name: getattr(self.certificates, name)[rows] for name in COLUMNS}
+
+        def here(told: dict[int, str]) -> dict[int, str]:
+            return {i - first: said for i, said in told.items() if first <= i < end}
+
         return Counterfactuals(
             table,
             self.before[rows],
@@ -256,10 +260,11 @@ class Counterfactuals:
             self.statuses[rows],
             replace(self.certificates, **certificates),
             self.closed_form[rows],
-            {i - first: said for i, said in self.problems.items() if first <= i < end},
+            here(self.problems),
             self.question,
             self.targets[rows],
             self.eps,
+            here(self._remarks),
         )
 
     def _said(self, i: int) -> str:

@@ -76,17 +76,15 @@ class Possible:
         self._limits: dict[int, tuple[Constraint, int]] = {}
         self._bounds = np.zeros((2, 0, self.features.width))
         self._programs: dict[object, tuple[Question, Pieces, Cases]] = {}
-        self._missed: list[set[int]] = []
-        """Which atoms each point that is known misses."""
-        self._had: set[frozenset[int]] = set()
-        """Sets for which there is an answer, where that of one tells nothing of another."""
+        self._had: list[frozenset[int]] = []
+        """Sets of atoms under which there is an answer."""
         self._proofs: list[list[Proof]] = [[(set(), _units(p))] for p in pieces.listed]
         """For each piece."""
 
     def has(self, atoms: Sequence[Constraint]) -> bool:
         """Whether an answer is known."""
-        ids = frozenset(map(id, atoms))
-        return ids in self._had or any(ids.isdisjoint(missed) for missed in self._missed)
+        ids = frozenset(map(id, atoms))  # fewer atoms have it as well, unless they set the price
+        return any(ids == had if self.is_by_price else ids <= had for had in self._had)
 
     def answers(self, sets: Sequence[Sequence[Constraint]]) -> BoolArray:
         """(n,): whether there is an answer under each set; if time runs out, as if there were."""
@@ -98,7 +96,8 @@ class Possible:
             asked = [sets[i] for i in left]
             points, refuted = self.points(asked)
             there[left] = ~refuted
-            self._keep(points, asked)
+            found = np.flatnonzero(~np.isnan(points[:, 0]))
+            self._had += [frozenset(map(id, asked[i])) for i in found.tolist()]
         return there
 
     def refuted(self, sets: Sequence[Sequence[Constraint]]) -> BoolArray:
@@ -267,21 +266,6 @@ class Possible:
         with np.errstate(invalid="ignore"):
             missed = region.violation(findings.points, cases.x) > VIOLATION
         return (findings.piece >= 0) & ~missed
-
-    def _keep(self, points: FloatArray, sets: Sequence[Sequence[Constraint]]) -> None:
-        """Note which atoms the points miss that were found under some sets."""
-        found = np.flatnonzero(~np.isnan(points[:, 0]))
-        if self.is_by_price:
-            self._had |= {frozenset(map(id, sets[i])) for i in found.tolist()}
-            return
-        missed = {i: set[int]() for i in found.tolist()}
-        for atom in self.atoms:
-            at = self._position(atom)
-            region = atom.region(self.features) if at < 0 else Region((_box(*self._bounds[:, at]),))
-            over = region.violation(points[found], np.repeat(self.x, len(found), axis=0))
-            for i in found[over > VIOLATION].tolist():
-                missed[i].add(id(atom))
-        self._missed += [some - set(map(id, sets[i])) for i, some in missed.items()]
 
     def _learn(
         self, coupling: Sequence[Constraint], pieces: Pieces, findings: Found, rows: IntArray

@@ -213,10 +213,10 @@ class Choice:
 
     position: int  # of the answer in all batches
     found: bool  # whether it is one
-    status: Status
     objective: float
     bound: float  # on the least objective of what is left to choose
     claim: Claim  # what that rests on
+    status: Status
     after: FloatArray  # (p,) codes of the answer
     changed: frozenset[int]  # the positions of the features that differ from the factual row
 
@@ -224,15 +224,11 @@ class Choice:
 def _choices(batches: Sequence[Counterfactuals]) -> list[Choice]:
     """The answers of the last batch with their own bounds."""
     *before, last = batches
-    start, c = sum(map(len, before)), last.certificates
+    c, start = last.certificates, sum(map(len, before))
     changed = [frozenset(np.flatnonzero(row).tolist()) for row in last.changed]
     numbers = (values.tolist() for values in (last.found, c.objective, c.bound))
-    return [
-        Choice(start + k, found, status, objective, bound, claim, after, moved)
-        for k, (found, objective, bound, status, claim, after, moved) in enumerate(
-            zip(*numbers, last.statuses, c.claim, last.after, changed, strict=True)
-        )
-    ]
+    columns = zip(*numbers, c.claim, last.statuses, last.after, changed, strict=True)
+    return [Choice(k, *values) for k, values in enumerate(columns, start)]
 
 
 Ask = Callable[..., list[Choice]]

@@ -121,16 +121,8 @@ class GroupExplainer(BaseEstimator, ABC):  # type: ignore[misc]
         all but one of them and judged on that one; the numbers are the means over folds. The
         representation stays as it is, and so do the groups, whatever rows they were found by.
 
-        Parameters
-        ----------
-        X, groups
-            As in `fit`; all rows that there are.
-        folds
-            How many parts there are; a group needs two rows in each.
-        random_state
-            How rows are dealt.
-        progress
-            As in `fit`; of folds.
+        All rows that there are, their groups and ``progress`` come as in `fit`. A group needs two
+        rows in each of the ``folds``; ``random_state`` says how rows are dealt.
         """
         return self.evaluate_each(
             X, groups, [self.k], folds=folds, random_state=random_state, progress=progress

@@ -115,9 +115,9 @@ class Quality:
 
         first, second = np.nonzero(~np.eye(len(self.groups), dtype=bool))
         names = ("correctness", "coverage", "counts", "sizes", "outside", "away")
-        ends = (("from", first), ("to", second))
-        columns = {name: [self.groups[i] for i in at] for name, at in ends}
-        return pd.DataFrame(columns | {name: getattr(self, name)[first, second] for name in names})
+        pairs = [(self.groups[i], self.groups[j]) for i, j in zip(first, second, strict=True)]
+        numbers = {name: getattr(self, name)[first, second] for name in names}
+        return pd.DataFrame(pairs, columns=["from", "to"]).assign(**numbers)
 
     def plot(self, ax: Any = None) -> Figure:
         """Correctness and coverage of each pair as two maps, on two Matplotlib axes or new ones."""

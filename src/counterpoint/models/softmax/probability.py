@@ -9,8 +9,7 @@ known to be too small and too large.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, final
+from typing import final
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -138,7 +137,7 @@ def _search(
     u = np.where(known, start[0][:, going], u)
     weight = np.where(known, start[1][going], weight)
     state = Descent.at(u, weight, given, gram, log_odds)
-    search = _Search.begun(state, limit[going], np.sqrt(steep.max(axis=0)), asked)
+    search = _Search(state, limit[going], np.sqrt(steep.max(axis=0)), asked)
     rows = rows[going]
     for step in range(STEPS + 1):
         gone = search.is_settled() | search.is_hopeless() | (step == STEPS)
@@ -168,41 +167,32 @@ def _nearest_half_space(
 
 
 @final
-@dataclass(eq=False)
 class _Search:
     """The rows of a block that are still on their way."""
 
-    # where they are, and (n,) the limits of the loss
-    state: Descent
-    limit: FloatArray
-    # (n,) the length of the longest difference of rows of A to the label's
-    steepest: FloatArray
-    # the tolerance and the gap
-    asked: tuple[float, float]
-    # (n,) the bracket of log λ, and the log λ below which no change that matters reaches the goal
-    low: FloatArray
-    high: FloatArray
-    least: FloatArray
-    # (n,) how near u and λ came at best, and for how many steps they have not come nearer
-    best: FloatArray
-    idle: IntArray
-
-    @classmethod
-    def begun(
-        cls, state: Descent, limit: FloatArray, steepest: FloatArray, asked: tuple[float, float]
-    ) -> _Search:
-        """Before the first step."""
-        least = np.log(state.weight) - np.log(1e20)
-        never = np.full(len(limit), np.inf)
-        idle = np.zeros(len(limit), dtype=np.intp)
-        return cls(state, limit, steepest, asked, least, never, least, never, idle)
+    def __init__(
+        self,
+        state: Descent,
+        limit: FloatArray,
+        steepest: FloatArray,
+        asked: tuple[float, float],
+    ) -> None:
+        # where they are, (n,) the limits of the loss, and the length of the longest difference of
+        # rows of A to the label's; the tolerance and the gap
+        self.state, self.limit, self.steepest, self.asked = state, limit, steepest, asked
+        # (n,) the bracket of log λ, and the log λ below which no change that matters reaches the
+        # goal
+        self.low = self.least = np.log(state.weight) - np.log(1e20)
+        self.high = np.full(len(limit), np.inf)
+        # (n,) how near u and λ came at best, and for how many steps they have not come nearer
+        self.best, self.idle = self.high, np.zeros(len(limit), dtype=np.intp)
 
     def take(self, keep: BoolArray) -> _Search:
         """Some of the rows."""
-        rows = (self.low, self.high, self.least, self.best, self.idle)
-        kept: Any = (part[keep] for part in rows)
-        state, limit = self.state.take(keep), self.limit[keep]
-        return _Search(state, limit, self.steepest[keep], self.asked, *kept)
+        kept = _Search(self.state.take(keep), self.limit[keep], self.steepest[keep], self.asked)
+        for name in ("low", "high", "least", "best", "idle"):
+            setattr(kept, name, getattr(self, name)[keep])
+        return kept
 
     @property
     def _missing(self) -> FloatArray:

@@ -111,8 +111,7 @@ class Refinement:
             if self.branches:
                 self._hold(y, worth)
                 continue
-            self.centre = 0.5 * (y + self.centre)
-            self._cut(self.centre)
+            self._cut_between(y, k)
             self._go_inwards(y, missed)
 
     def _goes_on(self, worth: float) -> bool:
@@ -131,6 +130,15 @@ class Refinement:
             for j in np.flatnonzero(np.isinf(ends[0])):
                 self._cut(x + way * np.where(np.arange(x.shape[1]) == j, far, 0.0))
         return True
+
+    def _cut_between(self, y: FloatArray, k: int) -> None:
+        """Half-spaces at a point between the optimum of a relaxation and earlier ones.
+
+        Eight rounds settle most rows, and the quantile there takes as long as a round.
+        """
+        self.centre = 0.5 * (y + self.centre)
+        if k >= 8:
+            self._cut(self.centre)
 
     def _go_inwards(self, y: FloatArray, missed: float) -> None:
         """Where hardly anything is missed, the next point is to be a little inside."""

@@ -480,20 +480,14 @@ class _Moments:
         self.moment[self.at] = self.moment[self.at[::-1]] = moments
         delta = self.change @ self.moment[-1]
         point = self.case.x[0] + (np.nan if empty else 1.0) * delta[:-1]
-        return self._multipliers(v[:q] / self.heights, v[q : q + p]), point
-
-    def _multipliers(self, weights: FloatArray, ratios: FloatArray) -> FloatArray:
-        """(size,) the multipliers of the program."""
-        program, out = self.program, np.zeros(self.program.size)
-        known = self.positions >= 0
-        weights = self.signs * weights * self.size**2
-        np.add.at(out, self.positions[known], weights[known])
-        if len(self.pairs):
-            full = np.zeros((program.width, program.width))
-            full[tuple(self.free[of[self.pairs]] for of in self.at)] = ratios
-            pairs = self.curvature.pairs
-            out[program.size - len(pairs[0]) :] = full[pairs]
-        return out
+        multipliers, known = np.zeros(self.program.size), self.positions >= 0
+        weights = self.signs * v[:q] / self.heights * self.size**2
+        np.add.at(multipliers, self.positions[known], weights[known])
+        if p:
+            full, pairs = np.zeros((self.program.width,) * 2), self.curvature.pairs
+            full[tuple(self.free[of[self.pairs]] for of in self.at)] = v[q : q + p]
+            multipliers[len(multipliers) - len(pairs[0]) :] = full[pairs]
+        return multipliers, point
 
 
 def sparse_columns(matrix: FloatArray) -> sparse.csc_matrix:

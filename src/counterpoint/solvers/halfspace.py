@@ -93,8 +93,8 @@ class HalfSpace(Solver):
         return np.asarray(np.linalg.solve(self.program.price.quadratic, self._normals.T).T)
 
     def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
-        out = Solution.blank(len(cases.x), self.program)
         start = self._start(cases)
+        out = Solution.blank(len(cases.x), self.program)
         short = self._shortfall(start, cases)
         free = (short <= 0.0).all(axis=1)
         if self.program.price.quadratic.ndim == 2:  # a box's nearest point is not the projection

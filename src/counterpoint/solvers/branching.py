@@ -150,7 +150,9 @@ class Tree:
         self.visited += 1
         width = 1
         while self._open and not self._hopeless(self._open[0][0]):
-            if self.visited > 50_000 or self._is_late:  # with its best answer and its gap
+            if (
+                self.visited > 50_000 or perf_counter() > self._end
+            ):  # with its best answer and its gap
                 self.complete, self.cut_short = False, True
                 return
             children = []
@@ -173,24 +175,15 @@ class Tree:
     def _find_any(self) -> None:
         """Some point, where relaxations that failed hid all of them."""
         for solver in self.owner.linear:
-            solution = solver.solve(self.case, self._share())
+            solution = solver.solve(self.case, Effort().until(self._end))
             if solution.found[0] and self._meets(solution.points, FEASIBLE):
                 self.point = solution.points[0]
                 self.best = float(self.program.objective(solution.points, self.case)[0])
                 self._round(solution.points, self.case)
                 return
 
-    @property
-    def _is_late(self) -> bool:
-        """Whether the time has run out."""
-        return perf_counter() > self._end
-
     def _hopeless(self, bound: float) -> bool:
         return np.isfinite(self.best) and bound >= self.best * (1.0 - 0.1 * self.effort.gap)
-
-    def _share(self) -> Effort:
-        """The effort of one visit: the time that is left."""
-        return Effort().until(self._end)
 
     def _visit(self, nodes: list[Node]) -> None:
         """Bound nodes; keep them open, close them, or take a point as the best so far."""
@@ -222,16 +215,16 @@ class Tree:
         refute, and a solver may give up; such a node goes to one solver of the convex relaxation
         after another, until one finds a point or a refutation, and may be split further.
         """
-        solution = self.relaxation.solve(cases, self._share())
+        solution = self.relaxation.solve(cases, Effort().until(self._end))
         multipliers = self.program.own_multipliers(solution.multipliers)
         refuted = self._refuted(cases, solution, multipliers)
         doubtful = np.flatnonzero(~solution.found & ~refuted)
         self.visited += DOUBTED * len(doubtful)
         for solver in self.owner.convex:
-            if not len(doubtful) or self._is_late:
+            if not len(doubtful) or perf_counter() > self._end:
                 break
             part = cases.take(doubtful)
-            second = solver.solve(part, self._share())
+            second = solver.solve(part, Effort().until(self._end))
             multipliers[doubtful] = self.program.own_multipliers(second.multipliers)
             solution.points[doubtful] = second.points
             solution.reported[doubtful] = second.reported
@@ -254,7 +247,7 @@ class Tree:
         fixed = replace(cases, low=low, high=high).take(usable)
         candidates = fixed.low
         if (fixed.low < fixed.high).any():
-            candidates = self.relaxation.solve(fixed, self._share()).points
+            candidates = self.relaxation.solve(fixed, Effort().until(self._end)).points
             given_up = np.isnan(candidates[:, :1])  # then the point that was rounded, if it was one
             candidates = np.where(given_up, points[usable], candidates)
             candidates = np.minimum(np.maximum(candidates, fixed.low), fixed.high)
@@ -277,15 +270,12 @@ class Tree:
         """What the search says of its row."""
         out.multipliers[i] = self.root
         if self.point is not None:
-            out.points[i] = self.point
+            out.points[i], out.outcomes[i] = self.point, Outcome.FOUND
             out.reported[i] = min(self.bound, self.best)
-            out.outcomes[i] = Outcome.FOUND
         elif self.finds_nothing:
-            out.outcomes[i] = Outcome.INFEASIBLE
-            out.reported[i] = np.inf
-        else:
-            out.reported[i] = self.bound if np.isfinite(self.bound) else 0.0
-            out.outcomes[i] = Outcome.NOTHING
+            out.outcomes[i], out.reported[i] = Outcome.INFEASIBLE, np.inf
+        elif np.isfinite(self.bound):
+            out.reported[i] = self.bound
         if self.cut_short:
             out.outcomes[i] = Outcome.LIMIT
 

@@ -173,13 +173,13 @@ class HalfSpace(Solver):
     def _meet_full(self, side: int, start: FloatArray, short: FloatArray, cases: Cases) -> Moves:
         """The unconstrained optimum, where it lies in the box."""
         demand, direction = self._normals[side], self._directions[side]
-        still = (start == cases.x).all(axis=1)
-        length = short / float(demand @ direction) if demand.any() else np.full(len(short), np.nan)
+        if not demand.any():
+            return np.full_like(start, np.nan), np.ones(len(start))
+        length = short / float(demand @ direction)
         points = start + length[:, None] * direction
-        inside = np.all((points >= cases.low) & (points <= cases.high), axis=1) & still
-        blocked = np.where(demand.any(), 0.0, 1.0)
-        multipliers = np.where(blocked, 1.0, 2.0 * np.nan_to_num(length))
-        return np.where(inside[:, None], points, np.nan), multipliers
+        inside = np.all((points >= cases.low) & (points <= cases.high), axis=1)
+        inside &= (start == cases.x).all(axis=1)
+        return np.where(inside[:, None], points, np.nan), 2.0 * length
 
     def _rounded(self, points: FloatArray, demand: FloatArray, cases: Cases) -> FloatArray:
         """Whole columns rounded towards meeting the demand, within their intervals."""

@@ -70,11 +70,12 @@ class Data:
         none = np.zeros((n, switches))
         self.low, self.high = np.hstack([low / per, none]), np.hstack([high / per, none + 1.0])
         self.row_low, self.row_high = limits.row_low / per, limits.row_high / per
-        if switches:
+        at_most = form.program.at_most
+        if at_most is not None:
             more = np.full((n, form.program.width + 1), -np.inf)
             self.row_low = np.hstack([self.row_low, more])
             self.row_high = np.hstack([self.row_high, np.zeros(more.shape)])
-            self.row_high[:, -1] = model.count
+            self.row_high[:, -1] = at_most.count
         reach = np.full(n, np.inf) if cutoff is None or not switches else cutoff
         with np.errstate(divide="ignore", invalid="ignore"):
             caps = np.where(form.absolute > 0.0, reach[:, None] / form.absolute, np.inf)
@@ -112,11 +113,6 @@ class Highs(Solver):
     def switches(self) -> tuple[slice, ...]:
         """The columns of each feature that has a switch."""
         return self.program.at_most.blocks if self.program.at_most else ()
-
-    @property
-    def count(self) -> int:
-        """How many switches may be on."""
-        return self.program.at_most.count if self.program.at_most else 0
 
     @cached_property
     def owner(self) -> IntArray:

@@ -30,17 +30,12 @@ from counterpoint.solvers.duals import purified
 __all__ = ["Refinement", "cutting_planes", "purified_evidence"]
 
 
-MOST_ROUNDS = 1000
-"""How many times half-spaces are added at most: some 10 do, but for absolute prices and much noise
-on many columns some hundreds."""
 EXACT = 1e-9
 """The relative gap that is aimed at where columns are continuous, since the last digits are cheap;
 in whole steps a tenth of what is asked for will do."""
 NEARLY = 0.1 * EXACT
 """Where a point misses a condition by what costs such a share of its own cost, the next one is to
 be a little inside. What it costs more is then a part of the gap that is aimed at."""
-PATIENCE = 150
-"""After so many rounds a tenth of the gap that is asked for will do."""
 
 
 @final
@@ -95,7 +90,7 @@ class Refinement:
         """Until the gap is closed, or no point that costs less than ``worth`` is left."""
         if self.branches and not self.piece.free.is_integral:
             self._start_from(self.piece.free, worth)
-        for k in range(MOST_ROUNDS):
+        for k in range(1000):  # some 10 do; for absolute prices and much noise some hundreds
             if self._is_closed(k) or self.bound >= worth:
                 return
             y = self._relaxed(worth)
@@ -250,7 +245,7 @@ class Refinement:
 
     def _is_closed(self, k: int) -> bool:
         """Whether the gap is as small as is aimed at after so many rounds."""
-        if k == PATIENCE:
+        if k == 150:  # from then on a tenth of the gap that is asked for will do
             self.accepted = max(self.accepted, 0.1 * self.effort.gap)
         if self.effort.gap >= 1.0 or np.isinf(self.cost):
             return np.isfinite(self.cost)

@@ -38,8 +38,6 @@ __all__ = ["RowSearch", "search_waves"]
 
 SETTLED, ROUGHLY = 1e-11, 1e-2
 """A step that gains no more than this share of the cost is the last one; of a first descent."""
-LEFTOVER = 1e-4
-"""Changes with such a share of the price are what a search left behind, and no changes."""
 
 
 def search_waves(
@@ -277,7 +275,7 @@ class RowSearch:
         """(d,) a point whose traces of changes are gone, under an absolute price; else the same."""
         price, gone = self.rest.price, np.abs(y - self.x)
         paid = price.absolute * gone
-        traces = (paid > 0.0) & (paid <= LEFTOVER * paid.sum())
+        traces = (paid > 0.0) & (paid <= 1e-4 * paid.sum())  # no change that anyone would make
         if price.kind is not Manhattan or not traces.any():
             return y
         found = np.where(traces, self.x, y)

@@ -1,9 +1,9 @@
 """What is possible for one row under sets of constraints: what one search finds serves others.
 
-A set of constraints has an answer if some point that was found meets it, and none if proofs that
-were found still hold under it. Only what neither of them decides is searched. A proof is a sum of
-inequalities, one for each piece of the target, that no point within the bounds of each feature
-meets (Farkas); so constraints on features it does not use are superfluous straight away.
+A set of constraints has an answer if one was found under more of them, and none if proofs that were
+found still hold under it. Only what neither of them decides is searched, many sets at once. A proof
+is a sum of inequalities, one for each piece of the target, that no point within the bounds of each
+feature meets (Farkas); so constraints on features it does not use are superfluous straight away.
 """
 
 from __future__ import annotations

@@ -298,6 +298,17 @@ def plot_curves(
         Name of a method → its quality at each of them, as of `GroupTranslations.evaluate_each`.
     ax
         Two matplotlib axes; None for a new figure.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Raises
+    ------
+    MissingExtra
+        If matplotlib is not installed.
+    InvalidInput
+        If a method has more or fewer numbers.
     """
     both = _axes(ax, (2,), (10.0, 4.0))
     for tone, (method, found) in zip(COLOURS, qualities.items(), strict=False):

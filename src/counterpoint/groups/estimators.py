@@ -313,6 +313,16 @@ class GroupTranslations(GroupExplainer):
         """The best explanation if k features of each pair are kept, as the paper does.
 
         To compare with it: what is kept of three pairs does not add up.
+
+        Parameters
+        ----------
+        k
+            How many features of each pair are kept.
+
+        Raises
+        ------
+        InvalidInput
+            If k is no number of features.
         """
         self._fitted()
         check_k(k, self.n_features_in_)

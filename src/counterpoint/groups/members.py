@@ -38,9 +38,17 @@ class Groups:
     def of(cls, groups: Any) -> Groups:
         """Read groups as they are given.
 
-        They are (n,) labels, of which missing ones (None, NaN) mean no group; a mapping from labels
-        to boolean masks; or `Groups`. The order is that of the sorted labels, of the categories of
-        a categorical column, or of the mapping.
+        Parameters
+        ----------
+        groups
+            (n,) labels, of which missing ones (None, NaN) mean no group; a mapping from labels to
+            boolean masks; or `Groups`. The order is that of the sorted labels, of the categories of
+            a categorical column, or of the mapping.
+
+        Raises
+        ------
+        InvalidInput
+            If it is none of these.
         """
         if isinstance(groups, Groups):
             return groups
@@ -58,7 +66,13 @@ class Groups:
 
     @classmethod
     def from_masks(cls, masks: Mapping[Any, ArrayLike]) -> Groups:
-        """A group for each label, of the rows where its boolean mask is true; no two share one."""
+        """A group for each label, of the rows where its mask is true.
+
+        Raises
+        ------
+        InvalidInput
+            If a mask is not boolean, differs in length, has no row, or two share a row.
+        """
         given = {label: np.asarray(mask) for label, mask in masks.items()}
         sizes = {mask.shape for mask in given.values()}
         if len(sizes) != 1 or any(mask.dtype != bool or mask.ndim != 1 for mask in given.values()):
@@ -81,9 +95,19 @@ class Groups:
     def from_polygons(
         cls, points: ArrayLike, polygons: Mapping[Any, ArrayLike] | Sequence[ArrayLike]
     ) -> Groups:
-        """Points (n, 2) by the polygon they lie in; the first one, if there are several.
+        """Points of a plane by the polygon they lie in; the first one, if there are several.
 
-        A polygon is given by its corners (c, 2); of a sequence, the labels are 0, 1, 2 …
+        Parameters
+        ----------
+        points
+            (n, 2) an embedding.
+        polygons
+            Corners (c, 2) of a polygon for each label; of a sequence, the labels are 0, 1, 2 …
+
+        Raises
+        ------
+        InvalidInput
+            If points or corners are not in a plane, or a polygon holds no point.
         """
         plane = _plane(points, "points")
         named = polygons if isinstance(polygons, Mapping) else dict(enumerate(polygons))
@@ -97,7 +121,12 @@ class Groups:
     def from_clusters(cls, points: ArrayLike, clusterer: Any) -> Groups:
         """The clusters that an estimator of scikit-learn finds; noise (−1) belongs to none.
 
-        It is cloned, and given points (n, m); such as ``HDBSCAN(min_cluster_size=20)``.
+        Parameters
+        ----------
+        points
+            (n, m) an embedding, or any rows.
+        clusterer
+            Such as ``KMeans(5, random_state=0)`` or ``HDBSCAN(min_cluster_size=20)``; it is cloned.
         """
         found = np.asarray(clone(clusterer).fit_predict(np.asarray(points, dtype=float)))
         return cls.of([None if label == -1 else label for label in found.tolist()])

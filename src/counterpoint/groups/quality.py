@@ -70,9 +70,19 @@ class Quality:
         return cls(parts[0].groups, **means)
 
     def mean(self, of: FloatArray, *, diagonal: bool = False) -> float:
-        """The mean over pairs of a matrix (l, l), such as ``quality.coverage``; NaN if it has none.
+        """The mean of one of the matrices over pairs.
 
-        With ``diagonal``, each group and itself are a pair, as the paper counts.
+        Parameters
+        ----------
+        of
+            (l, l), such as ``quality.coverage``.
+        diagonal
+            Whether each group and itself are a pair, as the paper counts.
+
+        Returns
+        -------
+        float
+            Of the pairs that have a number; NaN if none has.
         """
         values = of.ravel() if diagonal else of[~np.eye(len(of), dtype=bool)]
         known = values[~np.isnan(values)]
@@ -120,7 +130,18 @@ class Quality:
         return pd.DataFrame(pairs, columns=["from", "to"]).assign(**numbers)
 
     def plot(self, ax: Any = None) -> Figure:
-        """Correctness and coverage of each pair as two maps, on two Matplotlib axes or new ones."""
+        """Correctness and coverage of each pair as two maps.
+
+        Parameters
+        ----------
+        ax
+            Two matplotlib axes; None for a new figure.
+
+        Raises
+        ------
+        MissingExtra
+            If matplotlib is not installed.
+        """
         from counterpoint.plots import draw_quality
 
         return draw_quality(self, ax)
@@ -132,8 +153,22 @@ class Quality:
 def similarity(sparser: Translations, denser: Translations) -> FloatArray:
     """How much of each explanation uses features that another one uses too, by equation (10).
 
-    (l, l) ``Σ_f |e₁f| 1[e₂f ≠ 0] / ‖e₁‖₁`` of each pair, where the changes of e₁, the sparser one,
-    are counted, and the features of e₂, the denser one, count; 1 where e₁ changes nothing.
+    Parameters
+    ----------
+    sparser
+        e₁, whose changes are counted.
+    denser
+        e₂, whose features count.
+
+    Returns
+    -------
+    ndarray
+        (l, l) ``Σ_f |e₁f| 1[e₂f ≠ 0] / ‖e₁‖₁`` of each pair; 1 where e₁ changes nothing.
+
+    Raises
+    ------
+    InvalidInput
+        If they are about other groups or features.
     """
     if sparser.groups != denser.groups or sparser.names != denser.names:
         raise InvalidInput(

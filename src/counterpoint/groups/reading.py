@@ -101,6 +101,10 @@ def represent(model: Any) -> Representation:
         A fitted transformer of scikit-learn or a pipeline of these, an ``MLPRegressor`` whose
         outputs are the space, a torch module, or a `Representation`.
 
+    Returns
+    -------
+    Representation
+
     Raises
     ------
     UnsupportedModel

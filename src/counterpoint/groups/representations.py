@@ -47,9 +47,18 @@ class Representation(ABC):
 
     @abstractmethod
     def vjp(self, X: FloatArray) -> tuple[FloatArray, Pull]:
-        """(n, m) the values r(x) at rows (n, d), and what pulls gradients back through the map.
+        """The values at rows, and what pulls gradients back through the map.
 
-        That is a function that takes (n, m) to (n, d): the vector–Jacobian product of each row.
+        Parameters
+        ----------
+        X
+            (n, d) rows.
+
+        Returns
+        -------
+        tuple
+            (n, m) the values r(x); and a function that takes (n, m) to (n, d), the vector–Jacobian
+            product of each row.
         """
 
 
@@ -64,6 +73,11 @@ class Affine(Representation):
         (d, m) M, dense or sparse.
     offset
         (m,) c.
+
+    Raises
+    ------
+    InvalidInput
+        If their shapes do not fit together, or they are not finite.
     """
 
     matrix: Matrix
@@ -166,6 +180,11 @@ class FiniteDifferences(Representation):
         d, at most 64.
     step
         How far rows are moved to either side, in feature units; one number or d of them.
+
+    Raises
+    ------
+    InvalidInput
+        If there are more features, or a step is not positive.
     """
 
     function: Callable[[FloatArray], Any]
@@ -264,6 +283,11 @@ class Network(Representation):
         One of `ACTIVATIONS` for all layers but the last, or one for each of these.
     output
         The activation of the last layer.
+
+    Raises
+    ------
+    InvalidInput
+        If shapes do not fit together, weights are not finite, or an activation is not known.
 
     Examples
     --------
@@ -375,6 +399,11 @@ class TorchFunction(Representation):
         and evaluation first: ``module.double().eval()``.
     features
         d.
+
+    Raises
+    ------
+    MissingExtra
+        If torch is not installed.
     """
 
     def __init__(self, function: Callable[[Any], Any], features: int) -> None:

@@ -82,10 +82,25 @@ class Translations:
         costs: ArrayLike | None = None,
         truncate: int | None = None,
     ) -> Translations:
-        """Translations from offsets (l, d) in feature units; only their differences count.
+        """Translations from offsets.
 
-        Without ``names``, features are x0, x1 …; without ``costs`` (d,), a change of one unit costs
-        1. How many features are kept for each pair is ``truncate``.
+        Parameters
+        ----------
+        offsets
+            (l, d) in feature units; only their differences count.
+        groups
+            l labels.
+        names
+            d names; None for x0, x1 …
+        costs
+            (d,) what a change of one unit costs; None for 1 each.
+        truncate
+            How many features are kept for each pair.
+
+        Raises
+        ------
+        InvalidInput
+            If shapes do not fit together or offsets are not finite.
         """
         D = np.array(offsets, dtype=np.float64)
         if D.ndim != 2 or len(D) != len(groups) or not np.isfinite(D).all():
@@ -115,8 +130,13 @@ class Translations:
     def renamed(self, names: Mapping[Hashable, Hashable]) -> Translations:
         """The same with other names for features; those that have none keep theirs.
 
-        They are a mapping or a pandas series, name → other name, such as symbols of genes for their
-        identifiers. Of a name that several get, the old one is said too: ``new (old)``.
+        Of a name that several get, the old one is said too: ``new (old)``.
+
+        Parameters
+        ----------
+        names
+            Name → other name, such as symbols of genes for their identifiers; a mapping or a
+            pandas series.
         """
         other = [names.get(name, name) for name in self.names]
         shared = {name for name, count in Counter(other).items() if count > 1}
@@ -131,7 +151,18 @@ class Translations:
         return D
 
     def translation(self, start: Any, end: Any) -> FloatArray:
-        """(d,) the change from one group to another, by their labels, in feature units."""
+        """(d,) the change from one group to another, in feature units.
+
+        Parameters
+        ----------
+        start, end
+            Labels of groups.
+
+        Raises
+        ------
+        InvalidInput
+            If there is no such group.
+        """
         change = np.zeros(len(self.names))
         change[self.columns] = self.between(self.position(start), self.position(end))
         return change
@@ -210,7 +241,10 @@ class Translations:
     def to_frame(self, names: Mapping[Hashable, Hashable] | None = None) -> pd.DataFrame:
         """One line for each feature that a pair changes: ``from``, ``to``, ``feature``, ``change``.
 
-        Features go by other ``names`` as in `renamed`.
+        Parameters
+        ----------
+        names
+            Other names for features, such as symbols of genes for their identifiers.
         """
         import pandas as pd
 
@@ -220,7 +254,15 @@ class Translations:
         return pd.DataFrame(lines, columns=["from", "to", "feature", "change"])
 
     def sentence(self, start: Any, end: Any, most: int = 6) -> str:
-        """What to change to get from one group to another; at most so many features are named."""
+        """What to change, in words.
+
+        Parameters
+        ----------
+        start, end
+            Labels of groups.
+        most
+            How many features are named.
+        """
         changes = list(self.changes(start, end).items())
         said = [
             f"{'raise' if change > 0 else 'lower'} {name} by {amount(abs(change))}"
@@ -235,9 +277,21 @@ class Translations:
         return "\n".join(self.sentence(*pair, most) for pair in combinations(self.groups, 2))
 
     def plot(self, start: Any, end: Any, most: int = 20, ax: Any = None) -> Figure:
-        """A bar for each feature that changes from one group to another, in units of cost.
+        """A bar for each feature that changes, in units of cost.
 
-        At most so many are shown, on Matplotlib axes that are passed or on those of a new figure.
+        Parameters
+        ----------
+        start, end
+            Labels of groups.
+        most
+            How many features are shown.
+        ax
+            Matplotlib axes; None for a new figure.
+
+        Raises
+        ------
+        MissingExtra
+            If matplotlib is not installed.
         """
         from counterpoint.plots import draw_bars
 
@@ -271,7 +325,17 @@ def amount(size: float) -> str:
 
 
 def to_anndata(translations: Translations, adata: Any, key: str = "group_translations") -> None:
-    """Keep an explanation in ``adata.uns``, under a key; the AnnData is changed in place."""
+    """Keep an explanation in ``adata.uns``.
+
+    Parameters
+    ----------
+    translations
+        The explanation.
+    adata
+        An AnnData; it is changed in place.
+    key
+        Under which name.
+    """
     kept = {one.name: getattr(translations, one.name) for one in fields(translations)}
     adata.uns[key] = kept | {
         "groups": np.array([*map(str, translations.groups)]),
@@ -281,7 +345,20 @@ def to_anndata(translations: Translations, adata: Any, key: str = "group_transla
 
 
 def from_anndata(adata: Any, key: str = "group_translations") -> Translations:
-    """The explanation that `to_anndata` kept; groups and names are text."""
+    """The explanation that `to_anndata` kept; groups and names are text.
+
+    Parameters
+    ----------
+    adata
+        An AnnData.
+    key
+        Under which name.
+
+    Raises
+    ------
+    InvalidInput
+        If there is none under this name.
+    """
     if key not in adata.uns:
         raise InvalidInput(
             f"Expected an explanation in uns[{key!r}]; there is none. Keep one with to_anndata."
@@ -379,17 +456,32 @@ class TranslationPath:
     def counts(self, count: Count = "each") -> FloatArray:
         """(n,) how many features are changed.
 
-        That is, by the pair that changes most (``"each"``), on average over pairs (``"mean"``), or
-        by any pair (``"shared"``).
+        Parameters
+        ----------
+        count
+            ``"each"``: by the pair that changes most; ``"mean"``: on average over pairs;
+            ``"shared"``: by any pair.
         """
         check_count(count)
         return np.array([count_of(one, count) for one in self])
 
     def at(self, k: int | None, count: Count = "each") -> Translations:
-        """The best explanation of at most k features, by a count as in `counts`.
+        """The best explanation of at most k features.
 
         The best is that of the highest correctness and coverage on the rows of the fit; of equals,
-        that of the lowest loss. Of k = None, the sparsest that is about as good as the best.
+        that of the lowest loss.
+
+        Parameters
+        ----------
+        k
+            How many features may change; None for the sparsest that is about as good as the best.
+        count
+            By which count: see `counts`.
+
+        Raises
+        ------
+        InvalidInput
+            If k is no number of features.
         """
         return self.choose(k, count).translations
 
@@ -424,7 +516,17 @@ class TranslationPath:
     def plot(self, count: Count = "each", ax: Any = None) -> Figure:
         """Correctness and coverage on the rows of the fit against the number of features.
 
-        They are counted as in `counts`; the axes are Matplotlib's, None for a new figure.
+        Parameters
+        ----------
+        count
+            By which count: see `counts`.
+        ax
+            Matplotlib axes; None for a new figure.
+
+        Raises
+        ------
+        MissingExtra
+            If matplotlib is not installed.
         """
         from counterpoint.plots import draw_translation_path
 

@@ -50,6 +50,10 @@ System = tuple[FloatArray, FloatArray, FloatArray, FloatArray]
 
 DECREASE = 1e-4
 """The share of the predicted decrease that a step must bring (Armijo)."""
+HALVINGS = 40
+"""How often a step is halved at most, to 1e-12 of it; a row that no such step helps is stuck."""
+FINE = 6
+"""How often a step is halved where only the gradient can tell whether it helps."""
 ROUGH = 0.002
 """How exactly a Newton direction is computed at least; later as exactly as the progress asks."""
 STEPS = 200
@@ -223,8 +227,14 @@ class Descent:
             return reached, ~good
         if self.u.ndim == 2:
             return self._shortened(reached, good, step, slope, slack)
-        found, stuck = self.take(None).descended(step[:, None])  # as a batch of one
-        return found.take(0), stuck[0]
+        length = 1.0  # one row alone: as `_shortened` does, at half the cost
+        for _ in range(FINE if fine else HALVINGS):
+            length *= 0.5
+            tried = self.moved(length * step)
+            lower = self.value + DECREASE * length * slope + slack
+            if (tried.gradient < self.gradient) if fine else (tried.value <= lower):
+                return tried, good  # which is False
+        return self, ~good
 
     def _shortened(
         self,
@@ -234,13 +244,10 @@ class Descent:
         slope: FloatArray,
         slack: FloatArray,
     ) -> tuple[Descent, BoolArray]:
-        """Rows whose full step was not good halve it, and stay where they were if none is.
-
-        Down to 1e-12 of it; where only the gradient can tell whether it helps, a few times.
-        """
+        """Rows whose full step was not good halve it, and stay where they were if none is."""
         fine, length = -slope <= slack, 1.0
-        for halving in range(40):
-            bad = np.flatnonzero(~good & (~fine | (halving < 6)))
+        for halving in range(HALVINGS):
+            bad = np.flatnonzero(~good & (~fine | (halving < FINE)))
             if not len(bad):
                 break
             length *= 0.5

@@ -425,6 +425,7 @@ def test_what_makes_no_sense_is_refused():
         (lambda: cp.Robust("yes", P, search="segment"), "Expected a prototype"),
         (lambda: cp.Robust("yes", P, search="far", prototype=z), "Expected search"),  # type: ignore[arg-type]
         (lambda: cp.Robust("yes", P, prototype=[[0, 0], [1, 1]]), "Expected one row"),
+        (lambda: cp.Robust("yes", P, prototype=((0, 0), (1,))), "the same length"),
         (lambda: cp.Robust("yes", 0.4), "probability of at least 0.5"),
         (lambda: cp.Robust("yes", 1.0), "below 1"),
     ]

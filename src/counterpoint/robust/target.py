@@ -255,7 +255,8 @@ def _row_of(row: Any) -> tuple[Any, ...] | None:
     """One row as a tuple of values, or of pairs of names and values if it has names."""
     if row is None:
         return None
-    if isinstance(row, tuple) and row and all(isinstance(pair, tuple) for pair in row):
+    pairs = isinstance(row, tuple) and [isinstance(pair, tuple) and len(pair) == 2 for pair in row]
+    if pairs and all(pairs):
         row = dict(row)
     table = Table.read(list(row) if isinstance(row, tuple) else row)
     if len(table) != 1:

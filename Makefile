@@ -31,7 +31,7 @@ test-pandas2: ## run the tests on data frames, groups and anndata with pandas 2,
 	@grep -v '^pandas==' constraints.txt | cat - constraints-pandas2.txt > .venv-pandas2.txt
 	@$(MAKE) --no-print-directory VENV=.venv-pandas2 CONSTRAINTS=.venv-pandas2.txt .venv-pandas2/.has-pandas2
 	.venv-pandas2/bin/python -m pytest -n $(JOBS) tests/test_encoding.py tests/test_features.py \
-	  tests/test_frames.py tests/test_groups.py tests/test_missing.py tests/test_results.py $(ARGS)
+	  tests/test_table.py tests/test_groups.py tests/test_missing.py tests/test_results.py $(ARGS)
 
 machines: $(VENV)/.has-test ## run the delicate tests with the arithmetic of other processors
 	$(BIN)/python tests/machines.py -n $(JOBS) $(ARGS)

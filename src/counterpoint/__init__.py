@@ -1,4 +1,4 @@
-"""Counterfactual explanations: the smallest change that makes a model decide otherwise, proved."""
+"""Counterfactual explanations: the smallest change that changes a model's decision, proved."""
 
 from __future__ import annotations
 

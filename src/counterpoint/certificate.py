@@ -119,7 +119,8 @@ UNFOUND = (
 """The message of a row where none was found."""
 ON_EDGE = (
     "It leads by less than the rounding error of the model's own score, because the constraints "
-    "leave no room for more: the model may decide otherwise in another batch or on another machine."
+    "leave no room for more: the model may decide differently in another batch, or on another "
+    "machine."
 )
 """Added to the message of such an answer, see `Certificate.on_edge`."""
 

@@ -48,7 +48,7 @@ DEFAULT_GAP = 1e-6
 
 @final
 class Explainer:
-    """Smallest changes that make a fitted model decide otherwise.
+    """Smallest changes that change a fitted model's decision.
 
     Parameters
     ----------

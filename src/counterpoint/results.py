@@ -34,7 +34,7 @@ __all__ = ["Counterfactual", "Counterfactuals"]
 
 
 REMARKS = 20
-"""Of so many rows without an answer a report says what could be had instead."""
+"""Of so many rows without an answer a report says what can be had instead."""
 
 
 @final
@@ -73,7 +73,7 @@ class Counterfactual:
     def message(self) -> str:
         """What became of the row, in a sentence or two.
 
-        For a `Robust` without an answer, it says what could be had; that takes a few searches.
+        For a `Robust` without an answer, it says what is attainable; that takes a few searches.
         """
         return self.batch.message(self.position)
 

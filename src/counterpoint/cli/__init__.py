@@ -90,7 +90,7 @@ def start(
         ),
     ] = False,
 ) -> None:
-    """Find the smallest change that makes a model decide otherwise.
+    """Find the smallest change that changes a model's decision.
 
     Every answer comes with a certificate that says what is proved. Start with: counterpoint demo
     """

@@ -1,4 +1,4 @@
-"""Answers for people, as tables on a terminal, and as tables or JSON lines for files."""
+"""Answers to read, as tables on a terminal, and as tables or JSON lines for files."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def _json(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-# For people
+# To read
 
 
 def console() -> Console:

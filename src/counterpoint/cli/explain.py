@@ -98,7 +98,9 @@ def explain(
     ] = None,
     other: Annotated[
         bool,
-        typer.Option("--other", help="Any other decision than now.", rich_help_panel=TARGET),
+        typer.Option(
+            "--other", help="Any class other than the current prediction.", rich_help_panel=TARGET
+        ),
     ] = False,
     probability: Annotated[
         float | None,
@@ -193,7 +195,7 @@ def explain(
         Path | None,
         option(
             "Write the answers to a .csv, .parquet or .jsonl file; - for JSON lines on standard "
-            "output. Without it, a report for people.",
+            "output. Without it, a report to read.",
             "FILE",
             panel=OUTPUT,
         ),
@@ -218,7 +220,7 @@ def explain(
 ) -> None:
     """Find the cheapest change of each row that makes the model decide as wanted.
 
-    Every answer comes with its certificate: cost, lower bound, gap, and what the bound rests on.
+    Every answer comes with its certificate: cost, lower bound and its source, gap.
     """
     if out is not None:
         check_out(out, model, rows, data, spec)
@@ -356,7 +358,7 @@ def _nothing(known: list[Any] | None) -> cp.Target:
         )
     raise cp.InvalidInput(
         f"Expected a target; got none. Say --target with one of {some(known, 12, str)}, or --other "
-        "for any other decision than now, or write a target in the policy file."
+        "for any class other than the current prediction, or write a target in the policy file."
     )
 
 

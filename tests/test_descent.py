@@ -14,7 +14,7 @@ import pyscipopt
 import pytest
 from scipy.optimize import minimize
 from sklearn.datasets import load_iris
-from test_local_programs import CCP, PRICES, local, missing, price, rivals
+from test_nearer import CCP, PRICES, local, missing, price, rivals
 
 import counterpoint as cp
 from counterpoint.costs import Price

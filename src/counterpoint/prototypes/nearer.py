@@ -177,7 +177,7 @@ class Quadrics:
 
     def _back(self, seen: FloatArray, weights: FloatArray, flat: FloatArray) -> FloatArray:
         """(n, d) (n, M, k) numbers, weighed by the (n, M) maps, times (d, M · k) maps."""
-        return np.asarray((seen * weights[:, :, None]).reshape(len(seen), -1) @ flat.T)
+        return np.asarray((seen * weights[:, :, None]).reshape(len(seen), flat.shape[1]) @ flat.T)
 
     def slope(self, y: FloatArray, weights: FloatArray) -> FloatArray:
         """(n, d) the gradient of Σ weights_j e_j."""

@@ -659,3 +659,20 @@ def test_an_array_goes_by_position_for_a_model_that_was_fitted_on_a_frame():
     assert by_array.cost == by_frame.cost
     with pytest.raises(cp.InvalidInput, match=r"In data=: Expected 2 columns .* array with 3"):
         cp.Explainer(NUMERIC, data=np.ones((9, 3)))
+
+
+def test_a_pipeline_without_steps_is_refused():
+    with pytest.raises(cp.UnsupportedModel, match="it has no steps"):
+        cp.Explainer(Pipeline([]), data=np.zeros((3, 2)))
+
+
+def test_a_model_that_predicts_nan_is_no_match():
+    X = np.random.default_rng(0).normal(size=(20, 2))
+
+    class Broken(Ridge):
+        def predict(self, X: Any) -> Any:
+            return np.full(len(X), np.nan)
+
+    model = Broken().fit(X, X[:, 0])
+    with pytest.raises(cp.ReaderMismatch):
+        cp.explain(model, X[:2], cp.Interval(low=5.0), data=X, extrapolate=True)

@@ -12,6 +12,7 @@ from sklearn.datasets import load_iris, load_wine
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.svm import LinearSVC
 from strategies import Planted, multipliers, planted, seeds
 
 import counterpoint as cp
@@ -381,3 +382,14 @@ def test_columns_hold_members_and_compare_with_nothing_else(question: str):
             assert not (column == number).any()
     assert all(type(status) is cp.Status for status in answers.status)
     assert all(type(answer.status) is cp.Status for answer in answers)
+
+
+@pytest.mark.filterwarnings("ignore:overflow|invalid:RuntimeWarning")
+@pytest.mark.parametrize(("row", "coefficient"), [(1e120, 1e200), (1e200, 1e150)])
+def test_what_overflows_is_not_met(row: float, coefficient: float):
+    model = LinearSVC().fit([[1.0, 1.0], [-1.0, -1.0], [2.0, 1.0], [-2.0, -1.0]], [1, 0, 1, 0])
+    relation = cp.Linear({"x0": -coefficient, "x1": coefficient}, high=0.0)  # x1 <= x0
+    for cost in (cp.SquaredEuclidean(), cp.Manhattan({"x0": 1.0, "x1": 1.0})):
+        answers = cp.explain(model, [[-row, -row]], 1, cost=cost, constraints=relation)
+        for answer in answers:
+            assert not answer.found or answer.row["x1"] <= answer.row["x0"] * (1.0 - 1e-6)

@@ -514,3 +514,26 @@ def test_the_highest_probability_can_be_had():
         0
     ]
     assert refused.status == cp.Status.INFEASIBLE
+
+
+def test_where_nothing_may_change_and_changes_are_counted_the_conflict_is_told():
+    X, y = load_iris(return_X_y=True)
+    model = LogisticRegression(max_iter=500).fit(X, y)
+    frozen = [cp.Immutable("x0", "x1", "x2", "x3"), cp.MaxChanges(1)]
+    row = X[[model.predict_proba(X)[:, 1].argmin()]]
+    (answer,) = cp.explain(model, row, cp.Probability(1, 0.9), data=X, constraints=frozen)
+    assert answer.status == "infeasible"
+    assert answer.conflict is not None
+    assert answer.conflict.constraints
+
+
+def test_a_probability_that_the_row_has_already_is_no_relaxation():
+    X, y = load_iris(return_X_y=True)
+    model = LogisticRegression(max_iter=500).fit(X, y)
+    frozen = cp.Immutable("x0", "x1", "x2", "x3")
+    answers = cp.explain(model, X[60:70], cp.Probability(1, 0.9999), data=X, constraints=frozen)
+    for answer, now in zip(answers, model.predict_proba(X[60:70])[:, 1], strict=True):
+        assert answer.status == "infeasible"
+        assert answer.conflict is not None
+        assert answer.conflict.attainable == pytest.approx(now, rel=1e-6)
+        assert not [one for one in answer.conflict.relaxed if isinstance(one.new, cp.Probability)]

@@ -88,3 +88,16 @@ def test_constraints_do_not_share_what_they_were_given():
     first = bounds.region(features).conditions[0]
     first.low[:] = 99.0
     assert bounds.region(features).conditions[0].low.tolist() == [1.0, -np.inf]
+
+
+@pytest.mark.parametrize(
+    "ends", [{"low": np.inf}, {"high": -np.inf}, {"low": -np.inf, "high": -np.inf}], ids=str
+)
+def test_bounds_that_no_number_meets_are_refused(ends: dict[str, float]):
+    for make in (
+        lambda: cp.Bounds("a", **ends),
+        lambda: cp.Linear({"a": 1.0}, **ends),
+        lambda: cp.Interval(**ends),
+    ):
+        with pytest.raises(cp.InvalidInput, match="below infinity"):
+            make()

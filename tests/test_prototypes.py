@@ -29,7 +29,7 @@ from counterpoint.errors import InvalidInput, ModelNotFitted, UnsupportedModel
 from counterpoint.models import read, see_through
 from counterpoint.models.linear import LinearScores
 from counterpoint.prototypes import wing as readers
-from counterpoint.prototypes.form import Prototypes
+from counterpoint.prototypes.form import LocalPrototypes, Prototypes
 from counterpoint.testing import check_form, check_reader
 
 RELATIVE = 1e-6
@@ -892,3 +892,10 @@ def test_training_points_that_are_too_many_are_refused(monkeypatch: pytest.Monke
 def test_an_estimator_that_is_not_fitted_is_said_to_be_so(name: str):
     with pytest.raises(cp.ModelNotFitted):
         cp.Explainer(getattr(counterpoint.lvq, name)(), cost=cp.Manhattan())
+
+
+def test_prototypes_whose_distances_overflow_are_refused():
+    for many in (Prototypes, LocalPrototypes):
+        given = {} if many is Prototypes else {"matrices": [[1.0, 1.0], [1.0, 1.0]]}
+        with pytest.raises(cp.InvalidInput, match="they overflow"):
+            many.from_arrays([[0.0, 0.0], [1e154, 1e154]], [0, 1], *given.values())

@@ -654,3 +654,20 @@ def test_a_direction_is_the_newton_step_in_all_columns(rows: int, seed: int):
         off = np.linalg.norm((ours - expected).astype(float))
         rounding = 16 * EPS * steepest * np.abs(residual[:, i]).sum() / given.weight[i]
         assert off <= 1e-8 * np.linalg.norm(expected.astype(float)) + rounding
+
+
+@pytest.mark.parametrize("rows", [1, 9])
+def test_rows_of_equal_classes_are_no_singular_matrix(rows: int):
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        matrix = np.repeat(rng.normal(size=(1, 5)), 10, axis=0) * 10.0 ** rng.uniform(6, 13)
+        weight = 10.0 ** rng.uniform(-12, 0)
+        with np.errstate(all="ignore"):
+            minimise(rng.normal(size=(rows, 10)), matrix @ matrix.T, 0, weight)
+
+
+def test_what_overflows_in_conjugate_gradients_warns_nobody():
+    rng = np.random.default_rng(0)
+    matrix = rng.normal(size=(100, 5)) * 1e8
+    matrix[1] = matrix[0]
+    minimise(rng.normal(size=(9, 100)) * 1e8, matrix @ matrix.T, 0, 1.0)

@@ -57,6 +57,7 @@ from sklearn.preprocessing import (
 )
 from sklearn.random_projection import GaussianRandomProjection, SparseRandomProjection
 
+import counterpoint as cp
 from counterpoint.errors import InvalidInput, UnsupportedModel
 from counterpoint.models import read_step, see_through
 from counterpoint.models.linear import LinearScores
@@ -697,3 +698,15 @@ def test_any_pipeline_has_the_scores_of_its_form(branches, after, remainder, nam
         scores_agree(model, data)
     except UnsupportedModel as refusal:
         assert "Binarizer" in str(refusal) or "mixes" in str(refusal)  # noqa: PT017
+
+
+def test_a_large_output_hides_no_interaction_of_small_ones():
+    data = pd.DataFrame(
+        [(20240101.0, a, b) for a in (0.0, 1.0) for b in (0.0, 1.0)], columns=["day", "a", "b"]
+    )
+    data = pd.concat([data] * 10, ignore_index=True)
+    model = make_pipeline(PolynomialFeatures(2), StandardScaler(), LogisticRegression(C=1e3))
+    model.fit(data, data.a * data.b)
+    kinds = [cp.Categorical("day", (20240101.0,)), *(cp.Categorical(n, (0.0, 1.0)) for n in "ab")]
+    with pytest.raises(cp.UnsupportedModel, match="no sum of one part for each"):
+        cp.Explainer(model, data=data, features=kinds)

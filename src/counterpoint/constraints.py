@@ -23,6 +23,7 @@ from counterpoint.errors import (
     check_name,
     check_number,
     check_numbers,
+    check_reachable,
     floats,
     is_listed,
     is_number,
@@ -200,6 +201,7 @@ class Bounds(Constraint):
                 f"Expected low <= high, fall >= 0 and rise >= 0 for {self.feature!r}; got "
                 f"low={self.low!r}, high={self.high!r}, fall={self.fall!r}, rise={self.rise!r}."
             )
+        check_reachable(self.low, self.high, f" for {self.feature!r}")
 
     def __str__(self) -> str:
         said = [between(self.low, self.high)] if np.isfinite((self.low, self.high)).any() else []

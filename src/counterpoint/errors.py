@@ -165,8 +165,18 @@ def check_interval(low: Any, high: Any, of: str = "") -> None:
     check_number("high", high)
     if not low <= high:
         raise InvalidInput(f"Expected low <= high{of}; got low={low!r}, high={high!r}.")
+    check_reachable(low, high, of)
     if np.isinf(low) and np.isinf(high):
         raise InvalidInput(f"Expected low, high or both{of}; got neither.")
+
+
+def check_reachable(low: float, high: float, of: str) -> None:
+    """Refuse bounds that no number meets."""
+    if low == np.inf or high == -np.inf:
+        raise InvalidInput(
+            f"Expected low below infinity and high above -infinity{of}; got low={low!r}, "
+            f"high={high!r}. Leave out a bound that is none."
+        )
 
 
 def check_numbers(what: str, values: object) -> None:

@@ -62,9 +62,14 @@ STEP_SLACK = 1e-9
 
 
 def relative(over: FloatArray, size: FloatArray) -> FloatArray:
-    """An excess relative to the size of what is compared; 0 where there is none."""
+    """An excess relative to the size of what is compared; 0 where there is none.
+
+    What cannot be computed, because terms overflow, is infinite: nothing shows that it is met.
+    """
     over = np.maximum(over, 0.0)
-    return np.where(over > 0.0, over / np.maximum(size, TINY), 0.0)
+    with np.errstate(invalid="ignore"):
+        share = over / np.maximum(size, TINY)
+    return np.where(over == 0.0, 0.0, np.where(np.isnan(share), np.inf, share))
 
 
 def gamma(n: int) -> float:

@@ -279,8 +279,7 @@ class Counterfactuals:
     def message(self, i: int) -> str:
         """A sentence about one row, or two; the second may take a search."""
         if i not in self._remarks and self.statuses[i] not in (Status.ALREADY, Status.INVALID):
-            x, y = (self.features.expand(codes[i : i + 1]) for codes in (self.before, self.after))
-            self._remarks[i] = self.targets[i].remark(self.question, x, y, self.certificates[i])
+            self._remarks[i] = self.targets[i].remark(self, i)
         return " ".join(filter(None, (self._said(i), self._remarks.get(i))))
 
     def _messages(self) -> list[str]:

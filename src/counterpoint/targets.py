@@ -177,8 +177,8 @@ class Target(ABC):
         """How much a lead depends on the distance from (n, d) rows; None if it does not."""
 
     @abstractmethod
-    def remark(self, question: Any, x: FloatArray, y: FloatArray, certificate: Any) -> str:
-        """What else is to be said of the answer y, or of a row x without one; may be empty."""
+    def remark(self, answers: Any, i: int) -> str:
+        """What else is to be said of one of the answers, or of a row without; may be empty."""
 
     @abstractmethod
     def attainable(self, question: Any, x: FloatArray, end: float) -> float | None:
@@ -223,7 +223,7 @@ class PlainTarget(Target):
         return None
 
     @final
-    def remark(self, question: Any, x: FloatArray, y: FloatArray, certificate: Any) -> str:
+    def remark(self, answers: Any, i: int) -> str:
         return ""
 
     @final

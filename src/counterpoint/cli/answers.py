@@ -33,9 +33,8 @@ class Listing:
 
     X: pd.DataFrame  # the rows that they answer, one for each
     answers: cp.Counterfactuals
-    places: dict[
-        str, Any
-    ]  # the position of the ``row`` of each, and its ``rank`` if it has several
+    # the position of the ``row`` of each, and its ``rank`` if it has several
+    places: dict[str, Any]
     summary: str
 
     @classmethod

@@ -30,8 +30,8 @@ class Relaxation:
     text
         The same in words.
     least
-        Whether it is known that hardly less would do: for bounds, changes that are counted, and a
-        `Probability`, half as much does not.
+        Whether it is known that less does not suffice: 99 % of the move of a bound, one change
+        fewer, half the way for a `Probability`.
     """
 
     old: Constraint | Target

@@ -271,6 +271,8 @@ def _probability(possible: Possible) -> tuple[float | None, list[Relaxation]]:
         return Possible(question, wanted, x, possible.eps, possible.end)
 
     easier = other(float(said))
+    if target.promise is Guarantee.NONE and question.form.margin(x, easier.target)[0] >= 0.0:
+        return reached, []  # the row itself has as much
     if not easier.surely(question.constraints):
         return reached, []
     if target.promise is Guarantee.NONE:  # else a search takes long

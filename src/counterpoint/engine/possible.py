@@ -219,7 +219,7 @@ class Possible:
                 proofs = self._proofs[s][used[s] :]
                 cuts = [cut for needed, cut in proofs if needed <= ids]
                 if cuts:
-                    more = _missing(piece, Cut.stacked(cuts), alone, chosen)
+                    more = _missing(piece, Cut.stacked(cuts), self.x[0], alone, chosen)
                     missing[s] = np.maximum(missing[s], more)
                 used[s] += len(proofs)
             least = np.where(tried, np.inf, np.min(missing, axis=0))
@@ -370,19 +370,19 @@ def _units(piece: Piece) -> Cut:
     return program.cut(np.vstack([np.zeros((1, program.size)), units, -units]))
 
 
-def _missing(piece: Piece, cut: Cut, alone: Cases, chosen: FloatArray) -> FloatArray:
+def _missing(piece: Piece, cut: Cut, x: FloatArray, alone: Cases, chosen: FloatArray) -> FloatArray:
     """(T,) how far proofs are from allowing for a set of features to change; not above 0 if all do.
 
     Relative to the size of their terms. The cut are inequalities that the points of a piece meet;
-    ``alone`` is the row once for each of F features, which alone may change; (T, F) sets.
+    ``alone`` is the row x once for each of F features, which alone may change; (T, F) sets.
     """
     count, zero = len(cut.offset), np.zeros(cut.normal.shape[1])
     each = alone.take(np.repeat(np.arange(len(alone)), count))
     normals = np.tile(cut.normal, (len(alone), 1))
     gains = piece.program.duality.domain.least(Diagonal(zero, zero), normals, each)
     gains = np.clip(gains, -FAR, FAR).reshape(len(alone), count)
-    here = cut.normal @ alone.x[0] - cut.offset
-    size = np.abs(cut.normal) @ np.abs(alone.x[0]) + np.abs(cut.offset)
+    here = cut.normal @ x - cut.offset
+    size = np.abs(cut.normal) @ np.abs(x) + np.abs(cut.offset)
     short = (chosen @ gains + here) / (chosen @ np.abs(gains) + size + 1.0 / FAR)
     return np.asarray(short.max(axis=1))
 

@@ -89,8 +89,8 @@ def search(pieces: Pieces, cases: Cases, effort: Effort, leads: Leads | None = N
     found = Found(cases, effort)
     kinds = {type(leads), type(pieces.lazy)}.union(*(p.program.kinds for p in pieces.listed))
     for wing in wings():
-        for kind in kinds & wing.WAYS.keys():
-            found.evidence = wing.WAYS[kind](found, pieces, leads)
+        for kind in kinds & wing.SEARCHES.keys():
+            found.evidence = wing.SEARCHES[kind](found, pieces, leads)
             return found
     return search_listed(found, pieces.listed)
 

@@ -54,6 +54,8 @@ def _(pipeline: Any, columns: Columns) -> Columns:
 def _(pipeline: Any, columns: Columns) -> tuple[Form, Columns]:
     for name, step in pipeline.steps[:-1]:
         columns = through_step(name, step, columns)
+    if not pipeline.steps:
+        raise UnsupportedModel("Expected a pipeline that ends in a model; it has no steps.")
     name, last = pipeline.steps[-1]
     if last is None or isinstance(last, str):
         raise UnsupportedModel(
@@ -161,13 +163,13 @@ def _chosen(columns: Columns, positions: list[int], wanted: list[Any] | None) ->
     """Raw columns by name; later ones, whose order is that at fit, by position."""
     if wanted is None or columns.names is None:
         return columns.take(positions)
-    place = {name: j for j, name in enumerate(columns.names)}
+    at = {name: j for j, name in enumerate(columns.names)}
     for name in wanted:
-        if name not in place:
+        if name not in at:
             raise InvalidInput(
                 f"Expected the column {name!r}, which the model uses; got {columns.names!r}."
             )
-    return columns.take([place[name] for name in wanted])
+    return columns.take([at[name] for name in wanted])
 
 
 @inputs_of.register(ColumnTransformer)

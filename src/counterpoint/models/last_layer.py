@@ -306,7 +306,7 @@ def _dtype_of(module: Any, steps: Sequence[Any]) -> str:
         return found.pop()
     raise UnsupportedModel(
         f"{_name(module)} computes in {' and '.join(sorted(found))}; expected float32 or float64. "
-        "Turn a copy of it with .float() and judge that one."
+        "Convert a copy of it with .float() and explain that one."
     )
 
 

@@ -1,4 +1,4 @@
-"""Fitted models seen through to the raw columns that they take; and their own word on rows."""
+"""Fitted models seen through to the raw columns that they take; and their own predictions."""
 
 from __future__ import annotations
 
@@ -127,12 +127,12 @@ class Reading:
         noise = DISAGREEMENT * self.form.noise(x[differs])
         if isinstance(self.form, LinearRegressor):
             distance = np.abs(read[differs] - predicted[differs])
-            off = distance > noise * (1.0 + np.abs(read[differs]))
+            off = ~(distance <= noise * (1.0 + np.abs(read[differs])))
         else:
             labels = predicted[differs].tolist()
             rows = zip(differs.tolist(), labels, strict=True)
             off = np.array([self.form.margin(x[[i]], Label(label))[0] for i, label in rows])
-            off = off < -noise
+            off = ~(off >= -noise)  # also of NaN
         if off.any():
             at = int(differs[off][0])
             raise ReaderMismatch(

@@ -268,9 +268,9 @@ def _passing(imputer: Any, columns: Columns, fills: Mapping[int, Fill]) -> Colum
 
 # --- running ---
 
-SAME = float(np.sqrt(EPS))
-"""The relative difference up to which two numbers count as the same: half of their digits, of which
-rounding takes few and another function leaves none."""
+SAME = 1e-9
+"""The relative difference up to which two numbers count as the same: rounding takes fewer than
+seven of float64's sixteen digits, and another function leaves fewer than nine."""
 NOT_A_SUM = (
     "its output mixes several features in a way that is no sum of one part for each. "
     "Apply it to the columns of one feature at a time, or leave it out."
@@ -469,8 +469,10 @@ def _is_sum(out: Columns, codes: IntArray, found: NDArray[Any]) -> bool:
     part, encoded = out.take(told), out.features.expand(codes.astype(np.float64))
     numbers = np.asarray(encoded @ part.matrix.T + part.offset)
     values = found[:, told].astype(np.float64)
-    # what cancels leaves the rounding of the largest
-    near = SAME * part.sizes(encoded) + 64.0 * EPS * np.abs(values).max(initial=0.0)
+    # what cancels leaves the rounding of the largest, which is no excuse for a small output
+    most = np.abs(values).max(axis=0, initial=0.0)
+    left = np.minimum(64.0 * EPS * most.max(initial=0.0), SAME * most)
+    near = SAME * part.sizes(encoded) + left
     return bool((np.abs(values - numbers) <= near).all())
 
 

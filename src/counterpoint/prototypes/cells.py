@@ -271,7 +271,7 @@ class CellEvidence(Bounding):
 def search_cells(found: Found, pieces: Pieces, _leads: object) -> list[CellEvidence]:
     """Cells that are never all written down, one row after the other; what bounds them."""
     program, cells = pieces.program, pieces.lazy
-    assert isinstance(cells, Cells)  # noqa: S101 (the wing's `WAYS` are asked by type)
+    assert isinstance(cells, Cells)  # noqa: S101 (the wing's `SEARCHES` are asked by type)
     known, spreads = [], dict[bytes, FloatArray | None]()
     for i, case in enumerate(found.cases):
         free = case.low[0] < case.high[0]

@@ -398,6 +398,13 @@ def _labelled(
             "Expected prototypes of shape (P, d) and P labels; "
             f"got shapes {points.shape} and {kinds.shape}."
         )
+    with np.errstate(over="ignore"):
+        overflows = np.isinf((2.0 * points) ** 2 @ np.ones(points.shape[1])).any()
+    if overflows and np.isfinite(points).all():
+        raise InvalidInput(
+            "Expected prototypes whose squared distances are finite; they overflow. "
+            "Scale the columns."
+        )
     classes, owner = np.unique(kinds, return_inverse=True)
     if len(classes) < 2:
         raise InvalidInput(

@@ -28,11 +28,11 @@ from counterpoint.prototypes.solvers.lower_bound import Quadric
 from counterpoint.prototypes.solvers.scip import Scip
 from counterpoint.solvers.base import Solver
 
-__all__ = ["SOLVERS", "WAYS"]
+__all__ = ["SEARCHES", "SOLVERS"]
 
 SOLVERS: tuple[type[Solver], ...] = (Quadric, Ccp, Scip)
 """In the order of preference."""
-WAYS: dict[type, Callable[..., Sequence[Bounding]]] = {Cells: search_cells}
+SEARCHES: dict[type, Callable[..., Sequence[Bounding]]] = {Cells: search_cells}
 
 MOST_NEIGHBORS = 100_000
 """The time of an answer grows with the points: some 10 ms at 5000, 100 ms at so many."""

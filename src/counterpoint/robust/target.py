@@ -16,10 +16,10 @@ from counterpoint.rows.table import Table
 from counterpoint.targets import Guarantee, Requirement, Target, Verdict
 
 if TYPE_CHECKING:
-    from counterpoint.certificate import Certificate
     from counterpoint.engine.pieces import Aim, Question
     from counterpoint.engine.search import Leads
     from counterpoint.models.reading import Reading
+    from counterpoint.results import Counterfactuals
     from counterpoint.robust.form import UncertainForm
 
 __all__ = ["Robust"]
@@ -205,11 +205,12 @@ class Robust(Target):
             return None
         return self._uncertain(question).leads(self, question, x)
 
-    def remark(
-        self, question: Question, x: FloatArray, y: FloatArray, certificate: Certificate
-    ) -> str:
+    def remark(self, answers: Counterfactuals, i: int) -> str:
         from counterpoint.robust.attainable import attainable_of, said_of_prototype, said_of_rule
 
+        question, certificate = answers.question, answers.certificates[i]
+        both = answers.before, answers.after
+        x, y = (answers.features.expand(codes[i : i + 1]) for codes in both)
         if certificate.valid:
             first = said_of_rule(self, certificate.probability)
         else:

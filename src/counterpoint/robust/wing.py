@@ -15,10 +15,10 @@ from counterpoint.robust.search import search_waves
 from counterpoint.robust.wave_bounds import WaveLeads
 from counterpoint.robust.waves import WaveLimit
 
-__all__ = ["SOLVERS", "WAYS"]
+__all__ = ["SEARCHES", "SOLVERS"]
 
 SOLVERS: tuple[Any, ...] = ()
-"""None: no solver takes its conditions as they are, see `WAYS`."""
+"""None: no solver takes its conditions as they are, see `SEARCHES`."""
 
 
 def _outside_in(found: Found, pieces: Pieces, leads: Leads | None) -> Sequence[Bounding]:
@@ -28,11 +28,11 @@ def _outside_in(found: Found, pieces: Pieces, leads: Leads | None) -> Sequence[B
 
 
 def _by_descents(found: Found, pieces: Pieces, leads: Leads | None) -> Sequence[Bounding]:
-    assert leads is None or isinstance(leads, WaveLeads)  # noqa: S101 (see `WAYS`)
+    assert leads is None or isinstance(leads, WaveLeads)  # noqa: S101 (see `SEARCHES`)
     return search_waves(found, pieces.listed, pieces.aim, leads)
 
 
-WAYS: dict[type, Callable[..., Sequence[Bounding]]] = {
+SEARCHES: dict[type, Callable[..., Sequence[Bounding]]] = {
     **dict.fromkeys((Chance, Lead, LinearLeads), _outside_in),
     **dict.fromkeys((WaveLimit, WaveLeads), _by_descents),
 }

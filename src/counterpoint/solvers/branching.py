@@ -103,13 +103,11 @@ def _solvers(program: Program) -> Iterator[Solver]:
 class Node(NamedTuple):
     """The program within narrower bounds."""
 
-    # low, high: (d,) bounds on y
-    low: FloatArray
+    low: FloatArray  # (d,) bounds on y
     high: FloatArray
-    # (d,) the answer of the relaxation; of the parent's, before the node is visited
-    point: FloatArray
+    point: FloatArray  # (d,) the relaxation's answer; of the parent's, before the node is visited
     used: frozenset[int]  # features that count as changed
-    bound: float  # A lower bound on the cost within the node
+    bound: float  # a lower bound on the cost within the node
 
 
 @final
@@ -150,9 +148,8 @@ class Tree:
         self.visited += 1
         width = 1
         while self._open and not self._hopeless(self._open[0][0]):
-            if (
-                self.visited > 50_000 or perf_counter() > self._end
-            ):  # with its best answer and its gap
+            late = perf_counter() > self._end
+            if late or self.visited > 50_000:  # the row is given up, with its best answer so far
                 self.complete, self.cut_short = False, True
                 return
             children = []

@@ -110,9 +110,8 @@ class Clarabel(Solver):
         usable = status in (USABLE if charged else SOLVED)
         if charged and status not in INFEASIBLE:
             affine = self.program.affine.tightened(case.margin)
-            allowed = (
-                usable and affine.violation(point[None, :], case.x)[0] <= 1e-5
-            )  # for Newton's method
+            # Newton's method may start from a point that misses linear rows by this much
+            allowed = usable and affine.violation(point[None, :], case.x)[0] <= 1e-5
             without = None if allowed else self._settled_without(case, effort)
             if without is not None:
                 return without
@@ -272,9 +271,8 @@ class Model(NamedTuple):
 
     shares: FloatArray  # (m,) its gradient p there
     at: FloatArray  # (m,) s there
-    # size, worth: About how large the change is, in units of change, and about the objective
-    size: float
-    worth: float
+    size: float  # about how large the change is, in units of change
+    worth: float  # and about the objective
 
     def form(self, unit: FloatArray) -> tuple[FloatArray, FloatArray]:
         """(m, m) and (m,) its quadratic and linear parts about s = 0, for s in some units."""
@@ -472,5 +470,7 @@ def _picked(columns: IntArray, value: float) -> Entries:
 
 
 def _csc(entries: list[Entries], shape: tuple[int, int]) -> sparse.csc_matrix:
+    if not entries:
+        return sparse.csc_matrix(shape)
     rows, columns, values = (np.concatenate(parts) for parts in zip(*entries, strict=True))
     return sparse.csc_matrix((values, (rows, columns)), shape=shape)

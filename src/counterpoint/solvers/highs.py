@@ -4,8 +4,9 @@ Each change is a rise less a fall, both at least 0, so that prices are linear; u
 number of changes each feature has a 0–1 switch, and ``rise + fall <= cap · switch``. The model is
 passed once; from row to row only bounds and caps change. Every row starts from nothing (what HiGHS
 remembers of the last one is cleared), so that an answer does not depend on the rows before. Where
-the active set of one row's linear program is another's too, and no other can be, that is solved
-with it: an affine function of the row's bounds, for a whole batch at once.
+the active set of one row's linear program is optimal for another too, and strictly, so that its
+optimum is unique, that row is solved with it: an affine function of the row's bounds, for a whole
+batch at once.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ FEASIBILITY = 1e-9
 STRICT = FEASIBILITY
 """How far values and multipliers are from where an active set would change, at least."""
 TRIES = 8
-"""After so many active sets in a row that hardly another row shares, rows share none."""
+"""After so many active sets in a row that fewer than three others share, the rest of the batch is
+solved row by row."""
 OPTIONS = {
     "output_flag": False,
     "threads": 1,

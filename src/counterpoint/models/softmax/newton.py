@@ -285,13 +285,14 @@ def direction(
     if right.ndim == 1 or shares.size * len(shares) <= 1 << 14:
         h = _solved(gram, (root, mean, spread, weight), right)
     else:
-        h = _iterated(gram, (root, mean, spread, weight), right, forcing)
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            h = _iterated(gram, (root, mean, spread, weight), right, forcing)
     h -= root * dots(root, h)
     return np.asarray(-(residual + root * h) / weight)
 
 
 def _solved(gram: FloatArray, known: System, right: FloatArray) -> FloatArray:
-    """The systems (λI + D C D) h = right by LAPACK, which gets no matrix that is singular."""
+    """The systems (λI + D C D) h = right by LAPACK; by the diagonal where rounding spoilt one."""
     root, mean, spread, weight = known[0].T, known[1].T, *known[2:]
     matrices = gram - mean[..., None]
     matrices -= mean[..., None, :]
@@ -302,15 +303,23 @@ def _solved(gram: FloatArray, known: System, right: FloatArray) -> FloatArray:
     diagonal += np.maximum(weight, 16.0 * EPS * diagonal.max(axis=-1))[..., None]
     if right.ndim == 1:
         h, failed = dposv(matrices, right, lower=1)[1:]
-        if not failed:
-            return np.asarray(h)
-    return np.asarray(np.linalg.solve(matrices, right.T[..., None])[..., 0].T)
+        return np.asarray(right / diagonal if failed else h)
+    try:
+        return np.asarray(np.linalg.solve(matrices, right.T[..., None])[..., 0].T)
+    except np.linalg.LinAlgError:
+        root, mean, spread, weight = known
+        columns = range(right.shape[1])
+        alone = [(root[:, i], mean[:, i], spread[i], weight[i]) for i in columns]
+        return np.stack([_solved(gram, alone[i], right[:, i]) for i in columns], axis=1)
 
 
 def _iterated(
     gram: FloatArray, known: System, right: FloatArray, forcing: FloatArray
 ) -> FloatArray:
-    """Those of many rows by conjugate gradients, preconditioned by the diagonal, or by LAPACK."""
+    """Those of many rows by conjugate gradients, preconditioned by the diagonal, or by LAPACK.
+
+    Where rounding leaves no positive curvature, steps overflow: these rows go to LAPACK.
+    """
     root, mean, spread, weight = known
     centred = gram.diagonal()[:, None] - 2.0 * mean + spread
     inverse = 1.0 / (weight + root * root * np.maximum(centred, 0.0))

@@ -202,6 +202,7 @@ class RowDescent(LocalSearch):
         if self.case.empty[0]:
             return
         for start in self._starts():
+            self._last = None
             self.descend(start)
             if self._last is not None:
                 self.lower.by_step(*self._last)

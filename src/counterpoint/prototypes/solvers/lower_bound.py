@@ -12,7 +12,7 @@ happens to meet the other conditions too, it is the optimum. An absolute price i
 its square, Σ w² δ², and its points are no optima.
 
 Over multipliers λ >= 0 of the quadratic conditions, μ of the linear rows and of bounds, and for an
-absolute price ratios |r_ij| <= 1 of pairs of columns (see `counterpoint.prototypes.curvature`),
+absolute price ratios |r_ij| <= 1 of pairs of columns (see `counterpoint.prototypes.lagrangian`),
 Shor's relaxation is
 
     maximise γ  subject to  [[P(r) + Σ λ_j Q_j, b/2], [bᵀ/2, c − γ]]  positive semidefinite

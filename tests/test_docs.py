@@ -83,7 +83,7 @@ def run_python(block: Block, namespace: dict[str, object]) -> None:
             block.text, namespace, block.where, str(block.page), block.line
         )
         report: list[str] = []
-        doctest.DocTestRunner(optionflags=FLAGS).run(test, out=report.append, clear_globs=False)
+        doctest.DocTestRunner(optionflags=FLAGS, verbose=False).run(test, out=report.append, clear_globs=False)
         assert not report, "".join(report)
         namespace.update(test.globs)
     else:
@@ -175,7 +175,7 @@ def test_every_example_of_a_docstring_runs(
 ):
     monkeypatch.chdir(tmp_path)
     report: list[str] = []
-    runner = doctest.DocTestRunner(optionflags=FLAGS)
+    runner = doctest.DocTestRunner(optionflags=FLAGS, verbose=False)
     for test in doctest.DocTestFinder(exclude_empty=True).find(importlib.import_module(module)):
         runner.run(test, out=report.append)
     assert not report, "".join(report)

@@ -83,7 +83,9 @@ def run_python(block: Block, namespace: dict[str, object]) -> None:
             block.text, namespace, block.where, str(block.page), block.line
         )
         report: list[str] = []
-        doctest.DocTestRunner(optionflags=FLAGS, verbose=False).run(test, out=report.append, clear_globs=False)
+        doctest.DocTestRunner(optionflags=FLAGS, verbose=False).run(
+            test, out=report.append, clear_globs=False
+        )
         assert not report, "".join(report)
         namespace.update(test.globs)
     else:

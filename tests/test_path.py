@@ -105,6 +105,13 @@ def bounded(kind: str) -> list[cp.Constraint]:
 # What a path is
 
 
+@pytest.mark.parametrize(("cost", "weight"), [("manhattan", 0.1084), ("squared euclidean", 1.8034)])
+def test_points_that_miss_linear_rows_by_a_trace_are_still_improved(cost: str, weight: float):
+    ask, data = explainer_of("mixed", cost, ())
+    answers = ask.explain(data[:3], cp.Tradeoff("b", weight))
+    assert answers.status.tolist() == ["optimal"] * 3
+
+
 @pytest.mark.covering(1)
 @everywhere
 @every_cost

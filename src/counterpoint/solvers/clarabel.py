@@ -109,9 +109,7 @@ class Clarabel(Solver):
         status, point, duals = self._run(case, effort)
         usable = status in (USABLE if charged else SOLVED)
         if charged and status not in INFEASIBLE:
-            affine = self.program.affine.tightened(case.margin)
-            # Newton's method may start from a point that misses linear rows by this much
-            allowed = usable and affine.violation(point[None, :], case.x)[0] <= 1e-5
+            allowed = usable and self._is_allowed(case, point)
             without = None if allowed else self._settled_without(case, effort)
             if without is not None:
                 return without
@@ -168,6 +166,13 @@ class Clarabel(Solver):
         shares = self._model(case, plain.points[0]).shares
         multipliers = np.append(plain.multipliers[0] * float(case.weights[0]), shares)
         return Outcome.FOUND, *self._sharpened(case, effort, plain.points[0], multipliers)
+
+    def _is_allowed(self, case: Cases, point: FloatArray) -> bool:
+        """Whether Newton's method may start from a point: what a solver leaves may miss a row."""
+        affine = self.program.affine.tightened(case.margin)
+        value, terms = affine.matrix @ point, 1.0 + np.abs(affine.matrix) @ np.abs(point)
+        over = np.maximum(affine.low - value, value - affine.high)
+        return bool((over <= 1e-5 * terms).all())
 
     def _on_the_surface(self, case: Cases, point: FloatArray) -> FloatArray:
         """A point that meets a probability by more than need be, moved back towards the row.

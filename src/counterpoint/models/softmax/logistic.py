@@ -57,11 +57,16 @@ def _small_root(alpha: FloatArray, beta: FloatArray) -> FloatArray:
     """A root of at most 1/2 by Halley's method on its logarithm y.
 
     y − log(1 − e^y) + α e^y + β = 0 is increasing and convex in y. Each step triples the correct
-    digits, of which the first guess has at least one.
+    digits, of which the first guess has almost one: that of `_rough_log_odds` takes as long as all
+    three.
     """
-    w = _rough_log_odds(alpha, -beta)
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+        scale = np.log(alpha)
+        level = scale - beta  # w + e^w ≈ level for w = y + log α
+        far = np.log(np.maximum(level - np.log(np.maximum(level, 1.0)), 1.0))
+        near = -beta - np.log1p(np.exp(np.minimum(level, 1.0)))
     half = -np.log(2.0)  # the logarithm of the largest root that is solved for
-    y = np.minimum(w - np.log1p(np.exp(np.minimum(w, 0.0))), half)
+    y = np.minimum(np.where(level > 1.0, far - scale, near), half)
     for _ in range(3):
         t = np.exp(y)
         pull, free = alpha * t, 1.0 / (1.0 - t)

@@ -27,7 +27,7 @@ from counterpoint.engine.pieces import Pieces
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Cases, Region
 from counterpoint.engine.search import search
-from counterpoint.prototypes.cells import CellEvidence, Cells, Glance, spread_of
+from counterpoint.prototypes.cells import CellEvidence, CellRelaxation, Cells, spread_of
 from counterpoint.prototypes.form import Prototypes
 from counterpoint.solvers import Effort
 
@@ -338,14 +338,14 @@ def test_no_rival_and_no_weight_lifts_a_bound_over_a_point(seed: int):
         weights = rng.choice([-1.0, 0.0, np.nan, np.inf, 1e100, 1e-300], size=count)
         weights = np.where(rng.random(count) < 0.7, rng.exponential(size=count), weights)
         some = spread_of(price, rng.random(d) < 0.7)
-        glance = Glance(program, cells, case, rivals, weights, some)
-        bounds = glance.bounds()
+        relaxation = CellRelaxation(program, cells, case, rivals, weights, some)
+        bounds = relaxation.bounds()
         paid = price(y[i] - x[i])
         for s in range(count):
             inside = cells[s].violation(y[i], y[i]) == 0.0
             assert (bounds[s] <= paid[inside] * (1.0 + 1e-9) + 1e-12).all()
-        least = CellEvidence([(glance, [])]).bounds(np.zeros(1))[0]
-        np.testing.assert_array_equal(least, glance.bounds(0.0).min())
+        least = CellEvidence([(relaxation, [])]).bounds(np.zeros(1))[0]
+        np.testing.assert_array_equal(least, relaxation.bounds(0.0).min())
 
 
 def test_a_margin_is_a_lead_besides():
@@ -356,13 +356,13 @@ def test_a_margin_is_a_lead_besides():
     program = Program(Price(np.ones(1), np.zeros(1)), Region((Box.unbounded(1),)))
     case = program.cases(np.zeros((1, 1)))
     weight = 1.0 / np.abs(np.diff(cells.matrix[:, 0]))
-    glance = Glance(program, cells, case, np.zeros(1, dtype=np.intp), weight, None)
+    relaxation = CellRelaxation(program, cells, case, np.zeros(1, dtype=np.intp), weight, None)
     for margin in (0.0, 0.5, 3.0):
         given = np.array([[margin, 0.0]])
         expected = [2.0 + margin / 8.0]
-        np.testing.assert_allclose(glance.bounds(margin=given), expected)
+        np.testing.assert_allclose(relaxation.bounds(margin=given), expected)
         np.testing.assert_allclose(
-            CellEvidence([(glance, [])]).bounds(np.ones(1), given)[0], expected
+            CellEvidence([(relaxation, [])]).bounds(np.ones(1), given)[0], expected
         )
 
 
@@ -373,9 +373,11 @@ def test_only_what_was_reached_needs_to_be_refuted():
     program = Program(Price(np.ones(1), np.zeros(1)), Region())
     low, high = np.full((1, 1), -np.inf), np.ones((1, 1))
     case = Cases(np.zeros((1, 1)), low, high, np.zeros(1))
-    glance = Glance(program, cells, case, np.zeros(1, dtype=np.intp), np.full(1, 0.1), None)
-    assert np.isposinf(glance.bounds())
-    assert np.isfinite(glance.bounds(0.5))
+    relaxation = CellRelaxation(
+        program, cells, case, np.zeros(1, dtype=np.intp), np.full(1, 0.1), None
+    )
+    assert np.isposinf(relaxation.bounds())
+    assert np.isfinite(relaxation.bounds(0.5))
 
 
 # Thousands of points

@@ -5,7 +5,7 @@ price that costs at least ``behind / rate``, where the rate is the most that a u
 dual norm; under a quadratic one, the square of that. All cells are bounded by the rival that leads
 at x; those with the least bounds, by a handful of rivals near x, and by rivals that turn out to be
 in the way of other cells. Only which rival, and how much its row weighs, is chosen by the search;
-what that proves is computed by `Glance`, with bounds and whole steps.
+what that proves is computed by `CellRelaxation`, with bounds and whole steps.
 
 The most promising cell is then solved with the rows of a few rivals; whatever rival its point does
 not lead is added, and so on. A relaxation whose optimum leads all rivals is the cell; one that
@@ -31,7 +31,7 @@ from counterpoint.engine.region import Cases, Cut, LazyUnion, Region
 from counterpoint.engine.search import Found, search_listed
 from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray, Sizes, gamma
 
-__all__ = ["CellEvidence", "Cells", "Glance", "blocks", "search_cells", "spread_of"]
+__all__ = ["CellEvidence", "CellRelaxation", "Cells", "blocks", "search_cells", "spread_of"]
 
 NUMBERS = 1 << 17
 """How many numbers to work on at a time, so that they stay in the cache."""
@@ -163,7 +163,7 @@ class Cells(LazyUnion):
 
 @final
 @dataclass(frozen=True, eq=False)
-class Glance:
+class CellRelaxation:
     """One rival for each cell, and how much its row weighs: a bound without a search.
 
     ``program``: the cost over what is possible, without the target; ``cells``: the target;
@@ -242,11 +242,11 @@ def blocks(count: int, width: int) -> Iterator[slice]:
 class CellEvidence(Bounding):
     """What a search leaves behind of many cells, row by row.
 
-    For each row a glance at all cells, and of the cells that were searched what is known of a
+    For each row a relaxation of all cells, and of the cells that were searched what is known of a
     relaxation of each with some of its rows.
     """
 
-    rows: Sequence[tuple[Glance, Sequence[tuple[int, Bounding]]]]
+    rows: Sequence[tuple[CellRelaxation, Sequence[tuple[int, Bounding]]]]
 
     @property
     def is_local(self) -> bool:
@@ -256,9 +256,9 @@ class CellEvidence(Bounding):
         self, reached: FloatArray, margin: FloatArray | None = None
     ) -> tuple[FloatArray, FloatArray]:
         both = np.empty((2, len(reached)))
-        for i, (glance, opened) in enumerate(self.rows):
+        for i, (relaxation, opened) in enumerate(self.rows):
             part = None if margin is None else margin[[i]]
-            proved = glance.bounds(float(reached[i]), part)
+            proved = relaxation.bounds(float(reached[i]), part)
             best = np.array(proved)
             for cell, evidence in opened:
                 bound, told = evidence.bounds(reached[[i]], part)
@@ -279,9 +279,9 @@ def search_cells(found: Found, pieces: Pieces, _leads: object) -> list[CellEvide
             spreads[free.tobytes()] = spread_of(program.price, free)
         rivals, weights = np.zeros(len(cells), dtype=np.intp), np.zeros(len(cells))
         spread = spreads[free.tobytes()]
-        row = _CellSearch(found, i, Glance(program, cells, case, rivals, weights, spread))
+        row = _CellSearch(found, i, CellRelaxation(program, cells, case, rivals, weights, spread))
         row.run()
-        known.append((row.glance, row.opened))
+        known.append((row.relaxation, row.opened))
     return [CellEvidence(known)]
 
 
@@ -290,12 +290,12 @@ class _CellSearch:
     """The search of one row: the most promising cell first, until no other can be cheaper.
 
     Each cell may take half of the time that is left. What is found out of all cells is written into
-    the glance.
+    the relaxation.
     """
 
-    def __init__(self, found: Found, i: int, glance: Glance) -> None:
-        self.found, self.row, self.glance = found, np.array([i]), glance
-        self.program, self.cells, self.case = glance.program, glance.cells, glance.case
+    def __init__(self, found: Found, i: int, relaxation: CellRelaxation) -> None:
+        self.found, self.row, self.relaxation = found, np.array([i]), relaxation
+        self.program, self.cells, self.case = relaxation.program, relaxation.cells, relaxation.case
         self.opened: list[tuple[int, Bounding]] = []
         self.end = perf_counter() + (found.effort.seconds or np.inf)
         x, low, high = self.case.x[0], self.case.low[0], self.case.high[0]
@@ -313,12 +313,12 @@ class _CellSearch:
         self.pool = near[np.argsort(-scores[near], kind="stable")]
         # (S,) with how many rivals of the pool each cell was compared
         self.seen = np.zeros(len(self.cells), dtype=np.intp)
-        glance.rivals[:] = self.pool[0]
+        relaxation.rivals[:] = self.pool[0]
         for part in blocks(len(self.cells), self.program.width):
             cells = np.arange(part.start, part.stop)
-            glance.weights[part] = self._against(cells, self.pool[:1])[1][:, 0]
+            relaxation.weights[part] = self._against(cells, self.pool[:1])[1][:, 0]
         # (S,) lower bounds; infinite for a cell that is out of reach, or done with
-        self.bounds = glance.bounds()
+        self.bounds = relaxation.bounds()
 
     def _worth(self) -> float:
         """A cell with a bound from here on is not opened."""
@@ -339,7 +339,7 @@ class _CellSearch:
         cells, found, row = self.cells, self.found, self.row
         gains, _ = self._against(np.array([s]), self.pool)
         order = np.argsort(-gains[0], kind="stable")[:FIRST]
-        rivals = first = np.unique(np.append(self.pool[order], self.glance.rivals[s]))
+        rivals = first = np.unique(np.append(self.pool[order], self.relaxation.rivals[s]))
         bound, known = -np.inf, len(self.opened)
         while True:
             piece = Piece.of(self.program, Region((cells.rows(s, rivals),)))
@@ -390,11 +390,14 @@ class _CellSearch:
             gains, weights = self._against(some, rivals)
             best = gains.argmax(axis=1)
             rival, weight = rivals[best], weights[np.arange(len(some)), best]
-            bound = self.glance.weighed(self.cells, some, rival, weight)
+            bound = self.relaxation.weighed(self.cells, some, rival, weight)
             better = bound > self.bounds[some]
             some = some[better]
             self.bounds[some] = bound[better]
-            self.glance.rivals[some], self.glance.weights[some] = rival[better], weight[better]
+            self.relaxation.rivals[some], self.relaxation.weights[some] = (
+                rival[better],
+                weight[better],
+            )
 
     def _against(self, cells: IntArray, rivals: IntArray) -> tuple[FloatArray, FloatArray]:
         """(m, k) the least cost by which each cell leads each rival, and the weight that shows it.
@@ -414,7 +417,7 @@ class _CellSearch:
         effect = np.abs(apart)
         if not self.is_free:
             effect *= np.where(apart > 0.0, self.falls, self.rises)
-        price, spread = self.program.price, self.glance.spread
+        price, spread = self.program.price, self.relaxation.spread
         steep = np.zeros(behind.shape)
         if spread is not None:
             steep = ((apart @ spread) ** 2).sum(axis=2)

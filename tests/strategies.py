@@ -15,6 +15,8 @@ import pandas as pd
 from hypothesis import strategies as st
 
 import counterpoint as cp
+from counterpoint.additive.curves import Curve
+from counterpoint.additive.form import Additive
 from counterpoint.engine.couplings import Cone, LinearBounds, LogSumExp
 from counterpoint.engine.domains import AtMost, Box, Transitions
 from counterpoint.engine.program import Program, kinds_region
@@ -142,6 +144,23 @@ def gaussians(rng: np.random.Generator, width: int, classes: int) -> LocalProtot
     return LocalPrototypes.from_arrays(means, labels, halves, offsets, link=Link.SOFTMAX)
 
 
+def curves(rng: np.random.Generator) -> list[Curve]:
+    """Bins, a parabola, a cubic of three pieces, and a line in a logarithm."""
+    starts = np.array([-np.inf, -1.5, 0.25, 2.0])
+    return [
+        Curve.steps(starts, rng.normal(size=(4, 2))),
+        Curve.polynomial(rng.normal(size=3), 0.5),
+        Curve(starts[:3], 0.3 * rng.normal(size=(3, 1, 4)), np.array([0.0, -1.5, 0.25])),
+        Curve(starts[:1], rng.normal(size=(1, 1, 2)), np.zeros(1), np.arcsinh),
+    ]
+
+
+def additive(rng: np.random.Generator, width: int, inner: Callable[[int], Any]) -> Additive:
+    """A linear form over the columns and curves of each kind, two of them of one column."""
+    seen = tuple((min(i, width - 1), curve) for i, curve in enumerate(curves(rng)))
+    return Additive(inner(width + sum(curve.outputs for _, curve in seen)), seen)
+
+
 def laws(rng: np.random.Generator, size: int) -> dict[str, NoiseLaw]:
     """One of each kind, which moves scores by about a tenth of what weights of size 1 make."""
     factor = 0.1 * rng.normal(size=(size, 2)) / np.sqrt(size)
@@ -203,6 +222,15 @@ FORMS: dict[str, Callable[[np.random.Generator, int], Any]] = {
     ),
     "regressor": lambda rng, d: regressor(rng, d, exponential=False),
     "log regressor": lambda rng, d: regressor(rng, d, exponential=True),
+    "additive binary": lambda rng, d: additive(
+        rng, d, lambda width: linear_scores(rng, width, 2, Link.SOFTMAX)
+    ),
+    "additive classes": lambda rng, d: additive(
+        rng, d, lambda width: linear_scores(rng, width, 3, Link.NONE)
+    ),
+    "additive regressor": lambda rng, d: additive(
+        rng, d, lambda width: regressor(rng, width, exponential=False)
+    ),
 }
 
 

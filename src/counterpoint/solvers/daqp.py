@@ -24,7 +24,7 @@ from counterpoint.engine.region import Cases
 from counterpoint.numerics import BoolArray, FloatArray, IntArray
 from counterpoint.solvers.base import Effort, Outcome, Solution, Solver, translated
 from counterpoint.solvers.highs import Highs
-from counterpoint.solvers.standard_form import StandardForm
+from counterpoint.solvers.standard_form import BatchBounds, StandardForm
 
 __all__ = ["Daqp"]
 
@@ -71,36 +71,11 @@ class Daqp(Solver):
             return np.eye(self.program.width)
         return self.form.hessian + np.diag(2.0 * self.form.absolute * self.form.unit)
 
-    @cached_property
-    def _span(self) -> tuple[FloatArray, FloatArray]:
-        """(d, r) directions of unit Hessian that span the answers; the rows in them."""
-        root, rows = np.linalg.cholesky(self._hessian), self.form.matrix
-        q, _ = np.linalg.qr(np.linalg.solve(root, rows.T))
-        directions = np.linalg.solve(root.T, q)
-        return directions, rows @ directions
-
     def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
         with translated("DAQP"):
-            free = cases.unbounded
-            solution = self._solved_in_span(cases) if free else self._solved(cases, effort)
+            solution = self._solved(cases, effort)
             self._doubted(cases, effort, solution)
             return solution
-
-    def _solved_in_span(self, cases: Cases) -> Solution:
-        directions, rows = self._span
-        limits, n, rank = self.form.limits(cases), len(cases), rows.shape[1]
-        lengths = limits.shortfall()
-        low, high = limits.divided(lengths)[2:]
-        sense = np.where(low == high, EQUAL, 0).astype(np.int32)
-        hessian, linear, steps = np.eye(rank), np.zeros(rank), np.zeros((n, rank))
-        flags, duals = np.zeros(n, dtype=np.intp), np.zeros((n, len(rows)))
-        for i in range(n):
-            steps[i], _, flags[i], info = daqp.solve(
-                hessian, linear, rows, high[i], low[i], sense[i], **TOLERANCES
-            )
-            if flags[i] > 0:  # a point was found
-                duals[i] = info["lam"]
-        return self._solution(cases, flags, duals, steps @ directions.T, lengths)
 
     def _solved(self, cases: Cases, effort: Effort, lengths: FloatArray | None = None) -> Solution:
         """Columns that cannot move are put in as numbers; changes are about (n,) lengths long."""
@@ -117,32 +92,50 @@ class Daqp(Solver):
         if lengths is None:
             lower, upper = (np.hstack(limits[k::2]) for k in (0, 1))
             lengths = limits._replace(row_low=lower, row_high=upper).shortfall()
-        low, high, row_low, row_high = limits.divided(lengths)
+        limits = limits.divided(lengths)
         change /= lengths[:, None]
-        hot = ~self.program.numeric
-        kinds = np.where(hot, BINARY, np.where(low == high, EQUAL, 0)).astype(np.int32)
-        rows = np.where(row_low == row_high, EQUAL, 0).astype(np.int32)
-        limit = {} if effort.seconds is None else {"time_limit": effort.seconds}
+        seconds = {} if effort.seconds is None else {"time_limit": effort.seconds}
+        alike: dict[bytes, list[int]] = {}
         for i in np.flatnonzero(~blocked).tolist():
-            own = free[i]
-            hessian, matrix = self._restricted(own.tobytes())
-            change[i, own], _, flags[i], info = daqp.solve(
-                hessian,
-                self._hessian[own] @ change[i],
-                matrix,
-                np.append(high[i, own], row_high[i]),
-                np.append(low[i, own], row_low[i]),
-                np.append(kinds[i, own], rows[i]),
-                **TOLERANCES,
-                **limit,
-            )
-            if flags[i] > 0:  # a point was found
-                duals[i] = info["lam"][len(hessian) :] / size[i]
+            alike.setdefault(free[i].tobytes(), []).append(i)
+        for mask, some in alike.items():
+            rows, own = np.array(some), np.frombuffer(mask, dtype=bool)
+            part = BatchBounds(*(limit[rows] for limit in limits))
+            moved, flags[rows], lam = self._run(mask, change[rows], part, seconds)
+            change[np.ix_(rows, own)], duals[rows] = moved, lam / size[rows]
         solution = self._solution(cases, flags, duals, change, lengths)
-        branched = np.flatnonzero((free & hot).any(axis=1) & solution.found)
+        branched = np.flatnonzero((free & ~self.program.numeric).any(axis=1) & solution.found)
         cost = self.program.cost(solution.points[branched], cases.x[branched])
         solution.reported[branched] = cost * (1.0 - 1e-9)  # as far as it may stop from the optimum
         return solution
+
+    def _run(
+        self, mask: bytes, held: FloatArray, limits: BatchBounds, seconds: dict[str, float]
+    ) -> tuple[FloatArray, IntArray, FloatArray]:
+        """(n, free columns) changes, (n,) flags and (n, rows) multipliers, 0 where none is found.
+
+        Of rows with the same free columns, whose others are held at some changes.
+        """
+        own = np.frombuffer(mask, dtype=bool)
+        low, high, n = limits.low[:, own], limits.high[:, own], len(held)
+        linear, hot, directions = held @ self._hessian[:, own], ~self.program.numeric[own], None
+        hessian, matrix = self._restricted(mask)
+        if np.isinf(low).all() and np.isinf(high).all() and not linear.any():
+            directions, matrix = self._span(mask)
+            hessian, low, high, hot = np.eye(matrix.shape[1]), low[:, :0], high[:, :0], hot[:0]
+            linear = np.zeros((n, len(hessian)))
+        low, high = np.hstack([low, limits.row_low]), np.hstack([high, limits.row_high])
+        sense = np.where(low == high, EQUAL, 0).astype(np.int32)
+        sense[:, np.flatnonzero(hot)] = BINARY
+        out, first = np.zeros((n, len(hessian))), len(hot)  # the first row, after the bounds
+        flags, duals = np.zeros(n, dtype=np.intp), np.zeros((n, len(matrix)))
+        for i in range(n):
+            out[i], _, flags[i], info = daqp.solve(
+                hessian, linear[i], matrix, high[i], low[i], sense[i], **TOLERANCES, **seconds
+            )
+            if flags[i] > 0:  # a point was found
+                duals[i] = info["lam"][first:]
+        return out if directions is None else out @ directions.T, flags, duals
 
     def _solution(
         self,
@@ -192,6 +185,18 @@ class Daqp(Solver):
 
         return self._restrictions.made(free, made)
 
+    def _span(self, free: bytes) -> tuple[FloatArray, FloatArray]:
+        """(free columns, r) directions of unit Hessian that span the answers; the rows in them."""
+
+        def made() -> tuple[FloatArray, FloatArray]:
+            hessian, rows = self._restricted(free)
+            root = np.linalg.cholesky(hessian)
+            q, _ = np.linalg.qr(np.linalg.solve(root, rows.T))
+            directions = np.linalg.solve(root.T, q)
+            return directions, rows @ directions
+
+        return self._spans.made(free, made)
+
     def _sizes(self, free: BoolArray) -> FloatArray:
         """(n, rows) what is left of each row's length over the free columns.
 
@@ -202,6 +207,10 @@ class Daqp(Solver):
 
     @cached_property
     def _restrictions(self) -> Memo[bytes, tuple[FloatArray, FloatArray]]:
+        return Memo()
+
+    @cached_property
+    def _spans(self) -> Memo[bytes, tuple[FloatArray, FloatArray]]:
         return Memo()
 
     @cached_property

@@ -25,8 +25,8 @@ from counterpoint.lvq import LGMLVQ
 from counterpoint.privacy import PrivateSVC
 from counterpoint.targets import Verdict
 
-PROVED, REPORTED, NONE = cp.Claim.PROVED, cp.Claim.REPORTED, cp.Claim.NONE
-NEVER = np.array([cp.Guarantee.NONE] * 2, dtype=object)
+PROVED, REPORTED, NONE = (word.code for word in (cp.Claim.PROVED, cp.Claim.REPORTED, cp.Claim.NONE))
+NEVER = cp.Guarantee.NONE.column(2)
 ROUNDING = 1e-10
 
 
@@ -204,7 +204,7 @@ def test_a_row_that_is_refuted_is_infeasible_whatever_the_clock_says():
     blank = Certificates.blank(2)
     blank.bound[:] = [np.inf, 7.0]
     status = judge(blank, optimal=np.zeros(2, bool), limited=np.ones(2, bool))
-    assert status.tolist() == [cp.Status.INFEASIBLE, cp.Status.LIMIT]
+    assert cp.Status.of(status).tolist() == [cp.Status.INFEASIBLE, cp.Status.LIMIT]
 
 
 # Through the whole library
@@ -372,7 +372,7 @@ def test_the_questions_have_every_status_and_every_claim():
 def test_columns_hold_members_and_compare_with_nothing_else(question: str):
     answers = answers_to(question)
     columns = {
-        cp.Status: answers.statuses,
+        cp.Status: answers.status,
         cp.Claim: answers.certificates.claim,
         cp.Guarantee: answers.certificates.guarantee,
     }

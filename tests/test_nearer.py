@@ -320,7 +320,7 @@ def test_a_gap_that_no_convexity_closes_is_called_local():
     def claim(factor: float, reached: np.ndarray, gap: float) -> cp.Claim:
         given_ = solution.multipliers * factor
         known = Evidence(program, program.cases(x), given_, solution.points, np.zeros(1))
-        return lower_bounds([known], reached, gap)[1][0]
+        return [*cp.Claim][lower_bounds([known], reached, gap)[1][0]]
 
     assert claim(1.0, cost, 1e-9) == proved
     assert claim(0.5, cost, 1e-9) == local_

@@ -9,7 +9,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from enum import StrEnum
 from typing import Any, final
 
 import numpy as np
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Cases
-from counterpoint.numerics import BoolArray, FloatArray
+from counterpoint.numerics import BoolArray, FloatArray, Word, WordArray
 from counterpoint.targets import Guarantee, Verdict
 
 __all__ = [
@@ -46,7 +45,7 @@ CLOSED = 1e-9
 the 1e-6 that is asked for by default."""
 
 
-class Claim(StrEnum):
+class Claim(Word):
     """The source of the lower bound that settles a row: closes the gap, or excludes every answer.
 
     A row that is ``optimal``, ``already`` or ``infeasible`` is ``proved`` or ``reported``; one that
@@ -65,7 +64,7 @@ class Claim(StrEnum):
     """Nothing: the row is not settled."""
 
 
-class Status(StrEnum):
+class Status(Word):
     """What became of a row."""
 
     OPTIMAL = "optimal"
@@ -125,8 +124,10 @@ ON_EDGE = (
 """Added to the message of such an answer, see `Certificate.on_edge`."""
 
 
-def said_of(status: Status, claim: Claim, guarantee: Guarantee, *, found: bool) -> str:
-    """The sentence for a row, or two."""
+def said_of(
+    status: Status, claim: Claim, guarantee: Guarantee, *, found: bool, on_edge: bool
+) -> str:
+    """The sentences for a row."""
     if status is Status.SUBOPTIMAL and claim is Claim.LOCAL:
         text = LOCALLY
     elif status is Status.INFEASIBLE:
@@ -136,7 +137,8 @@ def said_of(status: Status, claim: Claim, guarantee: Guarantee, *, found: bool) 
     else:
         text = MESSAGES[status]
     sure = found and status in ANSWERED and guarantee in SURE
-    return f"{text} {SURE[guarantee]}" if sure else text
+    text = f"{text} {SURE[guarantee]}" if sure else text
+    return f"{text} {ON_EDGE}" if on_edge and status is not Status.ALREADY else text
 
 
 @final
@@ -225,22 +227,31 @@ class Certificates:
     violation: FloatArray
     cost: FloatArray
     bound: FloatArray
-    claim: NDArray[np.object_]
+    claims: WordArray
     objective: FloatArray
     probability: FloatArray
-    guarantee: NDArray[np.object_]
+    guarantees: WordArray
     rounding: FloatArray
     resolution: float = VIOLATION
 
     @classmethod
     def blank(cls, n: int) -> Certificates:
         """For n rows without an answer."""
-        margin, violation, cost, objective, probability = np.full((5, n), np.nan)
-        claim = np.array([Claim.NONE] * n, dtype=object)
-        guarantee = np.array([Guarantee.NONE] * n, dtype=object)
+        margin, violation, cost, objective, probability, rounding = np.full((6, n), np.nan)
+        claim, guarantee = Claim.NONE.column(n), Guarantee.NONE.column(n)
         valid, bound = np.zeros(n, dtype=bool), np.zeros(n)
         first = valid, margin, violation, cost, bound, claim, objective, probability
-        return cls(*first, guarantee, np.full(n, np.nan))
+        return cls(*first, guarantee, rounding)
+
+    @property
+    def claim(self) -> NDArray[np.object_]:
+        """(n,) `Claim` of each row."""
+        return Claim.of(self.claims)
+
+    @property
+    def guarantee(self) -> NDArray[np.object_]:
+        """(n,) `Guarantee` of each row."""
+        return Guarantee.of(self.guarantees)
 
     @property
     def gap(self) -> FloatArray:
@@ -262,9 +273,8 @@ class Certificates:
         told: dict[str, Any] = {
             name: np.where(rows, np.nan, getattr(self, name)) for name in NUMBERS
         }
-        guarantee = np.array(self.guarantee)
-        guarantee[rows] = promise
-        return replace(self, valid=self.valid & ~rows, guarantee=guarantee, **told)
+        guarantees = np.where(rows, np.int8(promise.code), self.guarantees)
+        return replace(self, valid=self.valid & ~rows, guarantees=guarantees, **told)
 
     def put(self, rows: NDArray[np.intp] | slice, other: Certificates) -> None:
         """Write the certificates of some rows."""
@@ -272,11 +282,15 @@ class Certificates:
             getattr(self, name)[rows] = getattr(other, name)
 
     def __getitem__(self, i: int) -> Certificate:
-        said: dict[str, Any] = {name: getattr(self, name)[i] for name in COLUMNS}
-        numbers = {name: float(said[name]) for name in (*NUMBERS, "bound")}
-        gap = float(_gap(numbers["objective"], numbers["bound"]))
-        said.update(numbers, valid=bool(self.valid[i]))
-        return Certificate(**said, gap=gap, resolution=self.resolution)
+        numbers = {name: float(getattr(self, name)[i]) for name in (*NUMBERS, "bound")}
+        return Certificate(
+            **numbers,
+            valid=bool(self.valid[i]),
+            gap=float(_gap(numbers["objective"], numbers["bound"])),
+            claim=[*Claim][self.claims[i]],
+            guarantee=[*Guarantee][self.guarantees[i]],
+            resolution=self.resolution,
+        )
 
 
 COLUMNS = tuple(field.name for field in fields(Certificates) if field.name != "resolution")
@@ -372,8 +386,8 @@ def lower_bounds(
     reached: FloatArray,
     gap: float = CLOSED,
     margin: FloatArray | None = None,
-) -> tuple[FloatArray, NDArray[np.object_]]:
-    """(n,) lower bounds over a union of programs, and what each that settles its row rests on.
+) -> tuple[FloatArray, WordArray]:
+    """(n,) lower bounds over a union of programs, and the `Claim` of each: what it rests on.
 
     The bound of a union is the least bound of its pieces; one that its multipliers refute is out,
     and a row without any is infeasible, its bound infinite. Only a piece whose bound is below the
@@ -389,8 +403,9 @@ def lower_bounds(
             local |= (_gap(reached, bound) > gap) & (told <= bound) & np.isfinite(reached)
     settled = np.isposinf(best) | (_gap(reached, best) <= gap)
     reported = settled & (best > proved * (1.0 + 1e-12))  # by more than rounding
-    claim = np.array([Claim.NONE] * len(reached), dtype=object)
-    claim[settled], claim[reported], claim[local] = Claim.PROVED, Claim.REPORTED, Claim.LOCAL
+    claim = Claim.NONE.column(len(reached))
+    claim[settled], claim[reported] = Claim.PROVED.code, Claim.REPORTED.code
+    claim[local] = Claim.LOCAL.code
     return np.where(settled & ~reported, proved, best), claim
 
 
@@ -416,7 +431,7 @@ def certify(  # noqa: PLR0913 (what an answer is judged by)
     if program.charges:
         objective = program.objective(points, cases)
     if evidence is None:
-        bound, claim = np.zeros(len(points)), np.array([Claim.PROVED] * len(points), dtype=object)
+        bound, claim = np.zeros(len(points)), Claim.PROVED.column(len(points))
     else:
         reached = np.where(verdict.valid, objective, np.inf)
         bound, claim = lower_bounds(evidence, reached, gap)
@@ -430,16 +445,14 @@ def certify(  # noqa: PLR0913 (what an answer is judged by)
         claim,
         objective,
         verdict.probability,
-        verdict.guarantee,
+        verdict.guarantees,
         verdict.rounding,
         resolution,
     )
 
 
-def judge(
-    certificates: Certificates, optimal: BoolArray, limited: BoolArray
-) -> NDArray[np.object_]:
-    """(n,): what became of rows that were searched; the claims of those not settled become none.
+def judge(certificates: Certificates, optimal: BoolArray, limited: BoolArray) -> WordArray:
+    """(n,) `Status`: what became of rows that were searched; claims of those not settled become none.
 
     An answer that holds is one, whatever else is known of its row; without one, an infinite bound
     refutes the row. It is ``optimal`` if its gap, or that among the answers that lead by what was
@@ -447,9 +460,9 @@ def judge(
     """
     answered, infeasible = certificates.holds, np.isposinf(certificates.bound)
     limited = limited & (answered | ~infeasible)
-    status = np.array([Status.UNPROVED] * len(answered), dtype=object)
-    status[infeasible], status[answered] = Status.INFEASIBLE, Status.SUBOPTIMAL
-    status[limited], status[optimal] = Status.LIMIT, Status.OPTIMAL
+    status = Status.UNPROVED.column(len(answered))
+    status[infeasible], status[answered] = Status.INFEASIBLE.code, Status.SUBOPTIMAL.code
+    status[limited], status[optimal] = Status.LIMIT.code, Status.OPTIMAL.code
     unsettled = ~optimal & (limited | ~(infeasible | answered))
-    certificates.claim[unsettled] = Claim.NONE
+    certificates.claims[unsettled] = Claim.NONE.code
     return status

@@ -227,7 +227,7 @@ def _choices(batches: Sequence[Counterfactuals]) -> list[Choice]:
     c, start = last.certificates, sum(map(len, before))
     changed = [frozenset(np.flatnonzero(row).tolist()) for row in last.changed]
     numbers = (values.tolist() for values in (last.found, c.objective, c.bound))
-    columns = zip(*numbers, c.claim, last.statuses, last.after, changed, strict=True)
+    columns = zip(*numbers, c.claim, last.status, last.after, changed, strict=True)
     return [Choice(k, *values) for k, values in enumerate(columns, start)]
 
 
@@ -357,12 +357,12 @@ def _gathered(
 
     columns = {name: column(name, parts) for name in COLUMNS}
     columns["bound"] = np.array([choice.bound for choice in choices], dtype=np.float64)
-    columns["claim"] = np.array([choice.claim for choice in choices], dtype=object)
+    columns["claims"] = np.array([choice.claim.code for choice in choices], dtype=np.int8)
     resolution = max(part.resolution for part in parts)
     certificates, status = Certificates(**columns, resolution=resolution), column("statuses")
-    reopened = (status == Status.OPTIMAL) & (certificates.gap > gap)
+    reopened = (status == Status.OPTIMAL.code) & (certificates.gap > gap)
     reopened &= certificates.bound < column("bound", parts)
-    status[reopened], certificates.claim[reopened] = Status.SUBOPTIMAL, Claim.NONE
+    status[reopened], certificates.claims[reopened] = Status.SUBOPTIMAL.code, Claim.NONE.code
     problems = batches[0].problems  # its rows are those that were passed
     names = ("before", "after", "missing", "closed_form", "targets")
     return replace(

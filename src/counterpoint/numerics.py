@@ -12,7 +12,8 @@ Higham (2002), Accuracy and Stability of Numerical Algorithms, section 3.1.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import final
+from enum import StrEnum
+from typing import Self, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +30,8 @@ __all__ = [
     "FloatArray",
     "IntArray",
     "Sizes",
+    "Word",
+    "WordArray",
     "depth",
     "dots",
     "gamma",
@@ -39,6 +42,8 @@ __all__ = [
 BoolArray = NDArray[np.bool_]
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]
+WordArray = NDArray[np.int8]
+"""The codes of words."""
 
 UNIT = 2.0**-53
 """u: what one operation is off by at most, relative to its result."""
@@ -167,3 +172,24 @@ class Sizes:
             return Sizes(self.each + other.each, None, count)
         heights = np.hstack([self.heights, other.heights])
         return Sizes(heights, np.vstack([self.units, other.units]), count)
+
+
+class Word(StrEnum):
+    """One of a few words; columns hold its ``code``, the position in their list."""
+
+    code: int
+
+    def __new__(cls, text: str) -> Self:
+        """Count on."""
+        word = str.__new__(cls, text)
+        word._value_, word.code = text, len(cls.__members__)
+        return word
+
+    @classmethod
+    def of(cls, codes: WordArray) -> NDArray[np.object_]:
+        """The words that these codes stand for."""
+        return np.array([*cls], dtype=object)[codes]
+
+    def column(self, n: int) -> WordArray:
+        """(n,) its code."""
+        return np.full(n, self.code, dtype=np.int8)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import product
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -13,7 +14,6 @@ from numpy.typing import NDArray
 from counterpoint.caches import fields_only
 from counterpoint.certificate import (
     COLUMNS,
-    ON_EDGE,
     Certificate,
     Certificates,
     Claim,
@@ -21,10 +21,11 @@ from counterpoint.certificate import (
     said_of,
 )
 from counterpoint.errors import InvalidInput, NoAnswer, shown
-from counterpoint.numerics import BoolArray, FloatArray
+from counterpoint.numerics import BoolArray, FloatArray, IntArray, WordArray
 from counterpoint.rows.encoding import decode
 from counterpoint.rows.features import Features
 from counterpoint.rows.table import Table
+from counterpoint.targets import Guarantee
 
 if TYPE_CHECKING:
     from counterpoint.engine.answer import Conflict
@@ -144,7 +145,7 @@ class Counterfactuals:
     missing
         (n, p): which cells came in missing.
     statuses
-        (n,) what became of each row.
+        (n,) the codes of what became of each row.
     certificates
         What the answers are worth.
     closed_form
@@ -163,7 +164,7 @@ class Counterfactuals:
     before: FloatArray
     after: FloatArray
     missing: BoolArray
-    statuses: NDArray[np.object_]
+    statuses: WordArray
     certificates: Certificates
     closed_form: BoolArray
     problems: dict[int, str]
@@ -176,7 +177,7 @@ class Counterfactuals:
         self,
         rows: NDArray[np.intp],
         after: FloatArray,
-        status: NDArray[np.object_],
+        status: WordArray,
         certificates: Certificates,
         closed_form: BoolArray,
     ) -> None:
@@ -201,7 +202,7 @@ class Counterfactuals:
     @property
     def status(self) -> NDArray[Any]:
         """(n,) `Status` of each row."""
-        return np.asarray(self.statuses)
+        return Status.of(self.statuses)
 
     @property
     def found(self) -> BoolArray:
@@ -242,7 +243,7 @@ class Counterfactuals:
             changed = [names[j] for j in np.flatnonzero(self.changed[i])]
             new = self._values(self._decoded(rows), changed)
             changes = {name: (factual[name], new[name]) for name in new}
-        return Counterfactual(self.statuses[i], factual, changes, self.certificates[i], self, i)
+        return Counterfactual(self._status(i), factual, changes, self.certificates[i], self, i)
 
     def part(self, rows: slice, table: Table) -> Counterfactuals:
         """Some answers that follow one another, to the rows of a table."""
@@ -267,28 +268,42 @@ class Counterfactuals:
             here(self._remarks),
         )
 
-    def _said(self, i: int) -> str:
-        """A sentence about one row."""
-        if i in self.problems:
-            return self.problems[i]
-        c = self.certificates
-        text = said_of(self.statuses[i], c.claim[i], c.guarantee[i], found=bool(self.found[i]))
-        changed = self.statuses[i] is not Status.ALREADY
-        return f"{text} {ON_EDGE}" if changed and c.on_edge[i] else text
+    def _status(self, i: int) -> Status:
+        return [*Status][self.statuses[i]]
 
     def message(self, i: int) -> str:
         """A sentence about one row, or two; the second may take a search."""
-        if i not in self._remarks and self.statuses[i] not in (Status.ALREADY, Status.INVALID):
+        if i in self.problems:
+            return self.problems[i]
+        status, c = self._status(i), self.certificates[i]
+        text = said_of(status, c.claim, c.guarantee, found=c.valid, on_edge=c.on_edge)
+        if i not in self._remarks and status not in (Status.ALREADY, Status.INVALID):
             self._remarks[i] = self.targets[i].remark(self, i)
-        return " ".join(filter(None, (self._said(i), self._remarks.get(i))))
+        return " ".join(filter(None, (text, self._remarks.get(i))))
 
-    def _messages(self) -> list[str]:
-        """Those of all rows; of rows without an answer only the first are looked at closely."""
-        out, left = [], REMARKS
-        for i, found in enumerate(self.found.tolist()):
-            out.append(self.message(i) if found or left > 0 else self._said(i))
-            left -= not found
-        return out
+    def _messages(self) -> tuple[IntArray, list[str]]:
+        """Codes of the messages of all rows, and what they stand for.
+
+        Rows of one sort share a message. Those with a sentence of their own are looked at one by
+        one; of rows without an answer only the first.
+        """
+        c, found, own = self.certificates, self.found, [*self.problems]
+        if len(self) and self.targets[0].remarks:
+            own += [*np.flatnonzero(found).tolist(), *np.flatnonzero(~found)[:REMARKS].tolist()]
+        sorts = list(product(Status, Claim, Guarantee, (False, True), (False, True)))
+        shape = (len(Status), len(Claim), len(Guarantee), 2, 2)
+        columns = (self.statuses, c.claims, c.guarantees, found, c.on_edge)
+        sort = np.ravel_multi_index(columns, shape)
+        words: dict[str, int] = {}
+        code = np.zeros(len(sorts), dtype=np.intp)
+        for k in np.flatnonzero(np.bincount(np.delete(sort, own))).tolist():
+            status, claim, guarantee, valid, on_edge = sorts[k]
+            text = said_of(status, claim, guarantee, found=valid, on_edge=on_edge)
+            code[k] = words.setdefault(text, len(words))
+        codes = code[sort]
+        for i in own:
+            codes[i] = words.setdefault(self.message(i), len(words))
+        return codes, [*words]
 
     @staticmethod
     def _values(table: Table, names: Any) -> dict[Hashable, Any]:
@@ -315,7 +330,8 @@ class Counterfactuals:
     def report(self, **beside: NDArray[Any]) -> Any:
         """One row each: status, claim, the numbers of `Certificate`, changed, message.
 
-        A pandas data frame with the index of what was passed, or a polars one for polars.
+        A pandas data frame with the index of what was passed, or a polars one for polars. Words
+        and messages are categories in pandas.
 
         Parameters
         ----------
@@ -331,8 +347,8 @@ class Counterfactuals:
         c = self.certificates
         columns = {
             **beside,
-            "status": [str(status) for status in self.statuses],
-            "claim": [str(claim) for claim in c.claim],
+            "status": (self.statuses, [*map(str, Status)]),
+            "claim": (c.claims, [*map(str, Claim)]),
             "valid": c.valid,
             "cost": c.cost,
             "bound": c.bound,
@@ -342,9 +358,9 @@ class Counterfactuals:
             "on_edge": c.on_edge,
             "objective": c.objective,
             "probability": c.probability,
-            "guarantee": [str(guarantee) for guarantee in c.guarantee],
+            "guarantee": (c.guarantees, [*map(str, Guarantee)]),
             "violation": c.violation,
-            "changed": self.changed.sum(axis=1),
+            "changed": np.count_nonzero(self.changed, axis=1),
             "message": self._messages(),
         }
         return self.table.sibling(columns, np.arange(len(self)))
@@ -381,8 +397,8 @@ class Counterfactuals:
     def summary(self) -> str:
         """How many rows have which status, what the answers cost, and which features change."""
         n = len(self)
-        counts = {s: int((self.statuses == s).sum()) for s in Status}
-        shown = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
+        counts = zip(Status, np.bincount(self.statuses, minlength=len(Status)), strict=True)
+        shown = ", ".join(f"{count} {status}" for status, count in counts if count)
         lines = [f"{n} rows: {shown or 'none'}"]
         moved = self.changed.any(axis=1)
         if moved.any():

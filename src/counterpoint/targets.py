@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
-from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, final
 
@@ -13,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.errors import InvalidInput, check_interval, check_one_label, is_number, shown
-from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray
+from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray, Word, WordArray
 from counterpoint.rows.table import Table
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ DISAGREEMENT = 2.0**30
 """How many float64 rounding errors apart two scores may be that count as equal (float32 models)."""
 
 
-class Guarantee(StrEnum):
+class Guarantee(Word):
     """What a probability over the weights says of an answer, which was found by looking at them."""
 
     NONE = "none"
@@ -59,7 +58,7 @@ class Verdict:
     valid: BoolArray  # (n,): whether it gives them the target
     margin: FloatArray  # (n,) by how much that is met, in score units; NaN without a point
     probability: FloatArray  # (n,) of the target's label; NaN if it is not about one
-    guarantee: NDArray[np.object_]  # (n,) for points that were chosen by looking at the model
+    guarantees: WordArray  # (n,) for points that were chosen by looking at the model
     rounding: FloatArray  # (n,) by how much its score may be off, in score units
 
     @property
@@ -72,7 +71,7 @@ class Verdict:
         cls, valid: BoolArray, margin: FloatArray, probability: FloatArray, rounding: FloatArray
     ) -> Verdict:
         """Without a guarantee."""
-        none = np.array([Guarantee.NONE] * len(valid), dtype=object)
+        none = Guarantee.NONE.column(len(valid))
         return cls(valid, margin, probability, none, rounding)
 
     @classmethod
@@ -175,6 +174,9 @@ class Target(ABC):
     @abstractmethod
     def leads(self, question: Any, x: FloatArray) -> Any:
         """How much a lead depends on the distance from (n, d) rows; None if it does not."""
+
+    remarks: ClassVar[bool] = False
+    """Whether anything else is to be said of its answers."""
 
     @abstractmethod
     def remark(self, answers: Any, i: int) -> str:

@@ -26,7 +26,7 @@ from counterpoint.certificate import (
 from counterpoint.engine.pieces import Pieces, Question
 from counterpoint.engine.search import Found, Leads, search
 from counterpoint.models.reading import Reading
-from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray
+from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray, WordArray
 from counterpoint.results import Counterfactuals
 from counterpoint.rows.encoding import PRESENT, Encoded, Rows, as_returned, decode, encode
 from counterpoint.rows.table import Table
@@ -117,7 +117,7 @@ def answers_to(
         encoded.codes,
         np.array(encoded.codes),
         encoded.missing != PRESENT,
-        np.array([Status.INVALID] * n, dtype=object),
+        Status.INVALID.column(n),
         Certificates.blank(n),
         np.zeros(n, dtype=bool),
         encoded.problems,
@@ -228,7 +228,7 @@ def _put_already(task: Task, rows: Rows, predicted: NDArray[Any], out: Counterfa
     actionable, n = task.question.actionable, len(rows.index)
     verdict = task.target.verdict(task.model, rows.table, rows.x, predicted, task.eps)
     already = certify(actionable, rows.x, actionable.cases(rows.x), verdict, None)
-    status = np.array([Status.ALREADY] * n, dtype=object)
+    status = Status.ALREADY.column(n)
     out.put(rows.index, rows.codes, status, already, np.ones(n, dtype=bool))
 
 
@@ -291,7 +291,7 @@ class Confirmation:
             width = [block.stop - block.start for block in self.features.blocks]
             self.cases = self.cases.holding(np.repeat(rows.held, width, axis=1), rows.x)
 
-    def run(self) -> tuple[FloatArray, NDArray[np.object_], Certificates, BoolArray]:
+    def run(self) -> tuple[FloatArray, WordArray, Certificates, BoolArray]:
         """Search once for all rows, then again for those whose answers are not confirmed.
 
         (n, p) codes of the answers, the factual codes where there is none; (n,) what became of each
@@ -320,7 +320,7 @@ class Confirmation:
         left = answered & ~optimal
         if left.any() and self.eps > EPS and target.demanding:
             leading, claim = self._optimal_among_leading(left)
-            certificates.claim[leading] = claim[leading]
+            certificates.claims[leading] = claim[leading]
             optimal |= leading
         # Without a limit of time, a branch and bound may still have run out of nodes.
         limited = found.limited & (effort.seconds is not None)
@@ -476,7 +476,7 @@ class Confirmation:
                 y = np.where(np.abs(y - bound) <= hair, bound, y)
         found.points[solved] = y
 
-    def _optimal_among_leading(self, rows: BoolArray) -> tuple[BoolArray, NDArray[np.object_]]:
+    def _optimal_among_leading(self, rows: BoolArray) -> tuple[BoolArray, WordArray]:
         """(n,): which answers are optimal among the points that lead by what was asked for.
 
         In float32 a lead by the rounding error may cost more than the gap; so may the rounding of

@@ -172,13 +172,12 @@ class Robust(Target):
     ) -> Verdict:
         form = self._uncertain(model)
         probability = form.certainty(x, self.label)
-        guarantee = np.array([Guarantee.NONE] * len(x), dtype=object)
-        guarantee[probability >= self.probability] = self.promise
+        promised = probability >= self.probability
         return Verdict(
             self._is_sure(form, x, predicted, probability),
             form.margin(x, self),
             probability,
-            guarantee,
+            np.where(promised, self.promise.code, Guarantee.NONE.code).astype(np.int8),
             self.requirement.rounding(form, x, eps),
         )
 
@@ -204,6 +203,8 @@ class Robust(Target):
         if not self.selects:
             return None
         return self._uncertain(question).leads(self, question, x)
+
+    remarks = True
 
     def remark(self, answers: Counterfactuals, i: int) -> str:
         from counterpoint.robust.attainable import attainable_of, said_of_prototype, said_of_rule

@@ -262,7 +262,10 @@ class Table:
         return Table(self.frame.with_columns(*columns).to_native(), self.names)
 
     def sibling(self, columns: Mapping[str, Any], rows: IntArray | None) -> Any:
-        """Another frame in the same library (pandas for an array), with the index of these rows."""
+        """Another frame in the same library (pandas for an array), with the index of these rows.
+
+        A pair of codes and words is a column of these words: categories, where pandas has it.
+        """
         if not self.is_array and not self.is_pandas:
             return _made({n: _one_kind(v) for n, v in columns.items()}, like=self.frame)
         import pandas as pd
@@ -520,6 +523,10 @@ def _made(columns: Mapping[str, Any], like: Any) -> Any:
 
 def _as_they_are(values: Any) -> Any:
     """A list for a pandas column, such that no whole number in it becomes a float."""
+    if isinstance(values, tuple):
+        import pandas as pd
+
+        return pd.Categorical.from_codes(*values)
     kinds = {type(value) for value in values} if isinstance(values, list) else set()
     if len(kinds) < 2 or kinds == {float, type(None)}:
         return values
@@ -530,6 +537,9 @@ def _as_they_are(values: Any) -> Any:
 
 def _one_kind(values: Any) -> Any:
     """A list for a column that holds values of one type only: numbers as floats, else as text."""
+    if isinstance(values, tuple):
+        codes, words = values
+        return np.array(words, dtype=object)[codes].tolist()
     if not isinstance(values, list):
         return values
     kinds = {type(value) for value in values} - {type(None)}

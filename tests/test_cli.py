@@ -166,6 +166,8 @@ def answers_in_python() -> pd.DataFrame:
     model = skops.io.load("loan.skops")
     answers = cp.explain(model, rows, "granted", data=train)
     report = answers.report(row=np.arange(len(rows)))
+    words = report.select_dtypes("category").columns  # text, as a file has them
+    report = report.astype(dict.fromkeys(words, "str"))
     report["changes"] = [
         "; ".join(f"{name}: {old} -> {new}" for name, (old, new) in answer.changes.items())
         for answer in answers

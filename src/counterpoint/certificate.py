@@ -452,7 +452,7 @@ def certify(  # noqa: PLR0913 (what an answer is judged by)
 
 
 def judge(certificates: Certificates, optimal: BoolArray, limited: BoolArray) -> WordArray:
-    """(n,) `Status`: what became of rows that were searched; claims of those not settled become none.
+    """(n,) `Status`: what became of rows that were searched; claims of those not settled go.
 
     An answer that holds is one, whatever else is known of its row; without one, an infinite bound
     refutes the row. It is ``optimal`` if its gap, or that among the answers that lead by what was

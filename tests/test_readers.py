@@ -68,18 +68,41 @@ from sklearn.preprocessing import (
 )
 from sklearn.svm import SVC, SVR, LinearSVC, LinearSVR, NuSVC, NuSVR
 
+from counterpoint.costs import SquaredEuclidean
 from counterpoint.errors import InvalidInput, ModelNotFitted, UnsupportedModel
+from counterpoint.explainer import explain
 from counterpoint.models import read, see_through
 from counterpoint.models.form import Magnitude
 from counterpoint.models.linear import LinearScores, Link, Votes, scores_of_rows
 from counterpoint.rows.features import Continuous, Features
-from counterpoint.targets import Probability
+from counterpoint.targets import Probability, Tradeoff
 from counterpoint.testing import check_reader
 
 # Deprecations of scikit-learn and unfinished fits are not what is tested here.
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore:.*converge")
 
 LABELS = np.array(["deny", "maybe", "accept", "call"])
+METHODS = ["sigmoid", "isotonic", "temperature"]  # the last is new in scikit-learn 1.8
+if "temperature" not in CalibratedClassifierCV._parameter_constraints["method"][0].options:
+    METHODS.pop()
+
+
+class EqualGaussians(GaussianNB):
+    """Linear, with probabilities and no decision_function."""
+
+    def fit(self, X, y):
+        super().fit(X, y)
+        self.var_ = np.broadcast_to(self.var_.mean(axis=0), self.var_.shape)
+        return self
+
+
+class OneSided(LogisticRegression):
+    """Its scores say little about the classes."""
+
+    def fit(self, X, y):
+        super().fit(X, np.resize(LABELS[:2], len(y)))
+        self.coef_ = 0.0 * self.coef_
+        return self
 
 
 def blobs(classes, n=160, d=5):
@@ -363,6 +386,67 @@ def test_a_fixed_threshold_moves_the_decision_and_keeps_the_probability(
     check_reader(fit(decider, X, y), rows, features=described(X))
 
 
+CALIBRATED = [
+    *(
+        (model, method, 2)
+        for model in (LinearSVC(), SGDClassifier(random_state=0))
+        for method in METHODS
+    ),
+    *((make_pipeline(StandardScaler(), LogisticRegression()), method, 2) for method in METHODS),
+    *((EqualGaussians(), method, 2) for method in METHODS[:2]),
+    *((LinearSVC(), method, 3) for method in METHODS if method != "isotonic"),
+    *((LogisticRegression(), method, 4) for method in METHODS if method != "isotonic"),
+]
+
+
+@pytest.mark.parametrize(("model", "method", "classes"), CALIBRATED, ids=repr)
+def test_one_calibration_moves_the_decision_and_the_probabilities(model, method, classes):
+    X, y = blobs(classes)
+    rows = np.concatenate([X, np.random.default_rng(0).normal(size=(2000, 5)) * 3])
+    whole = fit(CalibratedClassifierCV(model, method=method, ensemble=False), X, y)
+    check_reader(whole, rows, features=described(X))
+    check_reader(make_pipeline(StandardScaler(), whole).fit(X, y), X, features=described(X))
+
+
+@pytest.mark.parametrize("level", [0.2, 0.5, 0.7])
+@pytest.mark.parametrize("label", ["deny", "maybe"])
+def test_a_calibrated_probability_is_reached_and_not_a_little_before(label, level):
+    X, y = blobs(2)
+    model = fit(CalibratedClassifierCV(LinearSVC(), method="isotonic", ensemble=False), X, y)
+    target = Probability(label, level)
+    answers = explain(model, X[:40], target, data=X, cost=SquaredEuclidean())
+    report = answers.report()
+    assert set(report.status) <= {"optimal", "already"}
+    assert report.valid.all()
+    column = list(model.classes_).index(label)
+    found = answers.to_frame()
+    assert (model.predict_proba(found)[:, column] >= level).all()
+    moved = (report.status == "optimal").to_numpy()
+    short = found[moved] + 1e-6 * (X[:40][moved] - found[moved])
+    assert (model.predict_proba(short)[:, column] < level).mean() > 0.9  # but on steps, all
+
+
+def test_a_probability_that_no_score_has_is_refused_with_the_largest():
+    X, y = blobs(2)
+    y[X[:, 0] > np.median(X[:, 0])] = "maybe"
+    noisy = np.where(np.random.default_rng(0).random(len(y)) < 0.3, "deny", y)
+    model = fit(CalibratedClassifierCV(LinearSVC(), method="isotonic", ensemble=False), X, noisy)
+    most = model.predict_proba(X * 1e6)[:, 1].max()
+    if most < 1.0:
+        with pytest.raises(InvalidInput, match="Expected a probability of at most"):
+            explain(model, X[:2], Probability("maybe", (1.0 + most) / 2.0), data=X)
+    with pytest.raises(InvalidInput, match="Tradeoff needs probabilities that are a softmax"):
+        explain(model, X[:2], Tradeoff("maybe", 1.0), data=X)
+
+
+def test_a_threshold_over_a_calibration_is_one_on_the_calibrated_probability():
+    X, y = blobs(2)
+    for method in METHODS[:2]:
+        inner = CalibratedClassifierCV(LinearSVC(), method=method, ensemble=False)
+        decider = fit(FixedThresholdClassifier(inner, threshold=0.3), X, y)
+        check_reader(decider, X, features=described(X))
+
+
 def test_a_threshold_inside_a_pipeline_and_a_tuned_one():
     X, y = blobs(2)
     inside = make_pipeline(
@@ -392,6 +476,13 @@ def values(model, outputs=1):
     return fit(model, X, y if outputs == 1 else np.stack([y, y + 1], axis=1))
 
 
+def calibrated(model, method="sigmoid", classes=2):
+    X, y = blobs(classes)
+    if isinstance(model, OneSided):
+        y = np.where(np.arange(len(y)) % 3 == 0, "maybe", "deny")
+    return fit(CalibratedClassifierCV(model, method=method, ensemble=False), X, y)
+
+
 def positive_counts(model):
     X, y = blobs(2)
     return fit(model, np.abs(X).astype(int) % 3, y)
@@ -406,7 +497,10 @@ REFUSED = [
     (lambda: binary(RandomForestClassifier(2)), "RandomForestClassifier cannot be read exactly"),
     (lambda: binary(RandomForestClassifier(2)), "Counterpoint reads logistic regression"),
     (lambda: values(MLPRegressor(max_iter=2)), "MLPRegressor cannot be read exactly"),
-    (lambda: binary(CalibratedClassifierCV(LinearSVC())), "average over folds of calibrations"),
+    (lambda: binary(CalibratedClassifierCV(LinearSVC())), "average over 5 folds of calibrations"),
+    (lambda: calibrated(QuadraticDiscriminantAnalysis()), "linear classifiers with a decision_fun"),
+    (lambda: calibrated(LinearSVC(), "isotonic", 3), "of 3 classes has .* not linear. Use method="),
+    (lambda: calibrated(OneSided(), "isotonic"), "gives the class 'deny' to every input"),
     (lambda: binary(DummyClassifier()), "does not look at its inputs"),
     (lambda: values(DummyRegressor()), "does not look at its inputs"),
     (lambda: binary(BernoulliNB()), "binarize=None"),

@@ -11,6 +11,7 @@ Higham (2002), Accuracy and Stability of Numerical Algorithms, section 3.1.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Self, final
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 __all__ = [
     "AFTER",
     "EPS",
+    "LARGEST",
     "LEAST",
     "LIBRARY",
     "STEP_SLACK",
@@ -34,6 +36,7 @@ __all__ = [
     "WordArray",
     "depth",
     "dots",
+    "first_float",
     "gamma",
     "relative",
     "total",
@@ -49,6 +52,8 @@ UNIT = 2.0**-53
 """u: what one operation is off by at most, relative to its result."""
 EPS = 2.0 * UNIT
 """From 1 to the next number."""
+LARGEST = float(np.finfo(np.float64).max)
+"""The largest number."""
 TINY = float(np.finfo(np.float64).tiny)
 """The smallest number with all of its digits: granted for each sum, in any unit, since products
 below it lose digits. What is divided by it may overflow, unless it is 0 as well."""
@@ -104,6 +109,35 @@ def total(values: FloatArray) -> FloatArray:
         return np.asarray(values.sum(axis=1))
     starts = np.arange(0, d, BLOCK)
     return np.asarray(np.add.reduceat(values, starts, axis=1).sum(axis=1))
+
+
+def first_float(
+    holds: Callable[[FloatArray], BoolArray], low: FloatArray | float, high: FloatArray | float
+) -> FloatArray:
+    """The least numbers of (k,) intervals at which something holds that, once it does, goes on to.
+
+    Infinite where it does not hold at the upper end. ``holds`` takes one number for each interval.
+    """
+    ends = np.atleast_1d(np.asarray(low, dtype=np.float64)), np.atleast_1d(np.asarray(high))
+    (below, above), none = map(_rank, np.broadcast_arrays(*ends)), ~holds(_ranked(_rank(ends[1])))
+    while (below < above).any():
+        middle = (below >> 1) + (above >> 1) + (below & above & 1)
+        here = holds(_ranked(middle))
+        below, above = np.where(here, below, middle + 1), np.where(here, middle, above)
+        below = np.minimum(below, above)
+    return np.where(none, np.inf, _ranked(above))
+
+
+def _rank(values: FloatArray) -> NDArray[np.int64]:
+    """Numbers in the order of floats, one apart where the floats are neighbours."""
+    bits = np.ascontiguousarray(values, dtype=np.float64).view(np.int64)
+    return np.where(bits < 0, np.iinfo(np.int64).min - bits, bits)
+
+
+def _ranked(ranks: NDArray[np.int64]) -> FloatArray:
+    """The numbers of such places."""
+    bits = np.where(ranks < 0, np.iinfo(np.int64).min - ranks, ranks)
+    return np.asarray(bits.view(np.float64))
 
 
 @final

@@ -56,8 +56,9 @@ first had ended, they would stay off."""
 READABLE = (
     "logistic regression and the other linear classifiers, linear and quadratic discriminant "
     "analysis, linear support vector machines, Gaussian naive Bayes, other naive Bayes and nearest "
-    "centroids where they are linear, one-vs-rest over linear ones, decision thresholds, linear "
-    "regressors, and nearest prototypes (learning vector quantisation, the one nearest neighbour)"
+    "centroids where they are linear, one-vs-rest over linear ones, decision thresholds, "
+    "calibrations by one fold, linear regressors, and nearest prototypes (learning vector "
+    "quantisation, the one nearest neighbour)"
 )
 NAMED: dict[tuple[Any, str, str], Callable[[Any], Any]] = {}
 """A question, a package and a class in it → who answers; see `by_name`."""

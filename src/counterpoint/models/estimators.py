@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.calibration import CalibratedClassifierCV
 from sklearn.cross_decomposition import PLSRegression
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.dummy import DummyClassifier, DummyRegressor
@@ -66,9 +65,6 @@ ONE_VS_REST = (
 )
 MOST_VOTING_CLASSES = 5  # 2^(k(k−1)/2) outcomes of the pairs are listed
 NOT_READ = {
-    CalibratedClassifierCV: "CalibratedClassifierCV cannot be read exactly: its probabilities are "
-    "an average over folds of calibrations that are not linear. Explain the classifier that was "
-    "calibrated, and set its threshold with FixedThresholdClassifier.",
     CategoricalNB: "CategoricalNB takes categories, not numbers. Put an OrdinalEncoder before it, "
     "and describe its columns as Categorical.",
     DummyClassifier: "DummyClassifier does not look at its inputs, so no change of them changes "

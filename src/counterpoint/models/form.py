@@ -132,6 +132,7 @@ class Link(Enum):
 
     SOFTMAX = "softmax of the scores (for two classes, the logistic function)"
     CLIPPED = "(score + 1) / 2, clipped to [0, 1], for two classes (modified Huber loss)"
+    CALIBRATED = "a function of the score that nowhere falls, for two classes (a calibration)"
     NONE = "no probabilities"
 
 

@@ -5,6 +5,7 @@ Source: Carreira-Perpiñán & Hada, Inverse classification with logistic and sof
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
@@ -12,7 +13,9 @@ from typing import Any, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
+from counterpoint.caches import Memo, fields_only
 from counterpoint.engine.couplings import LinearBounds, LogLoss, LogSumExp
 from counterpoint.engine.region import Region
 from counterpoint.errors import InvalidInput
@@ -27,10 +30,56 @@ from counterpoint.models.form import (
     rounding,
     split,
 )
-from counterpoint.numerics import AFTER, LIBRARY, BoolArray, FloatArray
+from counterpoint.numerics import AFTER, LARGEST, LIBRARY, BoolArray, FloatArray, first_float
 from counterpoint.targets import Target
 
-__all__ = ["LinearRegressor", "LinearScores", "Link", "Votes", "scores_of_rows"]
+__all__ = ["Calibration", "LinearRegressor", "LinearScores", "Link", "Votes", "scores_of_rows"]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """A function of a binary score, nowhere falling: the probability of the second class."""
+
+    predict: Callable[[FloatArray], FloatArray]  # (n,) scores, or probabilities, → (n,)
+    of_probability: bool = False  # whether it takes the logistic function of the score
+
+    __getstate__ = fields_only
+
+    def __call__(self, score: FloatArray) -> FloatArray:
+        """(n,) → (n,) the probability of the second class."""
+        with np.errstate(over="ignore"):
+            return np.asarray(self.predict(expit(score) if self.of_probability else score))
+
+    @cached_property
+    def _known(self) -> Memo[tuple[float, int], float]:
+        return Memo()
+
+    def score_at(self, at_least: float, classes: NDArray[Any], label: int) -> float:
+        """The least score of a label, see `LinearScores.score_at`, with so much probability.
+
+        Raises
+        ------
+        InvalidInput
+            If no score has it.
+        """
+        sign = 1.0 if label else -1.0
+
+        def probability(score: FloatArray) -> FloatArray:
+            second = self(sign * score)
+            return second if label else 1.0 - second
+
+        def made() -> float:
+            return float(first_float(lambda s: probability(s) >= at_least, -LARGEST, LARGEST)[0])
+
+        least = self._known.made((at_least, label), made)
+        if np.isinf(least):
+            most = float(probability(np.array([LARGEST]))[0])
+            raise InvalidInput(
+                f"Expected a probability of at most {most:.6g}, the largest that the calibration "
+                f"gives to {classes.tolist()[label]!r}; got {at_least!r}. Ask for less."
+            )
+        return least
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,6 +139,9 @@ class LinearScores(_Affine):
         ordinary model.
     last_of_ties
         Whether the last of several largest scores wins, and not the first.
+    calibration
+        What turns the score of a binary model into the probability of its second class, for
+        ``Link.CALIBRATED``.
     """
 
     classes: NDArray[Any]
@@ -97,6 +149,7 @@ class LinearScores(_Affine):
     no_probabilities: str = "the model has no probabilities"
     threshold: float = 0.0
     last_of_ties: bool = False
+    calibration: Calibration | None = None
 
     @classmethod
     def binary(
@@ -174,18 +227,25 @@ class LinearScores(_Affine):
                 f"{kind} needs class probabilities: {self.no_probabilities}. "
                 "Use Label with a margin in score units."
             )
-        if self.link is Link.CLIPPED and not target.demanding:
+        if self.link is not Link.SOFTMAX and not target.demanding:
+            clipped = self.link is Link.CLIPPED
+            which = "modified Huber loss are clipped" if clipped else "calibration are rounded"
             raise InvalidInput(
                 "Tradeoff needs probabilities that are a softmax of the scores; those of the "
-                "modified Huber loss are clipped to 0 and 1, where their logarithm has no use. "
-                "Use Probability, or Label with a margin in score units."
+                f"{which} to 0 and 1, where their logarithm has no use. Use Probability, or Label "
+                "with a margin in score units."
             )
         return int(np.flatnonzero(mask(target.requirement.labels, self.classes))[0])
 
-    def score_at(self, at_least: float | None) -> float:
-        """The binary score, or log-odds, at which the probability is what is asked for."""
+    def score_at(self, at_least: float | None, label: int = -1) -> float:
+        """The score of a label, or its log-odds, at which its probability is what is asked for.
+
+        Minus the score of the second class is that of the first.
+        """
         if at_least is None:
             return 0.0
+        if self.calibration is not None:
+            return self.calibration.score_at(at_least, self.classes, label % len(self.classes))
         if self.link is Link.CLIPPED:
             return 2.0 * at_least - 1.0
         return float(np.log(at_least) - np.log1p(-at_least))
@@ -197,18 +257,20 @@ class LinearScores(_Affine):
 
     def _log_odds(self, X: FloatArray, target: Target) -> FloatArray:
         """(n,) of the label, less what is asked for."""
-        rows, offset = self._against(self._label(target))
+        k = self._label(target)
+        rows, offset = self._against(k)
         others = X @ rows.T + offset
         top = others.max(axis=1)
         total = np.exp(others - top[:, None]).sum(axis=1)
-        return np.asarray(-(top + np.log(total)) - self.score_at(target.requirement.at_least))
+        return np.asarray(-(top + np.log(total)) - self.score_at(target.requirement.at_least, k))
 
     def _probable_region(self, target: Target) -> Region:
-        rows, offset = self._against(self._label(target))
+        k = self._label(target)
+        rows, offset = self._against(k)
         at_least = target.requirement.at_least
         if at_least is None:
             return Region((LogLoss(rows, offset),))
-        needed = self.score_at(at_least)
+        needed = self.score_at(at_least, k)
         if self.is_binary:
             return Region((LinearBounds(rows, np.array([-np.inf]), -needed - offset, np.ones(1)),))
         return Region((LogSumExp(rows, offset, -needed),))

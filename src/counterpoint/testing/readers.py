@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from counterpoint.models.form import Link
+from counterpoint.models.form import Form, Link
+from counterpoint.numerics import FloatArray
 from counterpoint.rows.encoding import encode, match_columns
 from counterpoint.rows.features import Features
 from counterpoint.rows.table import Table
@@ -68,7 +69,9 @@ def check_reader(model: Any, X: Any, *, features: Features | None = None) -> Non
             f"The form predicts {found[i]!r} in row {i}, by {lead:.3g} in score units; "
             f"the model, {said[i]!r}."
         )
-    if form.link is not Link.NONE:
+    if form.link is Link.CALIBRATED:
+        _check_levels(form, points, classes, model.predict_proba(rows))
+    elif form.link is not Link.NONE:
         # By how far the probability one half is exceeded, in log-odds or on a scale of its own.
         leads = [form.margin(points, Probability(label, 0.5)) for label in classes]
         lead = np.stack(leads, axis=1)
@@ -83,3 +86,19 @@ def check_reader(model: Any, X: Any, *, features: Features | None = None) -> Non
         )
     for label in classes:
         assert form.regions(Label(label)), f"The class {label!r} has no region."
+
+
+def _check_levels(form: Form, points: FloatArray, classes: Any, shares: FloatArray) -> None:
+    """The form says of several probabilities whether the model gives them, but within rounding."""
+    noise = form.noise(points)
+    for k, label in enumerate(classes):
+        for level in np.quantile(shares[:, k], (0.1, 0.5, 0.9)):
+            if not 0.0 < level < 1.0:
+                continue
+            lead, given = form.margin(points, Probability(label, level)), shares[:, k] >= level
+            off = np.where(given, -lead, lead) - 1e3 * noise
+            worst = int(off.argmax())
+            assert off[worst] <= 0.0, (
+                f"The form leads by {lead[worst]:.3g} for a probability of {level} of {label!r} in "
+                f"row {worst}; the model gives it {shares[worst, k]}."
+            )

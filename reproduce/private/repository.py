@@ -13,8 +13,8 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
+from counterpoint.privacy.features import lift
 from counterpoint.privacy.hinge import minimize_hinge
-from counterpoint.privacy.svc import lift
 from private.bisection import Bisected, asked_by_paper, bisect
 from private.sets import Data, data_set
 from private.tasks import TOL, F

@@ -12,9 +12,9 @@ from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import StandardScaler
 
 from counterpoint.noise import NoiseLaw
+from counterpoint.privacy.features import lift
 from counterpoint.privacy.hinge import minimize_hinge
 from counterpoint.privacy.mechanisms import MECHANISMS, sensitivity_of
-from counterpoint.privacy.svc import lift
 
 FloatArray = NDArray[np.float64]
 

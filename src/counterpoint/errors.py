@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
+    "BudgetError",
     "CounterpointError",
     "InvalidInput",
     "InvalidSpec",
@@ -21,6 +22,7 @@ __all__ = [
     "ModelNotFitted",
     "NoAnswer",
     "NoSolver",
+    "PrivacyLeakWarning",
     "ReaderMismatch",
     "SolverFailure",
     "UnsupportedModel",
@@ -94,6 +96,16 @@ class NoAnswer(CounterpointError):
 @final
 class MissingExtra(CounterpointError, ImportError):
     """An optional dependency is not installed; the message names the extra."""
+
+
+@final
+class BudgetError(CounterpointError):
+    """The releases of private rows would cost more than their accountant allows."""
+
+
+@final
+class PrivacyLeakWarning(UserWarning):
+    """A private model is used so that something is told which its noise does not cover."""
 
 
 def shown(value: object, most: int = 120) -> str:

@@ -181,6 +181,7 @@ BROKEN = (
 LVQ = ("GLVQ", "GMLVQ", "GRLVQ", "LGMLVQ", "LMRSLVQ", "MRSLVQ", "RSLVQ")
 SAFE = (
     *(f"counterpoint.lvq.estimators.{name}" for name in LVQ),
+    "counterpoint.privacy.accountant.BudgetAccountant",
     "counterpoint.privacy.svc.PrivateSVC",
     "numpy.dtype",
     "sklearn.metrics._scorer._PassthroughScorer",

@@ -9,6 +9,8 @@ The noise is drawn by OpenDP: ``pip install 'counterpoint[privacy]'``.
 
 from __future__ import annotations
 
+from counterpoint.errors import BudgetError, PrivacyLeakWarning
+from counterpoint.privacy.accountant import BudgetAccountant
 from counterpoint.privacy.svc import PrivateSVC
 
-__all__ = ["PrivateSVC"]
+__all__ = ["BudgetAccountant", "BudgetError", "PrivacyLeakWarning", "PrivateSVC"]

@@ -42,13 +42,16 @@ def minimize_hinge(rows: FloatArray, box: float, tol: float, max_iter: int) -> F
     with suppress(LinAlgError), np.errstate(all="ignore"):
         for _ in range(max_iter):
             w, duals = _moved(rows, w, duals)
+            gap = _complementarity(duals)
             # Rows on the margin are looked for once the gap is small, relative to C.
-            near = _complementarity(duals) <= 1e-4 * box * len(rows)
+            near = gap <= 1e-4 * box * len(rows)
             for found in _candidates(rows, duals, box) if near else ():
                 alpha = np.clip(found, 0.0, box)
                 weights = alpha @ rows
                 if certified_gap(rows, alpha, weights, box) <= tol:
                     return weights
+            if not gap > 0.0:  # there is no step from here
+                break
     raise SolverFailure(
         f"Expected the weights to be within tol={tol:g} of the best ones, and max_iter={max_iter} "
         "iterations did not prove it, so that nothing is released: raise max_iter, or tol, at the "
@@ -142,17 +145,19 @@ def certified_gap(rows: FloatArray, alpha: FloatArray, weights: FloatArray, box:
     wide = np.longdouble
     w, total, loss, hidden = weights.astype(wide), np.zeros(size, wide), wide(0.0), 0.0
     spread = np.zeros(size)
+    unit = max(float(np.finfo(wide).eps), 2.0**-63)  # pairs of doubles claim more than they hold
     step = max(1, 2**16 // size)  # a megabyte in extended precision at a time
     for i in range(0, n, step):
         part, a = rows[i : i + step].astype(wide), alpha[i : i + step].astype(wide)
         total += a @ part
         short = 1.0 - part @ w
-        loss += (np.where(short > 0.0, wide(box) - a, -a) * short).sum()
+        counted = np.where(short > 0.0, wide(box) - a, a)
+        loss += (counted * np.abs(short)).sum()
         some = np.abs(rows[i : i + step])
-        hidden += float((some @ np.abs(weights)).sum())
+        off = 2.0 * (size + 3) * unit * (some @ np.abs(weights) + 1.0)
+        hidden += float(off @ np.where(np.abs(short) > off, counted, box))  # which sign, else
         spread += alpha[i : i + step] @ some
-    unit = max(float(np.finfo(wide).eps), 2.0**-63)  # pairs of doubles claim more than they hold
     apart = float(np.linalg.norm((w - total).astype(np.float64)))
     apart += 2.0 * n * unit * float(np.linalg.norm(spread))
-    rounded = 2.0 * (size + 3) * unit * box * (hidden + n) + 2.0 * n * unit * float(loss)
-    return (0.5 * apart * apart + float(loss) + rounded) * (1.0 + 1e-9)
+    rounded = 2.0 * n * unit * float(loss)
+    return (0.5 * apart * apart + float(loss) + hidden + rounded) * (1.0 + 1e-9)

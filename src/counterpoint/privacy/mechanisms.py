@@ -10,17 +10,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
-from math import hypot, sqrt
+from math import exp, expm1, hypot, sqrt
 from typing import Any, Literal, NamedTuple, final
 
 import numpy as np
-from scipy.special import gammainccinv
+from scipy.special import gammainccinv, log_ndtr
 
 from counterpoint.errors import MissingExtra, SolverFailure
 from counterpoint.noise import NoiseLaw, ProjectedGamma, ProjectedGaussian, ProjectedLaplace
-from counterpoint.numerics import FloatArray
+from counterpoint.numerics import EPS, FloatArray
 
-__all__ = ["MECHANISMS", "UPWARDS", "Budget", "Mechanism", "gamma_noise", "sensitivity_of"]
+__all__ = [
+    "MECHANISMS",
+    "UPWARDS",
+    "Budget",
+    "Mechanism",
+    "gamma_noise",
+    "normal_delta",
+    "sensitivity_of",
+]
 
 
 UPWARDS = 1.0 + 1e-12
@@ -73,6 +81,11 @@ class Mechanism(NamedTuple):
         """The scale of the noise, in weight units."""
         return UPWARDS * sensitivity * self.unit_scale(budget)
 
+    def rho(self, budget: Budget, count: int) -> float:
+        """ρ of zero-concentrated privacy that so many releases cost, which share a budget."""
+        pure = budget[1] == 0.0
+        return 0.5 * (budget[0] ** 2 / count if pure else self.unit_scale(budget) ** -2)
+
     def reach(self, scale: float, size: int, delta: float, norm: float, entry: float) -> float:
         """What |φᵀμ| exceeds, for any φ with ‖φ‖₂ ≤ norm and |φ_j| ≤ entry, with chance ≤ δ."""
         return (norm if self.order == 2 else entry) * scale * float(self.radius(size, delta))
@@ -108,11 +121,35 @@ def gamma_noise(
 
 
 def _gaussian(weights: FloatArray, scale: float, sensitivity: float, budget: Budget) -> FloatArray:
-    """Independent normal noise: (ε, δ)-private, by OpenDP's map through concentrated privacy."""
-    measurement = approximate_gaussian(len(weights), scale, budget[1])
-    for spent, most in zip(measurement.map(sensitivity), budget, strict=True):
-        _hold(spent, most)
+    """Independent normal noise: (ε, δ)-private by `normal_delta`.
+
+    OpenDP adds discrete normal noise on multiples of g = 2^−1074, so that no weight is rounded, and
+    its map tells (Δ/σ)² / 2. On this lattice noise that is normal and then rounded is a function of
+    what normal noise gives, and so has its δ; and with h = g/σ the probabilities of the two lattice
+    laws differ by a factor between 1 − h² and (1 + h²) exp(t²h²/8) at t standard deviations. For
+    σ ≥ 10⁻¹⁰⁰ that is nothing but beyond 10³⁰ deviations: ε and δ grow by less than 10⁻⁶⁰ of each.
+    """
+    _hold(1e-100, scale)
+    measurement = opendp_noise("gaussian", len(weights), scale)
+    _hold(normal_delta(budget[0], measurement.map(sensitivity)), budget[1])
     return _released(measurement, weights)
+
+
+def normal_delta(epsilon: float, rho: float) -> float:
+    """δ at ε of normal noise with (Δ/σ)² / 2 = ρ, and what rounding can have taken from it.
+
+    With m = Δ/σ it is Φ(m/2 − ε/m) − exp(ε) Φ(−m/2 − ε/m), and no less is true of any pair of
+    neighbours at the distance Δ.
+
+    References
+    ----------
+    Balle & Wang (2018), Improving the Gaussian mechanism for differential privacy, theorem 8.
+    """
+    m = sqrt(2.0 * rho)
+    upper, lower = (float(log_ndtr(z)) for z in (0.5 * m - epsilon / m, -0.5 * m - epsilon / m))
+    apart = min(epsilon + lower - upper, 0.0)
+    unsure = 64.0 * EPS * (1.0 + epsilon + abs(upper) + abs(lower))
+    return exp(upper) * min(unsure - expm1(apart), 1.0)
 
 
 def _pure(budget: Budget) -> float:
@@ -130,10 +167,15 @@ def _hold(spent: float, budget: float) -> None:
 
 @lru_cache(maxsize=128)
 def _unit_scale(budget: Budget) -> float:
-    """The smallest standard deviation for sensitivity 1 by OpenDP's map; it is proportional."""
-    with _opendp() as dp:
-        make = lambda scale: approximate_gaussian(1, scale, budget[1])  # noqa: E731
-        return float(dp.binary_search_param(make, d_in=1.0, d_out=budget))
+    """The smallest standard deviation for sensitivity 1; it is proportional."""
+    epsilon, delta = budget
+    low, high = 0.0, 1.0
+    while normal_delta(epsilon, 0.5 * high**-2) > delta:
+        low, high = high, 2.0 * high
+    while (middle := 0.5 * (low + high)) not in (low, high):  # until no float is between them
+        enough = normal_delta(epsilon, 0.5 * middle**-2) <= delta
+        low, high = (low, middle) if enough else (middle, high)
+    return high
 
 
 def opendp_noise(law: Literal["laplace", "gaussian"], size: int, scale: float) -> Any:
@@ -143,13 +185,6 @@ def opendp_noise(law: Literal["laplace", "gaussian"], size: int, scale: float) -
         if law == "laplace":
             return dp.m.make_laplace(domain, dp.l1_distance(T=float), scale=scale)
         return dp.m.make_gaussian(domain, dp.l2_distance(T=float), scale=scale)
-
-
-def approximate_gaussian(size: int, scale: float, delta: float) -> Any:
-    """Normal noise, seen as (ε, δ)-private."""
-    with _opendp() as dp:
-        concentrated = opendp_noise("gaussian", size, scale)
-        return dp.c.make_fix_delta(dp.c.make_zCDP_to_approxDP(concentrated), delta)
 
 
 def _released(measurement: Any, weights: FloatArray) -> FloatArray:

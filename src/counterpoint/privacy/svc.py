@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from math import inf, log, sqrt
 from numbers import Integral, Real
@@ -15,16 +17,20 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from counterpoint.errors import InvalidInput, among, check_parameters
+from counterpoint.errors import InvalidInput, PrivacyLeakWarning, among, check_parameters, some
 from counterpoint.noise import NoiseLaw
-from counterpoint.numerics import FloatArray
+from counterpoint.numerics import EPS, FloatArray
+from counterpoint.privacy.accountant import BudgetAccountant, learned_before
+from counterpoint.privacy.features import largest, lift, read_bounds, scaled
 from counterpoint.privacy.hinge import minimize_hinge
-from counterpoint.privacy.mechanisms import MECHANISMS, UPWARDS, sensitivity_of
+from counterpoint.privacy.mechanisms import MECHANISMS, sensitivity_of
 
-__all__ = ["PrivateSVC", "largest", "lift"]
+__all__ = ["PrivateSVC"]
 
 ABOVE_0 = Interval(Real, 0.0, None, closed="neither")
 AT_LEAST_1 = Interval(Integral, 1, None, closed="left")
+SOLVED = 1e-4
+"""How far the weights may be from the best, as a part of κC/n: that much more noise."""
 
 
 @final
@@ -36,9 +42,11 @@ class PrivateSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     hides any one row: with any row exchanged for any other, no outcome is more than exp(ε) times as
     likely (plus δ, if the noise is normal). The number of rows is public. Everything that is done
     with the released model afterwards costs nothing more; every further `fit` on the same rows
-    costs ε again.
+    costs ε again, which a `BudgetAccountant` counts.
 
-    The intercept is the weight of a constant feature, regularised and noised like the others.
+    The intercept is the weight of a constant feature, regularised and noised like the others. More
+    than two classes are learned one against the rest: K vectors of weights, of which each gets a
+    K-th of ε, or of ρ = (Δ/σ)²/2 if the noise is normal; one fit costs ε all the same.
 
     Parameters
     ----------
@@ -49,16 +57,17 @@ class PrivateSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     feature_map
         ``"linear"``; or ``"fourier"``, random features of the kernel exp(−gamma ‖z − z'‖²).
     bounds
-        (low, high), each a number or (d,), in feature units: what is known about the columns
-        without looking at the rows. Rows are scaled from there to [−1, 1], and clipped in `fit`.
+        (low, high), each a number or (d,), in feature units; or name → (low, high), for data
+        frames: what is known about the columns without looking at the rows. Rows are scaled from
+        there to [−1, 1], and clipped in `fit`.
     classes
-        The two labels that there are, whether or not each is among the rows.
+        The labels that there are, at least two, whether or not each is among the rows.
     mechanism
         The law of the noise: ``"laplace"``; ``"gamma"``, less noise for many features, but proved
         in exact arithmetic alone (see `counterpoint.privacy.mechanisms.gamma_noise`); or
         ``"gaussian"``, (ε, δ)-private.
     delta
-        δ of ``"gaussian"``: much less than 1/n.
+        δ of ``"gaussian"``: much less than 1/n, since so much may give a row away as it is.
     sensitivity
         ``"tight"``, 2Cκ/n; or ``"rubinstein"``, the paper's (10), which is twice that.
     n_components
@@ -68,7 +77,8 @@ class PrivateSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     intercept_scaling
         The constant feature; 0 for none. None for 1 if the features are linear, else for 0.
     tol
-        How far the objective may be from its minimum, proved; the noise covers it.
+        How far the objective may be from its minimum, proved; the noise covers it. None for
+        ½ (κC/n / 10 000)², which adds a ten-thousandth to the noise.
     max_iter
         The largest number of iterations of the solver. `fit` fails if they do not suffice.
     trust_data
@@ -79,17 +89,23 @@ class PrivateSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         **not private**, and says so. None for noise that nobody can repeat.
     random_state
         For the random features, which are public.
+    accountant
+        What counts the releases of these rows, and raises when the budget is spent; None for the
+        default `BudgetAccountant`, if one is set.
 
     Attributes
     ----------
     coef_
-        (F,) the released weights.
+        (F,) the released weights; (K, F) of K > 2 classes.
     classes_
-        (2,) the sorted labels; a score of at least 0 decides for the second.
+        (K,) the sorted labels; of two, a score of at least 0 decides for the second, of more, the
+        largest score decides.
     scale_
         λ, that of the noise, in weight units.
     sensitivity_
-        How far the weights can move with one row: in ‖·‖₁ for Laplace noise, else in ‖·‖₂.
+        How far the F weights can move with one row: in ‖·‖₁ for Laplace noise, else in ‖·‖₂.
+    tol_
+        How far the objective was proved to be from its minimum at most.
     norm_bound_, entry_bound_
         κ and Φ: at least ‖φ(x)‖₂ and every abs(φ_j(x)), for x within the bounds.
     bounds_
@@ -104,6 +120,8 @@ class PrivateSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Whether all this holds: False with ``trust_data`` or ``insecure_noise_seed``.
     epsilon_spent_, delta_spent_
         What the fit has cost: infinity and 1 if it is not private.
+    rho_spent_
+        The same in ρ of zero-concentrated privacy.
     n_features_in_, feature_names_in_
         d, and the names of the columns of a data frame.
 
@@ -126,7 +144,7 @@ class PrivateSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     _: KW_ONLY
     C: float = 1.0
     feature_map: Literal["linear", "fourier"] = "linear"
-    bounds: tuple[ArrayLike, ArrayLike] | None = None
+    bounds: tuple[ArrayLike, ArrayLike] | Mapping[Any, tuple[float, float]] | None = None
     classes: ArrayLike | None = None
     mechanism: Literal["laplace", "gamma", "gaussian"] = "laplace"
     delta: float | None = None
@@ -134,11 +152,12 @@ class PrivateSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     n_components: int = 100
     gamma: float | None = None
     intercept_scaling: float | None = None
-    tol: float = 1e-10
+    tol: float | None = None
     max_iter: int = 200
     trust_data: bool = False
     insecure_noise_seed: int | None = None
     random_state: int | np.random.RandomState | None = None
+    accountant: BudgetAccountant | None = None
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "epsilon": [ABOVE_0],
@@ -150,14 +169,15 @@ class PrivateSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         "n_components": [AT_LEAST_1],
         "gamma": [ABOVE_0, None],
         "intercept_scaling": [Interval(Real, 0.0, None, closed="left"), None],
-        "tol": [ABOVE_0],
+        "tol": [ABOVE_0, None],
         "max_iter": [AT_LEAST_1],
         "trust_data": ["boolean"],
         "insecure_noise_seed": [Interval(Integral, 0, None, closed="left"), None],
         "random_state": ["random_state"],
+        "accountant": [BudgetAccountant, None],
     }
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any, **refused: Any) -> Self:
         """Learn the weights and release them with noise; nothing else of the rows is kept.
 
         Parameters
@@ -175,31 +195,62 @@ class PrivateSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Raises
         ------
         InvalidInput
-            If a parameter is none that can be, or is missing; or a label is not among the classes.
+            If a parameter is none that can be, or is missing; or a label is not among the classes;
+            or there are weights of rows, which the proof is not for.
+        BudgetError
+            If the accountant does not allow what the fit costs.
         SolverFailure
             If the weights are not proved to be near enough to the best ones.
         MissingExtra
             If OpenDP is not installed.
+
+        Warns
+        -----
+        PrivacyLeakWarning
+            If what stands before it in a pipeline is fitted to the rows, which no noise covers; or
+            δ is at least 1/n.
         """
         check_parameters(self)
-        self._check_together()
+        self._check_together(refused)
         X, y = validate_data(self, X, y, dtype=np.float64, order="C")
         classes, signs = self._signs(y)
+        self._warn(len(X))
+        mechanism, private = MECHANISMS[self.mechanism], not self._flaws()
+        budget = float(self.epsilon), float(self.delta or 0.0)
+        cost = (*budget, mechanism.rho(budget, len(signs))) if private else (inf, 1.0, inf)
+        accountant = self.accountant or BudgetAccountant.default()
+        if accountant is not None:
+            accountant.check(*cost)
         trusted = self.bounds is None
         bounds, (frequencies, intercept) = self._bounds(), self._draw()
         inside = X if trusted else np.clip(X, *bounds)
-        scaled = _scaled(inside, bounds)
-        rows = lift(scaled if trusted else np.clip(scaled, -1.0, 1.0), frequencies, intercept)
+        units = scaled(inside, bounds)
+        rows = lift(units if trusted else np.clip(units, -1.0, 1.0), frequencies, intercept)
         norm, entry = largest(frequencies, intercept)
         if trusted and not len(frequencies):  # nothing is known about them: from the rows
             norm, entry = float(np.linalg.norm(rows, axis=1).max()), float(np.abs(rows).max())
-        self.coef_, self.scale_, self.sensitivity_ = self._release(signs[:, None] * rows, norm)
+        box, size = float(self.C) / len(rows), rows.shape[1]
+        tol = 0.5 * (SOLVED * max(norm, EPS) * box) ** 2 if self.tol is None else float(self.tol)
+        l2 = sensitivity_of(self.sensitivity, box=box, norm=norm, tol=tol)
+        sensitivity = mechanism.sensitivity(l2, size)
+        # K releases together: K times what is pure, √K times what adds up in squares.
+        every = sensitivity * (sqrt(len(signs)) if budget[1] else len(signs))
+        scale = mechanism.scale(every, budget)
+        weights = [minimize_hinge(s[:, None] * rows, box, tol, int(self.max_iter)) for s in signs]
+        if accountant is not None:
+            accountant.spend(*cost)
+        if self.insecure_noise_seed is None:
+            released = np.stack([mechanism.release(w, scale, every, budget) for w in weights])
+        else:
+            law = mechanism.law(scale, size)
+            released = weights + law.draw(len(signs), int(self.insecure_noise_seed))
+        self.coef_ = released[0] if len(signs) == 1 else released
+        self.scale_, self.sensitivity_, self.tol_ = scale, sensitivity, tol
         self.classes_, self.mechanism_ = classes, self.mechanism
         self.norm_bound_, self.entry_bound_, self.bounds_ = norm, entry, bounds
         self.frequencies_, self.intercept_scaling_ = frequencies, intercept
-        self.private_ = not self._flaws()
-        self.epsilon_spent_ = float(self.epsilon) if self.private_ else inf
-        self.delta_spent_ = float(self.delta or 0.0) if self.private_ else 1.0
+        self.private_ = private
+        self.epsilon_spent_, self.delta_spent_, self.rho_spent_ = cost
         return self
 
     def features(self, X: Any) -> FloatArray:
@@ -212,40 +263,41 @@ class PrivateSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, order="C", reset=False)
-        return lift(_scaled(X, self.bounds_), self.frequencies_, self.intercept_scaling_)
+        return lift(scaled(X, self.bounds_), self.frequencies_, self.intercept_scaling_)
 
     def decision_function(self, X: Any) -> FloatArray:
-        """(n,) φ(x)ᵀw̃, in score units.
+        """(n,) φ(x)ᵀw̃, in score units; (n, K) of K > 2 classes.
 
         Parameters
         ----------
         X
             (n, d) as in `fit`.
         """
-        return self.features(X) @ self.coef_
+        return self.features(X) @ self.coef_.T
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """(n,) the second class where the score is at least 0, else the first (4).
+        """(n,) the second class where the score is at least 0, else the first (4); or the largest.
 
         Parameters
         ----------
         X
             (n, d) as in `fit`.
         """
-        second = self.decision_function(X) >= 0.0
-        return np.asarray(self.classes_[second.astype(np.intp)])
+        scores = self.decision_function(X)
+        best = scores.argmax(axis=1) if scores.ndim == 2 else (scores >= 0.0).astype(np.intp)
+        return np.asarray(self.classes_[best])
 
     @property
     def noise_(self) -> NoiseLaw:
-        """The law of w̃ − w, which is public."""
+        """The law of w̃ − w, which is public; of more than two classes, that of each."""
         check_is_fitted(self)
-        return MECHANISMS[self.mechanism_].law(self.scale_, len(self.coef_))
+        return MECHANISMS[self.mechanism_].law(self.scale_, self.coef_.shape[-1])
 
     def error_bound(self, delta: float, rule: Literal["exact", "paper"] = "exact") -> float:
         """What no score within the bounds is off by, with a chance of 1 − δ.
 
         The smallest e for which the model is (e, δ)-useful (11): ``|φ(x)ᵀw̃ − φ(x)ᵀw*| ≤ e``
-        for all x at once.
+        for all x and all classes at once.
 
         Parameters
         ----------
@@ -270,7 +322,8 @@ class PrivateSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise InvalidInput(
                 f"Expected delta to be above 0 and below 1, and got {delta!r}: pass 0.05, say."
             )
-        size, solved = len(self.coef_), self.norm_bound_ * sqrt(2.0 * self.tol)
+        size, solved = self.coef_.shape[-1], self.norm_bound_ * sqrt(2.0 * self.tol_)
+        delta = delta / (len(self.coef_) if self.coef_.ndim == 2 else 1)
         if rule == "exact":
             mechanism = MECHANISMS[self.mechanism_]
             sizes = (self.norm_bound_, self.entry_bound_)
@@ -313,12 +366,18 @@ class PrivateSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
         tags.non_deterministic = self.insecure_noise_seed is None
         return tags
 
-    def _check_together(self) -> None:
+    def _check_together(self, refused: dict[str, Any]) -> None:
         """Refuse parameters that contradict each other, and what is public if it is not said."""
+        if refused.pop("sample_weight", None) is not None:
+            raise InvalidInput(
+                "PrivateSVC takes no sample_weight: how far one row can move the weights is "
+                "proved for rows that count alike. Leave it out."
+            )
+        if any(value is not None for value in refused.values()):
+            raise InvalidInput(f"PrivateSVC is fitted to X and y alone, and got {some(refused)}.")
         if self.feature_map == "fourier" and self.n_components % 2:
             raise InvalidInput(
                 "PrivateSVC expects n_components to be even, for pairs of cosine and sine, and got "
@@ -330,15 +389,9 @@ class PrivateSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"got delta={self.delta!r} with mechanism={self.mechanism!r}: pass both, or "
                 "neither."
             )
-        if self.mechanism == "gaussian" and self.epsilon > 1e4:  # beyond, OpenDP's map overflows
-            raise InvalidInput(
-                "PrivateSVC expects epsilon to be at most 10000 with mechanism='gaussian', for "
-                f"which OpenDP finds the noise, and got {self.epsilon!r}: pass less, or another "
-                "mechanism. So large an epsilon protects nobody."
-            )
         for name, words in (
             ("bounds", "(low, high) for each column"),
-            ("classes", "the two labels that there are"),
+            ("classes", "the labels that there are"),
         ):
             if getattr(self, name) is None and not self.trust_data:
                 raise InvalidInput(
@@ -347,43 +400,47 @@ class PrivateSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                     "trust_data=True for a model that is not private."
                 )
 
+    def _warn(self, n: int) -> None:
+        """Warn of what no noise covers; that reads no row."""
+        learned = [] if self._flaws() else learned_before(self)
+        if learned:
+            warnings.warn(
+                f"{some(learned, show=str)} before PrivateSVC in a pipeline is fitted to the rows, "
+                "which the noise does not cover: the pipeline is not private. Leave the scaling to "
+                "bounds=, or fit such a step to public rows and pass it as a FrozenEstimator.",
+                PrivacyLeakWarning,
+                stacklevel=3,
+            )
+        if self.delta is not None and self.delta * n >= 1.0:
+            warnings.warn(
+                f"delta={self.delta:g} is at least 1/n, n={n}: so much allows to publish a row as "
+                "it is. Pass much less, such as 1/n².",
+                PrivacyLeakWarning,
+                stacklevel=3,
+            )
+
     def _signs(self, y: NDArray[Any]) -> tuple[NDArray[Any], FloatArray]:
-        """The classes (2,), and −1 or 1 for each label (n,)."""
+        """The classes (K,), and (1, n) −1 or 1 for each label, or (K, n) for one against others."""
         if self.classes is None:
             check_classification_targets(y)
         classes = np.unique(y if self.classes is None else np.asarray(self.classes))
-        if len(classes) != 2:
-            kind = "one class" if len(classes) < 2 else "multiclass"
+        if len(classes) < 2:
             raise InvalidInput(
-                "Only binary classification is supported. The type of the target is "
-                f"{kind}: PrivateSVC expects two classes, and got {len(classes)}."
+                f"PrivateSVC expects at least two classes, and got {len(classes)} class."
             )
         if not np.isin(y, classes).all():
             raise InvalidInput(
                 f"Expected every label to be among classes={classes.tolist()}, and got another: "
                 "pass the classes that there are, or leave such rows out beforehand."
             )
-        return classes, np.where(y == classes[1], 1.0, -1.0)
+        positive = classes[1:] if len(classes) == 2 else classes
+        return classes, np.where(y == positive[:, None], 1.0, -1.0)
 
     def _bounds(self) -> FloatArray:
         """(2, d) low and high; −1 and 1, which leave rows as they are, if there are none."""
-        bounds, width = (-1.0, 1.0) if self.bounds is None else self.bounds, self.n_features_in_
-        try:
-            low, high = (np.broadcast_to(np.asarray(b, dtype=np.float64), (width,)) for b in bounds)
-        except (TypeError, ValueError) as error:
-            raise InvalidInput(
-                f"Expected bounds to be a pair (low, high), each a number or {width} of them, one "
-                f"for each column, and got {bounds!r}: pass such a pair."
-            ) from error
-        with np.errstate(over="ignore"):
-            wide = np.isfinite(high - low) & (low < high)
-        if not wide.all():
-            column = int(np.flatnonzero(~wide)[0])
-            raise InvalidInput(
-                "Expected finite bounds, the lower below the upper, and those of column "
-                f"{column} are {low[column]:g} and {high[column]:g}: leave out what cannot vary."
-            )
-        return np.stack([low, high])
+        names = getattr(self, "feature_names_in_", None)
+        bounds = (-1.0, 1.0) if self.bounds is None else self.bounds
+        return read_bounds(bounds, self.n_features_in_, None if names is None else list(names))
 
     def _draw(self) -> tuple[FloatArray, float]:
         """W, of variance 2γ, and B, from public numbers alone: see `lift`."""
@@ -395,59 +452,3 @@ class PrivateSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         gamma, random = self.gamma, check_random_state(self.random_state)
         drawn = random.standard_normal((int(self.n_components) // 2, d))
         return np.sqrt(2.0 * (1.0 / d if gamma is None else float(gamma))) * drawn, intercept
-
-    def _release(self, rows: FloatArray, norm: float) -> tuple[FloatArray, float, float]:
-        """The weights with noise, its scale, and the sensitivity, for rows y_i φ_i."""
-        box, tol = float(self.C) / len(rows), float(self.tol)
-        budget = float(self.epsilon), float(self.delta or 0.0)
-        mechanism, size = MECHANISMS[self.mechanism], rows.shape[1]
-        l2 = sensitivity_of(self.sensitivity, box=box, norm=norm, tol=tol)
-        sensitivity = mechanism.sensitivity(l2, size)
-        scale = mechanism.scale(sensitivity, budget)
-        weights = minimize_hinge(rows, box, tol, int(self.max_iter))
-        if self.insecure_noise_seed is None:
-            return mechanism.release(weights, scale, sensitivity, budget), scale, sensitivity
-        noise = mechanism.law(scale, size).draw(1, int(self.insecure_noise_seed))[0]
-        return weights + noise, scale, sensitivity
-
-
-def lift(Z: FloatArray, frequencies: FloatArray, intercept: float) -> FloatArray:
-    """(n, F) φ(z) = (z, B); or (√(2/F) (cos Wz, sin Wz), B): random features of exp(−γ ‖z − z'‖²).
-
-    A pair of cosine and sine has norm 1 exactly; a cosine with a random phase would reach √2. φ
-    reads no data: what is linear in it is private, and κ is known beforehand.
-
-    Parameters
-    ----------
-    Z
-        (n, d) rows.
-    frequencies
-        (F/2, d) W; (0, d) for z itself.
-    intercept
-        B ≥ 0, the constant feature; there is none if it is 0.
-
-    References
-    ----------
-    Rahimi & Recht (2007), Random features for large-scale kernel machines.
-    """
-    rows = Z
-    if len(frequencies):
-        phase = Z @ frequencies.T
-        rows = np.concatenate([np.cos(phase), np.sin(phase)], axis=1) / np.sqrt(len(frequencies))
-    if intercept == 0.0:
-        return rows
-    return np.concatenate([rows, np.full((len(rows), 1), intercept)], axis=1)
-
-
-def largest(frequencies: FloatArray, intercept: float) -> tuple[float, float]:
-    """κ and Φ: at least ‖φ‖₂ and every |φ_j| of rows whose entries are between −1 and 1."""
-    pairs, d = frequencies.shape
-    norm, entry = (1.0, 1.0 / sqrt(pairs)) if pairs else (sqrt(d), 1.0)
-    return UPWARDS * float(np.hypot(norm, intercept)), max(entry, intercept)
-
-
-def _scaled(X: FloatArray, bounds: FloatArray) -> FloatArray:
-    """(n, d) the rows in units of the bounds, which become −1 and 1; also rows outside of them."""
-    low, high = bounds
-    half = 0.5 * (high - low)
-    return (X - (low + half)) / half

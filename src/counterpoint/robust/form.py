@@ -331,19 +331,27 @@ def _(model: Any) -> Form:
     released = float(model.epsilon_spent_) if in_proportion else None
     scaled, shift, constant = np.diag(1.0 / half), -(low + half) / half, model.intercept_scaling_
     if len(model.frequencies_):
+        if len(model.classes_) > 2:
+            raise UnsupportedModel(
+                "A PrivateSVC with random features is explained for two classes; got "
+                f"{len(model.classes_)}. Fit it to one class against the others."
+            )
         frequencies = dense(model.frequencies_)
         waves = Waves(frequencies, np.zeros(len(frequencies)), float(constant))
         form = FourierScores(waves, weights, model.classes_, model.noise_, released)
         return form.through(AffineMap(scaled, shift))
     if constant:
         scaled, shift = np.vstack([scaled, np.zeros_like(low)]), np.append(shift, constant)
-    step = Magnitude.of(np.stack([np.zeros_like(weights), weights]), np.zeros(2))
-    scores = LinearScores.binary(
-        weights @ scaled,
-        float(weights @ shift),
+    rows = np.atleast_2d(weights)
+    both = np.stack([np.zeros_like(weights), weights]) if len(rows) == 1 else rows
+    scores = LinearScores.of(
+        rows @ scaled,
+        rows @ shift,
         model.classes_,
         no_probabilities="PrivateSVC has none",
-        last_of_ties=True,
-        magnitude=step.through(AffineMap(scaled, shift)),
+        last_of_ties=len(rows) == 1,
+        magnitude=Magnitude.of(both, np.zeros(len(both))).through(AffineMap(scaled, shift)),
     )
+    if len(rows) > 1:
+        return scores
     return UncertainScores(scores, AffineMap(scaled, shift), model.noise_, released)

@@ -1,0 +1,261 @@
+"""What all releases of the same rows cost together, and who is told when it is too much."""
+
+from __future__ import annotations
+
+import inspect
+from math import fsum, inf, log, log1p, sqrt
+from threading import Lock
+from typing import Any, ClassVar, Literal, Self, final
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+from sklearn.frozen import FrozenEstimator
+from sklearn.pipeline import Pipeline
+from sklearn.utils import get_tags
+
+from counterpoint.errors import BudgetError, InvalidInput, check_number, shown
+from counterpoint.privacy.mechanisms import UPWARDS, Budget
+
+__all__ = ["BudgetAccountant", "concentrated_epsilon", "learned_before"]
+
+
+@final
+class BudgetAccountant:
+    """Counts what fits on the same rows cost, and refuses those that would cost more than allowed.
+
+    As in diffprivlib, it is passed to a model, or stands for all models that got none: as the
+    default, or inside of a ``with`` block. A search by cross-validation is many fits, and each is
+    counted. Copies are the accountant itself, so that scikit-learn's `clone` counts on. It counts
+    in its process alone: one that was pickled, and so went to another, allows nothing any more.
+
+    Parameters
+    ----------
+    epsilon
+        ε > 0 that all releases may cost together.
+    delta
+        δ that they may, from 0 to below 1.
+    composition
+        ``"basic"``: the sum of all ε, and of all δ. ``"zcdp"``: the sum of all ρ of
+        zero-concentrated privacy, ε² / 2 for pure releases and (Δ/σ)² / 2 for normal noise, at a
+        ``delta`` above 0; far less for many small releases.
+
+    Raises
+    ------
+    InvalidInput
+        If these are no such numbers or words.
+
+    References
+    ----------
+    Bun & Steinke (2016), Concentrated differential privacy. Canonne, Kamath & Steinke (2020), The
+    discrete Gaussian for differential privacy, proposition 12. Feldman & Zrnic (2021), Individual
+    privacy accounting via a Rényi filter: parameters may be chosen by looking at earlier releases.
+
+    Examples
+    --------
+    >>> from counterpoint.privacy import BudgetAccountant
+    >>> accountant = BudgetAccountant(epsilon=1.0)
+    >>> accountant.spend(0.75)
+    >>> accountant.total(), accountant.remaining()
+    ((0.75, 0.0), (0.25, 0.0))
+    """
+
+    _defaults: ClassVar[list[BudgetAccountant]] = []
+
+    def __init__(
+        self,
+        epsilon: float = inf,
+        delta: float = 0.0,
+        composition: Literal["basic", "zcdp"] = "basic",
+    ) -> None:
+        check_number("epsilon", epsilon)
+        check_number("delta", delta)
+        if not (epsilon > 0.0 and 0.0 <= delta < 1.0):
+            raise InvalidInput(
+                "Expected epsilon above 0, and delta from 0 to below 1; got "
+                f"epsilon={epsilon!r}, delta={delta!r}."
+            )
+        if composition not in ("basic", "zcdp"):
+            raise InvalidInput(f"Expected composition 'basic' or 'zcdp'; got {shown(composition)}.")
+        if composition == "zcdp" and delta == 0.0:
+            raise InvalidInput(
+                "Expected delta above 0 with composition='zcdp', which is about (epsilon, delta); "
+                "got delta=0. Pass much less than 1 over the number of rows."
+            )
+        self.epsilon, self.delta, self.composition = float(epsilon), float(delta), composition
+        self._spent: list[tuple[float, float, float]] = []  # ε, δ and ρ of each release
+        self._lock, self._is_copy = Lock(), False
+
+    def __len__(self) -> int:
+        """How many releases were counted."""
+        return len(self._spent)
+
+    def __bool__(self) -> bool:
+        return True
+
+    def total(self) -> Budget:
+        """(ε, δ) that all releases so far cost together."""
+        return self._composed(self._spent)
+
+    def remaining(self, k: int = 1) -> Budget:
+        """(ε, δ) that each of k further releases may cost; by ``"zcdp"``, if all of them are pure.
+
+        Parameters
+        ----------
+        k
+            At least 1.
+        """
+        if k < 1 or k != int(k):
+            raise InvalidInput(f"Expected a whole number of at least 1 for k; got {shown(k)}.")
+        epsilon, delta = self.total()
+        if self.composition == "basic":
+            left = self.epsilon - epsilon, self.delta - delta
+            return max(left[0], 0.0) / k, max(left[1], 0.0) / k
+        low, high = 0.0, self.epsilon
+        if not np.isfinite(high):
+            return inf, 0.0
+        for _ in range(60):
+            middle = 0.5 * (low + high)
+            more = [(middle, 0.0, 0.5 * middle * middle)] * k
+            fits = self._composed([*self._spent, *more])[0] <= self.epsilon
+            low, high = (middle, high) if fits else (low, middle)
+        return low, 0.0
+
+    def check(self, epsilon: float, delta: float = 0.0, rho: float | None = None) -> None:
+        """Refuse a release that would cost too much; nothing is counted.
+
+        Parameters
+        ----------
+        epsilon, delta
+            What the release costs.
+        rho
+            Its ρ of zero-concentrated privacy; None for ε² / 2, that of a pure one.
+
+        Raises
+        ------
+        BudgetError
+            If all releases together would cost more than they may.
+        """
+        self._allow(self._release(epsilon, delta, rho))
+
+    def spend(self, epsilon: float, delta: float = 0.0, rho: float | None = None) -> None:
+        """Count a release, or refuse it as `check` does; it has the same parameters."""
+        release = self._release(epsilon, delta, rho)
+        with self._lock:
+            self._allow(release)
+            self._spent.append(release)
+
+    def set_default(self) -> Self:
+        """Count the fits of all models that got no accountant, in this process."""
+        self._defaults.append(self)
+        return self
+
+    @classmethod
+    def pop_default(cls) -> BudgetAccountant | None:
+        """The default, which it then is no more: the one before it is again; None if none is."""
+        return cls._defaults.pop() if cls._defaults else None
+
+    @classmethod
+    def default(cls) -> BudgetAccountant | None:
+        """The accountant of models that got none; None if there is none."""
+        return cls._defaults[-1] if cls._defaults else None
+
+    def __enter__(self) -> Self:
+        return self.set_default()
+
+    def __exit__(self, *_: object) -> None:
+        self.pop_default()
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_lock": None, "_is_copy": True}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _lock=Lock())
+
+    def __repr__(self) -> str:
+        most = f"epsilon={self.epsilon:g}, delta={self.delta:g}"
+        spent = "({:g}, {:g})".format(*self.total())
+        return f"BudgetAccountant({most}, composition={self.composition!r}) [spent: {spent}]"
+
+    @staticmethod
+    def _release(epsilon: float, delta: float, rho: float | None) -> tuple[float, float, float]:
+        check_number("epsilon", epsilon)
+        check_number("delta", delta)
+        if rho is None:
+            rho = 0.5 * epsilon * epsilon if delta == 0.0 else inf
+        check_number("rho", rho)
+        if not (epsilon > 0.0 and 0.0 <= delta <= 1.0 and rho > 0.0):
+            raise InvalidInput(
+                "Expected epsilon and rho above 0, and delta from 0 to 1; got "
+                f"epsilon={epsilon!r}, delta={delta!r}, rho={rho!r}."
+            )
+        return float(epsilon), float(delta), float(rho)
+
+    def _composed(self, releases: list[tuple[float, float, float]]) -> Budget:
+        if not releases:
+            return 0.0, 0.0
+        epsilon, delta, rho = (fsum(part) for part in zip(*releases, strict=True))
+        if self.composition == "basic":
+            return epsilon, min(delta, 1.0)
+        return concentrated_epsilon(rho, self.delta), self.delta
+
+    def _allow(self, release: tuple[float, float, float]) -> None:
+        if self._is_copy:
+            raise BudgetError(
+                "Expected the accountant that was passed, and this is a copy from another "
+                "process, which does not know what is spent elsewhere: fit with n_jobs=1, or "
+                "pass accountant=None for what is counted otherwise."
+            )
+        epsilon, delta = self._composed([*self._spent, release])
+        if epsilon > UPWARDS * self.epsilon or delta > UPWARDS * self.delta:
+            spent = "({:g}, {:g})".format(*self.total())
+            raise BudgetError(
+                f"Expected all releases to cost at most (epsilon, delta) = ({self.epsilon:g}, "
+                f"{self.delta:g}), and {len(self)} of them have cost {spent}; with this one it "
+                f"were ({epsilon:g}, {delta:g}). Release less, or with a smaller epsilon."
+            )
+
+
+def concentrated_epsilon(rho: float, delta: float) -> float:
+    """An ε at δ of what is ρ-zero-concentrated private; hardly more than the least.
+
+    For every order α > 1 it is αρ + (log 1/δ + α log(1 − 1/α) − log(α − 1)) / (α − 1).
+    """
+    if not np.isfinite(rho):
+        return inf
+
+    def at(log_above: float) -> float:
+        above = float(np.exp(log_above))
+        alpha = 1.0 + above
+        shrunk = -alpha * log1p(1.0 / above) - log_above  # α log(1 − 1/α) − log(α − 1)
+        return alpha * rho + (log(1.0 / delta) + shrunk) / above
+
+    best = log(sqrt(max(log(1.0 / delta), 1e-3) / rho))  # where αρ + log(1/δ)/(α − 1) is least
+    found = minimize_scalar(at, bounds=(best - 9.0, best + 9.0), method="bounded")
+    return UPWARDS * max(min(float(found.fun), at(best)), 0.0)
+
+
+def learned_before(estimator: object) -> list[str]:
+    """What stands before an estimator in the pipelines that are being fitted, and has learned.
+
+    Nobody tells an estimator in which pipeline it is, so the callers are looked through; that reads
+    no row. A step that was fitted on public rows, as a `FrozenEstimator`, has learned nothing now.
+    """
+    found, frame = [], inspect.currentframe()
+    while frame is not None:
+        owner = frame.f_locals.get("self") if frame.f_code.co_name == "fit" else None
+        if isinstance(owner, Pipeline) and owner.steps[-1][1] is estimator:
+            steps = [step for _, step in owner.steps[:-1] if step not in (None, "passthrough")]
+            found += [
+                type(step).__name__
+                for step in steps
+                if get_tags(step).requires_fit and not isinstance(step, FrozenEstimator)
+            ]
+            estimator = owner
+        frame = frame.f_back
+    return found

@@ -1,0 +1,128 @@
+"""What is public about rows: their bounds, the features of them, and how large these can be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import sqrt
+from typing import Any
+
+import numpy as np
+
+from counterpoint.errors import InvalidInput, some
+from counterpoint.numerics import FloatArray
+from counterpoint.privacy.mechanisms import UPWARDS
+
+__all__ = ["largest", "lift", "read_bounds", "scaled"]
+
+
+def read_bounds(bounds: Any, width: int, names: list[Any] | None) -> FloatArray:
+    """(2, d) low and high, from a pair of numbers or of (d,), or from name → (low, high).
+
+    Raises
+    ------
+    InvalidInput
+        If these are no bounds for d columns, or can be read in two ways.
+    """
+    if isinstance(bounds, Mapping):
+        bounds = _by_name(bounds, names)
+    try:
+        low, high = (np.broadcast_to(np.asarray(b, dtype=np.float64), (width,)) for b in bounds)
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(
+            f"Expected bounds to be a pair (low, high), each a number or {width} of them, one "
+            f"for each column, or a mapping from names to such pairs of numbers, and got "
+            f"{bounds!r}: pass such a pair."
+        ) from error
+    both = np.stack([low, high])
+    with np.errstate(over="ignore"):
+        wide = np.isfinite(high - low) & (low < high)
+    _refuse_two_readings(bounds, both)
+    if not wide.all():
+        column = int(np.flatnonzero(~wide)[0])
+        raise InvalidInput(
+            "Expected finite bounds, the lower below the upper, and those of column "
+            f"{column} are {low[column]:g} and {high[column]:g}: leave out what cannot vary."
+        )
+    return both
+
+
+def _by_name(bounds: Mapping[Any, Any], names: list[Any] | None) -> Any:
+    """(low, high) in the order of the columns."""
+    if names is None:
+        raise InvalidInput(
+            "Expected a data frame with bounds by the name of the column, and got rows without "
+            "names: pass a data frame, or (low, high)."
+        )
+    missing, unknown = (
+        [name for name in one if name not in other]
+        for one, other in ((names, bounds), (list(bounds), set(names)))
+    )
+    if missing or unknown:
+        lacks = f"none for {some(missing)}" if missing else f"some for {some(unknown)}"
+        raise InvalidInput(
+            f"Expected bounds for each column and for nothing else, and got {lacks}: "
+            "pass one pair (low, high) for each."
+        )
+    pairs = [bounds[name] for name in names]
+    if not all(np.shape(pair) == (2,) for pair in pairs):
+        raise InvalidInput(
+            f"Expected a pair (low, high) of numbers for each column, and got {bounds!r}."
+        )
+    return np.array(pairs).T
+
+
+def _refuse_two_readings(bounds: Any, both: FloatArray) -> None:
+    """For two columns, two pairs are (low, high) by the documentation, and look otherwise."""
+    low, high = both
+    looks = isinstance(bounds, list) or any(isinstance(b, tuple) for b in bounds)
+    if len(low) != 2 or not looks or any(np.ndim(b) == 0 for b in bounds):
+        return
+    as_pairs = (low[0] < low[1]) and (high[0] < high[1])
+    if as_pairs and not np.array_equal(both, both.T):
+        raise InvalidInput(
+            "Expected bounds that can be read in one way, and "
+            f"{bounds!r} may be (low, high) or one pair for each of the two columns: pass a "
+            "mapping from names to pairs, or a tuple of two lists, (low, high)."
+        )
+
+
+def lift(Z: FloatArray, frequencies: FloatArray, intercept: float) -> FloatArray:
+    """(n, F) φ(z) = (z, B); or (√(2/F) (cos Wz, sin Wz), B): random features of exp(−γ ‖z − z'‖²).
+
+    A pair of cosine and sine has norm 1 exactly; a cosine with a random phase would reach √2. φ
+    reads no data: what is linear in it is private, and κ is known beforehand.
+
+    Parameters
+    ----------
+    Z
+        (n, d) rows.
+    frequencies
+        (F/2, d) W; (0, d) for z itself.
+    intercept
+        B ≥ 0, the constant feature; there is none if it is 0.
+
+    References
+    ----------
+    Rahimi & Recht (2007), Random features for large-scale kernel machines.
+    """
+    rows = Z
+    if len(frequencies):
+        phase = Z @ frequencies.T
+        rows = np.concatenate([np.cos(phase), np.sin(phase)], axis=1) / np.sqrt(len(frequencies))
+    if intercept == 0.0:
+        return rows
+    return np.concatenate([rows, np.full((len(rows), 1), intercept)], axis=1)
+
+
+def largest(frequencies: FloatArray, intercept: float) -> tuple[float, float]:
+    """κ and Φ: at least ‖φ‖₂ and every |φ_j| of rows whose entries are between −1 and 1."""
+    pairs, d = frequencies.shape
+    norm, entry = (1.0, 1.0 / sqrt(pairs)) if pairs else (sqrt(d), 1.0)
+    return UPWARDS * float(np.hypot(norm, intercept)), max(entry, intercept)
+
+
+def scaled(X: FloatArray, bounds: FloatArray) -> FloatArray:
+    """(n, d) the rows in units of the bounds, which become −1 and 1; also rows outside of them."""
+    low, high = bounds
+    half = 0.5 * (high - low)
+    return (X - (low + half)) / half

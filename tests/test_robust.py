@@ -704,8 +704,8 @@ def test_a_lead_that_grows_with_the_distance_is_met_as_by_cvxpy(limits: str, cos
     given = COSTS[cost]
     matrix = given.matrix if isinstance(given, cp.Mahalanobis) else np.diag(given.weights)
     root = None if cost == "manhattan" else np.linalg.cholesky(matrix).T
-    for i, x in enumerate(ROWS):
-        corners = sorted(set(zip(asked.start[i].tolist(), asked.rate[i].tolist(), strict=True)))
+    for i, (x, lead) in enumerate(zip(ROWS, asked.leads, strict=True)):
+        corners = sorted(set(zip(lead.start.tolist(), lead.rate.tolist(), strict=True)))
 
         def demands(y: Any, x: np.ndarray = x, corners: Any = tuple(corners)) -> list[Any]:
             if root is None:

@@ -17,7 +17,7 @@ weights too. C is a polygon whose sides lie in a few directions between those of
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import final
 
@@ -26,7 +26,7 @@ import numpy as np
 from counterpoint.costs import Manhattan, Price
 from counterpoint.engine.couplings import LinearBounds
 from counterpoint.engine.program import Program
-from counterpoint.engine.region import Cases, Region, Supported
+from counterpoint.engine.region import Cases, Supported
 from counterpoint.engine.search import Leads
 from counterpoint.errors import InvalidInput
 from counterpoint.noise import NoiseLaw
@@ -97,20 +97,28 @@ class Lead(Supported):
     """
 
     x: FloatArray  # (d,)
-    start: FloatArray  # (V,) in score units
+    start: FloatArray  # (V,) at the corners of a polygon, in score units
     rate: FloatArray  # (V,) in score units for a unit of distance, not negative
     slope: FloatArray  # (d,) and a number: the score that is to lead
     constant: float
     least: float  # what it leads by at least where it leads by enough; infinite if it never does
     norm: Price  # the norm, or its square
 
+    def distance(self, cost: FloatArray) -> FloatArray:
+        """The norms of changes, from what they cost."""
+        return cost if self.norm.kind is Manhattan else np.sqrt(np.maximum(cost, 0.0))
+
+    def needed(self, distance: FloatArray) -> FloatArray:
+        """(…, V) what a lead has to be at distances, by each corner."""
+        return np.asarray(self.start + self.rate * distance[..., None])
+
     def excess(self, y: FloatArray) -> FloatArray:
         return self.supports(y)[0]
 
     def supports(self, y: FloatArray) -> tuple[FloatArray, LinearBounds]:
         delta, norm = y - self.x, self.norm
-        length = _lengths(norm, delta)
-        needed = self.start + self.rate * length[:, None]
+        length = self.distance(norm(delta))
+        needed = self.needed(length)
         at = needed.argmax(axis=1)
         if norm.kind is Manhattan:  # where nothing moves, along the slope
             towards = np.where(delta == 0.0, np.sign(self.slope), np.sign(delta))
@@ -133,7 +141,8 @@ class Lead(Supported):
     def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:
         reach = np.abs(y) + np.abs(self.x)
         size = reach @ np.abs(self.slope) + abs(self.constant)
-        size = size + np.abs(self.start).max() + self.rate.max() * _lengths(self.norm, reach)
+        size = size + np.abs(self.start).max()
+        size = size + self.rate.max() * self.distance(self.norm(reach))
         return relative(self.excess(y) - 16.0 * EPS * size, size)
 
 
@@ -142,39 +151,19 @@ def _half_spaces(rows: FloatArray, high: FloatArray) -> LinearBounds:
     return LinearBounds(rows, np.full(len(high), -np.inf), high, np.ones(len(high)))
 
 
-def _lengths(norm: Price, delta: FloatArray) -> FloatArray:
-    """(n,) norms of (n, d) changes."""
-    price = norm(delta)
-    return price if norm.kind is Manhattan else np.sqrt(np.maximum(price, 0.0))
-
-
 @final
 @dataclass(frozen=True, eq=False)
 class LinearLeads(Leads):
-    """T(ρ) = max_v start_v + rate_v ρ, for each of n rows, and the lead that is to be as large."""
+    """The `Lead` of each row."""
 
-    x: FloatArray  # (n, d)
-    start: FloatArray  # (n, V) corners of the polygon, in score units
-    rate: FloatArray  # (n, V) in score units for a unit of distance
-    least: FloatArray  # (n,) what an answer leads by at least; infinite where there is none
-    slope: FloatArray  # (d,) and a number: the lead
-    constant: float
-    norm: Price  # see `Lead`
+    leads: tuple[Lead, ...]
 
     def take(self, rows: IntArray | BoolArray) -> LinearLeads:
-        each = {name: getattr(self, name)[rows] for name in ("x", "start", "rate", "least")}
-        return replace(self, **each)
+        return LinearLeads(tuple(self.leads[i] for i in np.arange(len(self.leads))[rows]))
 
     def required(self, y: FloatArray, cost: FloatArray) -> FloatArray:
-        distance = cost if self.norm.kind is Manhattan else np.sqrt(cost)
-        return np.asarray((self.start + self.rate * distance[:, None]).max(axis=1))
-
-    @property
-    def regions(self) -> list[Region]:
-        """For each row where its lead is large enough."""
-        rows = zip(self.x, self.start, self.rate, self.least.tolist(), strict=True)
-        lead = self.slope, self.constant
-        return [Region((Lead(x, a, b, *lead, least, self.norm),)) for x, a, b, least in rows]
+        pairs = zip(self.leads, cost, strict=True)
+        return np.array([lead.needed(lead.distance(paid)).max() for lead, paid in pairs])
 
 
 def linear_leads(
@@ -202,13 +191,15 @@ def linear_leads(
         room, most = reach.room(lead[0])
         level = (some.x @ lead[0] + lead[1])[:, None] + room
         parts.append((start, rate, _least(start, rate, level, most)))
-    start, rate, least = (np.concatenate(part) for part in zip(*parts, strict=True))
     norm = price = program.price
     if price.kind is not Manhattan:  # categories count a half of δ² for |δ|
         full = price.quadratic.ndim == 2
         square = price.quadratic + (np.diag(price.absolute) if full else price.absolute)
         norm = Price(np.zeros(program.width), square)
-    return LinearLeads(cases.x, start, rate, least, *lead, norm)
+    columns = [np.concatenate(part) for part in zip(*parts, strict=True)]
+    rows = zip(cases.x, *columns, strict=True)
+    leads = (Lead(x, start, rate, *lead, float(least), norm) for x, start, rate, least in rows)
+    return LinearLeads(tuple(leads))
 
 
 @final

@@ -21,7 +21,7 @@ import numpy as np
 from counterpoint.certificate import VIOLATION, Bounding, Evidence, RowEvidence
 from counterpoint.engine.couplings import LinearBounds
 from counterpoint.engine.pieces import Piece
-from counterpoint.engine.region import Cases, Region
+from counterpoint.engine.region import Cases, Condition, Region
 from counterpoint.engine.search import Found
 from counterpoint.numerics import FloatArray
 from counterpoint.solvers import Effort, Outcome
@@ -262,7 +262,7 @@ def purified_evidence(evidence: Evidence) -> Evidence:
 
 
 def cutting_planes(
-    found: Found, pieces: Sequence[Piece], beside: Sequence[Region] | None = None
+    found: Found, pieces: Sequence[Piece], beside: Sequence[Condition] | None = None
 ) -> list[Bounding]:
     """Pieces with conditions that no solver takes, one row after the other; what bounds them.
 
@@ -274,7 +274,7 @@ def cutting_planes(
     for i in range(len(found.cases)):
         row, best = np.array([i]), []
         for s, piece in enumerate(pieces):
-            part = piece if beside is None else piece.within(beside[i])
+            part = piece if beside is None else piece.within(Region((beside[i],)))
             refinement = Refinement(part, part.sees(found.cases).take(row), effort)
             refinement.run(float(found.worth_beating()[i]))
             found.limited[i] |= refinement.limited

@@ -22,9 +22,8 @@ SOLVERS: tuple[Any, ...] = ()
 
 
 def _outside_in(found: Found, pieces: Pieces, leads: Leads | None) -> Sequence[Bounding]:
-    return cutting_planes(
-        found, pieces.listed, leads.regions if isinstance(leads, LinearLeads) else None
-    )
+    beside = leads.leads if isinstance(leads, LinearLeads) else None
+    return cutting_planes(found, pieces.listed, beside)
 
 
 def _by_descents(found: Found, pieces: Pieces, leads: Leads | None) -> Sequence[Bounding]:

@@ -14,7 +14,7 @@ from sklearn.preprocessing import MaxAbsScaler, StandardScaler
 from sklearn.svm import SVC, LinearSVC
 
 import counterpoint as cp
-from counterpoint.engine import factored
+from counterpoint.engine import span
 
 ROWS, WIDTH, CLASSES = 60, 40, 4
 
@@ -192,7 +192,7 @@ def test_answers_are_written_in_blocks(model: Any, rows: Any, tmp_path: Any):
     assert (np.load(tmp_path / "answers.npy") == answers.rows(slice(None))).all()
 
 
-def test_full_rows_take_their_budget_once(monkeypatch: pytest.MonkeyPatch):
+def test_full_rows_take_their_budget_once():
     rng = np.random.default_rng(0)
     n, d = 1500, 20_000
     X = sparse.random_array((n, d), density=1e-3, format="csr", rng=rng)
@@ -200,14 +200,13 @@ def test_full_rows_take_their_budget_once(monkeypatch: pytest.MonkeyPatch):
     model.classes_, model.n_features_in_ = np.arange(3), d
     model.coef_, model.intercept_ = rng.normal(size=(3, d)), np.zeros(3)
     explainer = cp.Explainer(model, cost=cp.SquaredEuclidean())
-    budget = 8_000_000
-    monkeypatch.setattr(factored, "MEMORY", budget)
+    budget = 8 * d * span.ROWS
     tracemalloc.start()
     answers = explainer.explain_factored(X, cp.Probability(1, 0.99))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert answers.found.all()
-    assert peak < 1.5 * budget < 0.06 * 8 * n * d
+    assert peak < 1.5 * budget < 0.07 * 8 * n * d
 
 
 @pytest.mark.parametrize(

@@ -276,10 +276,15 @@ class Certificates:
         guarantees = np.where(rows, np.int8(promise.code), self.guarantees)
         return replace(self, valid=self.valid & ~rows, guarantees=guarantees, **told)
 
-    def put(self, rows: NDArray[np.intp] | slice, other: Certificates) -> None:
-        """Write the certificates of some rows."""
+    def put(
+        self,
+        rows: NDArray[np.intp] | slice,
+        other: Certificates,
+        part: BoolArray | slice = slice(None),
+    ) -> None:
+        """Write the certificates of some rows, or of a part of them."""
         for name in COLUMNS:
-            getattr(self, name)[rows] = getattr(other, name)
+            getattr(self, name)[rows] = getattr(other, name)[part]
 
     def __getitem__(self, i: int) -> Certificate:
         numbers = {name: float(getattr(self, name)[i]) for name in (*NUMBERS, "bound")}
@@ -418,13 +423,16 @@ def certify(  # noqa: PLR0913 (what an answer is judged by)
     *,
     gap: float = CLOSED,
     resolution: float = VIOLATION,
+    margin: FloatArray | None = None,
+    stretch: float = 0.0,
 ) -> Certificates:
     """Certificates of (n, d) returned rows; the bound of one that does not hold is its row's.
 
     The program is the cost over the actionable region, with what is charged, without what the
     target demands; the verdict says what the model says of the points. The evidence bounds every
     piece of the target from below; None for rows that stay, at no cost. An answer is optimal up to
-    the ``gap``; violations up to the ``resolution`` are rounding.
+    the ``gap``; violations up to the ``resolution`` are rounding. For rows in other coordinates,
+    the bound is on what meets the target by a ``margin``, at 1 + ``stretch`` times the objective.
     """
     objective = cost = program.price(points - cases.x)
     violation = program.violation(points, cases.x)
@@ -434,7 +442,8 @@ def certify(  # noqa: PLR0913 (what an answer is judged by)
         bound, claim = np.zeros(len(points)), Claim.PROVED.column(len(points))
     else:
         reached = np.where(verdict.valid, objective, np.inf)
-        bound, claim = lower_bounds(evidence, reached, gap)
+        bound, claim = lower_bounds(evidence, reached * (1.0 + stretch), gap, margin)
+        bound /= 1.0 + stretch
     holds = verdict.valid & (violation <= resolution)
     return Certificates(
         verdict.valid,

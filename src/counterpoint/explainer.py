@@ -289,7 +289,7 @@ class Explainer:
     ) -> FactoredCounterfactuals:
         """`explain` for rows with very many columns: answers as x̄ and a few coefficients.
 
-        Full rows are made in blocks of 64 MiB only, to ask the model itself about the answers, and
+        Full rows are made a few at a time, to ask the model itself about the answers, and
         forgotten. The cost must be quadratic and the only constraint
         `Immutable`: then answers move within the span of the model's score rows.
 

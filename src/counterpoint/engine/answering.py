@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.certificate import (
+    CLOSED,
     VIOLATION,
     Certificates,
     Status,
@@ -25,6 +26,7 @@ from counterpoint.certificate import (
 )
 from counterpoint.engine.pieces import Pieces, Question
 from counterpoint.engine.search import Found, Leads, search
+from counterpoint.engine.span import InSpan, Span
 from counterpoint.models.reading import Reading
 from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray, WordArray
 from counterpoint.results import Counterfactuals
@@ -75,6 +77,7 @@ class Task:
     effort: Effort
     eps: float  # from 1 to the next number where the model computes, or rows are kept
     piece: int | None = None  # the one piece of the target in which to search; None for all
+    span: InSpan | None = None  # the rows of which these are coordinates, if they are
 
     @cached_property
     def pieces(self) -> Pieces:
@@ -102,20 +105,14 @@ def answers_to(
     rows are done; ``weight`` (n,) is what the price counts beside what is charged, by default the
     target's; ``held`` (n, p) says which features of which row must stay.
     """
-    (came, inputs), reading, features = tables, task.model, task.question.features
-    encoded = encode(inputs, features, reading.fills, reading.unfilled)
-    problems = task.target.unusable(encoded.codes, features.names)
-    encoded.problems.update(problems | encoded.problems)
-    required = task.target.requirement
-    if required.labels or not required.others:
-        _ = task.pieces  # what does not fit is an error, whatever the rows are
-    if reading.fills:
-        encoded.problems.update(_not_filled(task, inputs, encoded))
-    n, size = len(encoded.codes), max(64, CELLS // max(features.width, 1))
+    (came, inputs), features = tables, task.question.features
+    span = None if held is not None else _span_of(task, inputs)
+    encoded = _encoded(task, inputs, task.question if span is None else span.question)
+    n = len(encoded.codes)
     out = Counterfactuals(
         came,
         encoded.codes,
-        np.array(encoded.codes),
+        np.array(encoded.codes) if span is None else np.empty(encoded.codes.shape),
         encoded.missing != PRESENT,
         Status.INVALID.column(n),
         Certificates.blank(n),
@@ -125,10 +122,14 @@ def answers_to(
         np.full(n, task.target, dtype=object),
         task.eps,
     )
+    required = task.target.requirement
     if weight is None and required.weight is not None:
         weight = np.full(n, required.weight)
     usable = np.ones(n, dtype=bool)
     usable[list(encoded.problems)] = False
+    if span is not None:
+        usable &= ~_answer_in_span(task, inputs, span, np.flatnonzero(usable), out, weight, advance)
+    size = max(64, CELLS // max(features.width, 1))
     for start in range(0, n, size):
         index = start + np.flatnonzero(usable[start : start + size])
         if not len(index):
@@ -144,16 +145,90 @@ def answers_to(
             None if weight is None else weight[part],
             None if held is None else held[part],
         )
-        if len(index) <= FEW and required.at_least is None:
-            with suppress(NotForeseen):
-                _answer(task, rows, reading.form.predict(rows.x), out, None, foreseen=True)
-                if advance is not None:
-                    advance(len(index))
-                continue
-        predicted = task.model.predict(rows.table)
-        task.model.check(rows.x, predicted)
-        _answer(task, rows, predicted, out, advance, foreseen=False)
+        _answer_chunk(task, rows, out, advance)
     return out
+
+
+def _span_of(task: Task, inputs: Table) -> Span | None:
+    """The span in which answers move, if that is much less to look at than the rows."""
+    span = task.question.span if inputs.all_floats and task.span is None else None
+    few = span is None or task.question.features.width > 2 * span.question.features.width
+    return span if few else None
+
+
+def _encoded(task: Task, inputs: Table, asked: Question) -> Encoded:
+    """Codes of rows, and why some cannot be used; what does not fit is an error in any case."""
+    features, reading, required = task.question.features, task.model, task.target.requirement
+    encoded = encode(inputs, features, reading.fills, reading.unfilled)
+    problems = task.target.unusable(encoded.codes, features.names)
+    encoded.problems.update(problems | encoded.problems)
+    if required.labels or not required.others:
+        asked.pieces(task.target)
+    if reading.fills:
+        encoded.problems.update(_not_filled(task, inputs, encoded))
+    return encoded
+
+
+def _answer_in_span(  # noqa: PLR0913, PLR0917 (what is asked of rows)
+    task: Task,
+    inputs: Table,
+    span: Span,
+    index: IntArray,
+    out: Counterfactuals,
+    weight: FloatArray | None,
+    advance: Callable[[int], None] | None,
+) -> BoolArray:
+    """(n,): which rows are answered by what is asked in coordinates of their span.
+
+    Others are left, as they came: those that are not settled there, whose cost is not known to the
+    last digits, or whose answer is not the last one about which the model was asked.
+    """
+    model, exactly, done = task.model, task.target.demanding, np.zeros(len(out), dtype=bool)
+
+    def as_input(rows: IntArray | slice, full: FloatArray) -> Any:
+        return inputs.with_matrix(rows, full).to_model_input(named=model.named)
+
+    rows = InSpan.of(
+        span, model.model, out.before, exactly=exactly, into=out.after, as_input=as_input
+    )
+    index = index[np.isfinite(rows.start[index]).all(axis=1)]
+    if len(index):
+        asked = replace(task, model=rows.reading(model), question=span.question, span=rows)
+        table = rows.table if len(index) == len(out) else rows.table.take(index)
+        weight = None if weight is None else weight[index]
+        found = answers_to(asked, (table, table), advance, weight=weight)
+        stays = found.statuses == Status.ALREADY.code
+        optimal = rows.were_asked(index, found.after) & (found.statuses == Status.OPTIMAL.code)
+        good = stays | (optimal & (rows.misses(index, found.cost) <= CLOSED))
+        done[index] = good
+        every = done.all()
+        at, part = (slice(None), slice(None)) if every else (index[good], good)
+        for name in ("statuses", "closed_form", "targets"):
+            getattr(out, name)[at] = getattr(found, name)[part]
+        out.certificates.put(at, found.certificates, part)
+        same = np.concatenate([index[stays], np.flatnonzero(~done)])
+    else:
+        same = np.arange(len(out))
+    out.after[same] = out.before[same]
+    return done
+
+
+def _answer_chunk(
+    task: Task, rows: Rows, out: Counterfactuals, advance: Callable[[int], None] | None
+) -> None:
+    """What the model says of some rows, and the answers to them."""
+    if not task.target.demanding:  # then nothing depends on what the model says
+        _answer(task, rows, np.zeros(len(rows)), out, advance, foreseen=False)
+        return
+    if len(rows) <= FEW and task.target.requirement.at_least is None:
+        with suppress(NotForeseen):
+            _answer(task, rows, task.model.form.predict(rows.x), out, None, foreseen=True)
+            if advance is not None:
+                advance(len(rows))
+            return
+    predicted = task.model.predict(rows.table)
+    task.model.check(rows.x, predicted)
+    _answer(task, rows, predicted, out, advance, foreseen=False)
 
 
 def _answer(
@@ -309,8 +384,20 @@ class Confirmation:
             self._search_again()
         resolution = SINGLE if rows.table.singles else VIOLATION
         asked, (y, verdict) = self.pieces.asked, (self.y, self.verdict)
+        margin, stretch, span = None, 0.0, self.task.span
+        if span is not None:
+            price = asked.objective(y, self.cases) / self.cases.weights
+            margin, stretch = span.slack(rows.codes[:, -1], price), span.span.stretch
         certificates = certify(
-            asked, y, self.cases, verdict, found.evidence, gap=effort.gap, resolution=resolution
+            asked,
+            y,
+            self.cases,
+            verdict,
+            found.evidence,
+            gap=effort.gap,
+            resolution=resolution,
+            margin=margin,
+            stretch=stretch,
         )
         answered = certificates.holds
         if not answered.all():
@@ -416,15 +503,10 @@ class Confirmation:
         codes = self._representable(codes, which)
         before = self.rows.codes[which]
         returned, codes, y = as_returned(table, self.features, which, before, codes)
-        if self.foreseen is None:
-            predicted = task.model.predict(returned)
-        else:  # of the factual rows with them
-            both = task.model.predict(returned, table)
-            predicted, factual = np.split(both, [len(codes)])
-            if (factual != self.foreseen).any():
-                self._compare(factual)
-            self.foreseen = None
+        predicted = self._predicted(returned)
         said = task.target.verdict(task.model, returned, y, predicted, self.eps)
+        if not (task.target.demanding or said.valid.all()):
+            task.model.check(y, task.model.predict(returned))
         if self.leads is not None:
             said = self._ahead(said, self.leads.take(rows[here]), y, self.rows.x[rows[here]])
         if len(here) == len(rows):
@@ -433,6 +515,19 @@ class Confirmation:
         after[here], ys[here] = codes, y
         verdict.put(here, said)
         return after, ys, verdict
+
+    def _predicted(self, returned: Table) -> NDArray[Any]:
+        """What the model says of returned rows, and perhaps of the factual ones with them."""
+        predict = self.task.model.predict
+        if self.foreseen is None:
+            probable = self.task.target.requirement.probable  # then only probabilities count
+            return np.zeros(len(returned)) if probable else predict(returned)
+        both = predict(returned, self.rows.table)
+        predicted, factual = np.split(both, [len(returned)])
+        if (factual != self.foreseen).any():
+            self._compare(factual)
+        self.foreseen = None
+        return predicted
 
     def _ahead(self, said: Verdict, leads: Leads, y: FloatArray, x: FloatArray) -> Verdict:
         """The same, with margins beyond the leads that points at their distances need."""

@@ -286,7 +286,7 @@ class LogLoss(Coupling):
         return Cut(v @ self.matrix, -(v @ self.offset) - entropy, v, self.sizes, m + 1, doubt)
 
     def gained(self, multipliers: FloatArray, margin: FloatArray) -> FloatArray:
-        return np.zeros(len(multipliers))
+        return self.shares(multipliers)[0].sum(axis=1) * np.minimum(margin[:, 0], 0.0)
 
     def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:
         return np.zeros(len(y))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import final, overload
+from typing import TYPE_CHECKING, final, overload
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from counterpoint.numerics import BoolArray, FloatArray
 from counterpoint.rows.features import Features
 from counterpoint.solvers import Solver, all_solvers, applicable
 from counterpoint.targets import Requirement, Target
+
+if TYPE_CHECKING:
+    from counterpoint.engine.span import Span
 
 __all__ = ["Aim", "Piece", "Pieces", "Question"]
 
@@ -253,6 +256,13 @@ class Question:
             return Pieces.of(self.actionable, self.form.regions(target), target.aim(self))
 
         return self._pieces.made(target.requirement, made)
+
+    @cached_property
+    def span(self) -> Span | None:
+        """The span in which answers move; None if they do not move in one."""
+        from counterpoint.engine.span import Span  # which asks a question itself
+
+        return Span.of(self)
 
     @cached_property
     def is_discrete(self) -> bool:

@@ -1,0 +1,329 @@
+"""Questions asked in as many dimensions as their answers move in.
+
+Under a quadratic price without bounds an answer moves within the span of the model's score rows.
+With coordinates t of that span in which the price is ‖t‖², a question about rows of d columns is
+one about rows of r < K of them, and is asked, searched and certified as such. The d columns enter
+twice: in the scores before, in the answers after, which the model itself judges.
+
+What this loses, in exact numbers: C are the centred score rows, P is the price, F <= P a diagonal
+below it (P itself if it is diagonal), D the directions, S what they add to the scores, all of them
+floats. For a change δ of price c = δᵀPδ let t = D P δ. Then
+
+- ‖t‖² <= ‖D P Dᵀ‖ c <= (1 + ``stretch``) c                                          (Bessel)
+- each entry of Cδ − S t = (C − S D P) δ is at most ``stray`` √c: its rows in the metric F⁻¹
+- the scores of x itself are off by what rounding leaves of a sum: γ ‖Cᵢ‖ ‖x‖, in F⁻¹ and F.
+
+So whatever is possible for the row is possible in coordinates, at 1 + ``stretch`` times the price,
+if differences of scores are granted twice what they may be off: a lower bound that allows for that
+holds for the row. The price of the answer as it is written is off by the rounding of its entries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from counterpoint.constraints import Immutable
+from counterpoint.costs import Price, SquaredEuclidean
+from counterpoint.engine.domains import Box
+from counterpoint.engine.pieces import Question
+from counterpoint.models.form import Magnitude
+from counterpoint.models.linear import LinearScores
+from counterpoint.models.reading import Reading
+from counterpoint.numerics import EPS, UNIT, BoolArray, FloatArray, IntArray, gamma
+from counterpoint.rows.features import Continuous, Features
+from counterpoint.rows.table import Table
+
+__all__ = ["InSpan", "Span", "blocks_of"]
+
+FAINT = 64.0 * EPS
+"""A direction that is this small beside the largest is none."""
+CELLS = 1 << 18
+"""Cells of full rows at a time: 2 MiB, so that they are still in the cache when the model is asked
+about them."""
+ROWS = 64
+"""So many rows at a time at least, or reading the model's coefficients would take longest."""
+
+
+def blocks_of(n: int, width: int, cells: int = CELLS, least: int = ROWS) -> Iterator[slice]:
+    """Slices of n rows with about so many cells."""
+    size = max(least, cells // max(width, 1))
+    return (slice(start, min(start + size, n)) for start in range(0, n, size))
+
+
+def free_columns(question: Question) -> BoolArray | None:
+    """(d,) which columns may change; None if more is demanded of the change, or its price."""
+    price, box = question.price, question.actionable.box
+    held = (box.least == 0.0) & (box.most == 0.0)
+    bounded = np.isfinite([box.low, box.high]).any() or (box.below | box.above)[~held].any()
+    beyond = not question.actionable.region.kinds <= {Box}
+    return None if price.absolute.any() or bounded or beyond else ~held
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Span:
+    """The directions in which answers move; only differences of scores count, so all is centred."""
+
+    form: LinearScores
+    price: Price
+    matrix: FloatArray  # (k, d) the score rows less their mean
+    offset: FloatArray  # (k,) the offsets less theirs
+    directions: FloatArray  # (r, d) changes; in their coordinates the cost is the sum of squares
+    scores: FloatArray  # (k, r) what each adds to the scores
+    held: FloatArray  # (k, h) an orthonormal basis of the scores that no change reaches
+    stretch: float
+    stray: float
+
+    @classmethod
+    def of(cls, question: Question) -> Span | None:
+        """The span of a form's score rows, under a price, within the columns that may change.
+
+        With P = L Lᵀ and the singular values C L⁻ᵀ = V S W the directions are W L⁻¹, and what they
+        add to the scores is V S. None if answers do not move within one.
+        """
+        form, price, free = question.form, question.price, free_columns(question)
+        if free is None or not isinstance(form, LinearScores):
+            return None
+        matrix, offset = form.matrix - form.matrix.mean(axis=0), form.offset - form.offset.mean()
+        if price.quadratic.ndim == 1:
+            among = price.quadratic[free]
+            unit = 1.0 / np.sqrt(among)
+            scaled = matrix[:, free] * unit
+        else:
+            among = price.quadratic[np.ix_(free, free)]
+            factor = np.linalg.cholesky(among)
+            scaled = np.linalg.solve(factor, matrix[:, free].T).T
+        axes, length, ways = np.linalg.svd(scaled, full_matrices=False)
+        reached = length > FAINT * length.max(initial=0.0)
+        axes, ways = axes[:, reached], ways[reached]
+        back = ways * unit if among.ndim == 1 else np.linalg.solve(factor.T, ways.T).T
+        directions = np.zeros((len(ways), form.width))
+        directions[:, free] = back
+        alike = np.column_stack([axes, np.full(len(axes), len(axes) ** -0.5)])
+        held, scores = np.linalg.svd(alike)[0][:, alike.shape[1] :], axes * length[reached]
+        off = cls._off(matrix[:, free], scores, back, among, price.floor[free])
+        return cls(form, price, matrix, offset, directions, scores, held, *off)
+
+    @staticmethod
+    def _off(
+        matrix: FloatArray,
+        scores: FloatArray,
+        directions: FloatArray,
+        price: FloatArray,
+        metric: FloatArray,
+    ) -> tuple[float, float]:
+        """`stretch` and `stray`, both with what rounding may add to them."""
+        (r, d), sizes = directions.shape, np.abs(directions)
+        if price.ndim == 1:
+            pulled = directions * price
+            slip = 2.0 * UNIT * np.abs(pulled)
+        else:  # no entry of P is larger than these products
+            unit = np.sqrt(np.diag(price))
+            pulled = directions @ price
+            slip = gamma(d + 2) * (sizes @ unit)[:, None] * unit
+        far = np.abs(pulled @ directions.T - np.eye(r))
+        far += gamma(d + 2) * (np.abs(pulled) @ sizes.T + 1.0) + slip @ sizes.T
+        rest = np.abs(matrix - scores @ pulled)
+        rest += gamma(r + 4) * (np.abs(matrix) + np.abs(scores) @ np.abs(pulled))
+        rest += np.abs(scores) @ slip
+        grown = 1.0 + gamma(2 * d + 8)
+        stray = np.sqrt((rest * rest / metric).sum(axis=1)).max(initial=0.0)
+        return float(np.linalg.norm(far) * grown), float(stray * grown)
+
+    @cached_property
+    def question(self) -> Question:
+        """What is asked, in coordinates: free ones, held ones, the size of the row, its number.
+
+        The model adds up the terms of full rows: how large they are is in a column of its own. An
+        answer's are as large, but for its change, whose terms hardly cancel and add up to scores.
+        """
+        r, h, k = self.scores.shape[1], self.held.shape[1], len(self.offset)
+        none = np.zeros((k, 2))
+        matrix = np.hstack([self.scores, self.held, none])
+        terms = np.hstack([np.abs(matrix[:, :-2]), np.tile([1.0, 0.0], (k, 1))])
+        magnitude = Magnitude(terms, np.abs(self.offset), self.form.sizes.terms)
+        form = replace(self.form, matrix=matrix, offset=self.offset, magnitude=magnitude)
+        names = [f"x{j}" for j in range(r + h + 2)]
+        fixed = (Immutable(*names[r:-2]),) if h else ()
+        features = Features(Continuous(name) for name in names)
+        return Question.ask(form, features, fixed, SquaredEuclidean())
+
+    @cached_property
+    def lengths(self) -> tuple[float, float, float]:
+        """At least the largest length of a row of C and of the model's terms, in F⁻¹, and of S."""
+        sizes = self.form.sizes.matrix
+        squares = sizes.multiply(sizes) if sparse.issparse(sizes) else sizes * sizes
+        share, grown = 1.0 / self.price.floor, 1.0 + gamma(self.form.width + 8)
+        found = (self.matrix * self.matrix) @ share, squares @ share, (self.scores**2).sum(axis=1)
+        steepest, widest, tallest = (float(np.sqrt(each.max()) * grown) for each in found)
+        return steepest, widest, tallest
+
+    def coordinates(self, X: Any, *, exactly: bool) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """(n, r + h + 2) rows as `question` takes them; (n,) their lengths, in F; (n,) `doubt`.
+
+        ``exactly``: whether the sizes of the model's terms are needed, or a bound on them will do.
+        """
+        n, d = X.shape
+        (k, r), h = self.scores.shape, self.held.shape[1]
+        ways = np.hstack([self.scores, self.held])
+        back = ways / np.einsum("ij,ij->j", ways, ways)
+        upright = np.ascontiguousarray(self.matrix.T) if sparse.issparse(X) else self.matrix.T
+        metric = self.price.floor
+        plain = bool((metric == 1.0).all())
+        out, length, doubt = np.empty((n, r + h + 2)), np.empty(n), np.empty(n)
+        for part in blocks_of(n, d):
+            rows = X[part].astype(np.float64, copy=False)
+            with np.errstate(over="ignore", invalid="ignore"):
+                scores = rows @ upright
+                out[part, :-2] = scores @ back
+                scores -= out[part, :-2] @ ways.T  # what is left, but for a part that all share
+                doubt[part] = scores.max(axis=1) - scores.min(axis=1)
+            if sparse.issparse(rows):
+                length[part] = rows.multiply(rows) @ metric
+            elif plain:
+                length[part] = np.einsum("ij,ij->i", rows, rows)
+            else:
+                length[part] = (rows * rows) @ metric
+            if exactly:
+                out[part, -2] = self.form.sizes(rows).max(axis=1)
+        length = np.sqrt(length) * (1.0 + gamma(d + 4))
+        steepest, widest, tallest = self.lengths
+        if not exactly:
+            out[:, -2] = widest * length + self.form.sizes.offset.max()
+        out[:, -1] = np.arange(n)
+        size = tallest * np.sqrt(np.einsum("ij,ij->i", out[:, :r], out[:, :r]))
+        size += np.abs(out[:, r:-2]).sum(axis=1) + np.abs(self.offset).max()
+        doubt += 2.0 * (gamma(d + 4) * steepest * length + gamma(k + r + h + 8) * size)
+        return out, length, doubt
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class InSpan:
+    """A model of full rows, asked with coordinates: the last one is the row that they belong to."""
+
+    span: Span
+    model: Any
+    X: Any  # (n, d) the factual rows
+    start: FloatArray  # (n, r + h + 2) their coordinates
+    length: FloatArray  # (n,) their lengths, in F
+    doubt: FloatArray  # (n,) by how much differences of their scores may be off
+    # (n, d) the answers about which the model was asked last, and (n, r) their changes, if kept
+    kept: tuple[FloatArray, FloatArray] | None = None
+    # positions, full rows → what the model takes; None if it takes them as they are
+    as_input: Callable[[IntArray | slice, Any], Any] | None = None
+
+    @classmethod
+    def of(
+        cls,
+        span: Span,
+        model: Any,
+        X: Any,
+        *,
+        exactly: bool,
+        into: FloatArray | None = None,
+        **options: Any,
+    ) -> InSpan:
+        """Of these rows; answers are written as full rows, or forgotten."""
+        found = span.coordinates(X, exactly=exactly)
+        if into is not None:
+            options["kept"] = into, np.full((len(X), len(span.directions)), np.nan)
+        return cls(span, model, X, *found, **options)
+
+    @property
+    def table(self) -> Table:
+        """The coordinates."""
+        return Table(self.start, self.span.question.features.names)
+
+    def reading(self, model: Reading) -> Reading:
+        """What was read of it."""
+        asked = self.span.question
+        eps = max(model.eps, float(np.finfo(self.X.dtype).eps))
+        return Reading(self, asked.form, asked.features, named=False, steps=(), eps=eps)
+
+    @property
+    def classes_(self) -> NDArray[Any]:
+        """(k,) labels."""
+        return np.asarray(self.model.classes_)
+
+    def predict(self, T: FloatArray) -> NDArray[Any]:
+        """(n,) the model's predictions."""
+        return self._asked(self.model.predict, T)
+
+    def predict_proba(self, T: FloatArray) -> FloatArray:
+        """(n, k) the model's probabilities."""
+        return self._asked(self.model.predict_proba, T)
+
+    def _asked(self, method: Callable[[Any], Any], T: FloatArray) -> NDArray[Any]:
+        """What the model says of full rows, block by block."""
+        rows = np.rint(T[:, -1]).astype(np.intp)
+        change = T[:, : len(self.span.directions)] - self.start[rows, : len(self.span.directions)]
+        said = [  # no block gets a name, by which it would stay while the next one is made
+            np.asarray(method(self._full(rows[part], change[part])))
+            for part in blocks_of(len(T), self.X.shape[1])
+        ]
+        return np.concatenate(said)
+
+    def _full(self, rows: IntArray, change: FloatArray) -> Any:
+        """Some rows as the model takes them; factual ones as they came."""
+        together = rows[-1] - rows[0] + 1 == len(rows) and bool((np.diff(rows) == 1).all())
+        here = slice(rows[0], rows[-1] + 1) if together else rows
+        full, moved = self.X[here], change.any(axis=1)
+        if self.kept is None:
+            full = moved_rows(full, change, self.span.directions) if moved.any() else full
+        elif moved.any():
+            answers, changes = self.kept
+            changes[rows[moved]] = change[moved]
+            every = together and bool(moved.all())
+            out = answers[here] if every else None
+            full = moved_rows(full, change, self.span.directions, out)
+            if not every:  # factual rows are among them
+                answers[rows[moved]] = full[moved]
+        return full if self.as_input is None else self.as_input(here, full)
+
+    def slack(self, numbers: FloatArray, price: FloatArray) -> FloatArray:
+        """(n, 2) margins that allow for what coordinates lose of points up to a price."""
+        rows = np.rint(numbers).astype(np.intp)
+        far = 2.0 * self.span.stray * np.sqrt(np.where(np.isfinite(price), price, 0.0))
+        return np.stack([-(self.doubt[rows] + far), np.zeros(len(rows))], axis=1)
+
+    def were_asked(self, rows: IntArray, after: FloatArray) -> BoolArray:
+        """(n,): whether these are the coordinates about which the model was asked last."""
+        r = len(self.span.directions)
+        last = np.nan if self.kept is None else self.kept[1][rows]
+        return np.asarray((after[:, :r] - self.start[rows, :r] == last).all(axis=1))
+
+    def misses(self, rows: IntArray, cost: FloatArray) -> FloatArray:
+        """(n,) what share of the cost of answers their rounding, and that of the span, is at most.
+
+        An entry is off by u of itself, and by γ of the sum over the directions.
+        """
+        r, d = self.span.directions.shape
+        change = np.sqrt(np.maximum(cost, 0.0))
+        price = self.span.price
+        wide = 1.0
+        if price.quadratic.ndim == 2:
+            wide = float(np.sqrt(d * (price.diagonal / price.floor).max()))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            rounded = wide * 2.0 * UNIT * (self.length[rows] / change + 1.0)
+        off = self.span.stretch + gamma(r + 2) * r * wide + rounded
+        return 2.0 * off
+
+
+def moved_rows(
+    rows: Any, change: FloatArray, directions: FloatArray, out: FloatArray | None = None
+) -> NDArray[Any]:
+    """(m, d) rows + change · directions, dense, in the precision of the rows."""
+    full = np.matmul(change, directions, out=out)
+    if sparse.issparse(rows):
+        full[np.repeat(np.arange(len(full)), np.diff(rows.indptr)), rows.indices] += rows.data
+    else:
+        full += rows
+    return full.astype(rows.dtype, copy=False)

@@ -69,6 +69,11 @@ class Additive(Form):
         """How class scores become probabilities."""
         return self.inner.link
 
+    @property
+    def has_values(self) -> bool:  # type: ignore[override]
+        """Whether it predicts numbers."""
+        return self.inner.has_values
+
     @cached_property
     def _roundings(self) -> int:
         return max((curve.roundings for _, curve in self.curves), default=0)

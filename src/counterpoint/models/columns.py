@@ -1,16 +1,18 @@
 """Columns on their way through a pipeline: what each one is in terms of the raw features.
 
 At every stage a column is either an affine function of the encoded features, or a `Lookup`: any
-value, text included, for each category of one feature. Nothing else is ever needed, and both are
-exact. A step that is affine multiplies; any other step may only be run on columns of categories
-(see `counterpoint.models.transformers`).
+value, text included, for each category of one feature. Both are exact. A step that is affine
+multiplies; any other step may be run on columns of categories (see
+`counterpoint.models.transformers`). Of a step that bends numbers one by one, a wing's reader knows
+the curves: their outputs count as encoded columns that follow the features' own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 from typing import Any, final
 
 import numpy as np
@@ -18,14 +20,17 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from counterpoint.errors import InvalidInput, UnsupportedModel, is_number, shown
-from counterpoint.models.form import AffineMap, Magnitude
+from counterpoint.models.form import AffineMap, Form, Magnitude
 from counterpoint.numerics import FloatArray
 from counterpoint.rows.features import Categorical, Continuous, Features
 
-__all__ = ["NUMBERS", "Columns", "Fill", "column_of", "join", "place"]
+__all__ = ["NUMBERS", "Columns", "Curves", "Fill", "column_of", "join", "place"]
 
 NUMBERS = -2
 """The source of a column that depends on a number, or on several features."""
+
+Curves = tuple[tuple[int, Any], ...]
+"""(encoded column, functions of it), which have a number of ``outputs``."""
 
 Lookup = tuple[int, NDArray[Any]]
 """A categorical feature's position, and (c,) a value of any type for each of its categories."""
@@ -56,7 +61,7 @@ class Columns:
         The raw features, d encoded columns wide.
     matrix, offset
         (m, d) sparse and (m,): column j is ``matrix[j] · encoded + offset[j]``, unless it is in
-        ``lookups``.
+        ``lookups``. The outputs of ``curves`` follow the encoded columns: d is `width`.
     sizes
         The sizes of the terms of ``matrix`` and ``offset``, step by step.
     lookups
@@ -77,6 +82,10 @@ class Columns:
         is passed on untouched has any; who else takes it says what becomes of them, in ``fills``.
     fills
         Feature position → what the steps so far made of its missing cells.
+    curves
+        (encoded column, functions of it) for each step that bends a number; of a wing's own kind.
+    lift
+        The wing's form of a form over all columns and of the curves.
     """
 
     features: Features
@@ -91,6 +100,8 @@ class Columns:
     barred: Mapping[int, frozenset[Hashable]] = field(default_factory=dict)
     gaps: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
     fills: Mapping[int, frozenset[Fill]] = field(default_factory=dict)
+    curves: Curves = ()
+    lift: Callable[..., Form] | None = None
 
     @classmethod
     def raw(cls, features: Features, **options: Any) -> Columns:
@@ -114,6 +125,15 @@ class Columns:
 
     def __len__(self) -> int:
         return len(self.offset)
+
+    @property
+    def width(self) -> int:
+        """The number d of encoded columns with the outputs of all curves."""
+        return self.features.width + sum(curve.outputs for _, curve in self.curves)
+
+    def lifted(self, form: Form) -> Form:
+        """A form over all encoded columns and curves as one over the encoded columns."""
+        return form if self.lift is None else self.lift(form, self.curves)
 
     # --- what the reader of a step builds its result from ---
 
@@ -145,6 +165,13 @@ class Columns:
             gaps=self.gaps[at],
             sizes=self.sizes.take(at),
         )
+
+    def bent(self, curves: Curves, lift: Callable[..., Form] | None) -> Columns:
+        """The same columns, with curves that the next step may look at."""
+        more = sparse.csr_array((len(self), sum(curve.outputs for _, curve in curves)))
+        matrix, size = (sparse.hstack([m, more]).tocsr() for m in (self.matrix, self.sizes.matrix))
+        own = replace(self, curves=self.curves + curves, lift=self.lift or lift, matrix=matrix)
+        return replace(own, sizes=replace(self.sizes, matrix=size))
 
     def numbers(self) -> Columns:
         """The same with every lookup, which must hold numbers, as coefficients of its block."""
@@ -179,9 +206,10 @@ class Columns:
 
     @cached_property
     def _owner(self) -> NDArray[np.intp]:
-        """(d,) the feature of each encoded column."""
+        """(d,) the feature of each encoded column, and of each output of a curve."""
         blocks = self.features.blocks
-        return np.repeat(np.arange(len(blocks)), [b.stop - b.start for b in blocks])
+        own = np.repeat(np.arange(len(blocks)), [b.stop - b.start for b in blocks])
+        return np.concatenate([own, *(np.repeat(own[j], c.outputs) for j, c in self.curves)])
 
     @cached_property
     def sources(self) -> NDArray[np.intp]:
@@ -219,6 +247,8 @@ class Columns:
         if row.nnz != 1 or row.data[0] != 1.0 or self.offset[j] != 0.0:
             return None
         at = int(self._owner[row.indices[0]])
+        if row.indices[0] >= self.features.width:  # the output of a curve
+            return None
         return at if self.features.is_numeric[at] else None
 
     # --- missing cells ---
@@ -302,7 +332,7 @@ def column_of(values: Iterable[Any]) -> NDArray[Any]:
 
 def join(before: Columns, parts: Sequence[Columns]) -> Columns:
     """The columns of all parts side by side, as an output of a step that got ``before``."""
-    parts = list(parts) or [before.take([])]
+    parts = _side_by_side(before, list(parts) or [before.take([])])
     lookups, start = {}, 0
     fills, steps = dict(before.fills), before.steps
     for part in parts:
@@ -321,4 +351,25 @@ def join(before: Columns, parts: Sequence[Columns]) -> Columns:
         gaps=np.concatenate([part.gaps for part in parts]),
         fills=fills,
         sizes=Magnitude.joined([part.sizes for part in parts]),
+        curves=parts[0].curves,
+        lift=next((part.lift for part in parts if part.lift is not None), None),
     )
+
+
+def _side_by_side(before: Columns, parts: list[Columns]) -> list[Columns]:
+    """The parts over one set of curves: those of ``before``, and after them each one's own."""
+    own = [part.curves[len(before.curves) :] for part in parts]
+    if not any(own):
+        return parts
+    curves, first, start = before.curves + tuple(chain(*own)), before.width, before.width
+    width = replace(before, curves=curves).width
+    out = []
+    for part in parts:
+        place = np.arange(part.width)
+        place[first:] += start - first
+        start += part.width - first
+        ones = np.ones(part.width), (np.arange(part.width), place)
+        moved = sparse.csr_array(ones, shape=(part.width, width))
+        sizes = replace(part.sizes, matrix=part.sizes.matrix @ moved)
+        out.append(replace(part, matrix=part.matrix @ moved, sizes=sizes, curves=curves))
+    return out

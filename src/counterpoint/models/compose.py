@@ -280,7 +280,13 @@ def _untransformed(form: LinearRegressor, transformer: Any, columns: Columns) ->
             "read. Leave the scaler out: the regressor takes care of the scale itself."
         )
     column = replace(Columns.inputs(1), where=columns.where)
-    forth = through_step("transformer", transformer, column).map()
+    after = through_step("transformer", transformer, column)
+    if after.curves:
+        raise UnsupportedModel(
+            f"TransformedTargetRegressor turns predictions back by {type(transformer).__name__}, "
+            "which is not affine. Use np.log with np.exp, or an affine scaler."
+        )
+    forth = after.map()
     scale, shift = np.asarray(forth.matrix), forth.offset
     sizes = Magnitude(
         np.abs(1.0 / scale), np.abs(shift / scale[0]), 2

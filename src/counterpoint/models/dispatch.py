@@ -102,7 +102,8 @@ def read(model: Any) -> Form:
             f"{kind.__name__} kept no note of the columns that it was fitted on. "
             "Pass the data or the features; inside another model it cannot be read."
         )
-    return finish(model, Columns.inputs(inputs.count))[0]
+    form, columns = finish(model, Columns.inputs(inputs.count))
+    return columns.lifted(form)
 
 
 @singledispatch

@@ -141,6 +141,8 @@ class Form(ABC):
 
     link: Link = Link.NONE
     """How class scores become probabilities."""
+    has_values: bool = False
+    """Whether it predicts numbers, and no classes."""
 
     __getstate__ = fields_only
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
-from typing import Any, Self, final
+from typing import Any, ClassVar, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -288,6 +288,7 @@ class LinearRegressor(_Affine):
     """
 
     exponential: bool = False
+    has_values: ClassVar[bool] = True  # type: ignore[misc]
 
     def _linear(self, X: FloatArray) -> FloatArray:
         return np.asarray(X @ self.matrix[0] + self.offset[0])

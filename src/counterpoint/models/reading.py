@@ -21,7 +21,6 @@ from counterpoint.models.categories import (
 from counterpoint.models.columns import Columns
 from counterpoint.models.dispatch import Inputs, finish, fitted, inputs_of, read, read_step
 from counterpoint.models.form import EPS, Form
-from counterpoint.models.linear import LinearRegressor
 from counterpoint.numerics import BoolArray, FloatArray
 from counterpoint.rows.features import Continuous, Features, unknown_name
 from counterpoint.rows.table import Table
@@ -125,7 +124,7 @@ class Reading:
         if not len(differs):
             return
         noise = DISAGREEMENT * self.form.noise(x[differs])
-        if isinstance(self.form, LinearRegressor):
+        if self.form.has_values:
             distance = np.abs(read[differs] - predicted[differs])
             off = ~(distance <= noise * (1.0 + np.abs(read[differs])))
         else:
@@ -177,6 +176,7 @@ def see_through(model: Any, features: Features | None, *, fixed: bool) -> Readin
     )
     fills, unfilled = fills_of(last)
     named = inputs.names is not None
+    form = last.lifted(form)
     return Reading(model, form, chosen, named, last.steps, fills, unfilled, _eps_of(model))
 
 
@@ -187,7 +187,14 @@ def see_columns(transformer: Any, inputs: Inputs) -> Columns:
     """
 
     def ask(columns: Columns) -> tuple[None, Columns]:
-        return None, read_step(fitted(transformer), columns).seen()
+        after = read_step(fitted(transformer), columns).seen()
+        if after.curves:
+            raise after.refusal(
+                transformer,
+                "it bins or bends numbers. Use steps that are affine there, or transform the "
+                "column in the data before fitting.",
+            )
+        return None, after
 
     _, last, chosen = _agreed(ask, _choose(inputs, None), fixed=False)
     return replace(last, features=chosen)

@@ -60,7 +60,7 @@ from counterpoint.models.form import Magnitude
 from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray
 from counterpoint.rows.table import is_missing
 
-__all__ = ["by_running", "run"]
+__all__ = ["block", "by_running", "run"]
 
 Run = Callable[[IntArray], NDArray[Any]]
 """(n, p) category codes → (n, m') what a step makes of these rows."""
@@ -89,14 +89,7 @@ def _(scaler: Any, columns: Columns) -> Columns:
 
 @read_step.register(MaxAbsScaler | MinMaxScaler)
 def _(scaler: Any, columns: Columns) -> Columns:
-    if getattr(scaler, "clip", False):
-        numeric = np.flatnonzero(columns.sources == NUMBERS)
-        if len(numeric):
-            raise columns.refusal(
-                scaler,
-                f"clip=True makes it bend {columns.label(int(numeric[0]))}. Fit with clip=False "
-                "and keep answers in range with the constraint WithinObserved.",
-            )
+    if getattr(scaler, "clip", False):  # of numbers, a wing reads it
         return by_running(scaler, columns)
     if isinstance(scaler, MinMaxScaler):
         return columns.scaled(scaler.scale_, scaler.min_)
@@ -345,7 +338,7 @@ def by_running(
         for table, source, mark in zip(tables, sources.tolist(), marks[row], strict=True):
             held = np.array([mark]) if table is None else table
             cells.append(held[codes[:, source]] if source >= 0 else np.repeat(held, len(codes)))
-        return run(step, _block(step, cells), columns, method)
+        return run(step, block(step, cells), columns, method)
 
     used = np.unique(sources[sources >= 0]).tolist()
     zero = np.zeros((1, len(columns.features)), dtype=np.intp)
@@ -356,12 +349,13 @@ def by_running(
         codes = _combinations(columns, used, mixes=mixes)
         if codes is None or not _is_sum(out, codes, ask(codes)):
             raise columns.refusal(step, NOT_A_SUM)
+    out = out.bent(columns.curves, columns.lift) if columns.curves else out
     if not len(numeric):
         return out
     return _with_numbers(step, out, columns, marks, (base, ask(zero, 1)[0]))
 
 
-def _block(step: Any, cells: list[NDArray[Any]]) -> Any:
+def block(step: Any, cells: list[NDArray[Any]]) -> Any:
     """The cells as the step got its input when it was fitted: a frame with names, or an array."""
     known = [np.asarray(listed) for listed in getattr(step, "categories_", ())]
     if any(column.dtype == object for column in (*cells, *known)):
@@ -436,6 +430,7 @@ def _assembled(step: Any, columns: Columns, base: NDArray[Any], parts: Parts) ->
                 lookups[j] = owner, np.full(values.shape[0], value, dtype=object)
     return replace(
         columns.seen(),
+        curves=(),
         matrix=matrix,
         offset=offset,
         sizes=Magnitude(abs(matrix), np.abs(offset), 0),

@@ -6,7 +6,7 @@ Both are found by trying: what is told was reached by some point. More may be po
 from __future__ import annotations
 
 from dataclasses import replace
-from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from time import thread_time
 
 import numpy as np
@@ -39,7 +39,7 @@ def attainable_of(question: Question, target: Robust, x: FloatArray) -> str:
     share = _quietest(question, target, x, roughly, end)
     epsilon = None
     if share is not None and form.epsilon is not None:
-        epsilon = float(_rounded(form.epsilon / share, 3, ROUND_CEILING))
+        epsilon = _rounded(form.epsilon / share, 3, ROUND_CEILING)
     return said_of_attainable(target, probability, share, epsilon)
 
 
@@ -86,16 +86,11 @@ def said_of_prototype(
         sure = float(form.certainty(z[None], target.label)[0])
         return f"The prototype itself has a probability of {_told(sure)}, had it been fixed."
     cases = question.actionable.cases(x)
-    if target.selects or _is_between(y, x, np.clip(z[None], cases.low, cases.high)):
+    way, gone = (np.clip(z, cases.low, cases.high) - x)[0], (y - x)[0]
+    off = gone - float(way @ gone) / max(float(way @ way), TINY) * way
+    if target.selects or np.abs(off).max() <= 1e-7 * np.abs(way).max():  # but for rounding
         return ""
     return "On the way to the prototype no point is as likely to hold; this one is elsewhere."
-
-
-def _is_between(y: FloatArray, x: FloatArray, z: FloatArray) -> bool:
-    """Whether a point (1, d) is on a segment, but for rounding."""
-    way, gone = (z - x)[0], (y - x)[0]
-    share = float(way @ gone) / max(float(way @ way), TINY)
-    return bool(np.abs(gone - share * way).max() <= 1e-7 * np.abs(way).max())
 
 
 def surest(
@@ -148,7 +143,7 @@ def _quietest(
             break
         middle = float(np.sqrt(low * high))
         low, high = (middle, high) if is_found(middle) else (low, middle)
-    return float(_rounded(low, 2, ROUND_FLOOR))
+    return _rounded(low, 2, ROUND_FLOOR)
 
 
 def _point(
@@ -171,6 +166,6 @@ def _told(value: float) -> str:
     return f"{Decimal(value).quantize(Decimal(1).scaleb(-places), rounding=ROUND_FLOOR):f}"
 
 
-def _rounded(value: float, digits: int, way: str) -> Decimal:
-    place = Decimal(1).scaleb(Decimal(value).adjusted() - digits + 1)
-    return Decimal(value).quantize(place, rounding=way)
+def _rounded(value: float, digits: int, way: str) -> float:
+    """To so many digits, up or down."""
+    return float(Context(prec=digits, rounding=way).create_decimal(value))

@@ -30,7 +30,7 @@ from counterpoint.engine.region import Cases, Region
 from counterpoint.engine.search import Found
 from counterpoint.errors import InvalidInput
 from counterpoint.numerics import EPS, TINY, BoolArray, FloatArray
-from counterpoint.robust.wave_bounds import DistanceBounds, WaveLeads
+from counterpoint.robust.wave_bounds import DistanceBounds, WaveLeads, diagonalised, metric_of
 from counterpoint.robust.waves import WaveLimit, parabola
 from counterpoint.solvers import Effort, Optimality, Outcome
 
@@ -103,13 +103,13 @@ class RowSearch:
 
     def run(self) -> FloatArray | None:
         """(d,) the cheapest point that was found."""
-        aim, leads, found = self.aim, self.leads, list[FloatArray | None]()
+        aim, leads, points = self.aim, self.leads, list[FloatArray]()
         if aim.prototype is not None and aim.on_segment:
             self._ask(0.0 if leads is None else float(leads.segments[0]))
-            found = [self._enter(self.start, self._clipped(aim.prototype))]
-        points = [point for point in found if point is not None]
+            point = self._enter(self.start, self._clipped(aim.prototype))
+            points += [] if point is None else [point]
         if aim.anywhere or (aim.otherwise and not points):
-            point = self._anywhere(points) if leads is None else self._within_balls(leads)
+            point = self._nearest(points if leads is None else [])
             points += [] if point is None else [point]
         return min(points, key=self.price, default=None)
 
@@ -122,24 +122,21 @@ class RowSearch:
         more = asked + float(self.own.closed_in(self.case.margin)[0])
         self.limit = replace(self.own, asked=self.own.asked + more)
 
-    def _anywhere(self, known: list[FloatArray]) -> FloatArray | None:
-        """The best of a few descents."""
-        self._ask(0.0)
-        return self._descended(known + self._entered(self.start, self._around()))
-
-    def _within_balls(self, leads: WaveLeads) -> FloatArray | None:
+    def _nearest(self, known: list[FloatArray]) -> FloatArray | None:
         """The nearest point that leads by what its own distance asks for: radii from below."""
-        asked, v = leads.balls[0], 0
-        best: FloatArray | None = None
+        asked = np.zeros(1) if self.leads is None else self.leads.balls[0]
+        best, v = None, 0
         while v < len(asked):
             self._ask(float(asked[v]))
             if asked[v] > self.limit.score.most:
                 return None
-            starts = [] if best is None else self._entered(best, best[None])
-            best = self._descended(starts or self._entered(self.start, self._around()))
-            if best is None:
-                return None
-            place = int(leads.places(np.array([self.price(best)]))[0])
+            starts = known if best is None else self._entered(best, best[None])
+            if best is None or not starts:
+                starts = starts + self._entered(self.start, self._around())
+            best = self._descended(starts)
+            if best is None or self.leads is None:
+                return best
+            place = int(self.leads.places(np.array([self.price(best)]))[0])
             if place <= v:
                 return best
             v = place
@@ -286,49 +283,36 @@ class RowSearch:
         self, y: FloatArray, value: float, slope: FloatArray, hessian: FloatArray
     ) -> FloatArray | None:
         """(d,) the optimum of a model of the limit; None if there is none, or it is not found."""
-        if self.is_open and self._metric is not None:
-            found = self._by_root(y, value, slope, hessian, self._metric)
-            if found is not None:
-                return found
+        found = self._by_root(y, value, slope, hessian)
+        if found is not None:
+            return found
         sizes, towards = np.linalg.eigh(hessian)
         positive = (towards * np.maximum(sizes, 0.0)) @ towards.T
         return self._optimum(parabola(y, value, slope, positive), self.case)
 
     def _by_root(
-        self,
-        y: FloatArray,
-        value: float,
-        slope: FloatArray,
-        hessian: FloatArray,
-        metric: FloatArray,
+        self, y: FloatArray, value: float, slope: FloatArray, hessian: FloatArray
     ) -> FloatArray | None:
-        """The same over the columns that are free, if no bound is in its way (S-lemma).
+        """The same under a quadratic price, if neither rows nor bounds are in its way (S-lemma).
 
         In coordinates in which the price is ‖z‖² and the model c + b · z + ½ Σ h z², the optimum is
         z = −ν b / (2 + ν h) for the ν > 0 at which the model is 0.
         """
-        free = self.free
+        free, price = self.free, self.rest.price
+        if not (self.is_open and price.diagonal[self.numeric].all()):
+            return None
+        metric = metric_of(price)
         if (metric[np.ix_(free, ~free)] @ (self.start - self.x)[~free]).any():
             return None
-        form = hessian[np.ix_(free, free)]
-        root = np.linalg.inv(np.linalg.cholesky(metric[np.ix_(free, free)]))
-        bends, towards = np.linalg.eigh(root @ form @ root.T)
-        gone = (y - self.x)[free]
+        form, gone = hessian[np.ix_(free, free)], (y - self.x)[free]
+        bends, axes = diagonalised(form, metric[np.ix_(free, free)])
         here = value - slope[free] @ gone + 0.5 * gone @ form @ gone
-        z = _root(here, towards.T @ (root @ (slope[free] - form @ gone)), bends)
+        z = _root(here, axes.T @ (slope[free] - form @ gone), bends)
         if z is None:
             return None
         found = np.array(self.start)
-        found[free] = self.x[free] + root.T @ (towards @ z)
+        found[free] = self.x[free] + axes @ z
         return found if (self._clipped(found) == found).all() else None
-
-    @cached_property
-    def _metric(self) -> FloatArray | None:
-        """(d, d) the matrix of a price that is quadratic in all columns that are no categories."""
-        quadratic = self.rest.price.quadratic
-        if not self.rest.price.diagonal[self.numeric].all():
-            return None
-        return np.diag(quadratic) if quadratic.ndim == 1 else quadratic
 
     def _optimum(self, model: Region, case: Cases) -> FloatArray | None:
         """(d,) the cheapest point of a convex model and all else, by the first solver that can."""

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.errors import InvalidInput, check_one_label, is_number, shown
+from counterpoint.numerics import BoolArray, FloatArray, IntArray
 from counterpoint.rows.encoding import encode, match_columns
 from counterpoint.rows.features import Features
 from counterpoint.rows.table import Table
@@ -23,10 +24,6 @@ if TYPE_CHECKING:
     from counterpoint.robust.form import UncertainForm
 
 __all__ = ["Robust"]
-
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
-IntArray = NDArray[np.intp]
 
 WORDS = {
     "guarantee": ("best", "selection", "fixed"),
@@ -228,10 +225,7 @@ class Robust(Target):
         """(d,) the encoded prototype; None if there is none."""
         if self.prototype is None:
             return None
-        row = self.prototype
-        named = all(isinstance(pair, tuple) for pair in row)
-        table = match_columns(Table.read(dict(row) if named else list(row)), features)
-        encoded = encode(table, features)
+        encoded = encode(match_columns(_table_of(self.prototype), features), features)
         if encoded.problems:
             raise InvalidInput(f"In prototype=: {encoded.problems[0]}")
         return np.asarray(features.expand(encoded.codes)[0])
@@ -253,14 +247,19 @@ class Robust(Target):
         return has_form.form
 
 
+def _table_of(row: Any) -> Table:
+    """One row: a tuple of values, or of pairs of names and values; or as it was given."""
+    if not isinstance(row, tuple):
+        return Table.read(row)
+    named = bool(row) and all(isinstance(pair, tuple) and len(pair) == 2 for pair in row)
+    return Table.read(dict(row) if named else list(row))
+
+
 def _row_of(row: Any) -> tuple[Any, ...] | None:
     """One row as a tuple of values, or of pairs of names and values if it has names."""
     if row is None:
         return None
-    pairs = isinstance(row, tuple) and [isinstance(pair, tuple) and len(pair) == 2 for pair in row]
-    if pairs and all(pairs):
-        row = dict(row)
-    table = Table.read(list(row) if isinstance(row, tuple) else row)
+    table = _table_of(row)
     if len(table) != 1:
         raise InvalidInput(f"Expected one row as a prototype; got {len(table)}.")
     values = tuple(table.column(name)[0] for name in table.names)

@@ -37,7 +37,15 @@ if TYPE_CHECKING:
     from counterpoint.engine.pieces import Question
     from counterpoint.robust.target import Robust
 
-__all__ = ["SHARE", "DistanceBounds", "SumsOfWaves", "WaveLeads", "wave_leads"]
+__all__ = [
+    "SHARE",
+    "DistanceBounds",
+    "SumsOfWaves",
+    "WaveLeads",
+    "diagonalised",
+    "metric_of",
+    "wave_leads",
+]
 
 SHARE = 10
 """Of so many draws one is used: a ball takes more work than a linear score does."""
@@ -100,7 +108,7 @@ def wave_leads(
     ends = None if target.search == "optimal" else target.prototype_point(question.features)
     if ends is not None:
         ends = np.clip(ends, cases.low, cases.high)
-    is_norm, metric, can_move = price.kind is Manhattan, _metric(price), _movable(cases)
+    is_norm, metric, can_move = price.kind is Manhattan, metric_of(price), _movable(cases)
     unit = price.absolute if is_norm else np.sqrt(np.diag(metric))
     # in units in which the angles of waves change by 1, see `SumsOfWaves`
     radii = np.concatenate([[0.0], np.geomspace(0.03, 15.0, 64), [np.inf]])
@@ -136,11 +144,18 @@ def _movable(cases: Cases) -> BoolArray:
     return np.asarray((low < high) | (low > x) | (high < x))
 
 
-def _metric(price: Price) -> FloatArray:
+def metric_of(price: Price) -> FloatArray:
     """(d, d) the square of a distance; categories count as ½ w δ², which is what a change costs."""
     quadratic = price.quadratic
     full = np.diag(quadratic) if quadratic.ndim == 1 else quadratic
     return np.asarray(full + np.diag(price.absolute))
+
+
+def diagonalised(form: FloatArray, metric: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """(k,) h and (k, k) T with δ = T z such that δᵀ metric δ = ‖z‖² and δᵀ form δ = Σ h z²."""
+    root = np.linalg.inv(np.linalg.cholesky(metric))
+    bends, towards = np.linalg.eigh(root @ form @ root.T)
+    return bends, root.T @ towards
 
 
 def _reach(frequencies: FloatArray) -> float:
@@ -363,10 +378,8 @@ class DistanceBounds(Bounding):
         elif price.kind is Manhattan:
             nearest = _at_corner(missing, np.abs(slope), np.diag(form), price.absolute[free])
         else:
-            metric = _metric(price)[np.ix_(free, free)]
-            root = np.linalg.inv(np.linalg.cholesky(metric))
-            bends, towards = np.linalg.eigh(root @ form @ root.T)
-            nearest = _by_duality(missing, (towards.T @ (root @ slope)) ** 2, bends)
+            bends, axes = diagonalised(form, metric_of(price)[np.ix_(free, free)])
+            nearest = _by_duality(missing, (axes.T @ slope) ** 2, bends)
         nearest = np.where(missing > 0.0, (1.0 - SLACK) * nearest, 0.0)
         return np.where(asked > score.most, np.inf, nearest)
 

@@ -675,5 +675,5 @@ def test_isotropic_gaussian_noise_asks_for_the_same_everywhere():
     form = read(fitted("gaussian"))
     assert isinstance(form, FourierScores)
     assert isinstance(form.law, ProjectedGaussian)
-    asked = form.law.quantile(P, form.waves(grid(21)))
+    asked = form.law.quantile(P, form.phi(grid(21)))
     np.testing.assert_allclose(asked, asked[0], rtol=1e-12)

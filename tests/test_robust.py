@@ -1054,7 +1054,7 @@ def test_a_private_machine_is_read_with_its_noise(intercept: float | None, mecha
     check_reader(private, X)
     form = read(private)
     assert isinstance(form, UncertainScores)
-    np.testing.assert_allclose(form.lift(X.to_numpy()), private.features(X), atol=1e-12)
+    np.testing.assert_allclose(form.phi(X.to_numpy()), private.features(X), atol=1e-12)
     rows = X[private.predict(X) == "no"].head(3)
     answers = cp.explain(private, rows, cp.Robust("yes", 0.9), data=X)
     assert answers.found.all()

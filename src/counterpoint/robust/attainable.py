@@ -80,7 +80,7 @@ def said_of_prototype(
     form, z = question.form, target.prototype_point(question.features)
     if not isinstance(form, FourierScores) or z is None or target.search == "optimal":
         return ""
-    if not form.takes(z, target.label):
+    if form.predict(z[None])[0] != target.label:
         return "The prototype was not used: the model takes it for the other class."
     if y is None:
         sure = float(form.certainty(z[None], target.label)[0])

@@ -56,10 +56,8 @@ class UncertainForm(Form):
     """The ε of a release whose noise is in proportion to 1/ε; None for other noise."""
     classes: Any
     """(2,) labels."""
-
-    @abstractmethod
-    def phi(self, X: FloatArray) -> FloatArray:
-        """(n, F) the features that the weights are of."""
+    phi: Any
+    """(n, d) rows → (n, F) the features that the weights are of."""
 
     def with_noise(self, share: float) -> Self:
         """The same with so many times the noise."""
@@ -136,8 +134,7 @@ class UncertainScores(UncertainForm):
 
     scores: LinearScores
     """The model as it is known, binary; what is predicted."""
-    lift: AffineMap
-    """The features φ(x), F of them."""
+    phi: AffineMap
     law: NoiseLaw
     epsilon: float | None = None
 
@@ -157,11 +154,8 @@ class UncertainScores(UncertainForm):
         return np.asarray(self.scores.noise(X, eps) + eps / EPS * self.doubt(X))
 
     def through(self, before: AffineMap) -> UncertainScores:
-        lift = AffineMap(*before.followed_by(self.lift.matrix, self.lift.offset))
-        return replace(self, scores=self.scores.through(before), lift=lift)
-
-    def phi(self, X: FloatArray) -> FloatArray:
-        return self.lift(X)
+        phi = AffineMap(*before.followed_by(self.phi.matrix, self.phi.offset))
+        return replace(self, scores=self.scores.through(before), phi=phi)
 
     def lead(self, X: FloatArray, label: Hashable) -> FloatArray:
         return self.scores.margin(X, Label(label))
@@ -178,8 +172,8 @@ class UncertainScores(UncertainForm):
         predicted, law = self.scores.regions(Label(target.label)), self.demanded(target)
         if law is None:
             return predicted
-        lift, ahead = self.lift, self.leading(target.label)
-        chance = Chance(law, target.probability, lift.matrix, lift.offset, *ahead)
+        lead, phi = self.leading(target.label), self.phi
+        chance = Chance(law, target.probability, phi.matrix, phi.offset, *lead)
         return (predicted[0] & Region((chance,)),)
 
     def leading(self, label: Hashable) -> tuple[FloatArray, float]:
@@ -201,7 +195,7 @@ class UncertainScores(UncertainForm):
 
         def drawn() -> tuple[FloatArray, FloatArray]:
             noise = self.law.draw(*key)
-            return noise @ self.lift.matrix, noise @ self.lift.offset
+            return noise @ self.phi.matrix, noise @ self.phi.offset
 
         actionable = question.actionable
         lead, moves = self.leading(target.label), self.draws.made(key, drawn)
@@ -213,8 +207,7 @@ class UncertainScores(UncertainForm):
 class FourierScores(UncertainForm):
     """The second class where weights · φ(x) >= 0, with φ of random frequencies; else the first."""
 
-    waves: Waves
-    """φ, F of them."""
+    phi: Waves
     weights: FloatArray
     """(F,) as they are known."""
     classes: NDArray[Any]
@@ -225,24 +218,21 @@ class FourierScores(UncertainForm):
 
     @property
     def width(self) -> int:
-        return self.waves.width
+        return self.phi.width
 
     def score(self, X: FloatArray) -> FloatArray:
         """(n,) weights · φ."""
-        return np.asarray(self.waves(X) @ self.weights)
+        return np.asarray(self.phi(X) @ self.weights)
 
     def predict(self, X: FloatArray) -> NDArray[Any]:
         return np.asarray(self.classes[(self.score(X) >= 0.0).astype(np.intp)])
 
     def noise(self, X: FloatArray, eps: float = EPS) -> FloatArray:
-        own = self.waves.rounding(X, self.weights)
+        own = self.phi.rounding(X, self.weights)
         return np.asarray(eps / EPS * (own + self.doubt(X)))
 
     def through(self, before: AffineMap) -> FourierScores:
-        return replace(self, waves=self.waves.through(before.matrix, before.offset))
-
-    def phi(self, X: FloatArray) -> FloatArray:
-        return self.waves(X)
+        return replace(self, phi=self.phi.through(before.matrix, before.offset))
 
     def lead(self, X: FloatArray, label: Hashable) -> FloatArray:
         return self.sign(label) * self.score(X)
@@ -255,13 +245,14 @@ class FourierScores(UncertainForm):
 
     def regions(self, target: Target) -> tuple[Region, ...]:
         """One piece, which is closed and not convex."""
+        law, p = None, 0.5
         if isinstance(target, Robust):
-            sign, asked, law, p = self.sign(target.label), 0.0, self.demanded(target), 0.5
-            p = target.probability if law is not None else p
+            sign, asked = self.sign(target.label), 0.0
+            law, p = self.demanded(target), target.probability
         else:
-            (sign, asked), law, p = self._wanted(target), None, 0.5
+            sign, asked = self._wanted(target)
         lost = float(sign < 0.0 and asked == 0.0 and law is None)
-        return (Region((WaveLimit(self.waves, sign * self.weights, asked, law, p, lost),)),)
+        return (Region((WaveLimit(self.phi, sign * self.weights, asked, law, p, lost),)),)
 
     def _wanted(self, target: Target) -> tuple[float, float]:
         """The sign of the class, and the margin."""
@@ -273,13 +264,9 @@ class FourierScores(UncertainForm):
         wanted, asked = split(target, self.classes, "Label, OtherLabel or Robust")
         return (1.0 if wanted[1] else -1.0), asked
 
-    def takes(self, point: FloatArray, label: Hashable) -> bool:
-        """Whether the known weights take a point (d,) for a label."""
-        return bool(self.predict(point[None])[0] == label)
-
     def aim(self, target: Robust, features: Features) -> Aim:
         prototype = target.prototype_point(features)
-        if prototype is not None and not self.takes(prototype, target.label):
+        if prototype is not None and self.predict(prototype[None])[0] != target.label:
             if target.search == "segment":
                 raise InvalidInput(
                     f"Expected a prototype that the model takes for {target.label!r}; it takes "
@@ -296,7 +283,7 @@ class FourierScores(UncertainForm):
     def leads(self, target: Robust, question: Question, x: FloatArray) -> Leads:
         count, seed = max(target.draws // SHARE, 1), target.random_state
         noise = self.draws.made((count, seed), lambda: self.law.draw(count, seed))
-        return wave_leads(self.waves, noise, target, question, x)
+        return wave_leads(self.phi, noise, target, question, x)
 
 
 @by_name("counterpoint", "UncertainClassifier")

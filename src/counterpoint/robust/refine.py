@@ -172,7 +172,7 @@ class Refinement:
     def _hold(self, y: FloatArray, worth: float) -> None:
         """Refine the other columns where whole steps and categories are those of a point."""
         held = self.piece.program.held(y, self.case.x)
-        case = self.case.within(np.where(held, y, -np.inf), np.where(held, y, np.inf))
+        case = self.case.holding(held, y)
         inner = Refinement(
             self.piece.free, case, self.effort, cuts=self.cuts, end=self.end, held=True
         )

@@ -36,9 +36,6 @@ from counterpoint.solvers import Effort, Optimality, Outcome
 
 __all__ = ["RowSearch", "search_waves"]
 
-SETTLED, ROUGHLY = 1e-11, 1e-2
-"""A step that gains no more than this share of the cost is the last one; of a first descent."""
-
 
 def search_waves(
     found: Found, pieces: Sequence[Piece], aim: Aim, leads: WaveLeads | None
@@ -61,8 +58,7 @@ def search_waves(
         limit, cases = _limit_of(program), piece.sees(found.cases)
         evidence.append(DistanceBounds(program.price, limit, cases, leads))
         # Whole columns and categories stay.
-        stays = (program.steps > 0.0) | ~program.numeric
-        held = cases.within(np.where(stays, cases.x, -np.inf), np.where(stays, cases.x, np.inf))
+        held = cases.holding((program.steps > 0.0) | ~program.numeric, cases.x)
         for i in np.flatnonzero(~held.empty).tolist():
             row = np.array([i])
             own = None if leads is None else leads.take(row)
@@ -146,7 +142,7 @@ class RowSearch:
         """The best of descents from the three cheapest of some points within."""
         best: FloatArray | None = None
         for start in sorted(starts, key=self.price)[:3]:
-            point = self._descend(start, ROUGHLY)
+            point = self._descend(start, 1e-2)
             if best is None or self.price(point) < self.price(best):
                 best = point
             if perf_counter() > self.end:
@@ -154,7 +150,7 @@ class RowSearch:
                 return best
         if best is None or self.effort.gap >= 1.0:  # any point will do
             return best
-        return self._tidied(self._descend(best, SETTLED))
+        return self._tidied(self._descend(best, 1e-11))
 
     # Ways in
 

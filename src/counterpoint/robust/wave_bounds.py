@@ -49,8 +49,8 @@ __all__ = [
 
 SHARE = 10
 """Of so many draws one is used: a ball takes more work than a linear score does."""
-SLACK = 1e-9
-"""What rounding may do to a bound, and how far from a segment a point still is on it: shares."""
+NEAR = 1e-9
+"""How far from a segment a point still is on it, as a share of its length."""
 
 
 @final
@@ -80,7 +80,7 @@ class WaveLeads(Leads):
         square = np.maximum((way * way).sum(axis=1), TINY)
         share = np.clip((way * gone).sum(axis=1) / square, 0.0, 1.0)
         off = gone - share[:, None] * way
-        is_on = (off * off).sum(axis=1) <= SLACK * SLACK * square
+        is_on = (off * off).sum(axis=1) <= NEAR * NEAR * square
         return np.asarray(np.minimum(ball, np.where(is_on, self.segments, np.inf)))
 
 
@@ -127,7 +127,7 @@ def wave_leads(
             else:
                 own = own @ np.linalg.inv(np.linalg.cholesky(metric[np.ix_(free, free)])).T
             pushes += list(replace(about, frequencies=own).in_balls(radii).T)
-        # A point that counts as on a segment is `SLACK` of its length off: waves that turn by less
+        # A point that counts as on a segment is `NEAR` of its length off: waves that turn by less
         # than a thousand on the way turn by no more than 1e-6 there. So much covers rounding, too.
         found = joint_quantiles(np.stack(pushes), target.probability) * (1.0 + 1e-6)
         if ends is not None:
@@ -172,11 +172,8 @@ class SumsOfWaves:
     The largest value of u(δ) = Σ_j r_j cos(ψ_j + ω_j · δ) over a ball is hard to find in many
     dimensions. What is needed is a number that it does not exceed.
 
-    *Parabolas.* Each wave lies below the parabola that touches it at some angle a_j, the anchor:
-
-        cos(ψ + θ)  <=  cos(ψ + a) − sin(ψ + a) (θ − a) + ½ κ(ψ + a − π) (θ − a)²      for all θ.
-
-    So the sum lies below a convex parabola c + b · δ + ½ δᵀQ δ, whichever anchors there are. Its
+    *Parabolas.* Each wave lies below the parabola that touches it at some angle a_j, the anchor, so
+    the sum lies below a convex parabola c + b · δ + ½ δᵀQ δ, whichever anchors there are. Its
     largest value over a Euclidean ball is bounded by weak duality, ½ ν R² + ½ bᵀ(ν − Q)⁻¹ b for
     every ν > Q, and over a ball of ‖·‖₁ it is at a corner. Anchored at the centre it is sharp for
     small balls; anchored near a point at which u is large, for larger ones; and at the nearest
@@ -319,12 +316,8 @@ class SumsOfWaves:
 class DistanceBounds(Bounding):
     """What is proved of a piece with one `WaveLimit`, everywhere.
 
-    Above a sum of waves u lies a convex parabola that touches it at x (see
-    `counterpoint.robust.waves`):
-
-        u(x + δ)  <=  u(x) + ∇u(x) · δ + ½ δᵀQ δ          for all δ.
-
-    Where the right side is below what is asked, so is u. Under a quadratic price δᵀP δ, for any
+    Where the parabola above a sum of waves u that touches it at x, u(x) + ∇u(x) · δ + ½ δᵀQ δ, is
+    below what is asked, so is u. Under a quadratic price δᵀP δ, for any
     ν >= 0 with 2 P − ν Q positive definite, weak duality gives
 
         price  >=  ν (asked − u(x)) − ½ ν² ∇u(x)ᵀ (2 P − ν Q)⁻¹ ∇u(x).
@@ -380,7 +373,7 @@ class DistanceBounds(Bounding):
         else:
             bends, axes = diagonalised(form, metric_of(price)[np.ix_(free, free)])
             nearest = _by_duality(missing, (axes.T @ slope) ** 2, bends)
-        nearest = np.where(missing > 0.0, (1.0 - SLACK) * nearest, 0.0)
+        nearest = np.where(missing > 0.0, (1.0 - 1e-9) * nearest, 0.0)  # for what rounding may do
         return np.where(asked > score.most, np.inf, nearest)
 
 

@@ -3,10 +3,8 @@
 Each change is a rise less a fall, both at least 0, so that prices are linear; under a bound on the
 number of changes each feature has a 0–1 switch, and ``rise + fall <= cap · switch``. The model is
 passed once; from row to row only bounds and caps change. Every row starts from nothing (what HiGHS
-remembers of the last one is cleared), so that an answer does not depend on the rows before. Where
-the active set of one row's linear program is optimal for another too, and strictly, so that its
-optimum is unique, that row is solved with it: an affine function of the row's bounds, for a whole
-batch at once.
+remembers of the last one is cleared), so that an answer does not depend on the rows before. Linear
+programs with one optimum are solved before, all at once: see `counterpoint.solvers.simplex`.
 """
 
 from __future__ import annotations
@@ -28,6 +26,7 @@ from counterpoint.engine.region import Cases
 from counterpoint.errors import SolverFailure
 from counterpoint.numerics import BoolArray, FloatArray, IntArray
 from counterpoint.solvers.base import Effort, Outcome, Solution, Solver, translated
+from counterpoint.solvers.simplex import unique_optima
 from counterpoint.solvers.standard_form import StandardForm, balanced_units
 
 __all__ = ["Highs", "Pool"]
@@ -38,11 +37,6 @@ V = TypeVar("V")
 STATUS = highspy.HighsModelStatus
 FEASIBILITY = 1e-9
 """By how much rows and bounds may be missed, or bounds cross by rounding, in units of change."""
-STRICT = FEASIBILITY
-"""How far values and multipliers are from where an active set would change, at least."""
-TRIES = 8
-"""After so many active sets in a row that fewer than three others share, the rest of the batch is
-solved row by row."""
 OPTIONS = {
     "output_flag": False,
     "threads": 1,
@@ -82,8 +76,7 @@ class Data:
         with np.errstate(divide="ignore", invalid="ignore"):
             caps = np.where(form.absolute > 0.0, reach[:, None] / form.absolute, np.inf)
         self.caps = np.minimum(np.maximum(up, down), caps)
-        # columns of which some row's lower bound is not 0
-        self.moved: BoolArray = np.asarray(self.low.any(axis=0))
+        self.limits = limits.divided(self.lengths)  # in the standard form
 
 
 @final
@@ -186,21 +179,18 @@ class Highs(Solver):
         possible = ~data.empty
         if self.switches:  # one without a cap could not be switched off
             possible &= np.isfinite(data.caps).all(axis=1)
-        integral, left = bool(self.integer.any()), np.flatnonzero(possible)
-        run, tries = self._branch_and_bound if integral else self._simplex, 0 if integral else TRIES
+        integral = bool(self.integer.any())
+        if not integral:
+            change, duals = unique_optima(self.form.matrix, self.price[:d], data.limits)
+            known = possible & np.isfinite(change).all(axis=1)
+            out.outcomes[known], change[~known], duals[~known] = Outcome.FOUND, np.nan, 0.0
+            possible &= ~known
+        run = self._branch_and_bound if integral else self._simplex
         with translated("HiGHS"):
-            while len(left):
-                i, left = int(left[0]), left[1:]
+            for i in np.flatnonzero(possible).tolist():
                 out.outcomes[i], values, duals[i], out.reported[i] = run(data, i, effort)
-                if values is None:
-                    continue
-                change[i] = values[:d] - values[d : 2 * d]
-                if tries and len(left):
-                    same, others = self._shared(data, i, values, duals[i], left)
-                    change[left[same]] = others[:, :d] - others[:, d : 2 * d]
-                    duals[left[same]], out.outcomes[left[same]] = duals[i], Outcome.FOUND
-                    # a trial on all rows takes about as long as three runs of the simplex method
-                    tries, left = TRIES if same.sum() >= 3 else tries - 1, left[~same]
+                if values is not None:
+                    change[i] = values[:d] - values[d : 2 * d]
         out.points[:] = self.form.points(change, cases, data.lengths)
         out.multipliers[:] = self.form.multipliers(-duals * self.normal)
         if cutoff is not None and self.switches:  # their caps leave out what costs more
@@ -226,41 +216,6 @@ class Highs(Solver):
             blocked = status == STATUS.kInfeasible
             ray = engine.dual_ray() if blocked else np.zeros(len(self.matrix))
         return Outcome.INFEASIBLE if blocked else Outcome.NOTHING, None, ray, 0.0
-
-    def _shared(
-        self, data: Data, i: int, values: FloatArray, duals: FloatArray, rows: IntArray
-    ) -> tuple[BoolArray, FloatArray]:
-        """(rows,): which others have the active set of row i, and (fitting, columns) their values.
-
-        Strictly: no column or row that is not at a bound is near one, and nothing at a bound has a
-        multiplier near 0. Then a row has one optimum only, whoever else is in the batch.
-        """
-        none = np.zeros(len(rows), dtype=bool), np.zeros((0, len(values)))
-        reduced, active = self.price - duals @ self.matrix, np.abs(duals) > STRICT
-        basic = (values > data.low[i] + STRICT) & (values < data.high[i] - STRICT)
-        if basic.sum() != active.sum() or (np.abs(reduced[~basic]) <= STRICT).any():
-            return none
-        at_high = ~basic & (reduced < 0.0)
-        fixed = np.flatnonzero(~basic & (at_high | data.moved))
-        held = np.where(
-            at_high[fixed], data.high[rows[:, None], fixed], data.low[rows[:, None], fixed]
-        )
-        ends = np.where(duals < 0.0, data.row_high[rows], data.row_low[rows])
-        try:
-            inverse = np.linalg.inv(self.matrix[np.ix_(active, basic)])
-        except np.linalg.LinAlgError:
-            return none
-        with np.errstate(invalid="ignore"):  # a bound that another row does not have fits none
-            solved = (ends[:, active] - held @ self.matrix[np.ix_(active, fixed)].T) @ inverse.T
-            reach = solved @ self.matrix[np.ix_(~active, basic)].T
-            reach += held @ self.matrix[np.ix_(~active, fixed)].T
-        at, other = np.ix_(rows, basic), np.ix_(rows, ~active)
-        fits = ((solved > data.low[at] + STRICT) & (solved < data.high[at] - STRICT)).all(axis=1)
-        inside = (reach > data.row_low[other] + STRICT) & (reach < data.row_high[other] - STRICT)
-        fits &= inside.all(axis=1)
-        found = np.zeros((int(fits.sum()), len(values)))
-        found[:, basic], found[:, fixed] = solved[fits], held[fits]
-        return fits, found
 
     def _branch_and_bound(
         self, data: Data, i: int, effort: Effort

@@ -364,19 +364,16 @@ def _meetings(sides: FloatArray, limits: FloatArray) -> tuple[FloatArray, FloatA
 def _least(start: FloatArray, rate: FloatArray, level: FloatArray, most: FloatArray) -> FloatArray:
     """(n,) the least lead that can be enough; infinite if none can.
 
-    A lead is at most each ``level + most · ρ``, (n, 2), at the distance ρ. So going out from the
-    row, where that is below some line it stays so up to where they meet, or forever.
+    A lead is at most each ``level + most · ρ``, (n, 2), at the distance ρ. Where that is above each
+    line of T is an interval of ρ; its lower end counts.
     """
     n = len(start)
     behind = (start[:, :, None] - level[:, None, :]).reshape(n, -1)
     gain = (most[:, None, :] - rate[:, :, None]).reshape(n, -1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        meets = np.where(gain > 0.0, behind / gain, np.inf)
-    at = np.zeros(n)
-    for _ in range(behind.shape[1]):
-        finite = np.where(np.isfinite(at), at, 0.0)
-        below = (behind > gain * finite[:, None]) & np.isfinite(at)[:, None]
-        at = np.maximum(at, np.where(below, meets, -np.inf).max(axis=1))
-    needed = (start + rate * np.where(np.isfinite(at), at, 0.0)[:, None]).max(axis=1)
+    rises = gain > 0.0
+    at = np.divide(behind, gain, out=np.zeros_like(gain), where=rises).max(axis=1).clip(0.0)
+    never = (~rises & (behind > gain * at[:, None])).any(axis=1) | np.isinf(at)
+    at[never] = 0.0
+    needed = (start + rate * at[:, None]).max(axis=1)
     # Lowered by what rounding may have lifted it, thousands of roundings.
-    return np.where(np.isfinite(at), needed - 1e-12 * np.abs(needed), np.inf)
+    return np.where(never, np.inf, needed - 1e-12 * np.abs(needed))

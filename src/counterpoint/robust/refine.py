@@ -10,7 +10,6 @@ themselves (Duran & Grossmann 1986).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
 from time import perf_counter
@@ -20,10 +19,11 @@ import numpy as np
 
 from counterpoint.certificate import VIOLATION, Bounding, Evidence, RowEvidence
 from counterpoint.engine.couplings import LinearBounds
-from counterpoint.engine.pieces import Piece
-from counterpoint.engine.region import Cases, Condition, Region
+from counterpoint.engine.pieces import Piece, Pieces
+from counterpoint.engine.region import Cases, Region
 from counterpoint.engine.search import Found
 from counterpoint.numerics import FloatArray
+from counterpoint.robust.chance import LinearLeads
 from counterpoint.solvers import Effort, Outcome
 from counterpoint.solvers.duals import purified
 
@@ -261,20 +261,18 @@ def purified_evidence(evidence: Evidence) -> Evidence:
     return replace(evidence, multipliers=purified(program, evidence.cases, ray[0])[None, :])
 
 
-def cutting_planes(
-    found: Found, pieces: Sequence[Piece], beside: Sequence[Condition] | None = None
-) -> list[Bounding]:
+def cutting_planes(found: Found, pieces: Pieces, leads: LinearLeads | None) -> list[Bounding]:
     """Pieces with conditions that no solver takes, one row after the other; what bounds them.
 
-    ``beside`` is what each row has to meet besides. The time of each row is shared evenly among the
+    ``leads`` are what each row has to meet besides. The time of each row is shared evenly among the
     pieces.
     """
     effort, known = found.effort.shared(len(pieces)), []
     found.closed[:] = False
     for i in range(len(found.cases)):
         row, best = np.array([i]), []
-        for s, piece in enumerate(pieces):
-            part = piece if beside is None else piece.within(Region((beside[i],)))
+        for s, piece in enumerate(pieces.listed):
+            part = piece if leads is None else piece.within(Region((leads.leads[i],)))
             refinement = Refinement(part, part.sees(found.cases).take(row), effort)
             refinement.run(float(found.worth_beating()[i]))
             found.limited[i] |= refinement.limited

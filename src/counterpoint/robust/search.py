@@ -13,7 +13,6 @@ never taken for granted: every point is held against the condition itself.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from time import perf_counter
@@ -24,7 +23,7 @@ import numpy as np
 from counterpoint.certificate import Bounding
 from counterpoint.costs import Manhattan
 from counterpoint.engine.domains import AtMost, OneOf, Whole
-from counterpoint.engine.pieces import Aim, Piece
+from counterpoint.engine.pieces import Aim, Piece, Pieces
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Cases, Region
 from counterpoint.engine.search import Found
@@ -37,9 +36,7 @@ from counterpoint.solvers import Effort, Optimality, Outcome
 __all__ = ["RowSearch", "search_waves"]
 
 
-def search_waves(
-    found: Found, pieces: Sequence[Piece], aim: Aim, leads: WaveLeads | None
-) -> list[Bounding]:
+def search_waves(found: Found, pieces: Pieces, leads: WaveLeads | None) -> list[Bounding]:
     """Pieces with a `WaveLimit`, one row after the other, and what bounds them."""
     found.closed[:] = False
     if found.effort.optimality is Optimality.GLOBAL:
@@ -48,7 +45,7 @@ def search_waves(
             "searches all of its optima. The bound of an answer says how good one could be."
         )
     evidence: list[Bounding] = []
-    for s, piece in enumerate(pieces):
+    for s, piece in enumerate(pieces.listed):
         program = piece.program
         if program.at_most is not None:
             raise InvalidInput(
@@ -62,7 +59,7 @@ def search_waves(
         for i in np.flatnonzero(~held.empty).tolist():
             row = np.array([i])
             own = None if leads is None else leads.take(row)
-            search = RowSearch(program, held.take(row), found.effort, aim, own)
+            search = RowSearch(program, held.take(row), found.effort, pieces.aim, own)
             point = search.run()
             found.limited[i] |= search.limited
             if point is not None:

@@ -84,10 +84,15 @@ class Reading:
             return np.concatenate([self.predict(table) for table in tables])
         return np.asarray(self.model.predict(rows)).reshape(-1)
 
+    @property
+    def classes(self) -> NDArray[Any]:
+        """(k,) the labels: the model's own, or if it does not say so, the form's."""
+        return np.asarray(getattr(self.model, "classes_", getattr(self.form, "classes", ())))
+
     def probability(self, label: Hashable, table: Table) -> FloatArray:
         """(n,) the model's own probability of a label."""
         shares = self.model.predict_proba(table.to_model_input(named=self.named))
-        column = np.asarray(self.model.classes_).tolist().index(label)
+        column = self.classes.tolist().index(label)
         return np.asarray(shares[:, column], dtype=np.float64)
 
     def is_indifferent(self, rows: Table, others: Table, x: FloatArray) -> BoolArray:
@@ -112,7 +117,7 @@ class Reading:
         method = next(getattr(self.model, name) for name in names if hasattr(self.model, name))
         values = np.asarray(method(table.to_model_input(named=self.named)))
         if values.dtype.kind not in "biuf":  # labels in words, as their positions
-            values = (values[:, None] == np.asarray(self.model.classes_)).argmax(axis=1)
+            values = (values[:, None] == self.classes).argmax(axis=1)
         return values.astype(np.float64).reshape(len(table), -1)
 
     def check(

@@ -223,8 +223,7 @@ class Table:
             index, columns = native.index[rows], native.columns
             made = type(native)(matrix, index=index, columns=columns, copy=False)
         else:
-            cells = {str(name): matrix[:, j] for j, name in enumerate(self.names)}
-            made = _made(cells, like=self.frame)
+            made = self._made({str(name): matrix[:, j] for j, name in enumerate(self.names)})
         return Table(made, self.names, known_floats=True)
 
     def _followed_by(self, other: Table) -> Table | None:
@@ -289,7 +288,7 @@ class Table:
         A pair of codes and words is a column of these words: categories, where pandas has it.
         """
         if not self.is_array and not self.is_pandas:
-            return _made({n: _one_kind(v) for n, v in columns.items()}, like=self.frame)
+            return self._made({n: _one_kind(v) for n, v in columns.items()})
         import pandas as pd
 
         index = None if self.is_array or rows is None else self.native.index[rows]
@@ -310,6 +309,10 @@ class Table:
         names = list(answers.names) if self.labels is None else self.labels
         right = pd.DataFrame(answers.native).set_axis(names, axis=1).set_axis(left.index)
         return pd.concat([left, right], axis=1)
+
+    def _made(self, columns: dict[str, Any]) -> Any:
+        """A native frame in the library of this one."""
+        return nw.from_dict(columns, backend=nw.get_native_namespace(self.frame)).to_native()
 
     def labels_of(self, rows: IntArray) -> Any:
         """What rows are called: their labels in the index of a pandas frame, else positions."""
@@ -493,13 +496,13 @@ def _whole_dtype(dtype: np.dtype[Any], values: NDArray[Any]) -> np.dtype[Any]:
 
 def _scattered(series: Any, positions: IntArray, values: NDArray[Any]) -> Any:
     """A narwhals series with some cells replaced, in a dtype that holds all of them."""
-    native, backend = series.to_native(), nw.get_native_namespace(series)
-    series, cells = _wide_enough(series, values.tolist())
+    backend = nw.get_native_namespace(series)
+    series, cells = _wide_enough(series, values)
     if series.dtype.is_numeric():
         new = nw.new_series(series.name, cells, dtype=series.dtype, backend=backend)
-        return series.scatter(positions.tolist(), new)
-    if not nw.dependencies.is_pyarrow_chunked_array(native):
-        return series.scatter(positions.tolist(), cells)
+        return series.scatter(positions, new)
+    if not nw.dependencies.is_pyarrow_chunked_array(series.to_native()):
+        return series.scatter(positions, cells)
     listed = series.to_list()  # narwhals writes into some types of Arrow's text only
     for position, cell in zip(positions.tolist(), cells, strict=True):
         listed[position] = cell
@@ -507,23 +510,23 @@ def _scattered(series: Any, positions: IntArray, values: NDArray[Any]) -> Any:
     return nw.from_native(column, series_only=True).alias(series.name)
 
 
-def _wide_enough(series: Any, values: list[Any]) -> tuple[Any, list[Any]]:
+def _wide_enough(series: Any, values: NDArray[Any]) -> tuple[Any, Any]:
     """A column in a dtype that holds these values too, and the values for it."""
     dtype = series.dtype
     if dtype.is_integer():
         own = np.dtype(str(dtype).lower())
-        needed = _whole_dtype(own, np.asarray(values))
-        if needed.kind == "f":
-            return series.cast(nw.Float64), values
-        return series if needed == own else series.cast(nw.Int64), list(map(int, values))
-    if dtype == nw.Boolean and not set(values) <= {False, True}:
+        values = np.asarray(values.tolist())
+        needed = _whole_dtype(own, values)
+        wide = nw.Float64 if needed.kind == "f" else nw.Int64
+        return series if needed == own else series.cast(wide), values.astype(needed)
+    if dtype == nw.Boolean and not np.isin(values, (0, 1)).all():
         return series.cast(nw.Float64), values
     if dtype in (nw.Categorical, nw.Enum):
-        return _with_levels(series, values)
+        return _with_levels(series, values.tolist())
     if dtype in (nw.Boolean, nw.String):
-        return series, list(map(bool if dtype == nw.Boolean else str, values))
+        return series, list(map(bool if dtype == nw.Boolean else str, values.tolist()))
     ints = dtype == nw.Object and _holds_ints(series.to_list())
-    return series, _as_ints(values) if ints else values
+    return series, _as_ints(values.tolist()) if ints else values
 
 
 def _with_levels(series: Any, values: list[Any]) -> tuple[Any, list[Any]]:
@@ -567,11 +570,6 @@ def _emptied(series: Any, rows: BoolArray) -> Any:
     return nw.from_native(native, series_only=True).alias(series.name)
 
 
-def _made(columns: Mapping[str, Any], like: Any) -> Any:
-    """A native frame in the library of a narwhals frame."""
-    return nw.from_dict(dict(columns), backend=nw.get_native_namespace(like)).to_native()
-
-
 def _as_they_are(values: Any) -> Any:
     """A list for a pandas column, such that no whole number in it becomes a float."""
     if isinstance(values, tuple):
@@ -587,7 +585,7 @@ def _as_they_are(values: Any) -> Any:
 
 
 def _one_kind(values: Any) -> Any:
-    """A list for a column that holds values of one type only: numbers as floats, else as text."""
+    """Values of one type only: numbers as floats, else as text; and words."""
     if isinstance(values, tuple):
         codes, words = values
         return np.array(words, dtype=object)[codes].tolist()

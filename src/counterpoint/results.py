@@ -236,11 +236,12 @@ class Counterfactuals:
                 "of report() or to_frame()."
             )
         i = range(len(self))[i]
-        names, row = self.features.names, slice(i, i + 1)
-        factual = {} if i in self.problems else self.table.row(i, names)
-        changes, moved = {}, np.flatnonzero(self.before[i] != self.after[i])
-        if self.found[i] and len(moved):
-            new = self._decoded(row).row(0, [names[j] for j in moved])
+        names, rows = self.features.names, np.array([i], dtype=np.intp)
+        factual = {} if i in self.problems else self._values(self.table.take(rows), names)
+        changes = {}
+        if self.changed[i].any():
+            changed = [names[j] for j in np.flatnonzero(self.changed[i])]
+            new = self._values(self._decoded(rows), changed)
             changes = {name: (factual[name], new[name]) for name in new}
         return Counterfactual(self._status(i), factual, changes, self.certificates[i], self, i)
 
@@ -304,7 +305,11 @@ class Counterfactuals:
             codes[i] = words.setdefault(self.message(i), len(words))
         return codes, [*words]
 
-    def _decoded(self, rows: slice) -> Table:
+    @staticmethod
+    def _values(table: Table, names: Any) -> dict[Hashable, Any]:
+        return {name: _plain(table.column(name)[0]) for name in names}
+
+    def _decoded(self, rows: NDArray[np.intp] | slice) -> Table:
         return decode(self.table, self.features, rows, self.before[rows], self.after[rows])
 
     def to_frame(self) -> Any:
@@ -355,7 +360,7 @@ class Counterfactuals:
             "probability": c.probability,
             "guarantee": (c.guarantees, [*map(str, Guarantee)]),
             "violation": c.violation,
-            "changed": np.count_nonzero(self.before != self.after, axis=1) * self.found,
+            "changed": np.count_nonzero(self.changed, axis=1),
             "message": self._messages(),
         }
         return self.table.sibling(columns, np.arange(len(self)))
@@ -410,3 +415,7 @@ class Counterfactuals:
 
     def __repr__(self) -> str:
         return f"<Counterfactuals: {self.summary().splitlines()[0]}>"
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value

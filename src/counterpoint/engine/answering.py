@@ -26,7 +26,8 @@ from counterpoint.certificate import (
 )
 from counterpoint.engine.pieces import Pieces, Question
 from counterpoint.engine.search import Found, Leads, search
-from counterpoint.engine.span import InSpan, Span
+from counterpoint.engine.span import CELLS as SPAN_CELLS
+from counterpoint.engine.span import FRAMES, InSpan, Span
 from counterpoint.models.reading import Reading
 from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray, WordArray
 from counterpoint.results import Counterfactuals
@@ -40,6 +41,8 @@ __all__ = ["Task", "answers_to"]
 CELLS = 1 << 18
 """Cells of a chunk: small enough for the cache, large enough that Python's overhead is
 negligible."""
+WIDE = 4
+"""Rows take so many numbers at least: with few columns, what is known of them takes more."""
 PROOFS = 1 << 25
 """Multipliers that are kept at once, one for each row, piece and demand: 256 MiB of them."""
 FEW = 16
@@ -97,39 +100,31 @@ def answers_to(
     *,
     weight: FloatArray | None = None,
     held: BoolArray | None = None,
+    into: Counterfactuals | None = None,
 ) -> Counterfactuals:
     """The answers to all rows of a call, as they came and the model's columns of them.
 
     For a few rows, what the model says of them is foreseen from its form and confirmed together
     with their answers: one call of ``predict`` instead of two. ``advance`` is told how many more
     rows are done; ``weight`` (n,) is what the price counts beside what is charged, by default the
-    target's; ``held`` (n, p) says which features of which row must stay.
+    target's; ``held`` (n, p) says which features of which row must stay. What becomes of rows is
+    written into the columns of others ``into``, if there are any: those that can be used there.
     """
     (came, inputs), features = tables, task.question.features
     span = None if held is not None else _span_of(task, inputs)
     encoded = _encoded(task, inputs, task.question if span is None else span.question)
-    n = len(encoded.codes)
-    out = Counterfactuals(
-        came,
-        encoded.codes,
-        np.array(encoded.codes) if span is None else np.empty(encoded.codes.shape),
-        encoded.missing != PRESENT,
-        Status.INVALID.column(n),
-        Certificates.blank(n),
-        np.zeros(n, dtype=bool),
-        encoded.problems,
-        task.question,
-        np.full(n, task.target, dtype=object),
-        task.eps,
-    )
-    required = task.target.requirement
+    codes, n = encoded.codes, len(encoded.codes)
+    missing = encoded.missing[: 1 if encoded.missing.strides[0] == 0 else n] != PRESENT
+    required, usable = task.target.requirement, np.ones(n, dtype=bool)
+    usable[[*encoded.problems, *(into.problems if into else ())]] = False
     if weight is None and required.weight is not None:
         weight = np.full(n, required.weight)
-    usable = np.ones(n, dtype=bool)
-    usable[list(encoded.problems)] = False
+    after = np.array(codes) if span is None else np.empty_like(codes)
+    rows_of = came, codes, after, np.broadcast_to(missing, codes.shape)
+    out = _blank(task, rows_of, encoded.problems, into)
     if span is not None:
-        usable &= ~_answer_in_span(task, inputs, span, np.flatnonzero(usable), out, weight, advance)
-    size = max(64, CELLS // max(features.width, 1))
+        usable &= ~_answer_in_span(task, inputs, span, out, weight, advance)
+    size = max(64, CELLS // max(features.width, WIDE))
     for start in range(0, n, size):
         index = start + np.flatnonzero(usable[start : start + size])
         if not len(index):
@@ -169,11 +164,25 @@ def _encoded(task: Task, inputs: Table, asked: Question) -> Encoded:
     return encoded
 
 
-def _answer_in_span(  # noqa: PLR0913, PLR0917 (what is asked of rows)
+def _blank(
+    task: Task,
+    rows: tuple[Table, FloatArray, FloatArray, BoolArray],
+    problems: dict[int, str],
+    into: Counterfactuals | None,
+) -> Counterfactuals:
+    """No answers yet, to rows as they came with their codes before and after, and missing cells."""
+    n = len(rows[1])
+    columns = (Status.INVALID.column(n), Certificates.blank(n), np.zeros(n, dtype=bool))
+    targets = np.full(n, task.target, dtype=object)
+    if into is not None:
+        columns, targets = (into.statuses, into.certificates, into.closed_form), into.targets
+    return Counterfactuals(*rows, *columns, problems, task.question, targets, task.eps)
+
+
+def _answer_in_span(
     task: Task,
     inputs: Table,
     span: Span,
-    index: IntArray,
     out: Counterfactuals,
     weight: FloatArray | None,
     advance: Callable[[int], None] | None,
@@ -183,32 +192,27 @@ def _answer_in_span(  # noqa: PLR0913, PLR0917 (what is asked of rows)
     Others are left, as they came: those that are not settled there, whose cost is not known to the
     last digits, or whose answer is not the last one about which the model was asked.
     """
-    model, exactly, done = task.model, task.target.demanding, np.zeros(len(out), dtype=bool)
+    model = task.model
 
     def as_input(rows: IntArray | slice, full: FloatArray) -> Any:
         return inputs.with_matrix(rows, full).to_model_input(named=model.named)
 
     rows = InSpan.of(
-        span, model.model, out.before, exactly=exactly, into=out.after, as_input=as_input
+        span,
+        model.model,
+        out.before,
+        exactly=task.target.demanding,
+        into=out.after,
+        cells=FRAMES * SPAN_CELLS if model.named else SPAN_CELLS,
+        as_input=as_input,
     )
-    index = index[np.isfinite(rows.start[index]).all(axis=1)]
-    if len(index):
-        asked = replace(task, model=rows.reading(model), question=span.question, span=rows)
-        table = rows.table if len(index) == len(out) else rows.table.take(index)
-        weight = None if weight is None else weight[index]
-        found = answers_to(asked, (table, table), advance, weight=weight)
-        stays = found.statuses == Status.ALREADY.code
-        optimal = rows.were_asked(index, found.after) & (found.statuses == Status.OPTIMAL.code)
-        good = stays | (optimal & (rows.misses(index, found.cost) <= CLOSED))
-        done[index] = good
-        every = done.all()
-        at, part = (slice(None), slice(None)) if every else (index[good], good)
-        for name in ("statuses", "closed_form", "targets"):
-            getattr(out, name)[at] = getattr(found, name)[part]
-        out.certificates.put(at, found.certificates, part)
-        same = np.concatenate([index[stays], np.flatnonzero(~done)])
-    else:
-        same = np.arange(len(out))
+    asked = replace(task, model=rows.reading(model), question=span.question, span=rows)
+    table = rows.table
+    found = answers_to(asked, (table, table), advance, weight=weight, into=out)
+    stays = found.statuses == Status.ALREADY.code
+    optimal = (found.statuses == Status.OPTIMAL.code) & rows.were_asked(found.after)
+    done = stays | (optimal & (rows.misses(found.cost) <= CLOSED))
+    same = np.flatnonzero(stays | ~done)
     out.after[same] = out.before[same]
     return done
 

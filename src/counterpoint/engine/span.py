@@ -47,6 +47,8 @@ FAINT = 64.0 * EPS
 CELLS = 1 << 18
 """Cells of full rows at a time: 2 MiB, so that they are still in the cache when the model is asked
 about them."""
+FRAMES = 4
+"""So many times as many in a data frame, which takes scikit-learn half a millisecond at least."""
 ROWS = 64
 """So many rows at a time at least, or reading the model's coefficients would take longest."""
 
@@ -165,6 +167,11 @@ class Span:
         steepest, widest, tallest = (float(np.sqrt(each.max()) * grown) for each in found)
         return steepest, widest, tallest
 
+    @cached_property
+    def _upright(self) -> FloatArray:
+        """(d, k) C, as products with sparse rows need it."""
+        return np.ascontiguousarray(self.matrix.T)
+
     def coordinates(self, X: Any, *, exactly: bool) -> tuple[FloatArray, FloatArray, FloatArray]:
         """(n, r + h + 2) rows as `question` takes them; (n,) their lengths, in F; (n,) `doubt`.
 
@@ -173,26 +180,20 @@ class Span:
         n, d = X.shape
         (k, r), h = self.scores.shape, self.held.shape[1]
         ways = np.hstack([self.scores, self.held])
-        back = ways / np.einsum("ij,ij->j", ways, ways)
-        upright = np.ascontiguousarray(self.matrix.T) if sparse.issparse(X) else self.matrix.T
+        back = (ways / np.einsum("ij,ij->j", ways, ways)).T
         metric = self.price.floor
-        plain = bool((metric == 1.0).all())
         out, length, doubt = np.empty((n, r + h + 2)), np.empty(n), np.empty(n)
         for part in blocks_of(n, d):
             rows = X[part].astype(np.float64, copy=False)
             with np.errstate(over="ignore", invalid="ignore"):
-                scores = rows @ upright
-                out[part, :-2] = scores @ back
-                scores -= out[part, :-2] @ ways.T  # what is left, but for a part that all share
-                doubt[part] = scores.max(axis=1) - scores.min(axis=1)
-            if sparse.issparse(rows):
-                length[part] = rows.multiply(rows) @ metric
-            elif plain:
-                length[part] = np.einsum("ij,ij->i", rows, rows)
-            else:
-                length[part] = (rows * rows) @ metric
-            if exactly:
-                out[part, -2] = self.form.sizes(rows).max(axis=1)
+                scores = (rows @ self._upright).T if sparse.issparse(rows) else self.matrix @ rows.T
+                found = back @ scores
+                scores -= ways @ found  # what is left of them, but for a part that all share
+                doubt[part] = scores.max(axis=0) - scores.min(axis=0)
+                out[part, :-2] = found.T
+                length[part] = _squares(rows, metric)
+                if exactly:
+                    out[part, -2] = self.form.sizes(rows).max(axis=1)
         length = np.sqrt(length) * (1.0 + gamma(d + 4))
         steepest, widest, tallest = self.lengths
         if not exactly:
@@ -200,7 +201,8 @@ class Span:
         out[:, -1] = np.arange(n)
         size = tallest * np.sqrt(np.einsum("ij,ij->i", out[:, :r], out[:, :r]))
         size += np.abs(out[:, r:-2]).sum(axis=1) + np.abs(self.offset).max()
-        doubt += 2.0 * (gamma(d + 4) * steepest * length + gamma(k + r + h + 8) * size)
+        terms = np.minimum(steepest * length, 2.0 * out[:, -2])  # of Cx; of no row twice those of A
+        doubt += 2.0 * (gamma(d + 4) * terms + gamma(k + r + h + 8) * size)
         return out, length, doubt
 
 
@@ -217,11 +219,12 @@ class InSpan:
     doubt: FloatArray  # (n,) by how much differences of their scores may be off
     # (n, d) the answers about which the model was asked last, and (n, r) their changes, if kept
     kept: tuple[FloatArray, FloatArray] | None = None
+    cells: int = CELLS  # of the rows about which the model is asked at a time
     # positions, full rows → what the model takes; None if it takes them as they are
     as_input: Callable[[IntArray | slice, Any], Any] | None = None
 
     @classmethod
-    def of(
+    def of(  # noqa: PLR0913 (what is known of the rows, and what is not)
         cls,
         span: Span,
         model: Any,
@@ -229,13 +232,15 @@ class InSpan:
         *,
         exactly: bool,
         into: FloatArray | None = None,
-        **options: Any,
+        cells: int = CELLS,
+        as_input: Callable[[IntArray | slice, Any], Any] | None = None,
     ) -> InSpan:
         """Of these rows; answers are written as full rows, or forgotten."""
         found = span.coordinates(X, exactly=exactly)
+        kept = None
         if into is not None:
-            options["kept"] = into, np.full((len(X), len(span.directions)), np.nan)
-        return cls(span, model, X, *found, **options)
+            kept = into, np.full((len(found[0]), len(span.directions)), np.nan)
+        return cls(span, model, X, *found, kept, cells, as_input)
 
     @property
     def table(self) -> Table:
@@ -267,25 +272,38 @@ class InSpan:
         change = T[:, : len(self.span.directions)] - self.start[rows, : len(self.span.directions)]
         said = [  # no block gets a name, by which it would stay while the next one is made
             np.asarray(method(self._full(rows[part], change[part])))
-            for part in blocks_of(len(T), self.X.shape[1])
+            for part in blocks_of(len(T), self.X.shape[1], self.cells)
         ]
         return np.concatenate(said)
+
+    @cached_property
+    def _room(self) -> FloatArray:
+        """(2, m d) memory for a block of rows; new memory for each would cost as much as it."""
+        n, d = self.X.shape
+        first = next(blocks_of(max(n, ROWS), d, self.cells))
+        return np.empty((2, first.stop * d))
 
     def _full(self, rows: IntArray, change: FloatArray) -> Any:
         """Some rows as the model takes them; factual ones as they came."""
         together = rows[-1] - rows[0] + 1 == len(rows) and bool((np.diff(rows) == 1).all())
         here = slice(rows[0], rows[-1] + 1) if together else rows
-        full, moved = self.X[here], change.any(axis=1)
-        if self.kept is None:
-            full = moved_rows(full, change, self.span.directions) if moved.any() else full
-        elif moved.any():
-            answers, changes = self.kept
+        moved, directions = np.asarray(change.any(axis=1)), self.span.directions
+        if not moved.any():
+            full = self.X[here]
+        elif self.kept is None:
+            full = moved_rows(self.X[here], change, directions)
+        else:
+            (answers, changes), every = self.kept, bool(moved.all())
             changes[rows[moved]] = change[moved]
-            every = together and bool(moved.all())
-            out = answers[here] if every else None
-            full = moved_rows(full, change, self.span.directions, out)
-            if not every:  # factual rows are among them
-                answers[rows[moved]] = full[moved]
+            if together and every:
+                came, full = self.X[here], answers[here]
+            else:
+                came, full = (_gathered(self.X, rows, room) for room in self._room)
+            # one direction needs no product of matrices, which is slow to write columns
+            (np.multiply if len(directions) == 1 else np.matmul)(change, directions, out=full)
+            full += came
+            if not (together and every):  # factual rows may be among them
+                _scatter(answers, rows, moved, full)
         return full if self.as_input is None else self.as_input(here, full)
 
     def slack(self, numbers: FloatArray, price: FloatArray) -> FloatArray:
@@ -294,13 +312,13 @@ class InSpan:
         far = 2.0 * self.span.stray * np.sqrt(np.where(np.isfinite(price), price, 0.0))
         return np.stack([-(self.doubt[rows] + far), np.zeros(len(rows))], axis=1)
 
-    def were_asked(self, rows: IntArray, after: FloatArray) -> BoolArray:
+    def were_asked(self, after: FloatArray) -> BoolArray:
         """(n,): whether these are the coordinates about which the model was asked last."""
         r = len(self.span.directions)
-        last = np.nan if self.kept is None else self.kept[1][rows]
-        return np.asarray((after[:, :r] - self.start[rows, :r] == last).all(axis=1))
+        last = np.nan if self.kept is None else self.kept[1]
+        return np.asarray((after[:, :r] - self.start[:, :r] == last).all(axis=1))
 
-    def misses(self, rows: IntArray, cost: FloatArray) -> FloatArray:
+    def misses(self, cost: FloatArray) -> FloatArray:
         """(n,) what share of the cost of answers their rounding, and that of the span, is at most.
 
         An entry is off by u of itself, and by γ of the sum over the directions.
@@ -312,16 +330,44 @@ class InSpan:
         if price.quadratic.ndim == 2:
             wide = float(np.sqrt(d * (price.diagonal / price.floor).max()))
         with np.errstate(divide="ignore", invalid="ignore"):
-            rounded = wide * 2.0 * UNIT * (self.length[rows] / change + 1.0)
+            rounded = wide * 2.0 * UNIT * (self.length / change + 1.0)
         off = self.span.stretch + gamma(r + 2) * r * wide + rounded
         return 2.0 * off
 
 
-def moved_rows(
-    rows: Any, change: FloatArray, directions: FloatArray, out: FloatArray | None = None
-) -> NDArray[Any]:
+def _squares(rows: Any, metric: FloatArray) -> FloatArray:
+    """(n,) Σ f x²."""
+    if sparse.issparse(rows):
+        return np.asarray(rows.multiply(rows) @ metric)
+    if (metric == metric[0]).all():
+        return np.asarray(metric[0] * np.einsum("ij,ij->i", rows, rows))
+    return np.asarray((rows * rows) @ metric)
+
+
+def _gathered(X: FloatArray, rows: IntArray, room: FloatArray) -> FloatArray:
+    """Some rows, in the order in memory in which all of them are, in memory that is there."""
+    here, (m, d) = room[: len(rows) * X.shape[1]], (len(rows), X.shape[1])
+    if X.flags.c_contiguous:  # another mode than "clip" would make a copy of what is taken
+        return np.take(X, rows, axis=0, out=here.reshape(m, d), mode="clip")
+    if X.flags.f_contiguous:
+        return np.take(X.T, rows, axis=1, out=here.reshape(d, m), mode="clip").T
+    return X[rows]
+
+
+def _scatter(X: FloatArray, rows: IntArray, some: BoolArray, values: FloatArray) -> None:
+    """Write some of these rows."""
+    if not some.all():
+        rows, values = rows[some], values[some]
+    if X.flags.c_contiguous or X.shape[1] > len(rows):
+        X[rows] = values
+        return
+    for column, new in zip(X.T, values.T, strict=True):  # a third of the time
+        column[rows] = new
+
+
+def moved_rows(rows: Any, change: FloatArray, directions: FloatArray) -> NDArray[Any]:
     """(m, d) rows + change · directions, dense, in the precision of the rows."""
-    full = np.matmul(change, directions, out=out)
+    full = change @ directions
     if sparse.issparse(rows):
         full[np.repeat(np.arange(len(full)), np.diff(rows.indptr)), rows.indices] += rows.data
     else:

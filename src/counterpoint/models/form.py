@@ -81,7 +81,7 @@ class Magnitude:
 
     def __call__(self, x: FloatArray) -> FloatArray:
         """(n, d) → (n, m)."""
-        size = np.asarray(np.abs(x) @ self.matrix.T + self.offset)
+        size = np.asarray((self.matrix @ np.abs(x).T).T + self.offset)
         if self.lengths is None:
             return size
         return np.asarray(size + (self.lengths(x) ** 2).sum(axis=1, keepdims=True))

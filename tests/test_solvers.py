@@ -147,10 +147,10 @@ def test_no_people_no_answers(solver):
 
 def test_the_model_of_a_loss_has_its_slope_and_curvature_where_it_is_made():
     rng = np.random.default_rng(0)
-    at, unit, worth = rng.normal(size=4), rng.uniform(0.5, 2.0, 4), 3.0
+    at, unit = rng.normal(size=4), rng.uniform(0.5, 2.0, 4)
     shares = np.exp(at) / (1.0 + np.exp(at).sum())  # of log(1 + Σ exp s)
-    square, line = Model(shares, at, 1.0, worth).form(unit)
-    np.testing.assert_allclose(square @ (at / unit) + line, shares * unit / worth)
+    square, line = Model(shares, at).form(unit)
+    np.testing.assert_allclose(square @ (at / unit) + line, shares * unit)
     ahead = at + 1e-6 * np.eye(4)
     bent = (np.exp(ahead) / (1.0 + np.exp(ahead).sum(axis=1, keepdims=True)) - shares) / 1e-6
-    np.testing.assert_allclose(square, bent * np.outer(unit, unit) / worth, atol=1e-5)
+    np.testing.assert_allclose(square, bent * np.outer(unit, unit), atol=1e-5)

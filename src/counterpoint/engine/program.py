@@ -13,7 +13,7 @@ below by normal · y − offset, and the same sum bounds the objective.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import TYPE_CHECKING, final
 
 import numpy as np
@@ -111,10 +111,8 @@ class Program:
     def affine(self) -> LinearBounds:
         """All linear rows stacked; there may be none."""
         rows = [c for c in self.region if isinstance(c, LinearBounds)]
-        out = LinearBounds(np.zeros((0, self.width)), np.zeros(0), np.zeros(0))
-        for row in rows:
-            out = out.stacked(row)
-        return out
+        none = LinearBounds(np.zeros((0, self.width)), np.zeros(0), np.zeros(0))
+        return reduce(LinearBounds.stacked, rows) if rows else none
 
     @cached_property
     def curved(self) -> tuple[Coupling, ...]:

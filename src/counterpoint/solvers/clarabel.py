@@ -27,12 +27,14 @@ from counterpoint.solvers.base import Effort, Outcome, Solution, Solver, transla
 from counterpoint.solvers.duals import priced, purified
 from counterpoint.solvers.standard_form import StandardForm
 
-__all__ = ["Clarabel"]
+__all__ = ["SOLVED", "Clarabel", "entries_of", "settings", "sparse_columns"]
 
 Answer = tuple[Outcome, FloatArray, FloatArray]
 """Of one row: the point, NaN where there is none, and the multipliers."""
 Run = tuple[Any, FloatArray, FloatArray]
 """Clarabel's status, its point, and the multipliers."""
+Sizes = tuple[float, float]
+"""Of an answer, in units of change, and of its objective: what Clarabel's tolerances are of."""
 Entries = tuple[IntArray, IntArray, FloatArray]
 """Rows, columns and values of a sparse matrix."""
 
@@ -77,7 +79,7 @@ class Clarabel(Solver):
         """The entries of the Hessian's upper triangle."""
         hessian = self.form.hessian
         if hessian.ndim == 2:
-            return _dense(np.triu(hessian))
+            return entries_of(np.triu(hessian))
         columns = np.flatnonzero(hessian)
         return columns, columns, hessian[columns]
 
@@ -106,7 +108,7 @@ class Clarabel(Solver):
         stays = self._settled_by_staying(case, effort) if charged else None
         if stays is not None:
             return stays
-        status, point, duals = self._run(case, effort)
+        status, point, duals = self.run(case, effort)
         usable = status in (USABLE if charged else SOLVED)
         if charged and status not in INFEASIBLE:
             allowed = usable and self._is_allowed(case, point)
@@ -117,8 +119,7 @@ class Clarabel(Solver):
             duals = priced(self.program, case, duals)
             if charged:
                 point, duals = self._sharpened(case, effort, point, duals)
-            point = self._on_the_surface(case, self._sparse(case, point, effort))
-            return Outcome.FOUND, point, duals
+            return Outcome.FOUND, self._sparse(case, point, effort), duals
         nowhere = np.full(self.program.width, np.nan)
         if status == STATUS.MaxTime:
             return Outcome.LIMIT, nowhere, np.zeros(self.program.size)
@@ -126,17 +127,14 @@ class Clarabel(Solver):
         refuted = status in INFEASIBLE or self.program.refutes(case, ray[None, :])[0]
         return Outcome.INFEASIBLE if refuted else Outcome.NOTHING, nowhere, ray
 
-    def _run(self, case: Cases, effort: Effort, model: Model | None = None) -> Run:
-        rows = ConicProgram(self, case, model)
-        settings = clarabel.DefaultSettings()
-        settings.verbose, settings.max_threads, settings.max_iter = False, 1, 200
-        settings.tol_gap_rel = settings.tol_feas = 1e-10  # of an answer, and a cost, of about 1
-        settings.tol_gap_abs = 1e-12
-        if effort.seconds:
-            settings.time_limit = effort.seconds
+    def run(
+        self, case: Cases, effort: Effort, sizes: Sizes | None = None, model: Model | None = None
+    ) -> Run:
+        """What Clarabel says of one row, if need be in other units, or with a model of the loss."""
+        rows = ConicProgram(self, case, sizes, model)
         hessian, linear = rows.objective()
         solver = clarabel.DefaultSolver(
-            hessian, linear, rows.matrix, rows.right, rows.cones, settings
+            hessian, linear, rows.matrix, rows.right, rows.cones, settings(effort)
         )
         result = solver.solve()
         duals = rows.multipliers(np.asarray(result.z))
@@ -174,26 +172,6 @@ class Clarabel(Solver):
         over = np.maximum(affine.low - value, value - affine.high)
         return bool((over <= 1e-5 * terms).all())
 
-    def _on_the_surface(self, case: Cases, point: FloatArray) -> FloatArray:
-        """A point that meets a probability by more than need be, moved back towards the row.
-
-        All demands are convex, so the way back is allowed if the row itself meets the others.
-        """
-        curved, x = self.program.curved, case.x[0]
-        if len(curved) != 1 or not isinstance(curved[0], LogSumExp):
-            return point
-        demand = curved[0]
-        others = Region(tuple(c for c in self.program.region if c is not demand))
-        within = bool(((case.low[0] <= x) & (x <= case.high[0])).all())
-        if not within or others.violation(case.x, case.x)[0] > 0.0:
-            return point
-        margin, inside, outside = float(case.margin[0, 0]), 1.0, 0.0
-        for _ in range(60):  # all digits, and some
-            middle = 0.5 * (inside + outside)
-            met = demand.excess((x + middle * (point - x))[None, :])[0] <= -margin
-            inside, outside = (middle, outside) if met else (inside, middle)
-        return np.asarray(x + inside * (point - x))
-
     def _sharpened(
         self, case: Cases, effort: Effort, point: FloatArray, multipliers: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
@@ -206,7 +184,8 @@ class Clarabel(Solver):
         for _ in range(12):  # each doubles the digits, once the point is near
             if _gap(value, bound) <= 1e-10:
                 break
-            status, goal, duals = self._run(case, effort, self._model(case, point))
+            about = self._sizes(case, point), self._model(case, point)
+            status, goal, duals = self.run(case, effort, *about)
             if status not in USABLE:
                 break
             duals = priced(self.program, case, duals)
@@ -228,10 +207,13 @@ class Clarabel(Solver):
         charge = self.program.charges[0]
         z = charge.matrix @ point + charge.offset
         shares = np.exp(z - charge.of(z[None, :])[0])
-        change = point - case.x[0]
-        size = float((np.abs(change) / self.form.unit).max())
+        return Model(shares, charge.matrix @ (point - case.x[0]))
+
+    def _sizes(self, case: Cases, point: FloatArray) -> Sizes:
+        """About how large the change is, in units of change, and the objective."""
+        size = float((np.abs(point - case.x[0]) / self.form.unit).max())
         worth = float(self.program.objective(point[None, :], case)[0])
-        return Model(shares, charge.matrix @ change, max(size, 1e-12), max(worth, LEAST))
+        return max(size, 1e-12), max(worth, LEAST)
 
     def _value(
         self, case: Cases, point: FloatArray, multipliers: FloatArray
@@ -258,11 +240,22 @@ class Clarabel(Solver):
         if not held.any():
             return point
         low, high = (np.where(held, case.x, bound) for bound in (case.low, case.high))
-        status, sparser, _ = self._run(replace(case, low=low, high=high), effort)
+        status, sparser, _ = self.run(replace(case, low=low, high=high), effort)
         if status not in SOLVED:
             return point
         before, after = (self.program.objective(y[None, :], case)[0] for y in (point, sparser))
         return sparser if after <= before * (1.0 + TRACE) else point
+
+
+def settings(effort: Effort, tolerance: float = 1e-10) -> Any:
+    """Clarabel's: tolerances are those of an answer, and an objective, of about 1."""
+    out = clarabel.DefaultSettings()
+    out.verbose, out.max_threads = False, 1
+    out.tol_gap_rel = out.tol_feas = tolerance
+    out.tol_gap_abs = min(1e-12, 0.1 * tolerance)
+    if effort.seconds:
+        out.time_limit = effort.seconds
+    return out
 
 
 def _gap(value: float, bound: float) -> float:
@@ -276,14 +269,12 @@ class Model(NamedTuple):
 
     shares: FloatArray  # (m,) its gradient p there
     at: FloatArray  # (m,) s there
-    size: float  # about how large the change is, in units of change
-    worth: float  # and about the objective
 
     def form(self, unit: FloatArray) -> tuple[FloatArray, FloatArray]:
         """(m, m) and (m,) its quadratic and linear parts about s = 0, for s in some units."""
         curvature = np.diag(self.shares) - np.outer(self.shares, self.shares)
         slope = self.shares - curvature @ self.at
-        return curvature * np.outer(unit, unit) / self.worth, slope * unit / self.worth
+        return curvature * np.outer(unit, unit), slope * unit
 
 
 @final
@@ -295,10 +286,12 @@ class ConicProgram:
     ``model``, that stands for what is charged.
     """
 
-    def __init__(self, owner: Clarabel, case: Cases, model: Model | None) -> None:
+    def __init__(
+        self, owner: Clarabel, case: Cases, sizes: Sizes | None, model: Model | None
+    ) -> None:
         self.owner, self.case, self.model = owner, case, model
         self.program, self.form = owner.program, owner.form
-        self.scale, self.worth = self._sizes() if model is None else (model.size, model.worth)
+        self.scale, self.worth = sizes or self._sizes()
         self.entries: list[Entries] = []
         self.rights: list[FloatArray] = []
         self.cones: list[Any] = []
@@ -308,7 +301,9 @@ class ConicProgram:
         self._add_between(low, high, _picked)
         self._add_absolute()
         matrix = self.form.matrix
-        self.sides = self._add_between(row_low, row_high, lambda i, s: _dense(s * matrix[i]))
+        self.sides = self._add_between(
+            row_low, row_high, lambda i, s: entries_of(s[:, None] * matrix[i])
+        )
         for part in self.program.beyond_rows:
             self.starts.append(self.count)
             if isinstance(part, Cone):
@@ -319,7 +314,7 @@ class ConicProgram:
                 self._add_exponentials(part.matrix, here)
             elif isinstance(part, LogLoss):
                 self._add_log_loss(part) if model is None else self._add_scores(part)
-        self.matrix = _csc(self.entries, (self.count, self.width))
+        self.matrix = sparse_columns(self.entries, (self.count, self.width))
         self.right = np.concatenate(self.rights)
 
     def objective(self) -> tuple[sparse.csc_matrix, FloatArray]:
@@ -333,19 +328,20 @@ class ConicProgram:
         linear[d : d + len(absolute)] = prices * (weight * self.scale / self.worth)
         if self.model is not None:
             curvature, slope = self.model.form(self._score_unit)
+            curvature, slope = curvature / self.worth, slope / self.worth
             at = self.width - len(slope)
             linear[at:] = slope
-            entries.append(_dense(np.triu(curvature), at, at))
+            entries.append(entries_of(np.triu(curvature), at, at))
         elif charged:
             linear[-1] = 1.0 / self.worth
-        return _csc(entries, (self.width, self.width)), linear
+        return sparse_columns(entries, (self.width, self.width)), linear
 
     @cached_property
     def _score_unit(self) -> FloatArray:
         """(m,) how far the scores of a model may move: the largest entries of its rows."""
         return self.owner.steepest(self.program.charges[0]) * self.scale
 
-    def _sizes(self) -> tuple[float, float]:
+    def _sizes(self) -> Sizes:
         """About the size of the answer, in units of change, and about its objective."""
         scale = self._shortfall()
         if not self.program.charges:
@@ -374,29 +370,36 @@ class ConicProgram:
         return at
 
     def _add_between(
-        self, low: FloatArray, high: FloatArray, block: Callable[[IntArray, float], Entries]
-    ) -> list[tuple[int, IntArray, float]]:
-        """low <= rows <= high, given the entries of some rows times a sign; where each side is."""
-        sides, fixed = [], low == high
-        for chosen, sign, bound, cone in (
-            (fixed, 1.0, high, clarabel.ZeroConeT),
-            (np.isfinite(high) & ~fixed, 1.0, high, clarabel.NonnegativeConeT),
-            (np.isfinite(low) & ~fixed, -1.0, low, clarabel.NonnegativeConeT),
+        self, low: FloatArray, high: FloatArray, block: Callable[[IntArray, FloatArray], Entries]
+    ) -> list[tuple[int, IntArray, FloatArray]]:
+        """low <= rows <= high, given the entries of rows times signs; where each side is."""
+        fixed = low == high
+        (equal,), (up,) = fixed.nonzero(), (np.isfinite(high) & ~fixed).nonzero()
+        (down,) = (np.isfinite(low) & ~fixed).nonzero()
+        sides = []
+        for rows, signs, bounds, cone in (
+            (equal, np.ones(len(equal)), high[equal], clarabel.ZeroConeT),
+            (
+                np.append(up, down),
+                np.repeat([1.0, -1.0], [len(up), len(down)]),
+                np.append(high[up], -low[down]),
+                clarabel.NonnegativeConeT,
+            ),
         ):
-            rows = np.flatnonzero(chosen)
             if len(rows):
-                at = self._add([cone(len(rows))], sign * bound[rows], block(rows, sign))
-                sides.append((at, rows, sign))
+                at = self._add([cone(len(rows))], bounds, block(rows, signs))
+                sides.append((at, rows, signs))
         return sides
 
     def _add_absolute(self) -> None:
         """v <= t and −v <= t."""
         absolute = self.owner.absolute
-        t = np.arange(self.width, self.width + len(absolute))
-        self.width += len(absolute)
-        for sign in (1.0, -1.0) if len(absolute) else ():
-            cone = clarabel.NonnegativeConeT(len(absolute))
-            self._add([cone], np.zeros(len(t)), _picked(absolute, sign), _picked(t, -1.0))
+        count, t = len(absolute), np.arange(self.width, self.width + len(absolute))
+        self.width += count
+        if count:
+            both = _picked(np.append(absolute, absolute), np.repeat([1.0, -1.0], count))
+            cone = clarabel.NonnegativeConeT(2 * count)
+            self._add([cone], np.zeros(2 * count), both, _picked(np.append(t, t), -1.0))
 
     def _add_cone(self, cone: Cone) -> None:
         """(slope · y + radius, M y + c) in the second-order cone."""
@@ -405,7 +408,7 @@ class ConicProgram:
         block = -np.vstack([cone.slope, cone.matrix]) / size * self.form.unit
         right = np.append(cone.slope @ x + radius, cone.matrix @ x + cone.offset)
         right = right / (size * self.scale)
-        self._add([clarabel.SecondOrderConeT(len(right))], right, _dense(block))
+        self._add([clarabel.SecondOrderConeT(len(right))], right, entries_of(block))
 
     def _add_log_loss(self, charge: LogLoss) -> None:
         """exp(zᵢ − value) <= shareᵢ, exp(−value) <= a last share, and Σ share <= 1."""
@@ -420,7 +423,7 @@ class ConicProgram:
         m = len(matrix)
         share = np.arange(self.width, self.width + m)
         self.width += m
-        i, j, scores = _dense(-matrix * self.scale * self.form.unit)
+        i, j, scores = entries_of(-matrix * self.scale * self.form.unit)
         right = np.stack([here, np.ones(m), np.zeros(m)], axis=1).ravel()
         picked = 3 * np.arange(m) + 2, share, -np.ones(m)
         cones = [clarabel.ExponentialConeT() for _ in range(m)]
@@ -433,7 +436,7 @@ class ConicProgram:
         m, scores = charge.size, charge.matrix * (self.scale / self._score_unit)[:, None]
         own = np.arange(self.width, self.width + m)
         self.width += m
-        block = _dense(scores * self.form.unit)
+        block = entries_of(scores * self.form.unit)
         self._add([clarabel.ZeroConeT(m)], np.zeros(m), block, _picked(own, -1.0))
 
     def point(self, variables: FloatArray) -> FloatArray:
@@ -445,7 +448,7 @@ class ConicProgram:
         """(size,) the program's multipliers."""
         rows = np.zeros((1, len(self.form.matrix)))
         for at, chosen, sign in self.sides:
-            rows[0, chosen] += sign * duals[at : at + len(chosen)]
+            np.add.at(rows[0], chosen, sign * duals[at : at + len(chosen)])
         out = self.form.multipliers(rows, self.scale)[0]
         start = self.program.affine.size
         for part, at in zip(self.program.beyond_rows, self.starts, strict=True):
@@ -463,19 +466,23 @@ class ConicProgram:
         return np.maximum(-duals[at : at + 3 * part.size : 3], 0.0)
 
 
-def _dense(block: FloatArray, row: int = 0, column: int = 0) -> Entries:
+def entries_of(block: FloatArray, row: int = 0, column: int = 0) -> Entries:
     """The entries of a block that begins at some row and column."""
     i, j = np.nonzero(block)
     return i + row, j + column, block[i, j]
 
 
-def _picked(columns: IntArray, value: float) -> Entries:
+def _picked(columns: IntArray, value: FloatArray | float) -> Entries:
     """One column a row."""
     return np.arange(len(columns)), columns, np.full(len(columns), value)
 
 
-def _csc(entries: list[Entries], shape: tuple[int, int]) -> sparse.csc_matrix:
+def sparse_columns(entries: list[Entries], shape: tuple[int, int]) -> sparse.csc_matrix:
+    """The matrix with these entries, none of them twice."""
     if not entries:
         return sparse.csc_matrix(shape)
     rows, columns, values = (np.concatenate(parts) for parts in zip(*entries, strict=True))
-    return sparse.csc_matrix((values, (rows, columns)), shape=shape)
+    order = np.lexsort((rows, columns))
+    starts = np.zeros(shape[1] + 1, dtype=np.int32)
+    np.cumsum(np.bincount(columns, minlength=shape[1]), out=starts[1:])
+    return sparse.csc_matrix((values[order], rows[order].astype(np.int32), starts), shape=shape)

@@ -18,26 +18,23 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from time import perf_counter
-from typing import Any, NamedTuple, final
+from typing import NamedTuple, final
 
-import clarabel
 import numpy as np
 
-from counterpoint.engine.couplings import Cone
+from counterpoint.costs import Price
+from counterpoint.engine.couplings import Cone, LinearBounds
 from counterpoint.engine.domains import INTEGRAL
 from counterpoint.engine.program import Program
-from counterpoint.engine.region import Cases
-from counterpoint.numerics import TINY, BoolArray, FloatArray, IntArray
+from counterpoint.engine.region import Cases, Coupling, Region
+from counterpoint.numerics import TINY, BoolArray, FloatArray
 from counterpoint.prototypes.nearer import curvature_of, quadrics_of
 from counterpoint.prototypes.solvers.lower_bound import (
     LowerBound,
     Quadric,
-    settings,
-    sparse_columns,
 )
 from counterpoint.solvers.base import Effort, Outcome, translated
-from counterpoint.solvers.clarabel import SOLVED
-from counterpoint.solvers.standard_form import StandardForm
+from counterpoint.solvers.clarabel import SOLVED, Clarabel
 
 __all__ = ["STALLED", "Descents", "LocalSearch", "RowDescent"]
 
@@ -55,6 +52,15 @@ PENALTIES = (10.0, 100.0, 1e3, *(1e4,) * 5)
 
 
 @final
+class Step(NamedTuple):
+    """The optimum of a convex part, and the multipliers of its quadratic conditions and rows."""
+
+    point: FloatArray  # (d,) within the bounds
+    weights: FloatArray  # (J,)
+    rows: FloatArray  # (program.affine.size,)
+
+
+@final
 @dataclass(frozen=True, eq=False)
 class Descents:
     """What the descents of one program share; its integral conditions are not looked at."""
@@ -67,10 +73,10 @@ class Descents:
         return Descents(self.program.relaxed(*INTEGRAL))
 
     @cached_property
-    def form(self) -> StandardForm:
-        """The program in the standard form, with changes that cost about 1 as units."""
+    def unit(self) -> FloatArray:
+        """(d,) changes that cost about 1."""
         size = self.program.price.absolute + np.sqrt(self.program.price.diagonal)
-        return StandardForm(self.program, 1.0 / np.where(size > 0.0, size, 1.0))
+        return np.asarray(1.0 / np.where(size > 0.0, size, 1.0))
 
     @cached_property
     def quadric(self) -> Quadric:
@@ -96,7 +102,7 @@ class Descents:
         the start leaves alone stay.
         """
         quadrics, affine = curvature_of(self.program).quadrics, self.program.affine
-        x, low, high, unit = case.x[0], case.low[0], case.high[0], self.form.unit
+        x, low, high, unit = case.x[0], case.low[0], case.high[0], self.unit
         y = np.clip(start, low, high)
         change = np.abs(y - x) / unit
         free = (low < high) & (change > 1e-5 * change.max(initial=0.0))
@@ -271,19 +277,25 @@ class RowDescent(LocalSearch):
         """
         if not (self.case.low[0] < self.case.high[0]).any():
             return None
+        case, unit = self.case, self.shared.unit
+        program, part, sizes = convex_part(self.program, case, at, unit, penalty)
         with translated("Clarabel"):
-            model = _ConvexPart(self.shared.form, self.case, at, penalty)
-            return model.solve(self.effort.until(self._end))
+            status, point, duals = Clarabel(program).run(part, self.effort.until(self._end), sizes)
+        if status not in SOLVED:
+            return None
+        kept = (case.low[0] < case.high[0]) | (case.low[0] != case.x[0])
+        y, count = np.array(case.x[0]), len(self.quadrics)
+        y[kept] = point[: int(kept.sum())]
+        return Step(y, duals[:count], duals[count : count + self.program.affine.size])
 
     def _tidy(self, point: FloatArray) -> None:
         """What hardly moved stays, if that costs no more: interior points leave traces."""
-        x, absolute = self.case.x[0], self.program.price.absolute > 0.0
-        change = np.abs(point - x) / self.shared.form.unit
-        still = (change <= 1e-6 * change.max(initial=0.0)) & absolute
+        x, plain = self.case.x[0], self.case
+        change = np.abs(point - x) / self.shared.unit
+        still = (change <= 1e-6 * change.max(initial=0.0)) & (self.program.price.absolute > 0.0)
         if (point == x)[still].all() or not (self.cost >= self._price(point)):
             return
-        plain = self.case
-        self.case = plain.within(np.where(still, x, -np.inf), np.where(still, x, np.inf))
+        self.case = plain.holding(still[None], plain.x)
         at = self.shared.corrected(np.where(still, x, point), self.case)
         step = self._step(at)
         self.case = plain
@@ -321,160 +333,67 @@ class RowDescent(LocalSearch):
         return float(ends[(ends > 0.0) & (ends < 1.0)].max(initial=0.0))
 
 
-@final
-class Step(NamedTuple):
-    """The optimum of a convex part, and the multipliers of its quadratic conditions and rows."""
+def convex_part(
+    program: Program, case: Cases, at: FloatArray, unit: FloatArray, penalty: float | None
+) -> tuple[Program, Cases, tuple[float, float]]:
+    """One row's convex part as a program: the tangents' J rows come before the program's own.
 
-    point: FloatArray  # (d,) within the bounds
-    weights: FloatArray  # (J,)
-    rows: FloatArray  # (program.affine.size,)
-
-
-@final
-class _ConvexPart:
-    """One convex part in the shape that Clarabel takes: A v + s = b with s in cones.
-
-    Variables: the change of each free column from x; a bound on each absolute change; a square for
-    each prototype; and, with a penalty, how far the conditions are missed. Conditions on one
-    prototype share one cone: s >= ‖F (y − at)‖² and s + ∇e_j(at) · (y − at) + e_j(at) <= 0 for each
-    rival j. The unit is the answer's size, so that tolerances mean the same for small and large
-    answers.
+    Its columns are those that can move, or have to; a square for each prototype, in units of the
+    change; and, with a penalty, how far the conditions are missed. Conditions on one prototype
+    share a cone, ‖F (y − at)‖² <= square, and have a row each: square + ∇e_j(at) · (y − at) +
+    e_j(at) <= missed.
     """
+    x, low, high = case.x[0], case.low[0], case.high[0]
+    quadrics, affine, price = quadrics_of(program), program.affine, program.price
+    kept, g = (low < high) | (low != x), len(quadrics.nearest)
+    k, width = int(kept.sum()), int(kept.sum()) + g + (penalty is not None)
+    excess, slopes = quadrics.excess(at[None], case.margin)[0], quadrics.slopes(at[None])[0]
 
-    def __init__(
-        self, form: StandardForm, case: Cases, at: FloatArray, penalty: float | None
-    ) -> None:
-        self.form, self.program, self.case, self.at = form, form.program, case, at
-        self.penalty, self.quadrics = penalty, quadrics_of(form.program)
-        self.excess = self.quadrics.excess(at[None], case.margin)[0]
-        slopes = self.quadrics.slopes(at[None])[0]
-        self.free = np.flatnonzero(case.low[0] < case.high[0])
-        self.size = self._size(slopes[:, self.free] * form.unit[self.free])
-        self.worth = self.size**2 if self.program.price.quadratic.any() else self.size
-        self.scale = form.unit * self.size
-        self.slopes = slopes[:, self.free] * self.scale[self.free]
-        self.ahead = (at - case.x[0])[self.free] / self.scale[self.free]
-        self.absolute = np.flatnonzero(form.absolute[self.free])
-        counts = len(self.free), len(self.absolute), len(self.quadrics.nearest), penalty is not None
-        self.ends = np.cumsum(counts)
-        self.blocks: list[FloatArray] = []
-        self.rights: list[FloatArray] = []
-        self.cones: list[Any] = []
+    def over(matrix: FloatArray) -> FloatArray:
+        wide = np.zeros((*matrix.shape[:-1], width))
+        wide[..., :k] = matrix[..., kept]
+        return wide
 
-    def _size(self, steepness: FloatArray) -> float:
-        """About how large the change is, in units of change."""
-        change = float((np.abs(self.at - self.case.x[0]) / self.form.unit).max(initial=0.0))
-        steep, over = np.abs(steepness).max(axis=1, initial=0.0), np.abs(self.excess)
-        short = float((over / np.maximum(steep, 1e-9 * over + TINY)).max(initial=0.0))
-        return change if change > 0.0 else max(short, 1e-9)
-
-    def solve(self, effort: Effort) -> Step | None:
-        """The optimum, or None."""
-        sides = self._add_standard()
-        tangents, heights = self._add_tangents()
-        self._add_cones()
-        hessian, linear = self._objective()
-        result = clarabel.DefaultSolver(
-            sparse_columns(np.triu(hessian)),
-            linear,
-            sparse_columns(np.vstack(self.blocks)),
-            np.concatenate(self.rights),
-            self.cones,
-            settings(effort),
-        ).solve()
-        if result.status not in SOLVED:
-            return None
-        duals, change = np.asarray(result.z) * self.worth, np.zeros((1, self.program.width))
-        change[0, self.free] = np.asarray(result.x)[: len(self.free)]
-        point = self.form.points(change, self.case, np.full(1, self.size))[0]
-        rows = np.zeros((1, len(self.form.matrix)))
-        for where, which, sign in sides:
-            rows[0, which] += sign * duals[where]
-        rows = self.form.multipliers(rows, self.size)[0, : self.program.affine.size]
-        return Step(point, duals[tangents] / heights, rows)
-
-    def _add(self, block: FloatArray, right: FloatArray, cone: Any) -> slice:
-        """Append rows over the first variables; their positions."""
-        at = sum(map(len, self.rights))
-        if len(right):
-            wide = np.zeros((len(right), self.ends[-1]))
-            wide[:, : block.shape[1]] = block
-            self.blocks.append(wide)
-            self.rights.append(np.asarray(right, dtype=np.float64))
-            self.cones.append(cone(len(right)))
-        return slice(at, at + len(right))
-
-    def _add_standard(self) -> list[tuple[slice, IntArray, float]]:
-        """Rows and bounds, and where each side of the rows is; the sizes of absolute changes."""
-        low, high, row_low, row_high = (v[0] for v in self.form.limits(self.case, self.size))
-        held = np.where(self.case.low[0] < self.case.high[0], 0.0, low)
-        block, here = self.form.matrix[:, self.free], self.form.matrix @ held
-        used, sides, equal = block.any(axis=1), [], row_low == row_high
-        for chosen, sign, limit, cone in (
-            (equal, 1.0, row_high, clarabel.ZeroConeT),
-            (np.isfinite(row_high) & ~equal, 1.0, row_high, clarabel.NonnegativeConeT),
-            (np.isfinite(row_low) & ~equal, -1.0, row_low, clarabel.NonnegativeConeT),
-        ):
-            which = np.flatnonzero(chosen & used)
-            right = sign * (limit - here)[which] - SAFE * (cone is not clarabel.ZeroConeT)
-            sides.append((self._add(sign * block[which], right, cone), which, sign))
-        k, a = self.ends[:2]
-        eye = np.eye(k)
-        for sign, limit in ((1.0, high[self.free]), (-1.0, -low[self.free])):
-            bounded = np.isfinite(limit)
-            self._add(sign * eye[bounded], limit[bounded], clarabel.NonnegativeConeT)
-            lengths = np.hstack([sign * eye[self.absolute], -np.eye(a - k)])
-            self._add(lengths, np.zeros(a - k), clarabel.NonnegativeConeT)
-        return sides
-
-    def _add_tangents(self) -> tuple[slice, FloatArray]:
-        """square + slope · (y − at) + excess <= missed, in units of heights; and the squares."""
-        quadrics, (k, a, g) = self.quadrics, self.ends[:3]
-        maps = quadrics.maps[: g - a, :, self.free] * self.scale[self.free]
-        widths = np.maximum((maps * maps).sum(axis=1).max(axis=1, initial=0.0), TINY)
-        own = widths[quadrics.near_of]
-        heights = np.maximum(np.abs(self.slopes).max(axis=1, initial=0.0), own)
-        heights = np.where(heights > TINY, heights, 1.0)
-        block = np.zeros((len(heights), self.ends[-1]))
-        block[:, :k] = self.slopes / heights[:, None]
-        block[np.arange(len(block)), a + quadrics.near_of] = own / heights
-        block[:, g:] = -1.0
-        right = block[:, :k] @ self.ahead - self.excess / heights
-        where = self._add(block, right, clarabel.NonnegativeConeT)
-        if self.penalty is not None:
-            self._add(-np.eye(1, self.ends[-1], k=g), np.zeros(1), clarabel.NonnegativeConeT)
-        for i, matrix in enumerate(maps / np.sqrt(widths)[:, None, None]):
-            # ‖F (y − at)‖² <= square, as ‖(2 F (y − at), square − 1)‖ <= square + 1
-            block = np.zeros((len(matrix) + 2, self.ends[-1]))
-            block[:2, a + i], block[2:, :k] = -1.0, -2.0 * matrix
-            right = np.concatenate([[1.0, -1.0], -2.0 * matrix @ self.ahead])
-            self._add(block, right, clarabel.SecondOrderConeT)
-        return where, heights
-
-    def _add_cones(self) -> None:
-        """(slope · y + radius, M y + c) of the convex conditions."""
-        at_x = np.array(self.at)
-        at_x[self.free] = self.case.x[0, self.free]
-        for cone in self.program.curved:
-            if isinstance(cone, Cone):
-                radius = cone.radius - float(cone.closed_in(self.case.margin)[0])
-                block = -(np.vstack([cone.slope, cone.matrix]) * self.scale)[:, self.free]
-                size = float(np.abs(block).max(initial=0.0)) or 1.0
-                first = cone.slope @ at_x + radius - SAFE * size
-                right = np.append(first, cone.matrix @ at_x + cone.offset)
-                self._add(block / size, right / size, clarabel.SecondOrderConeT)
-
-    def _objective(self) -> tuple[FloatArray, FloatArray]:
-        """Twice a quadratic form and a linear one, in units of ``worth``."""
-        k, a = self.ends[:2]
-        hessian, linear = np.zeros((self.ends[-1],) * 2), np.zeros(self.ends[-1])
-        full, share = self.form.hessian, self.size / self.worth
-        full = np.diag(full) if full.ndim == 1 else full
-        held = (self.at - self.case.x[0]) / self.scale
-        held[self.free] = 0.0
-        hessian[:k, :k] = full[np.ix_(self.free, self.free)] * (self.size * share)
-        linear[:k] = (full @ held)[self.free] * (self.size * share)
-        linear[k:a] = self.form.absolute[self.free][self.absolute] * share
-        if self.penalty is not None:
-            linear[-1] = self.penalty
-        return hessian, linear
+    steep = np.abs(slopes * unit)[:, low < high].max(axis=1, initial=0.0)
+    short = np.abs(excess) / np.maximum(steep, 1e-9 * np.abs(excess) + TINY)
+    size = float((np.abs(at - x) / unit).max(initial=0.0))  # about how large the change is
+    size = size if size > 0.0 else max(float(short.max(initial=0.0)), 1e-9)
+    maps = quadrics.maps[:g]
+    spread = (maps * unit * (low < high)) ** 2
+    widths = np.maximum(spread.sum(axis=1).max(axis=1, initial=0.0), TINY)
+    tangents = over(slopes)
+    tangents[np.arange(len(slopes)), k + quadrics.near_of] = (size * widths)[quadrics.near_of]
+    if penalty is not None:
+        tangents[:, -1] = -np.maximum(steep, (size * widths)[quadrics.near_of]) * size
+    rows, here = (
+        np.vstack([tangents, over(affine.matrix)]),
+        np.append(at[kept], np.zeros(width - k)),
+    )
+    inwards = SAFE * size * np.abs(affine.matrix * unit).max(axis=1, initial=0.0)
+    inwards[affine.low == affine.high] = 0.0
+    least, most = (limit[0] - affine.matrix @ at for limit in affine.limits(case.margin))
+    above = np.append(-excess, most - inwards)
+    below = np.append(np.full(len(slopes), -np.inf), least + inwards)
+    couplings: list[Coupling] = [LinearBounds(rows, rows @ here + below, rows @ here + above)]
+    for square, matrix in enumerate(maps / np.sqrt(widths)[:, None, None], k):
+        # ‖F (y − at)‖² <= size · square, as ‖(2 F (y − at), square − size)‖ <= square + size
+        alone = np.eye(1, width, k=square)
+        offset = np.append(-2.0 * matrix[:, kept] @ at[kept], -size)
+        couplings.append(Cone(np.vstack([2.0 * over(matrix), alone]), offset, size, alone[0]))
+    for cone in program.curved:
+        if isinstance(cone, Cone):
+            stays = np.where(kept, 0.0, x)
+            radius = cone.radius + cone.slope @ stays - float(cone.closed_in(case.margin)[0])
+            radius -= SAFE * size * np.abs(np.vstack([cone.slope, cone.matrix]) * unit).max()
+            offset = cone.offset + cone.matrix @ stays
+            couplings.append(Cone(over(cone.matrix), offset, float(radius), over(cone.slope)))
+    worth = size**2 if price.quadratic.any() else size
+    absolute, quadratic = over(price.absolute), over(price.quadratic)
+    if quadratic.ndim == 2:
+        quadratic = over(quadratic.T)
+    if penalty is not None:
+        absolute[-1] = penalty * worth
+    open_ = np.where(np.arange(width) < k, 0.0, np.inf)
+    bounds = over(x)[None], over(low)[None], (over(high) + open_)[None]
+    part = Cases(*bounds, np.zeros((1, 2)))
+    return Program(Price(absolute, quadratic), Region(tuple(couplings))), part, (size, worth)

@@ -103,7 +103,7 @@ class Lattice(LocalSearch):
                 return
             held = self._held(point, low, high)
             if held is None:
-                self._keep(self._exactly(point)[None], STALLED)
+                self._keep(self._exactly(point)[None])
                 return
             for value in self._choices(point, held):
                 lower, upper = np.array(low), np.array(high)

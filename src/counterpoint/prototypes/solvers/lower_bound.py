@@ -25,12 +25,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, ClassVar, final
+from typing import ClassVar, final
 
 import clarabel
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import sparse
 
 from counterpoint.caches import Memo
 from counterpoint.costs import Mahalanobis, Manhattan, SquaredEuclidean
@@ -41,9 +40,9 @@ from counterpoint.engine.region import Cases
 from counterpoint.numerics import EPS, TINY, BoolArray, FloatArray, IntArray
 from counterpoint.prototypes.nearer import Curvature, Nearer, curvature_of
 from counterpoint.solvers.base import Effort, Optimality, Outcome, Solution, Solver, translated
-from counterpoint.solvers.clarabel import SOLVED
+from counterpoint.solvers.clarabel import SOLVED, entries_of, settings, sparse_columns
 
-__all__ = ["LowerBound", "Quadric", "relaxed", "settings", "sparse_columns"]
+__all__ = ["LowerBound", "Quadric", "relaxed"]
 
 EMPTY = (clarabel.SolverStatus.DualInfeasible, clarabel.SolverStatus.AlmostDualInfeasible)
 CLOSEST = 1e-14
@@ -235,11 +234,15 @@ class LowerBound:
         return bool(close or hopeless or self.is_empty)
 
     def nearest(self) -> FloatArray:
-        """(d,) the nearest point that meets the condition which asks for most, and its bound."""
+        """(d,) the nearest point that meets the condition which asks for most.
+
+        Its bound is known: `Quadric` came before.
+        """
         (point,), (weights,), (empty,) = self.quadric.nearest(self.case)
-        multipliers = np.zeros(self.program.size)
-        multipliers[self.program.convex_size :][: len(weights)] = weights
-        self._learn(multipliers, empty=bool(empty))
+        if empty:
+            multipliers = np.zeros(self.program.size)
+            multipliers[self.program.convex_size :][: len(weights)] = weights
+            self._learn(multipliers, empty=True)
         return np.asarray(point)
 
     def relax(self, nearest: FloatArray) -> FloatArray | None:
@@ -458,17 +461,20 @@ class _Moments:
         columns[-1, -1] = -1.0
         eye, ratios = np.eye(q, q + p + 1), np.eye(p, q + p + 1, k=q)
         right = [np.zeros(m), np.ones(2 * p), np.zeros(q - m), self.price[self.at] * self.root]
+        matrix = np.vstack([-eye[:m], ratios, -ratios, -eye[m:], -columns])
+        options = settings(effort, 1e-9)  # finer ones are reached by luck
+        options.presolve_enable = options.chordal_decomposition_enable = False
         result = clarabel.DefaultSolver(
-            sparse_columns(np.zeros((q + p + 1,) * 2)),
+            sparse_columns([], (q + p + 1,) * 2),
             -np.eye(q + p + 1)[-1],
-            sparse_columns(np.vstack([-eye[:m], ratios, -ratios, -eye[m:], -columns])),
+            sparse_columns([entries_of(matrix)], matrix.shape),
             np.concatenate(right),
             [
                 clarabel.NonnegativeConeT(m + 2 * p),
                 *map(clarabel.SecondOrderConeT, self.cones),
                 clarabel.PSDTriangleConeT(self.k + 1),
             ],
-            settings(effort),
+            options,
         ).solve()
         empty = result.status in EMPTY
         if not empty and result.status not in SOLVED:
@@ -488,25 +494,3 @@ class _Moments:
             full[tuple(self.free[of[self.pairs]] for of in self.at)] = v[q : q + p]
             multipliers[len(multipliers) - len(pairs[0]) :] = full[pairs]
         return multipliers, point
-
-
-def sparse_columns(matrix: FloatArray) -> sparse.csc_matrix:
-    """The same without its zeros, with as few checks as possible."""
-    filled = matrix.T != 0.0
-    columns, rows = np.nonzero(filled)
-    starts = np.zeros(matrix.shape[1] + 1, dtype=np.int32)
-    np.cumsum(filled.sum(axis=1), out=starts[1:])
-    data = matrix.T[columns, rows]
-    return sparse.csc_matrix((data, rows.astype(np.int32), starts), shape=matrix.shape)
-
-
-def settings(effort: Effort) -> Any:
-    """Clarabel's, for one small dense program."""
-    out = clarabel.DefaultSettings()
-    out.verbose = out.presolve_enable = out.chordal_decomposition_enable = False
-    out.max_threads = 1
-    out.tol_gap_rel = out.tol_feas = 1e-9  # finer ones are reached by luck
-    out.tol_gap_abs = 1e-10  # of an objective of about 1 or less
-    if effort.seconds:
-        out.time_limit = effort.seconds
-    return out

@@ -137,8 +137,7 @@ class Clarabel(Solver):
             hessian, linear, rows.matrix, rows.right, rows.cones, settings(effort)
         )
         result = solver.solve()
-        with np.errstate(over="ignore"):  # of what it did not solve, they may be any numbers
-            duals = rows.multipliers(np.asarray(result.z))
+        duals = rows.multipliers(np.asarray(result.z))
         return result.status, rows.point(np.asarray(result.x)), duals
 
     def _settled_by_staying(self, case: Cases, effort: Effort) -> Answer | None:

@@ -278,8 +278,11 @@ class RowDescent(LocalSearch):
         if not (self.case.low[0] < self.case.high[0]).any():
             return None
         case, unit = self.case, self.shared.unit
-        program, part, sizes = convex_part(self.program, case, at, unit, penalty)
-        with translated("Clarabel"):
+        with (
+            translated("Clarabel"),
+            np.errstate(over="ignore", invalid="ignore"),
+        ):  # starts run away
+            program, part, sizes = convex_part(self.program, case, at, unit, penalty)
             status, point, duals = Clarabel(program).run(part, self.effort.until(self._end), sizes)
         if status not in SOLVED:
             return None

@@ -92,19 +92,19 @@ class Duality:
             doubt = doubt + gamma(2 * d + 8) * reach * reach
             slopes = sizes.beside(Sizes(2.0 * reach[:, None], units[None], d + 4))
         else:
-            shrink = self._shrink(normal, sizes, cases)
+            shrink = self.shrinking(normal, sizes, cases)
             if shrink is not None:
                 slope = normal = normal * shrink[:, None]
                 offset, doubt = offset * shrink, doubt * shrink
                 slopes = sizes = sizes.scaled(shrink)
-        least, lost = self.domain.lower(self._diagonal, slope, cases, slopes)
+        least, lost = self.domain.lower(self.diagonal, slope, cases, slopes)
         size = sizes.along(np.abs(cases.x)) + np.abs(offset) + np.abs(least)
         lost = lost + doubt + gamma(sizes.count + depth(d) + AFTER + 8) * size + TINY
         bound = np.maximum(least + dots(normal, cases.x) - offset - lost, 0.0)
         return np.asarray(bound * (cases.weights * (1.0 - 4.0 * UNIT))) if self.weighed else bound
 
     @cached_property
-    def _diagonal(self) -> Diagonal:
+    def diagonal(self) -> Diagonal:
         """The price, or what a diagonal leaves of it."""
         return Diagonal(self.price.absolute, self.price.floor)
 
@@ -142,7 +142,7 @@ class Duality:
             refuted[empty] = self.domain.is_empty(cases.take(empty))
         return refuted
 
-    def _shrink(self, slope: FloatArray, sizes: Sizes, cases: Cases) -> FloatArray | None:
+    def shrinking(self, slope: FloatArray, sizes: Sizes, cases: Cases) -> FloatArray | None:
         """(n,) factors in [0, 1] that keep columns without curvature bounded; None if all 1.
 
         They do so for the exact slopes.

@@ -23,6 +23,7 @@ from counterpoint.numerics import (
     UNIT,
     BoolArray,
     FloatArray,
+    IntArray,
     Sizes,
     depth,
     dots,
@@ -174,13 +175,20 @@ class SeparableDomain:
         return self._combined(self._columns(price, slope, cases)[0], price, slope, cases)
 
     def lower(
-        self, price: Diagonal, slope: FloatArray, cases: Cases, sizes: Sizes
+        self,
+        price: Diagonal,
+        slope: FloatArray,
+        cases: Cases,
+        sizes: Sizes,
+        instead: tuple[IntArray, FloatArray] | None = None,
     ) -> tuple[FloatArray, FloatArray]:
         """(n,) `least`, and (n,) by how much it may be too high, for all rounding.
 
-        The sizes are those of the terms of the slopes; none is smaller than its slope.
+        The sizes are those of the terms of the slopes; none is smaller than its slope. Of some
+        numeric columns, (k,) and (k, n), the least may be given ``instead``; they have no slope.
         """
         least, reach = self._columns(price, slope, cases)
+        self._put(least, reach, instead)
         value = self._combined(least, price, slope, cases)
         own, part = sizes, price
         if self.groups:
@@ -207,6 +215,14 @@ class SeparableDomain:
         if self.groups:
             size += self._groups.size(price, sizes).sum(axis=1)
         return value, gamma(roundings) * size + bend + TINY
+
+    def _put(
+        self, least: FloatArray, reach: FloatArray, instead: tuple[IntArray, FloatArray] | None
+    ) -> None:
+        """Write what is given of some numeric columns."""
+        for column, given in zip(*instead, strict=True) if instead is not None else ():
+            at = int(self.numeric[:column].sum())
+            least[:, at], reach[:, at] = given, 0.0
 
     @staticmethod
     def _paid(price: Diagonal, reach: FloatArray) -> FloatArray | float:

@@ -1,0 +1,219 @@
+"""Rows of sums of functions of single columns, column by column and piece by piece.
+
+All functions of one column are merged: between the starts of any of their pieces, what the column
+adds to a row is one polynomial. With a price and a slope besides, its least is at an end of the
+piece, at the factual value, or where the derivative is 0: in closed form up to degree 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import final
+
+import numpy as np
+
+from counterpoint.additive.curves import Curve
+from counterpoint.engine.region import Cases
+from counterpoint.numerics import STEP_SLACK, TINY, FloatArray, IntArray, gamma
+
+__all__ = ["Bends"]
+
+CELLS = 2_000_000
+"""How many numbers an array of rows, columns and pieces holds at most: rows go in parts."""
+FAR = 1e100
+"""What stands for an infinite end: powers of it are numbers, and outweigh all else."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Bends:
+    """What k columns add to m rows, on up to p pieces each."""
+
+    columns: IntArray  # (k,) encoded columns
+    starts: FloatArray  # (k, p) where pieces start, the first −inf; infinite beyond the last
+    centers: FloatArray  # (k, p)
+    coefficients: FloatArray  # (k, p, m, degree + 1)
+    roundings: int  # of each value, relative to the sizes of its terms
+
+    @classmethod
+    def of(cls, matrix: FloatArray, curves: tuple[tuple[int, Curve], ...]) -> Bends:
+        """Of (m, d + outputs) rows over columns, and then the outputs of curves without warps."""
+        width = matrix.shape[1] - sum(curve.outputs for _, curve in curves)
+        ends = width + np.cumsum([0, *(curve.outputs for _, curve in curves)])
+        columns = sorted({column for column, _ in curves})
+        starts, centers, pieces = list[FloatArray](), list[FloatArray](), list[FloatArray]()
+        for j in columns:
+            own = [(c, s) for (i, c), s in zip(curves, ends[:-1], strict=True) if i == j]
+            first = np.unique(np.concatenate([curve.starts for curve, _ in own]))
+            inside = np.append(first[1:], first[-1] + 1.0)
+            center = np.where(np.isfinite(first), first, np.where(np.isfinite(inside), inside, 0.0))
+            total = np.zeros((len(first), len(matrix), 4))
+            total[:, :, 0], total[:, :, 1] = center[:, None] * matrix[:, j], matrix[:, j]
+            for curve, start in own:
+                mixed = curve.followed_by(matrix[:, start : start + curve.outputs])
+                at = np.maximum(np.searchsorted(curve.starts, first, side="right") - 1, 0)
+                total += _moved(mixed.coefficients[at], center - mixed.centers[at])
+            starts.append(first)
+            centers.append(center)
+            pieces.append(total)
+        most = max(len(first) for first in starts)
+        shape = (len(columns), most)
+        out = cls(
+            np.array(columns, dtype=np.intp),
+            np.full(shape, np.inf),
+            np.zeros(shape),
+            np.zeros((*shape, len(matrix), 4)),
+            64 + max(curve.roundings for _, curve in curves) + len(curves),
+        )
+        for i, first in enumerate(starts):
+            out.starts[i, : len(first)], out.centers[i, : len(first)] = first, centers[i]
+            out.coefficients[i, : len(first)] = pieces[i]
+        return out
+
+    @cached_property
+    def ends(self) -> FloatArray:
+        """(k, p) the last numbers of the pieces; −inf where there is none."""
+        after = np.hstack([self.starts[:, 1:], np.full((len(self.starts), 1), np.inf)])
+        last = np.where(np.isposinf(after), np.inf, np.nextafter(after, -np.inf))
+        return np.where(np.isposinf(self.starts), -np.inf, last)
+
+    @cached_property
+    def is_flat(self) -> bool:
+        """Whether every piece is constant."""
+        return not self.coefficients[..., 1:].any()
+
+    def parts(self, n: int) -> Iterator[slice]:
+        """So many rows in parts whose arrays are not too large."""
+        size = max(1, CELLS // self.starts.size)
+        return (slice(start, min(start + size, n)) for start in range(0, n, size))
+
+    def reachable(self, cases: Cases, steps: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """(n, k, p) the least and largest values within each piece and the bounds of the cases."""
+        x, low, high = (v[:, self.columns, None] for v in (cases.x, cases.low, cases.high))
+        low, high = np.maximum(low, self.starts), np.minimum(high, self.ends)
+        unit = steps[self.columns][:, None]
+        if unit.any():
+            whole, by = unit > 0.0, np.where(unit > 0.0, unit, 1.0)
+            with np.errstate(invalid="ignore"):
+                up, down = x + np.ceil((low - x) / by) * by, x + np.floor((high - x) / by) * by
+                # rounding may leave the next one out, or take one in that lies beside the piece
+                up = np.where(up < low, up + by, np.where(up - by >= low, up - by, up))
+                down = np.where(
+                    down > high, down - by, np.where(down + by <= high, down + by, down)
+                )
+            low = np.where(whole & np.isfinite(low), up, low)
+            high = np.where(whole & np.isfinite(high), down, high)
+        return low, high
+
+    def value(self, y: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """What (n, k, p) values in their pieces add to (n, m) weighed rows; sizes of the terms."""
+        mixed = np.einsum("nm,kpmc->nkpc", weights, self.coefficients)
+        tall = np.einsum("nm,kpmc->nkpc", np.abs(weights), np.abs(self.coefficients))
+        if self.is_flat:
+            return mixed[..., 0], tall[..., 0]
+        with np.errstate(invalid="ignore", over="ignore"):
+            u, size = y - self.centers, np.abs(y) + np.abs(self.centers)
+            value, terms = mixed[..., 3], tall[..., 3]
+            for c in (2, 1, 0):
+                value, terms = value * u + mixed[..., c], terms * size + tall[..., c]
+        return value, terms
+
+    def here(self, x: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """(n, k) what the columns of (n, d) points add, and the sizes of the terms."""
+        out, tall = np.empty((2, len(x), len(self.columns)))
+        for i, j in enumerate(self.columns):
+            at = np.maximum(np.searchsorted(self.starts[i], x[:, j], side="right") - 1, 0)
+            u = x[:, j] - self.centers[i, at]
+            size = np.abs(x[:, j]) + np.abs(self.centers[i, at])
+            powers = np.stack([u**c for c in range(4)], axis=1)
+            own = self.coefficients[i, at]
+            out[:, i] = np.einsum("nmc,nm,nc->n", own, weights, powers)
+            sizes = np.stack([size**c for c in range(4)], axis=1)
+            tall[:, i] = np.einsum("nmc,nm,nc->n", np.abs(own), np.abs(weights), sizes)
+        return out, tall
+
+    def least(
+        self,
+        cases: Cases,
+        weights: FloatArray,
+        slope: FloatArray,
+        price: tuple[FloatArray, FloatArray],
+        steps: FloatArray,
+    ) -> FloatArray:
+        """(n, k) what columns take at least: price, (n, d) slope · (y − x), and weighed rows.
+
+        ``price`` is what |δ| and δ² cost, (d,) each. It is lowered by what it may be off; infinite
+        where a column has no value.
+        """
+        absolute, curvature = (part[self.columns][:, None] for part in price)
+        out = np.empty((len(cases), len(self.columns)))
+        for part in self.parts(len(cases)):
+            own = cases.take(part)
+            low, high = self.reachable(own, steps)
+            x, pull = own.x[:, self.columns, None], slope[part][:, self.columns, None]
+            best = np.full(low.shape, np.inf)
+            for y in self._candidates(own, weights[part], pull, (absolute, curvature), steps):
+                y = np.minimum(np.maximum(y, low), high)  # noqa: PLW2901 (within its piece)
+                y = np.minimum(np.maximum(y, -FAR), FAR)  # noqa: PLW2901 (0 · ∞ is no number)
+                with np.errstate(invalid="ignore", over="ignore"):
+                    delta = y - x
+                    paid = absolute * np.abs(delta) + curvature * delta * delta
+                    value, size = self.value(y, weights[part])
+                    size = size + paid + np.abs(pull * delta)
+                    value = value + paid + pull * delta - gamma(self.roundings) * size - TINY
+                best = np.minimum(best, np.where(np.isnan(value), -np.inf, value))
+            out[part] = np.where(low <= high, best, np.inf).min(axis=2)
+        return out
+
+    def _candidates(
+        self,
+        cases: Cases,
+        weights: FloatArray,
+        pull: FloatArray,
+        price: tuple[FloatArray, FloatArray],
+        steps: FloatArray,
+    ) -> Iterator[FloatArray]:
+        """Where a column of a row may take the least within a piece, before it is clipped to it."""
+        x, shape = cases.x[:, self.columns, None], (len(cases), *self.starts.shape)
+        yield np.broadcast_to(x, shape)
+        if self.is_flat and not pull.any():
+            return
+        yield np.full(shape, -np.inf)
+        yield np.full(shape, np.inf)
+        mixed = np.einsum("nm,kpmc->nkpc", weights, self.coefficients)
+        absolute, curvature = price
+        unit = steps[self.columns][:, None]
+        for sign in (-1.0, 1.0) if absolute.any() else (0.0,):
+            slope = mixed[..., 1] + pull + sign * absolute + 2.0 * curvature * (self.centers - x)
+            for u in _roots(3.0 * mixed[..., 3], 2.0 * (mixed[..., 2] + curvature), slope):
+                y = u + self.centers
+                if not unit.any():
+                    yield y
+                    continue
+                with np.errstate(invalid="ignore"):
+                    by = np.where(unit > 0.0, unit, 1.0)
+                    for way in (np.floor, np.ceil):
+                        yield np.where(unit > 0.0, x + way((y - x) / by + STEP_SLACK) * by, y)
+
+
+def _moved(coefficients: FloatArray, by: FloatArray) -> FloatArray:
+    """(p, m, degree + 1) polynomials in u + by, as cubics in u."""
+    p, m, count = coefficients.shape
+    out = np.zeros((p, m, 4))
+    out[:, :, :count] = coefficients
+    h = by[:, None]
+    for k in range(3):  # Taylor's shift, by Horner's rule
+        for c in range(2, k - 1, -1):
+            out[:, :, c] += h * out[:, :, c + 1]
+    return out
+
+
+def _roots(a: FloatArray, b: FloatArray, c: FloatArray) -> Iterator[FloatArray]:
+    """The real roots of a u² + b u + c; 0 where there are none."""
+    with np.errstate(all="ignore"):
+        root = np.sqrt(np.maximum(b * b - 4.0 * a * c, 0.0))
+        q = -0.5 * (b + np.copysign(root, b))
+        for u in (q / a, c / q):
+            yield np.where(np.isfinite(u), u, 0.0)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, final
 
 import narwhals.stable.v2 as nw
@@ -358,7 +358,13 @@ def _named(array: NDArray[Any]) -> tuple[NDArray[Any], tuple[Hashable, ...]]:
         array = array[None, :]
     if array.ndim != 2 or array.shape[1] == 0:
         raise InvalidInput(f"Expected an array of shape (rows, features); got shape {array.shape}.")
-    return array, tuple(f"x{j}" for j in range(array.shape[1]))
+    return array, _names_of_columns(array.shape[1])
+
+
+@lru_cache(maxsize=8)
+def _names_of_columns(count: int) -> tuple[str, ...]:
+    """x0, x1 …: of 100 000 columns they would take longer than an answer."""
+    return tuple(f"x{j}" for j in range(count))
 
 
 def _unmasked(array: Any) -> NDArray[Any]:

@@ -15,9 +15,11 @@ import counterpoint as cp
 
 ROWS = 1_000_000
 GOAL = 500_000
+MULTIPLE = 12
 QUESTION = """
 Binary logistic regression on 30 float64 columns: certified answers a second from `explain(rows)`
-to `to_frame()`, both included, and how many times the model's own `predict(rows)` that takes.
+to `to_frame()`, both included, and how many times the model's own `predict(rows)` that takes, also
+with `report()`.
 """
 METHOD = """
 `other label` makes every row work; with `label 1` those that have it already are answered at cost
@@ -53,8 +55,8 @@ def memory_goal(peaks: list[float], sizes: tuple[int, ...]) -> Goal:
     slope, constant = np.polyfit(sizes, peaks, 1)
     off = np.abs(np.polyval([slope, constant], sizes) / peaks - 1.0).max()
     measured = f"{number(slope)} B/row + {number(constant / 2**20)} MiB, off by at most {off:.0%}"
-    asked = "linear, below 3 × the input (720 B/row)"
-    return Goal("peak memory beyond the input", asked, measured, off < 0.05 and slope < 720)
+    asked = "linear, at most 2 × the answers (480 B/row)"
+    return Goal("peak memory beyond the input", asked, measured, off < 0.05 and slope <= 480)
 
 
 def measure(name: str, case: tuple[Any, Any, Any], rows: Any, target: Any, repeats: int) -> Any:
@@ -68,23 +70,33 @@ def measure(name: str, case: tuple[Any, Any, Any], rows: Any, target: Any, repea
         held[:] = [explainer.explain(rows, target)]
         held.append(held[0].to_frame())
 
-    seconds = interleaved({"ours": answer, "predict": lambda: model.predict(rows)}, repeats)
+    def report() -> None:
+        held[0].report()
+
+    tasks = {
+        "ours": answer,
+        "report": report,
+        "predict": lambda: model.predict(rows),
+    }
+    seconds = interleaved(tasks, repeats)
     answers = held[0]
     work = float(np.mean(answers.status != "already"))
     proved = float(np.mean((answers.certificates.claim == cp.Claim.PROVED)[answers.found]))
     speed = len(rows) / seconds["ours"]
     multiple = seconds["ours"] / seconds["predict"]
+    reported = multiple + seconds["report"] / seconds["predict"]
     cells = (
         name,
         number(len(rows)),
         f"{work:.0%}",
         number(speed),
         number(multiple),
+        number(reported),
         f"{np.mean(answers.closed_form):.1%}",
         f"{proved:.1%}",
         f"{np.nanmax(answers.gap):.0e}",
     )
-    return cells, speed
+    return cells, speed, reported
 
 
 def main() -> None:
@@ -103,11 +115,15 @@ def main() -> None:
                 for source, data, fitted, given in inputs:
                     name = f"{source}, {cost_name}, constraints: {kind}, {target_name}"
                     case = data, fitted, (cost, constraints)
-                    cells, speed = measure(name, case, given, target, repeats)
+                    cells, speed, reported = measure(name, case, given, target, repeats)
                     rows.append(cells)
                     if kind == "none":
                         measured = f"{number(speed)} rows/s"
                         goals.append(Goal(name, "at least 500 000 rows/s", measured, speed >= GOAL))
+                    if kind == "none" and cost_name == "L2":
+                        met, asked = reported <= MULTIPLE, f"≤ {MULTIPLE} × predict"
+                        measured = f"{number(reported)}×"
+                        goals.append(Goal(f"{name}, with report", asked, measured, met))
     sizes = (20_000, 40_000) if quick else (100_000, 200_000, 400_000, 800_000)
     goals.append(memory_goal([memory_of(size) for size in sizes], sizes))
     report = Report(
@@ -120,6 +136,7 @@ def main() -> None:
             "need a change",
             "rows/s",
             "× predict",
+            "with report, × predict",
             "closed form",
             "proved",
             "largest gap",

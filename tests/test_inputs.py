@@ -247,6 +247,109 @@ def test_arrays_of_narrow_numbers_become_wide_enough(dtype: str):
     assert model.predict(answers.to_frame())[0] == label
 
 
+def in_polars(values: Any, dtype: Any) -> pl.DataFrame:
+    return pl.DataFrame({"a": pl.Series(values).cast(dtype), "b": [0.5, 0.5, 0.5]})
+
+
+def in_arrow_with(values: Any, dtype: Any) -> pa.Table:
+    return pa.table({"a": pa.array(values).cast(dtype), "b": [0.5, 0.5, 0.5]})
+
+
+@cache
+def of_two_numbers() -> cp.Explainer:
+    rng = np.random.default_rng(2)
+    data = pd.DataFrame(rng.normal(size=(60, 2)), columns=["a", "b"])
+    model = LogisticRegression().fit(data, data["a"] + data["b"] > 0)
+    return cp.Explainer(model, data=data, extrapolate=True)
+
+
+READ = {
+    "decimal, polars": in_polars([1.5, -2.0, 0.5], pl.Decimal(10, 2)),
+    "decimal, arrow": in_arrow_with([1.5, -2.0, 0.5], pa.decimal128(10, 2)),
+    "decimal, pandas": in_arrow_with([1.5, -2.0, 0.5], pa.decimal128(10, 2)).to_pandas(
+        types_mapper=pd.ArrowDtype
+    ),
+    "int128": in_polars([1, -2, 3], pl.Int128),
+    "int128, large": in_polars([1.0, -2.0, 2.0**70], pl.Int128),
+    "boolean": in_polars([True, False, True], pl.Boolean),
+}
+
+
+@pytest.mark.parametrize("kind", READ)
+def test_numbers_that_numpy_does_not_have_are_read(kind: str):
+    answers = of_two_numbers().explain(READ[kind], cp.OtherLabel())
+    assert (answers.status == cp.Status.OPTIMAL).all()
+    after = answers.to_frame()
+    assert type(after) is type(READ[kind])
+    values = np.column_stack([np.asarray(after["a"]), np.asarray(after["b"])])
+    assert values.dtype == np.float64
+    codes = np.column_stack([[a.row["a"] for a in answers], [a.row["b"] for a in answers]])
+    np.testing.assert_array_equal(values, codes)
+
+
+NO_NUMBERS = {
+    "Date": in_polars([1, 2, 3], pl.Date),
+    "List": in_polars([[1.0], [2.0], [3.0]], pl.List(pl.Float64)),
+    "Object": pl.DataFrame({"a": pl.Series([1, "x", 2], dtype=pl.Object), "b": [0.5] * 3}),
+    "Date, arrow": in_arrow_with([1, 2, 3], pa.int32()).cast(
+        pa.schema({"a": pa.date32(), "b": pa.float64()})
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", NO_NUMBERS)
+def test_a_dtype_that_holds_no_numbers_is_named(kind: str):
+    answers = of_two_numbers().explain(NO_NUMBERS[kind], cp.OtherLabel())
+    sentence = f" in dtype {kind.split(',', maxsplit=1)[0]}; expected a number."
+    assert [a.message.endswith(sentence) for a in answers] == [True] * 3
+    assert answers.to_frame().shape == (3, 2)
+
+
+TEXT = {
+    "polars": in_polars(["1.5", "x", "0.5"], pl.String),
+    "categories": in_polars(["1.5", "x", "0.5"], pl.Categorical),
+    "enum": in_polars(["1.5", "x", "0.5"], pl.Enum(["1.5", "x", "0.5"])),
+    "arrow": in_arrow_with(["1.5", "x", "0.5"], pa.string()),
+}
+
+
+@pytest.mark.parametrize("kind", TEXT)
+def test_numbers_as_text_are_read_where_the_model_reads_them(kind: str):
+    """A scaler turns text into numbers itself; a logistic regression stops at it."""
+    with pytest.raises(cp.InvalidInput, match=r"LogisticRegression.predict does not take these"):
+        of_two_numbers().explain(TEXT[kind], cp.OtherLabel())
+    rng = np.random.default_rng(2)
+    data = pd.DataFrame(rng.normal(size=(60, 2)), columns=["a", "b"])
+    model = make_pipeline(StandardScaler(), LogisticRegression()).fit(data, data.sum(axis=1) > 0)
+    answers = cp.explain(model, TEXT[kind], cp.OtherLabel(), data=data, extrapolate=True)
+    assert answers.found.tolist() == [True, False, True]
+    assert answers[1].message == "column 'a' holds 'x'; expected a number."
+    after = answers.to_frame()
+    assert type(after) is type(TEXT[kind])
+    assert after["b"].null_count == 1 if kind == "arrow" else after["b"].null_count() == 1
+
+
+@pytest.mark.parametrize("hole", [0, 1, 2])
+def test_a_hole_anywhere_in_polars_or_arrow_costs_its_row_alone(hole: int):
+    values = [1.5 if i != hole else None for i in range(3)]
+    for rows in (in_polars(values, pl.Float64), in_arrow_with(values, pa.float64())):
+        answers = of_two_numbers().explain(rows, cp.OtherLabel())
+        assert np.flatnonzero(~answers.found).tolist() == [hole]
+        assert "is missing" in answers[hole].message
+
+
+@pytest.mark.parametrize("count", [1, 2, 999])
+def test_bad_cells_among_many_are_found_one_by_one(count: int):
+    bad = np.random.default_rng(count).permutation(1000)[:count]
+    cells = np.full(1000, 1.5, dtype=object)
+    cells[bad] = [(10**400, "x", [1], 1j)[i % 4] for i in range(count)]
+    answers = of_two_numbers().explain(pd.DataFrame({"a": cells, "b": 0.5}), cp.OtherLabel())
+    assert np.flatnonzero(~answers.found).tolist() == sorted(bad.tolist())
+    told = answers.report()["message"][bad]
+    said = [f"column 'a' holds {cell!r}; expected a number." for cell in cells[bad]]
+    assert told.tolist() == said
+
+
 def test_masked_cells_are_missing():
     model, X = numbers()
     rows = np.ma.masked_array(X[:3], mask=np.eye(3, dtype=bool)[[0, 1, 1]])

@@ -58,6 +58,7 @@ def test_the_report_has_a_line_for_each_row(answers: cp.Counterfactuals):
     assert (report["valid"] == answers.found).all()
     assert (report["changed"] == answers.changed.sum(axis=1)).all()
     assert report["message"].str.len().gt(10).all()
+    assert report["message"].tolist() == [answer.message for answer in answers]
 
 
 def test_changes_lists_exactly_the_changed_cells(answers: cp.Counterfactuals):

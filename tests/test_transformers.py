@@ -584,7 +584,7 @@ def test_clipping_scalers_of_categories_and_of_numbers():
         scalers.append(MaxAbsScaler(clip=True))
     for scaler in scalers:
         scores_agree(fit(columns((make_pipeline(OrdinalEncoder(), scaler), TEXT))), X)
-        scores_agree(fit(columns((scaler, NUMBERS))), X)
+        check_reader(fit(columns((scaler, NUMBERS))), X)
 
 
 def test_a_column_of_one_category():

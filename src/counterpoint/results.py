@@ -236,12 +236,11 @@ class Counterfactuals:
                 "of report() or to_frame()."
             )
         i = range(len(self))[i]
-        names, rows = self.features.names, np.array([i], dtype=np.intp)
-        factual = {} if i in self.problems else self._values(self.table.take(rows), names)
-        changes = {}
-        if self.changed[i].any():
-            changed = [names[j] for j in np.flatnonzero(self.changed[i])]
-            new = self._values(self._decoded(rows), changed)
+        names, row = self.features.names, slice(i, i + 1)
+        factual = {} if i in self.problems else self.table.row(i, names)
+        changes, moved = {}, np.flatnonzero(self.before[i] != self.after[i])
+        if self.found[i] and len(moved):
+            new = self._decoded(row).row(0, [names[j] for j in moved])
             changes = {name: (factual[name], new[name]) for name in new}
         return Counterfactual(self._status(i), factual, changes, self.certificates[i], self, i)
 
@@ -305,11 +304,7 @@ class Counterfactuals:
             codes[i] = words.setdefault(self.message(i), len(words))
         return codes, [*words]
 
-    @staticmethod
-    def _values(table: Table, names: Any) -> dict[Hashable, Any]:
-        return {name: _plain(table.column(name)[0]) for name in names}
-
-    def _decoded(self, rows: NDArray[np.intp] | slice) -> Table:
+    def _decoded(self, rows: slice) -> Table:
         return decode(self.table, self.features, rows, self.before[rows], self.after[rows])
 
     def to_frame(self) -> Any:
@@ -360,7 +355,7 @@ class Counterfactuals:
             "probability": c.probability,
             "guarantee": (c.guarantees, [*map(str, Guarantee)]),
             "violation": c.violation,
-            "changed": np.count_nonzero(self.changed, axis=1),
+            "changed": np.count_nonzero(self.before != self.after, axis=1) * self.found,
             "message": self._messages(),
         }
         return self.table.sibling(columns, np.arange(len(self)))
@@ -415,7 +410,3 @@ class Counterfactuals:
 
     def __repr__(self) -> str:
         return f"<Counterfactuals: {self.summary().splitlines()[0]}>"
-
-
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value

@@ -70,6 +70,11 @@ class Additive(Form):
         return self.inner.link
 
     @property
+    def classes(self) -> NDArray[Any]:
+        """(k,) the labels."""
+        return np.asarray(getattr(self.inner, "classes", ()))
+
+    @property
     def has_values(self) -> bool:  # type: ignore[override]
         """Whether it predicts numbers."""
         return self.inner.has_values

@@ -34,7 +34,7 @@ from counterpoint.models.dispatch import read_step
 from counterpoint.models.transformers import SAME, block, by_running, run
 from counterpoint.numerics import EPS, LARGEST, FloatArray, IntArray, first_float
 
-__all__ = ["through_curves"]
+__all__ = ["by_pieces", "numbers_in", "through_curves"]
 
 WITHIN = 0.5
 """A number that every function that is read here takes."""
@@ -59,7 +59,7 @@ PLAIN = {
 @read_step.register(KBinsDiscretizer)
 def _(binner: Any, columns: Columns) -> Columns:
     count = np.array([len(edges) - 1 for edges in binner.bin_edges_])
-    for j in _numbers(columns):
+    for j in numbers_in(columns):
         edges = np.asarray(binner.bin_edges_[j])
         if not (np.diff(edges) > 0.0).all():
             raise columns.refusal(
@@ -68,13 +68,13 @@ def _(binner: Any, columns: Columns) -> Columns:
             )
     owner = np.repeat(np.arange(len(count)), 1 if binner.encode == "ordinal" else count)
     inner = [np.asarray(edges)[1:-1] for edges in binner.bin_edges_]
-    return _by_pieces(binner, columns, owner, inner, degree=0)
+    return by_pieces(binner, columns, owner, inner, degree=0)
 
 
 @read_step.register(Binarizer)
 def _(binarizer: Any, columns: Columns) -> Columns:
     after = np.array([np.nextafter(binarizer.threshold, np.inf)])
-    return _by_pieces(binarizer, columns, np.arange(len(columns)), [after] * len(columns), degree=0)
+    return by_pieces(binarizer, columns, np.arange(len(columns)), [after] * len(columns), degree=0)
 
 
 # --- steps that bend, piece by piece ---
@@ -82,7 +82,7 @@ def _(binarizer: Any, columns: Columns) -> Columns:
 
 @read_step.register(SplineTransformer)
 def _(splines: Any, columns: Columns) -> Columns:
-    numbers = _numbers(columns)
+    numbers = numbers_in(columns)
     if len(numbers) and splines.extrapolation in ("error", "periodic"):
         raise columns.refusal(
             splines,
@@ -101,24 +101,24 @@ def _(splines: Any, columns: Columns) -> Columns:
         starts.append(np.append(knots, ends))
     each = splines.bsplines_[0].c.shape[1] - (not splines.include_bias)
     owner = np.repeat(np.arange(len(columns)), each)
-    return _by_pieces(splines, columns, owner, starts, degree=max(splines.degree, 1))
+    return by_pieces(splines, columns, owner, starts, degree=max(splines.degree, 1))
 
 
 @read_step.register(MaxAbsScaler | MinMaxScaler)
 def _(scaler: Any, columns: Columns) -> Columns:
-    if not (getattr(scaler, "clip", False) and len(_numbers(columns))):
+    if not (getattr(scaler, "clip", False) and len(numbers_in(columns))):
         return PLAIN[type(scaler)](scaler, columns)
     low, high = getattr(scaler, "feature_range", (-1.0, 1.0))
     shift = getattr(scaler, "min_", np.zeros(len(columns)))
     scale = scaler.scale_ if isinstance(scaler, MinMaxScaler) else 1.0 / scaler.scale_
     starts = [(np.array([low, high]) - b) / a for a, b in zip(scale, shift, strict=True)]
-    return _by_pieces(scaler, columns, np.arange(len(columns)), starts, degree=1)
+    return by_pieces(scaler, columns, np.arange(len(columns)), starts, degree=1)
 
 
 @read_step.register(QuantileTransformer)
 def _(quantiles: Any, columns: Columns) -> Columns:
     if quantiles.output_distribution == "normal":
-        alone = {j: _alone(quantiles, int(j)) for j in _numbers(columns)}
+        alone = {j: _alone(quantiles, int(j)) for j in numbers_in(columns)}
         curves = {j: _rising(partial(_column, step)) for j, step in alone.items()}
         return through_curves(quantiles, columns, np.arange(len(columns)), curves.__getitem__)
     starts = []
@@ -127,12 +127,12 @@ def _(quantiles: Any, columns: Columns) -> Columns:
         count[[0, -1]] = 2  # whose own values are set
         alone = np.nextafter(own[count > 1], np.inf)
         starts.append(np.unique(np.append(own, alone)))
-    return _by_pieces(quantiles, columns, np.arange(len(columns)), starts, degree=1)
+    return by_pieces(quantiles, columns, np.arange(len(columns)), starts, degree=1)
 
 
 @read_step.register(PolynomialFeatures)
 def _(expansion: Any, columns: Columns) -> Columns:
-    powers, numbers = np.asarray(expansion.powers_), _numbers(columns)
+    powers, numbers = np.asarray(expansion.powers_), numbers_in(columns)
     if not len(numbers) or powers.sum(axis=1).max(initial=0) <= 1:
         return PLAIN[PolynomialFeatures](expansion, columns)
     if len(columns) > 1:
@@ -168,7 +168,7 @@ def _(power: Any, columns: Columns) -> Columns:
 @read_step.register(FunctionTransformer)
 def _(transformer: Any, columns: Columns) -> Columns:
     func = transformer.func
-    plain = transformer.kw_args in (None, {}) and len(_numbers(columns))
+    plain = transformer.kw_args in (None, {}) and len(numbers_in(columns))
     if func is np.negative and plain:
         return columns.scaled(-1.0)
     if func in (np.square, np.abs, np.fabs, *INCREASING) and plain:
@@ -225,19 +225,19 @@ def _within(
 # --- pieces ---
 
 
-def _numbers(columns: Columns) -> IntArray:
+def numbers_in(columns: Columns) -> IntArray:
     """The columns that hold numbers."""
     return np.flatnonzero(columns.sources == NUMBERS)
 
 
-def _by_pieces(
+def by_pieces(
     step: Any, columns: Columns, owner: IntArray, starts: Sequence[FloatArray], degree: int
 ) -> Columns:
     """The columns after a step that is a polynomial between the starts of its pieces.
 
     ``owner`` is the input of each output; ``starts`` are those of each input, but the first.
     """
-    numbers = _numbers(columns).tolist()
+    numbers = numbers_in(columns).tolist()
     inner = {j: np.unique(starts[j]) if len(starts[j]) else np.zeros(1) for j in numbers}
     points = {j: _points(inner[j], degree) for j in numbers}
 
@@ -347,7 +347,7 @@ def through_curves(
     UnsupportedModel
         If an input is a mix of numbers, or was bent before in a way that no curve can follow.
     """
-    numbers = _numbers(columns)
+    numbers = numbers_in(columns)
     if not len(numbers):
         return by_running(step, columns)
     held = np.zeros(len(columns), dtype=bool)
@@ -357,9 +357,11 @@ def through_curves(
     offset = np.where(held, WITHIN, columns.offset)
     constant = replace(columns, matrix=(rest @ columns.matrix).tocsr(), offset=offset, sizes=size)
     after = by_running(step, constant)
-    curves = tuple(_over(step, columns, j, of(j)) for j in numbers.tolist())
+    used = [j for j in numbers.tolist() if (owner == j).any()]
+    curves = tuple(_over(step, columns, j, of(j)) for j in used)
     out = after.bent(curves, Additive)
-    to = np.concatenate([np.flatnonzero(owner == j) for j in numbers])
+    to = np.flatnonzero(np.isin(owner, used))
+    to = to[np.argsort(owner[to], kind="stable")]
     ones = np.ones(len(to)), (to, after.width + np.arange(len(to)))
     place = sparse.csr_array(ones, shape=(len(out), out.width))
     offset, extra = np.array(out.offset), np.array(out.sizes.offset)

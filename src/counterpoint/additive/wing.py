@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from counterpoint.additive import readers  # noqa: F401 (registers them)
+from counterpoint.additive import estimators, readers  # noqa: F401 (they register themselves)
 from counterpoint.certificate import Bounding
 
 __all__ = ["SEARCHES", "SOLVERS"]

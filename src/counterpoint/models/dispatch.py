@@ -118,6 +118,10 @@ def read_step(transformer: Any, columns: Columns) -> Columns:
     UnsupportedModel
         If there is no reader for its class, or what it does is not affine.
     """
+    reader = _named(read_step, type(transformer))
+    if reader is not None:
+        after: Columns = reader(transformer, columns)
+        return after
     raise columns.refusal(
         transformer,
         "there is no reader for this kind of step. Use steps that are affine (scalers, PCA, "
@@ -132,8 +136,12 @@ def finish(model: Any, columns: Columns) -> tuple[Form, Columns]:
 
     Models that hold other models register here; every other model is `read`.
     """
-    fitted(model, columns.where)
     kind = type(model)
+    reader = _named(finish, kind)
+    if reader is not None:
+        found: tuple[Form, Columns] = reader(model, columns)
+        return found
+    fitted(model, columns.where)
     if _reader(finish, kind) is not None and _reader(read, kind) is None:
         raise _refusal(kind)  # of numbers, a wing that is gone reads it
     try:
@@ -185,7 +193,7 @@ def by_name(package: str, *names: str, question: Any = read) -> Callable[[Answer
     """Register one function as the answer to a question for classes of a package, by their names.
 
     So the package is not imported here. Subclasses are read by it too; a class that is registered
-    with the question itself comes first. Questions that ask by name are `read` and `inputs_of`.
+    with the question itself comes first.
     """
 
     def register(function: Answer) -> Answer:
@@ -207,6 +215,11 @@ def _reader(question: Any, kind: type) -> Callable[..., Any] | None:
     registered: Callable[..., Any] = question.dispatch(kind)
     if registered is not question.dispatch(object):
         return registered
+    return _named(question, kind)
+
+
+def _named(question: Any, kind: type) -> Callable[..., Any] | None:
+    """Who answers a question about a class by its name; None if nobody."""
     keys = [(question, _package(base), base.__name__) for base in kind.__mro__]
     return next((NAMED[key] for key in keys if key in NAMED), None)
 
@@ -251,6 +264,8 @@ def fitted(model: Any, where: str = "") -> Any:
     try:
         check_is_fitted(model)
     except NotFittedError:
+        if getattr(model, "_is_fitted", False):  # how optbinning takes note of it
+            return model
         raise ModelNotFitted(
             f"Expected a fitted model; {place(model, where)} has not been fitted. "
             "Call fit before explaining."

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.engine.wings import wings
-from counterpoint.errors import InvalidInput, ReaderMismatch, UnsupportedModel
+from counterpoint.errors import CounterpointError, InvalidInput, ReaderMismatch, UnsupportedModel
 from counterpoint.models.categories import (
     CategoriesWanted,
     fills_of,
@@ -82,13 +82,31 @@ class Reading:
         rows = tables[0].to_model_input(*tables[1:], named=self.named)
         if rows is None:
             return np.concatenate([self.predict(table) for table in tables])
-        return np.asarray(self.model.predict(rows)).reshape(-1)
+        return np.asarray(self._asked("predict", rows)).reshape(-1)
+
+    @property
+    def classes(self) -> NDArray[Any]:
+        """(k,) the labels: the model's own, or if it does not say so, the form's."""
+        return np.asarray(getattr(self.model, "classes_", getattr(self.form, "classes", ())))
 
     def probability(self, label: Hashable, table: Table) -> FloatArray:
         """(n,) the model's own probability of a label."""
-        shares = self.model.predict_proba(table.to_model_input(named=self.named))
-        column = np.asarray(self.model.classes_).tolist().index(label)
+        shares = self._asked("predict_proba", table.to_model_input(named=self.named))
+        column = self.classes.tolist().index(label)
         return np.asarray(shares[:, column], dtype=np.float64)
+
+    def _asked(self, method: str, rows: Any) -> Any:
+        """What a method of the model says of rows in its own terms."""
+        try:
+            return getattr(self.model, method)(rows)
+        except (TypeError, ValueError) as error:
+            if isinstance(error, CounterpointError):
+                raise
+            said = str(error).partition("\n")[0].rstrip(".:")
+            raise InvalidInput(
+                f"{type(self.model).__name__}.{method} does not take these rows: {said}. Pass "
+                "their columns in the dtypes that it was fitted on."
+            ) from error
 
     def is_indifferent(self, rows: Table, others: Table, x: FloatArray) -> BoolArray:
         """(n,): whether the model takes rows as it takes as many others; not if it stops at them.
@@ -112,7 +130,7 @@ class Reading:
         method = next(getattr(self.model, name) for name in names if hasattr(self.model, name))
         values = np.asarray(method(table.to_model_input(named=self.named)))
         if values.dtype.kind not in "biuf":  # labels in words, as their positions
-            values = (values[:, None] == np.asarray(self.model.classes_)).argmax(axis=1)
+            values = (values[:, None] == self.classes).argmax(axis=1)
         return values.astype(np.float64).reshape(len(table), -1)
 
     def check(

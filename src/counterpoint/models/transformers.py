@@ -60,7 +60,7 @@ from counterpoint.models.form import Magnitude
 from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray
 from counterpoint.rows.table import is_missing
 
-__all__ = ["block", "by_running", "run"]
+__all__ = ["OWN", "block", "by_running", "run"]
 
 Run = Callable[[IntArray], NDArray[Any]]
 """(n, p) category codes → (n, m') what a step makes of these rows."""
@@ -358,13 +358,15 @@ def by_running(
 def block(step: Any, cells: list[NDArray[Any]]) -> Any:
     """The cells as the step got its input when it was fitted: a frame with names, or an array."""
     known = [np.asarray(listed) for listed in getattr(step, "categories_", ())]
-    if any(column.dtype == object for column in (*cells, *known)):
-        cells = [column.astype(object) for column in cells]
     names = getattr(step, "feature_names_in_", None)
     if names is None:
+        if any(column.dtype == object for column in (*cells, *known)):
+            cells = [column.astype(object) for column in cells]
         return np.column_stack(cells)
     import pandas as pd
 
+    for j, column in enumerate(known):
+        cells[j] = cells[j].astype(object) if column.dtype == object else cells[j]
     return pd.DataFrame(dict(zip(names, cells, strict=True)))
 
 

@@ -85,6 +85,8 @@ def match_columns(table: Table, features: Features, *, named: bool = True) -> Ta
     (``named``): the features' are then ``x0 …`` or those of ``data``, and the frame lacks them.
     """
     names = features.names
+    if table.names == names and not table.is_array:
+        return table
     if not (table.is_array or named) and len(table.names) == len(names):
         text = any(isinstance(name, str) for name in table.names)
         if not text and set(table.names) != set(names):
@@ -96,7 +98,8 @@ def match_columns(table: Table, features: Features, *, named: bool = True) -> Ta
                 f"got an array with {len(table.names)}."
             )
         return table.renamed(names)
-    missing = [name for name in names if name not in table.names]
+    known = set(table.names)
+    missing = [name for name in names if name not in known]
     if missing:
         hint = unknown_name(missing[0], table.names).split("; ", 1)[1]
         raise InvalidInput(
@@ -126,6 +129,8 @@ def encode(
     for j, feature in enumerate(features):
         name = feature.name
         values = table.column(name) if matrix is None else matrix[:, j]
+        if not isinstance(feature, Categorical):
+            values = _as_numbers(name, values, problems, table.foreign(name))
         fill, why_not = fills.get(name), unfilled.get(name, "")
         codes[:, j], missing[:, j] = _column_codes(feature, values, fill, why_not, problems)
     return Encoded(codes, problems, missing)
@@ -206,7 +211,7 @@ def _column_codes(
         codes, expected = _positions(feature, values), "one of its categories"
         bad, fill = codes < 0, None if fill is None else feature.categories.index(fill)
     else:
-        codes, expected = _as_numbers(feature.name, values, problems), "a finite number"
+        codes, expected = values, "a finite number"
         bad = ~np.isfinite(codes)
     missing = np.zeros(len(values), dtype=np.int8)
     if not bad.any():
@@ -229,25 +234,43 @@ def _column_codes(
     return codes, np.zeros_like(missing) if fill is None else missing
 
 
-def _as_numbers(name: Hashable, values: NDArray[Any], problems: dict[int, str]) -> FloatArray:
+def _as_numbers(
+    name: Hashable, values: NDArray[Any], problems: dict[int, str], foreign: str = ""
+) -> FloatArray:
+    """(n,) numbers; NaN for what is missing, and for what is none, which is a problem of its row.
+
+    What is no number is found by halves, so that it alone takes time. In a ``foreign`` dtype
+    nothing is a number.
+    """
     if values.dtype.kind in "biuf":
         return values.astype(np.float64, copy=False)
-    out = np.full(len(values), np.nan)
-    for i, value in enumerate(values.tolist()):
-        if is_missing(value):
-            continue
+    import pandas as pd
+
+    out, values = np.full(len(values), np.nan), values.astype(object)
+    left = [np.flatnonzero(~pd.isna(values))]
+    while left:
+        at = left.pop()
         try:
-            out[i] = float(value)
+            if not foreign:
+                out[at] = values[at].astype(np.float64)
+                continue
         except (TypeError, ValueError, OverflowError):
-            problems.setdefault(i, f"column {name!r} holds {value!r}; expected a number.")
+            if len(at) > 1:
+                left += np.array_split(at, 2)
+                continue
+        for i in at.tolist():
+            said = f"column {name!r} holds {values[i]!r}{foreign}; expected a number."
+            problems.setdefault(i, said)
     return out
 
 
 def _positions(feature: Categorical, values: NDArray[Any]) -> FloatArray:
     """The positions of categories; -1 for what is none."""
     position = {category: code for code, category in enumerate(feature.categories)}
-    if values.dtype.kind in "biuf":
-        distinct, inverse = np.unique(values, return_inverse=True)
+    if values.dtype.kind in "biuf" and len(values) > len(position):
+        import pandas as pd
+
+        inverse, distinct = pd.factorize(values, use_na_sentinel=False)
         return _positions(feature, distinct.astype(object))[inverse]
     cells = values.tolist()
     try:

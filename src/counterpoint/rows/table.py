@@ -40,13 +40,10 @@ class Table:
         if isinstance(data, Table):
             return data
         table = cls(*_frame_or_array(data))
-        if table.all_floats or not table.is_pandas:
+        if table.all_floats or table.is_array:
             return table
-        import pandas as pd
-
-        dtypes = table.native.dtypes.items()  # cells can be written into dense columns only
-        dense = {name: d.subtype for name, d in dtypes if isinstance(d, pd.SparseDtype)}
-        return cls(table.native.astype(dense), table.names) if dense else table
+        plain = _plain_pandas if table.is_pandas else _plain
+        return cls(plain(table.native), table.names)
 
     __getstate__ = fields_only
 
@@ -79,7 +76,28 @@ class Table:
         series = self.frame.get_column(name)
         if series.dtype.is_numeric():
             return np.asarray(series.to_numpy())
-        return np.asarray(series.to_list(), dtype=object)
+        return np.fromiter(series.to_list(), dtype=object, count=len(self))
+
+    def row(self, i: int, names: Sequence[Hashable]) -> dict[Hashable, Any]:
+        """Name → value of one row, as Python has it."""
+        if self.float_matrix is not None:
+            values = dict(zip(self.names, self.float_matrix[i].tolist(), strict=True))
+            return {name: values[name] for name in names}
+        one = self.take(slice(i, i + 1))
+        found = {name: one.column(name)[0] for name in names}
+        return {n: v.item() if isinstance(v, np.generic) else v for n, v in found.items()}
+
+    def foreign(self, name: Hashable) -> str:
+        """The end of a sentence on a cell, if a column's dtype holds neither numbers nor text.
+
+        pandas and NumPy may hold either in any; scikit-learn reads them there.
+        """
+        if self.is_array or self.is_pandas:
+            return ""
+        dtype = self.frame.schema[name]
+        text = nw.String, nw.Categorical, nw.Enum
+        fits = dtype.is_numeric() or dtype in (nw.Boolean, nw.Unknown, *text)
+        return "" if fits else f" in dtype {type(dtype).__name__}"
 
     @cached_property
     def whole(self) -> frozenset[Hashable]:
@@ -122,8 +140,11 @@ class Table:
         """These rows, in this order."""
         if self.is_array:
             some = self.native[rows]
-        else:
-            some = self.native.iloc[rows] if self.is_pandas else self.frame[rows].to_native()
+        elif self.is_pandas:
+            some = self.native.iloc[rows]
+        else:  # narwhals takes NumPy's whole numbers for names
+            part = slice(*rows.indices(len(self))) if isinstance(rows, slice) else rows
+            some = self.frame[part].to_native()
         return Table(some, self.names, self.all_floats, self.labels)
 
     @cached_property
@@ -160,8 +181,9 @@ class Table:
         """The whole block as (n, p) float64, without a copy if possible; None for other dtypes."""
         if not self.all_floats:
             return None
-        backed = self.is_array or self.is_pandas
-        return np.asarray(self.native if backed else self.frame.to_numpy())
+        if self.is_array:
+            return np.asarray(self.native)
+        return np.asarray((self.native if self.is_pandas else self.frame).to_numpy())
 
     def to_model_input(self, *others: Table, named: bool) -> Any:
         """What ``model.predict`` takes: a frame if the model was fitted on names, else an array.
@@ -201,8 +223,7 @@ class Table:
             index, columns = native.index[rows], native.columns
             made = type(native)(matrix, index=index, columns=columns, copy=False)
         else:
-            cells = {str(name): matrix[:, j] for j, name in enumerate(self.names)}
-            made = _made(cells, like=self.frame)
+            made = self._made({str(name): matrix[:, j] for j, name in enumerate(self.names)})
         return Table(made, self.names, known_floats=True)
 
     def _followed_by(self, other: Table) -> Table | None:
@@ -212,8 +233,8 @@ class Table:
             return Table(np.concatenate([self.native, other.native]), self.names) if same else None
         if not self.is_pandas or not other.is_pandas:
             return None
-        if self.all_floats and other.all_floats:
-            both = np.concatenate([np.asarray(self.native), np.asarray(other.native)])
+        if self.float_matrix is not None and other.float_matrix is not None:
+            both = np.concatenate([self.float_matrix, other.float_matrix])
             frame = type(self.native)(both, columns=self.native.columns, copy=False)
             return Table(frame, self.names, known_floats=True)
         if list(self.native.dtypes) != list(other.native.dtypes):
@@ -267,7 +288,7 @@ class Table:
         A pair of codes and words is a column of these words: categories, where pandas has it.
         """
         if not self.is_array and not self.is_pandas:
-            return _made({n: _one_kind(v) for n, v in columns.items()}, like=self.frame)
+            return self._made({n: _one_kind(v) for n, v in columns.items()})
         import pandas as pd
 
         index = None if self.is_array or rows is None else self.native.index[rows]
@@ -289,6 +310,10 @@ class Table:
         right = pd.DataFrame(answers.native).set_axis(names, axis=1).set_axis(left.index)
         return pd.concat([left, right], axis=1)
 
+    def _made(self, columns: dict[str, Any]) -> Any:
+        """A native frame in the library of this one."""
+        return nw.from_dict(columns, backend=nw.get_native_namespace(self.frame)).to_native()
+
     def labels_of(self, rows: IntArray) -> Any:
         """What rows are called: their labels in the index of a pandas frame, else positions."""
         return self.native.index[rows] if self.is_pandas else rows
@@ -307,7 +332,8 @@ def repeated(tables: tuple[Table, Table], rows: IntArray) -> tuple[Table, Table]
 def _frame_or_array(data: Any) -> tuple[Any, tuple[Hashable, ...]]:
     """A frame or an ndarray of shape (n, p), and its column names."""
     if isinstance(data, np.ndarray):
-        return _named(_unmasked(data) if isinstance(data, np.ma.MaskedArray) else np.asarray(data))
+        array = _unmasked(data) if isinstance(data, np.ma.MaskedArray) else np.asarray(data)
+        return _named(array.astype(object) if array.dtype.kind in "US" else array)
     if isinstance(data, list | tuple) and data and not all(isinstance(r, Mapping) for r in data):
         return _named(_stacked(data))
     if isinstance(data, Mapping) or (isinstance(data, list | tuple) and data):
@@ -315,7 +341,7 @@ def _frame_or_array(data: Any) -> tuple[Any, tuple[Hashable, ...]]:
     elif nw.dependencies.is_pandas_series(data):  # of dtype object where columns differ
         data = data.to_frame().T.infer_objects()
     is_pandas = nw.dependencies.is_pandas_dataframe(data)
-    names = tuple(data.columns if is_pandas else _wrapped(data).columns)
+    names = tuple(data.columns.tolist() if is_pandas else _wrapped(data).columns)
     if len(set(names)) < len(names):
         twice = sorted({str(name) for name in names if names.count(name) > 1})
         raise InvalidInput(
@@ -408,6 +434,32 @@ def _of_mappings(data: Any) -> Any:
 # What columns can hold
 
 
+def _plain_pandas(frame: Any) -> Any:
+    """A pandas frame without sparse columns, into which nothing can be written, and decimals."""
+    import pandas as pd
+
+    plain: dict[Hashable, Any] = {}
+    for name, dtype in frame.dtypes.items():
+        if isinstance(dtype, pd.SparseDtype):
+            plain[name] = dtype.subtype
+        elif isinstance(dtype, pd.ArrowDtype) and str(dtype).startswith("decimal"):
+            plain[name] = np.float64
+    return frame.astype(plain) if plain else frame
+
+
+def _plain(native: Any) -> Any:
+    """A frame of polars or Arrow without decimals, and integers that NumPy does not have."""
+    frame, plain = _wrapped(native), []
+    for name, dtype in frame.schema.items():
+        if dtype in (nw.Int128, nw.UInt128):
+            ends = frame[name].min() or 0, frame[name].max() or 0
+            fits = ends[0] >= -(2**63) and ends[1] < 2**63
+            plain.append(nw.col(name).cast(nw.Int64 if fits else nw.Float64))
+        elif dtype.is_decimal():
+            plain.append(nw.col(name).cast(nw.Float64))
+    return frame.with_columns(*plain).to_native() if plain else native
+
+
 def is_missing(value: object) -> bool:
     """Whether a cell is missing: None, NaN, or pandas' NA and NaT."""
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
@@ -431,8 +483,6 @@ def _fitting_dtype(dtype: np.dtype[Any], values: NDArray[Any]) -> np.dtype[Any]:
     if dtype.kind == "O":
         return dtype
     values = np.asarray(values.tolist())
-    if dtype.kind in "US":
-        return np.result_type(dtype, values.dtype)
     if values.dtype.kind not in "biuf":
         return np.dtype(object)
     if dtype.kind == "b":
@@ -452,13 +502,13 @@ def _whole_dtype(dtype: np.dtype[Any], values: NDArray[Any]) -> np.dtype[Any]:
 
 def _scattered(series: Any, positions: IntArray, values: NDArray[Any]) -> Any:
     """A narwhals series with some cells replaced, in a dtype that holds all of them."""
-    native, backend = series.to_native(), nw.get_native_namespace(series)
-    series, cells = _wide_enough(series, values.tolist())
+    backend = nw.get_native_namespace(series)
+    series, cells = _wide_enough(series, values)
     if series.dtype.is_numeric():
         new = nw.new_series(series.name, cells, dtype=series.dtype, backend=backend)
-        return series.scatter(positions.tolist(), new)
-    if not nw.dependencies.is_pyarrow_chunked_array(native):
-        return series.scatter(positions.tolist(), cells)
+        return series.scatter(positions, new)
+    if not nw.dependencies.is_pyarrow_chunked_array(series.to_native()):
+        return series.scatter(positions, cells)
     listed = series.to_list()  # narwhals writes into some types of Arrow's text only
     for position, cell in zip(positions.tolist(), cells, strict=True):
         listed[position] = cell
@@ -466,38 +516,42 @@ def _scattered(series: Any, positions: IntArray, values: NDArray[Any]) -> Any:
     return nw.from_native(column, series_only=True).alias(series.name)
 
 
-def _wide_enough(series: Any, values: list[Any]) -> tuple[Any, list[Any]]:
+def _wide_enough(series: Any, values: NDArray[Any]) -> tuple[Any, Any]:
     """A column in a dtype that holds these values too, and the values for it."""
     dtype = series.dtype
     if dtype.is_integer():
         own = np.dtype(str(dtype).lower())
-        needed = _whole_dtype(own, np.asarray(values))
-        if needed.kind == "f":
-            return series.cast(nw.Float64), values
-        return series if needed == own else series.cast(nw.Int64), list(map(int, values))
-    if dtype == nw.Boolean and not set(values) <= {False, True}:
+        values = np.asarray(values.tolist())
+        needed = _whole_dtype(own, values)
+        wide = nw.Float64 if needed.kind == "f" else nw.Int64
+        return series if needed == own else series.cast(wide), values.astype(needed)
+    if dtype == nw.Boolean and not np.isin(values, (0, 1)).all():
         return series.cast(nw.Float64), values
     if dtype in (nw.Categorical, nw.Enum):
-        return _with_levels(series, values), values
+        return _with_levels(series, values.tolist())
     if dtype in (nw.Boolean, nw.String):
-        return series, list(map(bool if dtype == nw.Boolean else str, values))
+        return series, list(map(bool if dtype == nw.Boolean else str, values.tolist()))
     ints = dtype == nw.Object and _holds_ints(series.to_list())
-    return series, _as_ints(values) if ints else values
+    return series, _as_ints(values.tolist()) if ints else values
 
 
-def _with_levels(series: Any, values: list[Any]) -> Any:
+def _with_levels(series: Any, values: list[Any]) -> tuple[Any, list[Any]]:
     """A column of categories, with those of these values as levels that are none yet, at the end.
+
+    Beside text, a number is text.
 
     Arrow makes its dictionaries anew from what a column holds, and polars the levels of all but an
     ``Enum``.
     """
     native, levels = series.to_native(), series.cat.get_categories().to_list()
+    if levels and all(isinstance(level, str) for level in levels):
+        values = list(map(str, values))
     new = [value for value in dict.fromkeys(values) if value not in set(levels)]
-    if not new:
-        return series
-    if nw.dependencies.is_pandas_like_series(native):
-        return nw.from_native(native.cat.add_categories(new), series_only=True)
-    return series.cast(nw.Enum([*levels, *new])) if series.dtype == nw.Enum else series
+    if new and nw.dependencies.is_pandas_like_series(native):
+        series = nw.from_native(native.cat.add_categories(new), series_only=True)
+    elif new and series.dtype == nw.Enum:
+        series = series.cast(nw.Enum([*levels, *new]))
+    return series, values
 
 
 def _emptied(series: Any, rows: BoolArray) -> Any:
@@ -522,11 +576,6 @@ def _emptied(series: Any, rows: BoolArray) -> Any:
     return nw.from_native(native, series_only=True).alias(series.name)
 
 
-def _made(columns: Mapping[str, Any], like: Any) -> Any:
-    """A native frame in the library of a narwhals frame."""
-    return nw.from_dict(dict(columns), backend=nw.get_native_namespace(like)).to_native()
-
-
 def _as_they_are(values: Any) -> Any:
     """A list for a pandas column, such that no whole number in it becomes a float."""
     if isinstance(values, tuple):
@@ -542,7 +591,7 @@ def _as_they_are(values: Any) -> Any:
 
 
 def _one_kind(values: Any) -> Any:
-    """A list for a column that holds values of one type only: numbers as floats, else as text."""
+    """Values of one type only: numbers as floats, else as text; and words."""
     if isinstance(values, tuple):
         codes, words = values
         return np.array(words, dtype=object)[codes].tolist()

@@ -93,9 +93,11 @@ class Box(Domain):
     def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:
         if self.is_unbounded:
             return np.zeros(len(y))
+        worst, (low, high) = np.zeros(len(y)), self.bounds(x)
+        if ((y >= low) & (y <= high)).all():
+            return worst
         change = np.abs(y - x)
-        worst = np.zeros(len(y))
-        for bound, sign in zip(self.bounds(x), (-1.0, 1.0), strict=True):
+        for bound, sign in ((low, -1.0), (high, 1.0)):
             with np.errstate(invalid="ignore"):
                 rounding = 8.0 * EPS * np.maximum(np.abs(x), np.abs(y))
                 over = sign * (y - bound) - rounding

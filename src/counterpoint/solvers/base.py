@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Cases
 from counterpoint.errors import SolverFailure
-from counterpoint.numerics import FloatArray
+from counterpoint.numerics import FloatArray, IntArray
 
 __all__ = ["Effort", "Optimality", "Outcome", "Solution", "Solver", "translated"]
 
@@ -83,10 +83,10 @@ class Solution:
             np.zeros(n),
         )
 
-    def put(self, i: int, other: Solution) -> None:
-        """Replace what is proposed for one row by what another solution proposes for its first."""
-        self.points[i], self.multipliers[i] = other.points[0], other.multipliers[0]
-        self.outcomes[i], self.reported[i] = other.outcomes[0], other.reported[0]
+    def put(self, rows: IntArray | slice, other: Solution) -> None:
+        """Replace what is proposed for some rows by what another solution proposes."""
+        self.points[rows], self.multipliers[rows] = other.points, other.multipliers
+        self.outcomes[rows], self.reported[rows] = other.outcomes, other.reported
 
     @property
     def found(self) -> NDArray[np.bool_]:

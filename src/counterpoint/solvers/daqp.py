@@ -90,8 +90,7 @@ class Daqp(Solver):
         row_low, row_high = (limits.row_low - shift) / size, (limits.row_high - shift) / size
         limits = limits._replace(row_low=row_low, row_high=row_high)
         if lengths is None:
-            lower, upper = (np.hstack(limits[k::2]) for k in (0, 1))
-            lengths = limits._replace(row_low=lower, row_high=upper).shortfall()
+            lengths = limits.shortfall(columns=True)
         limits = limits.divided(lengths)
         change /= lengths[:, None]
         seconds = {} if effort.seconds is None else {"time_limit": effort.seconds}
@@ -172,7 +171,7 @@ class Daqp(Solver):
             other = self._solved(part.take(one), effort, change[one])
             if not other.found[0] and not self.program.groups:
                 other.points[0], other.outcomes[0] = linear.points[i], Outcome.FOUND
-            solution.put(int(rows[i]), other)
+            solution.put(rows[one], other)
 
     def _restricted(self, free: bytes) -> tuple[FloatArray, FloatArray]:
         """Hessian and unit rows over the free columns; rows often share what is fixed."""

@@ -76,7 +76,6 @@ class Data:
         with np.errstate(divide="ignore", invalid="ignore"):
             caps = np.where(form.absolute > 0.0, reach[:, None] / form.absolute, np.inf)
         self.caps = np.minimum(np.maximum(up, down), caps)
-        self.limits = limits.divided(self.lengths)  # in the standard form
 
 
 @final
@@ -151,12 +150,33 @@ class Highs(Solver):
         return Pool(partial(Engine, self, integral=True))
 
     def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
+        if self.integer.any():
+            return self._one_by_one(cases, effort, cutoff)
+        solution = self._at_once(cases)
+        left = np.flatnonzero(~solution.found)
+        if len(left):
+            solution.put(left, self._one_by_one(cases.take(left), effort, None))
+        return solution
+
+    def _at_once(self, cases: Cases) -> Solution:
+        """Linear programs that have a single optimum."""
+        limits = self.form.limits(cases)
+        lengths, price = limits.shortfall(), self.price[: self.program.width]
+        change, duals = unique_optima(self.form.matrix, price, limits.divided(lengths))
+        change[(limits.low > limits.high + FEASIBILITY).any(axis=1)] = np.nan
+        known = np.asarray(np.isfinite(change).all(axis=1))
+        points = self.form.points(change, cases, lengths)
+        multipliers = np.where(known[:, None], self.form.multipliers(-duals * self.normal), 0.0)
+        outcomes = np.where(known, Outcome.FOUND, Outcome.NOTHING).astype(np.int8)
+        return Solution(points, multipliers, outcomes, np.zeros(len(cases)))
+
+    def _one_by_one(self, cases: Cases, effort: Effort, cutoff: FloatArray | None) -> Solution:
         solution = self._solved(cases, effort, cutoff)
-        for i in self._doubtful(cases, solution).tolist() if self.units is None else []:
-            case = cases.take(slice(i, i + 1))
-            other = Highs(self.program, balanced_units(self.program, case))
-            below = None if cutoff is None else cutoff[i : i + 1]
-            solution.put(i, other._solved(case, effort, below))
+        for i in self._doubtful(cases, solution).tolist():
+            one = slice(i, i + 1)
+            other = Highs(self.program, balanced_units(self.program, cases.take(one)))
+            below = None if cutoff is None else cutoff[one]
+            solution.put(one, other._solved(cases.take(one), effort, below))
         return solution
 
     def _doubtful(self, cases: Cases, solution: Solution) -> IntArray:
@@ -179,13 +199,7 @@ class Highs(Solver):
         possible = ~data.empty
         if self.switches:  # one without a cap could not be switched off
             possible &= np.isfinite(data.caps).all(axis=1)
-        integral = bool(self.integer.any())
-        if not integral:
-            change, duals = unique_optima(self.form.matrix, self.price[:d], data.limits)
-            known = possible & np.isfinite(change).all(axis=1)
-            out.outcomes[known], change[~known], duals[~known] = Outcome.FOUND, np.nan, 0.0
-            possible &= ~known
-        run = self._branch_and_bound if integral else self._simplex
+        run = self._branch_and_bound if self.integer.any() else self._simplex
         with translated("HiGHS"):
             for i in np.flatnonzero(possible).tolist():
                 out.outcomes[i], values, duals[i], out.reported[i] = run(data, i, effort)

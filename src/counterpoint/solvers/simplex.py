@@ -104,18 +104,15 @@ class _Block:
         return rise, fall
 
     def _finish(self, done: BoolArray, change: FloatArray, duals: FloatArray) -> None:
-        """Write down the optima that are unique, refined once."""
+        """Write down the optima that are unique, refined once; not where that changes much."""
         done = done & ((self.rise > STRICT) & (self.fall > STRICT)).all(axis=1)
-        which, basis, at, inverse = (
-            self.which[done],
-            self.basis[done],
-            self.at[done],
-            self.inverse[done],
-        )
-        value, width = self.value[which], change.shape[1]
+        which, basis, inverse = self.which[done], self.basis[done], self.inverse[done]
+        value, at, width = self.value[which], self.at[done], change.shape[1]
         np.put_along_axis(value, basis, at, axis=1)
-        error = inverse @ (value @ self.columns)[:, :, None]
-        np.put_along_axis(value, basis, at - error[:, :, 0], axis=1)
+        error = (inverse @ (value @ self.columns)[:, :, None])[:, :, 0]
+        np.put_along_axis(
+            value, basis, np.where(np.abs(error) <= STRICT, at - error, np.nan), axis=1
+        )
         change[which] = value[:, :width]
         np.put_along_axis(value, basis, np.nan, axis=1)  # rows in the basis have no multiplier
         multipliers = (self.slope[done][:, None, :] @ inverse)[:, 0, :]

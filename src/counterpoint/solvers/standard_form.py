@@ -32,9 +32,14 @@ class BatchBounds(NamedTuple):
     row_low: FloatArray
     row_high: FloatArray
 
-    def shortfall(self) -> FloatArray:
-        """(n,) about the size of the answer: what the worst row is missed by if nothing changes."""
+    def shortfall(self, *, columns: bool = False) -> FloatArray:
+        """(n,) about the size of the answer: what the worst row is missed by if nothing changes.
+
+        Or the worst column.
+        """
         short = np.maximum(self.row_low, -self.row_high).max(axis=1, initial=0.0)
+        if columns:
+            short = np.maximum(short, np.maximum(self.low, -self.high).max(axis=1, initial=0.0))
         return np.where((short > 0.0) & np.isfinite(short), short, 1.0)
 
     def divided(self, lengths: FloatArray) -> BatchBounds:

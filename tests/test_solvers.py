@@ -110,6 +110,10 @@ def test_an_active_set_with_other_optima_is_not_shared(monkeypatch: pytest.Monke
 
 def test_a_row_that_highs_gives_up_is_solved_in_other_units(monkeypatch: pytest.MonkeyPatch):
     """In the usual units it says nothing of every other row."""
+
+    def unknown(matrix: Any, price: Any, limits: Any) -> tuple[Any, Any]:
+        return np.full(limits.low.shape, np.nan), np.full(limits.row_low.shape, np.nan)
+
     usual = Highs._solved
 
     def solved(self: Highs, cases: Any, effort: Effort, cutoff: Any = None) -> Solution:
@@ -117,10 +121,11 @@ def test_a_row_that_highs_gives_up_is_solved_in_other_units(monkeypatch: pytest.
         if self.units is None:
             blank = Solution.blank(1, self.program)
             for i in range(0, len(cases), 2):
-                solution.put(i, blank)
+                solution.put(slice(i, i + 1), blank)
         return solution
 
     monkeypatch.setattr(Highs, "_solved", solved)
+    monkeypatch.setattr("counterpoint.solvers.highs.unique_optima", unknown)
     program = Program(ABSOLUTE, Region((ROW,)))
     cases = program.cases(np.array([[0.0, 0.0], [0.5, 0.0], [0.0, -1.0]]))
     solution = Highs(program).solve(cases, Effort())

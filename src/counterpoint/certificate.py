@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.engine.program import Program
+from counterpoint.engine.proof import Proof, proved
 from counterpoint.engine.region import Cases
-from counterpoint.numerics import BoolArray, FloatArray, Word, WordArray
+from counterpoint.numerics import BoolArray, FloatArray, IntArray, Word, WordArray
 from counterpoint.targets import Guarantee, Verdict
 
 __all__ = [
@@ -298,7 +300,7 @@ class Certificates:
         )
 
 
-COLUMNS = tuple(field.name for field in fields(Certificates) if field.name != "resolution")
+COLUMNS = tuple(each.name for each in fields(Certificates) if each.name != "resolution")
 """The columns of `Certificates`."""
 NUMBERS = ("margin", "violation", "cost", "objective", "probability", "rounding")
 """Columns that are NaN without an answer."""
@@ -341,6 +343,8 @@ class Evidence(Bounding):
     at: FloatArray | None  # (n, d) where bounds are sharpest, see `Program.bound`, if any are used
     # (n,) bounds that a branch and bound reported; infinite if it refuted every leaf
     reported: FloatArray
+    # trees that prove some of it, and the rows that they are of
+    proofs: list[tuple[IntArray, Proof]] = field(default_factory=list)
 
     @classmethod
     def blank(cls, program: Program, cases: Cases) -> Evidence:
@@ -360,7 +364,18 @@ class Evidence(Bounding):
         if len(doubtful):
             part, multipliers = self.cases.take(doubtful), self.multipliers[doubtful]
             bound[doubtful[self.program.refutes(part, multipliers)]] = np.inf
+        if self.proofs:
+            bound = np.maximum(bound, self._proved)
         return bound, np.maximum(bound, self.reported)
+
+    @cached_property
+    def _proved(self) -> FloatArray:
+        """(n,) what the trees prove; 0 where there are none."""
+        bound = np.zeros(len(self.cases))
+        for rows, proof in self.proofs:
+            part = proved(self.program, self.cases.take(rows), proof)
+            bound[rows] = np.maximum(bound[rows], part)
+        return bound
 
 
 @final

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from counterpoint.additive import estimators, readers  # noqa: F401 (they register themselves)
+from counterpoint.additive.solver import Knapsacks
 from counterpoint.certificate import Bounding
+from counterpoint.solvers.base import Solver
 
 __all__ = ["SEARCHES", "SOLVERS"]
 
-SOLVERS: tuple[Any, ...] = ()
+SOLVERS: tuple[type[Solver], ...] = (Knapsacks,)
 SEARCHES: dict[type, Callable[..., Sequence[Bounding]]] = {}

@@ -45,6 +45,9 @@ class Cases:
     margin: FloatArray
     # (n,) how much the price counts against what is charged; None for 1
     weight: FloatArray | None = None
+    # (n, d): features that count as changed whether they are or not, by their first columns; None
+    # for none
+    forced: BoolArray | None = None
 
     def __post_init__(self) -> None:
         if self.margin.ndim == 1:
@@ -76,6 +79,7 @@ class Cases:
             _rows_of(self.high, rows),
             self.margin[rows],
             None if self.weight is None else self.weight[rows],
+            None if self.forced is None else self.forced[rows],
         )
 
     @property

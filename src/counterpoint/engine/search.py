@@ -109,10 +109,13 @@ def search_listed(found: Found, pieces: Sequence[Piece]) -> Found:
         cases = piece.sees(found.cases) if piece.narrows else found.cases
         first = pieces[0].closed_form.solve(cases, found.effort)
         iterated = bool(program.beyond_rows or program.nonconvex)
-        if not piece.rounds and not iterated and np.isfinite(first.points[:, 0]).all():
+        solved = np.isfinite(first.points[:, 0]) & (first.outcomes != Outcome.LIMIT)
+        if not piece.rounds and not iterated and solved.all():
             found.points, at = first.points, first.points if program.has_tangents else None
             found.piece[:] = 0
-            found.evidence = [Evidence(program, cases, first.multipliers, at, first.reported)]
+            trees = [] if first.proof is None else [(np.arange(len(cases)), first.proof)]
+            known = Evidence(program, cases, first.multipliers, at, first.reported, trees)
+            found.evidence = [known]
             return found
     one = _Listed(found, pieces)
     for s in range(len(pieces)):
@@ -172,8 +175,9 @@ class _Listed:
         if piece.closed_form is None:
             return
         if solution is None:
-            solution = piece.closed_form.solve(known.cases, self.effort)
-        solved = solution.found
+            cutoff = self.found.objective if np.isfinite(self.found.objective).any() else None
+            solution = piece.closed_form.solve(known.cases, self.effort, cutoff)
+        solved = solution.found & (solution.outcomes != Outcome.LIMIT)
         self._learn(s, np.arange(len(solved)), solution)
         if piece.program.beyond_rows or piece.program.nonconvex:  # as good as its bound says
             self.open[s] &= (self.bounds[s] < self.found.worth_beating()) | ~solved
@@ -247,5 +251,7 @@ class _Listed:
         if known.at is not None and at is not None:
             known.at[rows[tighter]] = at[tighter]
         known.reported[rows] = np.maximum(known.reported[rows], solution.reported)
+        if solution.proof is not None:
+            known.proofs.append((rows, solution.proof))
         bounds[rows] = np.maximum(bounds[rows], np.maximum(bound, solution.reported))
         self.open[s, rows] &= np.isfinite(bounds[rows])

@@ -125,6 +125,10 @@ class OneHotGroups:
         self._starts = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.intp)
         self._sizes = np.array(sizes)
 
+    def spread(self, values: FloatArray) -> FloatArray:
+        """(n, groups) → (n, columns of groups), each as often as its group has columns."""
+        return np.repeat(values, self._sizes, axis=1)
+
     def reduce(self, how: np.ufunc, values: NDArray[Any]) -> NDArray[Any]:
         """(n, columns of groups) → (n, groups)."""
         return np.asarray(how.reduceat(values, self._starts, axis=1))
@@ -213,7 +217,7 @@ class SeparableDomain:
             slopes = gamma(sizes.count + AFTER)
             bend = slopes * slopes * own.over(2.0 * part.curvature)
         if self.groups:
-            size += self._groups.size(price, sizes).sum(axis=1)
+            size += self.hot.size(price, sizes).sum(axis=1)
         return value, gamma(roundings) * size + bend + TINY
 
     def _put(
@@ -244,9 +248,7 @@ class SeparableDomain:
         terms += gamma(sizes.count + AFTER) * bend
         size[:, self.numeric] = np.where(np.isinf(reach), np.inf, terms)
         if self.groups:
-            size[:, self._groups.first] = self._groups.size(
-                price, replace(sizes, units=None, heights=each)
-            )
+            size[:, self.hot.first] = self.hot.size(price, replace(sizes, units=None, heights=each))
         starts = [block.start for block in self.at_most.blocks]
         must = self._forced(cases)[:, starts]
         size = size[:, starts]
@@ -260,8 +262,8 @@ class SeparableDomain:
         forced = np.zeros(cases.x.shape, dtype=bool)
         forced[:, self.numeric] = ((cases.low > cases.x) | (cases.high < cases.x))[:, self.numeric]
         if self.groups:
-            forced[:, self._groups.first] = self._groups.forced(cases)
-        return forced
+            forced[:, self.hot.first] = self.hot.forced(cases)
+        return forced if cases.forced is None else forced | cases.forced
 
     def _either(
         self,
@@ -299,7 +301,7 @@ class SeparableDomain:
         gains = np.zeros(cases.x.shape)
         gains[:, self.numeric] = numeric
         if self.groups:
-            gains[:, self._groups.first] = self._groups.least(price, slope, cases)
+            gains[:, self.hot.first] = self.hot.least(price, slope, cases)
         if self.at_most is None:
             return _total(gains)
         return self._best_changes(gains, self._forced(cases), self.at_most)
@@ -336,8 +338,22 @@ class SeparableDomain:
         return np.where(low > high, np.inf, value), np.abs(best)
 
     @cached_property
-    def _groups(self) -> OneHotGroups:
+    def hot(self) -> OneHotGroups:
+        """The one-hot groups, all at once."""
         return OneHotGroups(self.groups)
+
+    def nearest(self, price: Diagonal, slope: FloatArray, cases: Cases) -> FloatArray:
+        """(n, d) the δ at which price and slope of each numeric column are least."""
+        low, high = cases.low - cases.x, cases.high - cases.x
+        best, whole = price.best(slope, low, high), self.steps > 0.0
+        if not whole.any():
+            return best
+        unit = np.where(whole, self.steps, 1.0)
+        down, up = (
+            np.clip(rounding(best / unit) * unit, low, high) for rounding in (np.floor, np.ceil)
+        )
+        lower = price.value(down, slope) <= price.value(up, slope)
+        return np.where(whole, np.where(lower, down, up), best)
 
     @staticmethod
     def _best_changes(gains: FloatArray, forced: BoolArray, most: AtMost) -> FloatArray:

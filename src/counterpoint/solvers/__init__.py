@@ -75,5 +75,6 @@ OWN: tuple[type[Solver], ...] = (HalfSpace, Logistic, Newton, Daqp, Highs, Clara
 
 @cache
 def all_solvers() -> tuple[type[Solver], ...]:
-    """All solvers, in the order of preference; a wing's take conditions that no other does."""
-    return (*OWN, *(solver for wing in wings() for solver in wing.SOLVERS))
+    """All solvers, in the order of preference: first those that settle whole batches."""
+    found = (*OWN, *(solver for wing in wings() for solver in wing.SOLVERS))
+    return tuple(sorted(found, key=lambda solver: not (solver.batched and solver.complete)))

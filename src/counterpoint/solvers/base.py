@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.engine.program import Program
+from counterpoint.engine.proof import Proof
 from counterpoint.engine.region import Cases
 from counterpoint.errors import SolverFailure
 from counterpoint.numerics import FloatArray, IntArray
@@ -72,6 +73,7 @@ class Solution:
     # (n,) the solver's own lower bound in cost units, 0 where it has none; infinite if its branch
     # and bound found the row infeasible
     reported: FloatArray
+    proof: Proof | None = None  # trees that prove what is reported, if there are any
 
     @classmethod
     def blank(cls, n: int, program: Program) -> Solution:

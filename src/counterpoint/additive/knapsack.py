@@ -1,0 +1,398 @@
+"""Programs over columns that are free of each other, as knapsacks: changes that cost and gain.
+
+A *demand* is one side of a linear row: what changes gain is to be at least what is short. Numeric
+columns change by numbers of their units (steps, or feature units); a *table* is a one-hot group,
+from which one option is chosen. For multipliers λ of the demands, the Lagrangian
+
+    min over the domain of  price(δ) − λ · gain(δ)  +  λ · short
+
+is a sum of minima of one column each, in closed form, and bounds the price from below.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple, final
+
+import numpy as np
+
+from counterpoint.engine.program import Program
+from counterpoint.engine.region import Cases
+from counterpoint.numerics import EPS, STEP_SLACK, BoolArray, FloatArray, IntArray
+
+__all__ = ["Boxes", "Given", "Knapsack", "Moves"]
+
+
+@final
+class Boxes(NamedTuple):
+    """Boxes of n rows' domains."""
+
+    low: FloatArray  # (n, c) least changes of the c numeric columns, in their units
+    high: FloatArray
+    mask: BoolArray  # (n, t, k) which options of the tables are left
+    forced: BoolArray  # (n, c + t) features that count as changed; (n, 0) if none are counted
+
+    def take(self, rows: Any) -> Boxes:
+        """Some of them."""
+        return Boxes(*(part[rows] for part in self))
+
+
+@final
+class Moves(NamedTuple):
+    """One point of each of n rows."""
+
+    change: FloatArray  # (n, c) in units
+    choice: IntArray  # (n, t) the option of each table
+    cost: FloatArray  # (n,)
+    gain: FloatArray  # (n, s) of each demand
+
+    def take(self, rows: Any) -> Moves:
+        """Some of them."""
+        return Moves(*(part[rows] for part in self))
+
+    def put(self, rows: Any, other: Moves) -> None:
+        """Write the points of some rows."""
+        for mine, new in zip(self, other, strict=True):
+            mine[rows] = new
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Given:
+    """What a knapsack knows of n rows."""
+
+    short: FloatArray  # (n, s) what changes must gain, with the gains of tables as they are
+    slack: FloatArray  # (n, s) by how much that may be missed: rounding
+    price: FloatArray  # (n, t, k) of each option
+    here: IntArray  # (n, t) the factual option
+    boxes: Boxes
+
+    def take(self, rows: Any) -> Given:
+        """Some of them."""
+        return Given(
+            self.short[rows],
+            self.slack[rows],
+            self.price[rows],
+            self.here[rows],
+            self.boxes.take(rows),
+        )
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Knapsack:
+    """A program of linear rows over whole steps, categories and numbers, at a separable price."""
+
+    program: Program
+
+    @cached_property
+    def numbers(self) -> IntArray:
+        """(c,) the numeric columns."""
+        return np.flatnonzero(self.program.numeric)
+
+    @cached_property
+    def units(self) -> FloatArray:
+        """(c,) the steps of whole columns, 1 for the others."""
+        steps = self.program.steps[self.numbers]
+        return np.where(steps > 0.0, steps, 1.0)
+
+    @cached_property
+    def whole(self) -> BoolArray:
+        """(c,) which of them are whole."""
+        return self.program.steps[self.numbers] > 0.0
+
+    @cached_property
+    def absolute(self) -> FloatArray:
+        """(c,) the price of |δ|, in units."""
+        return np.asarray(self.program.price.absolute[self.numbers] * self.units)
+
+    @cached_property
+    def curvature(self) -> FloatArray:
+        """(c,) the price of δ²."""
+        return np.asarray(self.program.price.quadratic[self.numbers] * self.units**2)
+
+    @cached_property
+    def curved(self) -> BoolArray:
+        """(c,) which columns have it."""
+        return self.curvature > 0.0
+
+    @cached_property
+    def sides(self) -> tuple[IntArray, FloatArray, FloatArray]:
+        """(s,) each demand's row, 1 for its lower bound and −1 for its upper one, and limit."""
+        affine = self.program.affine
+        below, above = (np.flatnonzero(np.isfinite(v)) for v in (affine.low, affine.high))
+        signs = np.repeat([1.0, -1.0], [len(below), len(above)])
+        limits = np.concatenate([affine.low[below], -affine.high[above]])
+        return np.append(below, above), signs, limits
+
+    @cached_property
+    def normals(self) -> FloatArray:
+        """(s, d) what one unit of each encoded column gains."""
+        rows, signs, _ = self.sides
+        return self.program.affine.matrix[rows] * signs[:, None]
+
+    @cached_property
+    def gains(self) -> FloatArray:
+        """(s, c) what one unit of each numeric column gains."""
+        return np.ascontiguousarray(self.normals[:, self.numbers] * self.units)
+
+    @cached_property
+    def options(self) -> tuple[IntArray, BoolArray]:
+        """(t, k) the encoded columns of each table, padded, and which are no padding."""
+        groups = self.program.groups
+        most = max((g.stop - g.start for g in groups), default=0)
+        columns = np.array([g.start for g in groups], dtype=np.intp)[:, None] + np.arange(most)
+        stops = np.array([g.stop for g in groups], dtype=np.intp)[:, None]
+        real = columns < stops
+        return np.where(real, columns, columns[:, :1]), real
+
+    @cached_property
+    def table_gains(self) -> FloatArray:
+        """(s, t, k) what each option gains."""
+        return np.ascontiguousarray(self.normals[:, self.options[0]])
+
+    @cached_property
+    def count(self) -> int | None:
+        """How many features may change; None for any number."""
+        return None if self.program.at_most is None else self.program.at_most.count
+
+    @property
+    def tables(self) -> int:
+        """The number t of tables."""
+        return len(self.options[0])
+
+    def given(self, cases: Cases) -> Given:
+        """Rows as the knapsack sees them."""
+        rows, _, limits = self.sides
+        x, n = cases.x, len(cases)
+        own, (columns, real) = x[:, self.numbers], self.options
+        parts = own[:, None, :] * self.normals[:, self.numbers]
+        short = limits + self.program.affine.closed_in(cases.margin)[:, rows] - parts.sum(axis=2)
+        terms = np.abs(parts).sum(axis=2) + np.abs(limits) + self._largest
+        low, high = cases.low[:, self.numbers] - own, cases.high[:, self.numbers] - own
+        low, high, whole = low / self.units, high / self.units, self.whole
+        low[:, whole] = np.ceil(low[:, whole] - STEP_SLACK)
+        high[:, whole] = np.floor(high[:, whole] + STEP_SLACK)
+        block = x[:, columns] * real
+        here = block.argmax(axis=2) if self.tables else np.zeros((n, 0), dtype=np.intp)
+        mask = (cases.high[:, columns] > 0.5) & real
+        demanded = (cases.low[:, columns] > 0.5) & real
+        mask &= demanded | ~demanded.any(axis=2, keepdims=True)
+        price = 2.0 * self.program.price.absolute[columns] * (block < 0.5)
+        count = 0 if self.count is None else len(self.numbers) + self.tables
+        boxes = Boxes(low, high, mask, np.zeros((n, count), dtype=bool))
+        return Given(short, 4.0 * EPS * terms, price, here, boxes)
+
+    @cached_property
+    def _largest(self) -> FloatArray:
+        """(s,) the sums of the sizes of the largest gains of tables."""
+        return np.abs(self.table_gains).max(axis=2, initial=0.0).sum(axis=1)
+
+    def paid(self, change: FloatArray) -> FloatArray:
+        """(n, c) what changes cost."""
+        with np.errstate(invalid="ignore"):  # of a column without an end
+            value = np.abs(change) * self.absolute
+            return value + change * change * self.curvature if self.curved.any() else value
+
+    def slopes(self, multipliers: FloatArray) -> FloatArray:
+        """(n, c) λ · gains, demand by demand, so that it does not depend on the batch."""
+        slope = multipliers[:, :1] * self.gains[0]
+        for r in range(1, len(self.gains)):
+            slope += multipliers[:, r : r + 1] * self.gains[r]
+        return slope
+
+    def table_slopes(self, multipliers: FloatArray) -> FloatArray:
+        """(n, t, k) the same of options."""
+        slope = multipliers[:, 0, None, None] * self.table_gains[0]
+        for r in range(1, len(self.gains)):
+            slope += multipliers[:, r, None, None] * self.table_gains[r]
+        return slope
+
+    def gained(self, change: FloatArray, choice: IntArray) -> FloatArray:
+        """(n, s) what points gain."""
+        out = np.empty((len(change), len(self.gains)))
+        at = np.arange(self.tables)
+        for r, gains in enumerate(self.gains):
+            with np.errstate(invalid="ignore"):
+                out[:, r] = (change * gains).sum(axis=1)
+            if self.tables:
+                out[:, r] += self.table_gains[r][at, choice].sum(axis=1)
+        return out
+
+    def nearest(self, slope: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray:
+        """(n, c) the change of each column at which its price less slope · change is least."""
+        still = np.minimum(np.maximum(low, 0.0), high)
+        pulled = np.where(slope > 0.0, high, low)
+        if not self.curved.any():
+            return np.where(np.abs(slope) > self.absolute, pulled, still)
+        curved = self.curved
+        free = slope / np.where(curved, 2.0 * self.curvature, 1.0)
+        free = np.where(self.whole, np.rint(free), free)
+        free = np.minimum(np.maximum(free, low), high)
+        if curved.all():
+            return free
+        flat = np.where(np.abs(slope) > self.absolute, pulled, still)
+        return np.where(curved, free, flat)
+
+    def least(
+        self, given: Given, boxes: Boxes, multipliers: FloatArray, *, free: bool = False
+    ) -> tuple[FloatArray, Moves, tuple[FloatArray, FloatArray, FloatArray]]:
+        """(n,) the least price less λ · gain in boxes, and where it is reached.
+
+        And what makes it up: (n, c) slopes and values of columns, (n, t, k) values of options.
+        Infinite where a box holds no point. If changes are ``free``, without the price.
+        """
+        slope = self.slopes(multipliers)
+        if free:
+            still = np.minimum(np.maximum(boxes.low, 0.0), boxes.high)
+            pulled = np.where(slope > 0.0, boxes.high, boxes.low)
+            change = np.where(slope == 0.0, still, pulled)
+            with np.errstate(invalid="ignore"):
+                value = np.where(slope == 0.0, 0.0, -slope * change)
+        else:
+            change = self.nearest(slope, boxes.low, boxes.high)
+            value = self.paid(change) - slope * change
+        values = np.where(boxes.mask, -self.table_slopes(multipliers), np.inf)
+        if not free:
+            values += given.price
+        n = len(slope)
+        if self.tables:
+            choice = values.argmin(axis=2)
+            best = np.take_along_axis(values, choice[:, :, None], axis=2)[:, :, 0]
+        else:
+            choice, best = np.array(given.here), np.zeros((n, 0))
+        empty = (boxes.low > boxes.high).any(axis=1)
+        if self.count is not None:
+            must = self.musts(given, boxes)
+            empty |= must.sum(axis=1) > self.count
+            staying = self._staying(given, multipliers)
+            kept = self._kept(must, np.hstack([value, best - staying]), self.count)
+            stay, still = ~kept[:, len(self.numbers) :], ~kept[:, : len(self.numbers)]
+            change[still], value[still] = 0.0, 0.0
+            choice[stay], best[stay] = given.here[stay], staying[stay]
+        least = value.sum(axis=1) + best.sum(axis=1)
+        least[empty] = np.inf
+        return least, self.moves(given, change, choice), (slope, value, values)
+
+    def moves(self, given: Given, change: FloatArray, choice: IntArray) -> Moves:
+        """Points with their cost and gain."""
+        cost = self.paid(change).sum(axis=1)
+        if self.tables:
+            chosen = np.take_along_axis(given.price, choice[:, :, None], axis=2)[:, :, 0]
+            cost = cost + chosen.sum(axis=1)
+        return Moves(change, choice, cost, self.gained(change, choice))
+
+    def musts(self, given: Given, boxes: Boxes) -> BoolArray:
+        """(n, c + t): features that cannot stay, or count as changed."""
+        out = np.array(boxes.forced)
+        c = len(self.numbers)
+        out[:, :c] |= (boxes.low > 0.0) | (boxes.high < 0.0)
+        if self.tables:
+            stays = np.take_along_axis(boxes.mask, given.here[:, :, None], axis=2)[:, :, 0]
+            out[:, c:] |= ~stays
+        return out
+
+    def _staying(self, given: Given, multipliers: FloatArray) -> FloatArray:
+        """(n, t) the least of each table if it stays."""
+        staying, at = np.zeros((len(multipliers), self.tables)), np.arange(self.tables)
+        for r in range(len(self.gains)):
+            staying -= multipliers[:, r, None] * self.table_gains[r][at, given.here]
+        return staying
+
+    @staticmethod
+    def _kept(must: BoolArray, gain: FloatArray, count: int) -> BoolArray:
+        """(n, c + t): the features that must change, and the best others, as many as may."""
+        left = count - must.sum(axis=1)
+        order = np.argsort(np.where(must, 0.0, gain), axis=1, kind="stable")
+        rank = np.argsort(order, axis=1)  # those that must change are behind all that gain
+        return np.asarray(must | ((rank < left[:, None]) & (gain < 0.0)))
+
+    def changed(self, given: Given, moves: Moves) -> BoolArray:
+        """(n, c + t): which features differ."""
+        return np.hstack([moves.change != 0.0, moves.choice != given.here])
+
+    def met(self, given: Given, moves: Moves) -> BoolArray:
+        """(n,): whether points meet all demands."""
+        return np.asarray((moves.gain >= given.short - given.slack).all(axis=1))
+
+    def repaired(self, given: Given, moves: Moves) -> tuple[BoolArray, Moves]:
+        """The cheapest replacement of one feature after which all demands are met.
+
+        (n,): whether there is one that does so, or lowers the cost of a point that meets them.
+        """
+        c = len(self.numbers)
+        missing = given.short - moves.gain
+        done = self.met(given, moves)
+        boxes = given.boxes
+        with np.errstate(divide="ignore", invalid="ignore"):
+            low, high = boxes.low, boxes.high
+            possible = np.ones(moves.change.shape, dtype=bool)
+            for r, gains in enumerate(self.gains):
+                need = moves.change + missing[:, r, None] / gains
+                low = np.where(gains > 0.0, np.maximum(low, need), low)
+                high = np.where(gains < 0.0, np.minimum(high, need), high)
+                possible &= (gains != 0.0) | (missing[:, r] <= given.slack[:, r])[:, None]
+            low = np.where(self.whole, np.ceil(low - STEP_SLACK), low)
+            high = np.where(self.whole, np.floor(high + STEP_SLACK), high)
+        possible &= low <= high
+        target = np.minimum(np.maximum(low, 0.0), high)
+        target = np.where(possible & np.isfinite(target), target, 0.0)
+        price = np.where(possible, self.paid(target) - self.paid(moves.change), np.inf)
+        counted = None
+        if self.count is not None:
+            counted = self.changed(given, moves)
+            full = counted.sum(axis=1) >= self.count
+            price[(target != 0.0) & ~counted[:, :c] & full[:, None]] = np.inf
+        if self.tables:
+            price = np.hstack([price, self._swaps(given, moves, missing, counted)])
+        item = price.argmin(axis=1)
+        rows = np.arange(len(price))
+        gain = price[rows, item]
+        helps = np.isfinite(gain) & (~done | (gain < 0.0))
+        change, choice = np.array(moves.change), np.array(moves.choice)
+        number = helps & (item < c)
+        change[rows[number], item[number]] = target[rows[number], item[number]]
+        swap = helps & ~number
+        if swap.any():
+            t, k = np.divmod(item[swap] - c, self.options[0].shape[1])
+            choice[rows[swap], t] = k
+        return helps, self.moves(given, change, choice)
+
+    def _swaps(
+        self, given: Given, moves: Moves, missing: FloatArray, counted: BoolArray | None
+    ) -> FloatArray:
+        """(n, t · k) what it costs more to choose another option; infinite if that does not do."""
+        at, mask = np.arange(self.tables), np.array(given.boxes.mask)
+        for r in range(len(self.gains)):
+            now = self.table_gains[r][at, moves.choice]
+            enough = missing[:, r, None] + now - given.slack[:, r, None]
+            mask &= self.table_gains[r] >= enough[:, :, None]
+        now = np.take_along_axis(given.price, moves.choice[:, :, None], axis=2)
+        price = np.where(mask, given.price - now, np.inf)
+        if counted is not None:
+            full = counted.sum(axis=1) >= (self.count or 0)
+            new = full[:, None] & ~counted[:, len(self.numbers) :]
+            price[new] = np.where(given.price[new] > 0.0, np.inf, price[new])
+        return price.reshape(len(price), price.shape[1] * price.shape[2])
+
+    def points(self, cases: Cases, moves: Moves) -> FloatArray:
+        """(n, d) encoded points."""
+        y = np.array(cases.x)
+        own = y[:, self.numbers] + moves.change * self.units
+        low, high = cases.low[:, self.numbers], cases.high[:, self.numbers]
+        y[:, self.numbers] = np.minimum(np.maximum(own, low), high)
+        columns, real = self.options
+        rows = np.arange(len(y))
+        for t in range(self.tables):
+            y[:, columns[t][real[t]]] = 0.0
+            y[rows, columns[t][moves.choice[:, t]]] = 1.0
+        return y
+
+    def multipliers(self, given: FloatArray) -> FloatArray:
+        """(n, size) multipliers of the program's rows from (n, s) those of the demands."""
+        rows, signs, _ = self.sides
+        out = np.zeros((len(given), self.program.size))
+        for s in range(len(rows)):
+            out[:, rows[s]] -= signs[s] * given[:, s]
+        return out

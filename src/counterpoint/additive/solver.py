@@ -1,0 +1,69 @@
+"""Whole steps, categories and bounds on the number of changes, for whole batches, with proofs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar, final
+
+import numpy as np
+
+from counterpoint.additive.knapsack import Knapsack
+from counterpoint.additive.tree import searched
+from counterpoint.costs import Manhattan, SquaredEuclidean
+from counterpoint.engine.couplings import LinearBounds
+from counterpoint.engine.domains import INTEGRAL, Box, Transitions
+from counterpoint.engine.program import Program
+from counterpoint.engine.region import Cases
+from counterpoint.numerics import FloatArray
+from counterpoint.solvers.base import Effort, Outcome, Solution, Solver
+
+__all__ = ["Knapsacks"]
+
+DEMANDS = 12
+"""The most demands, sides of linear rows, that are taken: the time of a node grows with their
+square."""
+NODES = 2000
+"""After so many nodes a row is left to other solvers."""
+FINE = 1e-3
+"""What share of the gap that was asked for is left open."""
+FINEST = 5e-10
+"""The least relative gap that is: bounds and costs are off by less."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Knapsacks(Solver):
+    """Branch and bound over knapsacks of few linear rows, at separable prices."""
+
+    accepts: ClassVar[frozenset[type]] = frozenset(
+        {Manhattan, SquaredEuclidean, Box, LinearBounds, Transitions, *INTEGRAL}
+    )
+    accuracy: ClassVar[float] = 1e-9
+    batched: ClassVar[bool] = True
+
+    @classmethod
+    def takes(cls, program: Program) -> bool:
+        affine = program.affine
+        sides = int(np.isfinite(affine.low).sum() + np.isfinite(affine.high).sum())
+        integral = bool(program.kinds & set(INTEGRAL))
+        few = program.at_most is None
+        return program.kinds <= cls.accepts and integral and few and 0 < sides <= DEMANDS
+
+    @cached_property
+    def knapsack(self) -> Knapsack:
+        """The program as a knapsack."""
+        return Knapsack(self.program)
+
+    def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
+        k, out = self.knapsack, Solution.blank(len(cases), self.program)
+        done = searched(k, cases, max(FINE * effort.gap, FINEST), cutoff, NODES)
+        found = np.isfinite(done.best.cost)
+        if found.any():
+            out.points[found] = k.points(cases.take(found), done.best.take(found))
+        out.outcomes[found] = Outcome.FOUND
+        out.outcomes[done.settled & np.isposinf(done.ceiling)] = Outcome.INFEASIBLE
+        out.outcomes[~done.settled] = Outcome.LIMIT
+        out.multipliers[:] = done.multipliers
+        out.reported[:] = np.where(done.settled, done.ceiling, 0.0)
+        return Solution(out.points, out.multipliers, out.outcomes, out.reported, done.proof)

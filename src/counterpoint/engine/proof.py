@@ -1,0 +1,237 @@
+"""Proof trees: what a branch and bound did, so that anyone can check it without a solver.
+
+Each node of a tree is a box of the domain, with multipliers that bound the cost within it by weak
+duality (`Program.bound`). A leaf is closed by that bound. The two children of any other node make
+up its box, but for values that its own multipliers exclude: whoever takes one of them pays at least
+the *ceiling*. So no point costs less than the least bound of a leaf, or than the ceiling; and where
+multipliers refute every leaf, there is no point.
+
+Nothing in a tree is believed: every bound is recomputed, rounding included, and every node compared
+with its children. Other boxes, multipliers or ceilings are another proof, or none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple, final
+
+import numpy as np
+
+from counterpoint.engine.region import Cases
+from counterpoint.numerics import AFTER, STEP_SLACK, TINY, BoolArray, FloatArray, IntArray, gamma
+
+if TYPE_CHECKING:
+    from counterpoint.engine.program import Program
+
+__all__ = ["Proof", "proved"]
+
+
+@final
+class Proof(NamedTuple):
+    """The trees of n rows, all nodes one after the other; children come after their parents."""
+
+    row: IntArray  # (N,) whose node it is
+    low: FloatArray  # (N, d) bounds on y
+    high: FloatArray
+    forced: BoolArray  # (N, d): features that count as changed, by their first columns
+    multipliers: FloatArray  # (N, size), any
+    children: IntArray  # (N, 2); −1 for a leaf
+    root: IntArray  # (n,) −1 for a row without a tree
+    ceiling: FloatArray  # (n,) in cost units; infinite where there is no point
+
+    def take(self, rows: IntArray) -> Proof:
+        """The trees of some rows."""
+        place = np.full(len(self.root), -1)
+        place[rows] = np.arange(len(rows))
+        kept = np.flatnonzero(place[self.row] >= 0)
+        at = np.full(len(self.row) + 1, -1)
+        at[kept] = np.arange(len(kept))
+        return Proof(
+            place[self.row[kept]],
+            self.low[kept],
+            self.high[kept],
+            self.forced[kept],
+            self.multipliers[kept],
+            at[self.children[kept]],
+            at[self.root[rows]],
+            self.ceiling[rows],
+        )
+
+
+def proved(program: Program, cases: Cases, proof: Proof) -> FloatArray:
+    """(n,) what every point of a row costs at least, by its tree; 0 where that proves nothing.
+
+    Infinite where no point exists. The margins of the cases have no part in it.
+    """
+    count, n = len(proof.row), len(cases)
+    if not count:
+        return np.zeros(n)
+    own = cases.take(proof.row)
+    forced = proof.forced if proof.forced.any() else None
+    nodes = replace(own.within(proof.low, proof.high), forced=forced)
+    bound, ceiling = program.bound(nodes, proof.multipliers), proof.ceiling[proof.row]
+    leaf = np.asarray((proof.children < 0).all(axis=1))
+    short = np.flatnonzero(leaf & (bound < ceiling))
+    if len(short):
+        refuted = program.refutes(nodes.take(short), proof.multipliers[short])
+        bound[short[refuted]] = np.inf
+    least = np.array(proof.ceiling)
+    np.minimum.at(least, proof.row[leaf], bound[leaf])
+    sound = _begun(cases, proof)
+    inner = np.flatnonzero(~leaf)
+    if len(inner):
+        made_up = _made_up(program, nodes, bound, proof, inner)
+        sound[proof.row[inner[~made_up]]] = False
+    return np.where(sound & ~np.isnan(least), np.maximum(least, 0.0), 0.0)
+
+
+def _begun(cases: Cases, proof: Proof) -> BoolArray:
+    """(n,): whether a row has a root, which is all of its domain."""
+    begun = (proof.root >= 0) & (proof.root < len(proof.row))
+    at = np.where(begun, proof.root, 0)
+    begun &= proof.row[at] == np.arange(len(at))
+    begun &= (proof.low[at] <= cases.low).all(axis=1) & (proof.high[at] >= cases.high).all(axis=1)
+    return np.asarray(begun & ~proof.forced[at].any(axis=1))
+
+
+def _made_up(
+    program: Program, nodes: Cases, bound: FloatArray, proof: Proof, inner: IntArray
+) -> BoolArray:
+    """Which inner nodes are made up by their children and by what their multipliers exclude.
+
+    The children may differ in one feature. There they leave out nothing between them; or one holds
+    all points at which the feature stays as it is, and the other, where it counts as changed, all.
+    """
+    children = proof.children[inner]
+    fits = np.asarray(((children > inner[:, None]) & (children < len(proof.row))).all(axis=1))
+    children = np.where(fits[:, None], children, inner[:, None])
+    fits &= (proof.row[children] == proof.row[inner][:, None]).all(axis=1)
+    ceiling, node = proof.ceiling[proof.row[inner]], nodes.take(inner)
+    one, other = nodes.take(children[:, 0]), nodes.take(children[:, 1])
+    excluded = _Excluded(program, node, proof.multipliers[inner], bound[inner], ceiling)
+    differs, meets, covered = _numbers(program, node, one, other, excluded)
+    if program.groups:
+        hot = program.domain.hot
+        options = [hot.permitted(part) for part in (one, other)]
+        kept = options[0] | options[1] | ~hot.permitted(node) | excluded.options()
+        fits &= np.asarray(kept.all(axis=1))
+        differ = hot.reduce(np.logical_or, options[0] != options[1])
+        differs[:, hot.first] = differ
+        meets[:, hot.first] = True
+    if nodes.forced is not None and one.forced is not None and other.forced is not None:
+        more = [part & ~nodes.forced[inner] for part in (one.forced, other.forced)]
+        differs |= more[0] | more[1]
+        for mine, part, rest in zip(more, (one, other), (other, one), strict=True):
+            meets &= ~mine | (_holds(program, part, rest) & _stays(program, rest))
+    apart = differs.sum(axis=1) <= 1
+    return np.asarray(fits & apart & covered.all(axis=1) & (meets | ~differs).all(axis=1))
+
+
+def _numbers(
+    program: Program, node: Cases, one: Cases, other: Cases, excluded: _Excluded
+) -> tuple[BoolArray, BoolArray, BoolArray]:
+    """(N, d): where children differ, where they then touch, and where both cover what is left."""
+    steps, numeric = program.steps, program.numeric
+    low, high = np.minimum(one.low, other.low), np.maximum(one.high, other.high)
+    differs = ((one.low != other.low) | (one.high != other.high)) & numeric
+    some = (one.low <= one.high) & (other.low <= other.high)
+    gap_low, gap_high = np.maximum(one.low, other.low), np.minimum(one.high, other.high)
+    whole, unit = steps > 0.0, np.where(steps > 0.0, steps, 1.0)
+    with np.errstate(invalid="ignore"):
+        first, last = ((v - node.x) / unit for v in (low, high))
+        start, end = ((v - node.x) / unit for v in (node.low, node.high))
+        first, start = np.ceil(first - STEP_SLACK), np.ceil(start - STEP_SLACK)
+        last, end = np.floor(last + STEP_SLACK), np.floor(end + STEP_SLACK)
+        up, down = (gap_low - node.x) / unit, (gap_high - node.x) / unit
+        next_to = np.ceil(up - STEP_SLACK) <= np.floor(down + STEP_SLACK) + 1.0
+        below, above = (
+            np.where(whole, first > start, low > node.low),
+            np.where(whole, last < end, high < node.high),
+        )
+        at_low = np.where(whole, (first - 1.0) * steps, low - node.x)
+        at_high = np.where(whole, (last + 1.0) * steps, high - node.x)
+    touch = np.where(whole, next_to, gap_low <= gap_high)
+    covered = ~numeric | (
+        some & (~below | excluded.numbers(at_low, -1.0)) & (~above | excluded.numbers(at_high, 1.0))
+    )
+    return differs, touch, covered
+
+
+def _holds(program: Program, part: Cases, rest: Cases) -> BoolArray:
+    """(N, d): whether a box holds all that another holds of a feature."""
+    within = (part.low <= rest.low) & (part.high >= rest.high)
+    if program.groups:
+        hot = program.domain.hot
+        more = hot.permitted(rest) & ~hot.permitted(part)
+        within[:, hot.first] = ~hot.reduce(np.logical_or, more)
+    return np.asarray(within)
+
+
+def _stays(program: Program, part: Cases) -> BoolArray:
+    """(N, d): whether a box holds the points at which a feature stays, which do not count."""
+    within = (part.low <= part.x) & (part.high >= part.x)
+    if program.groups:
+        within[:, program.domain.hot.first] = ~program.domain.hot.forced(part)
+    return np.asarray(within if part.forced is None else within & ~part.forced)
+
+
+@final
+class _Excluded:
+    """What multipliers exclude from the boxes of N nodes: values that cost the ceiling or more.
+
+    With everything else at its least, a value costs the node's bound, and what its column's
+    function of one variable takes there beyond its least. That function is convex, so all values
+    beyond are excluded too. Rounding is allowed for: each term of a column is off by no more than
+    some roundings of its size.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        node: Cases,
+        multipliers: FloatArray,
+        bound: FloatArray,
+        ceiling: FloatArray,
+    ) -> None:
+        self.program, self.node, self.price = program, node, program.duality.diagonal
+        cut = program.cut(multipliers)
+        self.slope = cut.normal
+        count = cut.roundings + AFTER + 8
+        self.size = cut.weights @ cut.normals
+        self.share = gamma(count)
+        open_ = np.isinf(node.low) | np.isinf(node.high)
+        steep = np.abs(self.slope) + self.share * self.size >= self.price.absolute
+        shrunk = (open_ & program.numeric & (self.price.curvature == 0.0) & steep).any(axis=1)
+        plain = not program.beyond_rows and not program.nonconvex and program.at_most is None
+        plain &= program.price.quadratic.ndim == 1
+        # (N, 1) how much more than its least a column may take; nothing is excluded if infinite
+        none = ~np.asarray(plain & (bound > 0.0)) | shrunk | np.isnan(ceiling)
+        off = 4.0 * gamma(1) * (bound + np.abs(ceiling)) + TINY
+        self.room = np.where(none, np.inf, ceiling - bound + off)[:, None]
+
+    def numbers(self, at: FloatArray, way: float) -> BoolArray:
+        """(N, d): whether changes, and all beyond them up (1) or down (−1), are excluded."""
+        best = self.program.domain.nearest(self.price, self.slope, self.node)
+        price, slope, size = self.price, self.slope, self.size
+        with np.errstate(invalid="ignore", over="ignore"):
+            rise = price.value(at, slope) - price.value(best, slope)
+            reach = np.maximum(np.abs(at), np.abs(best))
+            terms = size + np.abs(slope) + price.absolute + price.curvature * reach
+            off = 4.0 * self.share * terms * reach
+            tilt = price.absolute * np.sign(at) + 2.0 * price.curvature * at + slope
+            outward = way * tilt > 4.0 * self.share * terms
+            beyond = way * (at - best) > 0.0
+            return np.asarray(outward & beyond & (rise - off - TINY >= self.room))
+
+    def options(self) -> BoolArray:
+        """(N, columns of groups): which categories are excluded."""
+        hot, node = self.program.domain.hot, self.node
+        here = node.x[:, hot.columns] > 0.5
+        slope, weight = self.slope[:, hot.columns], 2.0 * self.price.absolute[hot.columns]
+        value = np.where(here, slope, slope + weight)
+        open_ = np.where(hot.permitted(node), value, np.inf)
+        least = hot.spread(hot.reduce(np.minimum, open_))
+        tall = hot.reduce(np.maximum, self.size[:, hot.columns] + np.abs(slope) + weight)
+        off = 8.0 * self.share * hot.spread(tall)
+        with np.errstate(invalid="ignore"):
+            return np.asarray(value - least - off - TINY >= self.room)

@@ -26,7 +26,7 @@ from counterpoint.privacy import PrivateSVC
 from counterpoint.targets import Verdict
 
 PROVED, REPORTED, NONE = (word.code for word in (cp.Claim.PROVED, cp.Claim.REPORTED, cp.Claim.NONE))
-NEVER = cp.Guarantee.NONE.column(2)
+NEVER = np.full(2, cp.Guarantee.NONE.code, np.int8)
 ROUNDING = 1e-10
 
 

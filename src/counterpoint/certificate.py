@@ -240,7 +240,10 @@ class Certificates:
     def blank(cls, n: int) -> Certificates:
         """For n rows without an answer."""
         margin, violation, cost, objective, probability, rounding = np.full((6, n), np.nan)
-        claim, guarantee = Claim.NONE.column(n), Guarantee.NONE.column(n)
+        claim, guarantee = (
+            np.full(n, Claim.NONE.code, np.int8),
+            np.full(n, Guarantee.NONE.code, np.int8),
+        )
         valid, bound = np.zeros(n, dtype=bool), np.zeros(n)
         first = valid, margin, violation, cost, bound, claim, objective, probability
         return cls(*first, guarantee, rounding)
@@ -423,7 +426,7 @@ def lower_bounds(
             local |= (_gap(reached, bound) > gap) & (told <= bound) & np.isfinite(reached)
     settled = np.isposinf(best) | (_gap(reached, best) <= gap)
     reported = settled & (best > proved * (1.0 + 1e-12))  # by more than rounding
-    claim = Claim.NONE.column(len(reached))
+    claim = np.full(len(reached), Claim.NONE.code, np.int8)
     claim[settled], claim[reported] = Claim.PROVED.code, Claim.REPORTED.code
     claim[local] = Claim.LOCAL.code
     return np.where(settled & ~reported, proved, best), claim
@@ -454,7 +457,7 @@ def certify(  # noqa: PLR0913 (what an answer is judged by)
     if program.charges:
         objective = program.objective(points, cases)
     if evidence is None:
-        bound, claim = np.zeros(len(points)), Claim.PROVED.column(len(points))
+        bound, claim = np.zeros(len(points)), np.full(len(points), Claim.PROVED.code, np.int8)
     else:
         reached = np.where(verdict.valid, objective, np.inf)
         bound, claim = lower_bounds(evidence, reached * (1.0 + stretch), gap, margin)
@@ -484,7 +487,7 @@ def judge(certificates: Certificates, optimal: BoolArray, limited: BoolArray) ->
     """
     answered, infeasible = certificates.holds, np.isposinf(certificates.bound)
     limited = limited & (answered | ~infeasible)
-    status = Status.UNPROVED.column(len(answered))
+    status = np.full(len(answered), Status.UNPROVED.code, np.int8)
     status[infeasible], status[answered] = Status.INFEASIBLE.code, Status.SUBOPTIMAL.code
     status[limited], status[optimal] = Status.LIMIT.code, Status.OPTIMAL.code
     unsettled = ~optimal & (limited | ~(infeasible | answered))

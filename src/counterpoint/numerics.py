@@ -223,7 +223,3 @@ class Word(StrEnum):
     def of(cls, codes: WordArray) -> NDArray[np.object_]:
         """The words that these codes stand for."""
         return np.array([*cls], dtype=object)[codes]
-
-    def column(self, n: int) -> WordArray:
-        """(n,) its code."""
-        return np.full(n, self.code, dtype=np.int8)

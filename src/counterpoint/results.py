@@ -295,7 +295,7 @@ class Counterfactuals:
         sort = np.ravel_multi_index(columns, shape)
         words: dict[str, int] = {}
         code = np.zeros(len(sorts), dtype=np.intp)
-        for k in np.flatnonzero(np.bincount(np.delete(sort, own))).tolist():
+        for k in np.flatnonzero(np.bincount(np.delete(sort, own) if own else sort)).tolist():
             status, claim, guarantee, valid, on_edge = sorts[k]
             text = said_of(status, claim, guarantee, found=valid, on_edge=on_edge)
             code[k] = words.setdefault(text, len(words))

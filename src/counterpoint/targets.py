@@ -71,7 +71,7 @@ class Verdict:
         cls, valid: BoolArray, margin: FloatArray, probability: FloatArray, rounding: FloatArray
     ) -> Verdict:
         """Without a guarantee."""
-        none = Guarantee.NONE.column(len(valid))
+        none = np.full(len(valid), Guarantee.NONE.code, np.int8)
         return cls(valid, margin, probability, none, rounding)
 
     @classmethod

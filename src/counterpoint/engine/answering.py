@@ -172,7 +172,7 @@ def _blank(
 ) -> Counterfactuals:
     """No answers yet, to rows as they came with their codes before and after, and missing cells."""
     n = len(rows[1])
-    columns = (Status.INVALID.column(n), Certificates.blank(n), np.zeros(n, dtype=bool))
+    columns = (np.full(n, Status.INVALID.code, np.int8), Certificates.blank(n), np.zeros(n, dtype=bool))
     targets = np.full(n, task.target, dtype=object)
     if into is not None:
         columns, targets = (into.statuses, into.certificates, into.closed_form), into.targets
@@ -307,7 +307,7 @@ def _put_already(task: Task, rows: Rows, predicted: NDArray[Any], out: Counterfa
     actionable, n = task.question.actionable, len(rows.index)
     verdict = task.target.verdict(task.model, rows.table, rows.x, predicted, task.eps)
     already = certify(actionable, rows.x, actionable.cases(rows.x), verdict, None)
-    status = Status.ALREADY.column(n)
+    status = np.full(n, Status.ALREADY.code, np.int8)
     out.put(rows.index, rows.codes, status, already, np.ones(n, dtype=bool))
 
 

@@ -102,14 +102,15 @@ class Table:
     @cached_property
     def whole(self) -> frozenset[Hashable]:
         """The columns whose dtypes hold whole numbers, and those of objects that hold no others."""
-        if self.is_array and self.native.dtype.kind != "O":
-            return frozenset(self.names if self.native.dtype.kind in "iu" else ())
-        return frozenset(filter(self._is_whole, self.names))
-
-    def _is_whole(self, name: Hashable) -> bool:
-        if self.is_array or self.frame.schema[name] == nw.Object:
-            return _holds_ints(self.column(name).tolist())
-        return bool(self.frame.schema[name].is_integer())
+        if self.is_array:
+            kinds: Any = dict.fromkeys(self.names, self.native.dtype.kind)
+        elif self.all_floats:
+            kinds = {}
+        else:
+            dtypes = self.frame.schema.items()
+            kinds = {n: "O" if d == nw.Object else "i" * d.is_integer() for n, d in dtypes}
+        held = [n for n, kind in kinds.items() if kind == "O" and _holds_ints(self.column(n))]
+        return frozenset([*held, *(name for name, kind in kinds.items() if kind in ("i", "u"))])
 
     def levels(self, name: Hashable) -> tuple[Hashable, ...] | None:
         """The declared levels of a categorical dtype, in their order; None for other dtypes."""
@@ -257,7 +258,7 @@ class Table:
             out = array.astype(np.result_type(array.dtype, *needed) if needed else array.dtype)
             for name, (at, values) in cells.items():
                 j = self.names.index(name)
-                ints = array.dtype.kind == "O" and _holds_ints(array[:, j].tolist())
+                ints = array.dtype.kind == "O" and _holds_ints(array[:, j])
                 out[at, j] = _as_ints(values.tolist()) if ints else values
             return Table(out, self.names)
         frame = self.take(rows).frame
@@ -467,9 +468,9 @@ def is_missing(value: object) -> bool:
     return isinstance(value, float | np.floating) and bool(np.isnan(value))
 
 
-def _holds_ints(values: list[Any]) -> bool:
+def _holds_ints(values: NDArray[Any]) -> bool:
     """Whether Python's whole numbers are all that a column of objects holds, if not missing."""
-    kinds = {type(value) for value in values if not is_missing(value)}
+    kinds = {type(value) for value in values.tolist() if not is_missing(value)}
     return bool(kinds) and all(issubclass(k, int | np.integer) and k is not bool for k in kinds)
 
 
@@ -531,7 +532,7 @@ def _wide_enough(series: Any, values: NDArray[Any]) -> tuple[Any, Any]:
         return _with_levels(series, values.tolist())
     if dtype in (nw.Boolean, nw.String):
         return series, list(map(bool if dtype == nw.Boolean else str, values.tolist()))
-    ints = dtype == nw.Object and _holds_ints(series.to_list())
+    ints = dtype == nw.Object and _holds_ints(np.fromiter(series.to_list(), dtype=object))
     return series, _as_ints(values.tolist()) if ints else values
 
 

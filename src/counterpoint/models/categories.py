@@ -20,8 +20,8 @@ import numpy as np
 
 from counterpoint.errors import InvalidInput
 from counterpoint.models.columns import NUMBERS, Columns, place
+from counterpoint.rows.cells import is_missing
 from counterpoint.rows.features import Categorical, Features
-from counterpoint.rows.table import is_missing
 
 __all__ = [
     "CategoriesWanted",

@@ -58,7 +58,7 @@ from counterpoint.models.columns import NUMBERS, Columns, Fill, Lookup
 from counterpoint.models.dispatch import dense, quiet, read_step
 from counterpoint.models.form import Magnitude
 from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray
-from counterpoint.rows.table import is_missing
+from counterpoint.rows.cells import is_missing
 
 __all__ = ["OWN", "block", "by_running", "run"]
 

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from counterpoint.errors import InvalidInput, is_comparable, some
 from counterpoint.numerics import BoolArray, FloatArray, IntArray
+from counterpoint.rows.cells import is_missing
 from counterpoint.rows.features import Categorical, Feature, Features, unknown_name
-from counterpoint.rows.table import Cells, Table, is_missing
+from counterpoint.rows.table import Cells, Table
 
 __all__ = [
     "Encoded",

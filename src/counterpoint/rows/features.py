@@ -30,7 +30,8 @@ from counterpoint.errors import (
     some,
 )
 from counterpoint.numerics import BoolArray, FloatArray, IntArray
-from counterpoint.rows.table import Table, is_missing
+from counterpoint.rows.cells import is_missing
+from counterpoint.rows.table import Table
 
 __all__ = [
     "Categorical",

@@ -17,8 +17,19 @@ from numpy.typing import NDArray
 from counterpoint.caches import fields_only
 from counterpoint.errors import InvalidInput
 from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray
+from counterpoint.rows.cells import (
+    as_ints,
+    as_they_are,
+    emptied,
+    fitting_dtype,
+    holds_ints,
+    one_kind,
+    plain,
+    plain_pandas,
+    scattered,
+)
 
-__all__ = ["Cells", "Table", "is_missing", "repeated"]
+__all__ = ["Cells", "Table", "repeated"]
 
 Cells = tuple[IntArray, NDArray[Any]]
 """Positions within a column, and the values to write there."""
@@ -42,8 +53,9 @@ class Table:
         table = cls(*_frame_or_array(data))
         if table.all_floats or table.is_array:
             return table
-        plain = _plain_pandas if table.is_pandas else _plain
-        return cls(plain(table.native), table.names)
+        if table.is_pandas:
+            return cls(plain_pandas(table.native), table.names)
+        return cls(plain(table.frame).to_native(), table.names)
 
     __getstate__ = fields_only
 
@@ -109,7 +121,7 @@ class Table:
         else:
             dtypes = self.frame.schema.items()
             kinds = {n: "O" if d == nw.Object else "i" * d.is_integer() for n, d in dtypes}
-        held = [n for n, kind in kinds.items() if kind == "O" and _holds_ints(self.column(n))]
+        held = [n for n, kind in kinds.items() if kind == "O" and holds_ints(self.column(n))]
         return frozenset([*held, *(name for name, kind in kinds.items() if kind in ("i", "u"))])
 
     def levels(self, name: Hashable) -> tuple[Hashable, ...] | None:
@@ -254,15 +266,15 @@ class Table:
         cells = {name: (at, values) for name, (at, values) in cells.items() if len(at)}
         if self.is_array:
             array = self.native[rows]
-            needed = [_fitting_dtype(array.dtype, values) for _, values in cells.values()]
+            needed = [fitting_dtype(array.dtype, values) for _, values in cells.values()]
             out = array.astype(np.result_type(array.dtype, *needed) if needed else array.dtype)
             for name, (at, values) in cells.items():
                 j = self.names.index(name)
-                ints = array.dtype.kind == "O" and _holds_ints(array[:, j])
-                out[at, j] = _as_ints(values.tolist()) if ints else values
+                ints = array.dtype.kind == "O" and holds_ints(array[:, j])
+                out[at, j] = as_ints(values.tolist()) if ints else values
             return Table(out, self.names)
         frame = self.take(rows).frame
-        changed = [_scattered(frame.get_column(name), *cells[name]) for name in cells]
+        changed = [scattered(frame.get_column(name), *cells[name]) for name in cells]
         return Table((frame.with_columns(*changed) if changed else frame).to_native(), self.names)
 
     def emptied(self, names: Sequence[Hashable], rows: BoolArray) -> Table:
@@ -280,7 +292,7 @@ class Table:
             out = self.native.astype(dtype)
             out[rows] = None if dtype.kind == "O" else np.nan
             return Table(out, self.names)
-        columns = [_emptied(self.frame.get_column(name), rows) for name in names]
+        columns = [emptied(self.frame.get_column(name), rows) for name in names]
         return Table(self.frame.with_columns(*columns).to_native(), self.names)
 
     def sibling(self, columns: Mapping[str, Any], rows: IntArray | None) -> Any:
@@ -289,11 +301,11 @@ class Table:
         A pair of codes and words is a column of these words: categories, where pandas has it.
         """
         if not self.is_array and not self.is_pandas:
-            return self._made({n: _one_kind(v) for n, v in columns.items()})
+            return self._made({n: one_kind(v) for n, v in columns.items()})
         import pandas as pd
 
         index = None if self.is_array or rows is None else self.native.index[rows]
-        return pd.DataFrame({n: _as_they_are(v) for n, v in columns.items()}, index=index)
+        return pd.DataFrame({n: as_they_are(v) for n, v in columns.items()}, index=index)
 
     def beside(self, columns: Mapping[str, Any], rows: IntArray, answers: Table) -> Any:
         """`sibling` with answers to its right; what goes by the name of one of theirs gets a _."""
@@ -430,176 +442,3 @@ def _of_mappings(data: Any) -> Any:
         return pd.DataFrame(dict(data))
     except ValueError as error:
         raise InvalidInput(f"Expected columns of the same length; pandas says: {error}.") from None
-
-
-# What columns can hold
-
-
-def _plain_pandas(frame: Any) -> Any:
-    """A pandas frame without sparse columns, into which nothing can be written, and decimals."""
-    import pandas as pd
-
-    plain: dict[Hashable, Any] = {}
-    for name, dtype in frame.dtypes.items():
-        if isinstance(dtype, pd.SparseDtype):
-            plain[name] = dtype.subtype
-        elif isinstance(dtype, pd.ArrowDtype) and str(dtype).startswith("decimal"):
-            plain[name] = np.float64
-    return frame.astype(plain) if plain else frame
-
-
-def _plain(native: Any) -> Any:
-    """A frame of polars or Arrow without decimals, and integers that NumPy does not have."""
-    frame, plain = _wrapped(native), []
-    for name, dtype in frame.schema.items():
-        if dtype in (nw.Int128, nw.UInt128):
-            ends = frame[name].min() or 0, frame[name].max() or 0
-            fits = ends[0] >= -(2**63) and ends[1] < 2**63
-            plain.append(nw.col(name).cast(nw.Int64 if fits else nw.Float64))
-        elif dtype.is_decimal():
-            plain.append(nw.col(name).cast(nw.Float64))
-    return frame.with_columns(*plain).to_native() if plain else native
-
-
-def is_missing(value: object) -> bool:
-    """Whether a cell is missing: None, NaN, or pandas' NA and NaT."""
-    if value is None or type(value).__name__ in ("NAType", "NaTType"):
-        return True
-    return isinstance(value, float | np.floating) and bool(np.isnan(value))
-
-
-def _holds_ints(values: NDArray[Any]) -> bool:
-    """Whether Python's whole numbers are all that a column of objects holds, if not missing."""
-    kinds = {type(value) for value in values.tolist() if not is_missing(value)}
-    return bool(kinds) and all(issubclass(k, int | np.integer) and k is not bool for k in kinds)
-
-
-def _as_ints(values: list[Any]) -> list[Any]:
-    """Floats without a fraction as ints; others as they are."""
-    return [int(v) if isinstance(v, float) and v.is_integer() else v for v in values]
-
-
-def _fitting_dtype(dtype: np.dtype[Any], values: NDArray[Any]) -> np.dtype[Any]:
-    """An array's dtype, or one that holds these values too."""
-    if dtype.kind == "O":
-        return dtype
-    values = np.asarray(values.tolist())
-    if values.dtype.kind not in "biuf":
-        return np.dtype(object)
-    if dtype.kind == "b":
-        return dtype if np.isin(values, (0, 1)).all() else np.dtype(np.float64)
-    return _whole_dtype(dtype, values) if dtype.kind in "iu" else dtype
-
-
-def _whole_dtype(dtype: np.dtype[Any], values: NDArray[Any]) -> np.dtype[Any]:
-    """The dtype of whole numbers, or a wider one that holds these values."""
-    if not np.any(values % 1 != 0):
-        for wide in (dtype, np.dtype(np.int64)):
-            info = np.iinfo(wide)
-            if values.min() >= info.min and values.max() <= info.max:
-                return wide
-    return np.dtype(np.float64)
-
-
-def _scattered(series: Any, positions: IntArray, values: NDArray[Any]) -> Any:
-    """A narwhals series with some cells replaced, in a dtype that holds all of them."""
-    backend = nw.get_native_namespace(series)
-    series, cells = _wide_enough(series, values)
-    if series.dtype.is_numeric():
-        new = nw.new_series(series.name, cells, dtype=series.dtype, backend=backend)
-        return series.scatter(positions, new)
-    if not nw.dependencies.is_pyarrow_chunked_array(series.to_native()):
-        return series.scatter(positions, cells)
-    listed = series.to_list()  # narwhals writes into some types of Arrow's text only
-    for position, cell in zip(positions.tolist(), cells, strict=True):
-        listed[position] = cell
-    column = backend.chunked_array([backend.array(listed, type=series.to_native().type)])
-    return nw.from_native(column, series_only=True).alias(series.name)
-
-
-def _wide_enough(series: Any, values: NDArray[Any]) -> tuple[Any, Any]:
-    """A column in a dtype that holds these values too, and the values for it."""
-    dtype = series.dtype
-    if dtype.is_integer():
-        own = np.dtype(str(dtype).lower())
-        values = np.asarray(values.tolist())
-        needed = _whole_dtype(own, values)
-        wide = nw.Float64 if needed.kind == "f" else nw.Int64
-        return series if needed == own else series.cast(wide), values.astype(needed)
-    if dtype == nw.Boolean and not np.isin(values, (0, 1)).all():
-        return series.cast(nw.Float64), values
-    if dtype in (nw.Categorical, nw.Enum):
-        return _with_levels(series, values.tolist())
-    if dtype in (nw.Boolean, nw.String):
-        return series, list(map(bool if dtype == nw.Boolean else str, values.tolist()))
-    ints = dtype == nw.Object and _holds_ints(np.fromiter(series.to_list(), dtype=object))
-    return series, _as_ints(values.tolist()) if ints else values
-
-
-def _with_levels(series: Any, values: list[Any]) -> tuple[Any, list[Any]]:
-    """A column of categories, with those of these values as levels that are none yet, at the end.
-
-    Beside text, a number is text.
-
-    Arrow makes its dictionaries anew from what a column holds, and polars the levels of all but an
-    ``Enum``.
-    """
-    native, levels = series.to_native(), series.cat.get_categories().to_list()
-    if levels and all(isinstance(level, str) for level in levels):
-        values = list(map(str, values))
-    new = [value for value in dict.fromkeys(values) if value not in set(levels)]
-    if new and nw.dependencies.is_pandas_like_series(native):
-        series = nw.from_native(native.cat.add_categories(new), series_only=True)
-    elif new and series.dtype == nw.Enum:
-        series = series.cast(nw.Enum([*levels, *new]))
-    return series, values
-
-
-def _emptied(series: Any, rows: BoolArray) -> Any:
-    """A narwhals series with some cells missing.
-
-    pandas' whole numbers and booleans of NumPy become the nullable ones of the same size (``Int64``
-    for ``int64``, ``boolean`` for ``bool``); every other dtype stays.
-    """
-    native, backend = series.to_native(), nw.get_native_namespace(series)
-    if nw.dependencies.is_pyarrow_chunked_array(native):
-        native = native.take(backend.array(np.arange(len(rows)), mask=rows))
-    elif nw.dependencies.is_pandas_series(native):
-        dtype = native.dtype
-        if isinstance(dtype, np.dtype) and dtype.kind in "biu":
-            whole = dtype.name.replace("uint", "UInt").replace("int", "Int")
-            nullable: Any = "boolean" if dtype.kind == "b" else whole
-            native = native.astype(nullable)
-        native = native.mask(rows)
-    else:
-        present = nw.new_series("", (~rows).tolist(), backend=backend)
-        return series.to_frame().select(nw.when(present).then(nw.col(series.name)))[series.name]
-    return nw.from_native(native, series_only=True).alias(series.name)
-
-
-def _as_they_are(values: Any) -> Any:
-    """A list for a pandas column, such that no whole number in it becomes a float."""
-    if isinstance(values, tuple):
-        import pandas as pd
-
-        return pd.Categorical.from_codes(*values)
-    kinds = {type(value) for value in values} if isinstance(values, list) else set()
-    if len(kinds) < 2 or kinds == {float, type(None)}:
-        return values
-    out = np.empty(len(values), dtype=object)
-    out[:] = values
-    return out
-
-
-def _one_kind(values: Any) -> Any:
-    """Values of one type only: numbers as floats, else as text; and words."""
-    if isinstance(values, tuple):
-        codes, words = values
-        return np.array(words, dtype=object)[codes].tolist()
-    if not isinstance(values, list):
-        return values
-    kinds = {type(value) for value in values} - {type(None)}
-    if len(kinds) < 2:
-        return values
-    cast = float if kinds <= {int, float} else str
-    return [None if value is None else cast(value) for value in values]

@@ -172,7 +172,11 @@ def _blank(
 ) -> Counterfactuals:
     """No answers yet, to rows as they came with their codes before and after, and missing cells."""
     n = len(rows[1])
-    columns = (np.full(n, Status.INVALID.code, np.int8), Certificates.blank(n), np.zeros(n, dtype=bool))
+    columns = (
+        np.full(n, Status.INVALID.code, np.int8),
+        Certificates.blank(n),
+        np.zeros(n, dtype=bool),
+    )
     targets = np.full(n, task.target, dtype=object)
     if into is not None:
         columns, targets = (into.statuses, into.certificates, into.closed_form), into.targets

@@ -18,6 +18,12 @@ from counterpoint.engine import answering
 from counterpoint.engine.span import InSpan, Span
 
 
+@pytest.fixture(autouse=True)
+def however_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small questions are asked in coordinates as well."""
+    monkeypatch.setattr(answering, "PRODUCTS", 0)
+
+
 def softmax(matrix: np.ndarray, offset: np.ndarray) -> Any:
     model = LogisticRegression()
     model.coef_, model.intercept_ = matrix, offset

@@ -41,6 +41,9 @@ __all__ = ["Task", "answers_to"]
 CELLS = 1 << 18
 """Cells of a chunk: small enough for the cache, large enough that Python's overhead is
 negligible."""
+PRODUCTS = 1 << 16
+"""So many products make up the scores of all rows at least, or a search in their span costs more
+than it saves."""
 WIDE = 4
 """Rows take so many numbers at least: with few columns, what is known of them takes more."""
 PROOFS = 1 << 25
@@ -147,8 +150,9 @@ def answers_to(
 def _span_of(task: Task, inputs: Table) -> Span | None:
     """The span in which answers move, if that is much less to look at than the rows."""
     span = task.question.span if inputs.all_floats and task.span is None else None
-    few = span is None or task.question.features.width > 2 * span.question.features.width
-    return span if few else None
+    if span is None or len(inputs) * span.matrix.size < PRODUCTS:
+        return None
+    return span if task.question.features.width > 2 * span.question.features.width else None
 
 
 def _encoded(task: Task, inputs: Table, asked: Question) -> Encoded:

@@ -30,8 +30,9 @@ from counterpoint.engine.region import Cases, Coupling, Region
 from counterpoint.numerics import TINY, BoolArray, FloatArray
 from counterpoint.prototypes.nearer import curvature_of, quadrics_of
 from counterpoint.prototypes.solvers.lower_bound import (
-    LowerBound,
+    RELAXED,
     Quadric,
+    relaxed,
 )
 from counterpoint.solvers.base import Effort, Outcome, translated
 from counterpoint.solvers.clarabel import SOLVED, Clarabel
@@ -151,16 +152,18 @@ def roots(square: FloatArray, slope: FloatArray, value: FloatArray) -> FloatArra
 
 
 class LocalSearch(ABC):
-    """One row's search: the cheapest point so far, and what is proved of all others.
+    """One row's search: the cheapest point so far, and the best bound with its multipliers.
 
     ``cutoff`` is a cost that is reached: a dearer point is of no use.
     """
 
     def __init__(self, shared: Descents, case: Cases, effort: Effort, cutoff: float) -> None:
         self.shared, self.program, self.case, self.effort = shared, shared.program, case, effort
-        self.lower = LowerBound(shared.quadric, case, effort, cutoff)
+        self.cutoff, self.cost, self.bound, self.is_empty = cutoff, np.inf, 0.0, False
         self.point: FloatArray | None = None
-        self.cost = np.inf
+        self.multipliers = np.zeros(self.program.size)
+        self.relaxed: FloatArray | None = None
+        """The multipliers of the relaxation."""
         self._end = perf_counter() + effort.seconds if effort.seconds else np.inf
 
     @abstractmethod
@@ -170,7 +173,7 @@ class LocalSearch(ABC):
     @property
     def outcome(self) -> Outcome:
         """What there is to say."""
-        if self.case.empty[0] or self.lower.is_empty:
+        if self.case.empty[0] or self.is_empty:
             return Outcome.INFEASIBLE
         if self._is_late:
             return Outcome.LIMIT
@@ -180,8 +183,14 @@ class LocalSearch(ABC):
     def _is_late(self) -> bool:
         return perf_counter() > self._end
 
+    def _closes(self, cost: float) -> bool:
+        """Whether nothing can be gained on a cost, or on what is already reached."""
+        gap = self.effort.gap
+        closed = cost < np.inf and self.bound >= cost * (1.0 - gap)
+        return bool(closed or self.bound >= self.cutoff * (1.0 - 0.1 * gap) or self.is_empty)
+
     def _is_over(self) -> bool:
-        return self.lower.closes(self.cost) or self._is_late
+        return self._closes(self.cost) or self._is_late
 
     def _keep(self, points: FloatArray, gain: float = 0.0) -> bool:
         """Keep the cheapest of some points that meets the program; whether that is a gain."""
@@ -193,6 +202,75 @@ class LocalSearch(ABC):
         best = cheaper[met][cost[cheaper[met]].argmin()]
         self.point, self.cost = points[best], float(cost[best])
         return True
+
+    def _nearest(self) -> FloatArray:
+        """(d,) the nearest point that meets the condition which asks for most; NaN without one.
+
+        Its bound is known: `Quadric` came before.
+        """
+        (point,), (weights,), (empty,) = self.shared.quadric.nearest(self.case)
+        if empty:
+            self._learn(self._placed(weights), empty=True)
+        return np.asarray(point)
+
+    def _relax(self, nearest: FloatArray) -> FloatArray | None:
+        """(d,) where the semidefinite relaxation has its optimum, and its bound.
+
+        None if there are too many columns, or it is not solved. ``nearest`` (d,) is about as far
+        away as the answer; NaN if there is no such point.
+        """
+        if (self.case.low < self.case.high).sum() > RELAXED[self.effort.optimality]:
+            return None
+        price = (self._price(nearest) if np.isfinite(nearest).all() else 0.0) or 1.0
+        size = price if curvature_of(self.program).is_absolute else np.sqrt(price)
+        found = relaxed(self.program, self.case, size, self.effort)
+        if found is None:
+            return None
+        multipliers, point = found
+        empty = bool(np.isnan(point).any())
+        self._learn(multipliers, empty=empty)
+        self.relaxed = None if empty else multipliers
+        return None if empty else point
+
+    def _learn_step(self, step: Step) -> None:
+        """The bound by the multipliers of a last step, if they may close the gap to its point."""
+        program, curvature, cost = self.program, curvature_of(self.program), self._price(step.point)
+        # a relative gap of the relaxation from which on no other multipliers close it
+        if self._closes(cost) or (self.relaxed is not None and cost - self.bound > 1e-4 * cost):
+            return
+        multipliers, at = self._placed(step.weights, step.rows), program.convex_size
+        if curvature.is_absolute:  # in units of its square, see `Curvature`
+            multipliers *= 2.0 * cost
+            slope = curvature.quadrics.slope(step.point[None], step.weights[None])[0]
+            pull = -(slope + step.rows @ program.affine.matrix)
+            s = np.clip(pull / program.price.absolute, -1.0, 1.0)
+            first, second = curvature.pairs
+            multipliers[program.size - len(first) :] = s[first] * s[second]
+        if self.relaxed is not None:
+            rest = at + len(step.weights)
+            multipliers[rest:] = self.relaxed[rest:]
+        self._learn(multipliers, step.point)
+
+    def _placed(self, weights: FloatArray, rows: FloatArray | tuple[()] = ()) -> FloatArray:
+        """(size,) multipliers of quadratic conditions, and of linear rows."""
+        out = np.zeros(self.program.size)
+        out[: len(rows)] = rows
+        out[self.program.convex_size :][: len(weights)] = weights
+        return out
+
+    def _learn(
+        self, multipliers: FloatArray, at: FloatArray | None = None, *, empty: bool = False
+    ) -> None:
+        """Keep multipliers that bound better, or prove that there is no point, if it is said so."""
+        about = None if at is None else at[None]
+        bound = float(self.program.bound(self.case, multipliers[None], about)[0])
+        if bound > self.bound:
+            self.bound, self.multipliers = bound, multipliers
+        if empty and self.program.refutes(self.case, multipliers[None])[0]:
+            self.multipliers, self.is_empty = multipliers, True
+
+    def _price(self, point: FloatArray) -> float:
+        return float(self.program.cost(point[None], self.case.x)[0])
 
 
 @final
@@ -211,27 +289,24 @@ class RowDescent(LocalSearch):
             self._last = None
             self.descend(start)
             if self._last is not None:
-                self.lower.by_step(*self._last)
+                self._learn_step(self._last)
             if self._is_over():
                 return
 
     def _starts(self) -> Iterator[FloatArray]:
         """Points to start from, the most promising first; bounds on the way."""
-        nearest = self.lower.nearest()
+        nearest = self._nearest()
         if self._is_over():
             return
-        found = self.lower.relax(nearest)
+        found = self._relax(nearest)
         if self._is_over():
             return
         yield nearest if found is None else found
-        if self.cost > 1.3 * self.lower.cutoff:  # other starts hardly ever gain so much
+        if self.cost > 1.3 * self.cutoff:  # other starts hardly ever gain so much
             return
         yield from self.shared.prototypes
         if self._keep(self.shared.alone(self.case)):
             self._trim()
-
-    def _price(self, point: FloatArray) -> float:
-        return float(self.program.cost(point[None], self.case.x)[0])
 
     def descend(self, start: FloatArray) -> None:
         """One descent; what it finds is kept if it is cheaper than what is known."""

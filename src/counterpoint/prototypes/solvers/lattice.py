@@ -60,7 +60,7 @@ class Ccp(Solver):
             reached = np.inf if cutoff is None else float(cutoff[i])
             search: LocalSearch = kind(self._descents, case, effort, reached)
             search.run()
-            out.multipliers[i] = search.lower.multipliers
+            out.multipliers[i] = search.multipliers
             out.outcomes[i] = search.outcome
             if search.point is not None:
                 out.points[i] = search.point
@@ -74,8 +74,8 @@ class Lattice(LocalSearch):
     def run(self) -> None:
         if self.case.empty[0]:
             return
-        nearest = self.lower.nearest()
-        relaxed = None if self._is_over() else self.lower.relax(nearest)
+        nearest = self._nearest()
+        relaxed = None if self._is_over() else self._relax(nearest)
         if self._is_over():
             return
         self._keep(np.vstack([self.case.x, self.shared.alone(self.case)]))

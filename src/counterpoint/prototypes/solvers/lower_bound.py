@@ -42,7 +42,7 @@ from counterpoint.prototypes.nearer import Curvature, Nearer, curvature_of
 from counterpoint.solvers.base import Effort, Optimality, Outcome, Solution, Solver, translated
 from counterpoint.solvers.clarabel import SOLVED, entries_of, settings, sparse_columns
 
-__all__ = ["LowerBound", "Quadric", "relaxed"]
+__all__ = ["RELAXED", "Quadric", "relaxed"]
 
 EMPTY = (clarabel.SolverStatus.DualInfeasible, clarabel.SolverStatus.AlmostDualInfeasible)
 CLOSEST = 1e-14
@@ -212,96 +212,6 @@ def _log_distance(q: FloatArray, beta: FloatArray, c: FloatArray, pole: FloatArr
             break
         at = np.where(found, at, following)
     return np.asarray(at)
-
-
-@final
-class LowerBound:
-    """The best bound so far, and the multipliers that prove it."""
-
-    def __init__(self, quadric: Quadric, case: Cases, effort: Effort, cutoff: float) -> None:
-        self.quadric, self.program, self.case = quadric, quadric.program, case
-        self.effort, self.cutoff = effort, cutoff
-        self.bound = 0.0
-        self.multipliers = np.zeros(self.program.size)
-        self.is_empty = False
-        self.relaxed: FloatArray | None = None
-        """The multipliers of the relaxation."""
-
-    def closes(self, cost: float) -> bool:
-        """Whether nothing can be gained on a cost, or on what is already reached."""
-        close = self.bound >= cost * (1.0 - self.effort.gap) if np.isfinite(cost) else False
-        hopeless = self.bound >= self.cutoff * (1.0 - 0.1 * self.effort.gap)
-        return bool(close or hopeless or self.is_empty)
-
-    def nearest(self) -> FloatArray:
-        """(d,) the nearest point that meets the condition which asks for most.
-
-        Its bound is known: `Quadric` came before.
-        """
-        (point,), (weights,), (empty,) = self.quadric.nearest(self.case)
-        if empty:
-            multipliers = np.zeros(self.program.size)
-            multipliers[self.program.convex_size :][: len(weights)] = weights
-            self._learn(multipliers, empty=True)
-        return np.asarray(point)
-
-    def relax(self, nearest: FloatArray) -> FloatArray | None:
-        """(d,) where the semidefinite relaxation has its optimum, and its bound.
-
-        None if there are too many columns, or it is not solved. ``nearest`` (d,) is about as far
-        away as the answer; NaN if there is no such point.
-        """
-        if (self.case.low < self.case.high).sum() > RELAXED[self.effort.optimality]:
-            return None
-        price = 1.0
-        if np.isfinite(nearest).all():
-            price = float(self.program.cost(nearest[None], self.case.x)[0]) or 1.0
-        size = price if curvature_of(self.program).is_absolute else np.sqrt(price)
-        found = relaxed(self.program, self.case, size, self.effort)
-        if found is None:
-            return None
-        multipliers, point = found
-        empty = bool(np.isnan(point).any())
-        self._learn(multipliers, empty=empty)
-        if empty:
-            return None
-        self.relaxed = multipliers
-        return point
-
-    def by_step(self, y: FloatArray, weights: FloatArray, rows: FloatArray) -> None:
-        """The bound by the multipliers of a last step, if they may close the gap to its point.
-
-        ``y``: (d,) the point; ``weights``, ``rows``: (J,) those of its quadratic conditions, and
-        those of the linear rows.
-        """
-        program, curvature = self.program, curvature_of(self.program)
-        cost = float(program.cost(y[None], self.case.x)[0])
-        # a relative gap of the relaxation from which on no other multipliers close it
-        if self.closes(cost) or (self.relaxed is not None and cost - self.bound > 1e-4 * cost):
-            return
-        multipliers, at, j = np.zeros(program.size), program.convex_size, len(weights)
-        multipliers[: len(rows)], multipliers[at : at + j] = rows, weights
-        if curvature.is_absolute:  # in units of its square, see `Curvature`
-            multipliers[: at + j] *= 2.0 * cost
-            slope = curvature.quadrics.slope(y[None], weights[None])[0]
-            pull = -(slope + rows @ program.affine.matrix)
-            s = np.clip(pull / program.price.absolute, -1.0, 1.0)
-            first, second = curvature.pairs
-            multipliers[program.size - len(first) :] = s[first] * s[second]
-        if self.relaxed is not None:
-            multipliers[at + j :] = self.relaxed[at + j :]
-        self._learn(multipliers, y)
-
-    def _learn(
-        self, multipliers: FloatArray, at: FloatArray | None = None, *, empty: bool = False
-    ) -> None:
-        """Keep multipliers that bound better, or prove that there is no point, if it is said so."""
-        about = None if at is None else at[None]
-        bound = float(self.program.bound(self.case, multipliers[None], about)[0])
-        if bound > self.bound:
-            self.bound, self.multipliers = bound, multipliers
-        if empty and self.program.refutes(self.case, multipliers[None])[0]:
-            self.multipliers, self.is_empty = multipliers, True
 
 
 def relaxed(

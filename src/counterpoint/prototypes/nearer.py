@@ -316,10 +316,11 @@ class Curvature(NonConvexDuality):
             out[rows] = np.maximum(plain.priced(self.form).least(start), 0.0)
             return out
         ratios = self._ratios(multipliers[rows])
-        square = plain.priced(self.form * ratios).least(start)
-        if at is not None:
-            sloping = self._sloping(plain, start, ratios)
-            square = np.maximum(square, plain.priced(self.form * sloping).least(start))
+        if at is not None:  # both at once
+            ratios = np.concatenate([ratios, self._sloping(plain, start, ratios)])
+            twice = np.tile(np.arange(len(rows)), 2)
+            plain, start = plain.take(twice), start[twice]
+        square = plain.priced(self.form * ratios).least(start).reshape(-1, len(rows)).max(axis=0)
         out[rows] = np.sqrt(np.maximum(square, 0.0)) * (1.0 - 8.0 * UNIT)
         return out
 

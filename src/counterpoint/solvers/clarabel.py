@@ -128,13 +128,14 @@ class Clarabel(Solver):
         return Outcome.INFEASIBLE if refuted else Outcome.NOTHING, nowhere, ray
 
     def run(
-        self, case: Cases, effort: Effort, sizes: Sizes | None = None, model: Model | None = None
-    ) -> Run:
+        self, case: Cases, effort: Effort, sizes: Sizes | None = None, model: Model | None = None,
+        tolerance: float = 1e-10,
+    ) -> Run:  # fmt: skip
         """What Clarabel says of one row, if need be in other units, or with a model of the loss."""
         rows = ConicProgram(self, case, sizes, model)
         hessian, linear = rows.objective()
         solver = clarabel.DefaultSolver(
-            hessian, linear, rows.matrix, rows.right, rows.cones, settings(effort)
+            hessian, linear, rows.matrix, rows.right, rows.cones, settings(effort, tolerance)
         )
         result = solver.solve()
         duals = rows.multipliers(np.asarray(result.z))

@@ -96,7 +96,9 @@ class StandardForm:
         """The bounds of a batch, for changes in units of a length."""
         x, affine = cases.x, self.program.affine
         here, none = x @ affine.matrix.T, np.zeros((len(cases), len(self.program.groups)))
-        low, high = (np.hstack([v - here, none]) for v in affine.limits(cases.margin))
+        low, high = (v - here for v in affine.limits(cases.margin))
+        if self.program.groups:
+            low, high = np.hstack([low, none]), np.hstack([high, none])
         unit, size = self.unit * length, self.size * length
         return BatchBounds((cases.low - x) / unit, (cases.high - x) / unit, low / size, high / size)
 

@@ -358,7 +358,9 @@ class RowDescent(LocalSearch):
             np.errstate(over="ignore", invalid="ignore"),
         ):  # starts run away
             program, part, sizes = convex_part(self.program, case, at, unit, penalty)
-            status, point, duals = Clarabel(program).run(part, self.effort.until(self._end), sizes)
+            status, point, duals = Clarabel(program).run(
+                part, self.effort.until(self._end), sizes, tolerance=0.5 * SAFE
+            )
         if status not in SOLVED:
             return None
         kept = (case.low[0] < case.high[0]) | (case.low[0] != case.x[0])

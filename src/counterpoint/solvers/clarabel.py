@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from time import perf_counter
 from typing import Any, ClassVar, NamedTuple, final
 
 import clarabel
@@ -24,13 +25,12 @@ from counterpoint.engine.program import Program
 from counterpoint.engine.region import Cases, Coupling, Region
 from counterpoint.numerics import LEAST, TINY, FloatArray, IntArray
 from counterpoint.solvers.base import Effort, Outcome, Solution, Solver, translated
+from counterpoint.solvers.columns import Answer, by_columns, is_wide
 from counterpoint.solvers.duals import priced, purified
 from counterpoint.solvers.standard_form import StandardForm
 
 __all__ = ["SOLVED", "Clarabel", "entries_of", "settings", "sparse_columns"]
 
-Answer = tuple[Outcome, FloatArray, FloatArray]
-"""Of one row: the point, NaN where there is none, and the multipliers."""
 Run = tuple[Any, FloatArray, FloatArray]
 """Clarabel's status, its point, and the multipliers."""
 Sizes = tuple[float, float]
@@ -104,6 +104,17 @@ class Clarabel(Solver):
         return out
 
     def _solved(self, case: Cases, effort: Effort) -> Answer:
+        """One row; a few columns at a time if there are very many."""
+        if not is_wide(self.program):
+            return self._solved_whole(case, effort)
+        end = np.inf if effort.seconds is None else perf_counter() + effort.seconds
+
+        def narrow(program: Program, case: Cases) -> Answer:
+            return Clarabel(program)._solved_whole(case, effort.until(end))  # noqa: SLF001 (its own)
+
+        return by_columns(self.program, case, narrow)
+
+    def _solved_whole(self, case: Cases, effort: Effort) -> Answer:
         charged = bool(self.program.charges)
         stays = self._settled_by_staying(case, effort) if charged else None
         if stays is not None:

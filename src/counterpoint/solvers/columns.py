@@ -1,0 +1,92 @@
+"""Wide programs at a Manhattan price: at the optimum only a few columns move.
+
+So the program is solved over a few columns, all others held where they are. Multipliers of that are
+multipliers of the whole: where their slope on a column that is held exceeds its price, it pays to
+move it, and it joins them (column generation). If there is none, the optimum is that of the whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from counterpoint.costs import Manhattan, Price
+from counterpoint.engine.couplings import LinearBounds, LogLoss, LogSumExp
+from counterpoint.engine.domains import Box
+from counterpoint.engine.program import Program
+from counterpoint.engine.region import Cases, Condition, Region
+from counterpoint.numerics import BoolArray, FloatArray
+from counterpoint.solvers.base import Outcome
+
+__all__ = ["by_columns", "is_wide"]
+
+Answer = tuple[Outcome, FloatArray, FloatArray]
+"""Of one row: the point, NaN where there is none, and the multipliers."""
+
+WIDE = 128
+"""So many columns, and two rounds with a few of them are solved faster than one with all."""
+FEW = 4
+"""To begin with, so many columns for each row of the program: those that buy the most."""
+WORTH = 1.0 + 1e-10
+"""A slope by so much above the price is no rounding."""
+
+
+def is_wide(program: Program) -> bool:
+    """Whether a program has so many columns, each with a price, that a few at a time are faster."""
+    known = frozenset({Manhattan, Box, LinearBounds, LogLoss, LogSumExp})
+    return program.kinds <= known and program.width > WIDE and bool(program.price.absolute.all())
+
+
+def by_columns(program: Program, case: Cases, solve: Callable[[Program, Cases], Answer]) -> Answer:
+    """The answer to one row, by a solver of narrower programs."""
+    price = program.price.absolute
+    weight = float(case.weights[0]) if program.charges else 1.0
+    held = np.minimum(np.maximum(case.x, case.low), case.high)[0]
+    free = case.low[0] < case.high[0]
+    rates = np.where(free, np.abs(program.normals) / price, 0.0)
+    columns = np.zeros(program.width, dtype=bool)
+    columns[np.argsort(rates, axis=1)[:, -FEW:]] = True
+    while True:
+        columns &= free
+        few = Cases(case.x[:, columns], case.low[:, columns], case.high[:, columns], case.margin)
+        found, point, multipliers = solve(
+            _restricted(program, held, columns), replace(few, weight=case.weight)
+        )
+        refuted = found is Outcome.INFEASIBLE
+        if refuted and program.refutes(case, multipliers[None, :])[0]:
+            break
+        if found is Outcome.LIMIT:
+            break
+        normal = program.cut(multipliers[None, :]).normal[0]
+        room = np.where(normal > 0.0, held > case.low[0], held < case.high[0])
+        gain = np.where(room & ~columns, np.abs(normal) / price, 0.0)
+        better = gain > (0.0 if refuted else weight * WORTH)
+        if found is Outcome.NOTHING or (refuted and not better.any()):  # all of them may tell more
+            return solve(program, case)
+        if not better.any():
+            break
+        most = np.argsort(gain)[-max(int(columns.sum()) // 2, FEW) :]
+        columns[most[better[most]]] = True
+    if found is not Outcome.FOUND:
+        return found, np.full(program.width, np.nan), multipliers
+    held[columns] = point
+    return found, held, multipliers
+
+
+def _restricted(program: Program, held: FloatArray, columns: BoolArray) -> Program:
+    """The program over some columns, the others held at a point."""
+    rest = np.where(columns, 0.0, held)
+    conditions: list[Condition] = []
+    for part in program.beyond_rows:
+        if isinstance(part, LogLoss | LogSumExp):  # `is_wide` lets nothing else in
+            offset = part.offset + part.matrix @ rest
+            conditions.append(replace(part, matrix=part.matrix[:, columns], offset=offset))
+    rows = program.affine
+    if rows.size:
+        there = rows.matrix @ rest
+        low, high = rows.low - there, rows.high - there
+        conditions.append(replace(rows, matrix=rows.matrix[:, columns], low=low, high=high))
+    price = Price(program.price.absolute[columns], program.price.quadratic[columns])
+    return Program(price, Region(tuple(conditions)))

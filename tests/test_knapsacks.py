@@ -8,12 +8,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
+from counterpoint.additive.curves import Curve
 from counterpoint.additive.solver import Knapsacks
+from counterpoint.additive.sums import SumBounds, lifted
 from counterpoint.costs import Price
 from counterpoint.engine.couplings import LinearBounds
 from counterpoint.engine.domains import AtMost, Box, OneOf, Whole
 from counterpoint.engine.program import Program
-from counterpoint.engine.proof import proved
+from counterpoint.engine.proof import Proof, proved
 from counterpoint.engine.region import Condition, Region
 from counterpoint.solvers import Effort, Outcome
 
@@ -28,7 +30,18 @@ class Problem(NamedTuple):
     """(m, d) every point of the domain."""
 
 
-def problem(rng: np.random.Generator) -> Problem:
+def random_curves(rng: np.random.Generator) -> list[Curve]:
+    """Bins, a parabola and cubics: one or two of them."""
+    starts = np.append(-np.inf, np.sort(rng.integers(-8, 9, size=3) / 2.0 + [0.0, 0.25, 0.125]))
+    made = [
+        Curve.steps(starts, rng.normal(size=(4, 2))),
+        Curve.polynomial(rng.normal(size=3), 0.5),
+        Curve(starts, 0.1 * rng.normal(size=(4, 1, 4)), np.append(0.0, starts[1:])),
+    ]
+    return [made[i] for i in rng.choice(3, size=int(rng.integers(1, 3)), replace=False)]
+
+
+def problem(rng: np.random.Generator, *, curves: bool = False) -> Problem:
     """Whole columns, categories, one to three rows, any separable price, perhaps few changes."""
     numbers, groups = int(rng.integers(0, 4)), int(rng.integers(0, 3))
     numbers += numbers + groups == 0
@@ -58,7 +71,14 @@ def problem(rng: np.random.Generator) -> Problem:
     width = float(rng.choice([np.inf, 0.5, 3.0]))
     limit = matrix @ x + rng.normal(0.5, 2.0, size=some)
     limit = limit if rng.random() < 0.5 else np.rint(limit)
-    conditions.append(LinearBounds(matrix.astype(float), limit, limit + width))
+    if curves and numbers:
+        bent = tuple((int(rng.integers(numbers)), curve) for curve in random_curves(rng))
+        more = rng.normal(size=(some, sum(curve.outputs for _, curve in bent)))
+        rows = np.hstack([matrix.astype(float), more])
+        limit = lifted(bent, x[None])[0] @ rows.T + rng.normal(0.5, 2.0, size=some)
+        conditions.append(SumBounds(LinearBounds(rows, limit, limit + width), bent))
+    else:
+        conditions.append(LinearBounds(matrix.astype(float), limit, limit + width))
     if FEW and rng.random() < 0.4:
         conditions.append(AtMost(int(rng.integers(1, len(blocks) + 1)), tuple(blocks)))
     weights = rng.choice([1.0, 2.0, 0.5], size=d) if rng.random() < 0.5 else rng.uniform(0.1, 3, d)
@@ -81,8 +101,8 @@ def least(one: Problem) -> float:
     return float(one.program.price(one.points - x)[met].min(initial=np.inf))
 
 
-def check(seed: int) -> tuple[str, int]:
-    one = problem(np.random.default_rng(seed))
+def check(seed: int, *, curves: bool = False) -> tuple[str, int]:
+    one = problem(np.random.default_rng(seed), curves=curves)
     solver, cases = Knapsacks(one.program), one.program.cases(one.x)
     found, best = solver.solve(cases, Effort()), least(one)
     assert found.proof is not None
@@ -101,11 +121,71 @@ def check(seed: int) -> tuple[str, int]:
     return "proved" if closed else "unproved", len(found.proof.row)
 
 
-@pytest.mark.parametrize("start", range(0, 300, 50))
+@pytest.mark.parametrize("start", range(0, 200, 50))
 def test_it_finds_what_brute_force_finds_and_proves_it(start: int):
     assert {check(seed)[0] for seed in range(start, start + 50)} == {"proved"}
+
+
+@pytest.mark.parametrize("start", range(0, 100, 50))
+def test_so_it_does_where_columns_are_bent(start: int):
+    assert {check(seed, curves=True)[0] for seed in range(start, start + 50)} == {"proved"}
 
 
 @pytest.mark.slow
 def test_it_finds_what_brute_force_finds_of_thousands():
     assert {check(seed)[0] for seed in range(1000, 5000)} == {"proved"}
+
+
+# Tampering
+
+
+FIELDS = ("row", "low", "high", "forced", "multipliers", "children", "root", "ceiling")
+
+
+def tampered(rng: np.random.Generator, proof: Proof) -> Proof:
+    """A proof with an entry of some field changed."""
+    name = str(rng.choice(FIELDS))
+    part = np.array(getattr(proof, name))
+    if not part.size:
+        return proof
+    at = np.unravel_index(int(rng.integers(part.size)), part.shape)
+    if part.dtype == np.bool_:
+        part[at] = ~part[at]
+    elif part.dtype.kind == "i":
+        part[at] = rng.integers(-2, len(proof.row) + 2) if name != "row" else 0
+    else:
+        change = rng.choice([0.0, np.inf, -np.inf, np.nan, 1e300, part[at] + 1.0, -part[at]])
+        part[at] = change if rng.random() < 0.5 else part[at] + rng.normal()
+    return proof._replace(**{name: part})
+
+
+@pytest.mark.parametrize("curves", [False, True])
+@pytest.mark.parametrize("times", [100, pytest.param(1000, marks=pytest.mark.slow)])
+def test_a_tampered_proof_is_refused_or_still_true(times: int, curves: bool):
+    rng, changed, seed, refused = np.random.default_rng(0), 0, 0, 0
+    while changed < times:
+        one = problem(np.random.default_rng(seed), curves=curves)
+        seed += 1
+        cases, best = one.program.cases(one.x), least(one)
+        proof = Knapsacks(one.program).solve(cases, Effort()).proof
+        assert proof is not None
+        own = float(proved(one.program, cases, proof)[0])
+        if len(proof.row) < 3:
+            continue
+        for _ in range(20):
+            bound = float(proved(one.program, cases, tampered(rng, proof))[0])
+            assert bound <= best * (1.0 + 1e-12), (seed, bound, best)
+            refused += bound < own * (1.0 - 1e-8)
+            changed += 1
+    assert refused > 0.3 * times
+
+
+def test_the_trees_of_some_rows_are_those_of_each():
+    one = problem(np.random.default_rng(12))
+    x = np.repeat(one.x, 4, axis=0)
+    cases = one.program.cases(x)
+    proof = Knapsacks(one.program).solve(cases, Effort()).proof
+    assert proof is not None
+    whole = proved(one.program, cases, proof)
+    some = np.array([2, 0])
+    assert (proved(one.program, cases.take(some), proof.take(some)) == whole[some]).all()

@@ -11,12 +11,14 @@ is a sum of minima of one column each, in closed form, and bounds the price from
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple, final
 
 import numpy as np
 
+from counterpoint.additive.sums import SumDuality
+from counterpoint.engine.couplings import LinearBounds
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Cases
 from counterpoint.numerics import EPS, STEP_SLACK, BoolArray, FloatArray, IntArray
@@ -66,6 +68,10 @@ class Given:
     slack: FloatArray  # (n, s) by how much that may be missed: rounding
     price: FloatArray  # (n, t, k) of each option
     here: IntArray  # (n, t) the factual option
+    # (n, s, t, k) what options gain; (n, 0, 0, 0) if that is the same for all rows
+    gain: FloatArray
+    # (3, n, b, k) of columns with curves: the values that options stand for, the least and largest
+    values: FloatArray
     boxes: Boxes
 
     def take(self, rows: Any) -> Given:
@@ -75,6 +81,8 @@ class Given:
             self.slack[rows],
             self.price[rows],
             self.here[rows],
+            self.gain[rows],
+            self.values[:, rows],
             self.boxes.take(rows),
         )
 
@@ -87,9 +95,30 @@ class Knapsack:
     program: Program
 
     @cached_property
+    def sums(self) -> SumDuality | None:
+        """The rows of sums of functions of single columns, if there are any."""
+        beyond = self.program.nonconvex_duality
+        return beyond if isinstance(beyond, SumDuality) else None
+
+    @cached_property
+    def bent(self) -> IntArray:
+        """(b,) the columns with curves, each of which is a table of the values that count."""
+        return np.zeros(0, dtype=np.intp) if self.sums is None else self.sums.bends.columns
+
+    @cached_property
     def numbers(self) -> IntArray:
-        """(c,) the numeric columns."""
-        return np.flatnonzero(self.program.numeric)
+        """(c,) the numeric columns without."""
+        return np.setdiff1d(np.flatnonzero(self.program.numeric), self.bent)
+
+    @cached_property
+    def rows(self) -> LinearBounds:
+        """All rows, over the columns without curves; those of sums come last."""
+        affine = self.program.affine
+        return (
+            affine
+            if self.sums is None
+            else affine.stacked(replace(self.sums.rows, matrix=self.sums.linear))
+        )
 
     @cached_property
     def units(self) -> FloatArray:
@@ -120,7 +149,7 @@ class Knapsack:
     @cached_property
     def sides(self) -> tuple[IntArray, FloatArray, FloatArray]:
         """(s,) each demand's row, 1 for its lower bound and −1 for its upper one, and limit."""
-        affine = self.program.affine
+        affine = self.rows
         below, above = (np.flatnonzero(np.isfinite(v)) for v in (affine.low, affine.high))
         signs = np.repeat([1.0, -1.0], [len(below), len(above)])
         limits = np.concatenate([affine.low[below], -affine.high[above]])
@@ -130,7 +159,7 @@ class Knapsack:
     def normals(self) -> FloatArray:
         """(s, d) what one unit of each encoded column gains."""
         rows, signs, _ = self.sides
-        return self.program.affine.matrix[rows] * signs[:, None]
+        return self.rows.matrix[rows] * signs[:, None]
 
     @cached_property
     def gains(self) -> FloatArray:
@@ -149,7 +178,7 @@ class Knapsack:
 
     @cached_property
     def table_gains(self) -> FloatArray:
-        """(s, t, k) what each option gains."""
+        """(s, t, k) what each option of a group gains."""
         return np.ascontiguousarray(self.normals[:, self.options[0]])
 
     @cached_property
@@ -159,35 +188,75 @@ class Knapsack:
 
     @property
     def tables(self) -> int:
-        """The number t of tables."""
-        return len(self.options[0])
+        """The number t of tables: the groups, and then the columns with curves."""
+        return len(self.options[0]) + len(self.bent)
 
     def given(self, cases: Cases) -> Given:
         """Rows as the knapsack sees them."""
         rows, _, limits = self.sides
-        x, n = cases.x, len(cases)
+        x, n, groups = cases.x, len(cases), len(self.options[0])
         own, (columns, real) = x[:, self.numbers], self.options
         parts = own[:, None, :] * self.normals[:, self.numbers]
-        short = limits + self.program.affine.closed_in(cases.margin)[:, rows] - parts.sum(axis=2)
+        short = limits + self.rows.closed_in(cases.margin)[:, rows] - parts.sum(axis=2)
         terms = np.abs(parts).sum(axis=2) + np.abs(limits) + self._largest
         low, high = cases.low[:, self.numbers] - own, cases.high[:, self.numbers] - own
         low, high, whole = low / self.units, high / self.units, self.whole
         low[:, whole] = np.ceil(low[:, whole] - STEP_SLACK)
         high[:, whole] = np.floor(high[:, whole] + STEP_SLACK)
         block = x[:, columns] * real
-        here = block.argmax(axis=2) if self.tables else np.zeros((n, 0), dtype=np.intp)
+        here = block.argmax(axis=2) if groups else np.zeros((n, 0), dtype=np.intp)
         mask = (cases.high[:, columns] > 0.5) & real
         demanded = (cases.low[:, columns] > 0.5) & real
         mask &= demanded | ~demanded.any(axis=2, keepdims=True)
         price = 2.0 * self.program.price.absolute[columns] * (block < 0.5)
+        gain, values = np.zeros((n, 0, 0, 0)), np.zeros((3, n, 0, 0))
+        if self.sums is not None:
+            mask, price, here, gain, values = self._with_bent(cases, mask, price, here)
+            terms += self.sums.bends.roundings * np.abs(gain).max(axis=3).sum(axis=2)
         count = 0 if self.count is None else len(self.numbers) + self.tables
         boxes = Boxes(low, high, mask, np.zeros((n, count), dtype=bool))
-        return Given(short, 4.0 * EPS * terms, price, here, boxes)
+        return Given(short, 4.0 * EPS * terms, price, here, gain, values, boxes)
 
     @cached_property
     def _largest(self) -> FloatArray:
-        """(s,) the sums of the sizes of the largest gains of tables."""
+        """(s,) the sums of the sizes of the largest gains of groups."""
         return np.abs(self.table_gains).max(axis=2, initial=0.0).sum(axis=1)
+
+    def _with_bent(
+        self, cases: Cases, mask: BoolArray, price: FloatArray, here: IntArray
+    ) -> tuple[BoolArray, FloatArray, IntArray, FloatArray, FloatArray]:
+        """Groups and columns with curves: what is left, prices, factual options, gains, values."""
+        assert self.sums is not None  # noqa: S101 (asked by the caller)
+        n, x = len(cases), cases.x[:, self.bent, None]
+        values = options_of(self.sums, cases, self.program.steps)
+        at, (rows, signs, _) = np.clip(x, values[1], values[2]), self.sides
+        at = np.where(np.isnan(values[0]), at, values[0])
+        left = values[1] <= values[2]
+        at = np.where(left, at, x)
+        absolute, curvature = (
+            part[self.bent][:, None]
+            for part in (self.program.price.absolute, self.program.price.quadratic)
+        )
+        paid = absolute * np.abs(at - x) + curvature * (at - x) ** 2
+        count, groups = self.program.affine.size, mask.shape[1]
+        most = max(mask.shape[2], at.shape[2])
+        gain = np.zeros((n, len(rows), self.tables, most))
+        gain[:, :, :groups, : self.table_gains.shape[2]] = self.table_gains
+        added = self.sums.bends.added(at)  # (n, b, k, rows of sums)
+        for s, (row, sign) in enumerate(zip(rows.tolist(), signs.tolist(), strict=True)):
+            own = added[..., row - count] if row >= count else 0.0
+            mine = at * self.program.affine.matrix[row, self.bent][:, None] if row < count else own
+            gain[:, s, groups:, : at.shape[2]] = sign * mine
+
+        def beside(first: Any, second: Any) -> Any:
+            out = np.zeros((n, self.tables, most), dtype=first.dtype)
+            out[:, :groups, : first.shape[2]], out[:, groups:, : second.shape[2]] = first, second
+            return out
+
+        stays = np.where(left, np.abs(at - x), np.inf).argmin(axis=2)
+        every = np.hstack([here, stays])
+        full = np.stack([at, values[1], values[2]])
+        return beside(mask, left), beside(price, paid), every, gain, full
 
     def paid(self, change: FloatArray) -> FloatArray:
         """(n, c) what changes cost."""
@@ -202,22 +271,31 @@ class Knapsack:
             slope += multipliers[:, r : r + 1] * self.gains[r]
         return slope
 
-    def table_slopes(self, multipliers: FloatArray) -> FloatArray:
+    def table_slopes(self, given: Given, multipliers: FloatArray) -> FloatArray:
         """(n, t, k) the same of options."""
-        slope = multipliers[:, 0, None, None] * self.table_gains[0]
+        slope = multipliers[:, 0, None, None] * self.gains_of(given, 0)
         for r in range(1, len(self.gains)):
-            slope += multipliers[:, r, None, None] * self.table_gains[r]
+            slope += multipliers[:, r, None, None] * self.gains_of(given, r)
         return slope
 
-    def gained(self, change: FloatArray, choice: IntArray) -> FloatArray:
+    def gains_of(self, given: Given, r: int) -> FloatArray:
+        """(t, k) or (n, t, k) what options gain of a demand."""
+        return given.gain[:, r] if given.gain.shape[1] else self.table_gains[r]
+
+    def chosen_gains(self, given: Given, choice: IntArray, r: int) -> FloatArray:
+        """(n, t) the same of one option each."""
+        if not given.gain.shape[1]:
+            return np.asarray(self.table_gains[r][np.arange(self.tables), choice])
+        return np.take_along_axis(given.gain[:, r], choice[:, :, None], axis=2)[:, :, 0]
+
+    def gained(self, given: Given, change: FloatArray, choice: IntArray) -> FloatArray:
         """(n, s) what points gain."""
         out = np.empty((len(change), len(self.gains)))
-        at = np.arange(self.tables)
         for r, gains in enumerate(self.gains):
             with np.errstate(invalid="ignore"):
                 out[:, r] = (change * gains).sum(axis=1)
             if self.tables:
-                out[:, r] += self.table_gains[r][at, choice].sum(axis=1)
+                out[:, r] += self.chosen_gains(given, choice, r).sum(axis=1)
         return out
 
     def nearest(self, slope: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray:
@@ -253,7 +331,7 @@ class Knapsack:
         else:
             change = self.nearest(slope, boxes.low, boxes.high)
             value = self.paid(change) - slope * change
-        values = np.where(boxes.mask, -self.table_slopes(multipliers), np.inf)
+        values = np.where(boxes.mask, -self.table_slopes(given, multipliers), np.inf)
         if not free:
             values += given.price
         n = len(slope)
@@ -281,7 +359,7 @@ class Knapsack:
         if self.tables:
             chosen = np.take_along_axis(given.price, choice[:, :, None], axis=2)[:, :, 0]
             cost = cost + chosen.sum(axis=1)
-        return Moves(change, choice, cost, self.gained(change, choice))
+        return Moves(change, choice, cost, self.gained(given, change, choice))
 
     def musts(self, given: Given, boxes: Boxes) -> BoolArray:
         """(n, c + t): features that cannot stay, or count as changed."""
@@ -295,9 +373,9 @@ class Knapsack:
 
     def _staying(self, given: Given, multipliers: FloatArray) -> FloatArray:
         """(n, t) the least of each table if it stays."""
-        staying, at = np.zeros((len(multipliers), self.tables)), np.arange(self.tables)
+        staying = np.zeros((len(multipliers), self.tables))
         for r in range(len(self.gains)):
-            staying -= multipliers[:, r, None] * self.table_gains[r][at, given.here]
+            staying -= multipliers[:, r, None] * self.chosen_gains(given, given.here, r)
         return staying
 
     @staticmethod
@@ -355,7 +433,7 @@ class Knapsack:
         change[rows[number], item[number]] = target[rows[number], item[number]]
         swap = helps & ~number
         if swap.any():
-            t, k = np.divmod(item[swap] - c, self.options[0].shape[1])
+            t, k = np.divmod(item[swap] - c, given.price.shape[2])
             choice[rows[swap], t] = k
         return helps, self.moves(given, change, choice)
 
@@ -363,11 +441,11 @@ class Knapsack:
         self, given: Given, moves: Moves, missing: FloatArray, counted: BoolArray | None
     ) -> FloatArray:
         """(n, t · k) what it costs more to choose another option; infinite if that does not do."""
-        at, mask = np.arange(self.tables), np.array(given.boxes.mask)
+        mask = np.array(given.boxes.mask)
         for r in range(len(self.gains)):
-            now = self.table_gains[r][at, moves.choice]
+            now = self.chosen_gains(given, moves.choice, r)
             enough = missing[:, r, None] + now - given.slack[:, r, None]
-            mask &= self.table_gains[r] >= enough[:, :, None]
+            mask &= self.gains_of(given, r) >= enough[:, :, None]
         now = np.take_along_axis(given.price, moves.choice[:, :, None], axis=2)
         price = np.where(mask, given.price - now, np.inf)
         if counted is not None:
@@ -376,7 +454,7 @@ class Knapsack:
             price[new] = np.where(given.price[new] > 0.0, np.inf, price[new])
         return price.reshape(len(price), price.shape[1] * price.shape[2])
 
-    def points(self, cases: Cases, moves: Moves) -> FloatArray:
+    def points(self, cases: Cases, given: Given, moves: Moves) -> FloatArray:
         """(n, d) encoded points."""
         y = np.array(cases.x)
         own = y[:, self.numbers] + moves.change * self.units
@@ -384,15 +462,49 @@ class Knapsack:
         y[:, self.numbers] = np.minimum(np.maximum(own, low), high)
         columns, real = self.options
         rows = np.arange(len(y))
-        for t in range(self.tables):
+        groups = len(columns)
+        for t in range(groups):
             y[:, columns[t][real[t]]] = 0.0
             y[rows, columns[t][moves.choice[:, t]]] = 1.0
+        for t, column in enumerate(self.bent.tolist()):
+            y[:, column] = given.values[0, rows, t, moves.choice[:, groups + t]]
         return y
 
     def multipliers(self, given: FloatArray) -> FloatArray:
         """(n, size) multipliers of the program's rows from (n, s) those of the demands."""
         rows, signs, _ = self.sides
-        out = np.zeros((len(given), self.program.size))
+        out = np.zeros((len(given), self.program.size))  # nothing is between both sorts of rows
         for s in range(len(rows)):
             out[:, rows[s]] -= signs[s] * given[:, s]
         return out
+
+
+def options_of(sums: SumDuality, cases: Cases, steps: FloatArray) -> FloatArray:
+    """(3, n, b, k) of columns with curves: NaN or the value of each option, least and largest.
+
+    An option is a piece, where the nearest value is best; or a value on its steps.
+    """
+    low, high = sums.bends.reachable(cases, steps)
+    values = np.stack([np.full(low.shape, np.nan), low, high])
+    bends = ~sums.bends.flat  # (b,)
+    if not bends.any():
+        return values
+    x = cases.x[:, sums.bends.columns]
+    unit = np.where(steps > 0.0, steps, 1.0)[sums.bends.columns]
+    with np.errstate(invalid="ignore"):
+        first = np.ceil((cases.low[:, sums.bends.columns] - x) / unit - STEP_SLACK)
+        last = np.floor((cases.high[:, sums.bends.columns] - x) / unit + STEP_SLACK)
+    first, last = np.maximum(first, -MOST / 2), np.minimum(last, MOST / 2)
+    most = int(np.where(bends, last - first + 1.0, 0.0).max(initial=1.0))
+    out = np.stack([np.full((*x.shape, max(most, low.shape[2])), v) for v in (np.nan, 1.0, 0.0)])
+    out[..., : low.shape[2]] = np.where(bends[:, None], out[..., : low.shape[2]], values)
+    number = first[:, :, None] + np.arange(most)
+    at = x[:, :, None] + number * unit[:, None]
+    here = bends[:, None] & (number <= last[:, :, None])
+    for part, missing in zip(out, (np.nan, 1.0, 0.0), strict=True):
+        part[..., :most] = np.where(here, at, np.where(bends[:, None], missing, part[..., :most]))
+    return out
+
+
+MOST = 4096
+"""How many steps of a column with a curve are looked at, half of them up and half down."""

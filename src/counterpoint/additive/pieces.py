@@ -16,7 +16,7 @@ import numpy as np
 
 from counterpoint.additive.curves import Curve
 from counterpoint.engine.region import Cases
-from counterpoint.numerics import STEP_SLACK, TINY, FloatArray, IntArray, gamma
+from counterpoint.numerics import STEP_SLACK, TINY, BoolArray, FloatArray, IntArray, gamma
 
 __all__ = ["Bends"]
 
@@ -83,6 +83,23 @@ class Bends:
     def is_flat(self) -> bool:
         """Whether every piece is constant."""
         return not self.coefficients[..., 1:].any()
+
+    @cached_property
+    def flat(self) -> BoolArray:
+        """(k,) whether all pieces of a column are constant."""
+        return np.asarray(~self.coefficients[..., 1:].any(axis=(1, 2, 3)))
+
+    def added(self, y: FloatArray) -> FloatArray:
+        """(n, k, q, m) what q values of each column add to each row."""
+        out = np.empty((*y.shape, self.coefficients.shape[2]))
+        for i in range(len(self.columns)):
+            at = np.maximum(np.searchsorted(self.starts[i], y[:, i], side="right") - 1, 0)
+            u, own = (y[:, i] - self.centers[i, at])[..., None], self.coefficients[i, at]
+            value = own[..., 3]
+            for c in (2, 1, 0):
+                value = value * u + own[..., c]
+            out[:, i] = value
+        return out
 
     def parts(self, n: int) -> Iterator[slice]:
         """So many rows in parts whose arrays are not too large."""

@@ -9,6 +9,7 @@ from typing import ClassVar, final
 import numpy as np
 
 from counterpoint.additive.knapsack import Knapsack
+from counterpoint.additive.sums import SumBounds, SumDuality
 from counterpoint.additive.tree import searched
 from counterpoint.costs import Manhattan, SquaredEuclidean
 from counterpoint.engine.couplings import LinearBounds
@@ -37,18 +38,19 @@ class Knapsacks(Solver):
     """Branch and bound over knapsacks of few linear rows, at separable prices."""
 
     accepts: ClassVar[frozenset[type]] = frozenset(
-        {Manhattan, SquaredEuclidean, Box, LinearBounds, Transitions, *INTEGRAL}
+        {Manhattan, SquaredEuclidean, Box, LinearBounds, SumBounds, Transitions, *INTEGRAL}
     )
     accuracy: ClassVar[float] = 1e-9
     batched: ClassVar[bool] = True
 
     @classmethod
     def takes(cls, program: Program) -> bool:
-        affine = program.affine
-        sides = int(np.isfinite(affine.low).sum() + np.isfinite(affine.high).sum())
-        integral = bool(program.kinds & set(INTEGRAL))
+        if not program.kinds <= cls.accepts or not program.kinds & {*INTEGRAL, SumBounds}:
+            return False
+        if program.nonconvex and not _tabulated(program):
+            return False
         few = program.at_most is None
-        return program.kinds <= cls.accepts and integral and few and 0 < sides <= DEMANDS
+        return few and 0 < len(Knapsack(program).sides[0]) <= DEMANDS
 
     @cached_property
     def knapsack(self) -> Knapsack:
@@ -59,11 +61,20 @@ class Knapsacks(Solver):
         k, out = self.knapsack, Solution.blank(len(cases), self.program)
         done = searched(k, cases, max(FINE * effort.gap, FINEST), cutoff, NODES)
         found = np.isfinite(done.best.cost)
-        if found.any():
-            out.points[found] = k.points(cases.take(found), done.best.take(found))
+        out.points[found] = done.points[found]
         out.outcomes[found] = Outcome.FOUND
         out.outcomes[done.settled & np.isposinf(done.ceiling)] = Outcome.INFEASIBLE
         out.outcomes[~done.settled] = Outcome.LIMIT
         out.multipliers[:] = done.multipliers
         out.reported[:] = np.where(done.settled, done.ceiling, 0.0)
         return Solution(out.points, out.multipliers, out.outcomes, out.reported, done.proof)
+
+
+def _tabulated(program: Program) -> bool:
+    """Whether each column with curves is whole, or adds constants, piece by piece, to all rows."""
+    sums = program.nonconvex_duality
+    if not isinstance(sums, SumDuality):
+        return False
+    columns = sums.bends.columns
+    plain = sums.bends.flat & ~program.affine.matrix[:, columns].any(axis=0)
+    return bool((plain | (program.steps[columns] > 0.0)).all())

@@ -46,6 +46,7 @@ class Searched(NamedTuple):
     ceiling: FloatArray  # (n,) where it was, what every other point costs at least
     multipliers: FloatArray  # (n, size) those of the first nodes
     proof: Proof
+    points: FloatArray  # (n, d) the best points, as encoded rows
 
 
 @final
@@ -133,7 +134,8 @@ def searched(
     ceiling = np.where(np.isfinite(best.cost), best.cost, np.inf if cutoff is None else cutoff)
     ceiling = ceiling * share
     proof = _proof(k, cases, given, pool, ~stuck, ceiling)
-    return Searched(best, ~stuck, ceiling, k.multipliers(pool.start[:n]), proof)
+    points = k.points(cases, given, best)
+    return Searched(best, ~stuck, ceiling, k.multipliers(pool.start[:n]), proof, points)
 
 
 def _popped(
@@ -218,7 +220,7 @@ def _fixed(
     k: Knapsack, given: Given, boxes: Boxes, dual: Dual, at: IntArray, ceiling: FloatArray
 ) -> Boxes:
     """Boxes without what their multipliers exclude."""
-    if k.count is not None:
+    if k.count is not None or k.sums is not None:
         return boxes
     lam = dual.multipliers[at]
     value, _, (slope, values, options) = k.least(given, boxes, lam)
@@ -312,7 +314,9 @@ def _split(  # noqa: C901, PLR0915
             part.high[number[~upper], j[~upper]] = cut[~upper]
     table = np.flatnonzero(good & ~counted & (item >= c))
     if len(table):
-        _split_tables(k, boxes, dual, at, points, weights, table, item[table] - c, one, other)
+        _split_tables(
+            k, given, boxes, dual, at, points, weights, table, item[table] - c, one, other
+        )
     staying = np.flatnonzero(counted)
     if len(staying):
         j = item[staying]
@@ -328,6 +332,7 @@ def _split(  # noqa: C901, PLR0915
 
 def _split_tables(  # noqa: PLR0913, PLR0917
     k: Knapsack,
+    given: Given,
     boxes: Boxes,
     dual: Dual,
     at: IntArray,
@@ -339,10 +344,13 @@ def _split_tables(  # noqa: PLR0913, PLR0917
     other: Boxes,
 ) -> None:
     """The options of a table by what they gain, between two that points of the mixture choose."""
-    gain = k.table_slopes(dual.multipliers[at[rows]])[np.arange(len(rows)), t]
+    gain = k.table_slopes(given.take(rows), dual.multipliers[at[rows]])[np.arange(len(rows)), t]
     chosen = np.stack([p.choice[rows, t] for p in points], axis=1)
-    own = np.take_along_axis(gain, chosen, axis=1)
     used = weights[rows] > 0.0
+    # values of a column with curves are split by their order
+    order = np.broadcast_to(np.arange(gain.shape[1], dtype=np.float64), gain.shape)
+    gain = np.where((t >= len(k.options[0]))[:, None], order, gain)
+    own = np.take_along_axis(gain, chosen, axis=1)
     most = np.where(used, own, -np.inf).max(axis=1)
     least = np.where(used, own, np.inf).min(axis=1)
     mask = boxes.mask[rows, t]
@@ -375,16 +383,26 @@ def _proof(
     low[:, k.numbers] = np.where(boxes.low > root_low, ends[2] + boxes.low * k.units, ends[0])
     high[:, k.numbers] = np.where(boxes.high < root_high, ends[2] + boxes.high * k.units, ends[1])
     columns, real = k.options
-    for t in range(k.tables):
-        out = given.boxes.mask[row, t] & ~boxes.mask[:, t]
+    for t in range(len(columns)):
+        out = (given.boxes.mask[row, t] & ~boxes.mask[:, t])[:, : real.shape[1]]
         block = columns[t][real[t]]
         high[:, block] = np.where(out[:, real[t]], 0.0, high[:, block])
+    for t, column in enumerate(k.bent.tolist(), len(columns)):
+        reach = given.values[1:, row, t - len(columns)]
+        root, mine = given.boxes.mask[row, t], boxes.mask[:, t]
+        mine, root = (part[:, : reach.shape[2]] for part in (mine, root))
+        every, count = np.arange(len(row)), reach.shape[2] - 1
+        first, last = mine.argmax(axis=1), count - mine[:, ::-1].argmax(axis=1)
+        less, fewer = first > root.argmax(axis=1), last < count - root[:, ::-1].argmax(axis=1)
+        low[:, column] = np.where(less, reach[0, every, first], low[:, column])
+        high[:, column] = np.where(fewer, reach[1, every, last], high[:, column])
     forced = np.zeros(low.shape, dtype=bool)
     if k.count is not None:
         c = len(k.numbers)
         forced[:, k.numbers] = boxes.forced[:, :c]
         if k.tables:
-            forced[:, columns[:, 0]] = boxes.forced[:, c:]
+            own = np.append(columns[:, 0], k.bent)
+            forced[:, own] = boxes.forced[:, c:]
     multipliers = k.multipliers(pool.start[chosen])
     root = np.where(kept, at[np.arange(n)], -1)
     return Proof(row, low, high, forced, multipliers, at[pool.children[chosen]], root, ceiling)

@@ -63,9 +63,15 @@ def proved(program: Program, cases: Cases, proof: Proof) -> FloatArray:
 
     Infinite where no point exists. The margins of the cases have no part in it.
     """
-    count, n = len(proof.row), len(cases)
-    if not count:
-        return np.zeros(n)
+    if not len(proof.row):
+        return np.zeros(len(cases))
+    finite = np.where(np.isfinite(proof.multipliers), proof.multipliers, 0.0)
+    with np.errstate(over="ignore", invalid="ignore"):  # numbers beyond all bounds prove nothing
+        return _proved(program, cases, proof._replace(multipliers=finite))
+
+
+def _proved(program: Program, cases: Cases, proof: Proof) -> FloatArray:
+    """(n,) the same, for finite multipliers."""
     own = cases.take(proof.row)
     forced = proof.forced if proof.forced.any() else None
     nodes = replace(own.within(proof.low, proof.high), forced=forced)
@@ -150,7 +156,7 @@ def _numbers(
         )
         at_low = np.where(whole, (first - 1.0) * steps, low - node.x)
         at_high = np.where(whole, (last + 1.0) * steps, high - node.x)
-    touch = np.where(whole, next_to, gap_low <= gap_high)
+    touch = np.where(whole, next_to, gap_low <= np.nextafter(gap_high, np.inf))
     covered = ~numeric | (
         some & (~below | excluded.numbers(at_low, -1.0)) & (~above | excluded.numbers(at_high, 1.0))
     )

@@ -108,14 +108,15 @@ def scattered(series: Any, positions: NDArray[np.intp], values: NDArray[Any]) ->
 def _wide_enough(series: Any, values: NDArray[Any]) -> tuple[Any, Any]:
     """A column in a dtype that holds these values too, and the values for it."""
     dtype = series.dtype
+    if dtype.is_numeric() and values.dtype == object:
+        values = np.asarray(values.tolist())
     if dtype.is_integer():
         own = np.dtype(str(dtype).lower())
-        values = np.asarray(values.tolist())
         needed = _whole_dtype(own, values)
         wide = nw.Float64 if needed.kind == "f" else nw.Int64
         return series if needed == own else series.cast(wide), values.astype(needed)
     if dtype == nw.Boolean and not np.isin(values, (0, 1)).all():
-        return series.cast(nw.Float64), values
+        return series.cast(nw.Float64), values.astype(np.float64)
     if dtype in (nw.Categorical, nw.Enum):
         return _with_levels(series, values.tolist())
     if dtype in (nw.Boolean, nw.String):

@@ -92,12 +92,13 @@ class Table:
 
     def row(self, i: int, names: Sequence[Hashable]) -> dict[Hashable, Any]:
         """Name → value of one row, as Python has it."""
-        if self.float_matrix is not None:
-            values = dict(zip(self.names, self.float_matrix[i].tolist(), strict=True))
-            return {name: values[name] for name in names}
-        one = self.take(slice(i, i + 1))
-        found = {name: one.column(name)[0] for name in names}
-        return {n: v.item() if isinstance(v, np.generic) else v for n, v in found.items()}
+        matrix = self.native if self.is_array else self.float_matrix
+        if matrix is not None:
+            cells = matrix[i].tolist()
+        else:
+            cells = self.take(slice(i, i + 1)).frame.rows()[0]
+        found = dict(zip(self.names, cells, strict=True))
+        return {n: v.item() if isinstance(v := found[n], np.generic) else v for n in names}
 
     def foreign(self, name: Hashable) -> str:
         """The end of a sentence on a cell, if a column's dtype holds neither numbers nor text.

@@ -123,8 +123,11 @@ class Daqp(Solver):
             directions, matrix = self._span(mask)
             hessian, low, high, hot = np.eye(matrix.shape[1]), low[:, :0], high[:, :0], hot[:0]
             linear = np.zeros((n, len(hessian)))
-        low, high = np.hstack([low, limits.row_low]), np.hstack([high, limits.row_high])
-        sense = np.where(low == high, EQUAL, 0).astype(np.int32)
+        # DAQP reads the numbers of a row one after the other, wherever the row lies.
+        low = np.ascontiguousarray(np.hstack([low, limits.row_low]))
+        high = np.ascontiguousarray(np.hstack([high, limits.row_high]))
+        linear = np.ascontiguousarray(linear)
+        sense = np.where(low == high, EQUAL, 0).astype(np.int32, order="C")
         sense[:, np.flatnonzero(hot)] = BINARY
         out, first = np.zeros((n, len(hessian))), len(hot)  # the first row, after the bounds
         flags, duals = np.zeros(n, dtype=np.intp), np.zeros((n, len(matrix)))

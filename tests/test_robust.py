@@ -45,7 +45,8 @@ from counterpoint.noise import (
 from counterpoint.privacy import PrivateSVC
 from counterpoint.robust import attainable
 from counterpoint.robust.attainable import said_of_attainable
-from counterpoint.robust.chance import Chance, Lead, LinearLeads, Reach
+from counterpoint.robust.chance import Chance, Lead, Reach
+from counterpoint.robust.leads import LinearLeads
 from counterpoint.robust.form import UncertainScores
 from counterpoint.robust.refine import purified_evidence
 from counterpoint.testing import check_reader

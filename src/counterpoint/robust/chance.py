@@ -27,20 +27,22 @@ from counterpoint.costs import Manhattan, Price
 from counterpoint.engine.couplings import LinearBounds
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Cases, Supported
-from counterpoint.engine.search import Leads
 from counterpoint.errors import InvalidInput
 from counterpoint.noise import NoiseLaw
-from counterpoint.numerics import EPS, TINY, BoolArray, FloatArray, IntArray, relative
+from counterpoint.numerics import EPS, BoolArray, FloatArray, relative
 
 __all__ = [
     "Chance",
     "Lead",
-    "LinearLeads",
     "Reach",
     "corners",
+    "half_spaces",
     "joint_quantiles",
     "least_draws",
-    "linear_leads",
+    "least_lead",
+    "lengths",
+    "order_statistic",
+    "split_along",
 ]
 
 CONFIDENCE = 0.999
@@ -74,10 +76,10 @@ class Chance(Supported):
         phi = y @ self.matrix.T + self.offset
         quantile, gradient = self.law.quantile_with_gradient(self.probability, phi)
         rows, high = gradient @ self.matrix - self.slope, self.constant - gradient @ self.offset
-        return np.asarray(quantile - (y @ self.slope + self.constant)), _half_spaces(rows, high)
+        return np.asarray(quantile - (y @ self.slope + self.constant)), half_spaces(rows, high)
 
     def first(self) -> LinearBounds:
-        return _half_spaces(np.zeros((0, len(self.slope))), np.zeros(0))
+        return half_spaces(np.zeros((0, len(self.slope))), np.zeros(0))
 
     def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:
         reach = np.abs(y) + np.abs(x)
@@ -90,10 +92,13 @@ class Chance(Supported):
 @final
 @dataclass(frozen=True, eq=False)
 class Lead(Supported):
-    """start_v + rate_v ‖y − x‖ <= slope · y + constant for each v, about one row x.
+    """start_v + σ_v(y − x) <= slope · y + constant for each v, about one row x.
 
-    The norm is that of a cost: Σ absolute |δ|, or √(δᵀ quadratic δ). Each functional g of dual norm
-    1 supports it, g · δ <= ‖δ‖, so that the condition is the intersection of half-spaces.
+    σ_v(δ) is the most that a function g gains, g · δ, if its dual norm is at most rate_v; so it is
+    rate_v ‖δ‖. If there is ``ahead``, g also gains at most ahead_v by the move ``towards``, of
+    length 1, by which the slope gains most: a ball with a cap cut off. The norm is that of a cost:
+    Σ absolute |δ|, or √(δᵀ quadratic δ). Each g supports the condition, so that it is the
+    intersection of half-spaces.
     """
 
     x: FloatArray  # (d,)
@@ -103,103 +108,80 @@ class Lead(Supported):
     constant: float
     least: float  # what it leads by at least where it leads by enough; infinite if it never does
     norm: Price  # the norm, or its square
+    towards: FloatArray | None = None  # (d,)
+    ahead: FloatArray | None = None  # (V,) in score units, from 0 to rate
 
-    def distance(self, cost: FloatArray) -> FloatArray:
-        """The norms of changes, from what they cost."""
-        return cost if self.norm.kind is Manhattan else np.sqrt(np.maximum(cost, 0.0))
-
-    def needed(self, distance: FloatArray) -> FloatArray:
-        """(…, V) what a lead has to be at distances, by each corner."""
-        return np.asarray(self.start + self.rate * distance[..., None])
+    def required(self, y: FloatArray, cost: FloatArray) -> FloatArray:
+        """(n,) what leads of points (n, d) that cost (n,) have to be."""
+        if self.ahead is not None:
+            return np.asarray(self.excess(y) + y @ self.slope + self.constant)
+        distance = cost if self.norm.kind is Manhattan else np.sqrt(np.maximum(cost, 0.0))
+        return np.asarray((self.start + self.rate * distance[:, None]).max(axis=1))
 
     def excess(self, y: FloatArray) -> FloatArray:
         return self.supports(y)[0]
 
     def supports(self, y: FloatArray) -> tuple[FloatArray, LinearBounds]:
-        delta, norm = y - self.x, self.norm
-        length = self.distance(norm(delta))
-        needed = self.needed(length)
+        delta = y - self.x
+        distance, functional = lengths(self.norm, delta)
+        gains = self.rate * distance[:, None]
+        if self.norm.kind is Manhattan:  # where nothing moves, along the slope
+            along = self.norm.absolute * np.sign(self.slope)
+            functional = np.where(delta == 0.0, along, functional)
+        if self.towards is not None and self.ahead is not None:
+            rise, aside, sideways = split_along(self.norm, delta, self.slope, self.towards)
+            edge = np.sqrt(self.rate**2 - self.ahead**2)
+            cut = rise[:, None] * self.rate > self.ahead * distance[:, None]
+            gains = np.where(cut, rise[:, None] * self.ahead + aside[:, None] * edge, gains)
+        needed = self.start + gains
         at = needed.argmax(axis=1)
-        if norm.kind is Manhattan:  # where nothing moves, along the slope
-            towards = np.where(delta == 0.0, np.sign(self.slope), np.sign(delta))
-            functional = norm.absolute * towards
-        else:
-            full = norm.quadratic.ndim == 2
-            weighed = delta @ norm.quadratic if full else delta * norm.quadratic
-            functional = weighed / np.maximum(length, TINY)[:, None]
         pull = self.rate[at, None] * functional
-        high = self.constant - self.start[at] + pull @ self.x
+        if self.towards is not None and self.ahead is not None:
+            ahead = self.ahead[at, None] * self.slope / (self.slope @ self.towards)
+            capped = np.take_along_axis(cut, at[:, None], 1)
+            pull = np.where(capped, ahead + edge[at, None] * sideways, pull)
+        high = self.constant + pull @ self.x - self.start[at]
         excess = needed.max(axis=1) - (y @ self.slope + self.constant)
-        return np.asarray(excess), _half_spaces(pull - self.slope, high)
+        return np.asarray(excess), half_spaces(pull - self.slope, high)
 
     def first(self) -> LinearBounds:
         """The lead at the least distance at which it can be enough, or a contradiction."""
         if np.isinf(self.least):
-            return _half_spaces(np.zeros((1, len(self.slope))), -np.ones(1))
-        return _half_spaces(-self.slope[None, :], np.array([self.constant - self.least]))
+            return half_spaces(np.zeros((1, len(self.slope))), -np.ones(1))
+        return half_spaces(-self.slope[None, :], np.array([self.constant - self.least]))
 
     def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:
         reach = np.abs(y) + np.abs(self.x)
         size = reach @ np.abs(self.slope) + abs(self.constant)
-        size = size + np.abs(self.start).max()
-        size = size + self.rate.max() * self.distance(self.norm(reach))
+        size = size + np.abs(self.start).max() + self.rate.max() * lengths(self.norm, reach)[0]
         return relative(self.excess(y) - 16.0 * EPS * size, size)
 
 
-def _half_spaces(rows: FloatArray, high: FloatArray) -> LinearBounds:
+def lengths(norm: Price, delta: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """(n,) norms of (n, d) changes; and functionals of dual norm 1, or 0, that gain as much."""
+    if norm.kind is Manhattan:
+        return norm(delta), norm.absolute * np.sign(delta)
+    full = norm.quadratic.ndim == 2
+    weighed = delta @ norm.quadratic if full else delta * norm.quadratic
+    length = np.sqrt(np.maximum((delta * weighed).sum(axis=1), 0.0))
+    return length, weighed / np.where(length > 0.0, length, 1.0)[:, None]
+
+
+def split_along(
+    norm: Price, delta: FloatArray, slope: FloatArray, towards: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """(n,) how far (n, d) changes go along a slope, how far aside, and what gains the second."""
+    unit = slope / (slope @ towards)
+    rise = delta @ unit
+    aside = delta - rise[:, None] * towards
+    # What is but rounding goes in no direction; of what is little more, a part goes along.
+    aside[np.abs(aside).max(axis=1) <= 1e-13 * np.abs(delta).max(axis=1)] = 0.0
+    return rise, *lengths(norm, aside - (aside @ unit)[:, None] * towards)
+
+
+def half_spaces(rows: FloatArray, high: FloatArray) -> LinearBounds:
     """rows · y <= high, in score units."""
     return LinearBounds(rows, np.full(len(high), -np.inf), high, np.ones(len(high)))
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class LinearLeads(Leads):
-    """The `Lead` of each row."""
-
-    leads: tuple[Lead, ...]
-
-    def take(self, rows: IntArray | BoolArray) -> LinearLeads:
-        return LinearLeads(tuple(self.leads[i] for i in np.arange(len(self.leads))[rows]))
-
-    def required(self, y: FloatArray, cost: FloatArray) -> FloatArray:
-        pairs = zip(self.leads, cost, strict=True)
-        return np.array([lead.needed(lead.distance(paid)).max() for lead, paid in pairs])
-
-
-def linear_leads(
-    moves: tuple[FloatArray, FloatArray],
-    probability: float,
-    program: Program,
-    cases: Cases,
-    lead: tuple[FloatArray, float],
-) -> LinearLeads:
-    """T for rows of a program, and a lead (slope (d,), constant) that is to be kept.
-
-    Each of N draws of the noise ``moves`` the score at y by slope · y + constant, (N, d) and (N,).
-
-    Raises
-    ------
-    InvalidInput
-        If there are too few draws for the probability.
-    """
-    slope, constant = moves
-    parts, size = [], max(1, (1 << 16) // len(slope))  # a number for each draw in the cache
-    for first in range(0, len(cases), size):
-        some = cases.take(slice(first, first + size))
-        reach = Reach(program, some)
-        start, rate = corners(some.x @ slope.T + constant, reach.of(slope), probability)
-        room, most = reach.room(lead[0])
-        level = (some.x @ lead[0] + lead[1])[:, None] + room
-        parts.append((start, rate, _least(start, rate, level, most)))
-    norm = price = program.price
-    if price.kind is not Manhattan:  # categories count a half of δ² for |δ|
-        full = price.quadratic.ndim == 2
-        square = price.quadratic + (np.diag(price.absolute) if full else price.absolute)
-        norm = Price(np.zeros(program.width), square)
-    columns = [np.concatenate(part) for part in zip(*parts, strict=True)]
-    rows = zip(cases.x, *columns, strict=True)
-    leads = (Lead(x, start, rate, *lead, float(least), norm) for x, start, rate, least in rows)
-    return LinearLeads(tuple(leads))
 
 
 @final
@@ -216,6 +198,21 @@ class Reach:
         hot = ~program.numeric
         self.here = (cases.x > 0.5) & hot
         self.rises &= ~(hot & (cases.high < 0.5))
+
+    def both_ways(self, i: int) -> BoolArray | None:
+        """(d,) the columns that move from one row; None if `of` is no Euclidean norm over them."""
+        program, moving = self.program, self.rises[i]
+        most = program.at_most
+        euclidean = (
+            program.price.kind is not Manhattan
+            and (
+                (moving == self.falls[i])
+                & (~moving | (program.numeric & (program.price.diagonal > 0.0)))
+            ).all()
+        )
+        if not euclidean or (most is not None and most.count < moving.sum()):
+            return None
+        return moving
 
     def of(self, slopes: FloatArray) -> FloatArray:
         """(N, d) functions → (n, N) the most that each gains."""
@@ -294,7 +291,13 @@ def joint_quantiles(draws: FloatArray, probability: float) -> FloatArray:
     """
     n = draws.shape[-1]
     pilot = int(np.ceil(PILOT * n))
-    rank = _order_statistic(n - pilot, probability)
+    rank = order_statistic(n - pilot, probability, CONFIDENCE)
+    if rank is None:
+        raise InvalidInput(
+            f"Expected at least {least_draws(probability) + 3} draws of the noise to tell a "
+            f"probability of {probability!r}; got draws={n}. Ask for more, or for "
+            "guarantee='fixed'."
+        )
     # The spread is that of the quantile asked for, or of one standard deviation.
     levels = [0.5, max(probability, 0.84)]
     middle, upper = np.quantile(draws[..., :pilot], levels, axis=-1)[..., None]
@@ -305,19 +308,13 @@ def joint_quantiles(draws: FloatArray, probability: float) -> FloatArray:
 
 
 @lru_cache(maxsize=256)
-def _order_statistic(draws: int, probability: float) -> int:
-    """The least rank of draws whose place holds a share of p below it, with `CONFIDENCE`."""
+def order_statistic(draws: int, probability: float, confidence: float) -> int | None:
+    """The least rank of draws whose place holds a share of p below it; None if none does."""
     from scipy.special import bdtrc
 
     ranks = np.arange(1, draws + 1)
-    enough = np.flatnonzero(bdtrc(ranks - 1, draws, probability) <= 1.0 - CONFIDENCE)
-    if not len(enough):
-        raise InvalidInput(
-            f"Expected at least {least_draws(probability) + 3} draws of the noise to tell a "
-            f"probability of {probability!r}; got draws={round(draws / (1.0 - PILOT))}. Ask for "
-            "more, or for guarantee='fixed'."
-        )
-    return int(ranks[enough[0]])
+    enough = np.flatnonzero(bdtrc(ranks - 1, draws, probability) <= 1.0 - confidence)
+    return int(ranks[enough[0]]) if len(enough) else None
 
 
 def least_draws(probability: float) -> int:
@@ -361,7 +358,9 @@ def _meetings(sides: FloatArray, limits: FloatArray) -> tuple[FloatArray, FloatA
     return first[rows, chosen], second[rows, chosen]
 
 
-def _least(start: FloatArray, rate: FloatArray, level: FloatArray, most: FloatArray) -> FloatArray:
+def least_lead(
+    start: FloatArray, rate: FloatArray, level: FloatArray, most: FloatArray
+) -> FloatArray:
     """(n,) the least lead that can be enough; infinite if none can.
 
     A lead is at most each ``level + most · ρ``, (n, 2), at the distance ρ. Where that is above each

@@ -34,7 +34,8 @@ from counterpoint.models.form import AffineMap, Form, Magnitude, mask, split
 from counterpoint.models.linear import LinearScores
 from counterpoint.noise import NoiseLaw, ProjectedGaussian, ProjectedLaplace, k_paper
 from counterpoint.numerics import EPS, FloatArray
-from counterpoint.robust.chance import Chance, linear_leads
+from counterpoint.robust.chance import Chance
+from counterpoint.robust.leads import linear_leads
 from counterpoint.robust.target import Robust
 from counterpoint.robust.wave_bounds import SHARE, wave_leads
 from counterpoint.robust.waves import WaveLimit, Waves
@@ -199,7 +200,8 @@ class UncertainScores(UncertainForm):
 
         actionable = question.actionable
         lead, moves = self.leading(target.label), self.draws.made(key, drawn)
-        return linear_leads(moves, target.probability, actionable, actionable.cases(x), lead)
+        rows, noise = actionable.cases(x), (self.law, self.phi)
+        return linear_leads(moves, target.probability, actionable, rows, lead, noise)
 
 
 @final

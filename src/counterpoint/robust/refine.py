@@ -23,7 +23,7 @@ from counterpoint.engine.pieces import Piece, Pieces
 from counterpoint.engine.region import Cases, Region
 from counterpoint.engine.search import Found
 from counterpoint.numerics import FloatArray
-from counterpoint.robust.chance import LinearLeads
+from counterpoint.robust.leads import LinearLeads
 from counterpoint.solvers import Effort, Outcome
 from counterpoint.solvers.duals import purified
 
@@ -272,7 +272,7 @@ def cutting_planes(found: Found, pieces: Pieces, leads: LinearLeads | None) -> l
     for i in range(len(found.cases)):
         row, best = np.array([i]), []
         for s, piece in enumerate(pieces.listed):
-            part = piece if leads is None else piece.within(Region((leads.leads[i],)))
+            part = piece if leads is None else piece.within(Region(leads.leads[i]))
             refinement = Refinement(part, part.sees(found.cases).take(row), effort)
             refinement.run(float(found.worth_beating()[i]))
             found.limited[i] |= refinement.limited

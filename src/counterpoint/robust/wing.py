@@ -7,7 +7,9 @@ from typing import Any
 
 from counterpoint.certificate import Bounding
 from counterpoint.robust import form  # noqa: F401 (registers its readers)
-from counterpoint.robust.chance import Chance, Lead, LinearLeads
+from counterpoint.robust.chance import Chance, Lead
+from counterpoint.robust.foot import FootLead
+from counterpoint.robust.leads import LinearLeads
 from counterpoint.robust.refine import cutting_planes
 from counterpoint.robust.search import search_waves
 from counterpoint.robust.wave_bounds import WaveLeads
@@ -18,6 +20,6 @@ __all__ = ["SEARCHES", "SOLVERS"]
 SOLVERS: tuple[Any, ...] = ()
 """None: no solver takes its conditions as they are, see `SEARCHES`."""
 SEARCHES: dict[type, Callable[..., Sequence[Bounding]]] = {
-    **dict.fromkeys((Chance, Lead, LinearLeads), cutting_planes),
+    **dict.fromkeys((Chance, FootLead, Lead, LinearLeads), cutting_planes),
     **dict.fromkeys((WaveLimit, WaveLeads), search_waves),
 }

@@ -45,9 +45,10 @@ from counterpoint.noise import (
 from counterpoint.privacy import PrivateSVC
 from counterpoint.robust import attainable
 from counterpoint.robust.attainable import said_of_attainable
-from counterpoint.robust.chance import Chance, Lead, Reach
-from counterpoint.robust.leads import LinearLeads
+from counterpoint.robust.chance import Chance, Lead, Reach, corners
+from counterpoint.robust.foot import FootLead
 from counterpoint.robust.form import UncertainScores
+from counterpoint.robust.leads import LinearLeads
 from counterpoint.robust.refine import purified_evidence
 from counterpoint.testing import check_reader
 
@@ -584,10 +585,19 @@ def question(kind: str, cost: str, constraints: Sequence[cp.Constraint] = ()) ->
     return Question.ask(read(model(kind)), described, constraints, COSTS[cost])
 
 
-def band(kind: str, cost: str, p: float, constraints: Sequence[cp.Constraint] = ()) -> LinearLeads:
+def band(
+    kind: str, cost: str, p: float, constraints: Sequence[cp.Constraint] = ()
+) -> tuple[np.ndarray, np.ndarray]:
+    """(n, V) both coordinates of the corners of each row's polygon."""
+    program, noise = question(kind, cost, constraints).actionable, LAWS[kind].draw(10_000, 0)
+    reach = Reach(program, program.cases(ROWS)).of(noise[:, :D])
+    return corners(np.stack([noise @ lifted(x) for x in ROWS]), reach, p)
+
+
+def asked_of(kind: str, cost: str, p: float, constraints: Sequence[cp.Constraint] = ()) -> Any:
     found = cp.Robust("yes", p, "selection").leads(question(kind, cost, constraints), ROWS)
     assert isinstance(found, LinearLeads)
-    return found
+    return found.leads
 
 
 def dual(cost: str, pulls: np.ndarray, free: Sequence[int] = range(D)) -> np.ndarray:
@@ -610,9 +620,8 @@ def test_noise_takes_no_more_than_the_band_at_any_distance_at_once(p: float, cos
     noise = law.draw(100_000, 99)
     away = dual(cost, noise[:, :D])
     distances = np.concatenate([[0.0], np.geomspace(1e-2, 1e3, 40)])
-    paid = distances if cost == "manhattan" else distances**2
-    for i, x in enumerate(ROWS):
-        needed = [found.take(np.array([i])).required(x[None], np.array([c]))[0] for c in paid]
+    for x, start, rate in zip(ROWS, *found, strict=True):
+        needed = (start + rate * distances[:, None]).max(axis=1)
         taken = (noise @ lifted(x))[:, None] + away[:, None] * distances
         kept = (taken <= needed).all(axis=1).mean()
         spread = 4.0 * np.sqrt(p * (1.0 - p) / 8000.0)
@@ -629,10 +638,9 @@ def test_the_label_that_known_weights_do_not_give_is_as_sure(p: float, cost: str
     found, law = band(kind, cost, p), LAWS[kind]
     noise = law.draw(40_000, 99)
     distances = np.concatenate([[0.0], np.geomspace(1e-2, 1e3, 30)])
-    paid = distances if cost == "manhattan" else distances**2
     away = dual(cost, noise[:, :D])[:, None] * distances
-    for i, x in enumerate(ROWS[:3]):
-        needed = [found.take(np.array([i])).required(x[None], np.array([c]))[0] for c in paid]
+    for x, start, rate in zip(ROWS, *found, strict=True):
+        needed = (start + rate * distances[:, None]).max(axis=1)
         near = noise @ lifted(x)
         missed = {s: (s * near[:, None] + away > needed).any(axis=1) for s in (1.0, -1.0)}
         for true in np.array([-2.0, -0.5, 0.0, 0.5, 2.0]) * near.std():
@@ -641,15 +649,68 @@ def test_the_label_that_known_weights_do_not_give_is_as_sure(p: float, cost: str
             assert wrong <= 1.0 - p + 6e-3
 
 
+@pytest.mark.parametrize("kind", LAWS)
+@pytest.mark.parametrize("times", [5.0, *(slow(t) for t in (2.5, 8.0, 20.0))])
+def test_no_point_that_is_certified_is_wrong_more_often_whoever_chose_it(kind: str, times: float):
+    """The worst of a plane of points, for each of many releases of weights of several lengths."""
+    d, p, rng, draws = 6, 0.9, np.random.default_rng(5), 40 if times == 5.0 else 120
+    scale = {"laplace": 1.0, "gamma": np.sqrt(2.0 / (d + 2)), "gaussian": np.sqrt(2.0)}[kind]
+    laws = {"laplace": ProjectedLaplace, "gamma": ProjectedGamma}
+    law = laws.get(kind, ProjectedGaussian.isotropic)(scale, d + 1)
+    angle, far = np.meshgrid(np.linspace(-1.5, 1.5, 25), np.geomspace(0.02, 60.0, 30))
+    plane = np.stack([far * np.cos(angle), far * np.sin(angle)], axis=-1).reshape(-1, 2)
+    for direction in (np.eye(d)[0], np.ones(d) / np.sqrt(d)):
+        for distance, side in ((0.3, 0.0), (3.0, 2.0)):
+            v = times * np.sqrt(2.0) * direction
+            x = side * rng.normal(size=d)
+            true = np.append(v, -times * np.sqrt(2.0) * (distance + x @ direction))
+            wrong = 0
+            for mu in law.draw(draws, 3):
+                w, g = true + mu, mu[:d]
+                aside = g - (g @ v) / (v @ v) * v
+                axes = np.stack([w[:d] / np.linalg.norm(w[:d]), aside / np.linalg.norm(aside)])
+                y = x + plane @ axes
+                y = y[y @ v + true[d] < 0.0]  # where the true weights are for the other label
+                names = [f"x{j}" for j in range(d)]
+                asked = Question.ask(
+                    read(cp.UncertainClassifier(fitted(w[:d], float(w[d])), law=law)),
+                    cp.Features([cp.Continuous(name) for name in names]),
+                    (),
+                    cp.SquaredEuclidean(np.ones(d)),
+                )
+                target = cp.Robust("yes", p, "selection", draws=4000)
+                (conditions,) = target.leads(asked, x[None]).leads
+                met = y @ w[:d] + w[d] >= 0.0
+                for condition in conditions:
+                    met &= condition.excess(y) <= 0.0
+                wrong += bool(met.any())
+            assert wrong <= 0.1 * draws + 3.0 * np.sqrt(0.09 * draws)
+
+
+@pytest.mark.parametrize("q", [0.3, 0.1, 0.05, 0.01, 1e-4])
+def test_no_projection_of_laplace_noise_is_wider_than_the_widest(q: float):
+    law = ProjectedLaplace(0.7, 12)
+    widest, rng = law.widest(1.0 - q), np.random.default_rng(0)
+    phi = np.concatenate(
+        [np.tri(12), rng.normal(size=(40, 12)), rng.exponential(size=(40, 12)) ** 4]
+    )
+    ratio = law.quantile(1.0 - q, phi) / law.deviation(phi)
+    assert ratio.max() <= widest <= 1.14 * ratio.max()
+    for other in (ProjectedGamma(0.7, 12), ProjectedGaussian(rng.normal(size=(12, 5)))):
+        ratio = other.quantile(1.0 - q, phi) / other.deviation(phi)
+        np.testing.assert_allclose(ratio, other.widest(1.0 - q), rtol=1e-9)
+        np.testing.assert_allclose(np.linalg.norm(phi @ other.root, axis=1), other.deviation(phi))
+
+
 @EVERY_COST
 def test_moves_that_are_closed_to_a_row_pull_at_nothing(cost: str):
     """Immutable columns, and those that only rise, make the band narrower; never wider."""
     wide = band("laplace", cost, 0.9)
     for constraints in ([cp.Immutable("a", "c")], [cp.Monotone("a", "increasing")]):
         narrow = band("laplace", cost, 0.9, constraints)
-        at = np.full(len(ROWS), 25.0)
         same = cost == "mahalanobis" and isinstance(constraints[0], cp.Monotone)
-        less = narrow.required(ROWS, at) - wide.required(ROWS, at)
+        at = [(start + 5.0 * rate).max(axis=1) for start, rate in (narrow, wide)]
+        less = at[0] - at[1]
         assert (less == 0.0).all() if same else (less < 0.0).all()
     pulls = np.random.default_rng(0).normal(size=(50, D))
     asked = question("laplace", cost, [cp.Immutable("a", "c")])
@@ -695,26 +756,49 @@ def test_no_move_gains_more_than_its_reach(cost: str):
     assert ((y - x) @ gains.T <= reach * distance[:, None] * (1.0 + 1e-12)).all()
 
 
+def demanded(condition: Any, cost: str, delta: Any, ahead: Any) -> list[Any]:
+    """What a lead asks for, for CVXPY: written down once more."""
+    given, c = COSTS[cost], condition
+    if cost == "manhattan":
+        far = given.weights @ cvxpy.abs(delta)
+        pairs = sorted(set(zip(c.start.tolist(), c.rate.tolist(), strict=True)))
+        return [a + b * far <= ahead for a, b in pairs]
+    matrix = given.matrix if isinstance(given, cp.Mahalanobis) else np.diag(given.weights)
+    root = np.linalg.cholesky(matrix).T
+    if isinstance(
+        c, Lead
+    ):  # a ball with a cap cut off: part of a move is along, at the cap's price
+        if c.ahead is None:
+            far = cvxpy.norm(root @ delta)
+            return [a + b * far <= ahead for a, b in zip(c.start, c.rate, strict=True)]
+        told = []
+        for a, b, m in sorted(set(zip(c.start, c.rate, c.ahead, strict=True))):
+            along = cvxpy.Variable(nonneg=True)
+            aside = cvxpy.norm(root @ (delta - along * c.towards))
+            told.append(a + b * aside + m * along <= ahead)
+        return told
+    r, n, q = float(c.slope @ c.towards), c.reach, c.quantile
+    cosine = np.sqrt(1.0 - (n / r) ** 2)
+    rise = c.slope @ delta / r
+    spread = cvxpy.norm(c.here + 0.5 * c.moves @ delta)
+    spread += 0.5 * c.steepest * cvxpy.norm(root @ delta)
+    aside = cvxpy.norm(root @ (delta - rise * c.towards))
+    known = min(float(c.x @ c.slope) + c.constant, q * float(np.linalg.norm(c.here)))
+    return [q * spread + n * cosine * aside <= known + r * cosine**2 * rise]
+
+
 @pytest.mark.parametrize("kind", ["laplace", *(slow(kind) for kind in ("gamma", "gaussian"))])
 @EVERY_COST
 @EVERY_CONSTRAINT
 def test_a_lead_that_grows_with_the_distance_is_met_as_by_cvxpy(limits: str, cost: str, kind: str):
     constraints, more = CONSTRAINTS[limits]
     answers = explain(kind, cp.Robust("yes", 0.75, "selection"), cost, constraints)
-    asked = band(kind, cost, 0.75, constraints)
-    given = COSTS[cost]
-    matrix = given.matrix if isinstance(given, cp.Mahalanobis) else np.diag(given.weights)
-    root = None if cost == "manhattan" else np.linalg.cholesky(matrix).T
-    for i, (x, lead) in enumerate(zip(ROWS, asked.leads, strict=True)):
-        corners = sorted(set(zip(lead.start.tolist(), lead.rate.tolist(), strict=True)))
+    asked = asked_of(kind, cost, 0.75, constraints)
+    for i, (x, conditions) in enumerate(zip(ROWS, asked, strict=True)):
 
-        def demands(y: Any, x: np.ndarray = x, corners: Any = tuple(corners)) -> list[Any]:
-            if root is None:
-                far = COSTS[cost].weights @ cvxpy.abs(y - x)
-            else:
-                far = cvxpy.norm(root @ (y - x))
-            ahead = COEF @ y + INTERCEPT
-            return [*(a + b * far <= ahead for a, b in corners), *more(y, x)]
+        def demands(y: Any, x: np.ndarray = x, conditions: Any = conditions) -> list[Any]:
+            told = [d for c in conditions for d in demanded(c, cost, y - x, COEF @ y + INTERCEPT)]
+            return [*told, *more(y, x)]
 
         expected = cheapest(cost, x, demands)
         if np.isinf(expected):
@@ -1215,12 +1299,19 @@ def test_every_half_space_of_a_lead_holds_its_points():
     rng = np.random.default_rng(3)
     slope, norm = rng.normal(size=3), Price(np.zeros(3), np.eye(3))
     lead = Lead(np.zeros(3), np.array([0.5]), np.array([0.4]), slope, -0.3, 0.0, norm)
+    towards = slope / np.linalg.norm(slope)
+    about = np.zeros(3), slope, -0.3, norm, towards
+    foot = FootLead(*about, 0.4, 0.5, 0.3 * np.eye(3), 0.2 * np.ones(3), 0.3)
     y = 3.0 * rng.normal(size=(400, 3))
-    met = y[lead.excess(y) <= 0.0]
-    assert 50 < len(met) < 350
-    lead = replace(lead, least=float((met @ slope - 0.3).min()))
-    for half in (lead.first(), lead.supports(y[:20])[1]):
-        assert (met @ half.matrix.T <= half.high + 1e-9).all()
+    y[:40] = np.outer(np.linspace(0.0, 9.0, 40), towards)  # where the conditions have an edge
+    for held in (lead, replace(lead, towards=towards, ahead=np.array([0.2])), foot):
+        met = y[held.excess(y) <= 0.0]
+        assert 50 < len(met) < 350
+        least = {"least": float((met @ slope - 0.3).min())} if isinstance(held, Lead) else {}
+        for half in (replace(held, **least).first(), held.supports(y)[1]):
+            assert (met @ half.matrix.T <= half.high + 1e-9).all()
+        excess, half = held.supports(y)
+        np.testing.assert_allclose((y * half.matrix).sum(axis=1) - half.high, excess, atol=1e-9)
     never = replace(lead, least=np.inf).first()
     assert never.violation(y, y).min() > 0.0
 

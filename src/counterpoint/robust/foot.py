@@ -132,7 +132,10 @@ def capped(
     ``moving`` (d,) are the columns that may move, both ways.
     """
     steepest, towards = _units(band, law.root.T @ phi.matrix, moving)
-    high, r = steepest * law.widest(1.0 - (1.0 - BAND) * (1.0 - probability)), band.slope @ towards
+    r = float(band.slope @ towards)
+    if r <= band.rate.min() or steepest == 0.0:
+        return band
+    high = steepest * law.widest(1.0 - (1.0 - BAND) * (1.0 - probability))
     # ‖ṽ‖² = ‖v‖² + 2 ‖v‖ v̂ᵀg + ‖g‖² bounds ‖v‖ from below, and so ũᵀg = (r² − ‖v‖² + ‖g‖²) / 2r
     room = np.maximum(r * r - band.rate**2, 0.0)
     least = room / (high + np.sqrt(high * high + room))
@@ -164,6 +167,8 @@ def beside_feet(
     ``away`` (N,) are draws of ‖g‖; a lead's largest rate is what that does not exceed where the
     lead does not fail.
     """
+    if band.towards is None:
+        return (band,)
     missed, sure = 1.0 - probability, 0.5 * (1.0 + CONFIDENCE)
     moves = law.root.T @ phi.matrix
     steepest, towards = _units(band, moves, moving)

@@ -61,7 +61,7 @@ def test_the_answers_are_those_of_full_rows(seed: int, k: int, monkeypatch: pyte
         explainer = cp.Explainer(model, cost=cost)
         for target in targets(max(k, 2)):
             with monkeypatch.context() as patched:
-                patched.setattr(answering, "_span_of", lambda *_: None)
+                patched.setattr(answering, "_in_span", lambda *_: None)
                 full = explainer.explain(X, target)
             few = explainer.explain(X, target)
             assert few.status.tolist() == full.status.tolist()

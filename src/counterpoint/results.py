@@ -305,7 +305,10 @@ class Counterfactuals:
         return codes, [*words]
 
     def _decoded(self, rows: slice) -> Table:
-        return decode(self.table, self.features, rows, self.before[rows], self.after[rows])
+        before, after = self.before[rows], self.after[rows]
+        gaps = self.missing[:1] if self.missing.strides[0] == 0 else self.missing
+        whole = not (gaps.any() or self.problems)
+        return decode(self.table, self.features, rows, before, after, whole=whole)
 
     def to_frame(self) -> Any:
         """The counterfactual rows, one for each row that was passed, as they were passed.

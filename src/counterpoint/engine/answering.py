@@ -27,7 +27,7 @@ from counterpoint.certificate import (
 from counterpoint.engine.pieces import Pieces, Question
 from counterpoint.engine.search import Found, Leads, search
 from counterpoint.engine.span import CELLS as SPAN_CELLS
-from counterpoint.engine.span import FRAMES, InSpan, Span
+from counterpoint.engine.span import FRAMES, InSpan
 from counterpoint.models.reading import Reading
 from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray, WordArray
 from counterpoint.results import Counterfactuals
@@ -114,19 +114,19 @@ def answers_to(
     written into the columns of others ``into``, if there are any: those that can be used there.
     """
     (came, inputs), features = tables, task.question.features
-    span = None if held is not None else _span_of(task, inputs)
-    encoded = _encoded(task, inputs, task.question if span is None else span.question)
+    spanned = None if held is not None else _in_span(task, inputs)
+    encoded = _encoded(task, inputs, spanned)
     codes, n = encoded.codes, len(encoded.codes)
     missing = encoded.missing[: 1 if encoded.missing.strides[0] == 0 else n] != PRESENT
     required, usable = task.target.requirement, np.ones(n, dtype=bool)
     usable[[*encoded.problems, *(into.problems if into else ())]] = False
     if weight is None and required.weight is not None:
         weight = np.full(n, required.weight)
-    after = np.array(codes) if span is None else np.empty_like(codes)
+    after = np.array(codes) if spanned is None else spanned.answers
     rows_of = came, codes, after, np.broadcast_to(missing, codes.shape)
     out = _blank(task, rows_of, encoded.problems, into)
-    if span is not None:
-        usable &= ~_answer_in_span(task, inputs, span, out, weight, advance)
+    if spanned is not None:
+        usable &= ~_answer_in_span(task, spanned, out, weight, advance)
     size = max(64, CELLS // max(features.width, WIDE))
     for start in range(0, n, size):
         index = start + np.flatnonzero(usable[start : start + size])
@@ -147,21 +147,44 @@ def answers_to(
     return out
 
 
-def _span_of(task: Task, inputs: Table) -> Span | None:
-    """The span in which answers move, if that is much less to look at than the rows."""
-    span = task.question.span if inputs.all_floats and task.span is None else None
-    if span is None or len(inputs) * span.matrix.size < PRODUCTS:
+def _in_span(task: Task, inputs: Table) -> InSpan | None:
+    """The rows in coordinates of the span in which answers move, if that is much less to look at.
+
+    Their finite lengths say that all values are finite.
+    """
+    question, model, matrix = task.question, task.model, inputs.float_matrix
+    span = None if matrix is None or task.span is not None else question.span
+    if matrix is None or span is None:
         return None
-    return span if task.question.features.width > 2 * span.question.features.width else None
+    if len(matrix) * span.matrix.size < PRODUCTS:
+        return None
+    if question.features.width <= 2 * span.question.features.width:
+        return None
+
+    def as_input(rows: IntArray | slice, full: FloatArray) -> Any:
+        return inputs.with_matrix(rows, full).to_model_input(named=model.named)
+
+    cells = FRAMES * SPAN_CELLS if model.named else SPAN_CELLS
+    options: dict[str, Any] = {"exactly": task.target.demanding, "cells": cells}
+    rows = InSpan.of(span, model.model, matrix, keep=True, as_input=as_input, **options)
+    if np.isfinite(rows.length).all():
+        return rows
+    codes = encode(inputs, question.features, model.fills, model.unfilled).codes
+    return InSpan.of(span, model.model, codes, keep=True, as_input=as_input, **options)
 
 
-def _encoded(task: Task, inputs: Table, asked: Question) -> Encoded:
+def _encoded(task: Task, inputs: Table, spanned: InSpan | None) -> Encoded:
     """Codes of rows, and why some cannot be used; what does not fit is an error in any case."""
     features, reading, required = task.question.features, task.model, task.target.requirement
-    encoded = encode(inputs, features, reading.fills, reading.unfilled)
+    matrix = inputs.float_matrix
+    if matrix is not None and spanned is not None and spanned.X is matrix:
+        encoded = Encoded.of_numbers(matrix)
+    else:
+        encoded = encode(inputs, features, reading.fills, reading.unfilled)
     problems = task.target.unusable(encoded.codes, features.names)
     encoded.problems.update(problems | encoded.problems)
     if required.labels or not required.others:
+        asked = task.question if spanned is None else spanned.span.question
         asked.pieces(task.target)
     if reading.fills:
         encoded.problems.update(_not_filled(task, inputs, encoded))
@@ -189,8 +212,7 @@ def _blank(
 
 def _answer_in_span(
     task: Task,
-    inputs: Table,
-    span: Span,
+    rows: InSpan,
     out: Counterfactuals,
     weight: FloatArray | None,
     advance: Callable[[int], None] | None,
@@ -200,21 +222,7 @@ def _answer_in_span(
     Others are left, as they came: those that are not settled there, whose cost is not known to the
     last digits, or whose answer is not the last one about which the model was asked.
     """
-    model = task.model
-
-    def as_input(rows: IntArray | slice, full: FloatArray) -> Any:
-        return inputs.with_matrix(rows, full).to_model_input(named=model.named)
-
-    rows = InSpan.of(
-        span,
-        model.model,
-        out.before,
-        exactly=task.target.demanding,
-        into=out.after,
-        cells=FRAMES * SPAN_CELLS if model.named else SPAN_CELLS,
-        as_input=as_input,
-    )
-    asked = replace(task, model=rows.reading(model), question=span.question, span=rows)
+    asked = replace(task, model=rows.reading(task.model), question=rows.span.question, span=rows)
     table = rows.table
     found = answers_to(asked, (table, table), advance, weight=weight, into=out)
     stays = found.statuses == Status.ALREADY.code

@@ -231,16 +231,21 @@ class InSpan:
         X: Any,
         *,
         exactly: bool,
-        into: FloatArray | None = None,
+        keep: bool = False,
         cells: int = CELLS,
         as_input: Callable[[IntArray | slice, Any], Any] | None = None,
     ) -> InSpan:
-        """Of these rows; answers are written as full rows, or forgotten."""
-        found = span.coordinates(X, exactly=exactly)
-        kept = None
-        if into is not None:
-            kept = into, np.full((len(found[0]), len(span.directions)), np.nan)
+        """Of these rows; answers are kept as full rows, or forgotten."""
+        found, kept = span.coordinates(X, exactly=exactly), None
+        if keep:
+            kept = np.empty_like(X), np.full((len(X), len(span.directions)), np.nan)
         return cls(span, model, X, *found, kept, cells, as_input)
+
+    @property
+    def answers(self) -> FloatArray:
+        """(n, d) the answers that are kept."""
+        assert self.kept is not None  # noqa: S101 (by who asks)
+        return self.kept[0]
 
     @property
     def table(self) -> Table:

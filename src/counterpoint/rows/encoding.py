@@ -48,6 +48,11 @@ class Encoded:
     # (n, p): how a cell that counts as the fill of its column is missing; 0 for all others
     missing: NDArray[np.int8]
 
+    @classmethod
+    def of_numbers(cls, matrix: FloatArray) -> Encoded:
+        """Of finite numbers, which are their own codes."""
+        return cls(matrix, {}, np.broadcast_to(np.int8(PRESENT), matrix.shape))
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -124,7 +129,7 @@ def encode(
     problems: dict[int, str] = {}
     matrix = table.float_matrix if features.all_numeric else None
     if matrix is not None and (np.isfinite(matrix.sum()) or np.isfinite(matrix).all()):
-        return Encoded(matrix, problems, np.broadcast_to(np.int8(PRESENT), matrix.shape))
+        return Encoded.of_numbers(matrix)
     codes = np.empty((len(table), len(features)))
     missing = np.zeros(codes.shape, dtype=np.int8)
     for j, feature in enumerate(features):
@@ -149,12 +154,17 @@ def decode(
     rows: slice | IntArray,
     before: FloatArray,
     after: FloatArray,
+    *,
+    whole: bool = False,
 ) -> Table:
     """These rows of the table, with the cells whose (n, p) codes differ replaced, and no others.
 
-    The table is as it came in, and may hold more columns than the features.
+    The table is as it came in, and may hold more columns than the features; no cell is missing if
+    it is ``whole``.
     """
     if features.all_numeric and table.float_matrix is not None and table.names == features.names:
+        if whole:
+            return table.with_matrix(rows, after)
         came = table.float_matrix[rows]
         gaps = np.isnan(came) & (before == after) if np.isnan(came.sum()) else None
         if gaps is None or not gaps.any():

@@ -765,12 +765,11 @@ def demanded(condition: Any, cost: str, delta: Any, ahead: Any) -> list[Any]:
         return [a + b * far <= ahead for a, b in pairs]
     matrix = given.matrix if isinstance(given, cp.Mahalanobis) else np.diag(given.weights)
     root = np.linalg.cholesky(matrix).T
-    if isinstance(
-        c, Lead
-    ):  # a ball with a cap cut off: part of a move is along, at the cap's price
+    if isinstance(c, Lead):  # a ball with a cap cut off: the part along costs less
         if c.ahead is None:
             far = cvxpy.norm(root @ delta)
-            return [a + b * far <= ahead for a, b in zip(c.start, c.rate, strict=True)]
+            pairs = sorted(set(zip(c.start.tolist(), c.rate.tolist(), strict=True)))
+            return [a + b * far <= ahead for a, b in pairs]
         told = []
         for a, b, m in sorted(set(zip(c.start, c.rate, c.ahead, strict=True))):
             along = cvxpy.Variable(nonneg=True)

@@ -172,8 +172,9 @@ def decode(
         if table.is_array or table.is_pandas:  # others tell a null from a NaN
             return table.with_matrix(rows, np.where(gaps, came, after))
     cells: dict[Hashable, Cells] = {}
-    for j, feature in enumerate(features):
-        positions = np.flatnonzero(before[:, j] != after[:, j])
+    changed = before != after
+    for j in np.flatnonzero(changed.any(axis=0)).tolist():
+        feature, positions = features.items[j], np.flatnonzero(changed[:, j])
         values: NDArray[Any] = after[positions, j]
         if isinstance(feature, Categorical):
             codes, values = values, np.empty(len(positions), dtype=object)

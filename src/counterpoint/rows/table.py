@@ -95,6 +95,8 @@ class Table:
         matrix = self.native if self.is_array else self.float_matrix
         if matrix is not None:
             cells = matrix[i].tolist()
+        elif self.is_pandas:
+            cells = self.native.iloc[i : i + 1].to_numpy(dtype=object)[0].tolist()
         else:
             cells = self.take(slice(i, i + 1)).frame.rows()[0]
         found = dict(zip(self.names, cells, strict=True))
@@ -274,9 +276,16 @@ class Table:
                 ints = array.dtype.kind == "O" and holds_ints(array[:, j])
                 out[at, j] = as_ints(values.tolist()) if ints else values
             return Table(out, self.names)
-        frame = self.take(rows).frame
-        changed = [scattered(frame.get_column(name), *cells[name]) for name in cells]
-        return Table((frame.with_columns(*changed) if changed else frame).to_native(), self.names)
+        some = self.take(rows)
+        if self.is_pandas:
+            out = some.native.copy(deep=False)
+            for name, found in cells.items():
+                out[name] = scattered(
+                    nw.from_native(out[name], series_only=True), *found
+                ).to_native()
+            return Table(out, self.names)
+        changed = [scattered(some.frame.get_column(name), *cells[name]) for name in cells]
+        return Table(some.frame.with_columns(*changed).to_native(), self.names)
 
     def emptied(self, names: Sequence[Hashable], rows: BoolArray) -> Table:
         """The same with the cells of some columns missing in (n,) some rows.

@@ -16,6 +16,7 @@ from sklearn.preprocessing import StandardScaler
 import counterpoint as cp
 from counterpoint.engine import answering
 from counterpoint.engine.span import InSpan, Span
+from counterpoint.numerics import EPS
 
 
 @pytest.fixture(autouse=True)
@@ -72,6 +73,9 @@ def test_the_answers_are_those_of_full_rows(seed: int, k: int, monkeypatch: pyte
             change = few.after - few.before
             again = explainer._default_question.price(change)
             assert few.cost[found] == pytest.approx(again[found], rel=1e-9)
+            form = explainer.reading.form
+            rounding = target.requirement.rounding(form, few.after, EPS)
+            assert (few.certificates.rounding[found] >= rounding[found] * (1.0 - 1.0 / 32.0)).all()
 
 
 @pytest.mark.parametrize("frame", [np.asarray, pd.DataFrame])

@@ -419,6 +419,9 @@ class Confirmation:
             margin=margin,
             stretch=stretch,
         )
+        if span is not None:  # the margins allow for points that cost no more than the answers
+            short = ~verdict.valid & np.isfinite(certificates.bound)
+            certificates.bound[short] = 0.0
         answered = certificates.holds
         if not answered.all():
             self.after[~answered] = rows.codes[~answered]

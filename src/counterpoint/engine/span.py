@@ -143,13 +143,15 @@ class Span:
     def question(self) -> Question:
         """What is asked, in coordinates: free ones, held ones, the size of the row, its number.
 
-        The model adds up the terms of full rows: how large they are is in a column of its own. An
-        answer's are as large, but for its change, whose terms hardly cancel and add up to scores.
+        The model adds up the terms of full rows: how large they are is in a column of its own.
+        Those of a change are no larger than ``widest`` times its length. That is at most the sum of
+        the coordinates of the answer and of the row, whose part is in that column as well.
         """
         r, h, k = self.scores.shape[1], self.held.shape[1], len(self.offset)
         none = np.zeros((k, 2))
         matrix = np.hstack([self.scores, self.held, none])
-        terms = np.hstack([np.abs(matrix[:, :-2]), np.tile([1.0, 0.0], (k, 1))])
+        widest = self.lengths[1] * (1.0 + self.stretch)
+        terms = np.tile([*[widest] * r, *[0.0] * h, 1.0, 0.0], (k, 1))
         magnitude = Magnitude(terms, np.abs(self.offset), self.form.sizes.terms)
         form = replace(self.form, matrix=matrix, offset=self.offset, magnitude=magnitude)
         names = [f"x{j}" for j in range(r + h + 2)]
@@ -199,9 +201,11 @@ class Span:
         if not exactly:
             out[:, -2] = widest * length + self.form.sizes.offset.max()
         out[:, -1] = np.arange(n)
-        size = tallest * np.sqrt(np.einsum("ij,ij->i", out[:, :r], out[:, :r]))
-        size += np.abs(out[:, r:-2]).sum(axis=1) + np.abs(self.offset).max()
+        far = np.sqrt(np.einsum("ij,ij->i", out[:, :r], out[:, :r])) * (1.0 + gamma(r + 4))
         terms = np.minimum(steepest * length, 2.0 * out[:, -2])  # of Cx; of no row twice those of A
+        out[:, -2] += widest * (1.0 + self.stretch) * far
+        size = tallest * far
+        size += np.abs(out[:, r:-2]).sum(axis=1) + np.abs(self.offset).max()
         doubt += 2.0 * (gamma(d + 4) * terms + gamma(k + r + h + 8) * size)
         return out, length, doubt
 

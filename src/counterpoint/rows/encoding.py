@@ -177,8 +177,8 @@ def decode(
         feature, positions = features.items[j], np.flatnonzero(changed[:, j])
         values: NDArray[Any] = after[positions, j]
         if isinstance(feature, Categorical):
-            codes, values = values, np.empty(len(positions), dtype=object)
-            values[:] = [feature.categories[int(code)] for code in codes]
+            words = np.fromiter(feature.categories, dtype=object)
+            values = words[values.astype(np.intp)]
         cells[feature.name] = positions, values
     return table.with_cells(rows, cells)
 

@@ -260,13 +260,12 @@ class Table:
         return Table(pd.concat([self.native, other.native]), self.names)
 
     def with_cells(self, rows: IntArray | slice, cells: Mapping[Hashable, Cells]) -> Table:
-        """These rows with some cells replaced, column by column, in the dtypes that came in.
+        """These rows with some cells of some columns replaced, in the dtypes that came in.
 
         A column of whole numbers that receives a fraction, or a number that its dtype cannot hold,
         becomes float64 or int64; one of booleans that receives something else, float64; one of
         categories keeps its levels, and what it receives becomes one of them.
         """
-        cells = {name: (at, values) for name, (at, values) in cells.items() if len(at)}
         if self.is_array:
             array = self.native[rows]
             needed = [fitting_dtype(array.dtype, values) for _, values in cells.values()]
@@ -279,10 +278,9 @@ class Table:
         some = self.take(rows)
         if self.is_pandas:
             out = some.native.copy(deep=False)
-            for name, found in cells.items():
-                out[name] = scattered(
-                    nw.from_native(out[name], series_only=True), *found
-                ).to_native()
+            for name in cells:
+                series = nw.from_native(out[name], series_only=True)
+                out[name] = scattered(series, *cells[name]).to_native()
             return Table(out, self.names)
         changed = [scattered(some.frame.get_column(name), *cells[name]) for name in cells]
         return Table(some.frame.with_columns(*changed).to_native(), self.names)

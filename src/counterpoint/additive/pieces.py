@@ -124,6 +124,15 @@ class Bends:
             high = np.where(whole & np.isfinite(high), down, high)
         return low, high
 
+    def nearest(self, cases: Cases, steps: FloatArray) -> tuple[FloatArray, BoolArray]:
+        """(n, k, p) how far the nearest reachable number of each piece is, and whether any is."""
+        low, high = self.reachable(cases, steps)
+        x, some = cases.x[:, self.columns, None], low <= high
+        change = np.minimum(np.maximum(x, low), high)
+        change -= x
+        change[~some] = 0.0
+        return change, some
+
     def value(self, y: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
         """What (n, k, p) values in their pieces add to (n, m) weighed rows; sizes of the terms."""
         mixed = np.einsum("nm,kpmc->nkpc", weights, self.coefficients)
@@ -158,19 +167,24 @@ class Bends:
         slope: FloatArray,
         price: tuple[FloatArray, FloatArray],
         steps: FloatArray,
-    ) -> FloatArray:
+    ) -> tuple[FloatArray, FloatArray]:
         """(n, k) what columns take at least: price, (n, d) slope · (y − x), and weighed rows.
 
-        ``price`` is what |δ| and δ² cost, (d,) each. It is lowered by what it may be off; infinite
-        where a column has no value.
+        And (n, k) where. ``price`` is what |δ| and δ² cost, (d,) each. The least is lowered by what
+        it may be off; infinite where a column has no value.
         """
         absolute, curvature = (part[self.columns][:, None] for part in price)
-        out = np.empty((len(cases), len(self.columns)))
+        out, where = np.empty((2, len(cases), len(self.columns)))
+        flat = self.is_flat and not slope[:, self.columns].any()
         for part in self.parts(len(cases)):
             own = cases.take(part)
+            if flat:
+                given = self._least_flat(own, weights[part], (absolute, curvature), steps)
+                out[part], where[part] = given
+                continue
             low, high = self.reachable(own, steps)
             x, pull = own.x[:, self.columns, None], slope[part][:, self.columns, None]
-            best = np.full(low.shape, np.inf)
+            best, at = np.full(low.shape, np.inf), np.broadcast_to(x, low.shape)
             for y in self._candidates(own, weights[part], pull, (absolute, curvature), steps):
                 y = np.minimum(np.maximum(y, low), high)  # noqa: PLW2901 (within its piece)
                 y = np.minimum(np.maximum(y, -FAR), FAR)  # noqa: PLW2901 (0 · ∞ is no number)
@@ -180,9 +194,38 @@ class Bends:
                     value, size = self.value(y, weights[part])
                     size = size + paid + np.abs(pull * delta)
                     value = value + paid + pull * delta - gamma(self.roundings) * size - TINY
-                best = np.minimum(best, np.where(np.isnan(value), -np.inf, value))
-            out[part] = np.where(low <= high, best, np.inf).min(axis=2)
-        return out
+                value = np.where(np.isnan(value), -np.inf, value)
+                best, at = np.minimum(best, value), np.where(value < best, y, at)
+            best = np.where(low <= high, best, np.inf)
+            piece = best.argmin(axis=2)[:, :, None]
+            out[part] = np.take_along_axis(best, piece, axis=2)[:, :, 0]
+            where[part] = np.take_along_axis(at, piece, axis=2)[:, :, 0]
+        return out, where
+
+    def _least_flat(
+        self,
+        cases: Cases,
+        weights: FloatArray,
+        price: tuple[FloatArray, FloatArray],
+        steps: FloatArray,
+    ) -> tuple[FloatArray, FloatArray]:
+        """(n, k) `least` of constant pieces: at the number of each that is nearest to x."""
+        (moved, some), (absolute, curvature) = self.nearest(cases, steps), price
+        change = np.abs(moved)
+        paid = (
+            change * absolute if not curvature.any() else change * (absolute + curvature * change)
+        )
+        flat = self.coefficients[..., 0].reshape(-1, weights.shape[1]).T
+        value = (weights @ flat).reshape(paid.shape)
+        off = np.abs(weights) @ np.abs(flat)
+        off *= gamma(self.roundings)
+        value -= off.reshape(paid.shape)
+        paid *= 1.0 - 2.0 * gamma(8)
+        value += paid
+        value[~some] = np.inf
+        piece = value.argmin(axis=2)[:, :, None]
+        moved = np.take_along_axis(moved, piece, axis=2)[:, :, 0] + cases.x[:, self.columns]
+        return np.take_along_axis(value, piece, axis=2)[:, :, 0] - TINY, moved
 
     def _candidates(
         self,
@@ -195,8 +238,6 @@ class Bends:
         """Where a column of a row may take the least within a piece, before it is clipped to it."""
         x, shape = cases.x[:, self.columns, None], (len(cases), *self.starts.shape)
         yield np.broadcast_to(x, shape)
-        if self.is_flat and not pull.any():
-            return
         yield np.full(shape, -np.inf)
         yield np.full(shape, np.inf)
         mixed = np.einsum("nm,kpmc->nkpc", weights, self.coefficients)

@@ -144,7 +144,7 @@ class SumDuality(NonConvexDuality):
         slope[:, own] = 0.0
         here, tall = self.bends.here(x, weights)
         with np.errstate(over="ignore", invalid="ignore"):
-            least = self.bends.least(cases, weights, normal, price, program.steps) - here
+            least = self.bends.least(cases, weights, normal, price, program.steps)[0] - here
             off = gamma(self.bends.roundings) * (2.0 * tall + np.abs(least)).sum(axis=1)
             sizes = Sizes(np.where(slope == 0.0, 0.0, sizes.each), None, sizes.count)
             total, lost = program.domain.lower(diagonal, slope, cases, sizes, (own, least.T))

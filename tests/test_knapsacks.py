@@ -19,8 +19,6 @@ from counterpoint.engine.proof import Proof, proved
 from counterpoint.engine.region import Condition, Region
 from counterpoint.solvers import Effort, Outcome
 
-FEW = False
-
 
 class Problem(NamedTuple):
     program: Program
@@ -79,7 +77,7 @@ def problem(rng: np.random.Generator, *, curves: bool = False) -> Problem:
         conditions.append(SumBounds(LinearBounds(rows, limit, limit + width), bent))
     else:
         conditions.append(LinearBounds(matrix.astype(float), limit, limit + width))
-    if FEW and rng.random() < 0.4:
+    if rng.random() < 0.4 and not curves:
         conditions.append(AtMost(int(rng.integers(1, len(blocks) + 1)), tuple(blocks)))
     weights = rng.choice([1.0, 2.0, 0.5], size=d) if rng.random() < 0.5 else rng.uniform(0.1, 3, d)
     absolute, quadratic = np.array(weights), np.zeros(d)

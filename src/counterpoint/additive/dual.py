@@ -21,8 +21,10 @@ STEPS = 60
 """How many multipliers are tried for a box, at most; some four do."""
 CLOSE = 1e-12
 """A bound this near to what a mixture of points costs, relative to it, is the highest."""
-RAISES = 12
-"""How often a missing demand is made eight times as dear before it is taken to be impossible."""
+NEAR = 1e-10
+"""The same for several demands, whose bases are less exact."""
+RAISES = 6
+"""How often a missing demand is made 64 times as dear before it is taken to be impossible."""
 SHY = 1.0 - 1e-13
 """By how much less than its price a column without an end may gain, for its least to be finite."""
 
@@ -168,18 +170,20 @@ def _columns(
             break
         duals, theta = basis.solved(open_)
         lam, height = duals[:, :s], duals[:, s]
-        surplus = lam.argmin(axis=1)
+        worth = lam * np.abs(basis.columns[open_, :s]).max(axis=2)  # in units of cost
+        surplus = worth.argmin(axis=1)
         rows = np.arange(len(open_))
-        tall = np.abs(lam).max(axis=1)
-        loose = lam[rows, surplus] < -CLOSE * tall
+        loose = worth[rows, surplus] < -NEAR * np.abs(basis.cost[open_]).max(axis=1)
         lam = np.maximum(lam, 0.0)
         value, moves, _ = k.least(given.take(open_), boxes.take(open_), lam)
         total = value + (lam * given.short[open_]).sum(axis=1)
         better = total > bound[open_]
         bound[open_[better]], at[open_[better]] = total[better], lam[better]
         size = np.abs(moves.cost) + (lam * np.abs(moves.gain)).sum(axis=1) + np.abs(height)
-        optimal = ~loose & (value >= height - CLOSE * size)
         missing = basis.missing(open_, theta)
+        mixed = (basis.cost[open_] * theta).sum(axis=1)
+        optimal = ~loose & (value >= height - CLOSE * size)
+        optimal |= ~missing & (mixed - bound[open_] <= NEAR * np.abs(mixed))
         done = (optimal & ~missing) | (bound[open_] >= ceiling[open_])
         dearer = optimal & missing & ~done
         raises[open_[dearer]] += 1
@@ -192,8 +196,10 @@ def _columns(
             stuck[entering] = ~basis.enter(
                 some, moves.take(entering), surplus[entering], loose[entering], theta[entering]
             )
-        none = hopeless & _ray(k, given, boxes, open_, lam)
-        bound[open_[none]], at[open_[none]] = np.inf, lam[none]
+        if hopeless.any():
+            lost = open_[hopeless]
+            none = _ray(k, given, boxes, lost, lam[hopeless])
+            bound[lost[none]], at[lost[none]] = np.inf, lam[hopeless][none]
         open_ = open_[~(done | hopeless | stuck)]
     _, theta = basis.solved(np.arange(n))
     lost = np.flatnonzero(basis.missing(np.arange(n), theta) & (bound < ceiling) & ~impossible)
@@ -253,8 +259,8 @@ class _Basis:
         return np.asarray(((self.kind[rows] == MISSING) & (theta > scale)).any(axis=1))
 
     def dearer(self, rows: IntArray) -> None:
-        """Missing demands cost eight times as much."""
-        self.cost[rows] *= np.where(self.kind[rows] == MISSING, 8.0, 1.0)
+        """Missing demands cost 64 times as much."""
+        self.cost[rows] *= np.where(self.kind[rows] == MISSING, 64.0, 1.0)
 
     def enter(
         self,

@@ -315,10 +315,11 @@ class Knapsack:
 
     def least(
         self, given: Given, boxes: Boxes, multipliers: FloatArray, *, free: bool = False
-    ) -> tuple[FloatArray, Moves, tuple[FloatArray, FloatArray, FloatArray]]:
+    ) -> tuple[FloatArray, Moves, tuple[FloatArray, FloatArray, FloatArray, FloatArray]]:
         """(n,) the least price less λ · gain in boxes, and where it is reached.
 
-        And what makes it up: (n, c) slopes and values of columns, (n, t, k) values of options.
+        And what makes it up: (n, c) slopes, (n, c) and (n, t) what features that take another value
+        would leave, (n, t, k) values of options.
         Infinite where a box holds no point. If changes are ``free``, without the price.
         """
         slope = self.slopes(multipliers)
@@ -345,13 +346,16 @@ class Knapsack:
             must = self.musts(given, boxes)
             empty |= must.sum(axis=1) > self.count
             staying = self._staying(given, multipliers)
-            kept = self._kept(must, np.hstack([value, best - staying]), self.count)
+            kept, instead = self._kept(must, np.hstack([value, best - staying]), self.count)
             stay, still = ~kept[:, len(self.numbers) :], ~kept[:, : len(self.numbers)]
             change[still], value[still] = 0.0, 0.0
             choice[stay], best[stay] = given.here[stay], staying[stay]
         least = value.sum(axis=1) + best.sum(axis=1)
         least[empty] = np.inf
-        return least, self.moves(given, change, choice), (slope, value, values)
+        if self.count is not None:
+            c = len(self.numbers)
+            value, best = instead[:, :c], instead[:, c:] + staying
+        return least, self.moves(given, change, choice), (slope, value, best, values)
 
     def moves(self, given: Given, change: FloatArray, choice: IntArray) -> Moves:
         """Points with their cost and gain."""
@@ -379,12 +383,19 @@ class Knapsack:
         return staying
 
     @staticmethod
-    def _kept(must: BoolArray, gain: FloatArray, count: int) -> BoolArray:
-        """(n, c + t): the features that must change, and the best others, as many as may."""
+    def _kept(must: BoolArray, gain: FloatArray, count: int) -> tuple[BoolArray, FloatArray]:
+        """(n, c + t): the features that must change, and the best others, as many as may.
+
+        And what any would leave if it took another value, and so another had to stay.
+        """
         left = count - must.sum(axis=1)
         order = np.argsort(np.where(must, 0.0, gain), axis=1, kind="stable")
         rank = np.argsort(order, axis=1)  # those that must change are behind all that gain
-        return np.asarray(must | ((rank < left[:, None]) & (gain < 0.0)))
+        kept = must | ((rank < left[:, None]) & (gain < 0.0))
+        free = np.where(must, 0.0, np.minimum(gain, 0.0))
+        at = np.clip(left, 1, gain.shape[1]) - 1
+        last = np.take_along_axis(np.sort(free, axis=1), at[:, None], axis=1)
+        return kept, np.where(must, gain, np.minimum(gain, last))
 
     def changed(self, given: Given, moves: Moves) -> BoolArray:
         """(n, c + t): which features differ."""

@@ -49,8 +49,7 @@ class Knapsacks(Solver):
             return False
         if program.nonconvex and not _tabulated(program):
             return False
-        few = program.at_most is None
-        return few and 0 < len(Knapsack(program).sides[0]) <= DEMANDS
+        return 0 < len(Knapsack(program).sides[0]) <= DEMANDS
 
     @cached_property
     def knapsack(self) -> Knapsack:

@@ -220,10 +220,10 @@ def _fixed(
     k: Knapsack, given: Given, boxes: Boxes, dual: Dual, at: IntArray, ceiling: FloatArray
 ) -> Boxes:
     """Boxes without what their multipliers exclude."""
-    if k.count is not None or k.sums is not None:
+    if k.sums is not None:
         return boxes
     lam = dual.multipliers[at]
-    value, _, (slope, values, options) = k.least(given, boxes, lam)
+    value, _, (slope, values, best, options) = k.least(given, boxes, lam)
     total = value + (lam * given.short).sum(axis=1)
     room = np.where(total > 0.0, ceiling * (1.0 + SPARE) - total, np.inf)[:, None]
     limit = values + np.maximum(room, 0.0)
@@ -242,14 +242,22 @@ def _fixed(
             rise = np.where(k.curved, middle + reach, rise)
             fall = np.where(k.curved, middle - reach, fall)
     rise, fall = rise * (1.0 + SPARE), fall * (1.0 + SPARE)
+    if k.count is not None:  # no change is no part of what is counted
+        may = ~k.musts(given, boxes)[:, : len(k.numbers)]
+        rise, fall = (
+            np.where(may, end(v, 0.0), v) for end, v in ((np.maximum, rise), (np.minimum, fall))
+        )
     with np.errstate(invalid="ignore"):
         high = np.where(k.whole, np.minimum(high, np.floor(rise + STEP_SLACK)), high)
         low = np.where(k.whole, np.maximum(low, np.ceil(fall - STEP_SLACK)), low)
     if not k.tables:
         return boxes._replace(low=low, high=high)
-    least = options.min(axis=2, keepdims=True)
     with np.errstate(invalid="ignore"):
-        mask = boxes.mask & (options <= least + room[:, :, None])
+        fits = options <= (best + room)[:, :, None]
+    if k.count is not None:
+        may = ~k.musts(given, boxes)[:, len(k.numbers) :]
+        fits |= may[:, :, None] & (np.arange(fits.shape[2]) == given.here[:, :, None])
+    mask = boxes.mask & fits
     return boxes._replace(low=low, high=high, mask=mask)
 
 
@@ -401,7 +409,7 @@ def _proof(
         c = len(k.numbers)
         forced[:, k.numbers] = boxes.forced[:, :c]
         if k.tables:
-            own = np.append(columns[:, 0], k.bent)
+            own = np.append([g.start for g in k.program.groups], k.bent).astype(np.intp)
             forced[:, own] = boxes.forced[:, c:]
     multipliers = k.multipliers(pool.start[chosen])
     root = np.where(kept, at[np.arange(n)], -1)

@@ -208,36 +208,86 @@ class _Excluded:
         open_ = np.isinf(node.low) | np.isinf(node.high)
         steep = np.abs(self.slope) + self.share * self.size >= self.price.absolute
         shrunk = (open_ & program.numeric & (self.price.curvature == 0.0) & steep).any(axis=1)
-        plain = not program.beyond_rows and not program.nonconvex and program.at_most is None
+        plain = not program.beyond_rows and not program.nonconvex
         plain &= program.price.quadratic.ndim == 1
         # (N, 1) how much more than its least a column may take; nothing is excluded if infinite
         none = ~np.asarray(plain & (bound > 0.0)) | shrunk | np.isnan(ceiling)
         off = 4.0 * gamma(1) * (bound + np.abs(ceiling)) + TINY
         self.room = np.where(none, np.inf, ceiling - bound + off)[:, None]
 
+        self.best = program.domain.nearest(self.price, self.slope, node)
+        self.instead, self.off, self.must = self._instead()
+
+    def _instead(self) -> tuple[FloatArray, FloatArray | float, BoolArray | None]:
+        """(N, d) what a feature that takes another value would leave, of a group its first column.
+
+        That is its own least; or, where so many features may change that another would have to
+        stay, the most that one of those takes which do. By how much that may be off; and where
+        changes are counted, which features must change.
+        """
+        program, price = self.program, self.price
+        with np.errstate(invalid="ignore", over="ignore"):
+            own = price.value(self.best, self.slope)
+        if program.groups:
+            hot = program.domain.hot
+            values, staying = self._options()
+            least = np.where(hot.permitted(self.node), values, np.inf)
+            own[:, hot.first] = hot.reduce(np.minimum, least) - staying
+        if program.at_most is None:
+            return own, 0.0, None
+        must = program.domain.must_change(self.node)
+        starts = [block.start for block in program.at_most.blocks]
+        counted = np.zeros(program.width, dtype=bool)
+        counted[starts] = True
+        left = program.at_most.count - must[:, starts].sum(axis=1)
+        free = np.sort(np.where(must | ~counted, 0.0, np.minimum(own, 0.0)), axis=1)
+        last = free[np.arange(len(free)), np.clip(left, 1, free.shape[1]) - 1]
+        instead = np.where(must, own, np.minimum(own, last[:, None]))
+        with np.errstate(invalid="ignore", over="ignore"):
+            far = np.abs(np.where(program.numeric, self.best, 1.0))
+            off = 4.0 * self.share * (self._terms(far) * far).max(axis=1, keepdims=True)
+        return instead, off, must
+
+    def _terms(self, reach: FloatArray) -> FloatArray:
+        """(N, d) the sizes of what changes of (N, d) lengths take, for each unit."""
+        price = self.price
+        terms = self.size + np.abs(self.slope) + 2.0 * price.absolute + price.curvature * reach
+        return np.asarray(terms)
+
+    def _options(self) -> tuple[FloatArray, FloatArray]:
+        """(N, columns of groups) what categories take; (N, groups) what those take that stay."""
+        hot, node = self.program.domain.hot, self.node
+        here, slope = node.x[:, hot.columns] > 0.5, self.slope[:, hot.columns]
+        value = np.where(here, slope, slope + 2.0 * self.price.absolute[hot.columns])
+        return value, hot.reduce(np.add, np.where(here, slope, 0.0))
+
     def numbers(self, at: FloatArray, way: float) -> BoolArray:
         """(N, d): whether changes, and all beyond them up (1) or down (−1), are excluded."""
-        best = self.program.domain.nearest(self.price, self.slope, self.node)
-        price, slope, size = self.price, self.slope, self.size
+        price, slope = self.price, self.slope
         with np.errstate(invalid="ignore", over="ignore"):
-            rise = price.value(at, slope) - price.value(best, slope)
-            reach = np.maximum(np.abs(at), np.abs(best))
-            terms = size + np.abs(slope) + price.absolute + price.curvature * reach
-            off = 4.0 * self.share * terms * reach
+            least = price.value(self.best, slope) - self.instead
+            reach = np.maximum(np.abs(at), np.abs(self.best))
+            terms = 4.0 * self.share * self._terms(reach)
+            off = terms * reach + self.off + TINY
+            rise = price.value(at, slope) - self.instead
             tilt = price.absolute * np.sign(at) + 2.0 * price.curvature * at + slope
-            outward = way * tilt > 4.0 * self.share * terms
-            beyond = way * (at - best) > 0.0
-            return np.asarray(outward & beyond & (rise - off - TINY >= self.room))
+            beyond = (way * tilt > terms) & (way * (at - self.best) > 0.0)
+            excluded = (beyond & (rise - off >= self.room)) | (least - off >= self.room)
+            if self.must is not None:  # no change is no part of what is counted
+                excluded &= self.must | (way * at > 0.0)
+            return np.asarray(excluded)
 
     def options(self) -> BoolArray:
         """(N, columns of groups): which categories are excluded."""
         hot, node = self.program.domain.hot, self.node
-        here = node.x[:, hot.columns] > 0.5
-        slope, weight = self.slope[:, hot.columns], 2.0 * self.price.absolute[hot.columns]
-        value = np.where(here, slope, slope + weight)
-        open_ = np.where(hot.permitted(node), value, np.inf)
-        least = hot.spread(hot.reduce(np.minimum, open_))
-        tall = hot.reduce(np.maximum, self.size[:, hot.columns] + np.abs(slope) + weight)
-        off = 8.0 * self.share * hot.spread(tall)
+        value, staying = self._options()
+        instead = hot.spread(self.instead[:, hot.first] + staying)
+        tall = self.size[:, hot.columns] + np.abs(self.slope[:, hot.columns])
+        tall = hot.reduce(np.maximum, tall + 2.0 * self.price.absolute[hot.columns])
+        off = 16.0 * self.share * hot.spread(tall) + self.off
         with np.errstate(invalid="ignore"):
-            return np.asarray(value - least - off - TINY >= self.room)
+            excluded = value - instead - off - TINY >= self.room
+        if self.must is not None:
+            may = hot.spread(np.where(self.must[:, hot.first], 0.0, 1.0)) > 0.0
+            excluded &= ~(may & (node.x[:, hot.columns] > 0.5))
+        return np.asarray(excluded)

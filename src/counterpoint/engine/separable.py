@@ -250,14 +250,14 @@ class SeparableDomain:
         if self.groups:
             size[:, self.hot.first] = self.hot.size(price, replace(sizes, units=None, heights=each))
         starts = [block.start for block in self.at_most.blocks]
-        must = self._forced(cases)[:, starts]
+        must = self.must_change(cases)[:, starts]
         size = size[:, starts]
         free = -np.sort(-np.where(must, 0.0, size), axis=1)
         left = self.at_most.count - must.sum(axis=1)
         chosen = np.where(np.arange(free.shape[1]) < left[:, None], free, 0.0)
         return total(np.hstack([chosen, np.where(must, size, 0.0)]))
 
-    def _forced(self, cases: Cases) -> BoolArray:
+    def must_change(self, cases: Cases) -> BoolArray:
         """(n, d): which columns, of a group its first, cannot stay."""
         forced = np.zeros(cases.x.shape, dtype=bool)
         forced[:, self.numeric] = ((cases.low > cases.x) | (cases.high < cases.x))[:, self.numeric]
@@ -304,7 +304,7 @@ class SeparableDomain:
             gains[:, self.hot.first] = self.hot.least(price, slope, cases)
         if self.at_most is None:
             return _total(gains)
-        return self._best_changes(gains, self._forced(cases), self.at_most)
+        return self._best_changes(gains, self.must_change(cases), self.at_most)
 
     def is_empty(self, cases: Cases) -> BoolArray:
         """(n,): whether some feature has no value left."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
+from dataclasses import replace
 from functools import cache
 from itertools import permutations, product
 from typing import Any, get_args
@@ -34,6 +36,7 @@ from counterpoint.groups import (
     similarity,
     to_anndata,
 )
+from counterpoint.groups.fitting import costliest, starred
 from counterpoint.groups.members import stratified_folds
 from counterpoint.groups.problem import levels_of, moving
 from counterpoint.groups.reading import read_rows
@@ -615,15 +618,22 @@ def test_few_features_do_on_held_out_rows_what_all_differences_do(
     assert ours.mean(ours.correctness) >= theirs.mean(theirs.correctness) - 0.1
 
 
-def test_polished_offsets_keep_ties_and_limits_and_bring_more_rows_near():
-    model, X, y = fitted("network", k=4, polish=True)
-    polished = model.translations_
-    plain = clone(model).set_params(polish=False).fit(X, y).translations_
-    tied = plain.offsets[:, None] == plain.offsets[None]
-    assert (polished.offsets[:, None] == polished.offsets[None])[tied].all()
-    assert sum(model.scene_.rates(polished)) >= sum(model.scene_.rates(plain)) - 1e-9
-    reach = 1.5 * np.ptp(model.scene_.means, axis=0)
-    assert (np.ptp(polished.offsets, axis=0) <= reach * (1.0 + 1e-12)).all()
+@pytest.mark.parametrize("count", COUNTS)
+def test_polished_explanations_keep_to_k_and_limits_and_bring_more_rows_near(
+    case: tuple[GroupTranslations, Any, Any], count: Count
+):
+    model, _, _ = case
+    plain = model.sparse(2, count)
+    scene, task = model.scene_, model.task_
+    able = copy.copy(model).set_params(polish=True)
+    moved = able.sparse(2, count)
+    assert count_of(moved, count) <= 2
+    assert sum(scene.rates(moved)) >= sum(scene.rates(plain)) - 1e-9
+    reach = 1.5 * np.ptp(scene.means, axis=0)
+    assert (np.ptp(moved.offsets, axis=0) <= reach * (1.0 + 1e-12)).all()
+    start = model.path_.choose(4).offsets
+    ended, tied = polished(scene, task, start), start[:, None] == start[None]
+    assert (ended[:, None] == ended[None])[tied].all()
 
 
 def test_polishing_moves_rows_to_where_they_arrive():
@@ -642,13 +652,15 @@ def test_polishing_moves_rows_to_where_they_arrive():
     assert after > before + 0.1
 
 
-def test_the_aim_of_polishing_has_the_gradient_of_finite_differences():
+@pytest.mark.parametrize("k", [None, 2])
+def test_the_aim_of_polishing_has_the_gradient_of_finite_differences(k: int | None):
     model, _, _ = fitted("network")
     scene, task = model.scene_, model.task_
     D = model.path_.choose(4).offsets
     columns = moving(D)
     level = levels_of(D[:, columns])
-    aim = smoothed_rates(scene, task, columns, level)
+    kept = costliest(D[:, columns], task.fusion.weight[columns], k)
+    aim = smoothed_rates(scene, scene.points, task, columns, level, kept)
     rng = np.random.default_rng(0)
     levels = np.empty(int(level.max()) + 1)
     levels[level] = D[:, columns]
@@ -662,6 +674,48 @@ def test_the_aim_of_polishing_has_the_gradient_of_finite_differences():
         )
         assert change == pytest.approx(float(slope @ way), rel=1e-3, abs=1e-5)
     assert np.isfinite(value)
+
+
+@pytest.mark.parametrize("k", [1, 3])
+def test_what_is_kept_of_a_pair_is_what_truncation_keeps(k: int):
+    rng = np.random.default_rng(k)
+    D, costs = rng.normal(size=(4, 6)), rng.uniform(0.5, 2.0, size=6)
+    cut = Translations.of(D, range(4), costs=costs).truncated(k)
+    kept = costliest(D, costs, k)
+    for i, j in permutations(range(4), 2):
+        np.testing.assert_allclose(cut.translation(i, j), (D[j] - D[i]) * kept[i, j])
+
+
+@pytest.mark.parametrize("reference", [0, 2, 3])
+def test_stars_keep_the_costliest_changes_from_a_group(
+    case: tuple[GroupTranslations, Any, Any], reference: int
+):
+    """Of features that only rise, fewer if need be; the order is kept."""
+    task = case[0].task_
+    rng = np.random.default_rng(reference)
+    D, weight = rng.normal(size=(4, 13)), task.fusion.weight
+    star = starred(task, D, reference, 3)
+    for own, kept in zip(D, star, strict=True):
+        cost = np.abs(own - D[reference]) * weight
+        assert set(np.flatnonzero(kept != D[reference])) <= set(np.argsort(-cost)[:3])
+    assert ((star != D[reference]).sum(axis=1) == [3 * (i != reference) for i in range(4)]).all()
+    rises = replace(task, fusion=replace(task.fusion, monotone=np.ones(13, dtype=np.intp)))
+    rising = np.sort(D, axis=0)
+    star = starred(rises, rising, reference, 3)
+    assert (np.diff(star, axis=0) >= 0.0).all()
+    assert ((star != rising[reference]).sum(axis=1) <= 3).all()
+
+
+def test_k_features_from_a_reference_group_explain_more_than_k_of_each_pair(
+    case: tuple[GroupTranslations, Any, Any],
+):
+    """Whatever each pair may change, a star may; and other pairs change up to twice as many."""
+    model, _, _ = case
+    for k in (1, 2, 4):
+        each, star = model.sparse(k), model.sparse(k, "reference")
+        assert count_of(star, "reference") <= k
+        assert count_of(star, "each") <= 2 * k
+        assert sum(model.scene_.rates(star)) >= sum(model.scene_.rates(each))
 
 
 # --- estimators ---

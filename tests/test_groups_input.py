@@ -161,7 +161,7 @@ FITS: dict[str, tuple[Callable[[], Any], type, str]] = {
     "k of 0": (lambda: fit(k=0), InvalidInput, "1 to 4; got 0"),
     "k of a half": (lambda: fit(k=1.5), InvalidInput, "1 to 4; got 1.5"),
     "k is true": (lambda: fit(k=True), InvalidInput, "1 to 4; got True"),
-    "count": (lambda: fit(count="all"), InvalidInput, "'each', 'mean', 'shared'; got 'all'"),
+    "count": (lambda: fit(count="all"), InvalidInput, "'mean', 'shared', 'reference'; got 'all'"),
     "radius": (lambda: fit(radius=0.0), InvalidInput, "positive radius; got 0.0"),
     "strengths": (lambda: fit(strengths=1), InvalidInput, "at least 2 strengths"),
     "rising strengths": (

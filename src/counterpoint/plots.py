@@ -280,7 +280,11 @@ def draw_translation_path(path: TranslationPath, count: Count, ax: Any) -> Figur
         rates = [getattr(one, name) for one in chosen]
         size = 7 if name == "correctness" else 3  # of a linear representation they are the same
         axes.plot(counts, rates, dashes, marker=marker, color=tone, markersize=size, label=name)
-    said = {"each": "features a pair, at most", "mean": "features a pair, on average"}
+    said = {
+        "each": "features a pair, at most",
+        "mean": "features a pair, on average",
+        "reference": "features a group, from a reference group",
+    }
     _frame_shares(axes, said.get(count, "features of all pairs together"), "on the rows of the fit")
     return _figure(axes)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -57,8 +57,9 @@ def groups(
         str,
         typer.Option(
             metavar="WHAT",
-            help="With --features: the features of 'each' pair, of pairs on average ('mean'), or "
-            "those that all pairs change together ('shared').",
+            help="With --features: the features of 'each' pair, of pairs on average ('mean'), "
+            "those that all pairs change together ('shared'), or those of each group and one that "
+            "all are told apart from ('reference').",
         ),
     ] = "each",
     space: Annotated[
@@ -113,7 +114,7 @@ def groups(
     model = GroupTranslations(
         seen_in,
         k=features,
-        count=cast("Literal['each', 'mean', 'shared']", count),
+        count=cast("Any", count),
         limits=Limits(times=times, immutable=immutable or ()),
     )
     model.fit(frame, column)

@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
 from counterpoint.errors import InvalidInput, ModelNotFitted
-from counterpoint.groups.fitting import FEW, Fit, at_zero, follow, pruned, refit
+from counterpoint.groups.fitting import FEW, Fit, at_zero, follow, pruned, refit, starred
 from counterpoint.groups.members import Groups, stratified_folds
 from counterpoint.groups.problem import tie_pattern
 from counterpoint.groups.quality import Points, Quality
@@ -37,6 +37,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = ["DifferenceOfMeans", "GroupExplainer", "GroupTranslations", "prunable"]
+
+SHORT: dict[str, Any] = {"smooths": (0.5,), "steps": 8}
+"""The six best are polished for a little; the best of them then is polished to the end."""
 
 
 class GroupExplainer(BaseEstimator, ABC):  # type: ignore[misc]
@@ -64,7 +67,9 @@ class GroupExplainer(BaseEstimator, ABC):  # type: ignore[misc]
             How many features may change; None for the sparsest that is about as good as the best.
         count
             ``"each"``: changed by each pair; ``"mean"``: on average over pairs; ``"shared"``: by
-            all pairs together. None for that of the estimator.
+            all pairs together; ``"reference"``: by each group and one that all others are told
+            apart from, whichever is best, so that other pairs change up to 2 k. None for that of
+            the estimator.
         """
 
     def fit(self, X: Any, groups: Any, *, progress: bool | None = None) -> Self:
@@ -233,8 +238,9 @@ class GroupTranslations(GroupExplainer):
         How many features may change; None for the sparsest explanation that is about as good as
         the best.
     count
-        What k counts: the features of ``"each"`` pair, of pairs on average (``"mean"``), or those
-        that all pairs together change (``"shared"``).
+        What k counts: the features of ``"each"`` pair, of pairs on average (``"mean"``), those
+        that all pairs together change (``"shared"``), or those of each group and a reference group
+        (``"reference"``), whichever is best; other pairs then change up to 2 k.
     limits
         What a change may be; None for at most 1.5 times the range of the group means.
     costs
@@ -298,16 +304,25 @@ class GroupTranslations(GroupExplainer):
     def sparse(self, k: int | None = None, count: Count | None = None) -> Translations:
         self._fitted()
         count = self.count if count is None else count
-        chosen: Candidate = self.path_.choose(k, count)
+        able = self.path_.able(k, count)
+        most = int(count_of(able[0].translations, count)) if k is None else k
         if count == "shared":
-            tried = [chosen, *self._shared(len(chosen.translations.columns))]
-            chosen = max(tried, key=lambda one: one.worth)
-        if self.polish:  # unless its rows arrive already
-            D = polished(self.scene_, self.task_, chosen.offsets)
-            loss, strength = self.task_.value(D), chosen.translations.strength
-            moved = self.scene_.candidate(D, loss, strength)
-            chosen = moved if moved.worth > chosen.worth else chosen
-        return chosen.translations
+            able += self._shared(len(able[0].translations.columns))
+        if count == "reference":
+            able += self._starred(most)
+        able.sort(key=lambda one: (-one.worth, one.loss))
+        if not self.polish:
+            return able[0].translations
+        scene, task = self.scene_, self.task_
+
+        def moved(one: Candidate, **short: Any) -> Candidate:
+            D = polished(scene, task, one.offsets, **short)
+            return scene.candidate(D, task.value(D), one.translations.strength)
+
+        tried = [moved(one, **SHORT) for one in able[:6]]
+        best = able[int(np.argmax([one.worth for one in tried]))]
+        ended = [able[0], *tried, moved(best)]  # polishing may not help
+        return max(ended, key=lambda one: one.worth).translations
 
     def truncated(self, k: int) -> Translations:
         """The best explanation if k features of each pair are kept, as the paper does.
@@ -332,10 +347,15 @@ class GroupTranslations(GroupExplainer):
         cut = [answer.truncated(k) for _, answer in whole]
         scores = [sum(scene.rates(one)) for one in cut]
         if self.polish:
-            for at in np.argsort(scores)[::-1][:3].tolist():  # polishing takes time
-                D = polished(scene, self.task_, whole[at][0])
+
+            def moved(at: int, **short: Any) -> float:
+                D = polished(scene, self.task_, whole[at][0], k, **short)
                 cut.append(scene.translations(D, whole[at][1].strength).truncated(k))
                 scores.append(sum(scene.rates(cut[-1])))
+                return scores[-1]
+
+            able = np.argsort(scores, kind="stable")[::-1][:6].tolist()
+            moved(max(able, key=lambda at: moved(at, **SHORT)))
         return cut[int(np.argmax(scores))]
 
     def _explain(self, scene: Scene, *, progress: bool | None) -> Translations:
@@ -395,6 +415,21 @@ class GroupTranslations(GroupExplainer):
         if not (len(values) and (values > 0.0).all() and (np.diff(values) < 0.0).all()):
             raise InvalidInput(f"Expected positive strengths that fall; got {given!r}. Sort them.")
         return [float(value) for value in values]
+
+    def _starred(self, k: int) -> list[Candidate]:
+        """Candidates of which each group keeps k changes from a reference group, best of all."""
+        task, path = self.task_, self.path_
+        starts = [one.D for one in path.fits] + [one.offsets for one in path.candidates]
+        starts.append(self.scene_.centred(task))
+        stars: dict[bytes, FloatArray] = {}
+        for D in starts:
+            for reference in range(len(D)):
+                star = starred(task, D, reference, k)
+                stars.setdefault(tie_pattern(star), star)
+        found = sorted(stars.values(), key=task.value)[:12]
+        ended = [refit(task, D, 0.0) for D in found]
+        all_ = [self.scene_.candidate(one.D, one.loss, float("nan")) for one in ended]
+        return [one for one in all_ if count_of(one.translations, "reference") <= k]
 
     def _shared(self, width: int) -> list[Candidate]:
         """The features that the three widest candidates of at most so many share, freed of ties."""

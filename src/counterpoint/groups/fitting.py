@@ -20,11 +20,13 @@ __all__ = [
     "FEW",
     "Fit",
     "at_zero",
+    "costliest",
     "fit",
     "follow",
     "pair_counts",
     "pruned",
     "refit",
+    "starred",
 ]
 
 FEW = 64
@@ -165,6 +167,34 @@ def refit(
     )
     loss = task.value(D)
     return Fit(D, strength, loss, loss, residual / task.scale, np.nan, taken)
+
+
+def starred(task: Objective, D: FloatArray, reference: int, k: int) -> FloatArray:
+    """Offsets (l, d) of which each group keeps its k costliest changes from a reference group.
+
+    Of a feature that only rises or falls, what lies between tied groups is tied as well.
+    """
+    columns, star = moving(D), D.copy()
+    D, fusion = D[:, columns], task.fusion.of(columns)
+    cost = np.abs(D - D[reference]) * fusion.weight
+    stays, ordered = _ranks(cost) >= k, fusion.monotone != 0
+    for part in (stays[reference + 1 :][::-1], stays[:reference]):
+        part[:, ordered] = np.logical_or.accumulate(part[:, ordered], axis=0)
+    star[:, columns] = np.where(stays, D[reference], D)
+    return star
+
+
+def costliest(D: FloatArray, weight: FloatArray, k: int | None) -> FloatArray:
+    """(l, l, s) which features of each pair are among the k that cost most: 1 or 0."""
+    if k is None or k >= D.shape[1]:
+        return np.ones((len(D), len(D), 1))
+    return (_ranks(np.abs(D - D[:, None]) * weight) < k).astype(np.float64)
+
+
+def _ranks(cost: FloatArray) -> IntArray:
+    """How many others of the same row cost more; of equal ones the first."""
+    order = np.argsort(-cost, axis=-1, kind="stable")
+    return np.argsort(order, axis=-1, kind="stable")
 
 
 def pair_counts(D: FloatArray) -> IntArray:

@@ -230,7 +230,7 @@ Activation = Callable[[FloatArray], tuple[FloatArray, FloatArray]]
 
 def _elu(a: FloatArray, scale: float = 1.0, alpha: float = 1.0) -> tuple[FloatArray, FloatArray]:
     tail = alpha * np.expm1(np.minimum(a, 0.0))
-    return scale * (np.maximum(a, 0.0) + tail), scale * np.where(a > 0.0, 1.0, tail + alpha)
+    return scale * (np.maximum(a, 0.0) + tail), scale * (tail + np.where(a > 0.0, 1.0, alpha))
 
 
 def _tanh(a: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -17,11 +17,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 from scipy.optimize import minimize
-from scipy.spatial import KDTree
+from scipy.spatial.distance import cdist
 from scipy.special import expit
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
 from counterpoint.errors import InvalidInput
+from counterpoint.groups.fitting import costliest
 from counterpoint.groups.members import Groups
 from counterpoint.groups.problem import Fusion, Objective, levels_of, moving
 from counterpoint.groups.quality import Points, Quality, away, outside
@@ -283,88 +284,105 @@ class Scene:
         )
 
 
-def polished(scene: Scene, task: Objective, offsets: FloatArray) -> FloatArray:
-    """(l, d) offsets within the bounds by which more rows arrive, with the ties of others."""
+def polished(
+    scene: Scene,
+    task: Objective,
+    offsets: FloatArray,
+    k: int | None = None,
+    *,
+    smooths: Sequence[float] = (0.5, 0.25, 0.12),
+    steps: int = 25,
+) -> FloatArray:
+    """(l, d) offsets within the bounds by which more rows arrive, with the ties of others.
+
+    With a k, each pair keeps the k changes that cost most, and those are moved. ``smooths`` are τ
+    in units of the radius, each for so many ``steps``.
+    """
     D, columns = np.zeros_like(offsets), moving(offsets)
     if not len(columns):
         return D
     start, fusion = offsets[:, columns], task.fusion.of(columns)
-    middle, level = (start.max(axis=0) + start.min(axis=0)) / 2.0, levels_of(start)
+    middle = (start.max(axis=0) + start.min(axis=0)) / 2.0
+    level = levels_of(start)
     levels, half = np.empty((2, int(level.max()) + 1))
     levels[level] = fusion.nearest(start - middle)
     half[level] = fusion.reach / 2.0
-    charges, pairs = _charges(scene, columns), len(start) * (len(start) - 1)
-    spent = [charges(i, np.delete(start, i, axis=0) - start[i])[0] for i in range(len(start))]
-    price = 0.2 / (float(np.sum(spent)) / pairs)  # as much again costs 0.2 of the two shares
-    objective = smoothed_rates(scene, task, columns, level)
-    for smooth in (0.5, 0.25, 0.12):  # τ in units of the radius
+    points, price = scene.points.take(scene.points.groups.thinned(500)), 0.0
+    for smooth in smooths:
+        kept = costliest(levels[level], fusion.weight, k)
+        aim = smoothed_rates(scene, points, task, columns, level, kept)
+        if not price:  # as much again as at the start costs 0.2 of the two shares
+            unit = scene.radius * smooth
+            price = 0.2 / (aim(levels, unit, 1.0)[0] - aim(levels, unit, 0.0)[0])
         levels = minimize(
-            objective,
+            aim,
             levels,
             args=(smooth * scene.radius, price),
             jac=True,
             method="L-BFGS-B",
             bounds=np.column_stack([-half, half]),
-            options={"maxiter": 25},
+            options={"maxiter": steps},
         ).x
     D[:, columns] = fusion.nearest(levels[level])
     return D
 
 
 def smoothed_rates(
-    scene: Scene, task: Objective, columns: IntArray, level: IntArray
+    scene: Scene,
+    points: Points,
+    task: Objective,
+    columns: IntArray,
+    level: IntArray,
+    kept: FloatArray,
 ) -> Callable[[FloatArray, float, float], tuple[float, FloatArray]]:
     """What polishing minimises: a price on changes, less smoothed correctness and coverage.
 
     It takes levels, of which each offset (l, s) of the columns has one, τ, and the price of a unit
     of cost to the objective and its gradient.
     """
-    points, radius, matrix = scene.points, scene.radius, dense(task.matrix[columns])
-    trees = [KDTree(own) for own in points.own]
-    charges = _charges(scene, columns)
+    matrix, charges = dense(task.matrix[columns]), _charges(scene, points, columns)
 
     def value(levels: FloatArray, smooth: float, price: float) -> tuple[float, FloatArray]:
         D = levels[level]
-        Q = D @ matrix
-        share, slope_Q = 0.0, np.zeros_like(Q)
-        charge, slope = 0.0, np.zeros_like(D)
+        total, slope, pairs = 0.0, np.zeros_like(D), len(D) * (len(D) - 1)
         for i in range(len(D)):
             others = np.delete(np.arange(len(D)), i)
-            gain, pushes = _arrivals(points, trees, i, Q[others] - Q[i], (radius, smooth))
-            cost, pulls = charges(i, D[others] - D[i])
-            share, charge = share + gain, charge + cost
-            slope_Q[others] += pushes
-            slope_Q[i] -= pushes.sum(axis=0)
-            slope[others] += pulls
-            slope[i] -= pulls.sum(axis=0)
-        pairs = len(D) * (len(D) - 1)
-        total = (price * slope - slope_Q @ matrix.T) / pairs
-        back = np.bincount(level.ravel(), weights=total.ravel(), minlength=len(levels))
-        return (price * charge - share) / pairs, np.asarray(back, dtype=np.float64)
+            stays = kept[i, others]
+            changes = (D[others] - D[i]) * stays
+            share, pushes = _arrivals(points, i, changes @ matrix, (scene.radius, smooth))
+            cost, pulls = charges(i, changes)
+            total += price * cost - share
+            pulled = (price * pulls - pushes @ matrix.T) * stays
+            slope[others] += pulled
+            slope[i] -= pulled.sum(axis=0)
+        back = np.bincount(level.ravel(), weights=slope.ravel() / pairs, minlength=len(levels))
+        return total / pairs, np.asarray(back, dtype=np.float64)
 
     return value
 
 
 def _arrivals(
-    points: Points, trees: list[KDTree], i: int, shifts: FloatArray, near: tuple[float, float]
+    points: Points, i: int, shifts: FloatArray, near: tuple[float, float]
 ) -> tuple[float, FloatArray]:
     """Smoothed shares of the rows of i, moved to each other group; their gradients in the shifts.
 
     A row is ``near`` by a radius and τ.
     """
-    rows, others = points.members[i], np.delete(np.arange(len(trees)), i).tolist()
+    rows, others = points.members[i], np.delete(np.arange(len(points.own)), i).tolist()
     hidden = (points.hidden[rows] + shifts[:, None]).reshape(-1, shifts.shape[1])
     values, pull = points.parts.pull(hidden)
     moved = values.reshape(len(others), len(rows), -1)
     slopes, share = np.zeros_like(moved), 0.0
     for one, j in enumerate(others):
         there = points.own[j]
-        away, nearest = trees[j].query(moved[one])
+        apart = cdist(moved[one], there)
+        nearest, comes = apart.argmin(axis=1), apart.argmin(axis=0)
+        away = np.take_along_axis(apart, nearest[:, None], axis=1)[:, 0]
         gain, push = _nearness(away, moved[one] - there[nearest], *near)
         slopes[one] += push
-        away, nearest = KDTree(moved[one]).query(there)
-        more, push = _nearness(away, moved[one][nearest] - there, *near)
-        np.add.at(slopes[one], nearest, push)
+        away = np.take_along_axis(apart, comes[None], axis=0)[0]
+        more, push = _nearness(away, moved[one][comes] - there, *near)
+        np.add.at(slopes[one], comes, push)
         share += gain + more
     pushed = pull(slopes.reshape(len(values), -1)).reshape(len(others), len(rows), -1)
     return share, pushed.sum(axis=1)
@@ -380,27 +398,25 @@ def _nearness(
 
 
 def _charges(
-    scene: Scene, columns: IntArray
+    scene: Scene, points: Points, columns: IntArray
 ) -> Callable[[int, FloatArray], tuple[float, FloatArray]]:
     """What changes (q, s) of the rows of a group cost, in units of ``scale``; and the gradient.
 
     A unit of change costs three times as much where it leaves the range of the data.
     """
     scale = scene.scale[columns]
-    cells = [own / scale for own in scene.points.cells(columns)]
+    cells = [own / scale for own in points.cells(columns)]
     low, high = scene.low[columns] / scale, scene.high[columns] / scale
     costs = scene.price[columns] * scale
 
     def charges(i: int, changes: FloatArray) -> tuple[float, FloatArray]:
-        cost, slope = np.abs(changes), np.sign(changes)
-        for one, change in enumerate(changes):
-            moved = cells[i] + change
-            above, below = moved - high, low - moved
-            beyond = np.maximum(np.maximum(above, below), 0.0)
-            tilt = (above > 0.0).mean(axis=0) - (below > 0.0).mean(axis=0)
-            changed = change != 0.0
-            cost[one] += 2.0 * beyond.mean(axis=0) * changed
-            slope[one] += 2.0 * tilt * changed
+        moved = cells[i] + changes[:, None]
+        above, below = moved - high, low - moved
+        beyond = np.maximum(np.maximum(above, below), 0.0).mean(axis=1)
+        tilt = (above > 0.0).mean(axis=1) - (below > 0.0).mean(axis=1)
+        changed = changes != 0.0
+        cost = np.abs(changes) + 2.0 * beyond * changed
+        slope = np.sign(changes) + 2.0 * tilt * changed
         return float((cost * costs).sum()), slope * costs
 
     return charges

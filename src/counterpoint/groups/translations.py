@@ -33,7 +33,7 @@ __all__ = [
     "to_anndata",
 ]
 
-Count = Literal["each", "mean", "shared"]
+Count = Literal["each", "mean", "shared", "reference"]
 
 
 @final
@@ -460,7 +460,8 @@ class TranslationPath:
         ----------
         count
             ``"each"``: by the pair that changes most; ``"mean"``: on average over pairs;
-            ``"shared"``: by any pair.
+            ``"shared"``: by any pair; ``"reference"``: by the pair that changes most of those
+            with the group for which that is least.
         """
         check_count(count)
         return np.array([count_of(one, count) for one in self])
@@ -487,18 +488,20 @@ class TranslationPath:
 
     def choose(self, k: int | None, count: Count = "each") -> Candidate:
         """The candidate that `at` answers with."""
+        return self.able(k, count)[0]
+
+    def able(self, k: int | None, count: Count) -> list[Candidate]:
+        """The candidates of at most k features, the best first."""
         check_count(count)
-
-        def width(one: Candidate) -> float:
-            return count_of(one.translations, count)
-
+        widths = [count_of(one.translations, count) for one in self.candidates]
         if k is None:  # the sparsest that is at most 0.02 worse in each of the two shares
             least = max(one.worth for one in self.candidates) - 2.0 * 0.02
-            able = [one for one in self.candidates if one.worth >= least]
-            return min(able, key=lambda one: (width(one), -one.worth, one.loss))
-        check_k(k, len(self.candidates[0].translations.names))
-        able = [one for one in self.candidates if width(one) <= k]
-        return min(able, key=lambda one: (-one.worth, one.loss))
+            both = zip(self.candidates, widths, strict=True)
+            most = min(width for one, width in both if one.worth >= least)
+        else:
+            most = check_k(k, len(self.candidates[0].translations.names))
+        able = [one for one, width in zip(self.candidates, widths, strict=True) if width <= most]
+        return sorted(able, key=lambda one: (-one.worth, one.loss))
 
     def to_frame(self) -> pd.DataFrame:
         """One line for each strength: counts, loss, residual, gap, correctness, coverage."""
@@ -541,6 +544,8 @@ def count_of(translations: Translations, count: Count) -> float:
     """How many features an explanation changes, by a count."""
     if count == "shared":
         return float(len(translations.columns))
+    if count == "reference":
+        return float(translations.counts.max(axis=1).min())
     pairs = translations.counts[~np.eye(len(translations.groups), dtype=bool)]
     return float(pairs.max() if count == "each" else pairs.mean())
 
@@ -553,11 +558,12 @@ def check_count(count: str) -> None:
         )
 
 
-def check_k(k: Any, width: int) -> None:
-    """Raise unless k is a whole number of features, 1 to ``width``."""
+def check_k(k: Any, width: int) -> int:
+    """k, a whole number of features, 1 to ``width``; an error if it is none."""
     whole = isinstance(k, int | np.integer) and not isinstance(k, bool)
     if not whole or not 1 <= k <= width:
         raise InvalidInput(
             f"Expected k to be a whole number of features, 1 to {width}; got {k!r}. Pass None to "
             "have it chosen."
         )
+    return int(k)

@@ -384,11 +384,9 @@ class Explainer:
         question, eps = self._default_question, max(self.reading.eps, inputs.eps)
         whole = frozenset[Hashable]() if self._has_kinds else inputs.whole
         if whole:  # without data or features, whole dtypes are steps of 1
-            features = self.features
-            for feature in self.features:
-                if isinstance(feature, Continuous) and feature.name in whole:
-                    features = features.replaced(Integer(feature.name))
-            question = self._question(features)
+            steps = (isinstance(f, Continuous) and f.name in whole for f in self.features)
+            pairs = zip(self.features, steps, strict=True)
+            question = self._question(Features(Integer(f.name) if w else f for f, w in pairs))
         return question, (came, inputs), eps
 
     def _question(self, features: Features) -> Question:

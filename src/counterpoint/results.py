@@ -207,17 +207,17 @@ class Counterfactuals:
     @property
     def found(self) -> BoolArray:
         """(n,): whether a row has an answer."""
-        return self.certificates.valid
+        return _only_read(self.certificates.valid)
 
     @property
     def cost(self) -> FloatArray:
         """(n,) cost of each answer; NaN without one."""
-        return self.certificates.cost
+        return _only_read(self.certificates.cost)
 
     @property
     def bound(self) -> FloatArray:
         """(n,) lower bound on the objective of any answer; infinite for infeasible rows."""
-        return self.certificates.bound
+        return _only_read(self.certificates.bound)
 
     @property
     def gap(self) -> FloatArray:
@@ -247,24 +247,19 @@ class Counterfactuals:
     def part(self, rows: slice, table: Table) -> Counterfactuals:
         """Some answers that follow one another, to the rows of a table."""
         first, end, _ = rows.indices(len(self))
-        certificates = {name: getattr(self.certificates, name)[rows] for name in COLUMNS}
+        numbers = {name: getattr(self.certificates, name)[rows] for name in COLUMNS}
+        names = ("before", "after", "missing", "statuses", "closed_form", "targets")
 
         def here(told: dict[int, str]) -> dict[int, str]:
             return {i - first: said for i, said in told.items() if first <= i < end}
 
-        return Counterfactuals(
-            table,
-            self.before[rows],
-            self.after[rows],
-            self.missing[rows],
-            self.statuses[rows],
-            replace(self.certificates, **certificates),
-            self.closed_form[rows],
-            here(self.problems),
-            self.question,
-            self.targets[rows],
-            self.eps,
-            here(self._remarks),
+        return replace(
+            self,
+            table=table,
+            certificates=replace(self.certificates, **numbers),
+            problems=here(self.problems),
+            _remarks=here(self._remarks),
+            **{name: getattr(self, name)[rows] for name in names},
         )
 
     def _status(self, i: int) -> Status:
@@ -413,3 +408,10 @@ class Counterfactuals:
 
     def __repr__(self) -> str:
         return f"<Counterfactuals: {self.summary().splitlines()[0]}>"
+
+
+def _only_read(column: NDArray[Any]) -> NDArray[Any]:
+    """A column in which nobody can write."""
+    view = column.view()
+    view.flags.writeable = False
+    return view

@@ -62,6 +62,10 @@ from counterpoint.solvers import all_solvers
 assert all(check_solver(solver, complete=False) for solver in all_solvers())
 """
 OTHERS = {
+    "trees": """
+from sklearn.ensemble import RandomForestClassifier
+check(RandomForestClassifier(5, max_depth=3, random_state=0).fit(X, y), 2)
+""",
     "prototypes": """
 check(KNeighborsClassifier(1).fit(X, y), 2)
 check(QuadraticDiscriminantAnalysis().fit(X, binary), True)

@@ -16,7 +16,7 @@ from types import ModuleType
 
 __all__ = ["WINGS", "parts", "wings"]
 
-WINGS = ("additive", "prototypes", "robust")
+WINGS = ("additive", "prototypes", "robust", "trees")
 """Their folders."""
 
 

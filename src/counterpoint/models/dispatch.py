@@ -57,8 +57,8 @@ READABLE = (
     "logistic regression and the other linear classifiers, linear and quadratic discriminant "
     "analysis, linear support vector machines, Gaussian naive Bayes, other naive Bayes and nearest "
     "centroids where they are linear, one-vs-rest over linear ones, decision thresholds, "
-    "calibrations by one fold, linear regressors, and nearest prototypes (learning vector "
-    "quantisation, the one nearest neighbour)"
+    "calibrations by one fold, linear regressors, nearest prototypes (learning vector "
+    "quantisation, the one nearest neighbour), and trees, forests and boosted trees"
 )
 NAMED: dict[tuple[Any, str, str], Callable[[Any], Any]] = {}
 """A question, a package and a class in it → who answers; see `by_name`."""

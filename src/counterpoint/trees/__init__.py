@@ -1,0 +1,1 @@
+"""Wing: trees, forests and boosted ensembles, whose scores are sums over leaves."""

@@ -1,0 +1,322 @@
+"""Trees as mathematics: scores that are sums of the values of leaves, one leaf of each tree."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from functools import cached_property
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpoint.caches import Memo
+from counterpoint.engine.region import NonConvex, Region
+from counterpoint.errors import InvalidInput
+from counterpoint.models.form import AffineMap, Form, mask, require_finite, split
+from counterpoint.numerics import AFTER, EPS, UNIT, BoolArray, FloatArray, IntArray, relative
+from counterpoint.targets import Target
+from counterpoint.trees.grid import Grid, divided
+
+__all__ = ["LeafSums", "Odds", "TreeScores", "Trees"]
+
+CELLS = 1 << 20
+"""How many nodes are walked at once: 8 MiB of each of a few arrays."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Trees:
+    """Binary trees in arrays, one node after the other."""
+
+    inputs: IntArray  # (N,) the input that a node tests; −1 at a leaf
+    thresholds: FloatArray  # (N,) an input up to it goes left, compared in float64
+    left: IntArray  # (N,) where it goes; at a leaf, the leaf itself
+    right: IntArray  # (N,)
+    values: FloatArray  # (N, k) what a leaf adds to each score
+    roots: IntArray  # (T,)
+    # (N,) which of the sets an input must be in to go left, instead of a threshold; −1 for none
+    subset: IntArray
+    subsets: tuple[FloatArray, ...] = ()  # sets of inputs that are categories, sorted
+
+    @classmethod
+    def joined(cls, parts: list[Trees]) -> Trees:
+        """The trees of all parts."""
+        starts = np.cumsum([0, *(len(part.inputs) for part in parts)])
+        held = np.cumsum([0, *(len(part.subsets) for part in parts)])
+        both = list(zip(parts, starts.tolist(), strict=False))
+        moved = [
+            np.where(p.subset < 0, -1, p.subset + h) for p, h in zip(parts, held, strict=False)
+        ]
+        return cls(
+            np.concatenate([part.inputs for part in parts]),
+            np.concatenate([part.thresholds for part in parts]),
+            np.concatenate([part.left + start for part, start in both]),
+            np.concatenate([part.right + start for part, start in both]),
+            np.vstack([part.values for part in parts]),
+            np.concatenate([part.roots + start for part, start in both]),
+            np.concatenate(moved),
+            tuple(one for part in parts for one in part.subsets),
+        )
+
+    def valued(self, values: FloatArray) -> Trees:
+        """The same trees with other values of their leaves."""
+        return replace(self, values=values)
+
+    def over(self, inputs: IntArray) -> Trees:
+        """The same trees if their inputs are these of more inputs."""
+        return replace(self, inputs=np.where(self.inputs < 0, -1, inputs[self.inputs]))
+
+    @cached_property
+    def tested(self) -> IntArray:
+        """The inputs that some node tests."""
+        return np.unique(self.inputs[self.inputs >= 0])
+
+    @cached_property
+    def sizes(self) -> FloatArray:
+        """(k,) the sum over trees of the largest size of a leaf's value."""
+        order = np.argsort(self.roots)
+        size = np.maximum.reduceat(np.abs(self.values), self.roots[order], axis=0)
+        return np.asarray(size.sum(axis=0))
+
+    def goes_left(self, node: int, inputs: FloatArray) -> BoolArray:
+        """(m,): whether values of what a node tests go left."""
+        s = int(self.subset[node])
+        if s >= 0:
+            return np.isin(inputs, self.subsets[s])
+        return np.asarray(inputs <= self.thresholds[node])
+
+    def leaves(self, Z: FloatArray) -> IntArray:
+        """(n, inputs) → (n, T) the leaf of each tree."""
+        at = np.broadcast_to(self.roots, (len(Z), len(self.roots)))
+        rows = np.arange(len(Z))[:, None]
+        while True:
+            tested = self.inputs[at]
+            if not (tested >= 0).any():
+                return np.array(at)
+            z = Z[rows, tested]
+            goes_left = z <= self.thresholds[at]
+            for s in np.unique(self.subset[at]).tolist():
+                if s >= 0:
+                    here = self.subset[at] == s
+                    goes_left[here] = np.isin(z[here], self.subsets[s])
+            at = np.where(goes_left, self.left[at], self.right[at])
+
+    def __call__(self, Z: FloatArray) -> FloatArray:
+        """(n, inputs) → (n, k) the sums."""
+        out, step = np.empty((len(Z), self.values.shape[1])), max(CELLS // len(self.roots), 1)
+        for start in range(0, len(Z), step):
+            part = slice(start, start + step)
+            out[part] = self.values[self.leaves(Z[part])].sum(axis=1)
+        return out
+
+
+class Odds(Enum):
+    """How sums over leaves become probabilities."""
+
+    SHARES = "they are the probabilities"
+    LOGISTIC = "softmax of the sums (for two classes, the logistic function)"
+    NONE = "no probabilities"
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class TreeScores(Form):
+    """Sums over trees: the largest is the prediction, or the only one is it.
+
+    Parameters
+    ----------
+    trees
+        The trees, over their inputs.
+    base
+        (k,) what is added to the sums.
+    classes
+        (k,) labels; None for a regressor, which has one sum.
+    before
+        From encoded rows to the inputs; None if they are the same.
+    odds
+        How sums become probabilities.
+    inputs
+        How many inputs there are.
+    eps
+        The distance from 1 to the next number where the model adds up.
+    """
+
+    trees: Trees
+    base: FloatArray
+    classes: NDArray[Any] | None
+    inputs: int
+    odds: Odds = Odds.NONE
+    before: AffineMap | None = None
+    eps: float = EPS
+    _grids: Memo[Any, Grid] = field(default_factory=Memo, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        require_finite(self.trees.values, self.base)
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = super().__getstate__()
+        return {**state, "_grids": Memo()}
+
+    @property
+    def has_values(self) -> bool:  # type: ignore[override]
+        """Whether it predicts numbers."""
+        return self.classes is None
+
+    @property
+    def width(self) -> int:
+        return self.inputs if self.before is None else int(self.before.matrix.shape[1])
+
+    def sees(self, X: FloatArray) -> FloatArray:
+        """(n, d) encoded rows → (n, inputs)."""
+        return X if self.before is None else self.before(X)
+
+    def scores(self, X: FloatArray) -> FloatArray:
+        """(n, k) sums."""
+        return np.asarray(self.trees(self.sees(X)) + self.base)
+
+    def predict(self, X: FloatArray) -> NDArray[Any]:
+        scores = self.scores(X)
+        if self.classes is None:
+            return scores[:, 0]
+        return np.asarray(self.classes[scores.argmax(axis=1)])
+
+    @cached_property
+    def rounding(self) -> FloatArray:
+        """(k,) what sums may be off by, relative to one rounding of the precision."""
+        return (len(self.trees.roots) + AFTER) * (self.trees.sizes + np.abs(self.base))
+
+    def noise(self, X: FloatArray, eps: float = EPS) -> FloatArray:
+        """Twice a bound on the rounding error; all there is where a test may go either way."""
+        found = np.full(len(X), 2.0 * max(eps, self.eps) * self.rounding.max(initial=0.0))
+        if self.before is not None:
+            found[self._is_doubtful(X, max(eps, EPS))] = 2.0 * self.trees.sizes.max(initial=0.0)
+        return found
+
+    def _is_doubtful(self, X: FloatArray, eps: float) -> BoolArray:
+        """(n,): whether an input is as near to a threshold as rounding may take it."""
+        assert self.before is not None  # noqa: S101 (asked by the caller)
+        Z, sizes = self.sees(X), self.before.sizes
+        off = (sizes.terms + AFTER) * eps * sizes(X)
+        exact = self.before_exact
+        doubtful = np.zeros(len(X), dtype=bool)
+        for i in self.trees.tested.tolist():
+            if exact[i]:
+                continue
+            known = np.unique(self.trees.thresholds[self.trees.inputs == i])
+            at = np.searchsorted(known, Z[:, i])
+            ends = np.stack([known[np.maximum(at - 1, 0)], known[np.minimum(at, len(known) - 1)]])
+            doubtful |= (np.abs(ends - Z[:, i]) <= off[:, i]).any(axis=0)
+        return doubtful
+
+    @cached_property
+    def before_exact(self) -> BoolArray:
+        """(inputs,): which are encoded columns as they are."""
+        return divided(self.before, self.inputs)[1]
+
+    def margin(self, X: FloatArray, target: Target) -> FloatArray:
+        scores = self.scores(X)
+        margins = [(scores @ c.weights.T + c.offset).min(axis=1) for c in self._conditions(target)]
+        return np.asarray(np.max(margins, axis=0))
+
+    def regions(self, target: Target) -> tuple[Region, ...]:
+        return tuple(Region((condition,)) for condition in self._conditions(target))
+
+    def through(self, before: AffineMap) -> TreeScores:
+        seen = before if self.before is None else self.before.through(before)
+        return replace(self, before=seen)
+
+    def grid(self, groups: tuple[slice, ...]) -> Grid:
+        """The cells that thresholds cut the columns into, where these groups are categories."""
+        key = tuple((group.start, group.stop) for group in groups)
+        return self._grids.made(key, lambda: Grid.of(self.trees, self.before, groups, self.width))
+
+    def _conditions(self, target: Target) -> tuple[LeafSums, ...]:
+        """What makes up the target: one of them has to be met."""
+        asked = target.requirement
+        if self.classes is None:
+            if asked.limits is None:
+                raise target.misfit("a regressor", "Interval")
+            ends = [(1.0, -asked.limits[0]), (-1.0, asked.limits[1])]
+            kept = [(sign, end) for sign, end in ends if np.isfinite(end)]
+            return (self._demands([[sign] for sign, _ in kept], [end for _, end in kept]),)
+        if asked.probable:
+            return (self._probable(target),)
+        wanted, margin = split(target, self.classes, "Label, OtherLabel or Probability")
+        others = np.flatnonzero(~wanted)
+        unit = np.eye(len(self.classes))
+        return tuple(
+            self._demands(
+                unit[k] - unit[others],
+                np.full(len(others), -margin),
+                (others < k) & (margin == 0.0),
+            )
+            for k in np.flatnonzero(wanted).tolist()
+        )
+
+    def _probable(self, target: Target) -> LeafSums:
+        """The demand of a `Probability`."""
+        assert self.classes is not None  # noqa: S101 (asked by the caller)
+        asked, kind = target.requirement, type(target).__name__
+        label = int(np.flatnonzero(mask(asked.labels, self.classes))[0])
+        if asked.at_least is None:
+            raise InvalidInput(
+                f"{kind} weighs a probability that changes smoothly; that of trees has steps. "
+                "Use Probability, or Label with a margin."
+            )
+        if self.odds is Odds.NONE:
+            raise InvalidInput(
+                f"{kind} needs class probabilities that follow from sums over leaves; this model "
+                "has none. Use Label with a margin in score units."
+            )
+        unit = np.eye(len(self.classes))
+        if self.odds is Odds.SHARES:
+            return self._demands(unit[[label]], [-asked.at_least])
+        if len(self.classes) > 2:
+            raise InvalidInput(
+                f"{kind} of one of several classes is not a bound on sums over leaves. "
+                "Use Label with a margin in score units."
+            )
+        odds = float(np.log(asked.at_least) - np.log1p(-asked.at_least))
+        return self._demands(unit[[label]] - unit[[1 - label]], [-odds])
+
+    def _demands(self, weights: Any, offset: Any, lost: BoolArray | None = None) -> LeafSums:
+        weights = np.asarray(weights, dtype=np.float64)
+        shift = np.asarray(offset, dtype=np.float64) + weights @ self.base
+        lost = np.zeros(len(shift), dtype=bool) if lost is None else lost
+        return LeafSums(self, weights, np.asarray(offset, dtype=np.float64), shift, lost)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class LeafSums(NonConvex):
+    """weights · scores + offset >= 0, where the scores are sums over the leaves of trees."""
+
+    jumps = True
+
+    form: TreeScores
+    weights: FloatArray  # (r, k)
+    offset: FloatArray  # (r,)
+    shift: FloatArray  # (r,) the offset of the sums without the form's base
+    lost: BoolArray  # (r,) which demands a tie does not meet
+
+    @cached_property
+    def noise(self) -> FloatArray:
+        """(r,) by how much a sum of theirs may be off."""
+        size = np.abs(self.weights) @ self.form.rounding + AFTER * np.abs(self.shift)
+        return np.asarray(UNIT * size)
+
+    def sums(self, y: FloatArray) -> FloatArray:
+        """(n, r) by how much points meet each demand."""
+        return np.asarray(self.form.scores(y) @ self.weights.T + self.offset)
+
+    def excess(self, y: FloatArray) -> FloatArray:
+        return np.asarray(-self.sums(y).min(axis=1))
+
+    def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:
+        size = np.abs(self.weights) @ self.form.trees.sizes
+        over = -self.sums(y) - self.noise
+        return np.asarray(relative(over, np.broadcast_to(size, over.shape)).max(axis=1))
+
+    def duality(self, program: Any) -> None:
+        return None

@@ -1,0 +1,301 @@
+"""The cells that thresholds cut columns into, and leaves as boxes of cells.
+
+On a product of cells, one of each feature, every tree has one leaf. Cells of a number are intervals
+between thresholds, those of a category its values. What a leaf demands of a feature is a *test*: an
+interval of cells, or a set of categories.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from counterpoint.errors import UnsupportedModel
+from counterpoint.models.form import AffineMap
+from counterpoint.numerics import AFTER, EPS, BoolArray, FloatArray, IntArray
+
+if TYPE_CHECKING:
+    from counterpoint.trees.form import Trees
+
+__all__ = ["NUMBER", "SET", "Grid", "Split", "divided"]
+
+NUMBER, SET = 1, 2
+"""What is split: a number at one of its cells, or the categories of a feature by a set."""
+Split = tuple[int, int, int]
+"""`NUMBER`, which one, and the first cell on the right; or `SET`, which test, and 0."""
+
+
+def divided(before: AffineMap | None, inputs: int) -> tuple[Any, BoolArray]:
+    """The rows of a map to inputs, sparse; and (inputs,) which are columns as they are."""
+    if before is None:
+        return sparse.eye_array(inputs, format="csr"), np.ones(inputs, dtype=bool)
+    matrix, sizes = sparse.csr_array(before.matrix), sparse.csr_array(before.sizes.matrix)
+    matrix.eliminate_zeros()
+    one = np.diff(matrix.indptr) == 1
+    exact = one & (before.offset == 0.0) & (before.sizes.offset == 0.0)
+    for i in np.flatnonzero(exact).tolist():
+        row = matrix.data[matrix.indptr[i] : matrix.indptr[i + 1]]
+        exact[i] = row[0] == 1.0 and sizes[[i]].sum() == 1.0
+    return matrix, exact
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Grid:
+    """Cells, leaves and what these demand, of F numbers and of groups with C columns in all."""
+
+    columns: IntArray  # (F,) encoded columns that are numbers and tested
+    groups: tuple[slice, ...]  # encoded columns of categories
+    starts: IntArray  # (F + 1,) where the cells of each number begin
+    # (M,) what is surely in each cell, and what may be: they differ where a pipeline rounds
+    inner_low: FloatArray
+    inner_high: FloatArray
+    outer_low: FloatArray
+    outer_high: FloatArray
+    # tests of numbers: the position of the number, and the first and last of its cells, from 0
+    number: IntArray
+    first: IntArray
+    last: IntArray
+    sets: BoolArray  # (tests of categories, C): which are in
+    of_set: IntArray  # the group of each
+    members: IntArray  # the categories of all sets, one after the other, and
+    begin: IntArray  # where those of each begin
+    firsts: IntArray  # (groups,) where the categories of each begin
+    tests: IntArray  # (L, w) the tests of each leaf: numbers first, padded by one more
+    tree: IntArray  # (T,) where the leaves of each tree begin
+    values: FloatArray  # (L, k)
+
+    @property
+    def pad(self) -> int:
+        """The test that everything passes; how many others there are."""
+        return len(self.number) + len(self.of_set)
+
+    @cached_property
+    def spans(self) -> tuple[slice, ...]:
+        """Where the categories of each group are among those of all."""
+        sizes = [group.stop - group.start for group in self.groups]
+        return tuple(slice(a, a + m) for a, m in zip(self.firsts.tolist(), sizes, strict=True))
+
+    def has(self, split: Split) -> bool:
+        """Whether there is such a split."""
+        kind, what, where = split
+        if kind == NUMBER:
+            return 0 <= what < len(self.columns) and where >= 0
+        return kind == SET and 0 <= what < len(self.of_set)
+
+    @classmethod
+    def of(
+        cls, trees: Trees, before: AffineMap | None, groups: tuple[slice, ...], width: int
+    ) -> Grid:
+        """The grid of trees whose inputs are encoded columns after a map.
+
+        Raises
+        ------
+        UnsupportedModel
+            If an input that is tested mixes several features.
+        """
+        nodes = _Nodes.of(trees, before, groups, width)
+        tree, leaf, low, high, among = _leaves(trees, nodes)
+        cells = np.diff(nodes.starts)
+        used: list[tuple[IntArray, IntArray]] = []
+        numbers, sets = [np.zeros((0, 3), dtype=np.intp)], [np.zeros((0, among.shape[1]), bool)]
+        count = 0
+        for f in range(len(nodes.columns)):
+            rows = np.flatnonzero((low[:, f] > 0) | (high[:, f] < cells[f] - 1))
+            ends = np.column_stack([low[rows, f], high[rows, f]])
+            kinds, back = np.unique(ends, axis=0, return_inverse=True)
+            used.append((rows, count + back.ravel()))
+            numbers.append(np.column_stack([np.full(len(kinds), f), kinds]))
+            count += len(kinds)
+        for span in nodes.spans:
+            rows = np.flatnonzero(~among[:, span].all(axis=1))
+            kinds, back = np.unique(among[rows, span], axis=0, return_inverse=True)
+            used.append((rows, count + back.ravel()))
+            whole = np.zeros((len(kinds), among.shape[1]), dtype=bool)
+            whole[:, span] = kinds
+            sets.append(whole)
+            count += len(kinds)
+        held = np.zeros(len(leaf), dtype=np.intp)
+        for rows, _ in used:
+            held[rows] += 1
+        tests = np.full((len(leaf), max(int(held.max(initial=0)), 1)), count)
+        held[:] = 0
+        for rows, ids in used:
+            tests[rows, held[rows]] = ids
+            held[rows] += 1
+        number, all_sets = np.vstack(numbers).astype(np.intp), np.vstack(sets)
+        sizes = all_sets.sum(axis=1)
+        of_set = np.repeat(np.arange(len(groups)), [len(part) for part in sets[1:]])
+        return cls(
+            nodes.columns,
+            groups,
+            nodes.starts,
+            *nodes.edges,
+            number[:, 0],
+            number[:, 1],
+            number[:, 2],
+            all_sets,
+            of_set,
+            np.nonzero(all_sets)[1],
+            np.cumsum(sizes) - sizes,
+            np.array([span.start for span in nodes.spans], dtype=np.intp),
+            tests,
+            np.searchsorted(tree, np.arange(len(trees.roots))),
+            trees.values[leaf],
+        )
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class _Nodes:
+    """What the nodes of trees test, in cells."""
+
+    columns: IntArray  # (F,) encoded columns that are numbers and tested
+    spans: tuple[slice, ...]  # where the categories of each group are among those of all
+    starts: IntArray  # (F + 1,) where the cells of each number begin
+    edges: tuple[FloatArray, FloatArray, FloatArray, FloatArray]  # (M,) each, see `Grid`
+    number: IntArray  # (N,) which number a node tests; −1 for none
+    cell: IntArray  # (N,) the last cell on the side of the lower ones
+    falls: BoolArray  # (N,) whether the higher ones go left
+    group: IntArray  # (N,) which group it tests; −1 for none
+    goes_left: BoolArray  # (N, C) which categories do
+    fixed: NDArray[np.int8]  # (N,) whether all do, of a node that tests what is constant; else −1
+
+    @classmethod
+    def of(
+        cls, trees: Trees, before: AffineMap | None, groups: tuple[slice, ...], width: int
+    ) -> _Nodes:
+        """What each node tests of encoded columns."""
+        matrix, exact = divided(before, width)
+        offset = np.zeros(width) if before is None else before.offset
+        grouped = np.full(width, -1)
+        for g, group in enumerate(groups):
+            grouped[group] = g
+        ends = np.cumsum([0, *(group.stop - group.start for group in groups)])
+        spans = tuple(slice(a, b) for a, b in pairwise(ends.tolist()))
+        tested = np.unique(matrix[trees.tested].indices)
+        columns = tested[grouped[tested] < 0].astype(np.intp)
+        count = len(trees.inputs)
+        number, owner = np.full((2, count), -1)
+        cut, slack = np.zeros(count), np.zeros(count)
+        fixed = np.full(count, -1, dtype=np.int8)
+        falls, goes_left = np.zeros(count, dtype=bool), np.zeros((count, ends[-1]), dtype=bool)
+        for i in trees.tested.tolist():
+            nodes = np.flatnonzero(trees.inputs == i)
+            row = slice(matrix.indptr[i], matrix.indptr[i + 1])
+            on, weights = matrix.indices[row], matrix.data[row]
+            owners = np.unique(grouped[on])
+            if len(owners) > 1 or (len(on) > 1 and owners[0] < 0):
+                raise UnsupportedModel(
+                    f"The trees test input {i}, which mixes several columns, so that their leaves "
+                    "are no boxes. Fit them on columns that are scaled, selected or encoded one by "
+                    "one."
+                )
+            if len(on) and owners[0] < 0:
+                _require_thresholds(trees, nodes, i)
+                number[nodes] = np.searchsorted(columns, on[0])
+                falls[nodes], cut[nodes] = weights[0] < 0.0, trees.thresholds[nodes]
+                if not exact[i] and before is not None:
+                    cut[nodes] = (cut[nodes] - offset[i]) / weights[0]
+                    slack[nodes] = _slack(before, i, on[0], cut[nodes], trees.thresholds[nodes])
+                continue
+            if not len(on):
+                fixed[nodes] = [trees.goes_left(k, offset[[i]])[0] for k in nodes.tolist()]
+                continue
+            owner[nodes], span = owners[0], spans[owners[0]]
+            values = np.full(span.stop - span.start, offset[i])
+            values[on - groups[owners[0]].start] += weights
+            goes_left[nodes, span] = [trees.goes_left(k, values) for k in nodes.tolist()]
+        known = [np.unique(cut[number == f]) for f in range(len(columns))]
+        starts = np.cumsum([0, *(len(cuts) + 1 for cuts in known)]).astype(np.intp)
+        cell, off = np.zeros(count, dtype=np.intp), np.zeros(starts[-1] + 1)
+        for f, cuts in enumerate(known):
+            nodes = np.flatnonzero(number == f)
+            cell[nodes] = np.searchsorted(cuts, cut[nodes])
+            np.maximum.at(off, starts[f] + cell[nodes] + 1, slack[nodes])
+        low = np.concatenate([np.zeros(0), *([-np.inf, *cuts] for cuts in known)])
+        high = np.concatenate([np.zeros(0), *([*cuts, np.inf] for cuts in known)])
+        after, till = np.nextafter(low, np.inf), off[1:]
+        rounded = off[:-1] > 0.0
+        rounded[starts[:-1]] = False
+        till = np.where(np.isinf(high), 0.0, till)
+        edges = (
+            np.where(rounded, low + off[:-1], after),
+            high - till,
+            np.where(rounded, low - off[:-1], after),
+            high + till,
+        )
+        return cls(columns, spans, starts, edges, number, cell, falls, owner, goes_left, fixed)
+
+
+def _require_thresholds(trees: Trees, nodes: IntArray, i: int) -> None:
+    if (trees.subset[nodes] >= 0).any():
+        raise UnsupportedModel(
+            f"The trees take input {i} as a category, and it is a number here. "
+            "Describe its column as Categorical."
+        )
+
+
+def _slack(
+    before: AffineMap, i: int, column: int, cut: FloatArray, thresholds: FloatArray
+) -> FloatArray:
+    """How far from a cut, in column units, rounding may take an input across its threshold."""
+    sizes = before.sizes.take(np.array([i]))
+    reach = np.zeros((len(cut), sizes.matrix.shape[1]))
+    reach[:, column] = cut
+    size = sizes(reach)[:, 0] + np.abs(thresholds)
+    scale = abs(sparse.csr_array(before.matrix)[[i]].sum())
+    return np.asarray((sizes.terms + AFTER) * EPS * size / scale)
+
+
+def _leaves(trees: Trees, nodes: _Nodes) -> tuple[NDArray[Any], ...]:
+    """Leaves level by level: tree, node, the cells of each number and the categories they hold."""
+    cells = np.diff(nodes.starts)
+    at = trees.roots
+    level: tuple[NDArray[Any], ...] = (
+        np.arange(len(at)),
+        at,
+        np.zeros((len(at), len(cells)), dtype=np.int32),
+        np.tile((cells - 1).astype(np.int32), (len(at), 1)),
+        np.ones((len(at), nodes.goes_left.shape[1]), dtype=bool),
+    )
+    found = []
+    while len(level[0]):
+        is_leaf = trees.inputs[level[1]] < 0
+        found.append(tuple(part[is_leaf] for part in level))
+        inner = tuple(part[~is_leaf] for part in level)
+        parts = [_children(trees, nodes, inner, left=left) for left in (True, False)]
+        level = tuple(np.concatenate(part) for part in zip(*parts, strict=True))
+    joined = tuple(np.concatenate(part) for part in zip(*found, strict=True))
+    order = np.argsort(joined[0], kind="stable")
+    return tuple(part[order] for part in joined)
+
+
+def _children(
+    trees: Trees, nodes: _Nodes, level: tuple[NDArray[Any], ...], *, left: bool
+) -> list[NDArray[Any]]:
+    """The children on one side, without those that nothing reaches."""
+    tree, at, low, high, among = level
+    low, high, among = np.array(low), np.array(high), np.array(among)
+    rows = np.flatnonzero(nodes.number[at] >= 0)
+    f, cell = nodes.number[at[rows]], nodes.cell[at[rows]]
+    lower = nodes.falls[at[rows]] != left
+    some, on = rows[lower], f[lower]
+    high[some, on] = np.minimum(high[some, on], cell[lower])
+    some, on = rows[~lower], f[~lower]
+    low[some, on] = np.maximum(low[some, on], cell[~lower] + 1)
+    live: BoolArray = np.asarray((low <= high).all(axis=1))
+    goes = nodes.goes_left[at] == left
+    for g, span in enumerate(nodes.spans):
+        rows = np.flatnonzero(nodes.group[at] == g)
+        among[rows, span] &= goes[rows, span]
+        live[rows] &= among[rows, span].any(axis=1)
+    live &= (nodes.fixed[at] < 0) | ((nodes.fixed[at] == 1) == left)
+    child = (trees.left if left else trees.right)[at]
+    return [part[live] for part in (tree, child, low, high, among)]

@@ -1,0 +1,17 @@
+"""What this wing adds: readers of trees and ensembles of them, and how they are searched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from counterpoint.certificate import Bounding
+from counterpoint.trees import readers  # noqa: F401 (registers them)
+from counterpoint.trees.form import LeafSums
+from counterpoint.trees.search import search_trees
+
+__all__ = ["SEARCHES", "SOLVERS"]
+
+SOLVERS: tuple[Any, ...] = ()
+"""None: no solver takes its conditions as they are, see `SEARCHES`."""
+SEARCHES: dict[type, Callable[..., Sequence[Bounding]]] = {LeafSums: search_trees}

@@ -1,0 +1,369 @@
+"""Trees, forests and boosted ensembles: what is read is what they predict; answers are the best."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.compose import make_column_transformer
+from sklearn.decomposition import PCA
+from sklearn.ensemble import (
+    ExtraTreesClassifier,
+    ExtraTreesRegressor,
+    GradientBoostingClassifier,
+    GradientBoostingRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+
+import counterpoint as cp
+from counterpoint.models import read
+from counterpoint.trees import wing
+from counterpoint.trees.form import LeafSums
+from counterpoint.trees.readers import from_float32
+from counterpoint.trees.search import search_trees
+
+SMALL = {"max_depth": 3, "random_state": 0}
+CLASSIFIERS = [
+    DecisionTreeClassifier(**SMALL),
+    RandomForestClassifier(4, **SMALL),
+    ExtraTreesClassifier(4, **SMALL),
+    GradientBoostingClassifier(n_estimators=4, **SMALL),
+]
+REGRESSORS = [
+    DecisionTreeRegressor(**SMALL),
+    RandomForestRegressor(4, **SMALL),
+    ExtraTreesRegressor(4, **SMALL),
+    GradientBoostingRegressor(n_estimators=4, **SMALL),
+]
+
+
+def rows_of(kind: str, n: int, rng: np.random.Generator) -> pd.DataFrame:
+    """Numbers, whole numbers, and a category."""
+    frame = pd.DataFrame({"a": rng.normal(size=n), "b": rng.normal(size=n)})
+    if kind != "numbers":
+        frame["count"] = rng.integers(0, 6, size=n)
+    if kind == "categories":
+        frame["kind"] = rng.choice(["red", "green", "blue"], size=n)
+    return frame
+
+
+def labels_of(frame: pd.DataFrame, classes: int, rng: np.random.Generator) -> Any:
+    score = frame["a"] - frame["b"] ** 2 + 0.4 * frame.get("count", 0)
+    if "kind" in frame:
+        score = score + (frame["kind"] == "red")
+    score = score + 0.3 * rng.normal(size=len(frame))
+    return pd.qcut(score, classes, labels=False).to_numpy()
+
+
+def fitted(model: Any, kind: str, classes: int, seed: int = 0) -> tuple[Any, pd.DataFrame]:
+    rng = np.random.default_rng(seed)
+    frame = rows_of(kind, 80, rng)
+    target = labels_of(frame, classes, rng)
+    if kind == "categories":
+        columns = make_column_transformer(
+            (OneHotEncoder(), ["kind"]), (StandardScaler(), ["a"]), remainder="passthrough"
+        )
+        model = make_pipeline(columns, model)
+    return model.fit(frame, target), frame
+
+
+def options(explainer: cp.Explainer, model: Any, frame: pd.DataFrame, x: pd.Series) -> list[Any]:
+    """Values of each column on either side of each threshold, among which the best point is."""
+    last = model[-1] if hasattr(model, "steps") else model
+    parts = [last] if hasattr(last, "tree_") else np.ravel(last.estimators_)
+    step = model[0] if hasattr(model, "steps") else None
+    cuts: dict[str, set[float]] = {name: set() for name in frame.columns if name != "kind"}
+    names = list(frame.columns) if step is None else ["", "", "", "a", "b", "count"]
+    for part in parts:
+        tree = part.tree_
+        inner = tree.children_left >= 0
+        for i, t in zip(tree.feature[inner], tree.threshold[inner], strict=True):
+            if not names[i]:
+                continue
+            scale, shift = 1.0, 0.0
+            if step is not None and names[i] == "a":
+                scaler = step.named_transformers_["standardscaler"]
+                scale, shift = scaler.scale_[0], scaler.mean_[0]
+            cuts[names[i]].add(float(t * scale + shift))
+    out: list[Any] = []
+    for name in frame.columns:
+        if name == "kind":
+            out.append(["red", "green", "blue"])
+        elif name == "count":
+            ends = [f(t) for t in cuts[name] for f in (np.floor, np.ceil)]
+            out.append(sorted({*map(int, ends), int(x[name])}))
+        else:
+            ends = [t + side * 1e-6 * (1 + abs(t)) for t in cuts[name] for side in (-1, 1)]
+            out.append(sorted({*ends, float(x[name])}))
+    return out
+
+
+def cheapest(
+    model: Any, frame: pd.DataFrame, x: pd.Series, values: list[Any], good: Any, allowed: Any
+) -> float:
+    """By brute force, with a cost of 1 for each unit and each category."""
+    grid = pd.DataFrame(list(product(*values)), columns=frame.columns)
+    grid = grid[np.asarray(good(model, grid))]
+    change = np.zeros((len(grid), len(frame.columns)))
+    for j, name in enumerate(frame.columns):
+        differs = (grid[name] != x[name]).to_numpy()
+        change[:, j] = differs if name == "kind" else np.abs(grid[name] - x[name]).to_numpy()
+    change = change[allowed(grid, x)]
+    return float(change.sum(axis=1).min(initial=np.inf))
+
+
+@pytest.mark.parametrize("kind", ["numbers", "whole", "categories"])
+@pytest.mark.parametrize("model", CLASSIFIERS, ids=lambda m: type(m).__name__)
+def test_the_cheapest_change_is_that_of_brute_force(model: Any, kind: str) -> None:
+    plain = model
+    for classes in (2, 3):
+        model, frame = fitted(clone(plain), kind, classes)
+        explainer = cp.Explainer(model, data=frame, cost=cp.Manhattan(dict.fromkeys(frame, 1.0)))
+        some = frame.iloc[:4]
+        for target in range(classes):
+            found = explainer.explain(some, target)
+            for i, answer in enumerate(found):
+                x = some.iloc[i]
+                best = cheapest(
+                    model,
+                    frame,
+                    x,
+                    options(explainer, model, frame, x),
+                    lambda m, grid, t=target: m.predict(grid) == t,
+                    lambda grid, x: np.ones(len(grid), dtype=bool),
+                )
+                if not np.isfinite(best):
+                    assert str(answer.status) == "infeasible"
+                    assert answer.certificate.claim == "proved"
+                    continue
+                assert str(answer.status) in ("optimal", "already"), answer
+                assert answer.certificate.claim == "proved"
+                assert answer.certificate.cost == pytest.approx(best, abs=2e-5)
+        returned = found.to_frame()[found.found]
+        assert (model.predict(returned) == target).all()
+
+
+@pytest.mark.parametrize("model", REGRESSORS, ids=lambda m: type(m).__name__)
+def test_an_interval_of_a_regressor(model: Any) -> None:
+    model, frame = fitted(clone(model), "categories", 10)
+    explainer = cp.Explainer(model, data=frame, cost=cp.Manhattan(dict.fromkeys(frame, 1.0)))
+    some = frame.iloc[:4]
+    found = explainer.explain(some, cp.Interval(5.0, 7.0))
+    for i, answer in enumerate(found):
+        x = some.iloc[i]
+        best = cheapest(
+            model,
+            frame,
+            x,
+            options(explainer, model, frame, x),
+            lambda m, grid: (m.predict(grid) >= 5.0) & (m.predict(grid) <= 7.0),
+            lambda grid, x: np.ones(len(grid), dtype=bool),
+        )
+        assert answer.certificate.cost == pytest.approx(best, abs=2e-5)
+        assert answer.certificate.claim == "proved"
+
+
+def test_constraints_are_kept() -> None:
+    model, frame = fitted(RandomForestClassifier(5, **SMALL), "categories", 2)
+    constraints = [
+        cp.MaxChanges(1),
+        cp.Immutable("a"),
+        cp.Monotone("count", "increasing"),
+        cp.Bounds("b", high=1.0),
+        cp.WithinObserved(),
+    ]
+    allows = [
+        lambda grid, x: sum((grid[n] != x[n]).to_numpy().astype(int) for n in grid) <= 1,
+        lambda grid, x: (grid["a"] == x["a"]).to_numpy(),
+        lambda grid, x: (grid["count"] >= x["count"]).to_numpy(),
+        lambda grid, x: (grid["b"] <= 1.0).to_numpy(),
+        lambda grid, x: np.logical_and.reduce(
+            [
+                ((grid[n] >= frame[n].min()) & (grid[n] <= frame[n].max()))
+                for n in ("a", "b", "count")
+            ]
+        ),
+    ]
+    some = frame[(model.predict(frame) == 0) & (frame["b"] <= 1.0)].iloc[:5]
+    cost = cp.Manhattan(dict.fromkeys(frame, 1.0))
+    for k in range(len(constraints)):
+        for chosen in ([k], [k, (k + 1) % 5], list(range(5))):
+            explainer = cp.Explainer(
+                model, data=frame, cost=cost, constraints=[constraints[c] for c in chosen]
+            )
+            for i, answer in enumerate(explainer.explain(some, 1)):
+                x = some.iloc[i]
+                best = cheapest(
+                    model,
+                    frame,
+                    x,
+                    options(explainer, model, frame, x),
+                    lambda m, grid: m.predict(grid) == 1,
+                    lambda grid, x, chosen=chosen: np.logical_and.reduce(
+                        [allows[c](grid, x) for c in chosen]
+                    ),
+                )
+                if np.isfinite(best):
+                    assert answer.certificate.cost == pytest.approx(best, abs=2e-5)
+                    assert str(answer.status) == "optimal"
+                else:
+                    assert str(answer.status) == "infeasible"
+                assert answer.certificate.claim == "proved"
+
+
+def test_thresholds_of_float32_are_the_last_numbers_that_go_left() -> None:
+    rng = np.random.default_rng(0)
+    thresholds = np.concatenate(
+        [rng.normal(size=500), np.float32(rng.normal(size=500)), [0.0, 2.5]]
+    )
+    for strict in (False, True):
+        last = from_float32(thresholds, strict=strict)
+        after = np.nextafter(last, np.inf)
+        left = np.less if strict else np.less_equal
+        assert left(last.astype(np.float32).astype(float), thresholds).all()
+        assert not left(after.astype(np.float32).astype(float), thresholds).any()
+
+
+@pytest.mark.parametrize("model", [*CLASSIFIERS, *REGRESSORS], ids=lambda m: type(m).__name__)
+def test_sums_are_those_of_the_model(model: Any) -> None:
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(100, 3)).astype(np.float32).astype(float)
+    y = (X[:, 0] + X[:, 1] ** 2 > 0.5).astype(int) + (X[:, 2] > 0.5)
+    form = read(model.fit(X, y))
+    at = np.unique(form.trees.thresholds[form.trees.inputs >= 0])
+    edges = np.concatenate([at, np.nextafter(at, np.inf), np.nextafter(at, -np.inf)])
+    points = np.vstack([X, rng.choice(edges, size=(500, 3))])
+    said = model.predict(points)
+    if hasattr(model, "classes_"):
+        best = np.sort(form.scores(points), axis=1)
+        clear = best[:, -1] - best[:, -2] > 1e-9
+        assert (form.predict(points) == said)[clear].all()
+    else:
+        np.testing.assert_allclose(form.predict(points), said, atol=1e-12)
+    if hasattr(model, "predict_proba"):
+        scores, shares = form.scores(points), model.predict_proba(points)
+        if isinstance(model, GradientBoostingClassifier):
+            scores = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
+        np.testing.assert_allclose(scores, shares, atol=1e-12)
+
+
+def forest(seed: int, trees: int = 30) -> tuple[Any, pd.DataFrame]:
+    model, frame = fitted(RandomForestClassifier(trees, max_depth=4, random_state=seed), "whole", 2)
+    return model, frame
+
+
+def evidence_of(model: Any, frame: pd.DataFrame) -> Any:
+    """What a search leaves behind of one row that is not easy."""
+    kept = []
+
+    def keep(found: Any, pieces: Any, leads: Any) -> Any:
+        kept.append((found, search_trees(found, pieces, leads)))
+        return kept[-1][1]
+
+    explainer = cp.Explainer(model, data=frame, cost=cp.Manhattan(dict.fromkeys(frame, 1.0)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(wing.SEARCHES, LeafSums, keep)
+        explainer.explain(frame[model.predict(frame) == 0].iloc[:8], 1)
+    return kept
+
+
+def test_a_proof_that_was_tampered_with_is_refused_or_still_true() -> None:
+    model, frame = forest(0)
+    rng = np.random.default_rng(0)
+    refused = 0
+    for found, (evidence,) in evidence_of(model, frame):
+        optimum = found.objective
+        before = evidence.bounds(optimum)[0]
+        assert (before <= optimum).all()
+        assert (before >= optimum * (1.0 - 1e-6)).all()
+        for i, proof in enumerate(evidence.proofs):
+            for _ in range(25):
+                changed = deepcopy(proof)
+                name = rng.choice(["kind", "what", "where", "left", "bound"])
+                if name == "bound":
+                    changed.bound *= 1.0 + rng.random()
+                else:
+                    entries = getattr(changed, name)
+                    entries[rng.integers(len(entries))] = int(rng.integers(-2, 200))
+                proofs = [*evidence.proofs[:i], changed, *evidence.proofs[i + 1 :]]
+                bound = replace(evidence, proofs=proofs).bounds(optimum)[0][i]
+                assert bound <= optimum[i]
+                refused += bound == 0.0
+    assert refused > 20
+
+
+def test_a_row_without_an_answer_is_told_why() -> None:
+    model, frame = forest(1)
+    rows = frame[model.predict(frame) == 0].iloc[:3]
+    found = cp.explain(
+        model, rows, 1, data=frame, constraints=[cp.Immutable("a", "b"), cp.Bounds("count", high=0)]
+    )
+    for answer in found:
+        if str(answer.status) == "infeasible":
+            assert answer.certificate.claim == "proved"
+            assert answer.conflict.constraints
+
+
+def test_a_lead_and_a_probability_are_kept() -> None:
+    model, frame = forest(2)
+    rows = frame[model.predict(frame) == 0].iloc[:5]
+    found = cp.explain(model, rows, cp.Probability(1, at_least=0.7), data=frame)
+    shares = model.predict_proba(found.to_frame())[:, 1]
+    assert (shares >= 0.7).all()
+    ahead = cp.explain(model, rows, cp.Label(1, margin=0.3), data=frame)
+    assert (np.diff(model.predict_proba(ahead.to_frame()))[:, 0] >= 0.3 - 1e-9).all()
+    assert (ahead.cost >= cp.explain(model, rows, 1, data=frame).cost - 1e-12).all()
+
+
+def test_several_answers_differ() -> None:
+    model, frame = forest(3)
+    rows = frame[model.predict(frame) == 0].iloc[:2]
+    explainer = cp.Explainer(model, data=frame)
+    for several in explainer.explain(rows, 1, n=3):
+        assert len({tuple(one.row.items()) for one in several}) == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "target", "said"),
+    [
+        ({}, cp.Tradeoff(1, 1.0), "has steps"),
+        ({"cost": cp.Mahalanobis(np.eye(3) + 0.1)}, 1, "Mahalanobis"),
+        ({"constraints": cp.Linear.parse("a <= b + 9")}, 1, "relations between columns"),
+    ],
+)
+def test_what_trees_cannot_do_is_said(options: dict[str, Any], target: Any, said: str) -> None:
+    model, frame = forest(4, 5)
+    rows = frame[model.predict(frame) == 0].iloc[:1]
+    with pytest.raises(cp.CounterpointError, match=said):
+        cp.explain(model, rows, target, data=frame, **options)
+
+
+def test_inputs_that_mix_columns_are_refused() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 3))
+    model = make_pipeline(PCA(2), RandomForestClassifier(3)).fit(X, X[:, 0] > 0)
+    with pytest.raises(cp.UnsupportedModel, match="mixes several columns"):
+        cp.explain(model, X[:2], True, data=X)
+
+
+@pytest.mark.parametrize("seed", [0, 15, 24, 35])
+def test_ties_between_shares_are_no_answers_and_leave_no_doubt(seed: int) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(90, 4))
+    y = (X @ np.array([1.0, -2.0, 0.5, 0.0]) > 0).astype(int) + (X[:, 3] > 0.8)
+    model = RandomForestClassifier(5, max_depth=3, random_state=seed).fit(X, y)
+    for target in range(3):
+        found = cp.explain(model, X[:6], target, data=X)
+        assert set(map(str, found.status)) <= {"optimal", "already"}
+        assert {answer.certificate.claim for answer in found} == {"proved"}
+        assert (model.predict(found.to_frame()) == target).all()

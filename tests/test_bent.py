@@ -1,0 +1,133 @@
+"""Columns that bend smoothly: answers are as cheap as any point of a fine grid, and proved."""
+
+from __future__ import annotations
+
+import warnings
+from itertools import product
+
+import numpy as np
+import pytest
+from sklearn.compose import make_column_transformer
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    KBinsDiscretizer,
+    PolynomialFeatures,
+    QuantileTransformer,
+    SplineTransformer,
+    StandardScaler,
+)
+
+import counterpoint as cp
+from counterpoint.rows.features import Categorical, Continuous, Features, Integer
+
+RNG = np.random.default_rng(0)
+X = np.column_stack([RNG.normal(size=400), RNG.integers(0, 9, size=400)])
+SCORE = (
+    np.abs(X[:, 0])
+    - 1.0
+    + np.sin(2.0 * X[:, 0])
+    + 0.1 * (X[:, 1] - 4.0) ** 2
+    + 0.2 * RNG.normal(size=400)
+)
+BINARY = np.where(SCORE > 1.0, "yes", "no")
+KINDS = {
+    "continuous": (Continuous("x0"), Continuous("x1")),
+    "whole": (Continuous("x0"), Integer("x1")),
+    "categorical": (Continuous("x0"), Categorical("x1", tuple(range(9)))),
+}
+STEPS = {
+    "splines": SplineTransformer(),
+    "lines": SplineTransformer(degree=1, extrapolation="linear"),
+    "quantiles": QuantileTransformer(n_quantiles=15),
+    "scaled": make_pipeline(StandardScaler(), SplineTransformer(4)),
+    "mixed": make_column_transformer((SplineTransformer(), [0]), (StandardScaler(), [1])),
+    "powers": make_column_transformer((PolynomialFeatures(3), [0]), (KBinsDiscretizer(4), [1])),
+    "squares": make_column_transformer((FunctionTransformer(np.square), [0]), ("passthrough", [1])),
+}
+
+
+def quietly(model, y):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return model.fit(X, y)
+
+
+def grid(whole):
+    first = np.linspace(X[:, 0].min(), X[:, 0].max(), 1500)
+    second = np.arange(9.0) if whole else np.linspace(0.0, 8.0, 161)
+    return np.stack(np.meshgrid(first, second, indexing="ij"), axis=-1).reshape(-1, 2)
+
+
+QUICK = {("splines", "continuous", False), ("mixed", "whole", True), ("lines", "whole", False)}
+CASES = [
+    pytest.param(step, kind, squared, marks=() if at in QUICK else pytest.mark.slow)
+    for at in product(STEPS, ("continuous", "whole"), (False, True))
+    for step, kind, squared in [at]
+]
+
+
+@pytest.mark.parametrize(("step", "kind", "squared"), CASES)
+def test_no_point_of_a_grid_is_cheaper(step, kind, squared):
+    model = quietly(make_pipeline(STEPS[step], LogisticRegression(C=10.0)), BINARY)
+    cost = cp.SquaredEuclidean() if squared else cp.Manhattan()
+    answers = cp.explain(
+        model,
+        X[:8],
+        cp.OtherLabel(),
+        data=X,
+        features=Features(KINDS[kind]),
+        cost=cost,
+        constraints=cp.WithinObserved("x0", "x1"),
+    )
+    points = grid(kind == "whole")
+    said, report = model.predict(points), answers.report()
+    found = answers.to_frame()
+    for i, row in enumerate(X[:8]):
+        if report.cost[i] < 1e-9:  # at the very edge of a bin, where a bound is no longer sharp
+            continue
+        there = points[said != model.predict(row[None])[0]]
+        delta = np.abs(there - row)
+        paid = (delta**2 if squared else delta).sum(axis=1).min(initial=np.inf)
+        assert report.status[i] == "optimal"
+        assert report.claim[i] == "proved"
+        assert model.predict(found[[i]]) != model.predict(row[None])
+        assert report.bound[i] <= paid * (1.0 + 1e-9)
+        assert report.cost[i] <= paid * (1.0 + 1e-6)
+
+
+@pytest.mark.parametrize("kind", ["continuous", "whole"])
+def test_an_interval_of_a_regressor_over_splines(kind):
+    model = quietly(make_pipeline(SplineTransformer(), Ridge(alpha=0.1)), SCORE)
+    answers = cp.explain(
+        model,
+        X[:8],
+        cp.Interval(1.2, 1.3),
+        data=X,
+        features=Features(KINDS[kind]),
+        cost=cp.Manhattan(),
+        constraints=cp.WithinObserved("x0", "x1"),
+    )
+    report, found, points = answers.report(), answers.to_frame(), grid(kind == "whole")
+    said = model.predict(points)
+    there = points[(said >= 1.2) & (said <= 1.3)]
+    for i, row in enumerate(X[:8]):
+        paid = np.abs(there - row).sum(axis=1).min()
+        assert report.bound[i] <= paid * (1.0 + 1e-9)
+        if report.status[i] == "optimal":
+            assert 1.2 <= model.predict(found[[i]])[0] <= 1.3
+            assert report.cost[i] <= paid * (1.0 + 1e-6)
+    assert (report.status == "optimal").mean() > 0.5
+
+
+def test_rows_alone_and_in_a_batch_have_the_same_answers():
+    model = quietly(make_pipeline(SplineTransformer(), LogisticRegression()), BINARY)
+    within = cp.WithinObserved("x0", "x1")
+    explainer = cp.Explainer(model, data=X, cost=cp.Manhattan(), constraints=within)
+    target = cp.OtherLabel()
+    batch = explainer.explain(X[:6], target).to_frame()
+    alone = np.concatenate([explainer.explain(X[[i]], target).to_frame() for i in range(6)])
+    # a hair within the gap may move an answer along a valley, and costs no more
+    paid = [np.abs(found - X[:6]).sum(axis=1) for found in (batch, alone)]
+    np.testing.assert_allclose(paid[0], paid[1], rtol=1e-6)

@@ -14,12 +14,14 @@ from sklearn.preprocessing import (
     FunctionTransformer,
     KBinsDiscretizer,
     PolynomialFeatures,
+    PowerTransformer,
     QuantileTransformer,
     SplineTransformer,
     StandardScaler,
 )
 
 import counterpoint as cp
+from counterpoint.errors import UnsupportedModel
 from counterpoint.rows.features import Categorical, Continuous, Features, Integer
 
 RNG = np.random.default_rng(0)
@@ -131,3 +133,10 @@ def test_rows_alone_and_in_a_batch_have_the_same_answers():
     # a hair within the gap may move an answer along a valley, and costs no more
     paid = [np.abs(found - X[:6]).sum(axis=1) for found in (batch, alone)]
     np.testing.assert_allclose(paid[0], paid[1], rtol=1e-6)
+
+
+@pytest.mark.parametrize("step", [PowerTransformer(), FunctionTransformer(np.arcsinh)], ids=repr)
+def test_functions_that_are_no_polynomials_are_refused_where_answers_are_asked_for(step):
+    model = quietly(make_pipeline(step, LogisticRegression()), BINARY)
+    with pytest.raises(UnsupportedModel, match=r"bends a column by .*Use SplineTransformer"):
+        cp.explain(model, X[:2], cp.OtherLabel(), data=X, features=Features(KINDS["continuous"]))

@@ -21,7 +21,7 @@ from sklearn.decomposition import PCA
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from counterpoint.errors import ModelNotFitted
+from counterpoint.errors import InvalidInput, ModelNotFitted
 from counterpoint.groups import (
     Affine,
     DifferenceOfMeans,
@@ -523,6 +523,62 @@ def test_the_radius_is_the_least_by_which_groups_are_like_themselves():
         assert (np.diag(correctness).min() >= 0.95) == enough
 
 
+def test_each_group_may_have_a_radius_of_its_own():
+    """That of a tight group is smaller; nothing is near it for being near a wide one."""
+    rng = np.random.default_rng(0)
+    X = np.concatenate([rng.normal(size=(60, 2)), 0.1 * rng.normal(size=(60, 2)) + 1.5])
+    y = np.repeat(["wide", "tight"], 60)
+    space = Affine(np.eye(2), np.zeros(2))
+    common, each = (
+        GroupTranslations(space, radius=radius, strengths=4).fit(X, y) for radius in (None, "each")
+    )
+    assert each.radius_.max() == common.radius_
+    assert each.radius_[0] < common.radius_ / 3.0  # "tight" sorts first
+    offsets = np.array([[0.0, 0.0], [-1.0, -1.0]])
+    some = Translations.of(offsets, ["tight", "wide"])
+    quality, own = each.judge(X, y, some), {0: X[60:], 1: X[:60]}
+    moved = {(i, j): own[i] + offsets[j] - offsets[i] for i, j in product((0, 1), repeat=2)}
+    for (i, j), there in moved.items():
+        rates = brute_rates(None, {(i, j): there}, own, each.radius_[j])[i, j]
+        assert (quality.correctness[i, j], quality.coverage[i, j]) == pytest.approx(rates)
+    assert quality.unchanged[1, 0] < common.judge(X, y, some).unchanged[1, 0]
+    assert "radii" in quality.summary()
+    polished_ = copy.copy(each).set_params(polish=True).sparse(2)
+    assert sum(each.scene_.rates(polished_)) >= sum(each.scene_.rates(each.sparse(2))) - 1e-9
+
+
+def test_moved_rows_are_assigned_by_the_nearest_mean_or_by_a_rule():
+    X, y = wine()
+    space = plane(X)
+    model = GroupTranslations(space, k=4, strengths=8).fit(X, y)
+    quality, values, names = model.judge(X, y), space.transform(X), list(model.groups_)
+    means = np.stack([values[y == name].mean(axis=0) for name in names])
+    shares = []
+    for (i, a), (j, b) in product(enumerate(names), repeat=2):
+        moved = space.transform(X[y == a] + model.translation(a, b))
+        apart = ((moved[:, None] - means) ** 2).sum(axis=2)
+        assert quality.assigned[i, j] == (apart.argmin(axis=1) == j).mean()
+        shares.append((apart.argmin(axis=1) == j).mean())
+    told = model.judge(X, y, assign=lambda rows: np.full(len(rows), "rose"))
+    assert told.assigned[:, names.index("rose")].tolist() == [1.0] * 3
+    assert told.assigned.sum() == 3.0
+    clusters = KMeans(3, random_state=0, n_init=1).fit(values)
+    by_cluster = GroupTranslations(space, k=4, strengths=8).fit(X, clusters.labels_)
+    held = by_cluster.evaluate(X, clusters.labels_, assign=clusters.predict)
+    assert 0.5 < held.mean(held.assigned) <= 1.0
+    with pytest.raises(InvalidInput, match="a label for each of 59 rows; got the shape"):
+        model.judge(X, y, assign=lambda rows: np.zeros((len(rows), 2)))
+
+
+def test_without_a_change_correctness_is_what_overlap_gives(
+    case: tuple[GroupTranslations, Any, Any],
+):
+    model, X, y = case
+    still = model.judge(X, y, Translations.of(np.zeros((3, 13)), model.groups_, costs=np.ones(13)))
+    assert (still.unchanged == still.correctness).all()
+    np.testing.assert_array_equal(model.judge(X, y).unchanged, still.correctness)
+
+
 def test_outside_and_away_are_what_one_counts():
     X = np.array([[0.0, 0.0], [1.0, 0.0], [4.0, 1.0], [5.0, 1.0]])
     y = ["a", "a", "b", "b"]
@@ -665,7 +721,7 @@ def test_the_aim_of_polishing_has_the_gradient_of_finite_differences(k: int | No
     levels = np.empty(int(level.max()) + 1)
     levels[level] = D[:, columns]
     levels += 0.01 * rng.normal(size=len(levels))
-    smooth, h = 0.5 * scene.radius, 1e-7
+    smooth, h = 0.5, 1e-7
     value, slope = aim(levels, smooth, 0.3)
     for _ in range(4):
         way = rng.normal(size=len(levels))

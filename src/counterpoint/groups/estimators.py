@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import TYPE_CHECKING, Any, Self, final
+from typing import TYPE_CHECKING, Any, Literal, Self, final
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -42,13 +42,17 @@ SHORT: dict[str, Any] = {"smooths": (0.5,), "steps": 8}
 """The six best are polished for a little; the best of them then is polished to the end."""
 
 
+Assign = Callable[[FloatArray], Any]
+"""Takes rows (n, m) of the representation to labels."""
+
+
 class GroupExplainer(BaseEstimator, ABC):  # type: ignore[misc]
     """An estimator of one explanation for all pairs of groups; subclasses say how it is found."""
 
     representation: Any
     k: int | None
     costs: ArrayLike | Mapping[Any, float] | None
-    radius: float | None
+    radius: float | Literal["each"] | None
 
     scene_: Scene
     translations_: Translations
@@ -119,6 +123,7 @@ class GroupExplainer(BaseEstimator, ABC):  # type: ignore[misc]
         folds: int = 2,
         random_state: Any = 0,
         progress: bool | None = None,
+        assign: Assign | None = None,
     ) -> Quality:
         """How good explanations are for rows that they were not fitted on.
 
@@ -127,13 +132,13 @@ class GroupExplainer(BaseEstimator, ABC):  # type: ignore[misc]
         representation stays as it is, and so do the groups, whatever rows they were found by.
 
         All rows that there are, their groups and ``progress`` come as in `fit`. A group needs two
-        rows in each of the ``folds``; ``random_state`` says how rows are dealt.
+        rows in each of the ``folds``; ``random_state`` says how rows are dealt; ``assign`` is that
+        of `judge`.
         """
-        return self.evaluate_each(
-            X, groups, [self.k], folds=folds, random_state=random_state, progress=progress
-        )[0]
+        told: dict[str, Any] = {"folds": folds, "random_state": random_state, "progress": progress}
+        return self.evaluate_each(X, groups, [self.k], assign=assign, **told)[0]
 
-    def evaluate_each(
+    def evaluate_each(  # noqa: PLR0913 (what `evaluate` takes)
         self,
         X: Any,
         groups: Any,
@@ -142,6 +147,7 @@ class GroupExplainer(BaseEstimator, ABC):  # type: ignore[misc]
         folds: int = 2,
         random_state: Any = 0,
         progress: bool | None = None,
+        assign: Assign | None = None,
     ) -> tuple[Quality, ...]:
         """`evaluate` for several numbers of features, as `sparse` takes them: one fit a fold."""
         representation, intake = read_model(self.representation)
@@ -155,23 +161,32 @@ class GroupExplainer(BaseEstimator, ABC):  # type: ignore[misc]
                 own = rows[learn], took, members.take(learn)
                 model._learn(representation, *own, progress=False)  # noqa: SLF001 (its own class)
                 answers = [model.translations_ if k == self.k else model.sparse(k) for k in ks]
-                there = rows[test], members.take(test)
+                there = rows[test], members.take(test), assign
                 parts.append([model._judge(answer, *there) for answer in answers])  # noqa: SLF001
                 done(1)
         return tuple(Quality.mean_of(one) for one in zip(*parts, strict=True))
 
-    def judge(self, X: Any, groups: Any, translations: Translations | None = None) -> Quality:
+    def judge(
+        self,
+        X: Any,
+        groups: Any,
+        translations: Translations | None = None,
+        *,
+        assign: Assign | None = None,
+    ) -> Quality:
         """How good the fitted explanation is for these rows; it says if they were in the fit.
 
         Rows and groups come as in `fit`. ``translations`` are another explanation of the same
-        groups and features; None for that of the fit.
+        groups and features; None for that of the fit. ``assign`` says which group a moved row is
+        taken for: a function of rows (n, m) of the representation to labels, such as the
+        ``predict`` of the clustering that made the groups; None for that of the nearest mean.
         """
         scene = self._fitted()
         if translations is not None:
             translations.require_about(self.translations_)
         rows, _, members = read_rows(X, groups, scene.intake)
         answer = self.translations_ if translations is None else translations
-        return self._judge(answer, rows, members.ordered(scene.labels))
+        return self._judge(answer, rows, members.ordered(scene.labels), assign)
 
     def plot_map(self, X: Any, groups: Any, start: Any, end: Any, *, ax: Any = None) -> Figure:
         """The rows in the representation, and where those of one group are moved to.
@@ -195,14 +210,16 @@ class GroupExplainer(BaseEstimator, ABC):  # type: ignore[misc]
         self.translations_ = self._explain(scene, progress=progress)
         return self
 
-    def _judge(self, translations: Translations, rows: Matrix, groups: Groups) -> Quality:
+    def _judge(
+        self, translations: Translations, rows: Matrix, groups: Groups, assign: Assign | None
+    ) -> Quality:
         if (groups.sizes == 0).any():
             empty = groups.labels[int(np.flatnonzero(groups.sizes == 0)[0])]
             raise InvalidInput(
                 f"Expected rows of every group of the fit; group {empty!r} has none. Pass some."
             )
         points = Points.of(rows, groups, self.scene_.points.parts)
-        return self.scene_.judge(translations, points)
+        return self.scene_.judge(translations, points, assign)
 
     def _fitted(self) -> Scene:
         """What the fit saw; an error before there was one."""
@@ -246,8 +263,9 @@ class GroupTranslations(GroupExplainer):
     costs
         c: d positive numbers, or a mapping from names; None for 1 over the standard deviation.
     radius
-        ε in correctness and coverage; None for the paper's rule: 95 % of each group are near
-        another row of it.
+        ε in correctness and coverage; None for the paper's rule, that of the widest group: 95 % of
+        each group are near another row of it; ``"each"`` for that of each group moved to, where
+        their spreads differ.
     strengths
         How many λ, or the λ themselves, falling.
     polish
@@ -264,7 +282,7 @@ class GroupTranslations(GroupExplainer):
     groups_
         The labels of the groups.
     radius_
-        ε.
+        ε, or (l,) one for each group.
     scene_, task_
         What was seen of the rows, and what is minimised.
     n_features_in_
@@ -297,7 +315,7 @@ class GroupTranslations(GroupExplainer):
     count: Count = "each"
     limits: Limits | None = None
     costs: ArrayLike | Mapping[Any, float] | None = None
-    radius: float | None = None
+    radius: float | Literal["each"] | None = None
     strengths: int | Sequence[float] = 20
     polish: bool = False
 
@@ -485,7 +503,7 @@ class DifferenceOfMeans(GroupExplainer):
     _: KW_ONLY
     k: int | None = None
     costs: ArrayLike | Mapping[Any, float] | None = None
-    radius: float | None = None
+    radius: float | Literal["each"] | None = None
 
     def sparse(self, k: int | None = None, count: Count | None = None) -> Translations:
         scene = self._fitted()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from scipy.spatial import KDTree
+from scipy.spatial.distance import cdist
 
 from counterpoint.errors import InvalidInput
 from counterpoint.groups.members import Groups
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-__all__ = ["Points", "Quality", "away", "outside", "similarity"]
+__all__ = ["Points", "Quality", "assigned", "away", "outside", "similarity"]
 
 
 @final
@@ -33,7 +34,7 @@ class Quality:
     groups
         l labels.
     radius
-        ε, how near in the representation is near.
+        ε, how near in the representation is near; or (l,) one for each group moved to.
     correctness
         (l, l) the share of moved rows that are near a row of the group they are moved to: (3).
     coverage
@@ -47,19 +48,26 @@ class Quality:
     away
         (l, l) how far a moved row is from the nearest real one of the group, in units of how far
         real ones are from each other; NaN where these coincide.
+    unchanged
+        (l, l) correctness if nothing changes: what groups that overlap have for nothing.
+    assigned
+        (l, l) the share of moved rows that are assigned to the group they are moved to: whose mean
+        in the representation is nearest, or by a rule that was passed.
     seen
         The share of these rows that were among those of the fit. Of held-out rows it is small:
         some may happen to be equal to others.
     """
 
     groups: tuple[Any, ...]
-    radius: float
+    radius: float | FloatArray
     correctness: FloatArray
     coverage: FloatArray
     counts: FloatArray
     sizes: FloatArray
     outside: FloatArray
     away: FloatArray
+    unchanged: FloatArray
+    assigned: FloatArray
     seen: float
 
     @classmethod
@@ -102,11 +110,17 @@ class Quality:
         rates = (self.correctness, self.coverage)
         mean, both = ([self.mean(r, diagonal=d) for r in rates] for d in (False, True))
         away = self.mean(self.away)
+        near = np.unique(self.radius)
+        within = (
+            f"radius {near[0]:.3g}" if len(near) == 1 else f"radii {near[0]:.3g} to {near[-1]:.3g}"
+        )
         far = "" if np.isnan(away) else f"; {away:.3g} times as far from real rows as these are"
         return (
             f"{self._about()}\n"
-            f"correctness {mean[0]:.3f}, coverage {mean[1]:.3f} (radius {self.radius:.3g}; "
+            f"correctness {mean[0]:.3f}, coverage {mean[1]:.3f} ({within}; "
             f"with each group and itself {both[0]:.3f}, {both[1]:.3f})\n"
+            f"correctness without any change {self.mean(self.unchanged):.3f}; of moved rows, "
+            f"{self.mean(self.assigned):.1%} are assigned to the group they are moved to\n"
             f"worst pair: from {start} to {end}, correctness {self.correctness[at]:.3f}, "
             f"coverage {self.coverage[at]:.3f}\n"
             f"{self.mean(self.counts):.1f} features a pair, cost {self.mean(self.sizes):.3g}; "
@@ -124,7 +138,10 @@ class Quality:
         import pandas as pd
 
         first, second = np.nonzero(~np.eye(len(self.groups), dtype=bool))
-        names = ("correctness", "coverage", "counts", "sizes", "outside", "away")
+        names = (
+            *("correctness", "coverage", "unchanged", "assigned"),
+            *("counts", "sizes", "outside", "away"),
+        )
         pairs = [(self.groups[i], self.groups[j]) for i, j in zip(first, second, strict=True)]
         numbers = {name: getattr(self, name)[first, second] for name in names}
         return pd.DataFrame(pairs, columns=["from", "to"]).assign(**numbers)
@@ -235,40 +252,49 @@ class Points:
         return [dense(self.matrix[rows][:, columns]) for rows in self.members]
 
     @cached_property
-    def radius(self) -> float:
-        """The least radius within which 95 % of each group are near another of it: the paper's.
+    def radii(self) -> FloatArray:
+        """(l,) the least radius within which 95 % of each group are near another row of it.
 
         Where rows of a group coincide, a thousandth of the extent of all.
         """
-        found = 1e-3 * float(np.ptp(self.values, axis=0).max())
-        for own, near in zip(self.own, self.near, strict=True):
+        least = 1e-3 * float(np.ptp(self.values, axis=0).max())
+        radii = np.full(len(self.groups), least)
+        for j, (own, near) in enumerate(zip(self.own, self.near, strict=True)):
             apart = np.sort(_distances(near, own, 2))
             if len(own) > 1:
-                found = max(found, float(apart[int(np.ceil(0.95 * len(own))) - 1]))
-        return found * (1.0 + 1e-9)  # the distance itself is within it, however it is computed
+                radii[j] = max(least, apart[int(np.ceil(0.95 * len(own))) - 1])
+        return radii * (1.0 + 1e-9)  # the distance itself is within it, however it is computed
+
+    def arrived(self, translations: Translations, i: int, j: int) -> FloatArray:
+        """(n, m) the values of the rows of one group, moved to another."""
+        matrix = self.parts.first.matrix[translations.columns]
+        shift = np.asarray(translations.between(i, j) @ matrix)
+        if not shift.any():
+            return self.own[i]
+        return self.parts.finish(self.hidden[self.members[i]] + shift)
 
     def rates(
-        self, translations: Translations, radius: float, *, diagonal: bool = True
+        self, translations: Translations, radius: float | FloatArray, *, diagonal: bool = True
     ) -> tuple[FloatArray, FloatArray]:
-        """(l, l) correctness and coverage; without ``diagonal``, NaN for a group and itself."""
+        """(l, l) correctness and coverage; without ``diagonal``, NaN for a group and itself.
+
+        One radius for all groups, or (l,) one for each that rows are moved to.
+        """
         count = len(self.groups)
         correctness, coverage = np.full((2, count, count), np.nan)
-        matrix, affine = self.parts.first.matrix[translations.columns], self.parts.rest is None
-        most = float(np.nextafter(radius, np.inf))  # trees look for what is nearer than that
+        # Of one radius and an affine map, moved rows are as near as the others that move back.
+        mirrored = self.parts.rest is None and np.ndim(radius) == 0
+        radii = np.broadcast_to(radius, (count,)).tolist()
         for i, j in np.ndindex(count, count):
             if i == j and not diagonal:
                 continue
-            shift, which = np.asarray(translations.between(i, j) @ matrix), 2 if i == j else 1
-            moved = self.own[i]
-            if shift.any():
-                moved = self.parts.finish(self.hidden[self.members[i]] + shift)
-            correctness[i, j] = (_distances(self.near[j], moved, which, most) <= radius).mean()
-            if not affine:
+            which, most = 2 if i == j else 1, float(np.nextafter(radii[j], np.inf))
+            moved = self.arrived(translations, i, j)  # trees look for what is nearer than most
+            correctness[i, j] = (_distances(self.near[j], moved, which, most) <= radii[j]).mean()
+            if not mirrored:
                 away = _distances(_searchable(moved), self.own[j], which, most)
-                coverage[i, j] = (away <= radius).mean()
-        if affine:  # moved rows are as near as the others are that move back
-            return correctness, correctness.T.copy()
-        return correctness, coverage
+                coverage[i, j] = (away <= radii[j]).mean()
+        return correctness, correctness.T.copy() if mirrored else coverage
 
     def keys(self, extent: float) -> list[bytes]:
         """Each row in the representation as something to compare, to nine digits."""
@@ -298,6 +324,35 @@ def _distances(
             squares = squares[:, which - 1 :]
         apart[i : i + rows] = squares.min(axis=1) + np.einsum("ij,ij->i", part, part)
     return np.sqrt(np.maximum(apart, 0.0))
+
+
+def assigned(
+    translations: Translations,
+    points: Points,
+    targets: FloatArray,
+    assign: Callable[[FloatArray], Any] | None,
+) -> FloatArray:
+    """(l, l) the share of moved rows that are assigned to the group they are moved to.
+
+    By a rule that takes their values (n, m) to labels; without, by the nearest of the means
+    ``targets`` (l, m) of the groups in the representation.
+    """
+    count = len(points.groups)
+    shares = np.empty((count, count))
+    for i, j in np.ndindex(count, count):
+        moved = points.arrived(translations, i, j)
+        if assign is None:
+            told = cdist(moved, targets).argmin(axis=1) == j
+        else:
+            told = np.asarray(assign(moved), dtype=object) == points.groups.labels[j]
+        if np.shape(told) != (len(moved),):
+            raise InvalidInput(
+                f"Expected assign to give a label for each of {len(moved)} rows; got the shape "
+                f"{np.shape(told)}. Pass a function of rows (n, m) of the representation, such as "
+                "kmeans.predict."
+            )
+        shares[i, j] = told.mean()
+    return shares
 
 
 def outside(

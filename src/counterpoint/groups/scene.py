@@ -25,7 +25,7 @@ from counterpoint.errors import InvalidInput
 from counterpoint.groups.fitting import costliest
 from counterpoint.groups.members import Groups
 from counterpoint.groups.problem import Fusion, Objective, levels_of, moving
-from counterpoint.groups.quality import Points, Quality, away, outside
+from counterpoint.groups.quality import Points, Quality, assigned, away, outside
 from counterpoint.groups.reading import Intake
 from counterpoint.groups.representations import Matrix, Representation, dense, stages
 from counterpoint.groups.translations import Candidate, Translations
@@ -174,7 +174,7 @@ class Scene:
     base: FloatArray  # (l, h) the same after the affine part of the representation
     targets: FloatArray  # (l, m) the means of the representations of their rows
     price: FloatArray  # (d,) what a change of one unit costs
-    radius: float  # ε, how near in the representation is near
+    radius: float | FloatArray  # ε, how near is near; (l,) one for each group moved to
     low: FloatArray  # (d,) the smallest values and
     high: FloatArray  # (d,) the largest
     scale: FloatArray  # (d,) the units of offsets: standard deviations, 1 where they are 0
@@ -190,7 +190,7 @@ class Scene:
         groups: Groups,
         *,
         costs: Any,
-        radius: float | None,
+        radius: float | str | None,
     ) -> Scene:
         """Learn from rows and groups; an error if they do not fit together."""
         if representation.n_features != matrix.shape[1]:
@@ -199,9 +199,10 @@ class Scene:
                 f"takes; got {matrix.shape[1]}. Pass the columns that it was fitted on, in order."
             )
         groups.require(matrix.shape[0])
-        if radius is not None and not (np.isreal(radius) and radius > 0.0):
+        if radius not in (None, "each") and not _number(radius) > 0.0:
             raise InvalidInput(
-                f"Expected a positive radius; got {radius!r}. Pass None for the paper's rule."
+                f"Expected a positive radius; got {radius!r}. Pass None for the paper's rule, or "
+                "'each' for one radius for each group."
             )
         every = Points.of(matrix, groups, stages(representation))
         matrix, groups, spread = every.matrix, every.groups, spread_of(every.matrix)
@@ -215,7 +216,7 @@ class Scene:
             groups.means(every.hidden),
             groups.means(every.values),
             _prices(costs, spread, intake.names),
-            every.radius if radius is None else float(radius),
+            every.radii if radius == "each" else float(radius or every.radii.max()),
             dense(matrix.min(axis=0)),
             dense(matrix.max(axis=0)),
             np.where(spread > 0.0, spread, 1.0),
@@ -270,8 +271,11 @@ class Scene:
         correctness, coverage = self.points.rates(translations, self.radius, diagonal=False)
         return float(correctness[off].mean()), float(coverage[off].mean())
 
-    def judge(self, translations: Translations, points: Points) -> Quality:
+    def judge(
+        self, translations: Translations, points: Points, assign: Callable[..., Any] | None
+    ) -> Quality:
         """How good translations are for rows, which are held against those of the fit."""
+        still = Translations.of(np.zeros_like(self.means), self.labels, self.names)
         return Quality(
             translations.groups,
             self.radius,
@@ -280,6 +284,8 @@ class Scene:
             translations.sizes,
             outside(translations, points, self.low, self.high),
             away(translations, points, self.scale),
+            points.rates(still, self.radius)[0],
+            assigned(translations, points, self.targets, assign),
             float(np.mean([key in self.known for key in points.keys(self.extent)])),
         )
 
@@ -312,12 +318,11 @@ def polished(
         kept = costliest(levels[level], fusion.weight, k)
         aim = smoothed_rates(scene, points, task, columns, level, kept)
         if not price:  # as much again as at the start costs 0.2 of the two shares
-            unit = scene.radius * smooth
-            price = 0.2 / (aim(levels, unit, 1.0)[0] - aim(levels, unit, 0.0)[0])
+            price = 0.2 / (aim(levels, smooth, 1.0)[0] - aim(levels, smooth, 0.0)[0])
         levels = minimize(
             aim,
             levels,
-            args=(smooth * scene.radius, price),
+            args=(smooth, price),
             jac=True,
             method="L-BFGS-B",
             bounds=np.column_stack([-half, half]),
@@ -337,9 +342,10 @@ def smoothed_rates(
 ) -> Callable[[FloatArray, float, float], tuple[float, FloatArray]]:
     """What polishing minimises: a price on changes, less smoothed correctness and coverage.
 
-    It takes levels, of which each offset (l, s) of the columns has one, τ, and the price of a unit
-    of cost to the objective and its gradient.
+    It takes levels, of which each offset (l, s) of the columns has one, τ in units of the radius,
+    and the price of a unit of cost to the objective and its gradient.
     """
+    radii = np.broadcast_to(scene.radius, (len(points.groups),))
     matrix, charges = dense(task.matrix[columns]), _charges(scene, points, columns)
 
     def value(levels: FloatArray, smooth: float, price: float) -> tuple[float, FloatArray]:
@@ -349,7 +355,7 @@ def smoothed_rates(
             others = np.delete(np.arange(len(D)), i)
             stays = kept[i, others]
             changes = (D[others] - D[i]) * stays
-            share, pushes = _arrivals(points, i, changes @ matrix, (scene.radius, smooth))
+            share, pushes = _arrivals(points, i, changes @ matrix, radii, smooth)
             cost, pulls = charges(i, changes)
             total += price * cost - share
             pulled = (price * pulls - pushes @ matrix.T) * stays
@@ -362,19 +368,16 @@ def smoothed_rates(
 
 
 def _arrivals(
-    points: Points, i: int, shifts: FloatArray, near: tuple[float, float]
+    points: Points, i: int, shifts: FloatArray, radii: FloatArray, smooth: float
 ) -> tuple[float, FloatArray]:
-    """Smoothed shares of the rows of i, moved to each other group; their gradients in the shifts.
-
-    A row is ``near`` by a radius and τ.
-    """
+    """Smoothed shares of the rows of i, moved to the others; their gradients in the shifts."""
     rows, others = points.members[i], np.delete(np.arange(len(points.own)), i).tolist()
     hidden = (points.hidden[rows] + shifts[:, None]).reshape(-1, shifts.shape[1])
     values, pull = points.parts.pull(hidden)
     moved = values.reshape(len(others), len(rows), -1)
     slopes, share = np.zeros_like(moved), 0.0
     for one, j in enumerate(others):
-        there = points.own[j]
+        there, near = points.own[j], (float(radii[j]), float(smooth * radii[j]))
         apart = cdist(moved[one], there)
         nearest, comes = apart.argmin(axis=1), apart.argmin(axis=0)
         away = np.take_along_axis(apart, nearest[:, None], axis=1)[:, 0]

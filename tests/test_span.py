@@ -213,3 +213,24 @@ def least(gram: Any, start: Any, weight: Any) -> Any:
         if mp.norm(step) < mpf(10) ** -40:
             break
     return value(v)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_rows_that_are_asked_about_in_turn_are_written_as_they_were_judged(order: str):
+    """Many classes at once, few rows of some: blocks of all rows, and rows apart."""
+    rng = np.random.default_rng(5)
+    X = np.asarray(rng.normal(size=(900, 40)), order=order)
+    model = softmax(rng.normal(size=(3, 40)), np.array([0.0, 9.0, 9.0]))
+    explainer = cp.Explainer(model, cost=cp.SquaredEuclidean())
+    for target in (cp.OtherLabel(), cp.Label(0), cp.Label(1), cp.Tradeoff(2, 0.5)):
+        answers = explainer.explain(X, target)
+        made = answers.to_frame()
+        assert (made[answers.status == "already"] == X[answers.status == "already"]).all()
+        assert answers.cost == pytest.approx(((made - X) ** 2).sum(axis=1), rel=1e-9, abs=1e-300)
+        said, before = model.predict(made), model.predict(X)
+        if target == cp.OtherLabel():
+            assert (said != before).all()
+        elif isinstance(target, cp.Label):
+            assert (said == target.label).all()
+        alone = explainer.explain(X[:5], target).to_frame()
+        assert alone == pytest.approx(made[:5], rel=1e-9, abs=1e-9)

@@ -128,6 +128,8 @@ def answers_to(
     if spanned is not None:
         usable &= ~_answer_in_span(task, spanned, out, weight, advance)
     size = max(64, CELLS // max(features.width, WIDE))
+    if task.span is not None:  # the model is asked about whole blocks
+        size = task.span.block * max(1, size // task.span.block)
     for start in range(0, n, size):
         index = start + np.flatnonzero(usable[start : start + size])
         if not len(index):
@@ -228,8 +230,7 @@ def _answer_in_span(
     stays = found.statuses == Status.ALREADY.code
     optimal = (found.statuses == Status.OPTIMAL.code) & rows.were_asked(found.after)
     done = stays | (optimal & (rows.misses(found.cost) <= CLOSED))
-    same = np.flatnonzero(stays | ~done)
-    out.after[same] = out.before[same]
+    rows.stay(stays, done)
     return done
 
 

@@ -47,7 +47,7 @@ FAINT = 64.0 * EPS
 CELLS = 1 << 18
 """Cells of full rows at a time: 2 MiB, so that they are still in the cache when the model is asked
 about them."""
-FRAMES = 4
+FRAMES = 8
 """So many times as many in a data frame, which takes scikit-learn half a millisecond at least."""
 ROWS = 64
 """So many rows at a time at least, or reading the model's coefficients would take longest."""
@@ -211,7 +211,7 @@ class Span:
 
 
 @final
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class InSpan:
     """A model of full rows, asked with coordinates: the last one is the row that they belong to."""
 
@@ -221,11 +221,13 @@ class InSpan:
     start: FloatArray  # (n, r + h + 2) their coordinates
     length: FloatArray  # (n,) their lengths, in F
     doubt: FloatArray  # (n,) by how much differences of their scores may be off
-    # (n, d) the answers about which the model was asked last, and (n, r) their changes, if kept
-    kept: tuple[FloatArray, FloatArray] | None = None
+    # if they are kept, (n, d) the answers about which the model was asked last, (n, r) their
+    # changes, and (n,) whether it was asked about them, or about rows among them
+    kept: tuple[FloatArray, FloatArray, BoolArray] | None = None
     cells: int = CELLS  # of the rows about which the model is asked at a time
     # positions, full rows → what the model takes; None if it takes them as they are
     as_input: Callable[[IntArray | slice, Any], Any] | None = None
+    apart: bool = False  # whether the model was asked about answers without the rows among them
 
     @classmethod
     def of(  # noqa: PLR0913 (what is known of the rows, and what is not)
@@ -242,8 +244,14 @@ class InSpan:
         """Of these rows; answers are kept as full rows, or forgotten."""
         found, kept = span.coordinates(X, exactly=exactly), None
         if keep:
-            kept = np.empty_like(X), np.full((len(X), len(span.directions)), np.nan)
+            n = len(X)
+            kept = np.empty_like(X), np.zeros((n, len(span.directions))), np.zeros(n, dtype=bool)
         return cls(span, model, X, *found, kept, cells, as_input)
+
+    @property
+    def block(self) -> int:
+        """How many rows the model is asked about at a time."""
+        return max(ROWS, self.cells // self.X.shape[1])
 
     @property
     def answers(self) -> FloatArray:
@@ -279,41 +287,69 @@ class InSpan:
         """What the model says of full rows, block by block."""
         rows = np.rint(T[:, -1]).astype(np.intp)
         change = T[:, : len(self.span.directions)] - self.start[rows, : len(self.span.directions)]
+        if self.kept is not None and self._are_dense(rows, change):
+            return self._asked_among_others(method, rows, change)
         said = [  # no block gets a name, by which it would stay while the next one is made
             np.asarray(method(self._full(rows[part], change[part])))
             for part in blocks_of(len(T), self.X.shape[1], self.cells)
         ]
         return np.concatenate(said)
 
-    @cached_property
-    def _room(self) -> FloatArray:
-        """(2, m d) memory for a block of rows; new memory for each would cost as much as it."""
-        n, d = self.X.shape
-        first = next(blocks_of(max(n, ROWS), d, self.cells))
-        return np.empty((2, first.stop * d))
+    def _are_dense(self, rows: IntArray, change: FloatArray) -> bool:
+        """Whether rows are many of those from the first to the last, all of them moved.
+
+        Not once others were asked about apart: their last digits depend on how many they are.
+        """
+        dense = 4 * len(rows) > rows[-1] - rows[0] and bool((np.diff(rows) > 0).all())
+        return dense and not self.apart and bool(change.any(axis=1).all())
+
+    def _asked_among_others(
+        self, method: Callable[[Any], Any], rows: IntArray, change: FloatArray
+    ) -> NDArray[Any]:
+        """What the model says of answers, in blocks of all rows, which are always the same blocks.
+
+        To take rows apart, and to put them back, would take longer than to move all of a block.
+        """
+        assert self.kept is not None  # noqa: S101 (by who asks)
+        (answers, changes, asked), said = self.kept, []
+        directions, (n, d) = self.span.directions, self.X.shape
+        # one direction needs no product of matrices, which is slow to write columns
+        product = np.multiply if len(directions) == 1 else np.matmul
+        changes[rows] = change
+        for here in blocks_of(n, d, self.cells):
+            first, last = np.searchsorted(rows, (here.start, here.stop))
+            if first < last:
+                full = product(changes[here], directions, out=answers[here])
+                full += self.X[here]
+                asked[here] = True
+                whole = np.asarray(method(self._input(here, full)))
+                said.append(whole[rows[first:last] - here.start])
+        return np.concatenate(said)
 
     def _full(self, rows: IntArray, change: FloatArray) -> Any:
         """Some rows as the model takes them; factual ones as they came."""
         together = rows[-1] - rows[0] + 1 == len(rows) and bool((np.diff(rows) == 1).all())
         here = slice(rows[0], rows[-1] + 1) if together else rows
-        moved, directions = np.asarray(change.any(axis=1)), self.span.directions
-        if not moved.any():
-            full = self.X[here]
-        elif self.kept is None:
-            full = moved_rows(self.X[here], change, directions)
-        else:
-            (answers, changes), every = self.kept, bool(moved.all())
-            changes[rows[moved]] = change[moved]
-            if together and every:
-                came, full = self.X[here], answers[here]
-            else:
-                came, full = (_gathered(self.X, rows, room) for room in self._room)
-            # one direction needs no product of matrices, which is slow to write columns
-            (np.multiply if len(directions) == 1 else np.matmul)(change, directions, out=full)
-            full += came
-            if not (together and every):  # factual rows may be among them
-                _scatter(answers, rows, moved, full)
-        return full if self.as_input is None else self.as_input(here, full)
+        full, moved = self.X[here], np.asarray(change.any(axis=1))
+        if moved.any():
+            full = moved_rows(full, change, self.span.directions)
+            if self.kept is not None:
+                self.apart, changed = True, rows[moved]
+                for kept, new in zip(self.kept, (full, change, moved), strict=True):
+                    kept[changed] = new[moved]
+        return self._input(here, full)
+
+    def _input(self, rows: IntArray | slice, full: Any) -> Any:
+        """What the model takes."""
+        return full if self.as_input is None else self.as_input(rows, full)
+
+    def stay(self, rows: BoolArray, done: BoolArray) -> None:
+        """Keep (n,) rows as they are, and all that are not ``done``."""
+        assert self.kept is not None  # noqa: S101 (by who asks)
+        answers, changes, asked = self.kept
+        same = ~done | (rows & (~asked | changes.any(axis=1)))
+        if same.any():
+            np.copyto(answers, self.X, where=same[:, None])
 
     def slack(self, numbers: FloatArray, price: FloatArray) -> FloatArray:
         """(n, 2) margins that allow for what coordinates lose of points up to a price."""
@@ -351,27 +387,6 @@ def _squares(rows: Any, metric: FloatArray) -> FloatArray:
     if (metric == metric[0]).all():
         return np.asarray(metric[0] * np.einsum("ij,ij->i", rows, rows))
     return np.asarray((rows * rows) @ metric)
-
-
-def _gathered(X: FloatArray, rows: IntArray, room: FloatArray) -> FloatArray:
-    """Some rows, in the order in memory in which all of them are, in memory that is there."""
-    here, (m, d) = room[: len(rows) * X.shape[1]], (len(rows), X.shape[1])
-    if X.flags.c_contiguous:  # another mode than "clip" would make a copy of what is taken
-        return np.take(X, rows, axis=0, out=here.reshape(m, d), mode="clip")
-    if X.flags.f_contiguous:
-        return np.take(X.T, rows, axis=1, out=here.reshape(d, m), mode="clip").T
-    return X[rows]
-
-
-def _scatter(X: FloatArray, rows: IntArray, some: BoolArray, values: FloatArray) -> None:
-    """Write some of these rows."""
-    if not some.all():
-        rows, values = rows[some], values[some]
-    if X.flags.c_contiguous or X.shape[1] > len(rows):
-        X[rows] = values
-        return
-    for column, new in zip(X.T, values.T, strict=True):  # a third of the time
-        column[rows] = new
 
 
 def moved_rows(rows: Any, change: FloatArray, directions: FloatArray) -> NDArray[Any]:

@@ -860,7 +860,9 @@ def test_the_best_guarantee_that_can_be_had():
         explainer = cp.Explainer(uncertain, cost=cp.SquaredEuclidean())
         (answer,) = explainer.explain(ROWS[:1], cp.Robust("yes", 0.95))
         said.append((answer.status, answer.certificate.guarantee))
-        assert "%" not in str(answer)
+        text = " ".join(str(answer).split())
+        promised = "Of all questions asked like this, at most"
+        assert ("%" in text) == (promised in text) == (answer.certificate.guarantee == "selection")
         if answer.found:
             chosen = "chosen by looking at the weights" in answer.message
             assert chosen
@@ -1265,12 +1267,12 @@ def test_the_command_says_what_a_guarantee_is(tmp_path: Path):
     asked.append("--extrapolate")
     for guarantee, said in (
         ("fixed", "of a point fixed beforehand"),
-        ("selection", "although it was chosen"),
+        ("selection", "share of all questions"),
     ):
         shown = CliRunner().invoke(app, [*asked, "--guarantee", guarantee])
         assert shown.exit_code == 0, shown.output
         assert said in " ".join(shown.output.split())
-        assert "%" not in shown.output
+        assert ("%" in shown.output) == (guarantee == "selection")
         lines = CliRunner().invoke(app, [*asked, "--guarantee", guarantee, "--out", "-"])
         for line in lines.stdout.splitlines():
             assert json.loads(line)["certificate"]["guarantee"] == guarantee
@@ -1313,6 +1315,29 @@ def test_every_half_space_of_a_lead_holds_its_points():
         np.testing.assert_allclose((y * half.matrix).sum(axis=1) - half.high, excess, atol=1e-9)
     never = replace(lead, least=np.inf).first()
     assert never.violation(y, y).min() > 0.0
+
+
+def test_an_answer_says_what_is_promised_and_how_many_questions_are_answered():
+    v, rng = np.array([3.0, -2.0, 1.0, 0.0]), np.random.default_rng(2)
+    x = np.array([[-1.0, 0.5, 0.0, 0.2]])
+    for scale, p, least, most in ((0.02, 0.9, 99, 100), (1.3, 0.9, 10, 95), (2.5, 0.55, 10, 95)):
+        shares = []
+        law = ProjectedGaussian.isotropic(scale, D + 1)
+        for mu in law.draw(20, rng):
+            noisy = cp.UncertainClassifier(fitted(v + mu[:D], float(mu[D])), law=law)
+            asked = cp.Explainer(noisy, cost=cp.SquaredEuclidean())
+            answer = asked.explain(x, cp.Robust("yes", p, "selection", draws=2000))[0]
+            shares.append(answer.found)
+            if answer.found:
+                told = re.search(
+                    r"at most (\S+) % get a wrong .* About (\d+) % get", answer.message
+                )
+                assert told is not None
+                assert float(told[1]) == pytest.approx(100.0 * (1.0 - p))
+                assert ("half of these answers" in answer.message) == (
+                    int(told[2]) < 200.0 * (1.0 - p)
+                )
+        assert least <= 100.0 * np.mean(shares) <= most, (scale, np.mean(shares))
 
 
 def test_what_nearly_refutes_is_sharpened_until_it_does():

@@ -102,8 +102,8 @@ ANSWERED = (Status.OPTIMAL, Status.SUBOPTIMAL, Status.LIMIT)
 SURE = {
     Guarantee.FIXED: "Its probability is that of a point fixed beforehand; this one was chosen by "
     "looking at the weights.",
-    Guarantee.SELECTION: "It is as sure as was asked for, although it was chosen by looking at the "
-    "weights.",
+    Guarantee.SELECTION: "It was chosen by looking at the weights; what is promised is a share of "
+    "all questions, and not of the answers.",
 }
 """Added to the message of an answer to a `Robust`."""
 UNSURE = {

@@ -19,7 +19,14 @@ from counterpoint.robust.target import Robust
 from counterpoint.solvers import Effort
 from counterpoint.targets import Label
 
-__all__ = ["attainable_of", "said_of_attainable", "said_of_prototype", "said_of_rule", "surest"]
+__all__ = [
+    "attainable_of",
+    "said_of_attainable",
+    "said_of_promise",
+    "said_of_prototype",
+    "said_of_rule",
+    "surest",
+]
 
 SECONDS, IN_ALL = 0.5, 4.0
 """Time for one try, and for all of them."""
@@ -61,6 +68,17 @@ def said_of_attainable(
             "were the known weights the same"
         )
     return f"{told}."
+
+
+def said_of_promise(target: Robust, share: float | None) -> str:
+    """What is promised of an answer, however chosen; and the share of questions that get one."""
+    allowed = 1.0 - target.probability
+    told = f"Of all questions asked like this, at most {100.0 * allowed:.3g} % get a wrong answer."
+    if share is None:
+        return told
+    told += f" About {100.0 * share:.0f} % get an answer, by simulation from the known weights"
+    little = "" if share >= 2.0 * allowed else ": so few that half of these answers may be wrong"
+    return f"{told}{little}."
 
 
 def said_of_rule(target: Robust, probability: float) -> str:

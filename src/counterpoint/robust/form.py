@@ -35,7 +35,7 @@ from counterpoint.models.linear import LinearScores
 from counterpoint.noise import NoiseLaw, ProjectedGaussian, ProjectedLaplace, k_paper
 from counterpoint.numerics import EPS, FloatArray
 from counterpoint.robust.chance import Chance
-from counterpoint.robust.leads import linear_leads
+from counterpoint.robust.leads import linear_leads, share_answered
 from counterpoint.robust.target import Robust
 from counterpoint.robust.wave_bounds import SHARE, wave_leads
 from counterpoint.robust.waves import WaveLimit, Waves
@@ -127,6 +127,10 @@ class UncertainForm(Form):
     def leads(self, target: Robust, question: Question, x: FloatArray) -> Leads:
         """By how much an answer has to lead at a distance from (n, d) rows, however chosen."""
 
+    def answered(self, target: Robust, question: Question, x: FloatArray) -> float | None:
+        """How many of the questions like that of a row (1, d) get an answer; None if not known."""
+        return None
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -192,16 +196,24 @@ class UncertainScores(UncertainForm):
         return Aim()
 
     def leads(self, target: Robust, question: Question, x: FloatArray) -> Leads:
+        rows, noise = question.actionable.cases(x), (self.law, self.phi)
+        about = self._moves(target), target.probability, question.actionable, rows
+        return linear_leads(*about, self.leading(target.label), noise)
+
+    def answered(self, target: Robust, question: Question, x: FloatArray) -> float | None:
+        rows = question.actionable.cases(x)
+        about = self._moves(target), target.probability, question.actionable, rows
+        return share_answered(*about, self.leading(target.label))
+
+    def _moves(self, target: Robust) -> tuple[FloatArray, FloatArray]:
+        """(N, d) and (N,): draws of the noise move the score at y by slope · y + constant."""
         key = target.draws, target.random_state
 
         def drawn() -> tuple[FloatArray, FloatArray]:
             noise = self.law.draw(*key)
             return noise @ self.phi.matrix, noise @ self.phi.offset
 
-        actionable = question.actionable
-        lead, moves = self.leading(target.label), self.draws.made(key, drawn)
-        rows, noise = actionable.cases(x), (self.law, self.phi)
-        return linear_leads(moves, target.probability, actionable, rows, lead, noise)
+        return self.draws.made(key, drawn)
 
 
 @final

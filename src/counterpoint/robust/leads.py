@@ -17,7 +17,7 @@ from counterpoint.numerics import BoolArray, FloatArray, IntArray
 from counterpoint.robust.chance import Lead, Reach, corners, least_lead
 from counterpoint.robust.foot import BAND, FootLead, beside_feet, capped
 
-__all__ = ["LinearLeads", "linear_leads"]
+__all__ = ["LinearLeads", "linear_leads", "share_answered"]
 
 
 @final
@@ -82,3 +82,30 @@ def linear_leads(
             known = (replace(c, least=least) if isinstance(c, Lead) else c for c in asked)
             found.append(tuple(known))
     return LinearLeads(tuple(found))
+
+
+def share_answered(
+    moves: tuple[FloatArray, FloatArray],
+    probability: float,
+    program: Program,
+    case: Cases,
+    lead: tuple[FloatArray, float],
+) -> float:
+    """How often a release leaves room for an answer to one row, about: from public numbers alone.
+
+    True weights are not known; those that are known, shrunk by as much as noise is expected to have
+    lengthened them, stand for them, and are released with 100 draws of the noise.
+    """
+    slope, constant = moves
+    reach, x = Reach(program, case), case.x
+    far = reach.of(slope)
+    start, rate = corners(x @ slope.T + constant, far, probability)
+    known = float(reach.of(lead[0][None])[0, 0]) ** 2
+    size = np.sqrt(max(1.0 - float((far**2).mean()) / known, 0.0)) if known > 0.0 else 0.0
+    given = 0
+    for g, h in zip(slope[:100], constant[:100], strict=True):
+        v, c = size * lead[0] + g, size * lead[1] + h
+        room, most = reach.room(v)
+        least = least_lead(start, rate, (x @ v + c)[:, None] + room, most)
+        given += bool(np.isfinite(least[0]))
+    return given / len(slope[:100])

@@ -44,9 +44,10 @@ class Robust(Target):
 
     A search looks at the known weights, and so it finds points where their noise happens to flatter
     the label. The chance constraint of the literature, ``guarantee="fixed"``, is about a point that
-    was fixed beforehand, and an optimal point keeps its promise far less often. A point with
-    ``guarantee="selection"`` is as sure as was asked for, however it was chosen: its score leads by
-    what noise can do to any point that costs as much.
+    was fixed beforehand, and an optimal point keeps its promise far less often. With
+    ``guarantee="selection"`` at most 1 − p of all questions get a wrong answer, however it was
+    chosen: its score leads by what noise can do to any such point. Of the *answers*, more may be
+    wrong where few questions are answered; the message of an answer tells how many are.
 
     That is for a question that does not depend on the known weights: one row, label, probability,
     cost and constraints. Where the label was chosen by looking at them, a wrong answer is given
@@ -204,12 +205,19 @@ class Robust(Target):
     remarks = True
 
     def remark(self, answers: Counterfactuals, i: int) -> str:
-        from counterpoint.robust.attainable import attainable_of, said_of_prototype, said_of_rule
+        from counterpoint.robust.attainable import (
+            attainable_of,
+            said_of_promise,
+            said_of_prototype,
+            said_of_rule,
+        )
 
         question, certificate = answers.question, answers.certificates[i]
         both = answers.before, answers.after
         x, y = (answers.features.expand(codes[i : i + 1]) for codes in both)
-        if certificate.valid:
+        if certificate.valid and certificate.guarantee is Guarantee.SELECTION:
+            first = said_of_promise(self, self._uncertain(question).answered(self, question, x))
+        elif certificate.valid:
             first = said_of_rule(self, certificate.probability)
         else:
             first = attainable_of(question, self, x)

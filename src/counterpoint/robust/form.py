@@ -127,9 +127,9 @@ class UncertainForm(Form):
     def leads(self, target: Robust, question: Question, x: FloatArray) -> Leads:
         """By how much an answer has to lead at a distance from (n, d) rows, however chosen."""
 
+    @abstractmethod
     def answered(self, target: Robust, question: Question, x: FloatArray) -> float | None:
         """How many of the questions like that of a row (1, d) get an answer; None if not known."""
-        return None
 
 
 @final
@@ -298,6 +298,9 @@ class FourierScores(UncertainForm):
         count, seed = max(target.draws // SHARE, 1), target.random_state
         noise = self.draws.made((count, seed), lambda: self.law.draw(count, seed))
         return wave_leads(self.phi, noise, target, question, x)
+
+    def answered(self, target: Robust, question: Question, x: FloatArray) -> float | None:
+        return None
 
 
 @by_name("counterpoint", "UncertainClassifier")

@@ -176,29 +176,30 @@ def _improved(
     k: Knapsack, given: Given, dual: Dual, row: IntArray, best: Moves, found: BoolArray
 ) -> None:
     """Better points, from replacing single features of those that the bounds were reached by."""
-    live = np.flatnonzero(np.isfinite(dual.bound))
-    some, candidates = given.take(live), [points.take(live) for points in dual.points]
+    live = np.flatnonzero(dual.bound < best.cost[row])
+    some, weights = given.take(live), dual.weights[live]
+    candidates = [points.take(live) for points in dual.points]
+    used = [np.isfinite(p.cost) & (weights[:, i] > 0.0) for i, p in enumerate(candidates)]
     if not k.tables or len(candidates) > 2:
-        candidates.append(_rounded(k, some, candidates, dual.weights[live]))
-    for moves in candidates:
-        usable = np.flatnonzero(np.isfinite(moves.cost))
-        part, now = some.take(usable), moves.take(usable)
-        rows = row[live[usable]]
-        for _ in range(REPAIRS):
-            helps, better = k.repaired(part, now)
-            now = better
-            if not helps.any():
-                break
-            kept = helps | k.met(part, now)
-            part, now, rows = part.take(kept), now.take(kept), rows[kept]
-        good = np.flatnonzero(k.met(part, now) & (now.cost < best.cost[rows]))
-        if not len(good):
-            continue
-        order = good[np.lexsort((np.arange(len(good)), now.cost[good], rows[good]))]
-        _, first = np.unique(rows[order], return_index=True)
-        chosen = order[first]
-        best.put(rows[chosen], now.take(chosen))
-        found[rows[chosen]] = True
+        candidates.append(_rounded(k, some, candidates, weights))
+        used.append(np.ones(len(live), dtype=bool))
+    which = [np.flatnonzero(mine) for mine in used]
+    every = np.concatenate(which)
+    part, rows = some.take(every), row[live[every]]
+    parts = [p.take(mine) for p, mine in zip(candidates, which, strict=True)]
+    now = Moves(*(np.concatenate(list(same)) for same in zip(*parts, strict=True)))
+    for _ in range(REPAIRS):
+        if not len(rows):
+            return
+        helps, now = k.repaired(part, now)
+        met = k.met(part, now)
+        good = np.flatnonzero(met & (now.cost < best.cost[rows]))
+        if len(good):
+            order = good[np.lexsort((np.arange(len(good)), now.cost[good], rows[good]))]
+            chosen = order[np.unique(rows[order], return_index=True)[1]]
+            best.put(rows[chosen], now.take(chosen))
+            found[rows[chosen]] = True
+        part, now, rows = part.take(helps), now.take(helps), rows[helps]
 
 
 def _rounded(k: Knapsack, given: Given, points: list[Moves], weights: FloatArray) -> Moves:

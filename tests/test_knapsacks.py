@@ -187,3 +187,18 @@ def test_the_trees_of_some_rows_are_those_of_each():
     whole = proved(one.program, cases, proof)
     some = np.array([2, 0])
     assert (proved(one.program, cases.take(some), proof.take(some)) == whole[some]).all()
+
+
+def test_a_row_is_answered_alone_as_in_a_batch():
+    for seed in range(40):
+        one = problem(np.random.default_rng(seed))
+        rng = np.random.default_rng(seed)
+        shift = np.where(one.program.numeric, one.program.steps, 0.0) * rng.integers(-2, 3)
+        x = np.vstack([one.x + shift, one.x, one.x - shift, one.x])
+        solver = Knapsacks(one.program)
+        together = solver.solve(one.program.cases(x), Effort())
+        for i in range(4):
+            alone = solver.solve(one.program.cases(x[i : i + 1]), Effort())
+            assert alone.outcomes[0] == together.outcomes[i]
+            assert np.array_equal(alone.points[0], together.points[i], equal_nan=True)
+            assert alone.reported[0] == together.reported[i]

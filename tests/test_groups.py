@@ -200,6 +200,19 @@ def test_limits_hold_on_every_answer(kind: str):
         assert (np.diff(one.offsets[:, names.index("magnesium")]) <= 0.0).all()
 
 
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array])
+def test_columns_of_zeros_and_ones_change_by_at_most_one(kind: Any):
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1], 40)
+    X = np.column_stack([y, y * 2.0, rng.normal(size=80) + y]).astype(float)
+    space = Affine(np.array([[1.0], [0.2], [0.1]]), np.zeros(1))
+    told = {"times": np.inf}, {"times": np.inf, "bounds": {0: 1.25, 1: np.inf, 2: np.inf}}
+    plain, other = (GroupTranslations(space, limits=Limits(**one), strengths=4) for one in told)
+    assert plain.fit(kind(X), y).task_.fusion.reach[0] * plain.scene_.scale[0] == 1.0
+    assert np.isinf(plain.task_.fusion.reach[1:]).all()
+    assert other.fit(kind(X), y).task_.fusion.reach[0] * other.scene_.scale[0] == 1.25
+
+
 def test_a_feature_that_costs_more_changes_less():
     _, X, y = fitted("linear")
     sizes = []
@@ -383,6 +396,38 @@ def test_clusters_leave_noise_out():
     assert found.member[-1] == -1
     halves = Groups.from_clusters(points[:-1], KMeans(2, random_state=0, n_init=1))
     assert sorted(halves.sizes.tolist()) == [60, 60]
+
+
+def test_noise_of_density_clustering_is_no_group_and_that_is_said():
+    with pytest.warns(UserWarning, match="2 rows with the label -1 are of no group"):
+        found = Groups.of([0, -1, 1, 1, -1, 0])
+    assert found.labels == (0, 1)
+    assert found.member.tolist() == [0, -1, 1, 1, -1, 0]
+    classes = Groups.of([-1, 1, 1, -1])  # two classes
+    assert classes.labels == (-1, 1)
+
+
+def test_rows_are_moved_to_another_group():
+    X, y = wine()
+    space = plane(X)
+    model = GroupTranslations(space, k=3, strengths=8).fit(X, y)
+    assert model.feature_names_in_.tolist() == list(X.columns)
+    assert model.n_features_in_ == 13
+    given = y.where(np.arange(len(y)) > 9).astype(object)  # the first ten are of no group
+    moved = model.transform(X, given, to="rose")
+    for label in model.groups_:
+        own = (given == label).to_numpy()
+        expected = X[own] + model.translation(label, "rose")
+        np.testing.assert_allclose(moved[own], expected)
+    np.testing.assert_array_equal(moved[:10], X[:10])
+    values = space.transform(X)
+    means = np.stack([values[y == name].mean(axis=0) for name in model.groups_])
+    nearest = ((values[:, None] - means) ** 2).sum(axis=2).argmin(axis=1)
+    told = model.transform(X.to_numpy(), to="red")
+    for row, i, one in zip(X.to_numpy(), nearest, told, strict=True):
+        np.testing.assert_allclose(one, row + model.translation(model.groups_[i], "red"))
+    with pytest.raises(InvalidInput, match="Expected a group among"):
+        model.transform(X, to="green")
 
 
 def test_means_of_groups_are_means():

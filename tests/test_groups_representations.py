@@ -197,3 +197,20 @@ def test_scalers_before_a_network_are_folded_into_its_first_layer():
     assert parts.first.matrix.shape == (4, 6)
     expected = as_network(net()).vjp(scaler.transform(X))[0]
     np.testing.assert_allclose(parts.values(X), expected, atol=1e-12)
+
+
+def test_finite_differences_take_one_call_for_each_gradient():
+    rng = np.random.default_rng(0)
+    net = Network([rng.normal(size=(5, 4)), rng.normal(size=(4, 2))], [np.ones(4), np.zeros(2)])
+    calls = []
+
+    def function(rows: np.ndarray) -> np.ndarray:
+        calls.append(len(rows))
+        return np.tanh(net.vjp(rows)[0])
+
+    X, C = rng.normal(size=(7, 5)), rng.normal(size=(7, 2))
+    _, pull = FiniteDifferences(function, 5, step=np.geomspace(1e-6, 1e-5, 5)).vjp(X)
+    found = pull(C)
+    assert calls == [7, 2 * 5 * 7]
+    values, back = net.vjp(X)
+    np.testing.assert_allclose(found, back(C / np.cosh(values) ** 2), rtol=1e-5, atol=1e-8)

@@ -201,13 +201,15 @@ def _apart(ends: FloatArray, least: float) -> FloatArray:
     return heights
 
 
-def draw_bars(bars: Sequence[tuple[object, float, str]], title: str, ax: Any) -> Figure:
-    """Bars of groups: the name of each, its length in units of cost, and the words at its end."""
-    names, lengths, words = zip(*bars, strict=True) if bars else ((), (), ())
+def draw_bars(bars: Sequence[tuple[str, float]], title: str, ax: Any) -> Figure:
+    """Bars of groups: the words beside each, and its length in units of cost."""
+    names, lengths = zip(*bars, strict=True) if bars else ((), ())
     (axes,) = _axes(ax, (1,), (6.4, 1.4 + 0.28 * max(len(bars), 2)))
     colours = [COLOURS[0] if length > 0.0 else COLOURS[1] for length in lengths]
     drawn = axes.barh(range(len(bars)), lengths, color=colours, height=0.7)
-    axes.bar_label(drawn, words, padding=4, size=SMALL, color=INK)
+    axes.bar_label(
+        drawn, [f"{length:+.2g}" for length in lengths], padding=4, size=SMALL, color=INK
+    )
     axes.axvline(0.0, color=PALE, linewidth=0.8)
     axes.set_yticks(range(len(bars)), map(_short, names), parse_math=False)
     axes.tick_params(axis="y", length=0)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, final
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.spatial.distance import cdist
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
@@ -188,6 +189,37 @@ class GroupExplainer(BaseEstimator, ABC):  # type: ignore[misc]
         answer = self.translations_ if translations is None else translations
         return self._judge(answer, rows, members.ordered(scene.labels), assign)
 
+    def transform(self, X: Any, groups: Any = None, *, to: Any) -> FloatArray:
+        """(n, d) rows as they would be in another group, in feature units.
+
+        Parameters
+        ----------
+        X
+            Rows as in `fit`.
+        groups
+            Which group each is of, as in `fit`; rows of none stay as they are. None takes each row
+            for one of the group whose mean in the representation is nearest.
+        to
+            The label of the group that all are moved to.
+
+        Raises
+        ------
+        InvalidInput
+            If there is no such group.
+        """
+        scene = self._fitted()
+        end, answer = self.translations_.position(to), self.translations_
+        told = np.zeros(np.shape(X)[0], dtype=np.intp) if groups is None else groups
+        matrix, _, members = read_rows(X, told, scene.intake)
+        if groups is None:
+            apart = cdist(scene.points.parts.values(matrix), scene.targets)
+            members = Groups(scene.labels, apart.argmin(axis=1))
+        members, rows = members.ordered(scene.labels), dense(matrix).copy()
+        for i in range(len(scene.labels)):
+            own = members.rows(i)
+            rows[np.ix_(own, answer.columns)] += answer.between(i, end)
+        return rows
+
     def plot_map(self, X: Any, groups: Any, start: Any, end: Any, *, ax: Any = None) -> Figure:
         """The rows in the representation, and where those of one group are moved to.
 
@@ -206,7 +238,10 @@ class GroupExplainer(BaseEstimator, ABC):  # type: ignore[misc]
         """Fit on rows that have been read."""
         scene = Scene.of(representation, *read, costs=self.costs, radius=self.radius)
         self.scene_, self.radius_ = scene, scene.radius
-        self.groups_, self.n_features_in_ = scene.labels, len(scene.names)
+        self.groups_, taken = scene.labels, scene.intake.features.names
+        self.n_features_in_ = len(taken)
+        if scene.intake.named:
+            self.feature_names_in_ = np.array(taken, dtype=object)
         self.translations_ = self._explain(scene, progress=progress)
         return self
 
@@ -285,8 +320,8 @@ class GroupTranslations(GroupExplainer):
         ε, or (l,) one for each group.
     scene_, task_
         What was seen of the rows, and what is minimised.
-    n_features_in_
-        d.
+    n_features_in_, feature_names_in_
+        How many columns are taken, and their names, if they go by name.
 
     References
     ----------
@@ -358,7 +393,7 @@ class GroupTranslations(GroupExplainer):
             If k is no number of features.
         """
         self._fitted()
-        check_k(k, self.n_features_in_)
+        check_k(k, len(self.scene_.names))
         path, scene = self.path_, self.scene_
         whole = [(one.D, answer) for one, answer in zip(path.fits, path.penalized, strict=True)]
         whole += [(one.offsets, one.translations) for one in path.candidates]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, final
@@ -41,9 +42,10 @@ class Groups:
         Parameters
         ----------
         groups
-            (n,) labels, of which missing ones (None, NaN) mean no group; a mapping from labels to
-            boolean masks; or `Groups`. The order is that of the sorted labels, of the categories of
-            a categorical column, or of the mapping.
+            (n,) labels, of which missing ones (None, NaN) mean no group, and so does −1, with a
+            warning, where the others are 0, 1, 2 …, as DBSCAN and HDBSCAN label noise; a mapping
+            from labels to boolean masks; or `Groups`. The order is that of the sorted labels, of
+            the categories of a categorical column, or of the mapping.
 
         Raises
         ------
@@ -62,6 +64,19 @@ class Groups:
                 f"{type(groups).__name__} of {np.ndim(groups)} dimensions. Pass a flat sequence."
             )
         found = pd.Categorical(groups).remove_unused_categories()
+        labels = found.categories
+        if (
+            labels.dtype.kind == "i"
+            and len(labels) > 1
+            and (labels.min(), 0 in labels) == (-1, True)
+        ):
+            warnings.warn(
+                f"{(np.asarray(found) == -1).sum()} rows with the label -1 are of no group, as "
+                "DBSCAN and HDBSCAN label noise. Pass a mapping from labels to masks if -1 is one.",
+                UserWarning,
+                stacklevel=2,
+            )
+            found = found.remove_categories([-1])
         return cls(tuple(found.categories.tolist()), np.array(found.codes, dtype=np.intp))
 
     @classmethod
@@ -129,7 +144,9 @@ class Groups:
             Such as ``KMeans(5, random_state=0)`` or ``HDBSCAN(min_cluster_size=20)``; it is cloned.
         """
         found = np.asarray(clone(clusterer).fit_predict(np.asarray(points, dtype=float)))
-        return cls.of([None if label == -1 else label for label in found.tolist()])
+        labels = np.unique(found[found >= 0]).tolist()
+        member = np.where(found < 0, -1, np.searchsorted(labels, found))
+        return cls(tuple(labels), member)
 
     def __len__(self) -> int:
         return len(self.labels)

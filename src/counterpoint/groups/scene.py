@@ -29,7 +29,7 @@ from counterpoint.groups.quality import Points, Quality, assigned, away, outside
 from counterpoint.groups.reading import Intake
 from counterpoint.groups.representations import Matrix, Representation, dense, stages
 from counterpoint.groups.translations import Candidate, Translations
-from counterpoint.numerics import FloatArray, IntArray
+from counterpoint.numerics import BoolArray, FloatArray, IntArray
 from counterpoint.rows.features import unknown_name
 
 __all__ = ["Limits", "Scene", "polished", "smoothed_rates", "spread_of"]
@@ -47,7 +47,8 @@ class Limits:
     ----------
     times
         The largest change in units of the range of the group means; infinite for none. The
-        difference of means is within it from 1 on.
+        difference of means is within it from 1 on. Columns of zeros and ones change by at most 1,
+        unless ``bounds`` say otherwise.
     bounds
         Name or position → the largest change up or down in feature units, in place of that: a
         number, or the two ends (low, high). Every change has its opposite, so that both are held
@@ -66,12 +67,16 @@ class Limits:
     rising: Sequence[Hashable] = ()
     falling: Sequence[Hashable] = ()
 
-    def reach(self, means: FloatArray, names: Names) -> FloatArray:
-        """(d,) the largest change of each feature, in feature units, from the means of groups."""
+    def reach(self, means: FloatArray, names: Names, switches: BoolArray) -> FloatArray:
+        """(d,) the largest change of each feature, in feature units, from the means of groups.
+
+        ``switches`` (d,) are columns of zeros and ones.
+        """
         if not _number(self.times) >= 0.0:
             raise InvalidInput(f"Expected times of at least 0; got {self.times!r}. Pass 1.5, say.")
         span = np.ptp(means, axis=0)
         reach = np.where(span > 0.0, self.times, 0.0) * np.where(span > 0.0, span, 1.0)
+        reach[switches] = np.minimum(reach[switches], 1.0)
         for name, bound in self.bounds.items():
             given: Any = bound
             is_pair = isinstance(given, tuple | list) and len(given) == 2
@@ -163,6 +168,14 @@ def spread_of(matrix: Matrix) -> FloatArray:
     return dense(matrix.std(axis=0))
 
 
+def _switches(matrix: Matrix) -> BoolArray:
+    """(d,) which columns are of zeros and ones, of dense or sparse rows."""
+    if sparse.issparse(matrix):
+        other = matrix.astype(bool) - matrix.astype(np.float64)
+        return np.asarray(abs(other).max(axis=0).toarray().ravel() == 0.0)
+    return np.asarray(((matrix == 0.0) | (matrix == 1.0)).all(axis=0))
+
+
 @final
 @dataclass(frozen=True, eq=False)
 class Scene:
@@ -177,6 +190,7 @@ class Scene:
     radius: float | FloatArray  # ε, how near is near; (l,) one for each group moved to
     low: FloatArray  # (d,) the smallest values and
     high: FloatArray  # (d,) the largest
+    switches: BoolArray  # (d,) which columns are of zeros and ones
     scale: FloatArray  # (d,) the units of offsets: standard deviations, 1 where they are 0
     extent: float  # of the rows in the representation
     known: frozenset[bytes]  # the rows in the representation, as bytes
@@ -219,6 +233,7 @@ class Scene:
             every.radii if radius == "each" else float(radius or every.radii.max()),
             dense(matrix.min(axis=0)),
             dense(matrix.max(axis=0)),
+            _switches(matrix),
             np.where(spread > 0.0, spread, 1.0),
             extent,
             frozenset(every.keys(extent)),
@@ -243,7 +258,7 @@ class Scene:
         fusion = Fusion(
             count,
             2.0 / (count * (count - 1)) * self.price * self.scale,
-            limits.reach(self.means, self.names) / self.scale,
+            limits.reach(self.means, self.names, self.switches) / self.scale,
             limits.monotone(self.names),
         )
         matrix = sparse.diags_array(self.scale, format="csr") @ parts.first.matrix

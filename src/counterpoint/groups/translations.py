@@ -277,7 +277,7 @@ class Translations:
         return "\n".join(self.sentence(*pair, most) for pair in combinations(self.groups, 2))
 
     def plot(self, start: Any, end: Any, most: int = 20, ax: Any = None) -> Figure:
-        """A bar for each feature that changes, in units of cost.
+        """A bar for each feature that changes, in units of cost; its change stands by its name.
 
         Parameters
         ----------
@@ -299,9 +299,8 @@ class Translations:
         price = dict(zip(self.columns.tolist(), self.costs.tolist(), strict=True))
         bars = [
             (
-                name,
+                f"{name} {'+' if change > 0.0 else '−'}{amount(abs(change))}",
                 price[self.names.index(name)] * change,
-                f"{'+' if change > 0.0 else '−'}{amount(abs(change))}",
             )
             for name, change in list(changes.items())[:most]
         ]

@@ -14,12 +14,19 @@ from sklearn.base import clone
 from sklearn.compose import make_column_transformer
 from sklearn.decomposition import PCA
 from sklearn.ensemble import (
+    AdaBoostClassifier,
+    BaggingClassifier,
+    BaggingRegressor,
     ExtraTreesClassifier,
     ExtraTreesRegressor,
     GradientBoostingClassifier,
     GradientBoostingRegressor,
+    HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
     RandomForestClassifier,
     RandomForestRegressor,
+    VotingClassifier,
+    VotingRegressor,
 )
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
@@ -33,6 +40,7 @@ from counterpoint.trees.readers import from_float32
 from counterpoint.trees.search import search_trees
 
 SMALL = {"max_depth": 3, "random_state": 0}
+TREE = DecisionTreeClassifier(**SMALL)
 CLASSIFIERS = [
     DecisionTreeClassifier(**SMALL),
     RandomForestClassifier(4, **SMALL),
@@ -232,6 +240,77 @@ def test_thresholds_of_float32_are_the_last_numbers_that_go_left() -> None:
         left = np.less if strict else np.less_equal
         assert left(last.astype(np.float32).astype(float), thresholds).all()
         assert not left(after.astype(np.float32).astype(float), thresholds).any()
+
+
+MORE = [
+    HistGradientBoostingClassifier(max_iter=5),
+    HistGradientBoostingRegressor(max_iter=5),
+    AdaBoostClassifier(TREE, n_estimators=5, random_state=0),
+    BaggingClassifier(TREE, 5, max_features=2, random_state=0),
+    BaggingClassifier(RandomForestClassifier(3, **SMALL), 3, random_state=0),
+    BaggingRegressor(DecisionTreeRegressor(**SMALL), 5, random_state=0),
+    VotingClassifier([("a", TREE), ("b", RandomForestClassifier(3, **SMALL))], voting="soft"),
+    VotingClassifier(
+        [(f"{k}", DecisionTreeClassifier(max_depth=k)) for k in (2, 3, 4)], weights=[2, 1, 1]
+    ),
+    VotingRegressor([("a", DecisionTreeRegressor(**SMALL)), ("b", REGRESSORS[1])], weights=[1, 3]),
+]
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("model", MORE, ids=lambda m: type(m).__name__)
+def test_ensembles_get_the_target(model: Any, classes: int) -> None:
+    model, frame = fitted(clone(model), "whole", classes)
+    rows = frame.iloc[:5]
+    target = cp.Interval(0.2, 0.8) if not hasattr(model, "classes_") else cp.Label(classes - 1)
+    found = cp.explain(model, rows, target, data=frame)
+    assert set(map(str, found.status)) <= {"optimal", "already"}
+    assert {answer.certificate.claim for answer in found} == {"proved"}
+
+
+def test_categories_that_the_model_splits_by_itself() -> None:
+    rng = np.random.default_rng(0)
+    frame = rows_of("categories", 200, rng)
+    frame["kind"] = frame["kind"].astype("category")
+    labels = ((frame["a"] > 0) ^ (frame["kind"] == "red")).to_numpy()
+    model = HistGradientBoostingClassifier(max_iter=10, categorical_features="from_dtype")
+    model.fit(frame, labels)
+    cost = cp.Manhattan({"a": 10.0, "b": 10.0, "count": 10.0, "kind": 1.0})
+    found = cp.explain(model, frame[:20], cp.OtherLabel(), data=frame, cost=cost)
+    assert {str(status) for status in found.status} == {"optimal"}
+    assert any("kind" in answer.changes for answer in found)
+    assert (model.predict(found.to_frame()) != model.predict(frame[:20])).all()
+
+
+BOOSTED = [
+    ("xgboost", "XGBClassifier", {"n_estimators": 10, "max_depth": 3}),
+    ("xgboost", "XGBRegressor", {"n_estimators": 10, "max_depth": 3}),
+    ("xgboost", "XGBClassifier", {"n_estimators": 10, "booster": "dart", "rate_drop": 0.5}),
+    ("lightgbm", "LGBMClassifier", {"n_estimators": 10, "verbose": -1}),
+    ("lightgbm", "LGBMClassifier", {"n_estimators": 10, "verbose": -1, "sigmoid": 2.0}),
+    ("lightgbm", "LGBMRegressor", {"n_estimators": 10, "verbose": -1}),
+]
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize(("package", "name", "options"), BOOSTED)
+def test_models_of_other_packages(
+    package: str, name: str, options: dict[str, Any], classes: int
+) -> None:
+    kind = getattr(pytest.importorskip(package), name)
+    rng = np.random.default_rng(0)
+    frame = rows_of("whole", 200, rng)
+    model = kind(**options).fit(frame, labels_of(frame, classes, rng))
+    form, points = read(model), rows_of("whole", 300, rng)
+    if name.endswith("Regressor"):
+        said, target = form.predict(points.to_numpy(float)), cp.Interval(0.2, 0.6)
+        np.testing.assert_allclose(said, model.predict(points), atol=1e-5)
+    else:
+        target = cp.Label(classes - 1)
+        assert (form.predict(points.to_numpy(float)) == model.predict(points)).all()
+    found = cp.explain(model, frame[:8], target, data=frame)
+    assert {str(status) for status in found.status} <= {"optimal", "already"}
+    assert {answer.certificate.claim for answer in found} == {"proved"}
 
 
 @pytest.mark.parametrize("model", [*CLASSIFIERS, *REGRESSORS], ids=lambda m: type(m).__name__)

@@ -5,19 +5,27 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.ensemble import (
+    AdaBoostClassifier,
+    BaggingClassifier,
+    BaggingRegressor,
     ExtraTreesClassifier,
     ExtraTreesRegressor,
     GradientBoostingClassifier,
     GradientBoostingRegressor,
+    HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
     RandomForestClassifier,
     RandomForestRegressor,
+    VotingClassifier,
+    VotingRegressor,
 )
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from counterpoint.errors import UnsupportedModel
-from counterpoint.models.columns import NUMBERS, Columns
-from counterpoint.models.dispatch import classes_of, finish, read
+from counterpoint.models.columns import NUMBERS, Columns, join
+from counterpoint.models.dispatch import classes_of, finish, read, read_step
 from counterpoint.models.form import Form
 from counterpoint.numerics import FloatArray
 from counterpoint.trees.form import Odds, Trees, TreeScores
@@ -25,14 +33,21 @@ from counterpoint.trees.form import Odds, Trees, TreeScores
 __all__ = ["from_float32"]
 
 KINDS = (
+    AdaBoostClassifier,
+    BaggingClassifier,
+    BaggingRegressor,
     DecisionTreeClassifier,
     DecisionTreeRegressor,
     ExtraTreesClassifier,
     ExtraTreesRegressor,
     GradientBoostingClassifier,
     GradientBoostingRegressor,
+    HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
     RandomForestClassifier,
     RandomForestRegressor,
+    VotingClassifier,
+    VotingRegressor,
 )
 """What is read here."""
 
@@ -135,6 +150,157 @@ def _(model: Any) -> Form:
     return TreeScores(Trees.joined(parts), start, None, model.n_features_in_)
 
 
+# --- histogram-based gradient boosting ---
+
+
+@read.register(HistGradientBoostingClassifier)
+def _(model: Any) -> Form:
+    classes = classes_of(model)
+    count, start = len(classes), np.asarray(model._baseline_prediction).ravel()  # noqa: SLF001
+    trees = _histogram_trees(model, [1] if count == 2 else list(range(count)), count)
+    base = start if count > 2 else np.array([0.0, start[0]])
+    return TreeScores(trees, base, classes, model.n_features_in_, Odds.LOGISTIC)
+
+
+@read.register(HistGradientBoostingRegressor)
+def _(model: Any) -> Form:
+    if model.loss in ("poisson", "gamma"):
+        raise UnsupportedModel(
+            f"HistGradientBoostingRegressor with loss={model.loss!r} predicts an exponential of "
+            "its sum over leaves, which is not read. Use loss='squared_error', or fit it on "
+            "logarithms."
+        )
+    start = np.asarray(model._baseline_prediction).ravel()  # noqa: SLF001 (kept nowhere public)
+    return TreeScores(_histogram_trees(model, [0], 1), start, None, model.n_features_in_)
+
+
+def _histogram_trees(model: Any, outputs: list[int], count: int) -> Trees:
+    """The trees, of which each adds to one of so many sums."""
+    stages = model._predictors  # noqa: SLF001 (kept nowhere public)
+    return Trees.joined(
+        [
+            _histogram_tree(one, at, count)
+            for stage in stages
+            for at, one in zip(outputs, stage, strict=True)
+        ]
+    )
+
+
+def _histogram_tree(predictor: Any, at: int, count: int) -> Trees:
+    nodes = predictor.nodes
+    own, leaf = np.arange(len(nodes)), nodes["is_leaf"].astype(bool)
+    values = np.zeros((len(nodes), count))
+    values[:, at] = np.where(leaf, nodes["value"], 0.0)
+    categories = ~leaf & nodes["is_categorical"].astype(bool)
+    bits = np.unpackbits(
+        np.ascontiguousarray(predictor.raw_left_cat_bitsets, dtype="<u4").view(np.uint8),
+        axis=1,
+        bitorder="little",
+    )
+    return Trees(
+        np.where(leaf, -1, nodes["feature_idx"]).astype(np.intp),
+        np.where(leaf, 0.0, nodes["num_threshold"]),
+        np.where(leaf, own, nodes["left"]).astype(np.intp),
+        np.where(leaf, own, nodes["right"]).astype(np.intp),
+        values,
+        np.zeros(1, dtype=np.intp),
+        np.where(categories, nodes["bitset_idx"].astype(np.intp), -1),
+        tuple(np.flatnonzero(one).astype(np.float64) for one in bits),
+    )
+
+
+# --- ensembles of trees that are fitted one by one ---
+
+
+@read.register(AdaBoostClassifier)
+def _(model: Any) -> Form:
+    classes = classes_of(model)
+    weights = np.asarray(model.estimator_weights_)[: len(model.estimators_)]
+    parts = []
+    for one, weight in zip(model.estimators_, weights / weights.sum(), strict=True):
+        form = _member(model, one, classes, DecisionTreeClassifier)
+        chosen = np.eye(len(classes))[form.trees.values.argmax(axis=1)]
+        votes = weight * np.where(chosen > 0.0, 1.0, -1.0 / (len(classes) - 1))
+        parts.append(form.trees.valued(votes))
+    return TreeScores(Trees.joined(parts), np.zeros(len(classes)), classes, model.n_features_in_)
+
+
+@read.register(BaggingClassifier)
+def _(model: Any) -> Form:
+    classes = classes_of(model)
+    own = [_member(model, one, classes) for one in model.estimators_]
+    return _mean(model, own, classes, np.ones(len(own)), model.estimators_features_)
+
+
+@read.register(BaggingRegressor)
+def _(model: Any) -> Form:
+    own = [_member(model, one, None) for one in model.estimators_]
+    return _mean(model, own, None, np.ones(len(own)), model.estimators_features_)
+
+
+@read.register(VotingClassifier)
+def _(model: Any) -> Form:
+    classes = classes_of(model)
+    weights = model._weights_not_none  # noqa: SLF001 (those of members that were dropped are left out)
+    weights = np.ones(len(model.estimators_)) if weights is None else np.asarray(weights, float)
+    if model.voting == "soft":
+        own = [_member(model, one, classes) for one in model.estimators_]
+        return _mean(model, own, classes, weights)
+    own = [_member(model, one, classes, DecisionTreeClassifier) for one in model.estimators_]
+    votes = [np.eye(len(classes))[form.trees.values.argmax(axis=1)] for form in own]
+    parts = zip(own, votes, weights.tolist(), strict=True)
+    trees = Trees.joined([form.trees.valued(weight * vote) for form, vote, weight in parts])
+    return TreeScores(trees, np.zeros(len(classes)), classes, model.n_features_in_)
+
+
+@read.register(VotingRegressor)
+def _(model: Any) -> Form:
+    own = [_member(model, one, None) for one in model.estimators_]
+    weights = model._weights_not_none  # noqa: SLF001
+    return _mean(model, own, None, np.ones(len(own)) if weights is None else np.array(weights))
+
+
+def _member(model: Any, one: Any, classes: NDArray[Any] | None, kind: type = object) -> TreeScores:
+    """A member of an ensemble: sums over leaves that can be added up with those of others."""
+    form = read(one) if isinstance(one, kind) else None
+    if isinstance(form, TreeScores):
+        own, shares = form.classes, form.odds is Odds.SHARES
+        if (own is None) == (classes is None) and (own is None or shares):
+            if own is None or classes is None or len(own) == len(classes):
+                return form
+            raise UnsupportedModel(
+                f"{type(model).__name__} has a member that knows {len(own)} of {len(classes)} "
+                "classes. Fit it with more rows for each member."
+            )
+    wanted = "decision trees" if kind is not object else "trees and forests"
+    raise UnsupportedModel(
+        f"{type(model).__name__} of {type(one).__name__} is not a sum over leaves; it is read over "
+        f"{wanted}. Use these as its members."
+    )
+
+
+def _mean(
+    model: Any,
+    forms: list[TreeScores],
+    classes: NDArray[Any] | None,
+    weights: FloatArray,
+    inputs: Any = None,
+) -> TreeScores:
+    """The weighted mean of sums, of which each may take some of the inputs only."""
+    shares = weights / weights.sum()
+    trees = [
+        form.trees.valued(w * form.trees.values) for form, w in zip(forms, shares, strict=True)
+    ]
+    if inputs is not None:
+        trees = [tree.over(np.asarray(own)) for tree, own in zip(trees, inputs, strict=True)]
+    base = sum((w * form.base for form, w in zip(forms, shares, strict=True)), np.zeros(1))
+    odds = Odds.NONE if classes is None else Odds.SHARES
+    return TreeScores(Trees.joined(trees), base, classes, model.n_features_in_, odds)
+
+
+# --- on top of other steps ---
+
+
 def _on_columns(model: Any, columns: Columns) -> tuple[Form, Columns]:
     """A model on top of columns, of which each that is tested depends on one feature alone."""
     form = read(model)
@@ -152,6 +318,18 @@ def _on_columns(model: Any, columns: Columns) -> tuple[Form, Columns]:
 
 for kind in KINDS:
     finish.register(kind, _on_columns)
+
+
+@finish.register(HistGradientBoostingClassifier | HistGradientBoostingRegressor)
+def _(model: Any, columns: Columns) -> tuple[Form, Columns]:
+    encoders = model._preprocessor  # noqa: SLF001 (None without categories)
+    if encoders is not None:  # it takes the categories first
+        first = np.asarray(model.is_categorical_)
+        encoded = read_step(
+            encoders.named_transformers_["encoder"], columns.take(np.flatnonzero(first))
+        )
+        columns = join(columns, [encoded, columns.take(np.flatnonzero(~first))])
+    return _on_columns(model, columns)
 
 
 def _require_constant_start(model: Any) -> None:

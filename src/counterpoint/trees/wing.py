@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from counterpoint.certificate import Bounding
-from counterpoint.trees import readers  # noqa: F401 (registers them)
+from counterpoint.trees import boosted, readers  # noqa: F401 (registers them)
 from counterpoint.trees.form import LeafSums
 from counterpoint.trees.search import search_trees
 

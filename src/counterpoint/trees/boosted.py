@@ -1,0 +1,167 @@
+"""Readers of XGBoost and LightGBM, neither of which is imported here."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import numpy as np
+
+from counterpoint.errors import UnsupportedModel
+from counterpoint.models.dispatch import by_name, classes_of
+from counterpoint.models.form import Form
+from counterpoint.numerics import FloatArray
+from counterpoint.trees.form import Odds, Trees, TreeScores
+from counterpoint.trees.readers import from_float32
+
+__all__: list[str] = []
+
+FLOAT32 = float(np.finfo(np.float32).eps)
+LINEAR = (
+    "reg:squarederror",
+    "reg:absoluteerror",
+    "reg:pseudohubererror",
+    "reg:quantileerror",
+)
+"""Objectives of XGBoost whose prediction is the sum itself."""
+PLAIN = ("regression", "regression_l1", "huber", "fair", "quantile", "mape")
+"""And those of LightGBM."""
+
+
+def _refusal(model: Any, why: str) -> UnsupportedModel:
+    return UnsupportedModel(f"{type(model).__name__} {why}")
+
+
+# --- XGBoost ---
+
+
+@by_name("xgboost", "XGBClassifier", "XGBRFClassifier")
+def _(model: Any) -> Form:
+    classes = classes_of(model)
+    trees, start, objective = _xgboost(model, len(classes))
+    if objective not in ("binary:logistic", "multi:softprob", "multi:softmax"):
+        raise _refusal(model, f"with objective={objective!r} is not read. Use 'binary:logistic'.")
+    if len(classes) == 2:
+        start = np.array([0.0, float(np.log(start[-1]) - np.log1p(-start[-1]))])
+    return TreeScores(trees, start, classes, model.n_features_in_, Odds.LOGISTIC, eps=FLOAT32)
+
+
+@by_name("xgboost", "XGBRegressor", "XGBRFRegressor")
+def _(model: Any) -> Form:
+    trees, start, objective = _xgboost(model, 1)
+    if objective not in LINEAR:
+        raise _refusal(model, f"with objective={objective!r} is not read. Use 'reg:squarederror'.")
+    return TreeScores(trees, start, None, model.n_features_in_, eps=FLOAT32)
+
+
+def _xgboost(model: Any, outputs: int) -> tuple[Trees, FloatArray, str]:
+    """The trees, what is added to them as it is written down, and the objective."""
+    booster = model.get_booster()
+    best = getattr(model, "best_iteration", None)
+    if best is not None:  # as it predicts after an early stop
+        booster = booster[: best + 1]
+    learner = json.loads(bytes(booster.save_raw("json")))["learner"]
+    boosted = learner["gradient_booster"]
+    drops = boosted.get("weight_drop")
+    boosted = boosted.get("gbtree", boosted)
+    if "model" not in boosted or "trees" not in boosted["model"]:
+        raise _refusal(model, "with booster='gblinear' has no trees. Use booster='gbtree'.")
+    found = boosted["model"]
+    weights = [1.0] * len(found["trees"]) if drops is None else drops
+    parts = []
+    for tree, at, weight in zip(found["trees"], found["tree_info"], weights, strict=True):
+        if any(tree["split_type"]):
+            raise _refusal(
+                model, "splits by categories itself, which is not read. Encode them before it."
+            )
+        left, right = np.array(tree["left_children"]), np.array(tree["right_children"])
+        leaf, own = left < 0, np.arange(len(left))
+        cuts = np.array(tree["split_conditions"], dtype=np.float32).astype(np.float64)
+        values = np.zeros((len(left), outputs))
+        values[:, 1 if outputs == 2 else at] = np.where(leaf, weight * cuts, 0.0)
+        parts.append(
+            Trees(
+                np.where(leaf, -1, tree["split_indices"]).astype(np.intp),
+                from_float32(np.where(leaf, 0.0, cuts), strict=True),
+                np.where(leaf, own, left).astype(np.intp),
+                np.where(leaf, own, right).astype(np.intp),
+                values,
+                np.zeros(1, dtype=np.intp),
+                np.full(len(left), -1, dtype=np.intp),
+            )
+        )
+    written = str(learner["learner_model_param"]["base_score"]).strip("[]").split(",")
+    start = np.broadcast_to(np.array(written, dtype=np.float64), outputs)
+    return Trees.joined(parts), np.array(start), str(learner["objective"]["name"])
+
+
+# --- LightGBM ---
+
+
+@by_name("lightgbm", "LGBMClassifier")
+def _(model: Any) -> Form:
+    classes = classes_of(model)
+    trees, objective = _lightgbm(model, len(classes))
+    name, *options = objective.split()
+    slope = 1.0
+    if name == "binary":
+        slope = float(dict(option.split(":") for option in options).get("sigmoid", 1.0))
+    elif name != "multiclass":
+        raise _refusal(model, f"with objective={name!r} is not read. Use 'binary', 'multiclass'.")
+    base = np.zeros(len(classes))
+    trees = trees.valued(slope * trees.values)
+    return TreeScores(trees, base, classes, model.n_features_in_, Odds.LOGISTIC)
+
+
+@by_name("lightgbm", "LGBMRegressor")
+def _(model: Any) -> Form:
+    trees, objective = _lightgbm(model, 1)
+    if objective.split()[0] not in PLAIN or "sqrt" in objective.split():
+        raise _refusal(model, f"with objective={objective!r} is not read. Use 'regression'.")
+    return TreeScores(trees, np.zeros(1), None, model.n_features_in_)
+
+
+def _lightgbm(model: Any, outputs: int) -> tuple[Trees, str]:
+    """The trees and the objective."""
+    found = model.booster_.dump_model()
+    each = found["num_tree_per_iteration"]
+    infos = found["tree_info"]
+    share = each / len(infos) if found["average_output"] else 1.0
+    parts = []
+    for info in infos:
+        at = info["tree_index"] % each if each > 1 else outputs - 1
+        parts.append(_lightgbm_tree(model, info["tree_structure"], at, outputs, share))
+    return Trees.joined(parts), str(found["objective"])
+
+
+def _lightgbm_tree(model: Any, root: Any, at: int, outputs: int, share: float) -> Trees:
+    nodes = [root]
+    sides: list[list[int]] = []
+    for node in nodes:  # it grows
+        children = [node.get(side) for side in ("left_child", "right_child")]
+        sides.append([])
+        for child in filter(None, children):
+            sides[-1].append(len(nodes))
+            nodes.append(child)
+    count = len(nodes)
+    inputs, subset = np.full((2, count), -1)
+    cuts, values = np.zeros(count), np.zeros((count, outputs))
+    left, right = np.tile(np.arange(count), (2, 1))
+    sets: list[FloatArray] = []
+    for k, node in enumerate(nodes):
+        if "leaf_value" in node:
+            if "leaf_coeff" in node:
+                raise _refusal(model, "with linear_tree=True has leaves that are not constant.")
+            values[k, at] = share * node["leaf_value"]
+            continue
+        if node["missing_type"] == "Zero":
+            raise _refusal(model, "takes zeros as missing. Fit it with zero_as_missing=False.")
+        inputs[k], (left[k], right[k]) = node["split_feature"], sides[k]
+        if node["decision_type"] == "==":
+            subset[k] = len(sets)
+            sets.append(np.array(re.findall(r"\d+", str(node["threshold"])), dtype=np.float64))
+        else:
+            cuts[k] = node["threshold"]
+    root_at = np.zeros(1, dtype=np.intp)
+    return Trees(inputs, cuts, left, right, values, root_at, subset, tuple(sets))

@@ -91,7 +91,7 @@ def match_columns(table: Table, features: Features, *, named: bool = True) -> Ta
     (``named``): the features' are then ``x0 …`` or those of ``data``, and the frame lacks them.
     """
     names = features.names
-    if table.names == names and not table.is_array:
+    if not table.is_array and table.names == names:
         return table
     if not (table.is_array or named) and len(table.names) == len(names):
         text = any(isinstance(name, str) for name in table.names)

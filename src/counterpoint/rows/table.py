@@ -117,10 +117,10 @@ class Table:
     @cached_property
     def whole(self) -> frozenset[Hashable]:
         """The columns whose dtypes hold whole numbers, and those of objects that hold no others."""
+        if self.all_floats:
+            return frozenset()
         if self.is_array:
-            kinds: Any = dict.fromkeys(self.names, self.native.dtype.kind)
-        elif self.all_floats:
-            kinds = {}
+            kinds: dict[Hashable, str] = dict.fromkeys(self.names, self.native.dtype.kind)
         else:
             dtypes = self.frame.schema.items()
             kinds = {n: "O" if d == nw.Object else "i" * d.is_integer() for n, d in dtypes}

@@ -70,7 +70,8 @@ class Given:
     here: IntArray  # (n, t) the factual option
     # (n, s, t, k) what options gain; (n, 0, 0, 0) if that is the same for all rows
     gain: FloatArray
-    # (3, n, b, k) of columns with curves: the values that options stand for, the least and largest
+    # (3, n, b, k) of columns with curves: the values that options stand for, the least and largest;
+    # of all rows, also where some are taken
     values: FloatArray
     boxes: Boxes
 
@@ -82,7 +83,7 @@ class Given:
             self.price[rows],
             self.here[rows],
             self.gain[rows],
-            self.values[:, rows],
+            self.values,
             self.boxes.take(rows),
         )
 
@@ -238,24 +239,32 @@ class Knapsack:
             for part in (self.program.price.absolute, self.program.price.quadratic)
         )
         paid = absolute * np.abs(at - x) + curvature * (at - x) ** 2
+        stays = np.where(left, np.abs(at - x), np.inf).argmin(axis=2)
         count, groups = self.program.affine.size, mask.shape[1]
+        added = self.sums.bends.added(at)  # (n, b, k, rows of sums)
+        own = np.zeros((n, len(rows), *at.shape[1:]))
+        for s, (row, sign) in enumerate(zip(rows.tolist(), signs.tolist(), strict=True)):
+            slope = 0.0 if row >= count else self.program.affine.matrix[row, self.bent][:, None]
+            own[:, s] = sign * (added[..., row - count] if row >= count else at * slope)
+        low, high = values[1], values[2]
+        if len(rows) == 1:
+            order, left, stays, low, high = _records(own[:, 0], left, stays, low, high)
+            at, paid, own = (
+                np.take_along_axis(part, order if part.ndim == 3 else order[:, None], axis=-1)
+                for part in (at, paid, own)
+            )
         most = max(mask.shape[2], at.shape[2])
         gain = np.zeros((n, len(rows), self.tables, most))
         gain[:, :, :groups, : self.table_gains.shape[2]] = self.table_gains
-        added = self.sums.bends.added(at)  # (n, b, k, rows of sums)
-        for s, (row, sign) in enumerate(zip(rows.tolist(), signs.tolist(), strict=True)):
-            own = added[..., row - count] if row >= count else 0.0
-            mine = at * self.program.affine.matrix[row, self.bent][:, None] if row < count else own
-            gain[:, s, groups:, : at.shape[2]] = sign * mine
+        gain[:, :, groups:, : at.shape[2]] = own
 
         def beside(first: Any, second: Any) -> Any:
             out = np.zeros((n, self.tables, most), dtype=first.dtype)
             out[:, :groups, : first.shape[2]], out[:, groups:, : second.shape[2]] = first, second
             return out
 
-        stays = np.where(left, np.abs(at - x), np.inf).argmin(axis=2)
         every = np.hstack([here, stays])
-        full = np.stack([at, values[1], values[2]])
+        full = np.stack([at, low, high])
         return beside(mask, left), beside(price, paid), every, gain, full
 
     def paid(self, change: FloatArray) -> FloatArray:
@@ -488,6 +497,41 @@ class Knapsack:
         for s in range(len(rows)):
             out[:, rows[s]] -= signs[s] * given[:, s]
         return out
+
+
+def _records(
+    gain: FloatArray, left: BoolArray, stays: IntArray, low: FloatArray, high: FloatArray
+) -> tuple[IntArray, BoolArray, IntArray, FloatArray, FloatArray]:
+    """The options of columns that gain more than all on the way there; nothing else is worth it.
+
+    (n, b, k') which of the k they are, in their order, and which of these there are; (n, b) where
+    the column stays; least and largest values, up to the next ones that are kept.
+    """
+    k = gain.shape[2]
+    every, here = np.arange(k), stays[:, :, None]
+    own = np.where(left, gain, -np.inf)
+    kept, none = every == here, np.full((*stays.shape, 1), -np.inf)
+    for way in (slice(None), slice(None, None, -1)):
+        side = every >= here if way.step is None else every <= here
+        best = np.maximum.accumulate(np.where(side, own, -np.inf)[..., way], axis=2)
+        before = np.concatenate([none, best[..., :-1]], axis=2)[..., way]
+        kept |= side & (every != here) & left & (own > before)
+    place = np.where(kept, every, k)
+    after = np.minimum.accumulate(place[..., ::-1], axis=2)[..., ::-1]
+    after = np.concatenate([after[..., 1:], np.full((*stays.shape, 1), k)], axis=2)
+    before_it = np.maximum.accumulate(np.where(kept, every, -1), axis=2)
+    before_it = np.concatenate([np.full((*stays.shape, 1), -1), before_it[..., :-1]], axis=2)
+    top = np.where(left, high, -np.inf).max(axis=2, keepdims=True)
+    bottom = np.where(left, low, np.inf).min(axis=2, keepdims=True)
+    up = np.nextafter(np.take_along_axis(low, np.minimum(after, k - 1), axis=2), -np.inf)
+    down = np.nextafter(np.take_along_axis(high, np.maximum(before_it, 0), axis=2), np.inf)
+    high = np.where(every >= here, np.where(after < k, up, top), high)
+    low = np.where(every <= here, np.where(before_it >= 0, down, bottom), low)
+    count = int(kept.sum(axis=2).max(initial=1))
+    order = np.argsort(~kept, axis=2, kind="stable")[:, :, :count]
+    out = (np.take_along_axis(part, order, axis=2) for part in (kept & left, low, high))
+    some, low, high = out
+    return order, some, (kept & (every < here)).sum(axis=2), low, high
 
 
 def options_of(sums: SumDuality, cases: Cases, steps: FloatArray) -> FloatArray:

@@ -13,9 +13,9 @@ import pytest
 import torch
 from scipy import sparse
 from sklearn.datasets import load_iris
-from sklearn.decomposition import PCA, KernelPCA
+from sklearn.decomposition import PCA
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
-from sklearn.manifold import TSNE
+from sklearn.manifold import TSNE, Isomap
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
@@ -220,15 +220,15 @@ FITS: dict[str, tuple[Callable[[], Any], type, str]] = {
     "the class": (lambda: fit(space=PCA), UnsupportedModel, "the class PCA has no derivatives"),
     "a function": (lambda: fit(space=lambda rows: rows), UnsupportedModel, "FiniteDifferences"),
     "no derivatives": (
-        lambda: fit(space=KernelPCA(2).fit(X)),
+        lambda: fit(space=Isomap(n_components=2).fit(X)),
         UnsupportedModel,
-        "KernelPCA has no derivatives that are known",
+        "Isomap has no derivatives that are known",
     ),
     "no map": (lambda: fit(space=TSNE(2)), UnsupportedModel, "TSNE has no derivatives"),
     "in a pipeline": (
-        lambda: fit(space=make_pipeline(StandardScaler(), KernelPCA(2)).fit(X)),
+        lambda: fit(space=make_pipeline(StandardScaler(), Isomap(n_components=2)).fit(X)),
         UnsupportedModel,
-        "Step 'kernelpca': KernelPCA",
+        "Step 'isomap': Isomap",
     ),
     "empty pipeline": (
         lambda: fit(space=make_pipeline("passthrough")),

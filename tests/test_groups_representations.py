@@ -11,7 +11,14 @@ import pytest
 import torch
 from scipy import sparse
 from sklearn.datasets import load_iris
-from sklearn.decomposition import PCA, FactorAnalysis, FastICA, IncrementalPCA, TruncatedSVD
+from sklearn.decomposition import (
+    PCA,
+    FactorAnalysis,
+    FastICA,
+    IncrementalPCA,
+    KernelPCA,
+    TruncatedSVD,
+)
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.neighbors import NeighborhoodComponentsAnalysis
 from sklearn.neural_network import MLPRegressor
@@ -19,6 +26,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
 from torch import nn
 
+from counterpoint.errors import UnsupportedModel
 from counterpoint.groups import (
     Affine,
     Composed,
@@ -214,3 +222,21 @@ def test_finite_differences_take_one_call_for_each_gradient():
     assert calls == [7, 2 * 5 * 7]
     values, back = net.vjp(X)
     np.testing.assert_allclose(found, back(C / np.cosh(values) ** 2), rtol=1e-5, atol=1e-8)
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "poly", "cosine", "linear"])
+def test_kernel_pca_is_read_with_its_derivatives(kernel: str):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 5)) * np.array([1.0, 2.0, 5.0, 0.5, 1.0]) + 1.0
+    model = make_pipeline(StandardScaler(), KernelPCA(3, kernel=kernel)).fit(X)
+    space, rows, C = represent(model), X[:7] + 0.1, rng.normal(size=(7, 3))
+    values, pull = space.vjp(rows)
+    np.testing.assert_allclose(values, model.transform(rows), rtol=1e-9, atol=1e-12)
+    _, by_differences = FiniteDifferences(model.transform, 5).vjp(rows)
+    np.testing.assert_allclose(pull(C), by_differences(C), rtol=1e-5, atol=1e-7)
+
+
+def test_other_kernels_are_refused():
+    model = KernelPCA(2, kernel="sigmoid").fit(np.random.default_rng(0).normal(size=(20, 3)))
+    with pytest.raises(UnsupportedModel, match="kernel='sigmoid' has no derivatives"):
+        represent(model)

@@ -13,6 +13,7 @@ from typing import Any, final
 
 import numpy as np
 from scipy import sparse
+from sklearn.decomposition import KernelPCA
 from sklearn.neural_network import MLPRegressor
 from sklearn.pipeline import Pipeline
 
@@ -21,6 +22,7 @@ from counterpoint.groups.members import Groups
 from counterpoint.groups.representations import (
     Affine,
     Composed,
+    KernelMap,
     Matrix,
     Network,
     Representation,
@@ -42,7 +44,7 @@ __all__ = ["Intake", "read_model", "read_rows", "represent"]
 INSTEAD = (
     "Pass linear maps of scikit-learn (scalers, encoders of categories, PCA, TruncatedSVD, "
     "FastICA, FactorAnalysis, linear discriminants, NCA, pipelines and column transformers of "
-    "these), a Network, a torch module, your own subclass of Representation, or "
+    "these), a KernelPCA, a Network, a torch module, your own subclass of Representation, or "
     "FiniteDifferences(function, features) for few features."
 )
 
@@ -98,8 +100,9 @@ def represent(model: Any) -> Representation:
     Parameters
     ----------
     model
-        A fitted transformer of scikit-learn or a pipeline of these, an ``MLPRegressor`` whose
-        outputs are the space, a torch module, or a `Representation`.
+        A fitted transformer of scikit-learn or a pipeline of these, a ``KernelPCA`` (at the end of
+        a pipeline, too), an ``MLPRegressor`` whose outputs are the space, a torch module, or a
+        `Representation`.
 
     Returns
     -------
@@ -126,6 +129,12 @@ def _(model: Representation) -> Representation:
 def _(model: MLPRegressor) -> Representation:
     fitted(model)
     return Network(model.coefs_, model.intercepts_, model.activation, model.out_activation_)
+
+
+@represent.register
+def _(model: KernelPCA) -> Representation:
+    fitted(model)
+    return KernelMap(model)
 
 
 def read_model(model: Any) -> Reading:

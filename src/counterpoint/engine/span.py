@@ -94,23 +94,24 @@ class Span:
         if free is None or not isinstance(form, LinearScores):
             return None
         matrix, offset = form.matrix - form.matrix.mean(axis=0), form.offset - form.offset.mean()
-        if price.quadratic.ndim == 1:
-            among = price.quadratic[free]
+        some = slice(None) if free.all() else np.flatnonzero(free)
+        among, own = price.quadratic[some], matrix[:, some]
+        if among.ndim == 1:
             unit = 1.0 / np.sqrt(among)
-            scaled = matrix[:, free] * unit
+            scaled = own * unit
         else:
-            among = price.quadratic[np.ix_(free, free)]
+            among = among[:, some]
             factor = np.linalg.cholesky(among)
-            scaled = np.linalg.solve(factor, matrix[:, free].T).T
+            scaled = np.linalg.solve(factor, own.T).T
         axes, length, ways = np.linalg.svd(scaled, full_matrices=False)
         reached = length > FAINT * length.max(initial=0.0)
         axes, ways = axes[:, reached], ways[reached]
         back = ways * unit if among.ndim == 1 else np.linalg.solve(factor.T, ways.T).T
-        directions = np.zeros((len(ways), form.width))
-        directions[:, free] = back
+        directions = back if free.all() else np.zeros((len(ways), form.width))
+        directions[:, some] = back
         alike = np.column_stack([axes, np.full(len(axes), len(axes) ** -0.5)])
         held, scores = np.linalg.svd(alike)[0][:, alike.shape[1] :], axes * length[reached]
-        off = cls._off(matrix[:, free], scores, back, among, price.floor[free])
+        off = cls._off(own, scores, back, among, price.floor[some])
         return cls(form, price, matrix, offset, directions, scores, held, *off)
 
     @staticmethod
@@ -123,20 +124,27 @@ class Span:
     ) -> tuple[float, float]:
         """`stretch` and `stray`, both with what rounding may add to them."""
         (r, d), sizes = directions.shape, np.abs(directions)
-        if price.ndim == 1:
-            pulled = directions * price
-            slip = 2.0 * UNIT * np.abs(pulled)
+        if price.ndim == 1:  # off by a rounding of its own, which γ allows for
+            pulled, slip = directions * price, np.zeros((r, 1))
         else:  # no entry of P is larger than these products
             unit = np.sqrt(np.diag(price))
             pulled = directions @ price
             slip = gamma(d + 2) * (sizes @ unit)[:, None] * unit
+        large = np.abs(pulled)
         far = np.abs(pulled @ directions.T - np.eye(r))
-        far += gamma(d + 2) * (np.abs(pulled) @ sizes.T + 1.0) + slip @ sizes.T
-        rest = np.abs(matrix - scores @ pulled)
-        rest += gamma(r + 4) * (np.abs(matrix) + np.abs(scores) @ np.abs(pulled))
+        far += gamma(d + 4) * (large @ sizes.T + 1.0)
+        if price.ndim == 2:
+            far += slip @ sizes.T
+        rest = scores @ pulled
+        np.abs(np.subtract(matrix, rest, out=rest), out=rest)
+        terms = np.abs(scores) @ large
+        terms += np.abs(matrix)
+        terms *= gamma(r + 6)
+        rest += terms
         rest += np.abs(scores) @ slip
+        rest *= rest
         grown = 1.0 + gamma(2 * d + 8)
-        stray = np.sqrt((rest * rest / metric).sum(axis=1)).max(initial=0.0)
+        stray = np.sqrt((rest @ (1.0 / metric)).max(initial=0.0))
         return float(np.linalg.norm(far) * grown), float(stray * grown)
 
     @cached_property

@@ -220,13 +220,13 @@ FITS: dict[str, tuple[Callable[[], Any], type, str]] = {
     "the class": (lambda: fit(space=PCA), UnsupportedModel, "the class PCA has no derivatives"),
     "a function": (lambda: fit(space=lambda rows: rows), UnsupportedModel, "FiniteDifferences"),
     "no derivatives": (
-        lambda: fit(space=Isomap(n_components=2).fit(X)),
+        lambda: fit(space=Isomap(n_neighbors=60).fit(X)),
         UnsupportedModel,
         "Isomap has no derivatives that are known",
     ),
     "no map": (lambda: fit(space=TSNE(2)), UnsupportedModel, "TSNE has no derivatives"),
     "in a pipeline": (
-        lambda: fit(space=make_pipeline(StandardScaler(), Isomap(n_components=2)).fit(X)),
+        lambda: fit(space=make_pipeline(StandardScaler(), Isomap(n_neighbors=60)).fit(X)),
         UnsupportedModel,
         "Step 'isomap': Isomap",
     ),

@@ -123,7 +123,7 @@ def main() -> None:
                 before, after, wrong = (np.concatenate([c[i] for c in shown]) for i in range(3))
                 times = float(np.median([c[3] for c in shown]))
                 slowest = max(slowest, times)
-                both = np.isfinite(before) & np.isfinite(after)
+                both = np.isfinite(before) & np.isfinite(after) & (after > 0.0)
                 ratio = float(np.median(before[both] / after[both])) if both.any() else np.nan
                 lost += int((np.isfinite(before) & np.isinf(after)).sum())
                 nearest[label].append(ratio)

@@ -332,8 +332,22 @@ def unsure() -> cp.Counterfactuals:
     return explainer.explain(X[model.predict(X) == 0].head(3), target)
 
 
+def turned() -> cp.Counterfactuals:
+    """Whole numbers at a price that is no sum over columns: no tree proves what was searched."""
+    X, y = load_wine(return_X_y=True, as_frame=True)
+    X = (X.iloc[:, :3] * 2).round()
+    model = LogisticRegression(max_iter=1000).fit(X, y == 1)
+    features = [cp.Integer(name) for name in X]
+    cost = cp.Mahalanobis(np.eye(3) + 0.5)
+    explainer = cp.Explainer(
+        model, data=X, features=features, cost=cost, constraints=cp.WithinObserved()
+    )
+    return explainer.explain(X[::30], cp.OtherLabel())
+
+
 QUESTIONS = {
     "convex": plain,
+    "turned": turned,
     "impossible": impossible,
     "whole numbers": whole,
     "one change": lambda: whole(1),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar, final
 
@@ -58,7 +58,9 @@ class Knapsacks(Solver):
 
     def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
         k, out = self.knapsack, Solution.blank(len(cases), self.program)
-        done = searched(k, cases, max(FINE * effort.gap, FINEST), cutoff, NODES)
+        done = searched(
+            k, cases, replace(effort, gap=max(FINE * effort.gap, FINEST)), cutoff, NODES
+        )
         found = np.isfinite(done.best.cost)
         out.points[found] = done.points[found]
         out.outcomes[found] = Outcome.FOUND

@@ -9,6 +9,7 @@ column count; a column's smallest change does.
 
 from __future__ import annotations
 
+from time import perf_counter
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -18,6 +19,7 @@ from counterpoint.additive.knapsack import Boxes, Given, Knapsack, Moves
 from counterpoint.engine.proof import Proof
 from counterpoint.engine.region import Cases
 from counterpoint.numerics import STEP_SLACK, BoolArray, FloatArray, IntArray
+from counterpoint.solvers.base import Effort
 
 __all__ = ["Searched", "searched"]
 
@@ -84,14 +86,14 @@ class _Pool:
 
 
 def searched(
-    k: Knapsack, cases: Cases, gap: float, cutoff: FloatArray | None, nodes: int
+    k: Knapsack, cases: Cases, effort: Effort, cutoff: FloatArray | None, nodes: int
 ) -> Searched:
-    """Branch and bound for each row, with at most so many nodes.
+    """Branch and bound for each row, with at most so many nodes; rows share their time.
 
-    Points are of use only if they cost less than the cutoff (n,); they are optimal up to a relative
-    gap.
+    Points are of use only if they cost less than the cutoff (n,).
     """
-    given, n = k.given(cases), len(cases)
+    end = np.inf if effort.seconds is None else perf_counter() + effort.seconds * len(cases)
+    given, n, gap = k.given(cases), len(cases), effort.gap
     best = Moves(
         np.zeros(given.boxes.low.shape),
         np.array(given.here),
@@ -104,6 +106,9 @@ def searched(
     stack[:, 0] = np.arange(n)
     visited, stuck = np.zeros(n, dtype=np.intp), np.zeros(n, dtype=bool)
     while True:
+        if perf_counter() > end:
+            stuck |= depth > 0
+            break
         at, rank = _popped(stack, depth, pool, best.cost * share)
         if not len(at):
             break

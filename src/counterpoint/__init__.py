@@ -50,6 +50,7 @@ from counterpoint.targets import (
 if TYPE_CHECKING:
     from counterpoint.engine.factored import FactoredCounterfactuals
     from counterpoint.models import LastLayer, read
+    from counterpoint.records.checker import Recheck, recheck
     from counterpoint.robust.target import Robust
     from counterpoint.robust.uncertain import UncertainClassifier
 
@@ -95,6 +96,7 @@ __all__ = [
     "Probability",
     "Problem",
     "ReaderMismatch",
+    "Recheck",
     "Relaxation",
     "Robust",
     "SolverFailure",
@@ -109,6 +111,7 @@ __all__ = [
     "explain",
     "mad_weights",
     "read",
+    "recheck",
     "trace",
 ]
 
@@ -116,9 +119,11 @@ __all__ = [
 LATER = {
     "FactoredCounterfactuals": "engine.factored",
     "LastLayer": "models",
+    "Recheck": "records.checker",
     "Robust": "robust.target",
     "UncertainClassifier": "robust.uncertain",
     "read": "models",
+    "recheck": "records.checker",
 }
 """What imports scikit-learn or SciPy, only when it is asked for: name → module."""
 

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,11 +31,13 @@ __all__ = [
     "Certificates",
     "Claim",
     "Evidence",
+    "Kept",
     "RowEvidence",
     "Status",
     "certify",
     "judge",
     "lower_bounds",
+    "relative_gap",
     "said_of",
 ]
 
@@ -261,7 +263,7 @@ class Certificates:
     @property
     def gap(self) -> FloatArray:
         """(n,) relative gaps."""
-        return _gap(self.objective, self.bound)
+        return relative_gap(self.objective, self.bound)
 
     @property
     def on_edge(self) -> BoolArray:
@@ -296,7 +298,7 @@ class Certificates:
         return Certificate(
             **numbers,
             valid=bool(self.valid[i]),
-            gap=float(_gap(numbers["objective"], numbers["bound"])),
+            gap=float(relative_gap(numbers["objective"], numbers["bound"])),
             claim=[*Claim][self.claims[i]],
             guarantee=[*Guarantee][self.guarantees[i]],
             resolution=self.resolution,
@@ -309,11 +311,30 @@ NUMBERS = ("margin", "violation", "cost", "objective", "probability", "rounding"
 """Columns that are NaN without an answer."""
 
 
-def _gap(objective: FloatArray | float, bound: FloatArray | float) -> FloatArray:
+def relative_gap(objective: FloatArray | float, bound: FloatArray | float) -> FloatArray:
     """(objective − bound) / objective; 0 for an objective of 0."""
     with np.errstate(invalid="ignore", divide="ignore"):
         gap = np.maximum(objective - bound, 0.0) / objective
     return np.where(objective == 0.0, 0.0, gap)
+
+
+@final
+class Kept(NamedTuple):
+    """What proves bounds on one piece of a target, for n rows."""
+
+    multipliers: FloatArray  # (n, size)
+    trees: Sequence[tuple[IntArray, Proof]] = ()  # with the rows that they are of
+    own: Sequence[Any] | None = None  # (n,) proofs of a wing's own, which it reads itself
+
+    def take(self, rows: IntArray) -> Kept:
+        """Of some rows, in order."""
+        trees = []
+        for those, proof in self.trees:
+            left = np.flatnonzero(np.isin(those, rows))
+            if len(left):
+                trees.append((np.searchsorted(rows, those[left]), proof.take(left)))
+        own = None if self.own is None else [self.own[i] for i in rows.tolist()]
+        return Kept(self.multipliers[rows], trees, own)
 
 
 class Bounding(ABC):
@@ -333,6 +354,11 @@ class Bounding(ABC):
         Only where a bound is below what was ``reached`` does a row need to be refuted. With (n, 2)
         margins, see `Cases`, they may be bounds on what meets the target by so much.
         """
+
+    @property
+    @abstractmethod
+    def kept(self) -> Kept | None:
+        """What proves its bounds of its piece of the target, for a record; None if nothing does."""
 
 
 @final
@@ -358,6 +384,10 @@ class Evidence(Bounding):
     @property
     def is_local(self) -> bool:
         return bool(self.program.nonconvex)
+
+    @property
+    def kept(self) -> Kept | None:
+        return Kept(self.multipliers, self.proofs)
 
     def bounds(
         self, reached: FloatArray, margin: FloatArray | None = None
@@ -392,6 +422,10 @@ class RowEvidence(Bounding):
     def is_local(self) -> bool:
         return False
 
+    @property
+    def kept(self) -> Kept | None:
+        return None
+
     def bounds(
         self, reached: FloatArray, margin: FloatArray | None = None
     ) -> tuple[FloatArray, FloatArray]:
@@ -423,8 +457,8 @@ def lower_bounds(
         bound, told = known.bounds(reached, margin)
         proved, best = np.minimum(proved, bound), np.minimum(best, told)
         if known.is_local:
-            local |= (_gap(reached, bound) > gap) & (told <= bound) & np.isfinite(reached)
-    settled = np.isposinf(best) | (_gap(reached, best) <= gap)
+            local |= (relative_gap(reached, bound) > gap) & (told <= bound) & np.isfinite(reached)
+    settled = np.isposinf(best) | (relative_gap(reached, best) <= gap)
     reported = settled & (best > proved * (1.0 + 1e-12))  # by more than rounding
     claim = np.full(len(reached), Claim.NONE.code, np.int8)
     claim[settled], claim[reported] = Claim.PROVED.code, Claim.REPORTED.code

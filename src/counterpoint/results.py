@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
+from os import PathLike
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -14,9 +15,11 @@ from numpy.typing import NDArray
 from counterpoint.caches import fields_only
 from counterpoint.certificate import (
     COLUMNS,
+    Bounding,
     Certificate,
     Certificates,
     Claim,
+    Kept,
     Status,
     said_of,
 )
@@ -30,6 +33,7 @@ from counterpoint.targets import Guarantee
 if TYPE_CHECKING:
     from counterpoint.engine.answer import Conflict
     from counterpoint.engine.pieces import Question
+    from counterpoint.solvers import Effort
 
 __all__ = ["Counterfactual", "Counterfactuals"]
 
@@ -111,6 +115,25 @@ class Counterfactual:
         x = batch.features.expand(batch.before[i : i + 1])
         return conflict_of(batch.question, batch.targets[i], x, batch.eps)
 
+    def to_record(self) -> dict[str, Any]:
+        """The answer with all that is needed to check it again, as JSON has it.
+
+        `counterpoint.recheck` does so, without solving anything. The same input gives the same
+        record, but for ``made``, which says when and with which versions.
+
+        Raises
+        ------
+        InvalidInput
+            If it is one of several answers to the row.
+        InvalidSpec
+            If target, cost or constraints cannot be written to a file.
+        """
+        from counterpoint.records.files import to_batches, to_json
+
+        row = slice(self.position, self.position + 1)
+        (record,) = to_json(to_batches(self.batch.part(row, self.batch.table.take(row))))
+        return record
+
     def raise_for_status(self) -> None:
         """Raise `NoAnswer`, with the reason, unless there is an answer."""
         if not self.found:
@@ -158,6 +181,9 @@ class Counterfactuals:
         (n,) what was wanted of each.
     eps
         The distance from 1 to the next number where the model computes, or rows are kept.
+    effort, fills, kept
+        What records hold besides: how far was searched (None for answers that are not the cheapest
+        of their rows), what missing cells count as, and positions of rows with their proofs.
     """
 
     table: Table
@@ -172,6 +198,9 @@ class Counterfactuals:
     targets: NDArray[np.object_]
     eps: float
     _remarks: dict[int, str] = field(default_factory=dict, repr=False)  # row → what else is said
+    effort: Effort | None = None
+    fills: Mapping[Hashable, Any] = field(default_factory=dict, repr=False)
+    kept: list[tuple[IntArray, list[Kept]]] = field(default_factory=list, repr=False)
 
     def put(
         self,
@@ -187,6 +216,12 @@ class Counterfactuals:
         self.statuses[here] = status
         self.certificates.put(here, certificates)
         self.closed_form[here] = closed_form
+
+    def keep(self, rows: IntArray, evidence: Sequence[Bounding], pieces: int) -> None:
+        """Keep what proves the bounds of some rows, if it does for all of so many pieces."""
+        kept = [k for known in evidence if (k := known.kept) is not None]
+        if self.effort is not None and len(kept) == len(evidence) == pieces:
+            self.kept.append((rows, kept))
 
     def __len__(self) -> int:
         return len(self.statuses)
@@ -240,7 +275,7 @@ class Counterfactuals:
         factual = {} if i in self.problems else self.table.row(i, names)
         changes, moved = {}, np.flatnonzero(self.before[i] != self.after[i])
         if self.found[i] and len(moved):
-            new = self._decoded(row).row(0, [names[j] for j in moved])
+            new = self.decoded(row).row(0, [names[j] for j in moved])
             changes = {name: (factual[name], new[name]) for name in new}
         return Counterfactual(self._status(i), factual, changes, self.certificates[i], self, i)
 
@@ -260,6 +295,7 @@ class Counterfactuals:
             problems=here(self.problems),
             _remarks=here(self._remarks),
             **{name: getattr(self, name)[rows] for name in names},
+            kept=[(rows - first, kept) for rows, kept in _taken(self.kept, first, end)],
         )
 
     def _status(self, i: int) -> Status:
@@ -275,7 +311,7 @@ class Counterfactuals:
             self._remarks[i] = self.targets[i].remark(self, i)
         return " ".join(filter(None, (text, self._remarks.get(i))))
 
-    def _messages(self) -> tuple[IntArray, list[str]]:
+    def messages(self) -> tuple[IntArray, list[str]]:
         """Codes of the messages of all rows, and what they stand for.
 
         Rows of one sort share a message. Those with a sentence of their own are looked at one by
@@ -299,11 +335,34 @@ class Counterfactuals:
             codes[i] = words.setdefault(self.message(i), len(words))
         return codes, [*words]
 
-    def _decoded(self, rows: slice) -> Table:
+    def decoded(self, rows: slice) -> Table:
+        """The answers, as they are returned; rows without one as they came."""
         before, after = self.before[rows], self.after[rows]
         gaps = self.missing[:1] if self.missing.strides[0] == 0 else self.missing
         whole = not (gaps.any() or self.problems)
         return decode(self.table, self.features, rows, before, after, whole=whole)
+
+    def to_records(self, path: str | PathLike[str]) -> None:
+        """Write a record of each row, which `counterpoint.recheck` checks without solving anything.
+
+        Parameters
+        ----------
+        path
+            A file of JSON lines (``.jsonl``), or a Parquet file (``.parquet``), which is smaller
+            and read faster.
+
+        Raises
+        ------
+        InvalidInput
+            If these are several answers to each row, or the file is of another kind.
+        InvalidSpec
+            If target, cost or constraints cannot be written to a file.
+        MissingExtra
+            If pyarrow is needed and not installed.
+        """
+        from counterpoint.records.files import write_records
+
+        write_records(self, path)
 
     def to_frame(self) -> Any:
         """The counterfactual rows, one for each row that was passed, as they were passed.
@@ -317,7 +376,7 @@ class Counterfactuals:
         one of text in dtype object, since these cannot be missing.
         """
         names, lost = self.features.names, ~self.found
-        answers = self._decoded(slice(None)).emptied(names, lost)
+        answers = self.decoded(slice(None)).emptied(names, lost)
         return self.table.as_it_came(answers)
 
     def report(self, **beside: NDArray[Any]) -> Any:
@@ -354,7 +413,7 @@ class Counterfactuals:
             "guarantee": (c.guarantees, [*map(str, Guarantee)]),
             "violation": c.violation,
             "changed": np.count_nonzero(self.before != self.after, axis=1) * self.found,
-            "message": self._messages(),
+            "message": self.messages(),
         }
         return self.table.sibling(columns, np.arange(len(self)))
 
@@ -415,3 +474,13 @@ def _only_read(column: NDArray[Any]) -> NDArray[Any]:
     view = column.view()
     view.flags.writeable = False
     return view
+
+
+def _taken(
+    kept: Sequence[tuple[IntArray, list[Kept]]], first: int, end: int
+) -> Iterator[tuple[IntArray, list[Kept]]]:
+    """What is kept of some rows that follow one another."""
+    for rows, pieces in kept:
+        mine = np.flatnonzero((rows >= first) & (rows < end))
+        if len(mine):
+            yield rows[mine], [piece.take(mine) for piece in pieces]

@@ -10,7 +10,8 @@ from counterpoint.additive.solver import Knapsacks
 from counterpoint.certificate import Bounding
 from counterpoint.solvers.base import Solver
 
-__all__ = ["SEARCHES", "SOLVERS"]
+__all__ = ["PROOFS", "SEARCHES", "SOLVERS"]
 
 SOLVERS: tuple[type[Solver], ...] = (Knapsacks, Bent)
 SEARCHES: dict[type, Callable[..., Sequence[Bounding]]] = {}
+PROOFS: dict[type, Callable[..., Bounding]] = {}

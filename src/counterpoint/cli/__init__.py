@@ -14,6 +14,7 @@ import counterpoint as cp
 from counterpoint.cli.demo import demo
 from counterpoint.cli.explain import explain, inspect
 from counterpoint.cli.groups import groups
+from counterpoint.cli.recheck import recheck
 
 __all__ = ["app", "main"]
 
@@ -70,7 +71,7 @@ def _sentence(message: Warning | str) -> str:
     return " ".join(str(message).split())
 
 
-for command in (demo, inspect, explain, groups):
+for command in (demo, inspect, explain, groups, recheck):
     app.command(epilog=EXIT_CODES)(_in_sentences(command))
 
 

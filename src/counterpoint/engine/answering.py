@@ -36,7 +36,7 @@ from counterpoint.rows.table import Table
 from counterpoint.solvers import Effort
 from counterpoint.targets import Target, Verdict
 
-__all__ = ["Task", "answers_to"]
+__all__ = ["SINGLE", "SPARE", "Task", "answers_to", "encoded_rows"]
 
 CELLS = 1 << 18
 """Cells of a chunk: small enough for the cache, large enough that Python's overhead is
@@ -115,16 +115,17 @@ def answers_to(
     """
     (came, inputs), features = tables, task.question.features
     spanned = None if held is not None else _in_span(task, inputs)
-    encoded = _encoded(task, inputs, spanned)
+    encoded = encoded_rows(task, inputs, spanned)
     codes, n = encoded.codes, len(encoded.codes)
     missing = encoded.missing[: 1 if encoded.missing.strides[0] == 0 else n] != PRESENT
     required, usable = task.target.requirement, np.ones(n, dtype=bool)
     usable[[*encoded.problems, *(into.problems if into else ())]] = False
+    cheapest = weight is None and held is None and task.piece is None and task.span is None
     if weight is None and required.weight is not None:
         weight = np.full(n, required.weight)
     after = np.array(codes) if spanned is None else spanned.answers
     rows_of = came, codes, after, np.broadcast_to(missing, codes.shape)
-    out = _blank(task, rows_of, encoded.problems, into)
+    out = _blank(task, rows_of, encoded.problems, into, cheapest=cheapest)
     if spanned is not None:
         usable &= ~_answer_in_span(task, spanned, out, weight, advance)
     size = max(64, CELLS // max(features.width, WIDE))
@@ -175,7 +176,7 @@ def _in_span(task: Task, inputs: Table) -> InSpan | None:
     return InSpan.of(span, model.model, codes, keep=True, as_input=as_input, **options)
 
 
-def _encoded(task: Task, inputs: Table, spanned: InSpan | None) -> Encoded:
+def encoded_rows(task: Task, inputs: Table, spanned: InSpan | None = None) -> Encoded:
     """Codes of rows, and why some cannot be used; what does not fit is an error in any case."""
     features, reading, required = task.question.features, task.model, task.target.requirement
     matrix = inputs.float_matrix
@@ -198,6 +199,8 @@ def _blank(
     rows: tuple[Table, FloatArray, FloatArray, BoolArray],
     problems: dict[int, str],
     into: Counterfactuals | None,
+    *,
+    cheapest: bool,
 ) -> Counterfactuals:
     """No answers yet, to rows as they came with their codes before and after, and missing cells."""
     n = len(rows[1])
@@ -209,7 +212,11 @@ def _blank(
     targets = np.full(n, task.target, dtype=object)
     if into is not None:
         columns, targets = (into.statuses, into.certificates, into.closed_form), into.targets
-    return Counterfactuals(*rows, *columns, problems, task.question, targets, task.eps)
+    kept, effort, fills = [], task.effort if cheapest else None, task.model.fills
+    if into is not None:
+        kept, effort = into.kept, into.effort
+    asked = task.question, targets, task.eps
+    return Counterfactuals(*rows, *columns, problems, *asked, {}, effort, fills, kept)
 
 
 def _answer_in_span(
@@ -285,7 +292,9 @@ def _answer(
         for pieces, left in _alike(one, some, np.flatnonzero(~met)):
             still = said[left] if foreseen else None
             asked = some if len(left) == len(met) else some.take(left)
-            out.put(asked.index, *Confirmation(one, asked, pieces, still).run())
+            confirmation = Confirmation(one, asked, pieces, still)
+            out.put(asked.index, *confirmation.run())
+            out.keep(asked.index, confirmation.found.evidence, len(pieces.listed))
             if tell is not None:
                 tell(len(left))
         answered[part] = out.certificates.valid[rows.index[part]]

@@ -223,6 +223,7 @@ class Question:
     features: Features  # the raw columns with their kinds
     constraints: tuple[Constraint, ...]  # what was asked for, and what the data imply
     price: Price  # the cost over the encoded columns
+    cost: Cost  # the same in feature names
 
     __getstate__ = fields_only
 
@@ -231,7 +232,7 @@ class Question:
         cls, form: Form, features: Features, constraints: Iterable[Constraint], cost: Cost
     ) -> Question:
         """The question in feature names; names and kinds are checked here."""
-        question = cls(form, features, tuple(constraints), cost.price(features))
+        question = cls(form, features, tuple(constraints), cost.price(features), cost)
         _ = question.actionable
         return question
 

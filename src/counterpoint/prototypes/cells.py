@@ -22,7 +22,7 @@ from typing import final, overload
 
 import numpy as np
 
-from counterpoint.certificate import CLOSED, Bounding
+from counterpoint.certificate import CLOSED, Bounding, Kept
 from counterpoint.costs import Price
 from counterpoint.engine.couplings import LinearBounds
 from counterpoint.engine.pieces import Piece, Pieces
@@ -251,6 +251,10 @@ class CellEvidence(Bounding):
     @property
     def is_local(self) -> bool:
         return False
+
+    @property
+    def kept(self) -> Kept | None:
+        return None
 
     def bounds(
         self, reached: FloatArray, margin: FloatArray | None = None

@@ -28,7 +28,7 @@ from counterpoint.prototypes.solvers.lower_bound import Quadric
 from counterpoint.prototypes.solvers.scip import Scip
 from counterpoint.solvers.base import Solver
 
-__all__ = ["SEARCHES", "SOLVERS"]
+__all__ = ["PROOFS", "SEARCHES", "SOLVERS"]
 
 SOLVERS: tuple[type[Solver], ...] = (Quadric, Ccp, Scip)
 """In the order of preference."""
@@ -233,3 +233,6 @@ def _log_priors(model: Any, classes: NDArray[Any], priors: FloatArray) -> FloatA
                 "input is predicted as it. Give it a prior above 0, or leave its rows out."
             )
     return np.log(priors)
+
+
+PROOFS: dict[type, Callable[..., Bounding]] = {}

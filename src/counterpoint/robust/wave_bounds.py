@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, final
 
 import numpy as np
 
-from counterpoint.certificate import Bounding
+from counterpoint.certificate import Bounding, Kept
 from counterpoint.costs import Manhattan, Price
 from counterpoint.engine.region import Cases
 from counterpoint.engine.search import Leads
@@ -335,6 +335,10 @@ class DistanceBounds(Bounding):
     @property
     def is_local(self) -> bool:
         return True
+
+    @property
+    def kept(self) -> Kept | None:
+        return None
 
     def bounds(
         self, reached: FloatArray, margin: FloatArray | None = None

@@ -15,7 +15,7 @@ from counterpoint.robust.search import search_waves
 from counterpoint.robust.wave_bounds import WaveLeads
 from counterpoint.robust.waves import WaveLimit
 
-__all__ = ["SEARCHES", "SOLVERS"]
+__all__ = ["PROOFS", "SEARCHES", "SOLVERS"]
 
 SOLVERS: tuple[Any, ...] = ()
 """None: no solver takes its conditions as they are, see `SEARCHES`."""
@@ -23,3 +23,4 @@ SEARCHES: dict[type, Callable[..., Sequence[Bounding]]] = {
     **dict.fromkeys((Chance, FootLead, Lead, LinearLeads), cutting_planes),
     **dict.fromkeys((WaveLimit, WaveLeads), search_waves),
 }
+PROOFS: dict[type, Callable[..., Bounding]] = {}

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 from time import perf_counter
-from typing import final
+from typing import Any, final
 
 import numpy as np
 
-from counterpoint.certificate import Bounding
+from counterpoint.certificate import Bounding, Kept
 from counterpoint.engine.pieces import Pieces
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Cases
@@ -506,6 +506,10 @@ class ProofTrees(Bounding):
     def is_local(self) -> bool:
         return False
 
+    @property
+    def kept(self) -> Kept:
+        return Kept(np.zeros((len(self.proofs), self.program.size)), own=self.proofs)
+
     def bounds(
         self, reached: FloatArray, margin: FloatArray | None = None
     ) -> tuple[FloatArray, FloatArray]:
@@ -558,3 +562,25 @@ def _require_separable(program: Program) -> None:
             f"Trees cannot be searched with {what}. Use a cost and constraints of one feature at a "
             "time."
         )
+
+
+def evidence_of(program: Program, cases: Cases, told: Sequence[dict[str, Any]]) -> ProofTrees:
+    """Proofs as a record tells them; a ValueError if they are none."""
+    condition = next(c for c in program.region if isinstance(c, LeafSums))
+    _require_separable(program)
+    proofs = []
+    for each in told:
+        entries = [each[name] for name in ("kind", "what", "where", "left")]
+        whole = all(type(v) is int and v >= 0 for entry in entries for v in entry)
+        if not whole or len({len(entry) for entry in entries}) != 1 or len(each) != 6:
+            raise ValueError("the nodes of a tree are whole numbers, as many of each sort")
+        proofs.append(Proof(*entries, *(_bound(each[name]) for name in ("bound", "leading"))))
+    return ProofTrees(program, condition, cases, proofs)
+
+
+def _bound(told: float | str) -> float:
+    """A bound as a record tells it; NaN is none."""
+    bound = float(told)
+    if not bound >= 0.0:
+        raise ValueError("a bound is a number of at least 0")
+    return bound

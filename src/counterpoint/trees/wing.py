@@ -8,10 +8,11 @@ from typing import Any
 from counterpoint.certificate import Bounding
 from counterpoint.trees import boosted, readers  # noqa: F401 (registers them)
 from counterpoint.trees.form import LeafSums
-from counterpoint.trees.search import search_trees
+from counterpoint.trees.search import evidence_of, search_trees
 
-__all__ = ["SEARCHES", "SOLVERS"]
+__all__ = ["PROOFS", "SEARCHES", "SOLVERS"]
 
 SOLVERS: tuple[Any, ...] = ()
 """None: no solver takes its conditions as they are, see `SEARCHES`."""
 SEARCHES: dict[type, Callable[..., Sequence[Bounding]]] = {LeafSums: search_trees}
+PROOFS: dict[type, Callable[..., Bounding]] = {LeafSums: evidence_of}

@@ -1,0 +1,1 @@
+"""Records of answers, and the checker of them; clients of the explainer."""

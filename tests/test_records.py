@@ -350,4 +350,4 @@ def test_several_answers_have_no_records() -> None:
     model, _ = _answers("a regressor")
     several = cp.Explainer(model, data=X).explain(X.head(2), cp.Interval(low=1.0), n=2)
     with pytest.raises(cp.InvalidInput, match="cheapest answer of each row"):
-        several[0][1].to_record()
+        several[0][0].to_record()

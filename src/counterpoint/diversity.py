@@ -368,6 +368,8 @@ def _gathered(
     return replace(
         batches[0],
         table=table,
+        effort=None,
+        kept=[],
         statuses=status,
         certificates=certificates,
         problems={i: problems[k] for i, k in enumerate(at.tolist()) if k in problems},

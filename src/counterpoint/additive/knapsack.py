@@ -183,6 +183,12 @@ class Knapsack:
         return np.ascontiguousarray(self.normals[:, self.options[0]])
 
     @cached_property
+    def is_bounded(self) -> bool:
+        """Whether each column that gains anything has bounds on either side."""
+        ends = self.program.box.below & self.program.box.above
+        return bool(ends[self.numbers][self.gains.any(axis=0)].all())
+
+    @cached_property
     def count(self) -> int | None:
         """How many features may change; None for any number."""
         return None if self.program.at_most is None else self.program.at_most.count
@@ -340,7 +346,9 @@ class Knapsack:
                 value = np.where(slope == 0.0, 0.0, -slope * change)
         else:
             change = self.nearest(slope, boxes.low, boxes.high)
-            value = self.paid(change) - slope * change
+            with np.errstate(invalid="ignore"):
+                value = self.paid(change) - slope * change
+            value[np.isinf(change)] = -np.inf  # it gains more than it costs, without end
         values = np.where(boxes.mask, -self.table_slopes(given, multipliers), np.inf)
         if not free:
             values += given.price

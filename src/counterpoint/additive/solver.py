@@ -49,7 +49,10 @@ class Knapsacks(Solver):
             return False
         if program.nonconvex and not _tabulated(program):
             return False
-        return 0 < len(Knapsack(program).sides[0]) <= DEMANDS
+        knapsack = Knapsack(program)
+        demands = len(knapsack.sides[0])
+        # Of several demands, points without end would make up mixtures.
+        return demands == 1 or (1 < demands <= DEMANDS and knapsack.is_bounded)
 
     @cached_property
     def knapsack(self) -> Knapsack:

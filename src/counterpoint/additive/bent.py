@@ -58,7 +58,7 @@ class Bent(Solver):
     accepts: ClassVar[frozenset[type]] = frozenset(
         {Manhattan, SquaredEuclidean, Box, OneOf, SumBounds, Transitions, Whole}
     )
-    accuracy: ClassVar[float] = 1e-9
+    accuracy: ClassVar[float] = 1e-7
     batched: ClassVar[bool] = True
 
     @classmethod
@@ -66,7 +66,7 @@ class Bent(Solver):
         if not program.kinds <= cls.accepts or not program.nonconvex:
             return False
         sums = program.nonconvex_duality
-        return isinstance(sums, SumDuality) and sums.rows.size == 1
+        return isinstance(sums, SumDuality) and sums.rows.size == 1 and not sums.is_tabulated
 
     @cached_property
     def _curves(self) -> tuple[tuple[int, Curve], ...]:
@@ -99,12 +99,15 @@ class Bent(Solver):
     def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
         sums, out = self.program.nonconvex_duality, Solution.blank(len(cases), self.program)
         assert isinstance(sums, SumDuality)  # noqa: S101 (see `takes`)
+        if not len(cases):
+            return out
         low, high = (side[:, 0] for side in sums.rows.limits(cases.margin))
         falls = self._gain(cases.x) > high
         falls |= np.isneginf(low)
         sign, need = np.where(falls, -1.0, 1.0), np.where(falls, -high, low)
         worth = np.full(len(cases), np.inf) if cutoff is None else np.array(cutoff)
-        tree = _Tree(self, cases, sign, need, worth, HALF * effort.gap)
+        gap = HALF * max(effort.gap, self.accuracy)
+        tree = _Tree(self, cases, sign, need, worth, gap)
         tree.grow()
         found = ~np.isnan(tree.points[:, 0])
         # what lies beyond the other side of the row is no point of the program

@@ -47,7 +47,8 @@ class Knapsacks(Solver):
     def takes(cls, program: Program) -> bool:
         if not program.kinds <= cls.accepts or not program.kinds & {*INTEGRAL, SumBounds}:
             return False
-        if program.nonconvex and not _tabulated(program):
+        sums = program.nonconvex_duality
+        if program.nonconvex and not (isinstance(sums, SumDuality) and sums.is_tabulated):
             return False
         knapsack = Knapsack(program)
         demands = len(knapsack.sides[0])
@@ -72,13 +73,3 @@ class Knapsacks(Solver):
         out.multipliers[:] = done.multipliers
         out.reported[:] = np.where(done.settled, done.ceiling, 0.0)
         return Solution(out.points, out.multipliers, out.outcomes, out.reported, done.proof)
-
-
-def _tabulated(program: Program) -> bool:
-    """Whether each column with curves is whole, or adds constants, piece by piece, to all rows."""
-    sums = program.nonconvex_duality
-    if not isinstance(sums, SumDuality):
-        return False
-    columns = sums.bends.columns
-    plain = sums.bends.flat & ~program.affine.matrix[:, columns].any(axis=0)
-    return bool((plain | (program.steps[columns] > 0.0)).all())

@@ -87,6 +87,13 @@ class SumDuality(NonConvexDuality):
         return self.rows.size
 
     @cached_property
+    def is_tabulated(self) -> bool:
+        """Whether each column with curves is whole, or adds constants, piece by piece."""
+        columns = self.bends.columns
+        plain = self.bends.flat & ~self.program.affine.matrix[:, columns].any(axis=0)
+        return bool((plain | (self.program.steps[columns] > 0.0)).all())
+
+    @cached_property
     def linear(self) -> FloatArray:
         """(m, d) what the rows are over columns without curves."""
         matrix = np.array(self.rows.matrix[:, : self.program.width])

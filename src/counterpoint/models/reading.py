@@ -209,8 +209,8 @@ def see_columns(transformer: Any, inputs: Inputs) -> Columns:
         if after.curves:
             raise after.refusal(
                 transformer,
-                "it bins or bends numbers. Use steps that are affine there, or transform the "
-                "column in the data before fitting.",
+                "it bins, clips (clip=True) or bends numbers. Use steps that are affine there, or "
+                "transform the column in the data before fitting.",
             )
         return None, after
 

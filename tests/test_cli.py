@@ -593,3 +593,19 @@ def test_extrapolation_is_a_flag():
     assert lifted in run("inspect", "loan.skops", "--data", "train.csv").stdout
     free = run("inspect", "loan.skops", "--data", "train.csv", "--extrapolate").stdout
     assert lifted not in free
+
+
+# Records
+
+
+def test_records_are_checked_again(tmp_path: Path):
+    path, model = tmp_path / "answers.jsonl", skops.io.load("loan.skops", trusted=[])
+    explainer = cp.Explainer(model, data=pd.read_csv("train.csv"))
+    explainer.explain(pd.read_csv("rows.csv"), "granted").to_records(path)
+    result = run("recheck", path, "loan.skops")
+    assert not result.stdout
+    assert "6 records: 6 without a problem, 6 with their optimality" in result.stderr
+    first, *others = path.read_text().splitlines()
+    path.write_text("\n".join([first.replace('"optimal"', '"suboptimal"'), *others]))
+    changed = run("recheck", path, "loan.skops", code=3)
+    assert "Record 0: It was changed after it was written" in changed.stdout

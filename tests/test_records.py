@@ -6,6 +6,7 @@ import copy
 import json
 import warnings
 from functools import cache
+from importlib.resources import files
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import counterpoint as cp
-from counterpoint.records.record import FIELDS, canonical, digest, problem_of
+from counterpoint.records.record import FIELDS, SCHEMA, canonical, digest, problem_of
 from counterpoint.solvers.base import Solver
 
 FREE = ("made", "message")
@@ -351,3 +352,27 @@ def test_several_answers_have_no_records() -> None:
     several = cp.Explainer(model, data=X).explain(X.head(2), cp.Interval(low=1.0), n=2)
     with pytest.raises(cp.InvalidInput, match="cheapest answer of each row"):
         several[0][0].to_record()
+
+
+def test_the_schema_lists_the_fields() -> None:
+    text = files("counterpoint.records").joinpath("schema.json").read_text()
+    schema = json.loads(text)
+    assert schema["required"] == [*FIELDS]
+    assert {*schema["properties"]} == {*FIELDS}
+    assert schema["properties"]["schema"]["const"] == SCHEMA
+    assert schema["properties"]["status"]["enum"] == [*map(str, cp.Status)]
+
+
+def test_a_number_that_is_changed_in_a_parquet_file_is_found(tmp_path: Any) -> None:
+    model, answers = _answers("mixed types")
+    answers.to_records(tmp_path / "records.parquet")
+    frame = pd.read_parquet(tmp_path / "records.parquet")
+    at = int(np.flatnonzero(frame["status"] == "optimal")[0])
+    for name in ("cost", "bound", "row.income", "answer.income"):
+        forged = frame.copy()
+        forged.loc[at, name] += 0.25
+        forged.to_parquet(tmp_path / "forged.parquet")
+        assert [*cp.recheck(tmp_path / "forged.parquet", model).found] == [at], name
+    frame.drop(columns="gap").to_parquet(tmp_path / "forged.parquet")
+    with pytest.raises(cp.InvalidInput, match=r"is no file of records: it lacks 'gap'\."):
+        cp.recheck(tmp_path / "forged.parquet", model)

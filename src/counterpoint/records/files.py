@@ -41,6 +41,9 @@ if TYPE_CHECKING:
 
 __all__ = ["to_batches", "to_json", "write_records"]
 
+PLAIN = {"multipliers"}
+"""What a proof's piece holds that has neither trees nor a wing's own proof: columns hold it."""
+
 
 def to_batches(answers: Counterfactuals) -> Iterator[Batch]:
     """The records of answers in columns, one batch for each target."""
@@ -198,7 +201,12 @@ def write_records(answers: Counterfactuals, path: str | PathLike[str]) -> None:
         for side, frame in (("row", batch.rows), ("answer", batch.answers)):
             columns |= {f"{side}.{name}": frame[name].array for name in frame.columns}
         columns |= {k: v.astype(str) if k in WORDS else v for k, v in batch.told.items()}
-        columns["proof"] = [canonical(proof) for proof in batch.proofs]
+        plain = [p is not None and all(piece.keys() == PLAIN for piece in p) for p in batch.proofs]
+        pairs = [*zip(batch.proofs, plain, strict=True)]
+        columns["multipliers"] = [
+            [v for piece in p for v in piece["multipliers"]] if one else None for p, one in pairs
+        ]
+        columns["proof"] = [None if p is None or one else canonical(p) for p, one in pairs]
         parts.append(pd.DataFrame(columns, index=batch.at))
     whole = pd.concat(parts).sort_index()
     whole["shared"] = whole["shared"].astype("category")

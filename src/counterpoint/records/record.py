@@ -278,8 +278,18 @@ def _as_tree(table: Any, size: int, d: int) -> Proof:
 def kept_of(proofs: Sequence[Any], sizes: Sequence[int], d: int) -> list[Kept]:
     """What proves the bounds of rows, piece by piece; ValueError if it is not of these pieces.
 
-    Pieces have (s,) so many multipliers, over d columns.
+    Pieces have (s,) so many multipliers, over d columns. A proof is a list of pieces, or an array
+    of their multipliers, if there is nothing else.
     """
+    ends = np.cumsum(sizes)
+    if all(isinstance(proof, np.ndarray) for proof in proofs):
+        if any(len(proof) != sum(sizes) for proof in proofs) or not len(ends):
+            raise ValueError(f"expected {sum(sizes)} multipliers")
+        whole = np.concatenate(proofs).reshape(len(proofs), -1)
+        if not np.isfinite(whole).all():
+            raise ValueError("expected finite multipliers")
+        return [Kept(part) for part in np.split(whole, ends[:-1], axis=1)]
+    proofs = [_in_pieces(proof, ends) for proof in proofs]
     if any(len(proof) != len(sizes) for proof in proofs):
         raise ValueError("the proof is of another number of pieces than the target has")
     out: list[Kept] = []
@@ -299,6 +309,13 @@ def kept_of(proofs: Sequence[Any], sizes: Sequence[int], d: int) -> list[Kept]:
         own = [part.get("own") for part in parts]
         out.append(Kept(multipliers, trees, None if own.count(None) == len(own) else own))
     return out
+
+
+def _in_pieces(proof: Any, ends: IntArray) -> Any:
+    """A list of pieces, even if there are only multipliers."""
+    if not isinstance(proof, np.ndarray):
+        return proof
+    return [{"multipliers": part.tolist()} for part in np.split(proof, ends[:-1])]
 
 
 def told(value: Any) -> Any:
@@ -399,7 +416,7 @@ def read_parquet(path: Path) -> list[Batch]:
 
     try:
         frame = pd.read_parquet(path)
-        lacks = {"shared", "proof", "valid", *WORDS, *NUMBERS} - {*frame.columns}
+        lacks = {"shared", "proof", "multipliers", "valid", *WORDS, *NUMBERS} - {*frame.columns}
         out = [] if lacks else [*_in_columns(frame)]
     except (ValueError, TypeError, KeyError, OSError) as error:
         said = " ".join(str(error).split()).removesuffix(".")
@@ -420,5 +437,7 @@ def _in_columns(frame: pd.DataFrame) -> Iterator[Batch]:
         )
         told = {k: part[k].to_numpy(dtype=np.float64) for k in NUMBERS}
         told |= {k: part[k].to_numpy(dtype=object) for k in (*WORDS, "valid")}
-        proofs = json.loads(f"[{','.join(part['proof'].tolist())}]")
+        proofs = part["multipliers"].tolist()
+        for i in np.flatnonzero(part["proof"].notna()).tolist():
+            proofs[i] = json.loads(part["proof"].iloc[i])
         yield Batch(shared, rows, answers, told, proofs, part.index.to_numpy())

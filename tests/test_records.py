@@ -308,10 +308,19 @@ def test_a_changed_number_is_named(field: str) -> None:
 
 def test_a_worse_answer_does_not_pass_for_the_best() -> None:
     """All numbers of a forged record fit each other, but its proof does not prove its bound."""
-    model, answers = _answers("a trade-off")
-    record = _records(answers)[0]
-    moved = {name: value + 0.5 for name, value in record["answer"].items()}
-    assert not cp.recheck(_sealed(record | {"answer": moved}), model).ok
+    model, answers = _answers("mixed types")
+    explainer = cp.Explainer(model, data=X)
+    farther = _records(explainer.explain(X.head(len(answers)), cp.Label("yes", margin=0.5)))
+    for near, far in zip(_records(answers), farther, strict=True):
+        if near["status"] != "optimal":
+            continue
+        taken = {name: far[name] for name in ("answer", "cost", "objective", "violation")}
+        taken |= {"margin": far["margin"] + 0.5, "rounding": far["rounding"], "gap": 0.0}
+        taken |= {"bound": far["objective"], "proved_bound": far["objective"]}
+        problems = cp.recheck(_sealed(near | taken), model).problems
+        assert "Its proved bound is not what is computed." in problems
+        honest = _sealed(near | taken | {"proved_bound": near["proved_bound"]})
+        assert "Its bound is not what its proof gives." in cp.recheck(honest, model).problems
 
 
 def test_a_record_of_another_model_is_named() -> None:

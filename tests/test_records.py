@@ -266,7 +266,7 @@ def _tampered(rng: np.random.Generator, record: dict[str, Any]) -> tuple[dict[st
         old = inner[path[-1]]
         new = _changed(rng, old)
         new = new.item() if isinstance(new, np.generic) else new
-        if not (type(new) is type(old) and new == old):
+        if new != old:  # true is 1 where a number stands
             inner[path[-1]] = new
             return out, path
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from hypothesis import strategies as st
+from sklearn.ensemble import GradientBoostingClassifier
 
 import counterpoint as cp
 from counterpoint.additive.curves import Curve
@@ -21,6 +22,7 @@ from counterpoint.engine.couplings import Cone, LinearBounds, LogSumExp
 from counterpoint.engine.domains import AtMost, Box, Transitions
 from counterpoint.engine.program import Program, kinds_region
 from counterpoint.engine.region import Region
+from counterpoint.models import read
 from counterpoint.models.form import AffineMap
 from counterpoint.models.linear import LinearRegressor, LinearScores, Link, Votes
 from counterpoint.noise import NoiseLaw, ProjectedGamma, ProjectedGaussian, ProjectedLaplace
@@ -193,6 +195,14 @@ def seen_through(form: Any, rng: np.random.Generator, width: int) -> Any:
     return form.through(before)
 
 
+def boosted(rng: np.random.Generator, d: int, classes: int) -> Any:
+    """Trees of every class, on points as far apart as those that forms are compared on."""
+    X = 20.0 * rng.normal(size=(300, d))
+    y = (X @ rng.normal(size=(d, classes)) + 20.0 * rng.normal(size=(300, classes))).argmax(axis=1)
+    model = GradientBoostingClassifier(n_estimators=5, max_depth=3, learning_rate=1.0)
+    return read(model.fit(X, y))
+
+
 FORMS: dict[str, Callable[[np.random.Generator, int], Any]] = {
     "binary": lambda rng, d: linear_scores(rng, d, 2, Link.SOFTMAX),
     "binary clipped": lambda rng, d: linear_scores(rng, d, 2, Link.CLIPPED),
@@ -222,6 +232,8 @@ FORMS: dict[str, Callable[[np.random.Generator, int], Any]] = {
     ),
     "regressor": lambda rng, d: regressor(rng, d, exponential=False),
     "log regressor": lambda rng, d: regressor(rng, d, exponential=True),
+    "boosted trees of two classes": lambda rng, d: boosted(rng, d, 2),
+    "boosted trees of three classes": lambda rng, d: boosted(rng, d, 3),
     "additive binary": lambda rng, d: additive(
         rng, d, lambda width: linear_scores(rng, width, 2, Link.SOFTMAX)
     ),

@@ -249,7 +249,7 @@ def test_what_cannot_be_read_is_refused_with_its_step(step, sentence):
 
 
 def test_bins_where_only_affine_steps_will_do():
-    with pytest.raises(UnsupportedModel, match=r"or bends numbers\. Use steps that are affine"):
+    with pytest.raises(UnsupportedModel, match=r"or bends numbers\. Apply it to the data"):
         see_columns(step := KBinsDiscretizer(3).fit(X), inputs_of(step))
     model = TransformedTargetRegressor(Ridge(), transformer=PowerTransformer())
     with pytest.raises(UnsupportedModel, match="by PowerTransformer, which is not affine"):

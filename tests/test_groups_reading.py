@@ -123,7 +123,7 @@ def test_categories_are_columns_of_zeros_and_ones():
 def test_an_explanation_names_categories():
     model = GroupTranslations(space(), k=2, strengths=10).fit(X, Y)
     assert model.translations_.counts.max() <= 2
-    assert "home=" in model.sentences()
+    assert "region=east by 1" in model.sentences()
     assert (model.path_.gap <= 1e-8).all()
     quality = model.evaluate(X, Y)
     assert quality.mean(quality.correctness) > 0.8

@@ -253,7 +253,8 @@ def test_pickles_hold_no_solver_and_no_model():
     fresh = len(pickle.dumps(made))
     answers = made.explain(flowers()[0].sample(1000, replace=True, random_state=0), 1)
     assert len(pickle.dumps(made)) <= fresh + 100
-    held = (answers.table, answers.before, answers.after, answers.certificates, answers.missing)
+    held: tuple[Any, ...] = (answers.table, answers.before, answers.after, answers.missing)
+    held += (answers.certificates, answers.kept)
     assert len(pickle.dumps(answers)) < sum(len(pickle.dumps(part)) for part in held) + 20_000
     assert len(pickle.dumps(answers[0])) < 5_000
 

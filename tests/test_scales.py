@@ -97,7 +97,7 @@ def test_rows_whose_large_entries_are_held_still_count(seed: int, kind: str, spa
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_a_branch_and_bound_that_runs_out_of_nodes_is_no_limit():
     """Its answer is suboptimal: `limit` is for a time limit that has run out."""
-    explainer, row, target = problem(21, "squared euclidean")
+    explainer, row, target = problem(14, "mahalanobis")
     assert explainer.explain(row, target).status[0] is cp.Status.SUBOPTIMAL
     assert explainer.explain(row, target, time_limit=1e-6).status[0] is cp.Status.LIMIT
 

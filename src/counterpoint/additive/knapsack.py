@@ -184,9 +184,9 @@ class Knapsack:
 
     @cached_property
     def is_bounded(self) -> bool:
-        """Whether each column that gains anything has bounds on either side."""
-        ends = self.program.box.below & self.program.box.above
-        return bool(ends[self.numbers][self.gains.any(axis=0)].all())
+        """Whether no column that gains anything may change without end, at a price or by bounds."""
+        ends = (self.program.box.below & self.program.box.above)[self.numbers] | self.curved
+        return bool(ends[self.gains.any(axis=0)].all())
 
     @cached_property
     def count(self) -> int | None:

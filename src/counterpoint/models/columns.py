@@ -86,6 +86,8 @@ class Columns:
         (encoded column, functions of it) for each step that bends a number; of a wing's own kind.
     lift
         The wing's form of a form over all columns and of the curves.
+    straight
+        Whether steps that bend a column are refused: who asks takes affine functions alone.
     """
 
     features: Features
@@ -101,6 +103,7 @@ class Columns:
     gaps: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
     fills: Mapping[int, frozenset[Fill]] = field(default_factory=dict)
     curves: Curves = ()
+    straight: bool = False
     lift: Callable[..., Form] | None = None
 
     @classmethod
@@ -289,6 +292,15 @@ class Columns:
         """The error of a step that cannot be read exactly; the reason says what to do instead."""
         said = place(step, self.where)
         return UnsupportedModel(f"{said[0].upper()}{said[1:]} cannot be read exactly: {reason}")
+
+    def require_straight(self, step: object, after: Columns) -> None:
+        """Refuse a step that made curves where none are taken."""
+        if self.straight and len(after.curves) > len(self.curves):
+            raise self.refusal(
+                step,
+                "it bins, clips (clip=True) or bends numbers. Apply it to the data before fitting, "
+                "or use steps that are affine there.",
+            )
 
     def label(self, j: int) -> str:
         """What to call column j in a message."""

@@ -251,6 +251,7 @@ def through_step(name: str, step: Any, columns: Columns) -> Columns:
         after = inside
     else:
         after = read_step(fitted(step, inside.where), inside)
+        inside.require_straight(step, after)
         if len(after.steps) == len(columns.steps):  # containers are told by their steps
             said = f"{type(step).__name__}, {len(columns)} → {len(after)} columns"
             after = after.noted(said)

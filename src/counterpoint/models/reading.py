@@ -205,13 +205,9 @@ def see_columns(transformer: Any, inputs: Inputs) -> Columns:
     """
 
     def ask(columns: Columns) -> tuple[None, Columns]:
+        columns = replace(columns, straight=True)
         after = read_step(fitted(transformer), columns).seen()
-        if after.curves:
-            raise after.refusal(
-                transformer,
-                "it bins, clips (clip=True) or bends numbers. Use steps that are affine there, or "
-                "transform the column in the data before fitting.",
-            )
+        columns.require_straight(transformer, after)
         return None, after
 
     _, last, chosen = _agreed(ask, _choose(inputs, None), fixed=False)

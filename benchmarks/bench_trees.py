@@ -58,7 +58,7 @@ def models(*, quick: bool) -> Iterator[tuple[str, Any]]:
 
 def settings(*, quick: bool) -> Iterator[Setting]:
     """All of them."""
-    rows = 3 if quick else 40
+    rows = 3 if quick else 25
     tables = []
     for name, data in (("German credit", german()), ("HELOC", heloc())):
         if data is not None:

@@ -67,7 +67,7 @@ def settings(*, quick: bool) -> Iterator[Setting]:
             explainer = cp.Explainer(model, cost=cost, constraints=asked, **whole)
             yield Setting(f"HELOC, {name}", explainer, denied, 0, speed, proved)
         card = make_pipeline(
-            KBinsDiscretizer(8, encode="onehot-dense", strategy="quantile"),
+            KBinsDiscretizer(8, encode="onehot-dense", strategy="uniform"),
             LogisticRegression(max_iter=500),
         ).fit(frame, labels)
         denied = frame[card.predict(frame) == 1].head(100 if quick else 1000)
@@ -138,8 +138,8 @@ def measured(setting: Setting) -> tuple[list[Any], Goal, Goal]:
         line,
         Goal(
             f"rows/s, {setting.name}",
-            f"at least {setting.speed:,.0f}",
-            f"{1.0 / seconds:,.0f}",
+            f"at least {number(setting.speed)}",
+            number(1.0 / seconds),
             1.0 / seconds >= setting.speed,
         ),
         Goal(

@@ -37,6 +37,8 @@ the staircase; one in which the best leaves do not meet the demands when their v
 without rounding."""
 NODES = 40_000
 """Boxes that are looked at for a row; then its bound is what those left open leave."""
+SEARCHING = 0.5
+"""What share of the time of a row the search takes; the rest is for its proof."""
 GREEDY = 60
 """Moves of one feature that are made to find an answer to begin with."""
 SHARE = 0.3
@@ -535,7 +537,7 @@ def search_trees(found: Found, pieces: Pieces, _: Leads | None) -> Sequence[Boun
         seconds = found.effort.shared(len(pieces.listed)).seconds
         proofs = []
         for i, case in enumerate(cases):
-            end = np.inf if seconds is None else perf_counter() + seconds
+            end = np.inf if seconds is None else perf_counter() + SEARCHING * seconds
             needs = _needs(condition, case.margin[0])
             search = Search(Row(grid, program, case), condition, needs, float(found.objective[i]))
             proof, limited = search.run(found.effort.gap, end)

@@ -137,6 +137,27 @@ def test_it_finds_what_brute_force_finds_of_thousands():
     assert found["unproved"] <= 4  # reported alone, and right
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_relations_that_are_only_just_met_are_no_obstacle_to_a_proof(seed: int):
+    """What they lack is next to nothing, so that to miss them must not count without end."""
+    rng, pairs = np.random.default_rng(seed), 5
+    d = 2 * pairs
+    rows = np.vstack([rng.normal(size=d), -np.repeat(np.eye(pairs), 2, axis=1)])
+    low = np.append(0.6 * np.maximum(rows[0], 0.0).sum(), -np.ones(pairs))
+    box = Box(np.zeros(d), np.ones(d), np.full(d, -np.inf), np.full(d, np.inf))
+    demands = LinearBounds(rows, low, np.full(len(low), np.inf))
+    region = Region((demands, Whole(np.arange(d), np.ones(d)), box))
+    program = Program(Price(rng.uniform(0.3, 1.0, d), np.zeros(d)), region)
+    x = np.tile([1.0, 0.0], pairs)[None]
+    points = np.array(list(product([0.0, 1.0], repeat=d)))
+    best = least(Problem(program, x, points))
+    cases = program.cases(x)
+    found = Knapsacks(program).solve(cases, Effort())
+    assert found.proof is not None
+    bound = float(proved(program, cases, found.proof)[0])
+    assert best * (1.0 - 1e-8) <= bound <= best * (1.0 + 1e-12) or bound == best
+
+
 # Tampering
 
 

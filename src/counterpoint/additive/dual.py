@@ -237,7 +237,11 @@ class _Basis:
         self.kind = np.zeros((n, s + 1), dtype=np.int8)
         self.points = [first.take(np.arange(n)) for _ in range(s + 1)]
         self.columns[:, :s, 0], self.columns[:, s, 0], self.cost[:, 0] = first.gain, 1.0, first.cost
-        reach = np.maximum(np.abs(given.short), TINY_REACH)
+        tables = given.gain if given.gain.shape[1] else k.table_gains
+        scale = np.abs(tables).max(axis=(-2, -1), initial=0.0)
+        scale = np.maximum(np.abs(k.gains).max(axis=1, initial=0.0), scale)
+        reach = np.maximum(np.abs(given.short), scale)  # what missing it costs stays within bounds
+        reach[reach == 0.0] = 1.0  # nothing gains anything
         most = (k.absolute + k.curvature).max(initial=0.0) + given.price.max(initial=0.0)
         dear = np.maximum(4.0 * start, (first.cost[:, None] + most) / reach)
         for r in range(s):
@@ -297,7 +301,3 @@ class _Basis:
             if here.any():
                 self.points[position].put(rows[here], moves.take(at[here]))
         return np.asarray(fits)
-
-
-TINY_REACH = 1e-9
-"""A demand counts as short of at least so much, in score units, for what missing it costs."""

@@ -23,7 +23,7 @@ from counterpoint.solvers.base import Effort
 
 __all__ = ["Searched", "searched"]
 
-WIDTH = 4
+WIDTH = 16
 """How many nodes of a row are visited at once."""
 REPAIRS = 3
 """How often one feature of a point is replaced, at most."""

@@ -272,7 +272,7 @@ TABLE = {
         loss([[2]], [-1]),
         cost=np.log1p(np.exp(-1)),
         point=[0],
-        multipliers=[1 / (1 + np.e)],
+        multipliers=[1 / (1 + np.exp(1.0))],
     ),
     "a probability of three classes, square: thirds": solved(
         square(1, 1),

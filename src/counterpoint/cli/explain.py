@@ -26,7 +26,30 @@ from counterpoint.cli.files import (
 )
 from counterpoint.errors import some
 
-__all__ = ["explain", "inspect"]
+__all__ = [
+    "Data",
+    "Extrapolate",
+    "Gap",
+    "Guaranteed",
+    "High",
+    "Low",
+    "Margin",
+    "Model",
+    "Optimal",
+    "Other",
+    "Rows",
+    "Spec",
+    "Sure",
+    "TimeLimit",
+    "Traded",
+    "Uncertain",
+    "Wanted",
+    "about_of",
+    "asked",
+    "explain",
+    "inspect",
+    "target_of",
+]
 
 Model = Annotated[
     Path,
@@ -81,91 +104,108 @@ def inspect(
 TARGET = "Target: one of these, or in the policy file"
 OUTPUT = "Answers"
 
+Rows = Annotated[
+    Path,
+    typer.Argument(
+        metavar="ROWS",
+        help="The rows to explain (.csv, .parquet, .jsonl), with the model's columns by name.",
+        show_default=False,
+    ),
+]
+Wanted = Annotated[
+    list[str] | None,
+    option("The decision that is wanted. Repeat it for 'one of these'.", "LABEL", panel=TARGET),
+]
+Other = Annotated[
+    bool,
+    typer.Option(
+        "--other", help="Any class other than the current prediction.", rich_help_panel=TARGET
+    ),
+]
+Sure = Annotated[
+    float | None,
+    option("With --target: the model's probability of the label is at least P.", "P", panel=TARGET),
+]
+Traded = Annotated[
+    float | None,
+    option(
+        "With --target: the best of W/2 · cost − log of the model's probability of the label; "
+        "a small W buys more probability for more change.",
+        "W",
+        panel=TARGET,
+    ),
+]
+Uncertain = Annotated[
+    float | None,
+    option(
+        "With --target, for a model with uncertain weights: the true weights are for the label "
+        "with probability P.",
+        "P",
+        panel=TARGET,
+    ),
+]
+Guaranteed = Annotated[
+    str | None,
+    option(
+        "With --robust: 'selection' for an answer that is so sure although it was chosen by "
+        "looking at the weights, 'fixed' for one that would be, had it been fixed beforehand, "
+        "or 'best', the default, for the first where it can be had, else the second.",
+        "HOW",
+        panel=TARGET,
+    ),
+]
+Margin = Annotated[
+    float | None,
+    option(
+        "With --target or --other: by how much the score exceeds all others, in score units.",
+        "M",
+        panel=TARGET,
+    ),
+]
+Low = Annotated[
+    float | None, option("For a regressor: the prediction is at least this.", panel=TARGET)
+]
+High = Annotated[
+    float | None, option("For a regressor: the prediction is at most this.", panel=TARGET)
+]
+Gap = Annotated[
+    float,
+    typer.Option(
+        help="Stop a search once (objective − bound) / objective is at most this; the "
+        "objective is the cost, but for --tradeoff."
+    ),
+]
+TimeLimit = Annotated[
+    float | None,
+    option("For each row; a row that runs out of time keeps its best answer so far.", "SECONDS"),
+]
+Optimal = Annotated[
+    str,
+    typer.Option(
+        metavar="local|global",
+        help="Where the target is not convex: the best answer that several descents find, or "
+        "with SCIP the best of all.",
+    ),
+]
+
 
 def explain(
     model: Model,
-    rows: Annotated[
-        Path,
-        typer.Argument(
-            metavar="ROWS",
-            help="The rows to explain (.csv, .parquet, .jsonl), with the model's columns by name.",
-            show_default=False,
-        ),
-    ],
-    target: Annotated[
-        list[str] | None,
-        option("The decision that is wanted. Repeat it for 'one of these'.", "LABEL", panel=TARGET),
-    ] = None,
-    other: Annotated[
-        bool,
-        typer.Option(
-            "--other", help="Any class other than the current prediction.", rich_help_panel=TARGET
-        ),
-    ] = False,
-    probability: Annotated[
-        float | None,
-        option(
-            "With --target: the model's probability of the label is at least P.", "P", panel=TARGET
-        ),
-    ] = None,
-    tradeoff: Annotated[
-        float | None,
-        option(
-            "With --target: the best of W/2 · cost − log of the model's probability of the label; "
-            "a small W buys more probability for more change.",
-            "W",
-            panel=TARGET,
-        ),
-    ] = None,
-    robust: Annotated[
-        float | None,
-        option(
-            "With --target, for a model with uncertain weights: the true weights are for the label "
-            "with probability P.",
-            "P",
-            panel=TARGET,
-        ),
-    ] = None,
-    guarantee: Annotated[
-        str | None,
-        option(
-            "With --robust: 'selection' for an answer that is so sure although it was chosen by "
-            "looking at the weights, 'fixed' for one that would be, had it been fixed beforehand, "
-            "or 'best', the default, for the first where it can be had, else the second.",
-            "HOW",
-            panel=TARGET,
-        ),
-    ] = None,
-    margin: Annotated[
-        float | None,
-        option(
-            "With --target or --other: by how much the score exceeds all others, in score units.",
-            "M",
-            panel=TARGET,
-        ),
-    ] = None,
-    low: Annotated[
-        float | None, option("For a regressor: the prediction is at least this.", panel=TARGET)
-    ] = None,
-    high: Annotated[
-        float | None, option("For a regressor: the prediction is at most this.", panel=TARGET)
-    ] = None,
+    rows: Rows,
+    target: Wanted = None,
+    other: Other = False,
+    probability: Sure = None,
+    tradeoff: Traded = None,
+    robust: Uncertain = None,
+    guarantee: Guaranteed = None,
+    margin: Margin = None,
+    low: Low = None,
+    high: High = None,
     data: Data = None,
     extrapolate: Extrapolate = False,
     spec: Spec = None,
-    gap: Annotated[
-        float,
-        typer.Option(
-            help="Stop a search once (objective − bound) / objective is at most this; the "
-            "objective is the cost, but for --tradeoff."
-        ),
-    ] = 1e-6,
-    time_limit: Annotated[
-        float | None,
-        option(
-            "For each row; a row that runs out of time keeps its best answer so far.", "SECONDS"
-        ),
-    ] = None,
+    gap: Gap = 1e-6,
+    time_limit: TimeLimit = None,
     alternatives: Annotated[
         int | None,
         typer.Option(
@@ -183,14 +223,7 @@ def explain(
             "or one for each 'piece' of the target, such as the cell of a prototype.",
         ),
     ] = "features",
-    optimality: Annotated[
-        str,
-        typer.Option(
-            metavar="local|global",
-            help="Where the target is not convex: the best answer that several descents find, or "
-            "with SCIP the best of all.",
-        ),
-    ] = "local",
+    optimality: Optimal = "local",
     out: Annotated[
         Path | None,
         option(
@@ -224,18 +257,15 @@ def explain(
     """
     if out is not None:
         check_out(out, model, rows, data, spec)
-    problem = _problem(spec, extrapolate=extrapolate)
-    loaded = load_model(model, trust_pickle=trust_pickle, trust=trust or ())
-    train = None if data is None else read_rows(data)
-    explainer = problem.explainer(loaded, data=train)  # says so if it is none, or not fitted
-    wanted = _target(
-        labels_of(loaded),
+    explainer, otherwise = asked(model, data, spec, extrapolate, trust_pickle, trust)
+    wanted = target_of(
+        labels_of(explainer.model),
         target or (),
-        _about(probability, tradeoff, robust, guarantee),
+        about_of(probability, tradeoff, robust, guarantee),
         other=other,
         margin=margin,
         ends=(low, high),
-        otherwise=problem.target,
+        otherwise=otherwise,
     )
     X = read_rows(rows)
     start = perf_counter()
@@ -262,6 +292,22 @@ def explain(
         raise typer.Exit(3)
 
 
+def asked(
+    model: Path,
+    data: Path | None,
+    spec: Path | None,
+    extrapolate: bool,
+    trust_pickle: bool,
+    trust: Sequence[str] | None,
+) -> tuple[cp.Explainer, cp.Target | None]:
+    """The explainer that options name, and the target of the policy file."""
+    problem = _problem(spec, extrapolate=extrapolate)
+    loaded = load_model(model, trust_pickle=trust_pickle, trust=trust or ())
+    train = None if data is None else read_rows(data)
+    explainer = problem.explainer(loaded, data=train)  # says so if it is none, or not fitted
+    return explainer, problem.target
+
+
 def _problem(spec: Path | None, *, extrapolate: bool) -> cp.Problem:
     problem = cp.Problem() if spec is None else cp.Problem.load(spec)
     return replace(problem, extrapolate=extrapolate or problem.extrapolate)
@@ -276,7 +322,7 @@ def _report(listing: Listing, rows: int, seconds: float, most: int, *, reasons: 
     show_total(out, listing.summary, rows, seconds)
 
 
-def _about(
+def about_of(
     probability: float | None, tradeoff: float | None, robust: float | None, guarantee: str | None
 ) -> dict[str, Callable[[Any], cp.Target]]:
     """Option → what it makes of one label."""
@@ -293,7 +339,7 @@ def _about(
     return about
 
 
-def _target(
+def target_of(
     known: list[Any] | None,
     texts: Sequence[str],
     about: dict[str, Callable[[Any], cp.Target]],

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 import counterpoint as cp
+from counterpoint.cli.compare import compare
 from counterpoint.cli.demo import demo
 from counterpoint.cli.explain import explain, inspect
 from counterpoint.cli.groups import groups
@@ -71,7 +72,7 @@ def _sentence(message: Warning | str) -> str:
     return " ".join(str(message).split())
 
 
-for command in (demo, inspect, explain, groups, recheck):
+for command in (demo, inspect, explain, compare, groups, recheck):
     app.command(epilog=EXIT_CODES)(_in_sentences(command))
 
 

@@ -1,0 +1,111 @@
+"""`counterpoint compare`: answers of any tools to the same rows, in one table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+import counterpoint as cp
+from counterpoint.cli.explain import (
+    Data,
+    Extrapolate,
+    High,
+    Low,
+    Model,
+    Other,
+    Rows,
+    Spec,
+    Sure,
+    Wanted,
+    about_of,
+    asked,
+    target_of,
+)
+from counterpoint.cli.files import (
+    Trust,
+    TrustPickle,
+    check_out,
+    labels_of,
+    option,
+    read_rows,
+    write,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["compare"]
+
+
+def compare(
+    model: Model,
+    rows: Rows,
+    answers: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="COUNTERFACTUALS...",
+            help="For each tool a file of answers: rows in the same order, empty where none was "
+            "found; or with a column cf_row or row, the number of the row that each answers, from "
+            "0; or a .json file that DiCE wrote.",
+            show_default=False,
+        ),
+    ],
+    target: Wanted = None,
+    other: Other = False,
+    probability: Sure = None,
+    low: Low = None,
+    high: High = None,
+    data: Data = None,
+    extrapolate: Extrapolate = False,
+    spec: Spec = None,
+    out: Annotated[
+        Path | None, option("Write the table to a .csv, .parquet or .jsonl file.", "FILE")
+    ] = None,
+    trust_pickle: TrustPickle = False,
+    trust: Trust = None,
+) -> None:
+    """Compare answers of any tools: validity, proximity, violations, distance from the optimum.
+
+    All but found and validity are means over valid answers. A gap of 0.5 says that an answer costs
+    twice as much as the cheapest.
+    """
+    from counterpoint.metrics import compare as compared
+
+    if out is not None:
+        check_out(out, model, rows, data, spec, *answers)
+    explainer, otherwise = asked(model, data, spec, extrapolate, trust_pickle, trust)
+    wanted = target_of(
+        labels_of(explainer.model),
+        target or (),
+        about_of(probability, None, None, None),
+        other=other,
+        margin=None,
+        ends=(low, high),
+        otherwise=otherwise,
+    )
+    tools = {path.stem: _answers(path, explainer.features.names) for path in answers}
+    if len(tools) < len(answers):
+        raise cp.InvalidInput("Two files of answers have the same name; rename one.")
+    train = None if data is None else read_rows(data)
+    table = compared(explainer, read_rows(rows), tools, wanted, data=train)
+    if out is None:
+        typer.echo(table.T.to_string(float_format=lambda value: f"{value:.4g}", na_rep="–"))
+        return
+    named = table.rename_axis("tool").reset_index()
+    lines = named.to_json(orient="records", lines=True).splitlines(keepends=True)
+    typer.echo(f"Wrote {len(named)} rows to {write(out, lambda: named, lambda: lines)}.", err=True)
+
+
+def _answers(path: Path, names: tuple[Any, ...]) -> tuple[pd.DataFrame, Any]:
+    """The rows of one file, and which rows they answer."""
+    from counterpoint.metrics import read_dice
+
+    if path.suffix == ".json":
+        return read_dice(path)
+    frame = read_rows(path)
+    for column in ("cf_row", "row"):
+        if column in frame and column not in names:
+            return frame, frame[column].to_numpy()
+    return frame, None

@@ -49,6 +49,7 @@ from counterpoint.targets import (
 
 if TYPE_CHECKING:
     from counterpoint.engine.factored import FactoredCounterfactuals
+    from counterpoint.letters import Letter, letter
     from counterpoint.models import LastLayer, read
     from counterpoint.records.checker import Recheck, recheck
     from counterpoint.robust.target import Robust
@@ -81,6 +82,7 @@ __all__ = [
     "InvalidSpec",
     "Label",
     "LastLayer",
+    "Letter",
     "Linear",
     "Mahalanobis",
     "Manhattan",
@@ -109,6 +111,7 @@ __all__ = [
     "WithinObserved",
     "diversify",
     "explain",
+    "letter",
     "mad_weights",
     "read",
     "recheck",
@@ -119,9 +122,11 @@ __all__ = [
 LATER = {
     "FactoredCounterfactuals": "engine.factored",
     "LastLayer": "models",
+    "Letter": "letters",
     "Recheck": "records.checker",
     "Robust": "robust.target",
     "UncertainClassifier": "robust.uncertain",
+    "letter": "letters",
     "read": "models",
     "recheck": "records.checker",
 }

@@ -15,6 +15,7 @@ from counterpoint.cli.compare import compare
 from counterpoint.cli.demo import demo
 from counterpoint.cli.explain import explain, inspect
 from counterpoint.cli.groups import groups
+from counterpoint.cli.letter import letter
 from counterpoint.cli.recheck import recheck
 
 __all__ = ["app", "main"]
@@ -72,7 +73,7 @@ def _sentence(message: Warning | str) -> str:
     return " ".join(str(message).split())
 
 
-for command in (demo, inspect, explain, compare, groups, recheck):
+for command in (demo, inspect, explain, letter, compare, groups, recheck):
     app.command(epilog=EXIT_CODES)(_in_sentences(command))
 
 

@@ -1,0 +1,126 @@
+"""`counterpoint letter`: principal reasons and rounded advice for rows, in sentences."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+import counterpoint as cp
+from counterpoint.cli.explain import (
+    Data,
+    Extrapolate,
+    High,
+    Low,
+    Margin,
+    Model,
+    Other,
+    Rows,
+    Spec,
+    Sure,
+    Wanted,
+    about_of,
+    asked,
+    target_of,
+)
+from counterpoint.cli.files import (
+    Trust,
+    TrustPickle,
+    check_out,
+    labels_of,
+    option,
+    read_rows,
+    write,
+)
+from counterpoint.letters import write_letters
+
+__all__ = ["letter"]
+
+
+def letter(
+    model: Model,
+    rows: Rows,
+    target: Wanted = None,
+    other: Other = False,
+    probability: Sure = None,
+    margin: Margin = None,
+    low: Low = None,
+    high: High = None,
+    data: Data = None,
+    extrapolate: Extrapolate = False,
+    spec: Spec = None,
+    texts: Annotated[
+        Path | None,
+        option("What to say of features and decisions (.toml); see the page on letters.", "TEXTS"),
+    ] = None,
+    language: Annotated[str, typer.Option(metavar="en|de", help="The language.")] = "en",
+    row: Annotated[
+        list[int] | None,
+        option("Only about this row, from 0. Repeatable.", "N"),
+    ] = None,
+    protected: Annotated[
+        list[str] | None,
+        option("A feature that no letter may name; it has to be immutable. Repeatable.", "COLUMN"),
+    ] = None,
+    alternatives: Annotated[
+        int | None, option("Up to N ways for each row, the cheapest first.", "N")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        option(
+            "Write a line for each letter to a .csv, .parquet or .jsonl file; - for JSON lines on "
+            "standard output. Without it, letters to read.",
+            "FILE",
+        ),
+    ] = None,
+    trust_pickle: TrustPickle = False,
+    trust: Trust = None,
+) -> None:
+    """Write letters: principal reasons, and rounded advice that the model was asked about again."""
+    import pandas as pd
+
+    if out is not None:
+        check_out(out, model, rows, data, spec, texts)
+    explainer, otherwise = asked(model, data, spec, extrapolate, trust_pickle, trust)
+    wanted = target_of(
+        labels_of(explainer.model),
+        target or (),
+        about_of(probability, None, None, None),
+        other=other,
+        margin=margin,
+        ends=(low, high),
+        otherwise=otherwise,
+    )
+    X = read_rows(rows)
+    numbers = [*range(len(X))] if row is None else row
+    outside = [k for k in numbers if not 0 <= k < len(X)]
+    if outside:
+        raise cp.InvalidInput(f"There is no row {outside[0]}; the last is {len(X) - 1}.")
+    X = X.iloc[numbers]
+    answers: Any = (
+        explainer.explain(X, wanted)
+        if alternatives is None
+        else explainer.explain(X, wanted, n=alternatives)
+    )
+    letters = write_letters(explainer, answers, texts, language=language, protected=protected or ())
+    if out is None:
+        told = (f"Row {k}\n\n{each}" for k, each in zip(numbers, letters, strict=True))
+        typer.echo("\n\n\n".join(told))
+    else:
+        lines = [
+            {
+                "row": k,
+                "status": str(each.status),
+                "codes": ", ".join(reason.code for reason in each.reasons),
+                "reasons": "; ".join(reason.text for reason in each.reasons),
+                "letter": each.text,
+            }
+            for k, each in zip(numbers, letters, strict=True)
+        ]
+        as_json = (json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+        to = write(out, lambda: pd.DataFrame(lines), lambda: as_json)
+        typer.echo(f"Wrote {len(lines)} letters to {to}.", err=True)
+    if not all(each.values or each.status is cp.Status.ALREADY for each in letters):
+        raise typer.Exit(3)

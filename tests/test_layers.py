@@ -250,8 +250,9 @@ def test_the_public_names_are_one_sorted_list():
     assert all(getattr(package, name).__doc__ for name in listed)
 
 
-def test_the_command_line_uses_public_names_alone():
-    for file in files_of("cli"):
+@pytest.mark.parametrize("part", ["cli", "app"])
+def test_clients_use_public_names_alone(part: str):
+    for file in files_of(part):
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == PACKAGE:
                 public = importlib.import_module(node.module or PACKAGE).__all__

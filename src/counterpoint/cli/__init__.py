@@ -17,6 +17,7 @@ from counterpoint.cli.explain import explain, inspect
 from counterpoint.cli.groups import groups
 from counterpoint.cli.letter import letter
 from counterpoint.cli.recheck import recheck
+from counterpoint.cli.serve import serve
 
 __all__ = ["app", "main"]
 
@@ -73,7 +74,7 @@ def _sentence(message: Warning | str) -> str:
     return " ".join(str(message).split())
 
 
-for command in (demo, inspect, explain, letter, compare, groups, recheck):
+for command in (demo, inspect, explain, letter, compare, groups, recheck, serve):
     app.command(epilog=EXIT_CODES)(_in_sentences(command))
 
 

@@ -1,0 +1,48 @@
+"""An MLflow model of the kind ``pyfunc``.
+
+It is a folder with ``model.skops``, ``train.csv`` and ``policy.toml``, is kept with
+``mlflow.pyfunc.save_model(path, loader_module="counterpoint.app.pyfunc", data_path=folder)``, and
+needs nothing of MLflow itself.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, final
+
+import counterpoint as cp
+from counterpoint.cli.files import load_model, read_rows
+
+__all__ = ["Explained"]
+
+
+@final
+class Explained:
+    """What MLflow asks of a model: ``predict`` gives the report, with the changed row beside it."""
+
+    def __init__(self, folder: Path) -> None:
+        problem = cp.Problem.load(folder / "policy.toml")
+        if problem.target is None:
+            raise cp.InvalidInput("Expected a target in policy.toml; write one.")
+        self.target = problem.target
+        model = load_model(folder / "model.skops")
+        self.explainer = problem.explainer(model, data=read_rows(folder / "train.csv"))
+
+    def predict(self, model_input: Any, params: dict[str, Any] | None = None) -> Any:
+        """The counterfactual rows of a data frame, and the columns of the report as ``cf_...``.
+
+        Parameters
+        ----------
+        model_input
+            A pandas data frame with the columns of the model.
+        params
+            ``time_limit``: seconds for each row.
+        """
+        limit = (params or {}).get("time_limit")
+        found = self.explainer.explain(model_input, self.target, time_limit=limit, progress=False)
+        return found.to_frame().join(found.report().add_prefix("cf_"))
+
+
+def _load_pyfunc(path: str) -> Explained:
+    """What MLflow calls."""
+    return Explained(Path(path))

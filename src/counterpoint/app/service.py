@@ -1,0 +1,218 @@
+"""The service: what is asked and answered over HTTP, and how faults are told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast, final
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.staticfiles import StaticFiles
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+import counterpoint as cp
+from counterpoint.app.desk import Busy, Cell, Desk, answer_of
+from counterpoint.app.guard import refusal
+from counterpoint.app.kserve import kserve
+from counterpoint.app.page import page
+
+__all__ = ["service"]
+
+
+@final
+class Explain(BaseModel):
+    """What is asked of rows."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    rows: list[dict[str, Cell]] = Field(min_length=1, description="Column name → value.")
+    target: str | bool | int | float | list[Any] | dict[str, Any] | None = Field(
+        None, description="As in a policy file; that of the policy if it is left out."
+    )
+    constraints: list[str | dict[str, Any]] = Field(
+        [], description="As in a policy file; added to those of the policy."
+    )
+    cost: dict[str, Any] | None = Field(
+        None, description="As in a policy file; that of the policy if it is left out."
+    )
+    n: int | None = Field(None, ge=1, le=10, description="How many answers to each row at most.")
+    records: bool = Field(default=False, description="With a record of each answer, for /recheck.")
+
+
+@final
+class Answer(BaseModel):
+    """What became of one row; of several answers to a row, one of them."""
+
+    row: int
+    status: str
+    message: str
+    changes: dict[str, dict[str, Cell]]
+    certificate: dict[str, float | bool | str | None]
+    conflict: str | None = Field(None, description="Why there is none, if one row was sent.")
+    record: dict[str, Any] | None = None
+
+
+@final
+class Answers(BaseModel):
+    """One answer for each row, in their order, or several that follow one another."""
+
+    answers: list[Answer]
+    summary: str
+
+
+@final
+class Check(BaseModel):
+    """Records of answers: objects, or their JSON text."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    records: list[str | dict[str, Any]] = Field(min_length=1)
+
+
+@final
+class Checked(BaseModel):
+    """What became of checking records."""
+
+    ok: bool
+    problems: list[str]
+    proved: list[bool]
+
+
+@final
+class Card(BaseModel):
+    """The model, as far as it was read, and what may be asked."""
+
+    decides: list[Cell]
+    steps: list[str]
+    features: dict[str, str]
+    policy: dict[str, Any]
+    rows: int
+    seconds: float
+    version: str
+
+
+@final
+class Fault(BaseModel):
+    """Why there is no answer to a request."""
+
+    detail: str
+
+
+FAULTS: Any = {
+    status: {"model": Fault, "description": said}
+    for status, said in {
+        400: "A body that is no JSON.",
+        401: "No token.",
+        413: "Too large.",
+        421: "Not this service.",
+        422: "What was sent cannot be used.",
+        503: "Busy.",
+    }.items()
+}
+
+
+def service(desk: Desk) -> FastAPI:
+    """The application without its door."""
+    app = FastAPI(
+        title="counterpoint",
+        version=cp.__version__,
+        summary="The smallest changes that change a model's decision, proved.",
+        docs_url=None,
+        redoc_url=None,
+        responses=FAULTS,
+        exception_handlers=HANDLERS,
+    )
+
+    @app.get("/health")
+    def health() -> dict[str, str]:
+        """Whether the service runs."""
+        return {"status": "ok"}
+
+    @app.get("/model")
+    def model() -> Card:
+        """What was read of the model, and what may be asked."""
+        policy = desk.policy
+        return Card(
+            decides=desk.labels,
+            steps=list(policy.reading.steps),
+            features={str(f.name): str(f) for f in policy.features},
+            policy=desk.problem.to_dict(),
+            rows=desk.rows,
+            seconds=desk.seconds,
+            version=cp.__version__,
+        )
+
+    @app.post("/explain")
+    def explain(asked: Explain) -> Answers:
+        """The cheapest change of each row that gives the target."""
+        with desk.turn():
+            return _explained(desk, asked)
+
+    @app.post("/recheck")
+    def recheck(asked: Check) -> Checked:
+        """Whether records are true of the model; nothing is solved."""
+        with desk.turn():
+            found = cp.recheck(asked.records, desk.model)
+        return Checked(ok=found.ok, problems=list(found.problems), proved=found.proved.tolist())
+
+    static = Path(__file__).with_name("static")
+    app.mount("/static", StaticFiles(directory=static))
+    app.include_router(page(desk))
+    app.include_router(kserve(desk))
+    return app
+
+
+def _explained(desk: Desk, asked: Explain) -> Answers:
+    more: dict[str, Any] = {"constraints": asked.constraints}
+    if asked.cost is not None:
+        more["cost"] = asked.cost
+    found, rows = desk.ask(asked.rows, desk.target(asked.target), more, asked.n)
+    told = [answer_of(a, row) for a, row in zip(found, rows, strict=True)]
+    if all(status is cp.Status.INVALID for status in found.status):
+        raise cp.InvalidInput(f"Row {rows[0]}: {told[0]['message']}")
+    if asked.records:
+        for one, answer in zip(told, found, strict=True):
+            one["record"] = answer.to_record()
+    if len(asked.rows) == 1 and (why := found[0].conflict) is not None:
+        told[0]["conflict"] = str(why)
+    return Answers(answers=cast("Any", told), summary=found.summary())
+
+
+# Faults, in sentences; what is sent back never quotes more than its place
+
+
+def _malformed(_: Request, error: Any) -> Response:
+    """What was sent is not what is expected at some places: the first of them."""
+    first = error.errors()[0]
+    if first["type"] == "json_invalid":
+        return refusal(400, "The body is no JSON.")
+    at = ", ".join(str(part) for part in first["loc"][1:]) or "The body"
+    said = first["msg"].removeprefix("Value error, ")
+    return refusal(422, f"{at}: {said[:1].lower()}{said[1:].removesuffix('.')}.")
+
+
+def _told(_: Request, error: Any) -> Response:
+    return refusal(error.status_code, f"{str(error.detail).removesuffix('.')}.")
+
+
+def _refused(_: Request, error: Any) -> Response:
+    if isinstance(error, Busy):
+        answer = refusal(503, str(error))
+        answer.headers["Retry-After"] = "5"
+        return answer
+    failed = isinstance(error, cp.SolverFailure | cp.ReaderMismatch)
+    return refusal(500 if failed else 422, str(error))
+
+
+def _broken(_: Request, __: Exception) -> Response:
+    return refusal(500, "Something is broken here; whoever runs the service finds it in the log.")
+
+
+HANDLERS: Any = {
+    RequestValidationError: _malformed,
+    HTTPException: _told,
+    cp.CounterpointError: _refused,
+    Exception: _broken,
+}

@@ -1,0 +1,224 @@
+"use strict";
+const form = document.getElementById("desk");
+const results = document.getElementById("results");
+const features = [...form.querySelectorAll(".feature")];
+const at = (id) => document.getElementById(id);
+const number = (input) => (input && input.value !== "" ? Number(input.value) : null);
+const EFFORT = ["a quarter", "half", "as set", "double", "four times"];
+
+// The state: what the controls say, and back
+
+function read() {
+  const wish = { row: {}, keep: [], ranges: {}, effort: {} };
+  for (const feature of features) {
+    const name = feature.dataset.name;
+    const now = feature.querySelector(".now");
+    wish.row[name] = now.tagName === "SELECT" ? JSON.parse(now.value) : number(now);
+    if (feature.querySelector(".keep")?.checked) wish.keep.push(name);
+    const ends = range(feature);
+    if (ends && (ends[0] !== null || ends[1] !== null)) wish.ranges[name] = ends;
+    const effort = Number(feature.querySelector(".effort")?.value ?? 0);
+    if (effort) wish.effort[name] = 2 ** effort;
+  }
+  if (at("target")) wish.target = JSON.parse(at("target").value);
+  if (at("certainty") && at("certainty").value !== "50") wish.certainty = at("certainty").value / 100;
+  for (const id of ["low", "high", "most"]) if (number(at(id)) !== null) wish[id] = number(at(id));
+  return wish;
+}
+
+function write(wish) {
+  setRow(wish.row);
+  for (const feature of features) {
+    const name = feature.dataset.name;
+    const keep = feature.querySelector(".keep");
+    if (keep) keep.checked = wish.keep.includes(name);
+    const box = feature.querySelector(".range");
+    if (box) {
+      const [low, high] = wish.ranges[name] ?? [null, null];
+      const position = (value) => Math.round((value - box.dataset.low) / box.dataset.step);
+      const [a, b] = box.querySelectorAll("input");
+      a.value = low === null ? 0 : position(low);
+      b.value = high === null ? b.max : position(high);
+    }
+    const effort = feature.querySelector(".effort");
+    if (effort) effort.value = Math.log2(wish.effort[name] ?? 1);
+  }
+  if (at("target")) at("target").value = JSON.stringify(wish.target ?? null);
+  if (at("certainty")) at("certainty").value = Math.round(100 * (wish.certainty ?? 0.5));
+  for (const id of ["low", "high", "most"]) if (at(id)) at(id).value = wish[id] ?? "";
+  at("person").value = wish.person ?? "";
+}
+
+function setRow(row) {
+  for (const feature of features) {
+    const now = feature.querySelector(".now");
+    const value = row[feature.dataset.name] ?? null;
+    now.value = now.tagName === "SELECT" ? JSON.stringify(value) : (value ?? "");
+  }
+}
+
+// A slider counts steps, so that its ends are exactly those of the data
+
+function range(feature) {
+  const box = feature.querySelector(".range");
+  if (!box) return null;
+  const { low, step } = box.dataset;
+  const [a, b] = box.querySelectorAll("input");
+  const value = (input) => Number((Number(low) + input.value * step).toPrecision(12));
+  return [a.value > 0 ? value(a) : null, Number(b.value) < Number(b.max) ? value(b) : null];
+}
+
+function say() {
+  for (const feature of features) {
+    const box = feature.querySelector(".range");
+    if (box) {
+      const [a, b] = box.querySelectorAll("input");
+      const [low, high] = range(feature);
+      const words = [low ?? Number(box.dataset.low), high ?? Number(box.dataset.high)];
+      const short = words.map((value) => String(Number(value.toPrecision(6))));
+      [a.ariaValueText, b.ariaValueText] = short;
+      box.querySelector("output").value = `${short[0]} to ${short[1]}`;
+    }
+    const effort = feature.querySelector(".effort");
+    if (effort) {
+      effort.ariaValueText = EFFORT[Number(effort.value) + 2];
+      effort.parentElement.querySelector("output").value = effort.ariaValueText;
+    }
+  }
+  const certainty = at("certainty");
+  if (certainty) {
+    const words = certainty.value === "50" ? "the decision is enough" : `at least ${certainty.value} %`;
+    certainty.ariaValueText = words;
+    certainty.parentElement.querySelector("output").value = words;
+  }
+}
+
+// Asking: one question at a time, the latest state next; other plans once it is quiet
+
+async function post(path, body, signal) {
+  const headers = { "Content-Type": "application/json" };
+  const reply = await fetch(path, { method: "POST", headers, body: JSON.stringify(body), signal });
+  const text = await reply.text();
+  if (!reply.ok) throw new Error(JSON.parse(text).detail);
+  return text;
+}
+
+function wrong(error) {
+  const said = document.createElement("p");
+  said.className = "wrong";
+  said.textContent = error instanceof TypeError ? "The service does not answer." : error.message;
+  return said;
+}
+
+let asking = false;
+let again = false;
+let quiet = 0;
+let others = new AbortController();
+
+async function ask() {
+  say();
+  again = true;
+  if (asking) return;
+  asking = true;
+  clearTimeout(quiet);
+  others.abort();
+  while (again) {
+    again = false;
+    const wish = read();
+    history.replaceState(null, "", "#" + encodeURIComponent(JSON.stringify({ ...wish, person: at("person").value })));
+    try {
+      at("answer").innerHTML = await post("/desk/answer", wish);
+    } catch (error) {
+      at("answer").replaceChildren(wrong(error));
+    }
+    document.dispatchEvent(new Event("answered"));
+  }
+  asking = false;
+  quiet = setTimeout(plans, 250);
+}
+
+async function plans() {
+  others = new AbortController();
+  results.ariaBusy = "true";
+  try {
+    at("plans").innerHTML = await post("/desk/plans", read(), others.signal);
+  } catch (error) {
+    if (error.name !== "AbortError") at("plans").replaceChildren();
+  }
+  results.ariaBusy = "false";
+  document.dispatchEvent(new Event("planned"));
+}
+
+// What people do
+
+form.addEventListener("submit", (event) => event.preventDefault());
+form.addEventListener("reset", (event) => {
+  event.preventDefault();
+  location.hash = "";
+  start();
+});
+form.addEventListener("input", async (event) => {
+  const { target } = event;
+  if (target.id === "person") {
+    if (target.value === "") return;
+    setRow(await (await fetch(`/desk/rows/${target.value}`)).json());
+  } else if (target.classList.contains("now")) {
+    at("person").value = "";
+  } else if (target.matches(".low, .high")) {
+    const [a, b] = target.parentElement.querySelectorAll("input");
+    if (Number(a.value) > Number(b.value)) (target === a ? b : a).value = target.value;
+  }
+  ask();
+});
+
+results.addEventListener("click", async (event) => {
+  const { target } = event;
+  if (!target.matches("button.receipt")) return;
+  const wish = read();
+  if (target.dataset.only) wish.only = JSON.parse(target.dataset.only);
+  try {
+    const text = await post("/desk/receipt", wish);
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(new Blob([text + "\n"], { type: "application/jsonl" }));
+    link.download = "receipt.jsonl";
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+  } catch (error) {
+    target.replaceWith(wrong(error));
+  }
+});
+
+at("receipt").addEventListener("change", async (event) => {
+  const [file] = event.target.files;
+  if (!file) return;
+  const records = (await file.text()).split("\n").filter((line) => line.trim());
+  try {
+    const said = JSON.parse(await post("/recheck", { records }));
+    const proved = said.proved.every(Boolean) ? " and is proved" : ", but its optimality is not proved";
+    at("checked").textContent = said.ok ? `The receipt is true of this model${proved}.` : said.problems.join(" ");
+  } catch (error) {
+    at("checked").textContent = error.message;
+  }
+});
+
+async function start() {
+  for (const box of form.querySelectorAll(".range")) {
+    const { low, high, step } = box.dataset;
+    for (const input of box.querySelectorAll("input")) {
+      input.min = 0;
+      input.max = Math.round((high - low) / step);
+    }
+  }
+  try {
+    write(JSON.parse(decodeURIComponent(location.hash.slice(1))));
+  } catch {
+    const first = form.dataset.first;
+    const row = await (await fetch(`/desk/rows/${first}`)).json();
+    const target = at("target") ? JSON.parse(at("target").querySelector("[selected]")?.value ?? at("target").value) : null;
+    write({ row, keep: [], ranges: {}, effort: {}, person: first, target });
+  }
+  ask();
+}
+
+addEventListener("hashchange", start);
+start();

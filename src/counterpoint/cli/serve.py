@@ -1,0 +1,116 @@
+"""`counterpoint serve`: a service and a page that answer for one model."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import secrets
+from pathlib import Path
+from typing import Annotated, final
+
+import typer
+
+import counterpoint as cp
+from counterpoint.app import make_app
+from counterpoint.cli.explain import Model, Spec
+from counterpoint.cli.files import Trust, TrustPickle, load_model, option, read_rows
+
+__all__ = ["serve"]
+
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+TOKEN = "COUNTERPOINT_TOKEN"  # noqa: S105 (the name of a variable)
+LIMITS = "Limits of one request"
+
+
+def serve(
+    model: Model,
+    data: Annotated[
+        Path,
+        option("Rows like those the model was fitted on (.csv, .parquet, .jsonl).", "TRAIN"),
+    ],
+    spec: Spec = None,
+    people: Annotated[
+        Path | None,
+        option("The rows that the page offers; without it, those of --data.", "ROWS"),
+    ] = None,
+    host: Annotated[
+        str,
+        typer.Option(
+            metavar="HOST",
+            help=f"Where to listen. For any host but this one, requests need a token: that of "
+            f"{TOKEN}, or one that is drawn and shown.",
+        ),
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(metavar="PORT", min=0, max=65535)] = 8765,
+    rows: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Rows.", rich_help_panel=LIMITS)
+    ] = 256,
+    seconds: Annotated[
+        float, typer.Option(min=0.1, help="Seconds of search.", rich_help_panel=LIMITS)
+    ] = 10.0,
+    size: Annotated[
+        int, typer.Option(metavar="BYTES", min=1024, help="Bytes.", rich_help_panel=LIMITS)
+    ] = 2**20,
+    trust_pickle: TrustPickle = False,
+    trust: Trust = None,
+) -> None:
+    """Serve a model: POST /explain and /recheck, GET /model, /health and /openapi.json, and a page.
+
+    The page is at the address that is shown. Stop it with Ctrl+C.
+    """
+    problem = cp.Problem() if spec is None else cp.Problem.load(spec)
+    loaded = load_model(model, trust_pickle=trust_pickle, trust=trust or ())
+    train = read_rows(data)
+    token = None
+    if host not in LOOPBACK:
+        token = os.environ.get(TOKEN) or secrets.token_urlsafe(32)
+    app = make_app(
+        loaded,
+        train,
+        problem,
+        people=None if people is None else read_rows(people),
+        token=token,
+        rows=rows,
+        seconds=seconds,
+        size=size,
+    )
+    import uvicorn
+
+    logging.basicConfig(level=logging.INFO, handlers=[_lines()], force=True)
+    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+    name = f"[{host}]" if ":" in host else host
+    shown = f"/?token={token}" if token and not os.environ.get(TOKEN) else "/"
+    typer.echo(f"The page: http://{name}:{port}{shown}", err=True)
+    uvicorn.run(
+        app,
+        host=host,
+        port=port,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        limit_concurrency=64,
+        timeout_graceful_shutdown=5,
+    )
+
+
+def _lines() -> logging.Handler:
+    handler = logging.StreamHandler()
+    handler.setFormatter(Lines())
+    return handler
+
+
+@final
+class Lines(logging.Formatter):
+    """One JSON object a line; of an error its type and place alone, for its text may quote rows."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Time, level, source, and what is said."""
+        line = {"at": self.formatTime(record), "level": record.levelname, "by": record.name}
+        if record.exc_info and record.exc_info[0]:
+            kind, _, trace = record.exc_info
+            while trace and trace.tb_next:
+                trace = trace.tb_next
+            where = trace and f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
+            return json.dumps({**line, "error": kind.__name__, "where": where})
+        return json.dumps(line | {"said": record.getMessage()} | getattr(record, "request", {}))

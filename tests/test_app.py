@@ -1,0 +1,470 @@
+"""The service: what it answers, what it refuses, and in which words."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import schemathesis
+import skops.io
+from fastapi.testclient import TestClient
+from hypothesis import given, settings
+from schemathesis.specs.openapi.checks import positive_data_acceptance
+from sklearn.compose import ColumnTransformer
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from typer.testing import CliRunner
+
+import counterpoint as cp
+from counterpoint.app import make_app
+from counterpoint.app.guard import Guard
+from counterpoint.app.pyfunc import _load_pyfunc
+from counterpoint.cli import app as commands
+
+POLICY = """\
+target = "granted"
+constraints = [
+    { kind = "immutable", features = ["age"] },
+    { kind = "bounds", feature = "income", rise = 30000 },
+]
+"""
+
+
+def loans() -> tuple[pd.DataFrame, np.ndarray]:
+    random = np.random.default_rng(0)
+    X = pd.DataFrame(
+        {
+            "age": random.integers(20, 70, 300),
+            "income": random.normal(4e4, 1.2e4, 300).round(2),
+            "home": random.choice(["own", "rent"], 300),
+        }
+    )
+    score = X["income"] + 200 * X["age"] + 5e3 * (X["home"] == "own")
+    return X, np.where(score + random.normal(0, 5e3, 300) > 5e4, "granted", "refused")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model, the rows it was fitted on, and a policy; no test changes what is in it."""
+    at = tmp_path_factory.mktemp("loans")
+    X, y = loans()
+    prepare = ColumnTransformer([("home", OneHotEncoder(), ["home"])], remainder=StandardScaler())
+    skops.io.dump(make_pipeline(prepare, LogisticRegression()).fit(X, y), at / "model.skops")
+    X.to_csv(at / "train.csv", index=False)
+    (at / "policy.toml").write_text(POLICY)
+    return at
+
+
+@pytest.fixture(scope="module")
+def made(folder: Path) -> tuple[Any, pd.DataFrame, cp.Problem]:
+    model = skops.io.load(folder / "model.skops")
+    return model, pd.read_csv(folder / "train.csv"), cp.Problem.load(folder / "policy.toml")
+
+
+@pytest.fixture(scope="module")
+def client(made: tuple[Any, pd.DataFrame, cp.Problem]) -> Iterator[TestClient]:
+    with TestClient(make_app(*made), "http://localhost", raise_server_exceptions=False) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def refused(made: tuple[Any, pd.DataFrame, cp.Problem]) -> list[dict[str, Any]]:
+    model, X, _ = made
+    return X[model.predict(X) == "refused"].head(6).to_dict("records")
+
+
+# What it answers
+
+
+def test_answers_are_those_of_the_library(client, made, refused):
+    model, X, problem = made
+    told = client.post("/explain", json={"rows": refused}).json()["answers"]
+    want = problem.explainer(model, data=X).explain(pd.DataFrame(refused), problem.target)
+    assert [one["status"] for one in told] == list(want.status)
+    for one, answer in zip(told, want, strict=True):
+        assert one["message"] == answer.message
+        pairs = {name: {"from": a, "to": b} for name, (a, b) in answer.changes.items()}
+        assert one["changes"] == pairs
+        assert one["certificate"]["claim"] == answer.certificate.claim
+        if answer.found:
+            assert one["certificate"]["cost"] == answer.cost
+
+
+def test_what_is_asked_is_added_to_the_policy(client, made, refused):
+    model, X, problem = made
+    more = {"kind": "bounds", "feature": "income", "rise": 3000}
+    asked = {"rows": refused, "constraints": [more, "income <= 60000"]}
+    told = client.post("/explain", json=asked).json()["answers"]
+    rules = (
+        *problem.constraints,
+        cp.Bounds("income", rise=3000),
+        cp.Linear.parse("income <= 60000"),
+    )
+    explainer = cp.Explainer(model, data=X, constraints=rules)
+    want = explainer.explain(pd.DataFrame(refused), "granted")
+    assert [one["status"] for one in told] == list(want.status)
+    assert {"infeasible", "optimal"} <= {*want.status}
+    cost = {"kind": "manhattan", "weights": {"income": 5.0}}
+    told = client.post("/explain", json={"rows": refused[:1], "cost": cost}).json()["answers"][0]
+    old, new = told["changes"]["income"].values() if "income" in told["changes"] else (0.0, 0.0)
+    home = 1.0 if "home" in told["changes"] else 0.0
+    assert told["certificate"]["cost"] == pytest.approx(5.0 * abs(new - old) + home)
+
+
+def test_several_answers_and_reasons(client, refused):
+    told = client.post("/explain", json={"rows": refused[:2], "n": 2}).json()["answers"]
+    assert [one["row"] for one in told] == sorted(one["row"] for one in told)
+    assert len(told) >= 2
+    assert {one["row"] for one in told} == {0, 1}
+    stuck = {
+        "rows": refused[:1],
+        "constraints": [{"kind": "max_changes", "count": 1}, "income <= 0"],
+    }
+    (told,) = client.post("/explain", json=stuck).json()["answers"]
+    assert told["status"] == "infeasible"
+    assert "income" in told["conflict"]
+    assert told["certificate"]["cost"] is None
+
+
+def test_records_are_rechecked(client, made, refused):
+    told = client.post("/explain", json={"rows": refused, "records": True}).json()["answers"]
+    records = [one["record"] for one in told]
+    assert cp.recheck(records, made[0]).ok
+    said = client.post("/recheck", json={"records": records}).json()
+    assert said["ok"]
+    assert all(said["proved"])
+    assert not said["problems"]
+    forged = json.dumps(records[0] | {"cost": 0.0})
+    said = client.post("/recheck", json={"records": [records[1], forged, "{"]}).json()
+    assert not said["ok"]
+    assert "Record 1: It was changed after it was written" in said["problems"][0]
+    assert said["proved"] == [True, False, False]
+
+
+def test_the_model_and_health(client):
+    card = client.get("/model").json()
+    assert card["decides"] == ["granted", "refused"]
+    assert list(card["features"]) == ["age", "income", "home"]
+    assert cp.Problem.from_dict(card["policy"]).target == cp.Label("granted")
+    assert client.get("/health").json() == {"status": "ok"}
+
+
+def test_regressors_answer_to_ranges(refused):
+    X, _ = loans()
+    model = LinearRegression().fit(X[["age"]], X["income"])
+    client = TestClient(make_app(model, X), "http://localhost")
+    low = float(model.predict(X[["age"]]).mean())
+    asked = {"rows": [{"age": 20}], "target": {"kind": "interval", "low": low}}
+    (told,) = client.post("/explain", json=asked).json()["answers"]
+    assert told["status"] in {"optimal", "already"}
+    said = client.post("/explain", json={"rows": [{"age": 20}]})
+    assert said.status_code == 422
+    assert said.json()["detail"] == "Expected a target: the policy has none. Send one."
+    assert client.post("/desk/answer", json={"row": {"age": 20}, "low": low}).status_code == 200
+
+
+# What it refuses
+
+
+def sent(client: TestClient, body: Any, status: int = 422) -> str:
+    said = client.post("/explain", content=json.dumps(body), headers=JSON)
+    assert said.status_code == status, said.text
+    return said.json()["detail"]
+
+
+JSON = {"Content-Type": "application/json"}
+ROW = {"age": 30, "income": 4e4, "home": "rent"}
+
+
+@pytest.mark.parametrize(
+    ("row", "sentence"),
+    [
+        ({**ROW, "income": float("nan")}, "rows, 0, income: expected a finite number; send null"),
+        ({**ROW, "income": float("inf")}, "rows, 0, income: expected a finite number; send null"),
+        ({**ROW, "income": None}, "Row 0: "),
+        ({**ROW, "income": 10**400}, "Row 0: "),
+        ({**ROW, "income": "much"}, "Row 0: "),
+        ({**ROW, "income": [1]}, "rows, 0, income: expected a number, text, true, false or null."),
+        ({**ROW, "home": "castle"}, "Row 0: column 'home' holds the unknown category 'castle'"),
+        ({**ROW, "home": "\ud800"}, "rows, 0, home: 'utf-8' codec can't encode"),
+        ({"age": 30}, "Row 0 has no 'income'; send every column of the model"),
+    ],
+)
+def test_a_row_that_cannot_be_used_is_refused_in_a_sentence(client, row, sentence):
+    assert sent(client, {"rows": [row]}).startswith(sentence)
+
+
+def test_among_others_it_carries_its_own_sentence(client):
+    rows = [ROW, {**ROW, "home": "castle"}]
+    told = client.post("/explain", json={"rows": rows}).json()["answers"]
+    assert told[0]["status"] != "invalid"
+    assert told[1]["status"] == "invalid"
+    assert "'castle'" in told[1]["message"]
+
+
+@pytest.mark.parametrize(
+    ("body", "sentence"),
+    [
+        ([], "The body: "),
+        ({}, "rows: field required."),
+        ({"rows": []}, "rows: list should have at least 1 item"),
+        ({"rows": [ROW] * 257}, "Expected 1 to 256 rows; got 257."),
+        ({"rows": [ROW], "seconds": 1}, "seconds: extra inputs are not permitted."),
+        ({"rows": [ROW], "n": 0}, "n: input should be greater than or equal to 1."),
+        ({"rows": [ROW], "target": "maybe"}, "Expected a target among the classes"),
+        ({"rows": [ROW], "target": {"kind": "x"}}, "problem, target: expected a kind"),
+        ({"rows": [ROW], "constraints": ["incom <= 3"]}, "There is no feature 'incom'"),
+        (
+            {
+                "rows": [ROW],
+                "constraints": [{"kind": "bounds", "feature": "age", "low": float("nan")}],
+            },
+            "",
+        ),
+        ({"rows": [ROW], "cost": {"kind": "manhattan", "weights": {"age": -1}}}, ""),
+        ({"rows": [ROW], "n": 2, "records": True}, ""),
+    ],
+)
+def test_a_question_that_makes_no_sense_is_refused(client, body, sentence):
+    said = sent(client, body)
+    assert said.startswith(sentence)
+    assert said[-1] in ".?"
+
+
+def test_bodies_that_are_no_json_or_too_large(client):
+    said = client.post("/explain", content=b'{"rows": ', headers=JSON)
+    assert (said.status_code, said.json()["detail"]) == (400, "The body is no JSON.")
+    said = client.post("/explain", content=b"[" * 100_000, headers=JSON)
+    assert said.status_code in {400, 422}
+    for content in (b"x" * (2**20 + 1), iter([b"x" * 2**19] * 3)):  # with its length, and without
+        said = client.post("/explain", content=content, headers=JSON)
+        assert said.status_code == 413
+        assert said.json()["detail"].startswith("The request is larger than 1048576 bytes")
+    said = client.post("/explain", content=b"{}", headers={"Content-Length": "many"})
+    assert said.status_code == 400
+    assert client.get("/nothing").json() == {"detail": "Not Found."}
+
+
+def test_what_fails_here_is_told_without_its_trace(made, refused, monkeypatch, caplog):
+    client = TestClient(make_app(*made), "http://localhost", raise_server_exceptions=False)
+    monkeypatch.setattr(cp.Explainer, "explain", lambda *_, **__: 1 / 0)
+    said = client.post("/explain", json={"rows": refused})
+    assert said.status_code == 500
+    assert said.json()["detail"].startswith("Something is broken here")
+    assert "ZeroDivision" not in said.text
+
+
+def test_logs_hold_no_data(client, caplog):
+    caplog.set_level(logging.INFO, "counterpoint.app")
+    client.post("/explain?home=castle", json={"rows": [{**ROW, "home": "castle"}]})
+    client.get("/castle")
+    told = [record.request for record in caplog.records if hasattr(record, "request")]
+    assert [(one["route"], one["status"]) for one in told] == [("/explain", 422), (None, 404)]
+    assert "castle" not in str(told)
+
+
+def test_who_waits_too_long_is_told_so(made, refused):
+    app = make_app(*made, seconds=0.1)
+    from counterpoint.app import desk
+
+    client = TestClient(app, "http://localhost")
+    full = type("Full", (), {"acquire": lambda self, timeout: False})()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(desk, "BoundedSemaphore", lambda _: full)
+        busy = TestClient(make_app(*made, seconds=0.1), "http://localhost")
+    said = busy.post("/explain", json={"rows": refused})
+    assert (said.status_code, said.headers["Retry-After"]) == (503, "5")
+    assert client.get("/health").status_code == 200
+
+
+# The door
+
+TOKEN = "open"  # noqa: S105
+
+
+def test_without_a_token_it_answers_to_its_own_names_alone(made):
+    app = make_app(*made)
+    for host in ("localhost", "localhost:8765", "127.0.0.1:1", "[::1]:8765"):
+        assert TestClient(app, f"http://{host}").get("/health").status_code == 200
+    said = TestClient(app, "http://elsewhere.example").get("/health")  # a page that calls itself so
+    assert said.status_code == 421
+
+
+def test_with_a_token_nothing_is_answered_without_it(made):
+    client = TestClient(make_app(*made, token=TOKEN), "http://example.org", follow_redirects=False)
+    paths = ["/", "/nothing", "/openapi.json", *client.app.app.openapi()["paths"]]
+    assert {"/explain", "/health", "/v2/models/counterpoint/infer"} <= {*paths}
+    for path in [
+        *paths,
+        "/desk/rows/0",
+        "/static/desk.js",
+        "/?token=other",
+        "/explain?token=open",
+    ]:
+        for headers in ({}, {"Authorization": "Bearer other"}, {"Cookie": "counterpoint_token=x"}):
+            for ask in (client.get, client.post):
+                said = ask(path, headers=headers)
+                assert said.status_code == 401, path
+                assert "token" in said.json()["detail"]
+    bearer = {"Authorization": f"Bearer {TOKEN}"}
+    assert client.get("/health", headers=bearer).status_code == 200
+
+
+@pytest.mark.parametrize("token", ["", " ", "öpen", "a\nb"])
+def test_a_token_that_no_header_can_carry_is_refused(made, token):
+    with pytest.raises(cp.InvalidInput, match="a token of letters and digits"):
+        make_app(*made, token=token)
+
+
+def test_a_link_with_the_token_leaves_a_cookie(made):
+    client = TestClient(make_app(*made, token=TOKEN), "http://example.org")
+    page = client.get("/?token=open")
+    assert str(page.url) == "http://example.org/"
+    assert page.history[0].headers["set-cookie"].endswith("HttpOnly; Path=/; SameSite=strict")
+    assert client.get("/health").status_code == 200
+
+
+def test_a_body_that_does_not_arrive_is_not_waited_for():
+    async def run() -> list[dict[str, Any]]:
+        told: list[dict[str, Any]] = []
+
+        async def send(message: dict[str, Any]) -> None:
+            told.append(message)
+
+        door = Guard(None, None, ["localhost"], size=10, seconds=0.01)
+        scope = {"type": "http", "method": "POST", "path": "/", "query_string": b""}
+        scope |= {"headers": [(b"host", b"localhost"), (b"content-length", b"3")]}
+        await door(scope, asyncio.Event().wait, send)
+        return told
+
+    start, body = asyncio.run(run())
+    assert start["status"] == 408
+    assert b"did not arrive within 0.01 seconds" in body["body"]
+
+
+# Other software
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("count", [3, pytest.param(60, marks=pytest.mark.slow)])
+def test_no_request_that_the_schema_allows_or_forbids_breaks_it(made, count):
+    app = make_app(*made, hosts=["testserver"])
+    schema = schemathesis.openapi.from_asgi("/openapi.json", app)
+    operations = [result.ok() for result in schema.get_all_operations()]
+    assert len(operations) > 5
+    for operation in operations:
+
+        @given(operation.as_strategy())
+        @settings(max_examples=count, deadline=None, derandomize=True, database=None)
+        def ask(case: schemathesis.Case) -> None:
+            rows = case.body.get("rows") if isinstance(case.body, dict) else None
+            if isinstance(rows, list) and all(isinstance(row, dict) for row in rows):
+                case.body["rows"] = [{**ROW, **row} for row in rows]  # which columns, it cannot say
+            response = case.call()
+            assert response.status_code < 500, response.text
+            assert response.status_code < 400 or response.json()["detail"]
+            case.validate_response(response, excluded_checks=[positive_data_acceptance])
+
+        ask()
+
+
+def test_tensors_of_the_open_inference_protocol(client, refused):
+    X = pd.DataFrame(refused)
+    kinds = {"age": "INT64", "income": "FP64", "home": "BYTES"}
+    inputs = [
+        {"name": name, "shape": [len(X)], "datatype": kind, "data": X[name].tolist()}
+        for name, kind in kinds.items()
+    ]
+    told = client.post("/v2/models/counterpoint/infer", json={"id": "7", "inputs": inputs}).json()
+    want = client.post("/explain", json={"rows": refused}).json()["answers"]
+    status, answer = (tensor["data"] for tensor in told["outputs"])
+    assert told["id"] == "7"
+    assert status == [one["status"] for one in want]
+    assert [json.loads(text)["changes"] for text in answer] == [one["changes"] for one in want]
+    inputs[0]["shape"] = [2]
+    said = client.post("/v2/models/counterpoint/infer", json={"inputs": inputs})
+    assert said.status_code == 422
+    assert "'age' has shape [2] and 6 values" in said.json()["detail"]
+    assert client.get("/v2/health/ready").json() == {"ready": True}
+    metadata = client.get("/v2/models/counterpoint").json()
+    assert [one["name"] for one in metadata["inputs"]] == list(kinds)
+
+
+def test_a_model_as_mlflow_loads_it(folder, made, refused):
+    found = _load_pyfunc(str(folder)).predict(pd.DataFrame(refused), {"time_limit": 5.0})
+    want = made[2].explainer(made[0], data=made[1]).explain(pd.DataFrame(refused), "granted")
+    assert list(found["cf_status"]) == list(want.status)
+    assert found["income"].equals(want.to_frame()["income"])
+
+
+# The command
+
+
+def test_the_command_serves_behind_a_token_beyond_this_machine(folder, monkeypatch):
+    import uvicorn
+
+    started: list[tuple[Any, dict[str, Any]]] = []
+    monkeypatch.setattr(uvicorn, "run", lambda app, **how: started.append((app, how)))
+    monkeypatch.delenv("COUNTERPOINT_TOKEN", raising=False)
+    monkeypatch.chdir(folder)
+    asked = ["serve", "model.skops", "--data", "train.csv", "--spec", "policy.toml"]
+    here = CliRunner().invoke(commands, asked, catch_exceptions=False)
+    assert "The page: http://127.0.0.1:8765/\n" in here.output
+    there = CliRunner().invoke(commands, [*asked, "--host", "0.0.0.0"], catch_exceptions=False)  # noqa: S104
+    monkeypatch.setenv("COUNTERPOINT_TOKEN", "of mine")
+    given = CliRunner().invoke(commands, [*asked, "--host", "::"], catch_exceptions=False)
+    tokens = [app.token for app, _ in started]
+    assert tokens[0] is None
+    assert f"http://0.0.0.0:8765/?token={tokens[1]}" in there.output
+    assert len(tokens[1]) > 40
+    assert tokens[2] == "of mine"
+    assert "of mine" not in given.output
+    assert all(how["access_log"] is False for _, how in started)
+
+
+def test_models_come_as_skops_files(folder, tmp_path):
+    (tmp_path / "model.pkl").write_bytes(b"")
+    asked = ["serve", str(tmp_path / "model.pkl"), "--data", str(folder / "train.csv")]
+    said = CliRunner().invoke(commands, asked)
+    assert said.exit_code == 2
+    assert "a pickle" in said.output
+
+
+def test_its_absence_names_the_extra():
+    code = (
+        "import sys; sys.modules['fastapi'] = None\n"
+        "import counterpoint as cp, counterpoint.app\n"
+        "try: counterpoint.app.make_app(None, None)\n"
+        "except cp.MissingExtra as error: print(error)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout == (
+        "The service needs fastapi, which is not installed. "
+        "Install it with pip install 'counterpoint[app]'.\n"
+    )
+
+
+def test_logged_lines_are_json_without_what_an_error_says():
+    from counterpoint.cli.serve import Lines
+
+    try:
+        int("Ada is 36")
+    except ValueError:
+        record = logging.LogRecord("x", 40, "", 0, "failed", None, sys.exc_info())
+    line = json.loads(Lines().format(record))
+    assert (line["error"], line["by"]) == ("ValueError", "x")
+    assert line["where"].startswith(f"{__file__}:")
+    assert "Ada" not in str(line)
+    told = logging.LogRecord("x", 20, "", 0, "answered", None, None)
+    told.request = {"status": 200}
+    assert json.loads(Lines().format(told))["status"] == 200

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from counterpoint.engine.factored import FactoredCounterfactuals
     from counterpoint.letters import Letter, letter
     from counterpoint.models import LastLayer, read
-    from counterpoint.records.checker import Recheck, recheck
+    from counterpoint.records import Recheck, recheck
     from counterpoint.robust.target import Robust
     from counterpoint.robust.uncertain import UncertainClassifier
 
@@ -123,12 +123,12 @@ LATER = {
     "FactoredCounterfactuals": "engine.factored",
     "LastLayer": "models",
     "Letter": "letters",
-    "Recheck": "records.checker",
+    "Recheck": "records",
     "Robust": "robust.target",
     "UncertainClassifier": "robust.uncertain",
     "letter": "letters",
     "read": "models",
-    "recheck": "records.checker",
+    "recheck": "records",
 }
 """What imports scikit-learn or SciPy, only when it is asked for: name → module."""
 

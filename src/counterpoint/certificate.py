@@ -406,8 +406,7 @@ class Evidence(Bounding):
         """(n,) what the trees prove; 0 where there are none."""
         bound = np.zeros(len(self.cases))
         for rows, proof in self.proofs:
-            part = proved(self.program, self.cases.take(rows), proof)
-            bound[rows] = np.maximum(bound[rows], part)
+            np.maximum.at(bound, rows, proved(self.program, self.cases.take(rows), proof))
         return bound
 
 

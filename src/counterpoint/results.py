@@ -115,11 +115,17 @@ class Counterfactual:
         x = batch.features.expand(batch.before[i : i + 1])
         return conflict_of(batch.question, batch.targets[i], x, batch.eps)
 
-    def to_record(self) -> dict[str, Any]:
+    def to_record(self, *, salt: str | None = None) -> dict[str, Any]:
         """The answer with all that is needed to check it again, as JSON has it.
 
         `counterpoint.recheck` does so, without solving anything. The same input gives the same
         record, but for ``made``, which says when and with which versions.
+
+        Parameters
+        ----------
+        salt
+            A secret text. The record then holds an HMAC of the row with it in the place of the
+            row, and of the answer what changes; `recheck` needs the row and the salt.
 
         Raises
         ------
@@ -131,7 +137,8 @@ class Counterfactual:
         from counterpoint.records.files import to_batches, to_json
 
         row = slice(self.position, self.position + 1)
-        (record,) = to_json(to_batches(self.batch.part(row, self.batch.table.take(row))))
+        batches = to_batches(self.batch.part(row, self.batch.table.take(row)))
+        (record,) = to_json(batches, salt)
         return record
 
     def raise_for_status(self) -> None:
@@ -342,7 +349,7 @@ class Counterfactuals:
         whole = not (gaps.any() or self.problems)
         return decode(self.table, self.features, rows, before, after, whole=whole)
 
-    def to_records(self, path: str | PathLike[str]) -> None:
+    def to_records(self, path: str | PathLike[str], *, salt: str | None = None) -> None:
         """Write a record of each row, which `counterpoint.recheck` checks without solving anything.
 
         Parameters
@@ -350,6 +357,8 @@ class Counterfactuals:
         path
             A file of JSON lines (``.jsonl``), or a Parquet file (``.parquet``), which is smaller
             and read faster.
+        salt
+            As for `Counterfactual.to_record`.
 
         Raises
         ------
@@ -362,7 +371,7 @@ class Counterfactuals:
         """
         from counterpoint.records.files import write_records
 
-        write_records(self, path)
+        write_records(self, path, salt)
 
     def to_frame(self) -> Any:
         """The counterfactual rows, one for each row that was passed, as they were passed.

@@ -1,1 +1,136 @@
 """Records of answers, and the checker of them; clients of the explainer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpoint.errors import InvalidInput
+from counterpoint.records.checker import BROKEN, Asked, check
+from counterpoint.records.files import read_records, with_rows
+from counterpoint.records.record import Batch, canonical, said
+from counterpoint.rows.table import Table
+
+__all__ = ["Recheck", "recheck"]
+
+
+@final
+@dataclass(frozen=True)
+class Recheck:
+    """What became of checking records.
+
+    Parameters
+    ----------
+    count
+        How many records were checked.
+    found
+        Position of a record → what is wrong with it, in sentences; only records with problems.
+    proved
+        (count,) whether the record's own proof shows that its answer is optimal up to the gap
+        that was asked for, that there is none, or that none is needed. Where it does not, as for a
+        claim that is ``reported``, optimality is not verified, and all else is.
+    """
+
+    count: int
+    found: dict[int, tuple[str, ...]]
+    proved: NDArray[np.bool_]
+
+    @property
+    def ok(self) -> bool:
+        """Whether no record has a problem."""
+        return not self.found
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """All sentences; of several records, with their positions, counted from 0."""
+        alone = self.count == 1
+        return tuple(
+            sentence if alone else f"Record {i}: {sentence}"
+            for i, sentences in sorted(self.found.items())
+            for sentence in sentences
+        )
+
+
+def recheck(records: Any, model: Any, *, rows: Any = None, salt: str | None = None) -> Recheck:
+    """Check records of answers against a model, without solving anything.
+
+    Parameters
+    ----------
+    records
+        A record (`Counterfactual.to_record`), its JSON text, a list of them, or the path of a file
+        that `Counterfactuals.to_records` wrote.
+    model
+        The fitted model that the answers are said to be of.
+    rows
+        For records that hold hashes in the place of rows: the rows, one for each record, in order.
+    salt
+        The salt that the hashes were made with.
+
+    Returns
+    -------
+    Recheck
+        Its ``ok`` says whether all is well, its ``problems`` what is not.
+
+    Raises
+    ------
+    InvalidInput
+        If there is nothing that could be a record, a file cannot be read, or rows are missing.
+    UnsupportedModel, ModelNotFitted
+        If the model cannot be read.
+
+    Examples
+    --------
+    >>> import counterpoint as cp
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> X, y = load_iris(return_X_y=True, as_frame=True)
+    >>> model = LogisticRegression(max_iter=1000).fit(X, y)
+    >>> record = cp.Explainer(model, data=X).explain(X.head(1), target=1)[0].to_record()
+    >>> cp.recheck(record, model).ok
+    True
+    >>> cp.recheck(record | {"cost": 0.1}, model).ok
+    False
+    """
+    found: dict[int, list[str]] = {}
+    batches, count = read_records(records, found)
+    given = None if rows is None else Table.read(rows)
+    if given is not None and len(given) != count:
+        raise InvalidInput(f"Expected one row for each of {count} records; got {len(given)} rows.")
+    proved, asked = np.zeros(count, dtype=bool), dict[str, Asked]()
+    for batch in batches:
+        whole, other = with_rows(batch, given, salt)
+        for i in whole.at[other].tolist():
+            found.setdefault(i, []).append("Its row is not the one that was passed, or its salt.")
+        _check(whole, model, asked, found, proved)
+    problems = {i: tuple(dict.fromkeys(sentences)) for i, sentences in found.items()}
+    return Recheck(count, problems, proved & ~np.isin(np.arange(count), [*problems]))
+
+
+def _check(
+    batch: Batch,
+    model: Any,
+    known: dict[str, Asked],
+    found: dict[int, list[str]],
+    proved: NDArray[np.bool_],
+) -> None:
+    """Write what is wrong with the records of a batch; if it cannot be computed, of its halves."""
+    try:
+        key = canonical([batch.shared[k] for k in ("asked", "asked_hash", "model")])
+        asked = known[key] if key in known else known.setdefault(key, Asked.of(batch.shared, model))
+        wrong, shows = check(batch, asked)
+    except BROKEN as error:
+        if len(batch.at) > 1:
+            for half in batch.halves():
+                _check(half, model, known, found, proved)
+            return
+        found.setdefault(int(batch.at[0]), []).append(f"It cannot be checked: {said(error)}.")
+        return
+    for at in batch.at.tolist() if asked.problems else ():
+        found.setdefault(at, []).extend(asked.problems)
+    for sentence, rows in wrong:
+        for at in batch.at[rows].tolist():
+            found.setdefault(at, []).append(sentence)
+    proved[batch.at] = shows

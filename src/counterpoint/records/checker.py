@@ -1,262 +1,82 @@
 """The checker of records: whether what a record says is so, without solving anything.
 
-Nothing in a record is believed but the row and what was asked of it. Everything else is computed
-anew, from the model that is passed and by weak duality, and compared:
+Nothing in a record is believed but the row, and what was asked of it. The rest is computed again:
 
-1. *the record itself*: its schema, its digest, the hash of what was asked;
-2. *the model*: what is read of it now has the fingerprint of what was read of it then;
-3. *validity*: the model's own ``predict``, asked about the row and about the answer;
-4. *constraints and cost*: the formulas of the program, at the answer;
+1. *the record itself*: its schema, its digest, the hash of what was asked (`files`, `Asked`);
+2. *the model*: what is read of it now has the fingerprint of what was read of it then (`Asked`);
+3. *validity*: the model's own ``predict``, asked about the row and about the answer (`check`);
+4. *constraints and cost*: the formulas of the program, at the answer (`concluded`);
 5. *optimality*: for the recorded multipliers, which may be any numbers, weak duality gives a number
    that no answer costs less than (`counterpoint.engine.duality`); for a recorded tree, the least of
    those of its leaves, once it is checked that they cover all that is possible
-   (`counterpoint.engine.proof`). The bound that the record states must be that number, its gap what
-   follows from it, and its status and claim what follows from the gap.
+   (`counterpoint.engine.proof`). Bound, gap, status and claim follow from that (`concluded`).
 
-So whoever forges a record would need multipliers that prove what is not so, and there are none. A
-digest is no signature: it shows damage, and that somebody edited the file and left it at that.
+A record is made by the same `concluded`: it says what its own proof shows. Whoever forges one would
+need multipliers that prove what is not so, and there are none. A digest is no signature: it shows
+damage, and that somebody edited the file and left it at that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from os import PathLike
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from counterpoint.certificate import (
     CLOSED,
     VIOLATION,
-    Bounding,
     Claim,
     Evidence,
-    Kept,
     Status,
     lower_bounds,
     relative_gap,
 )
 from counterpoint.engine.answering import SINGLE, SPARE, Task, encoded_rows
-from counterpoint.engine.pieces import Piece, Question
+from counterpoint.engine.pieces import Question
 from counterpoint.engine.wings import wings
-from counterpoint.errors import CounterpointError, InvalidInput, shown
-from counterpoint.explainer import Explainer, effort_of
+from counterpoint.errors import CounterpointError
+from counterpoint.explainer import effort_of
 from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray
 from counterpoint.records.record import (
-    FIELDS,
-    SCHEMA,
+    NUMBERS,
     Batch,
-    batch_of,
     canonical,
     digest,
     fingerprint,
     kept_of,
-    parsed,
     problem_of,
-    read_lines,
-    read_parquet,
 )
 from counterpoint.rows.encoding import match_columns
 from counterpoint.rows.table import Table
 from counterpoint.targets import Guarantee, Target, Verdict
 
 if TYPE_CHECKING:
+    from counterpoint.certificate import Bounding, Kept
     from counterpoint.engine.program import Program
+    from counterpoint.engine.region import Cases
+    from counterpoint.models.reading import Reading
 
-__all__ = ["Recheck", "proved_bounds", "recheck"]
+__all__ = ["BROKEN", "Asked", "check", "concluded", "nothing"]
 
 BROKEN = (CounterpointError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 """What reading a record raises that somebody changed."""
-SIXTEENTH = 1.0 / 16.0
-"""By how much bounds on rounding may differ between processors: they are rounded up to six bits."""
-
-
-@final
-@dataclass(frozen=True)
-class Recheck:
-    """What became of checking records.
-
-    Parameters
-    ----------
-    count
-        How many records were checked.
-    found
-        Position of a record → what is wrong with it, in sentences; only records with problems.
-    proved
-        (count,) whether the record's own proof shows that its answer is optimal up to the gap
-        that was asked for, that there is none, or that none is needed. Where it does not, as for a
-        claim that is ``reported``, optimality is not verified, and all else is.
-    """
-
-    count: int
-    found: dict[int, tuple[str, ...]]
-    proved: NDArray[np.bool_]
-
-    @property
-    def ok(self) -> bool:
-        """Whether no record has a problem."""
-        return not self.found
-
-    @property
-    def problems(self) -> tuple[str, ...]:
-        """All sentences; of several records, with their positions, counted from 0."""
-        alone = self.count == 1
-        return tuple(
-            sentence if alone else f"Record {i}: {sentence}"
-            for i, sentences in sorted(self.found.items())
-            for sentence in sentences
-        )
-
-
-def recheck(records: Any, model: Any) -> Recheck:
-    """Check records of answers against a model, without solving anything.
-
-    Parameters
-    ----------
-    records
-        A record (`Counterfactual.to_record`), its JSON text, a list of them, or the path of a file
-        that `Counterfactuals.to_records` wrote.
-    model
-        The fitted model that the answers are said to be of.
-
-    Returns
-    -------
-    Recheck
-        Its ``ok`` says whether all is well, its ``problems`` what is not.
-
-    Raises
-    ------
-    InvalidInput
-        If there is nothing that could be a record, or a file cannot be read.
-    UnsupportedModel, ModelNotFitted
-        If the model cannot be read.
-
-    Examples
-    --------
-    >>> import counterpoint as cp
-    >>> from sklearn.datasets import load_iris
-    >>> from sklearn.linear_model import LogisticRegression
-    >>> X, y = load_iris(return_X_y=True, as_frame=True)
-    >>> model = LogisticRegression(max_iter=1000).fit(X, y)
-    >>> record = cp.Explainer(model, data=X).explain(X.head(1), target=1)[0].to_record()
-    >>> cp.recheck(record, model).ok
-    True
-    >>> cp.recheck(record | {"cost": 0.1}, model).ok
-    False
-    """
-    found: dict[int, list[str]] = {}
-    batches, count = _batches(records, found)
-    proved = np.zeros(count, dtype=bool)
-    asked: dict[str, Asked] = {}
-    for batch in batches:
-        _check(batch, model, asked, found, proved)
-    problems = {i: tuple(dict.fromkeys(sentences)) for i, sentences in found.items()}
-    return Recheck(count, problems, proved & ~np.isin(np.arange(count), [*problems]))
-
-
-# 1. The record itself
-
-
-def _batches(records: Any, found: dict[int, list[str]]) -> tuple[list[Batch], int]:
-    """Records in columns, grouped by what was asked; what is wrong with others is found."""
-    text = isinstance(records, str) and records.lstrip()[:1] == "{"
-    if isinstance(records, str | PathLike) and not text:
-        path = Path(records)
-        if path.suffix != ".jsonl":
-            batches = read_parquet(path)
-            return batches, sum(len(batch.at) for batch in batches)
-        records = read_lines(path)
-    records = [records] if text or isinstance(records, Mapping) else records
-    if not isinstance(records, Sequence) or not records:
-        raise InvalidInput(
-            "Expected a record, its JSON text, a list of records, or the path of a .jsonl or "
-            f".parquet file of them; got {shown(records)}."
-        )
-    groups: dict[str, list[int]] = {}
-    whole: dict[int, Any] = {}
-    for i, record in enumerate(records):
-        whole[i] = parsed(record) if isinstance(record, str) else record
-        sentence, same = _sealed(whole[i])
-        if sentence:
-            found.setdefault(i, []).append(sentence)
-        if same:
-            groups.setdefault(same, []).append(i)
-    parts = (_readable([whole[i] for i in at], at, found) for at in groups.values())
-    return [batch for part in parts for batch in part], len(records)
-
-
-def _sealed(record: Any) -> tuple[str, str]:
-    """What is wrong with a record as a whole, and what it shares with others, if it is one."""
-    sentence = _unreadable(record)
-    if sentence:
-        return sentence, ""
-    try:
-        body = canonical({key: value for key, value in record.items() if key != "digest"})
-        same = canonical([record[key] for key in ("schema", "model", "asked", "asked_hash")])
-    except BROKEN:
-        return "It holds what JSON cannot: a NaN, an infinity or an object of Python.", ""
-    if digest(body) != record["digest"]:
-        return "It was changed after it was written: its digest does not fit it.", same
-    return "", same
-
-
-def _unreadable(record: Any) -> str:
-    """Why this is no record that could be checked; empty if it may be one."""
-    if isinstance(record, InvalidInput):
-        return f"It {record}"
-    if not isinstance(record, Mapping):
-        return f"It is no record, but {shown(record, 40)}; expected an object."
-    if record.get("schema") != SCHEMA:
-        return (
-            f"Its schema is {shown(record.get('schema'), 40)}; this version of counterpoint reads "
-            f"{SCHEMA!r}. Check it with the version that wrote it."
-        )
-    missing = [key for key in FIELDS if key not in record]
-    if missing:
-        return f"The field {missing[0]!r} is missing; it may have been edited."
-    more = [key for key in record if key not in FIELDS]
-    return f"It has a field {shown(more[0], 40)} that records do not have." if more else ""
-
-
-def _readable(
-    records: list[dict[str, Any]], at: Sequence[int], found: dict[int, list[str]]
-) -> Iterator[Batch]:
-    """Records in columns; if that fails, each by itself."""
-    try:
-        batch = batch_of(records, at)
-    except BROKEN as error:
-        if len(records) > 1:
-            for i, record in zip(at, records, strict=True):
-                yield from _readable([record], [i], found)
-            return
-        found.setdefault(at[0], []).append(f"It cannot be read: {_said(error)}.")
-    else:
-        yield batch
-
-
-def _said(error: BaseException) -> str:
-    """What an error says, as the end of a sentence."""
-    what = f"the key {error} is missing" if isinstance(error, KeyError) else str(error)
-    return " ".join(what.split()).removesuffix(".")
-
-
-# 2. The model, and what was asked of it
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Asked:
-    """What was asked, made anew from what the record says and the model that is passed."""
+    """What was asked: of the answers that a record is made of, or made again from a record."""
 
-    explainer: Explainer
-    question: Question
+    question: Question  # what was read of the model, features, constraints, cost
     target: Target
     gap: float
-    limited: bool  # whether there was a limit of time
-    problems: tuple[str, ...]  # what is wrong with all records that say so
+    eps: float  # from 1 to the next number where the model computes, or rows are kept
+    resolution: float  # the largest violation that is rounding
+    limited: bool = False  # whether there was a limit of time
+    reading: Reading | None = None  # the model, where it can be asked
+    problems: tuple[str, ...] = ()  # what is wrong with all records that say so
 
     @classmethod
     def of(cls, shared: Mapping[str, Any], model: Any) -> Asked:
@@ -268,374 +88,243 @@ class Asked:
         if digest(canonical(asked)) != shared["asked_hash"]:
             problems.append("What was asked does not fit its hash: it was changed.")
         problem = problem_of(asked)
-        explainer = problem.explainer(model)
         if problem.target is None or problem.cost is None:
             raise ValueError("expected a target and a cost")
-        effort = effort_of(asked["gap"], asked["time_limit"], asked["optimality"])
-        rules = (*explainer.constraints, *explainer.implied)
-        question = Question.ask(explainer.reading.form, explainer.features, rules, problem.cost)
-        read = fingerprint(question.form, question.features, explainer.reading.fills)
-        if read != shared["model"]["fingerprint"]:
+        # The model is read as for any explanation; constraints and cost are those of the record.
+        explainer = problem.explainer(model)
+        reading, rules = explainer.reading, (*explainer.constraints, *explainer.implied)
+        question = Question.ask(reading.form, explainer.features, rules, problem.cost)
+        if (
+            fingerprint(reading.form, question.features, reading.fills)
+            != shared["model"]["fingerprint"]
+        ):
             problems.append(
                 "It is a record of another model: what is read of this one has another fingerprint."
             )
         if shared["model"]["features"] != [str(name) for name in question.features.names]:
             problems.append("The model's features are others than the record says.")
-        limited = effort.seconds is not None
-        return cls(explainer, question, problem.target, effort.gap, limited, tuple(problems))
+        effort = effort_of(asked["gap"], asked["time_limit"], asked["optimality"])
+        limited, resolution = effort.seconds is not None, SINGLE if asked["float32"] else VIOLATION
+        found = question, problem.target, effort.gap, reading.eps, resolution, limited
+        return cls(*found, reading, tuple(problems))
+
+    def worth(self, x: FloatArray, y: FloatArray) -> FloatArray:
+        """(n,) what was minimised: the cost; for a `Tradeoff` also what is charged."""
+        program = self.question.pieces(self.target).asked
+        return program.objective(y, self.cases(program, x))
+
+    def cases(self, program: Program, x: FloatArray) -> Cases:
+        """Rows as a program sees them."""
+        cases, weight = program.cases(x), self.target.requirement.weight
+        return cases if weight is None else cases.weighing(np.full(len(x), 0.5 * weight))
 
 
-# 3. to 5. Rows
+def concluded(
+    asked: Asked, x: FloatArray, y: FloatArray, verdict: Verdict, said: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What records of (n, d) rows and answers have to say, in columns of shape (n,).
 
-
-def _check(
-    batch: Batch,
-    model: Any,
-    known: dict[str, Asked],
-    found: dict[int, list[str]],
-    proved: BoolArray,
-) -> None:
-    """Write what is wrong with the records of a batch; if it cannot be computed, one by one."""
-    try:
-        key = canonical([batch.shared[k] for k in ("asked", "asked_hash", "model")])
-        asked = known[key] if key in known else known.setdefault(key, Asked.of(batch.shared, model))
-        wrong, shows = _wrong(batch, asked)
-    except BROKEN as error:
-        if len(batch.at) > 1:
-            for i in range(len(batch.at)):
-                _check(_one(batch, i), model, known, found, proved)
-            return
-        found.setdefault(int(batch.at[0]), []).append(f"It cannot be checked: {_said(error)}.")
-        return
-    for at in batch.at.tolist() if asked.problems else ():
-        found.setdefault(at, []).extend(asked.problems)
-    for sentence, rows in wrong:
-        for at in batch.at[rows].tolist():
-            found.setdefault(at, []).append(sentence)
-    proved[batch.at] = shows
-
-
-def _one(batch: Batch, i: int) -> Batch:
-    """One record of a batch."""
-    part = slice(i, i + 1)
-    told = {name: values[part] for name, values in batch.told.items()}
-    rows, answers = batch.rows.iloc[part], batch.answers.iloc[part]
-    return Batch(batch.shared, rows, answers, told, batch.proofs[part], batch.at[part])
-
-
-Sentences = list[tuple[str, BoolArray]]
-"""What is wrong, and with which of n records."""
+    The verdict is the model's own on the answers. Of what a record ``said`` only this counts: its
+    proof, whether it is valid or already, and what nothing but a search can know: that a solver
+    reported a bound and which, that an optimum is local, that time ran out.
+    """
+    program, pieces = asked.question.actionable, asked.question.pieces(asked.target)
+    answered, already = said["valid"].astype(bool), said["status"] == Status.ALREADY
+    limited = (said["status"] == Status.LIMIT) & asked.limited
+    # By the formulas, at the row that was returned: what the change costs, by how much it breaks
+    # constraints, what was minimised.
+    worth = asked.worth(x, y)
+    numbers = {"cost": program.cost(y, x), "violation": program.violation(y, x), "objective": worth}
+    numbers |= {name: getattr(verdict, name) for name in ("margin", "rounding", "probability")}
+    # By its proof: no point costs less than ``least``. Of a row that stays nothing has to be
+    # proved, for no cost is below 0.
+    proof = np.array([each is not None for each in said["proof"]], dtype=bool) & ~already
+    least, settled = np.zeros(len(x)), np.array(already)
+    if proof.any():
+        rows = Rows(x, y, answered, worth, verdict.rounding).take(np.flatnonzero(proof))
+        proofs = [each for each, counts in zip(said["proof"], proof, strict=True) if counts]
+        least[proof], settled[proof] = _proved(asked, rows, proofs)
+    # A reported bound counts where its own proof does not settle the row.
+    reported = (said["claim"] == Claim.REPORTED) & ~settled
+    bound = np.where(reported | ~(proof | already), np.fmax(said["bound"], least), least)
+    bound, least = (np.where(answered, np.fmin(b, worth), b) for b in (bound, least))
+    # An answer is optimal if its gap is closed; without one, an infinite bound refutes the row.
+    # Where rounding counts, as in float32, the gap of what is only reported cannot be checked.
+    gap = relative_gap(worth, bound)
+    small = settled | (gap <= asked.gap) | (asked.eps > EPS) | pieces.jumps
+    sure = (settled | reported) & np.where(answered, small, np.isposinf(bound))
+    bound = np.where(answered | sure | np.isfinite(bound), bound, least)
+    status, claim, promised = np.full((3, len(x)), Claim.NONE, dtype=object)
+    status[:], status[answered] = Status.UNPROVED, Status.SUBOPTIMAL
+    status[sure & ~answered], status[sure & answered] = Status.INFEASIBLE, Status.OPTIMAL
+    status[limited], status[already] = Status.LIMIT, Status.ALREADY
+    sure &= ~limited
+    claim[sure & settled], claim[sure & reported] = Claim.PROVED, Claim.REPORTED
+    if any(piece.program.nonconvex for piece in pieces.listed):
+        claim[(status == Status.SUBOPTIMAL) & (said["claim"] == Claim.LOCAL)] = Claim.LOCAL
+    promised[:] = asked.target.promise
+    promised[answered] = Guarantee.of(verdict.guarantees)[answered]
+    numbers = {k: np.where(answered, v, np.nan) for k, v in {**numbers, "gap": gap}.items()}
+    numbers |= {"bound": bound, "proved_bound": least}
+    numbers["resolution"] = np.full(len(x), asked.resolution)
+    words = {"status": status, "claim": claim, "guarantee": promised}
+    return {**numbers, **words, "proved": settled}
 
 
 @final
-class Seen(NamedTuple):
-    """n records with rows that can be used: what they say, and what the model says of them now."""
+class Rows(NamedTuple):
+    """n rows whose bounds are to be proved."""
 
-    told: dict[str, Any]  # (n,) words and numbers of the records
-    status: NDArray[np.str_]  # (n,)
-    answered: BoolArray  # (n,) whether they say that there is an answer
-    already: BoolArray  # (n,) whether they say that nothing has to change
-    x: FloatArray  # (n, d) the rows, encoded
+    x: FloatArray  # (n, d) encoded
     y: FloatArray  # (n, d) the answers; the rows where there is none
-    met: BoolArray | None  # (n,) whether rows meet the target; None if that depends on leads
-    verdict: Verdict  # what the model says of the answers
-    proofs: list[Any]  # what is to prove the bound of each; None for nothing
-    eps: float  # from 1 to the next number where the model computes, or rows are kept
-    resolution: float  # the largest violation that is rounding
+    answered: BoolArray  # (n,) whether there is one
+    worth: FloatArray  # (n,) what was minimised
+    rounding: FloatArray  # (n,) by how much the score of the answer may be off
+
+    def take(self, rows: IntArray) -> Rows:
+        """Some of them."""
+        taken: Any = (part[rows] for part in self)
+        return Rows(*taken)
 
 
-def _wrong(batch: Batch, asked: Asked) -> tuple[Sentences, BoolArray]:
-    """What is wrong with n records; (n,) whether their proofs settle them."""
-    wrong, here, seen = _seen(batch, asked)
-    settled = np.zeros(len(batch.at), dtype=bool)
-    if seen is None:
-        return wrong, settled
-    cost, violation = _cost(seen, asked)
-    bound, objective, settled[here] = _bound(seen, asked)
-    found = [
-        *_validity(seen, violation),
-        *_numbers(seen, cost, violation, bound, objective),
-        *_conclusions(seen, asked, violation, settled[here]),
-    ]
-    for sentence, rows in found:
-        every = np.zeros(len(batch.at), dtype=bool)
-        every[here] = rows
-        wrong.append((sentence, every))
-    return wrong, settled
-
-
-def _seen(batch: Batch, asked: Asked) -> tuple[Sentences, IntArray, Seen | None]:
-    """The rows and the answers, read as any rows are; and the model, asked about both."""
-    question, target, reading = asked.question, asked.target, asked.explainer.reading
-    n, status = len(batch.at), batch.told["status"].astype(str)
-    table, after = (
-        match_columns(Table.read(frame.reset_index(drop=True)), question.features)
-        for frame in (batch.rows, batch.answers)
-    )
-    eps = max(reading.eps, table.eps)
-    task = Task(reading, question, target, effort_of(asked.gap, None), eps)
-    # Rows that cannot be used, and no others, have to be said to be invalid.
-    before, returned = encoded_rows(task, table), encoded_rows(task, after)
-    usable = ~np.isin(np.arange(n), [*before.problems])
-    lost = np.isin(np.arange(n), [*returned.problems]) & usable
-    invalid = status == str(Status.INVALID)
-    wrong: Sentences = [
-        ("The row can be used, but its status says that it cannot.", usable & invalid),
-        ("The row cannot be used, but its status says that it can.", ~usable & ~invalid),
-        ("The answer is no row that the model takes.", lost),
-        ("A row that cannot be used has no answer.", ~usable & batch.told["valid"].astype(bool)),
-        *_nothing(batch, ~usable),
-    ]
-    here = np.flatnonzero(usable & ~lost)
-    if not len(here):
-        return wrong, here, None
-    x, y = (question.features.expand(each.codes[here]) for each in (before, returned))
-    table, after = table.take(here), after.take(here)
-    # The model itself; and what was read of it has to predict the same.
-    now, then = reading.predict(table), reading.predict(after)
-    reading.check(x, now)
-    reading.check(y, then)
-    met, verdict = None, target.verdict(reading, after, y, then, eps)
-    leads = target.leads(question, x)
-    if leads is None:
-        met = np.asarray(target.met(reading, table, x, now))
-    else:  # the lead that is asked for depends on how far the answer is
-        margin = verdict.margin - leads.required(y, question.actionable.cost(y, x))
-        verdict = replace(verdict, margin=margin, valid=verdict.valid & (margin >= 0.0))
-    told = {name: values[here] for name, values in batch.told.items()}
-    return (
-        wrong,
-        here,
-        Seen(
-            told,
-            status[here],
-            told["valid"].astype(bool),
-            status[here] == str(Status.ALREADY),
-            x,
-            y,
-            met,
-            verdict,
-            [batch.proofs[i] for i in here.tolist()],
-            eps,
-            SINGLE if table.singles else VIOLATION,
-        ),
-    )
-
-
-def _nothing(batch: Batch, rows: BoolArray) -> Sentences:
-    """Records of some rows hold no numbers, no claim and no proof."""
-    told = batch.told
-    empty = np.array([proof is None for proof in batch.proofs])
-    for name in ("cost", "objective", "gap", "margin", "rounding", "violation", "probability"):
-        empty &= np.isnan(told[name])
-    empty &= (told["bound"] == 0.0) & (told["proved_bound"] == 0.0)
-    empty &= (told["claim"].astype(str) == str(Claim.NONE)) & np.isin(
-        told["resolution"], (VIOLATION, SINGLE)
-    )
-    empty &= told["guarantee"].astype(str) == str(Guarantee.NONE)
-    return [("A row that cannot be used has numbers, a claim or a proof.", rows & ~empty)]
-
-
-def _cost(seen: Seen, asked: Asked) -> tuple[FloatArray, FloatArray]:
-    """(n,) what the change costs and by how much it breaks constraints, by the formulas."""
-    program = asked.question.actionable
-    return program.cost(seen.y, seen.x), program.violation(seen.y, seen.x)
-
-
-def _bound(seen: Seen, asked: Asked) -> tuple[FloatArray, FloatArray, BoolArray]:
-    """(n,) what the proofs prove, what was minimised, and whether the one settles the other.
-
-    For a row that stays nothing has to be proved: no cost is below 0.
-    """
-    question, target = asked.question, asked.target
-    bound, settled = np.zeros(len(seen.x)), np.array(seen.already)
-    objective = _objective(question, target, seen.x, seen.y)
-    rows = np.array([i for i, proof in enumerate(seen.proofs) if proof is not None], dtype=np.intp)
-    if len(rows):
-        sizes = [piece.program.size for piece in question.pieces(target).listed]
-        kept = kept_of([seen.proofs[i] for i in rows.tolist()], sizes, seen.x.shape[1])
-        about = seen.x[rows], seen.y[rows], seen.answered[rows]
-        effort = asked.gap, seen.eps, seen.verdict.rounding[rows]
-        part = proved_bounds(question, target, about, kept, effort)
-        if part is not None:
-            bound[rows], _, settled[rows] = part
-    return bound, objective, settled
-
-
-def _validity(seen: Seen, violation: FloatArray) -> Sentences:
-    """Whether answers are answers."""
-    moved = (seen.x != seen.y).any(axis=1)
-    proof = np.array([proof is not None for proof in seen.proofs])
-    met = seen.already if seen.met is None else seen.met
-    return [
-        ("The model does not give the answer the target.", seen.answered & ~seen.verdict.valid),
-        ("The row meets the target as it is, but its status does not say so.", met & ~seen.already),
-        ("The row does not meet the target as it is, but its status says so.", ~met & seen.already),
-        (
-            "It says that nothing has to change, but the answer is not the row.",
-            seen.already & moved,
-        ),
-        (
-            "The answer breaks a constraint.",
-            seen.answered & ~seen.already & (violation > seen.resolution),
-        ),
-        ("It holds a proof of what needs none.", seen.already & proof),
-    ]
-
-
-def _numbers(
-    seen: Seen, cost: FloatArray, violation: FloatArray, bound: FloatArray, objective: FloatArray
-) -> Sentences:
-    """Each number of a record against what was computed, up to what processors may differ by."""
-    told, answered, verdict = seen.told, seen.answered, seen.verdict
-    least = np.where(answered, np.minimum(bound, objective), bound)
-    slack = CLOSED * np.where(answered, np.abs(objective), np.nan_to_num(bound, posinf=0.0))
-    gap = relative_gap(told["objective"], told["bound"])
-    of_answers: dict[
-        str, tuple[FloatArray, FloatArray | float]
-    ] = {  # what each is, and by how much it may differ
-        "cost": (cost, CLOSED * np.abs(cost)),
-        "objective": (objective, CLOSED * np.abs(objective)),
-        "margin": (verdict.margin, verdict.rounding + CLOSED * np.abs(verdict.margin)),
-        "rounding": (verdict.rounding, SIXTEENTH * verdict.rounding),
-        "violation": (violation, CLOSED),
-        "probability": (verdict.probability, CLOSED),
-        "gap": (gap, CLOSED),
-    }
-    of_all: dict[str, tuple[FloatArray, FloatArray | float]] = {
-        "resolution": (np.full(len(cost), seen.resolution), 0.0),
-        "proved_bound": (least, slack),
-    }
-    proof = np.array([proof is not None for proof in seen.proofs]) | seen.already
-    reported = told["claim"].astype(str) == str(Claim.REPORTED)
-    wrong: Sentences = [
-        (
-            "Its bound is not what its proof gives.",
-            proof & ~reported & ~_close(told["bound"], least, slack),
-        ),
-        ("Its bound is below what its proof gives.", ~(told["bound"] >= least - slack)),
-        ("Its bound is above its objective.", answered & ~(told["bound"] <= objective + slack)),
-    ]
-    for name, (value, off) in {**of_answers, **of_all}.items():
-        value = np.where(answered | (name in of_all), value, np.nan)  # noqa: PLW2901
-        sentence = f"Its {name.replace('_', ' ')} is not what is computed."
-        wrong.append((sentence, ~_close(told[name], value, off)))
-    return wrong
-
-
-def _conclusions(seen: Seen, asked: Asked, violation: FloatArray, settled: BoolArray) -> Sentences:
-    """Whether status, claim and guarantee follow."""
-    told, status, already, answered = seen.told, seen.status, seen.already, seen.answered
-    claim, pieces = told["claim"].astype(str), asked.question.pieces(asked.target)
-    reported = claim == str(Claim.REPORTED)
-    holds = answered & ~already & seen.verdict.valid & (violation <= seen.resolution)
-    # What is reported cannot be checked; where rounding counts, neither can its gap.
-    small = (told["gap"] <= asked.gap) | (seen.eps > EPS) | pieces.jumps
-    limited = np.full(len(status), asked.limited)
-    says = {
-        Status.ALREADY: already & answered,
-        Status.OPTIMAL: holds & (settled | (reported & small)),
-        Status.SUBOPTIMAL: holds & ~settled,
-        Status.LIMIT: limited & ~already,
-        Status.INFEASIBLE: ~answered & (settled | reported) & np.isposinf(told["bound"]),
-        Status.UNPROVED: ~answered & ~settled & np.isfinite(told["bound"]),
-    }
-    follows = np.any([(status == str(word)) & rows for word, rows in says.items()], axis=0)
-    sure = np.isin(status, [str(Status.OPTIMAL), str(Status.INFEASIBLE)]) | already
-    local = any(piece.program.nonconvex for piece in pieces.listed) & (
-        status == str(Status.SUBOPTIMAL)
-    )
-    unsure = (claim == str(Claim.NONE)) | (local & (claim == str(Claim.LOCAL)))
-    claimed = np.where(sure, np.where(settled, claim == str(Claim.PROVED), reported), unsure)
-    promised = Guarantee.of(seen.verdict.guarantees).astype(str)
-    promised = np.where(answered, promised, str(asked.target.promise))
-    return [
-        ("Its status does not follow from what is computed.", ~follows),
-        ("Its claim does not follow from what is computed.", ~claimed.astype(bool)),
-        ("Its guarantee is not that of its target.", told["guarantee"].astype(str) != promised),
-    ]
-
-
-def _close(told: FloatArray, value: FloatArray, off: FloatArray | float) -> BoolArray:
-    """(n,): whether numbers are the same up to what they may be off; NaN is NaN."""
-    with np.errstate(invalid="ignore"):
-        near = (told == value) | (np.abs(told - value) <= off)
-    return np.asarray(near | (np.isnan(told) & np.isnan(value)))
-
-
-def _objective(question: Question, target: Target, x: FloatArray, y: FloatArray) -> FloatArray:
-    """(n,) what was minimised: the cost; for a `Tradeoff` with what is charged."""
-    program = question.pieces(target).asked
-    return program.objective(y, _cases(program, target, x))
-
-
-def _cases(program: Program, target: Target, x: FloatArray) -> Any:
-    """Rows as a program sees them, with the weight of a `Tradeoff`."""
-    cases, weight = program.cases(x), target.requirement.weight
-    return cases if weight is None else cases.weighing(np.full(len(x), 0.5 * weight))
-
-
-def proved_bounds(
-    question: Question,
-    target: Target,
-    rows: tuple[FloatArray, FloatArray, BoolArray],
-    kept: Sequence[Kept],
-    effort: tuple[float, float, FloatArray],
-) -> tuple[FloatArray, FloatArray, BoolArray] | None:
-    """What multipliers and trees prove: bounds, objectives, and whether that settles rows.
-
-    ``rows`` are (n, d) factual and returned rows, the former where there is no answer, and whether
-    there is one; ``effort`` the gap, the distance from 1 to the next number, and (n,) roundings of
-    scores. None if the pieces of the target are not listed, or are others than the proofs are of.
-    """
-    (x, y, answered), (gap, eps, rounding) = rows, effort
-    pieces = question.pieces(target)
-    sizes = [piece.program.size for piece in pieces.listed]
-    if pieces.lazy is not None or sizes != [k.multipliers.shape[1] for k in kept]:
-        return None
-    objective = _objective(question, target, x, y)
-    bound, settled = np.zeros(len(x)), np.zeros(len(x), dtype=bool)
+def _proved(asked: Asked, rows: Rows, proofs: list[Any]) -> tuple[FloatArray, BoolArray]:
+    """(n,) what multipliers and trees prove, and whether that settles the row."""
+    question, pieces = asked.question, asked.question.pieces(asked.target)
+    kept = kept_of(proofs, [p.program.size for p in pieces.listed], rows.x.shape[1])
+    bound, settled = np.zeros(len(proofs)), np.zeros(len(proofs), dtype=bool)
     # Where whole columns are on their lattice, ties are decided there: as when it was answered.
-    on = question.on_lattice(x) if question.is_discrete else np.zeros(len(x), dtype=bool)
-    for part, union in (
-        (~on, pieces),
-        (on, question.decided(target, pieces) if on.any() else pieces),
-    ):
+    on = question.on_lattice(rows.x) if question.is_discrete else np.zeros(len(proofs), dtype=bool)
+    decided = question.decided(asked.target, pieces) if on.any() else pieces
+    for part, union in ((~on, pieces), (on, decided)):
         mine = np.flatnonzero(part)
-        if not len(mine):
-            continue
-        evidence = [
-            _evidence(piece, target, x[mine], y[mine], k.take(mine))
-            for piece, k in zip(union.listed, kept, strict=True)
-        ]
-        worth = objective[mine]
-        reached = np.where(answered[mine], worth, np.inf)
-        low = lower_bounds(evidence, reached, gap)[0]
-        done = np.where(answered[mine], relative_gap(worth, low) <= gap, np.isposinf(low))
-        left = answered[mine] & ~done
-        if left.any() and target.demanding and (eps > EPS or pieces.jumps):
-            # Optimal among the points that lead by the rounding error, see `Status.OPTIMAL`: the
-            # cost is that of the cheapest point that may have been rounded to the answer.
-            near = np.maximum(np.abs(y[mine] - x[mine]) - (eps > EPS) * eps * np.abs(y[mine]), 0.0)
-            cheap = question.price(near) if question.price.quadratic.ndim == 1 else worth
-            here = target.requirement.rounding(question.form, x[mine], eps)
-            asked = SPARE * np.fmax(here, rounding[mine])
-            both = np.stack([asked, np.zeros_like(asked)], axis=1)
-            leading = lower_bounds(evidence, np.where(left, cheap, np.inf), gap, both)[0]
-            done |= left & (cheap * (1.0 - gap) <= leading)
-        bound[mine], settled[mine] = low, done
-    return bound, objective, settled
+        if len(mine):
+            own = rows.take(mine)
+            both = zip(union.listed, kept, strict=True)
+            evidence = [_evidence(asked, piece.program, own, k.take(mine)) for piece, k in both]
+            bound[mine], settled[mine] = _settled(asked, own, evidence)
+    return bound, settled
 
 
-def _evidence(piece: Piece, target: Target, x: FloatArray, y: FloatArray, kept: Kept) -> Bounding:
-    """What bounds a piece of the target: multipliers and trees, or what its wing reads."""
-    program = piece.program
-    cases = _cases(program, target, x)
+def _evidence(asked: Asked, program: Program, rows: Rows, kept: Kept) -> Bounding:
+    """What bounds one piece of the target: multipliers and trees, or what its wing reads."""
+    cases = asked.cases(program, rows.x)
     if kept.own is not None:
         for wing in wings():
             for kind in program.kinds & wing.PROOFS.keys():
                 own: Bounding = wing.PROOFS[kind](program, cases, kept.own)
                 return own
         raise ValueError("there is a proof of a kind that is not known")
-    at = y if program.has_tangents else None
-    return Evidence(program, cases, kept.multipliers, at, np.zeros(len(x)), [*kept.trees])
+    at = rows.y if program.has_tangents else None
+    return Evidence(program, cases, kept.multipliers, at, np.zeros(len(rows.x)), [*kept.trees])
+
+
+def _settled(
+    asked: Asked, rows: Rows, evidence: Sequence[Bounding]
+) -> tuple[FloatArray, BoolArray]:
+    """(n,) the bound of a union of pieces, which is the least of theirs; whether it settles."""
+    question, target, worth = asked.question, asked.target, rows.worth
+    bound = lower_bounds(evidence, np.where(rows.answered, worth, np.inf), asked.gap)[0]
+    gap = relative_gap(worth, bound)
+    done = np.where(rows.answered, gap <= asked.gap, np.isposinf(bound))
+    left = rows.answered & ~done
+    if left.any() and target.demanding and (asked.eps > EPS or question.pieces(target).jumps):
+        # Optimal among the points that lead by the rounding error, see `Status.OPTIMAL`: the cost
+        # is that of the cheapest point that may have been rounded to the answer.
+        off = (asked.eps > EPS) * asked.eps * np.abs(rows.y)
+        near = np.maximum(np.abs(rows.y - rows.x) - off, 0.0)
+        cheap = question.price(near) if question.price.quadratic.ndim == 1 else worth
+        here = target.requirement.rounding(question.form, rows.x, asked.eps)
+        lead = SPARE * np.fmax(here, rows.rounding)
+        both = np.stack([lead, np.zeros_like(lead)], axis=1)
+        leading = lower_bounds(evidence, np.where(left, cheap, np.inf), asked.gap, both)[0]
+        done |= left & (cheap * (1.0 - asked.gap) <= leading)
+    return bound, done
+
+
+def nothing(n: int, resolution: float) -> dict[str, Any]:
+    """What records of n rows that cannot be used have to say."""
+    out: dict[str, Any] = {name: np.full(n, np.nan) for name in NUMBERS}
+    out |= {"bound": np.zeros(n), "proved_bound": np.zeros(n), "proved": np.zeros(n, dtype=bool)}
+    words = {"status": Status.INVALID, "claim": Claim.NONE, "guarantee": Guarantee.NONE}
+    out |= {name: np.full(n, word, dtype=object) for name, word in words.items()}
+    return out | {"resolution": np.full(n, resolution)}
+
+
+def check(batch: Batch, asked: Asked) -> tuple[list[tuple[str, BoolArray]], BoolArray]:
+    """What is wrong, and with which of n records; (n,) whether their proofs settle them."""
+    reading, question, target = asked.reading, asked.question, asked.target
+    assert reading is not None  # noqa: S101 (made by `Asked.of`)
+    # Rows and answers are read as any rows are, and some cannot be used.
+    table, after = (
+        match_columns(Table.read(frame.reset_index(drop=True)), question.features)
+        for frame in (batch.rows, batch.answers)
+    )
+    asked = replace(asked, eps=max(asked.eps, table.eps))
+    task = Task(reading, question, target, effort_of(asked.gap, None), asked.eps)
+    before, returned = encoded_rows(task, table), encoded_rows(task, after)
+    every = np.arange(len(batch.at))
+    usable = ~np.isin(every, [*before.problems])
+    lost = np.isin(every, [*returned.problems]) & usable
+    answered = batch.told["valid"].astype(bool)
+    proof = np.array([each is not None for each in batch.proofs])
+    wrong = [
+        ("The answer is no row that the model takes.", lost),
+        ("A row that cannot be used has no answer and no proof.", ~usable & (answered | proof)),
+    ]
+    expected, here = nothing(len(every), asked.resolution), np.flatnonzero(usable & ~lost)
+    if len(here):
+        x, y = (question.features.expand(each.codes[here]) for each in (before, returned))
+        table, after = table.take(here), after.take(here)
+        # The model itself is asked; and what was read of it has to predict the same.
+        now, then = reading.predict(table), reading.predict(after)
+        reading.check(x, now)
+        reading.check(y, then)
+        verdict = target.verdict(reading, after, y, then, asked.eps)
+        said = {name: values[here] for name, values in batch.told.items()}
+        said["proof"] = [batch.proofs[i] for i in here.tolist()]
+        leads = target.leads(question, x)
+        if leads is None:
+            met = np.asarray(target.met(reading, table, x, now))
+            said["status"][met != (said["status"] == Status.ALREADY)] = Status.INVALID
+            said["status"][met] = Status.ALREADY
+        else:  # the lead that is asked for depends on how far the answer is
+            margin = verdict.margin - leads.required(y, question.actionable.cost(y, x))
+            verdict = replace(verdict, margin=margin, valid=verdict.valid & (margin >= 0.0))
+        found = concluded(asked, x, y, verdict, said)
+        for name, values in found.items():
+            expected[name][here] = values
+        already, valid = found["status"] == Status.ALREADY, said["valid"].astype(bool)
+        off, moved = found["violation"] > asked.resolution, (x != y).any(axis=1)
+        for sentence, rows in (
+            ("The model does not give the answer the target.", valid & ~verdict.valid),
+            ("Nothing has to change, but the answer is not the row.", already & moved),
+            ("It holds a proof of what needs none.", already & proof[here]),
+            ("The answer breaks a constraint.", valid & ~already & off),
+        ):
+            wrong.append((sentence, np.isin(every, here[rows])))
+    return wrong + _different(batch.told, expected), np.asarray(expected["proved"])
+
+
+def _different(told: Mapping[str, Any], expected: Mapping[str, Any]) -> list[tuple[str, BoolArray]]:
+    """Each word and number of records against what was computed.
+
+    Numbers may differ by what processors differ by: a relative 1e-9, margins by the rounding error
+    of the model's score. Bounds on that error are rounded up to six bits.
+    """
+    wrong, worth = (
+        [],
+        np.where(np.isnan(expected["cost"]), expected["bound"], expected["objective"]),
+    )
+    for name in (*NUMBERS, "status", "claim", "guarantee"):
+        said, is_ = told[name], expected[name]
+        same = said == is_
+        if name in NUMBERS:
+            size = np.abs(np.nan_to_num(worth if "bound" in name else is_, posinf=0.0))
+            off = size / 16.0 if name == "rounding" else CLOSED * size
+            off = off + CLOSED * (name in ("gap", "violation", "probability"))
+            off = off + np.nan_to_num(expected["rounding"]) * (name == "margin")
+            with np.errstate(invalid="ignore"):
+                same |= (np.abs(said - is_) <= off) | (np.isnan(said) & np.isnan(is_))
+        sentence = f"Its {name.replace('_', ' ')} is not what is computed."
+        wrong.append((sentence, ~np.asarray(same, dtype=bool)))
+    return wrong

@@ -1,48 +1,63 @@
-"""Records of answers written to files and read from them: JSON lines, and Parquet in columns."""
+"""Records written and read: as JSON, and as Parquet in columns."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
+from hashlib import sha256
 from importlib.metadata import version
+from importlib.util import find_spec
 from os import PathLike
 from pathlib import Path
 from platform import python_version
-from typing import TYPE_CHECKING, Any, NamedTuple, final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from counterpoint.certificate import COLUMNS, VIOLATION, Claim, Status, relative_gap
+from counterpoint.certificate import VIOLATION, Claim, Status
 from counterpoint.engine.answering import SINGLE
-from counterpoint.numerics import BoolArray, FloatArray, IntArray, WordArray
-from counterpoint.records.checker import proved_bounds
+from counterpoint.errors import InvalidInput, MissingExtra, shown
+from counterpoint.numerics import BoolArray, IntArray
+from counterpoint.records.checker import BROKEN, Asked, concluded, nothing
 from counterpoint.records.record import (
+    EDITED,
+    FIELDS,
+    HASHED,
     NUMBERS,
     SCHEMA,
+    SHARED,
     WORDS,
     Batch,
     as_cell,
-    as_proof,
+    as_pieces,
     asked_of,
     canonical,
-    check_parquet,
     digest,
     fingerprint,
+    hashed,
+    numbers,
+    of_cell,
+    proofs_of,
+    said,
     told,
-    with_own_told,
 )
-from counterpoint.targets import Guarantee, Target
+from counterpoint.rows.cells import is_missing
+from counterpoint.rows.encoding import match_columns
+from counterpoint.rows.features import Continuous, Features
+from counterpoint.rows.table import Table
+from counterpoint.targets import Guarantee, Target, Verdict
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from counterpoint.results import Counterfactuals
 
-__all__ = ["to_batches", "to_json", "write_records"]
+__all__ = ["read_records", "to_batches", "to_json", "with_rows", "write_records"]
 
-PLAIN = {"multipliers"}
-"""What a proof's piece holds that has neither trees nor a wing's own proof: columns hold it."""
+
+# Writing
 
 
 def to_batches(answers: Counterfactuals) -> Iterator[Batch]:
@@ -51,12 +66,10 @@ def to_batches(answers: Counterfactuals) -> Iterator[Batch]:
 
     from counterpoint import __version__
 
-    features = answers.features
+    features, messages = answers.features, answers.messages()
     tables = [t.select(features.names) for t in (answers.table, answers.decoded(slice(None)))]
     frames = [pd.DataFrame({str(n): t.column(n) for n in features.names}) for t in tables]
     singles = [str(features.names[j]) for j in sorted(tables[0].singles)]
-    codes, messages = answers.messages()
-    said = np.array(messages, dtype=object)[codes]
     made = {
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
         "python": python_version(),
@@ -70,109 +83,86 @@ def to_batches(answers: Counterfactuals) -> Iterator[Batch]:
         groups.setdefault(repr(target), []).append(i)
     for listed in groups.values():
         at, target = np.array(listed), answers.targets[listed[0]]
-        asked = asked_of(answers, target, singles)
-        shared = {"schema": SCHEMA, "made": made, "model": model, "asked": asked}
-        shared["asked_hash"] = digest(canonical(asked))
-        columns, proofs = _columns(answers, at, target)
-        columns["message"] = said[at]
-        columns["resolution"] = np.full(len(at), SINGLE if singles else VIOLATION)
+        table = asked_of(answers, target, singles)
+        shared = {"schema": SCHEMA, "made": made, "model": model, "asked": table}
+        shared["asked_hash"] = digest(canonical(table))
+        limits, resolution = (table["gap"], answers.eps), SINGLE if singles else VIOLATION
+        asked = Asked(
+            answers.question, target, *limits, resolution, table["time_limit"] is not None
+        )
+        proofs = _proofs(answers, at, target)
+        told = _columns(answers, at, asked, proofs)
+        told["message"] = np.array(messages[1], dtype=object)[messages[0][at]]
         rows, after = (frame.iloc[at].reset_index(drop=True) for frame in frames)
-        yield Batch(shared, rows, after, columns, proofs, at)
+        sizes = [piece.program.size for piece in answers.question.pieces(target).listed]
+        yield Batch(shared, rows, after, told, proofs, at, sizes)
 
 
 def _columns(
-    answers: Counterfactuals, at: IntArray, target: Target
-) -> tuple[dict[str, Any], list[Any]]:
-    """Words and numbers of some answers to one target, and their proofs.
-
-    Answers may have been found in coordinates of a span: their numbers are computed anew.
-    """
-    question, c = answers.question, answers.certificates
-    x, y = (question.features.expand(codes[at]) for codes in (answers.before, answers.after))
-    answered, status = c.valid[at], answers.statuses[at]
-    out: dict[str, Any] = {name: getattr(c, name)[at] for name in NUMBERS if name in COLUMNS}
-    out["cost"] = question.price(y - x)
-    out["violation"] = question.actionable.violation(y, x)
-    if target.promise is Guarantee.NONE:
-        out["margin"] = question.form.margin(y, target)
-        out["rounding"] = target.requirement.rounding(question.form, y, answers.eps)
-    found = _proved(answers, at, target, x, y, out["rounding"])
-    out["objective"], out["proved_bound"] = found.objective, found.bound
-    for name in ("cost", "violation", "margin", "rounding", "objective"):
-        out[name] = np.where(answered, out[name], np.nan)
-    claim = _claims(status, c.claims[at], found.settled)
-    bound = np.where((claim == Claim.REPORTED) | ~found.checked, c.bound[at], found.bound)
-    bound = np.where(answered, np.fmin(bound, out["objective"]), bound)
-    out["bound"] = np.where(status == Status.INVALID.code, 0.0, bound)
-    out["gap"] = relative_gap(out["objective"], out["bound"])
-    out |= {"status": Status.of(status), "claim": claim, "valid": answered}
-    out["guarantee"] = Guarantee.of(c.guarantees[at])
-    return out, found.proofs
+    answers: Counterfactuals, at: IntArray, asked: Asked, proofs: list[Any]
+) -> dict[str, Any]:
+    """Words and numbers of some answers to one target."""
+    c, question, target = answers.certificates, answers.question, asked.target
+    out = nothing(len(at), asked.resolution) | {"valid": c.valid[at]}
+    here = np.flatnonzero(answers.statuses[at] != Status.INVALID.code)
+    if len(here):
+        rows = at[here]
+        x, y = (question.features.expand(codes[rows]) for codes in (answers.before, answers.after))
+        names = ("valid", "margin", "probability", "guarantees", "rounding")
+        verdict = Verdict(*(getattr(c, name)[rows] for name in names))
+        if target.promise is Guarantee.NONE:  # a search in a span knew less of them
+            margin = question.form.margin(y, target)
+            rounding = target.requirement.rounding(question.form, y, asked.eps)
+            verdict = replace(verdict, margin=margin, rounding=rounding)
+        status, claim = Status.of(answers.statuses[rows]), Claim.of(c.claims[rows])
+        claim[(status == Status.OPTIMAL) | (status == Status.INFEASIBLE)] = Claim.REPORTED
+        said: dict[str, Any] = {"status": status, "claim": claim, "bound": c.bound[rows]}
+        said["valid"] = c.valid[rows]
+        said["proof"] = [proofs[i] for i in here.tolist()]
+        for name, values in concluded(asked, x, y, verdict, said).items():
+            out[name][here] = values
+    del out["proved"]
+    return out
 
 
-@final
-class Proved(NamedTuple):
-    """What the proofs of n answers prove."""
-
-    bound: FloatArray  # (n,)
-    objective: FloatArray  # (n,)
-    settled: BoolArray  # (n,) whether that settles the row
-    checked: BoolArray  # (n,) whether there is a proof, or nothing has to be proved
-    proofs: list[Any]
-
-
-def _proved(
-    answers: Counterfactuals,
-    at: IntArray,
-    target: Target,
-    x: FloatArray,
-    y: FloatArray,
-    rounding: FloatArray,
-) -> Proved:
-    """What is kept of some rows, and what it proves."""
-    already = answers.statuses[at] == Status.ALREADY.code
-    cost, effort = answers.question.price(y - x), answers.effort
-    assert effort is not None  # noqa: S101 (asked before)
-    out = Proved(np.zeros(len(at)), cost, np.array(already), np.array(already), [None] * len(at))
+def _proofs(answers: Counterfactuals, at: IntArray, target: Target) -> list[Any]:
+    """What proves the bounds of some rows; None where nothing was kept, or has to be proved."""
+    out: list[Any] = [None] * len(at)
+    pieces = answers.question.pieces(target)
+    sizes = [piece.program.size for piece in pieces.listed]
     known = np.full(len(answers), -1)
     for k, (rows, _) in enumerate(answers.kept):
         known[rows] = k  # what was searched last counts
-    known = np.where(already, -1, known[at])
-    for k in np.unique(known[known >= 0]).tolist():
-        rows, pieces = answers.kept[k]
-        mine = np.flatnonzero(known == k)
-        kept = [with_own_told(piece.take(np.searchsorted(rows, at[mine]))) for piece in pieces]
-        about = x[mine], y[mine], answers.certificates.valid[at[mine]]
-        limits = effort.gap, answers.eps, rounding[mine]
-        part = proved_bounds(answers.question, target, about, kept, limits)
-        if part is None:
+    known[answers.statuses == Status.ALREADY.code] = -1
+    for k in np.unique(known[at][known[at] >= 0]).tolist():
+        rows, kept = answers.kept[k]
+        if not sizes or sizes != [piece.multipliers.shape[1] for piece in kept]:
             continue
-        out.bound[mine], out.objective[mine], out.settled[mine] = part
-        out.checked[mine] = True
-        for i, place in enumerate(mine.tolist()):
-            out.proofs[place] = as_proof(kept, i)
+        mine = np.flatnonzero(known[at] == k)
+        for i, proof in zip(mine, proofs_of(kept, np.searchsorted(rows, at[mine])), strict=True):
+            out[i] = proof
     return out
 
 
-def _claims(status: WordArray, claims: WordArray, settled: BoolArray) -> NDArray[np.object_]:
-    """(n,) what a record claims: proved only if its own proof settles it."""
-    out = Claim.of(claims)
-    optimal = np.isin(status, [Status.OPTIMAL.code, Status.INFEASIBLE.code])
-    out[optimal] = np.where(settled[optimal], Claim.PROVED, Claim.REPORTED)
-    return out
-
-
-def to_json(batches: Iterable[Batch]) -> list[dict[str, Any]]:
+def to_json(batches: Iterator[Batch], salt: str | None) -> list[dict[str, Any]]:
     """The records as JSON has them, in the order of the answers."""
     out: dict[int, dict[str, Any]] = {}
     for batch in batches:
-        sides = [_cells(frame) for frame in (batch.rows, batch.answers)]
+        rows, answers = (_cells(frame) for frame in (batch.rows, batch.answers))
         columns = {k: np.asarray(v).tolist() for k, v in batch.told.items()}
         for i, at in enumerate(batch.at.tolist()):
-            record = {**batch.shared, "row": sides[0][i], "proof": batch.proofs[i]}
+            record = {
+                **batch.shared,
+                "row": rows[i],
+                "proof": as_pieces(batch.proofs[i], batch.sizes),
+            }
             record |= {name: told(values[i]) for name, values in columns.items()}
             record |= {name: str(record[name]) for name in WORDS}
-            record["answer"] = sides[1][i] if record["valid"] else None
+            record["answer"] = answers[i] if record["valid"] else None
+            if salt is not None:
+                record["row"] = hashed(rows[i], salt)
+                changed = {k: v for k, v in answers[i].items() if v != rows[i][k]}
+                record["answer"] = changed if record["valid"] else None
             record["digest"] = digest(canonical(record))
             out[at] = record
     return [out[at] for at in sorted(out)]
@@ -185,29 +175,259 @@ def _cells(frame: pd.DataFrame) -> list[dict[str, Any]]:
     return [dict(zip(names, cells, strict=True)) for cells in zip(*columns, strict=True)]
 
 
-def write_records(answers: Counterfactuals, path: str | PathLike[str]) -> None:
+def write_records(
+    answers: Counterfactuals, path: str | PathLike[str], salt: str | None = None
+) -> None:
     """Write the records of answers: JSON lines, or Parquet by the ending of the name."""
     path, batches = Path(path), to_batches(answers)
     if path.suffix == ".jsonl":
-        lines = (f"{canonical(record)}\n" for record in to_json(batches))
+        lines = (f"{canonical(record)}\n" for record in to_json(batches, salt))
         path.write_text("".join(lines), encoding="utf-8")
         return
-    check_parquet(path)
+    _check_parquet(path)
     import pandas as pd
+    import pyarrow as pa
+    from pyarrow import parquet
 
     parts = []
     for batch in batches:
+        rows, after = batch.rows, batch.answers
         columns: dict[str, Any] = {"shared": [canonical(batch.shared)] * len(batch.at)}
-        for side, frame in (("row", batch.rows), ("answer", batch.answers)):
+        if salt is not None:
+            columns[HASHED] = [hashed(row, salt) for row in _cells(rows)]
+            same = (rows == after) | (rows.isna() & after.isna())
+            rows, after = rows[[]], after.astype(object).mask(same, None)
+        for side, frame in (("row", rows), ("answer", after)):
             columns |= {f"{side}.{name}": frame[name].array for name in frame.columns}
         columns |= {k: v.astype(str) if k in WORDS else v for k, v in batch.told.items()}
-        plain = [p is not None and all(piece.keys() == PLAIN for piece in p) for p in batch.proofs]
+        plain = [isinstance(proof, np.ndarray) for proof in batch.proofs]
         pairs = [*zip(batch.proofs, plain, strict=True)]
-        columns["multipliers"] = [
-            [v for piece in p for v in piece["multipliers"]] if one else None for p, one in pairs
-        ]
+        columns["multipliers"] = [proof if one else None for proof, one in pairs]
         columns["proof"] = [None if p is None or one else canonical(p) for p, one in pairs]
         parts.append(pd.DataFrame(columns, index=batch.at))
     whole = pd.concat(parts).sort_index()
     whole["shared"] = whole["shared"].astype("category")
-    whole.to_parquet(path, index=False)
+    table = pa.Table.from_pandas(whole, preserve_index=False)
+    table = table.append_column("digest", pa.array(_digests(table.to_pandas())))
+    parquet.write_table(table, path)
+
+
+def _digests(frame: pd.DataFrame) -> list[str]:
+    """(n,) SHA-256 of all columns of each row: numbers as float64, all else as JSON."""
+    whole = frame.drop(columns=["digest", "multipliers", "shared"], errors="ignore")
+    numeric = whole.select_dtypes("number").sort_index(axis=1)
+    names = [*numeric.columns, *sorted({*whole.columns} - {*numeric.columns})]
+    columns = [whole[name].tolist() for name in names[numeric.shape[1] :]]
+    shared = frame["shared"].astype("category").cat
+    begun = [sha256(canonical([text, *names]).encode()) for text in shared.categories]
+    texts: dict[tuple[Any, ...], bytes] = {}
+    out = []
+    rows = (
+        shared.codes,
+        numeric.to_numpy("<f8") + 0.0,
+        frame["multipliers"],
+        zip(*columns, strict=True),
+    )
+    for code, row, proof, words in zip(*rows, strict=True):
+        if words not in texts:
+            texts[words] = canonical([None if v != v else v for v in words]).encode()  # noqa: PLR0124
+        found = begun[code].copy()
+        found.update(row.tobytes() + (b"" if proof is None else proof.tobytes()) + texts[words])
+        out.append(f"sha256:{found.hexdigest()}")
+    return out
+
+
+def _check_parquet(path: Path) -> None:
+    """Raise if a file is of another kind, or pyarrow is missing."""
+    if path.suffix != ".parquet":
+        raise InvalidInput(f"Expected a file of records (.jsonl, .parquet); got {path.name}.")
+    if find_spec("pyarrow") is None:
+        raise MissingExtra(
+            f"{path.name} is a Parquet file, which needs pyarrow, and that is not installed. "
+            "Install it with 'pip install pyarrow', or use JSON lines."
+        )
+
+
+# Reading
+
+
+def read_records(records: Any, found: dict[int, list[str]]) -> tuple[list[Batch], int]:
+    """Records in columns, grouped by what was asked, and their number; what is wrong with others.
+
+    Those that cannot be read are left out, and ``found``.
+    """
+    text = isinstance(records, str) and records.lstrip()[:1] == "{"
+    if isinstance(records, str | PathLike) and not text:
+        path = Path(records)
+        if path.suffix != ".jsonl":
+            return _read_parquet(path, found)
+        records = [*filter(str.strip, path.read_text(encoding="utf-8").splitlines())]
+    records = [records] if text or isinstance(records, Mapping) else records
+    if not isinstance(records, Sequence) or not records:
+        raise InvalidInput(
+            "Expected a record, its JSON text, a list of records, or the path of a .jsonl or "
+            f".parquet file of them; got {shown(records)}."
+        )
+    groups: dict[str, list[int]] = {}
+    whole = [_parsed(record) if isinstance(record, str) else record for record in records]
+    for i, record in enumerate(whole):
+        sentence, same = _group(record)
+        if sentence:
+            found.setdefault(i, []).append(sentence)
+        if same:
+            groups.setdefault(same, []).append(i)
+    parts = (_readable([whole[i] for i in at], at, found) for at in groups.values())
+    return [batch for part in parts for batch in part], len(records)
+
+
+def _parsed(text: str) -> Any:
+    """What a text of JSON says; the error, if it is none."""
+
+    def refuse(name: str) -> float:
+        raise ValueError(f"{name} is no number of JSON")
+
+    try:
+        return json.loads(text, parse_constant=refuse)
+    except (ValueError, RecursionError) as error:
+        return InvalidInput(f"is not JSON ({error}); it may have been cut off or edited.")
+
+
+def _group(record: Any) -> tuple[str, str]:
+    """What is wrong with a record as a whole, and what it shares with others, if it is one."""
+    if isinstance(record, InvalidInput):
+        return f"It {record}", ""
+    if not isinstance(record, Mapping):
+        return f"It is no record, but {shown(record, 40)}; expected an object.", ""
+    if record.get("schema") != SCHEMA:
+        return (
+            f"Its schema is {shown(record.get('schema'), 40)}; this version of counterpoint reads "
+            f"{SCHEMA!r}. Check it with the version that wrote it."
+        ), ""
+    if {*record} != {*FIELDS}:
+        lacks = [f"lacks the field {key!r}" for key in FIELDS if key not in record]
+        more = [f"has a field {shown(key, 40)} too many" for key in record if key not in FIELDS]
+        return f"It {(lacks + more)[0]}; it may have been edited.", ""
+    try:
+        body = canonical({key: value for key, value in record.items() if key != "digest"})
+        alike = [record[key] for key in ("schema", "model", "asked", "asked_hash")]
+        same = canonical([*alike, isinstance(record["row"], str)])
+    except BROKEN:
+        return "It holds what JSON cannot: a NaN, an infinity or an object of Python.", ""
+    return EDITED * (digest(body) != record["digest"]), same
+
+
+def _readable(
+    records: list[dict[str, Any]], at: Sequence[int], found: dict[int, list[str]]
+) -> Iterator[Batch]:
+    """Records in columns; if that fails, each half by itself."""
+    try:
+        batch = _of_json(records, at)
+    except BROKEN as error:
+        if len(records) > 1:
+            for part in (slice(len(at) // 2), slice(len(at) // 2, None)):
+                yield from _readable(records[part], at[part], found)
+            return
+        found.setdefault(at[0], []).append(f"It cannot be read: {said(error)}.")
+    else:
+        yield batch
+
+
+def _of_json(records: Sequence[dict[str, Any]], at: Sequence[int]) -> Batch:
+    """Records that share what was asked, in columns; ValueError if they are none."""
+    import pandas as pd
+
+    first = records[0]
+    names = [each["name"] for each in first["asked"]["features"]]
+    if any(each["valid"] is not (each["answer"] is not None) for each in records):
+        raise ValueError("there is an answer if and only if it is valid")
+    if isinstance(first["row"], str):  # answers hold what changes
+        empty = dict.fromkeys(names)
+        after = [{**empty, **(each["answer"] or {})} for each in records]
+        frames = [pd.DataFrame({HASHED: [each["row"] for each in records]})]
+    else:
+        after = [each["row"] if each["answer"] is None else each["answer"] for each in records]
+        frames = [_frame([each["row"] for each in records], names)]
+    frames.append(_frame(after, names))
+    columns: dict[str, Any] = {k: numbers([each[k] for each in records]) for k in NUMBERS}
+    columns |= {k: np.array([each[k] for each in records], dtype=object) for k in WORDS}
+    columns["valid"] = np.array([each["valid"] for each in records])
+    proofs = [each["proof"] for each in records]
+    shared = {k: first[k] for k in SHARED}
+    return Batch(shared, frames[0], frames[1], columns, proofs, np.array(at))
+
+
+def _frame(rows: list[dict[str, Any]], names: list[str]) -> pd.DataFrame:
+    """Rows as JSON has them as a frame."""
+    import pandas as pd
+
+    if any(set(row) != set(names) for row in rows):
+        raise ValueError("the row or the answer holds other columns than the features")
+    return pd.DataFrame({name: [of_cell(row[name]) for row in rows] for name in names})
+
+
+def _read_parquet(path: Path, found: dict[int, list[str]]) -> tuple[list[Batch], int]:
+    """The records of a Parquet file; InvalidInput if it is none."""
+    _check_parquet(path)
+    import pandas as pd
+
+    try:
+        frame = pd.read_parquet(path)
+        columns = {"shared", "proof", "multipliers", "valid", "digest", *WORDS, *NUMBERS}
+        lacks = columns - {*frame.columns}
+        out = [] if lacks else [*_in_columns(frame)]
+        digests = [] if lacks else _digests(frame)
+    except (*BROKEN, OSError) as error:
+        raise InvalidInput(f"{path.name} is no file of records: {said(error)}.") from error
+    if lacks:
+        raise InvalidInput(f"{path.name} is no file of records: it lacks {min(lacks)!r}.")
+    for i in np.flatnonzero(frame["digest"].to_numpy() != np.array(digests)).tolist():
+        found.setdefault(i, []).append(EDITED)
+    return out, len(frame)
+
+
+def _in_columns(frame: pd.DataFrame) -> Iterator[Batch]:
+    """The records of a frame, by what they share."""
+    for text, part in frame.groupby("shared", observed=True, sort=False):
+        shared = json.loads(str(text))
+        names = [each["name"] for each in shared["asked"]["features"]]
+        answers = part[[f"answer.{name}" for name in names]].set_axis(names, axis=1)
+        if HASHED in part:
+            rows = part[[HASHED]]
+        else:
+            rows = part[[f"row.{name}" for name in names]].set_axis(names, axis=1)
+        columns = {k: part[k].to_numpy(dtype=np.float64) for k in NUMBERS}
+        columns |= {k: part[k].to_numpy(dtype=object) for k in (*WORDS, "valid")}
+        proofs = part["multipliers"].tolist()
+        for i, proof in enumerate(part["proof"].tolist()):
+            if isinstance(proof, str):
+                proofs[i] = json.loads(proof)
+        yield Batch(shared, rows, answers, columns, proofs, part.index.to_numpy())
+
+
+def with_rows(batch: Batch, rows: Table | None, salt: str | None) -> tuple[Batch, BoolArray]:
+    """Records with the rows that they hold hashes of; (n,) whether a row is another one."""
+    import pandas as pd
+
+    names = tuple(batch.answers.columns)
+    if batch.rows.columns.tolist() != [HASHED] or names == (HASHED,):
+        return batch, np.zeros(len(batch.at), dtype=bool)
+    if rows is None or salt is None:
+        raise InvalidInput(
+            "These records hold hashes in the place of rows. Pass the rows, in the order of the "
+            "records, as rows=, and the salt that the hashes were made with as salt=."
+        )
+    known = {str(name): name for name in rows.names}
+    table = match_columns(rows, Features(Continuous(known.get(name, name)) for name in names))
+    columns = zip(names, table.names, strict=True)
+    base = pd.DataFrame({name: table.column(own) for name, own in columns}).iloc[batch.at]
+    base = base.reset_index(drop=True)
+    hashes = np.array([hashed(row, salt) for row in _cells(base)], dtype=object)
+    after = {
+        name: [
+            old if is_missing(new) else new
+            for old, new in zip(base[name].tolist(), batch.answers[name].tolist(), strict=True)
+        ]
+        for name in names
+    }
+    whole = batch._replace(rows=base, answers=pd.DataFrame(after))
+    return whole, np.asarray(batch.rows[HASHED].to_numpy() != hashes)

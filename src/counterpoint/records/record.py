@@ -7,13 +7,13 @@ that its own proof gives: `counterpoint.recheck` computes them anew, without a s
 
 from __future__ import annotations
 
+import hmac
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from hashlib import sha256
-from importlib.util import find_spec
-from pathlib import Path
+from itertools import pairwise
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
@@ -23,7 +23,7 @@ from scipy import sparse
 from counterpoint.certificate import Kept
 from counterpoint.constraints import Bounds, Constraint, WithinObserved
 from counterpoint.engine.proof import Proof
-from counterpoint.errors import InvalidInput, MissingExtra
+from counterpoint.errors import InvalidInput
 from counterpoint.numerics import FloatArray, IntArray
 from counterpoint.policy import Problem
 from counterpoint.rows.cells import is_missing
@@ -37,26 +37,28 @@ if TYPE_CHECKING:
     from counterpoint.results import Counterfactuals
 
 __all__ = [
+    "EDITED",
     "FIELDS",
+    "HASHED",
     "NUMBERS",
     "SCHEMA",
+    "SHARED",
     "WORDS",
     "Batch",
     "as_cell",
-    "as_proof",
+    "as_pieces",
     "asked_of",
-    "batch_of",
     "canonical",
-    "check_parquet",
     "digest",
     "fingerprint",
+    "hashed",
     "kept_of",
-    "parsed",
+    "numbers",
+    "of_cell",
     "problem_of",
-    "read_lines",
-    "read_parquet",
+    "proofs_of",
+    "said",
     "told",
-    "with_own_told",
 ]
 
 SCHEMA = "counterpoint-record/1"
@@ -76,6 +78,9 @@ NUMBERS = (
 WORDS = ("status", "claim", "guarantee", "message")
 SHARED = ("schema", "made", "model", "asked", "asked_hash")
 """Fields that records of one call share, but for targets that differ by row."""
+HASHED = "row"
+"""The column of hashes in the place of rows."""
+EDITED = "It was changed after it was written: its digest does not fit it."
 FIELDS = (*SHARED, "row", "answer", *WORDS, "valid", *NUMBERS, "proof", "digest")
 
 
@@ -84,11 +89,20 @@ class Batch(NamedTuple):
     """Records that share what was asked: n rows in columns."""
 
     shared: dict[str, Any]
-    rows: pd.DataFrame  # the factual rows, as they came
-    answers: pd.DataFrame  # rows without an answer are as the factual ones
-    told: dict[str, Any]  # (n,) words and numbers, and ``answered``
-    proofs: list[Any]  # for each row, for each piece of the target: multipliers and trees
+    rows: pd.DataFrame  # the factual rows, as they came, or their hashes
+    answers: pd.DataFrame  # as rows where there is none; beside hashes, None for what stays
+    told: dict[str, Any]  # (n,) words and numbers, and ``valid``
+    proofs: list[Any]  # for each row, see `proofs_of`
     at: IntArray  # (n,) their positions among all records
+    sizes: Sequence[int] = ()  # how many multipliers each piece of a target has, if it is known
+
+    def halves(self) -> Iterator[Batch]:
+        """The first half of the records, and the second."""
+        middle = len(self.at) // 2
+        for part in (slice(middle), slice(middle, None)):
+            told = {name: values[part] for name, values in self.told.items()}
+            rows, answers = self.rows.iloc[part], self.answers.iloc[part]
+            yield Batch(self.shared, rows, answers, told, self.proofs[part], self.at[part])
 
 
 def canonical(value: Any) -> str:
@@ -101,6 +115,19 @@ def canonical(value: Any) -> str:
 def digest(text: str) -> str:
     """The SHA-256 of a text."""
     return f"sha256:{sha256(text.encode()).hexdigest()}"
+
+
+def hashed(row: Mapping[str, Any], salt: str) -> str:
+    """The HMAC-SHA-256 of a row's cells as JSON has them, 3 being 3.0, with a salt as the key."""
+    cells = [[k, float(v) if isinstance(v, int | float) else v] for k, v in row.items()]
+    code = hmac.new(salt.encode(), canonical(cells).encode(), sha256)
+    return f"hmac-sha256:{code.hexdigest()}"
+
+
+def said(error: BaseException) -> str:
+    """What an error says, as the end of a sentence."""
+    what = f"the key {error} is missing" if isinstance(error, KeyError) else str(error)
+    return " ".join(what.split()).removesuffix(".")
 
 
 def fingerprint(form: Form, features: Features, fills: Mapping[Hashable, Any]) -> str:
@@ -221,101 +248,117 @@ def problem_of(asked: Mapping[str, Any]) -> Problem:
 # Proofs as text
 
 
-def as_proof(pieces: Sequence[Kept], i: int) -> list[dict[str, Any]]:
-    """What proves the bound of one row: for each piece multipliers, trees, a wing's own proof."""
-    out = []
-    for kept in pieces:
-        one = kept.take(np.array([i]))
-        piece: dict[str, Any] = {"multipliers": [told(v) for v in one.multipliers[0].tolist()]}
-        trees = [_tree(proof) for _, proof in one.trees if len(proof.row)]
-        if trees:
-            piece["trees"] = trees
-        if one.own is not None:
-            piece["own"] = one.own[0]
-        out.append(piece)
+def proofs_of(pieces: Sequence[Kept], rows: IntArray) -> list[Any]:
+    """What proves the bound of each row, for each piece: multipliers, trees, a wing's own proof.
+
+    An array of the multipliers of all pieces, if there is nothing else.
+    """
+    whole = np.concatenate([piece.multipliers[rows] for piece in pieces], axis=1)
+    if not any(piece.trees or piece.own for piece in pieces):
+        return [*whole]
+    sizes, out = [piece.multipliers.shape[1] for piece in pieces], []
+    trees = [_trees(piece) for piece in pieces]
+    for row, flat in zip(rows.tolist(), whole, strict=True):
+        more: list[dict[str, Any]] = [{"trees": t[row]} if row in t else {} for t in trees]
+        for piece, table in zip(pieces, more, strict=True):
+            if piece.own is not None:
+                own = vars(piece.own[row]).items()
+                table["own"] = {k: [*v] if isinstance(v, list) else told(v) for k, v in own}
+        both = zip(as_pieces(flat, sizes), more, strict=True)
+        out.append([piece | table for piece, table in both] if any(more) else flat)
     return out
 
 
-def with_own_told(kept: Kept) -> Kept:
-    """The same, with a wing's own proofs as JSON has them."""
-    if kept.own is None:
-        return kept
-    tables = [
-        {k: [*v] if isinstance(v, list) else told(v) for k, v in vars(one).items()}
-        for one in kept.own
-    ]
-    return kept._replace(own=tables)
+def _trees(piece: Kept) -> dict[int, list[Any]]:
+    """Row → its trees, as JSON has them."""
+    out: dict[int, list[Any]] = {}
+    for rows, proof in piece.trees:
+        for j, row in enumerate(rows.tolist()):
+            one = proof if len(rows) == 1 else proof.take(np.array([j]))
+            if len(one.row):
+                out.setdefault(row, []).append(_tree(one))
+    return out
+
+
+def as_pieces(proof: Any, sizes: Sequence[int]) -> Any:
+    """A proof as JSON has it: a list of pieces."""
+    if not isinstance(proof, np.ndarray):
+        return proof
+    parts = np.split(proof, np.cumsum(sizes)[:-1])
+    return [{"multipliers": [*map(told, part.tolist())]} for part in parts]
 
 
 def _tree(proof: Proof) -> dict[str, Any]:
-    """The arrays of a tree in base64, little-endian, with their shapes."""
-    out: dict[str, Any] = {}
-    for name, array in proof._asdict().items():
-        kind = "<f8" if array.dtype.kind == "f" else "<i4"
-        text = b64encode(np.ascontiguousarray(array, dtype=kind).tobytes()).decode()
-        out[name] = {"shape": list(array.shape), "values": text}
-    return out
+    """A tree of one row: its nodes as numbers, little-endian in base64, the root first.
+
+    Each is its two children (−1 for none), bounds from below and above, which features are forced
+    to change, and multipliers.
+    """
+    parts = proof.children, proof.low, proof.high, proof.forced, proof.multipliers
+    nodes = np.column_stack(parts).astype("<f8")
+    text = b64encode(nodes.tobytes()).decode()
+    return {"ceiling": told(float(proof.ceiling[0])), "nodes": text}
 
 
-def _as_tree(table: Any, size: int, d: int) -> Proof:
-    """A tree of one row from its arrays; ValueError if it is none."""
-    arrays: dict[str, Any] = {}
-    for name in Proof._fields:
-        real = name in ("low", "high", "multipliers", "ceiling")
-        text = b64decode(table[name]["values"], validate=True)
-        flat = np.frombuffer(text, "<f8" if real else "<i4")
-        kind: Any = np.float64 if real else bool if name == "forced" else np.intp
-        arrays[name] = flat.reshape(table[name]["shape"]).astype(kind)
-    proof = Proof(**arrays)
-    n = len(proof.row)
-    shapes = (n,), (n, d), (n, d), (n, d), (n, size), (n, 2), (1,), (1,)
-    fits = all(array.shape == shape for array, shape in zip(proof, shapes, strict=True))
-    if not fits or proof.row.any() or np.isnan(proof.low).any() or np.isnan(proof.high).any():
-        raise ValueError("the arrays of a tree do not fit each other")
-    return proof
+def _together(trees: Sequence[tuple[int, Any]], size: int, d: int) -> tuple[IntArray, Proof]:
+    """Trees of one row each, with which rows, as one proof; ValueError if they are none."""
+    texts, width = [b64decode(tree["nodes"], validate=True) for _, tree in trees], 2 + 3 * d + size
+    counts = np.array([len(text) for text in texts])
+    if not counts.all() or (counts % (8 * width)).any():
+        raise ValueError("the nodes of a tree do not fit the target")
+    nodes = np.frombuffer(b"".join(texts), "<f8").reshape(-1, width)
+    children, *boxes = np.split(nodes, [2, 2 + d, 2 + 2 * d, 2 + 3 * d], axis=1)
+    low, high, forced, multipliers = boxes
+    if np.isnan(nodes[:, : 2 + 2 * d]).any() or (np.abs(children) > len(nodes)).any():
+        raise ValueError("a node of a tree has no box, or no children")
+    row = np.repeat(np.arange(len(trees)), counts // (8 * width))
+    root = np.searchsorted(row, np.arange(len(trees)))
+    children = np.where(children < 0.0, -1, children + root[row, None]).astype(np.intp)
+    ceiling = numbers([tree["ceiling"] for _, tree in trees])
+    rows = np.array([i for i, _ in trees])
+    return rows, Proof(row, low, high, forced != 0.0, multipliers, children, root, ceiling)
 
 
 def kept_of(proofs: Sequence[Any], sizes: Sequence[int], d: int) -> list[Kept]:
     """What proves the bounds of rows, piece by piece; ValueError if it is not of these pieces.
 
-    Pieces have (s,) so many multipliers, over d columns. A proof is a list of pieces, or an array
-    of their multipliers, if there is nothing else.
+    Pieces have so many (``sizes``) multipliers, over d columns.
     """
-    ends = np.cumsum(sizes)
-    if all(isinstance(proof, np.ndarray) for proof in proofs):
-        if any(len(proof) != sum(sizes) for proof in proofs) or not len(ends):
-            raise ValueError(f"expected {sum(sizes)} multipliers")
-        whole = np.concatenate(proofs).reshape(len(proofs), -1)
-        if not np.isfinite(whole).all():
-            raise ValueError("expected finite multipliers")
-        return [Kept(part) for part in np.split(whole, ends[:-1], axis=1)]
-    proofs = [_in_pieces(proof, ends) for proof in proofs]
-    if any(len(proof) != len(sizes) for proof in proofs):
+    trees: list[list[tuple[int, Any]]] = [[] for _ in sizes]
+    own: list[list[Any]] = [[None] * len(proofs) for _ in sizes]
+    flat = [proof if isinstance(proof, np.ndarray) else _flat(proof, sizes) for proof in proofs]
+    if not sizes or any(len(each) != sum(sizes) for each in flat):
+        raise ValueError(f"expected {sum(sizes)} multipliers")
+    whole = np.concatenate(flat).reshape(len(proofs), -1)
+    if not np.isfinite(whole).all():
+        raise ValueError("expected finite multipliers")
+    for i, proof in enumerate(proofs):
+        for s, piece in enumerate(proof) if isinstance(proof, list) else ():
+            trees[s] += [(i, tree) for tree in piece.get("trees", ())]
+            own[s][i] = piece.get("own")
+    parts = np.split(whole, np.cumsum(sizes)[:-1], axis=1)
+    return [
+        Kept(part, _chunks(grown, size, d), None if its.count(None) == len(its) else its)
+        for part, grown, its, size in zip(parts, trees, own, sizes, strict=True)
+    ]
+
+
+def _flat(proof: Any, sizes: Sequence[int]) -> FloatArray:
+    """The multipliers of all pieces of a proof."""
+    if not isinstance(proof, list) or len(proof) != len(sizes):
         raise ValueError("the proof is of another number of pieces than the target has")
-    out: list[Kept] = []
-    for s, size in enumerate(sizes):
-        parts = [proof[s] for proof in proofs]
-        if any(set(part) - {"multipliers", "trees", "own"} for part in parts):
-            raise ValueError("a piece of the proof holds a key that is none of its own")
-        listed = [part["multipliers"] for part in parts]
-        multipliers = np.array(listed, dtype=np.float64).reshape(len(parts), -1)
-        if multipliers.shape[1] != size or not np.isfinite(multipliers).all():
-            raise ValueError(f"expected {size} finite multipliers")
-        trees = [
-            (np.array([i]), _as_tree(tree, size, d))
-            for i, part in enumerate(parts)
-            for tree in part.get("trees", ())
-        ]
-        own = [part.get("own") for part in parts]
-        out.append(Kept(multipliers, trees, None if own.count(None) == len(own) else own))
-    return out
+    if any(piece.keys() - {"multipliers", "trees", "own"} for piece in proof):
+        raise ValueError("a piece of the proof holds a key that is none of its own")
+    if [len(piece["multipliers"]) for piece in proof] != [*sizes]:
+        raise ValueError("a piece of the proof has another number of multipliers")
+    return np.array([v for piece in proof for v in piece["multipliers"]], dtype=np.float64)
 
 
-def _in_pieces(proof: Any, ends: IntArray) -> Any:
-    """A list of pieces, even if there are only multipliers."""
-    if not isinstance(proof, np.ndarray):
-        return proof
-    return [{"multipliers": part.tolist()} for part in np.split(proof, ends[:-1])]
+def _chunks(trees: list[tuple[int, Any]], size: int, d: int) -> list[tuple[IntArray, Proof]]:
+    """Trees together, which are checked at once: some 16 MiB of them."""
+    reached = np.cumsum([len(tree["nodes"]) for _, tree in trees], dtype=np.intp) >> 24
+    ends = [0, *(np.flatnonzero(np.diff(reached)) + 1).tolist(), len(trees)]
+    return [_together(trees[a:b], size, d) for a, b in pairwise(ends) if a < b]
 
 
 def told(value: Any) -> Any:
@@ -351,93 +394,3 @@ def of_cell(value: Any) -> Any:
     if isinstance(value, dict | list):
         raise TypeError("a cell holds a number, text, true, false or null")
     return np.nan if value is None else value
-
-
-# Reading
-
-
-def check_parquet(path: Path) -> None:
-    """Raise if a file is of another kind, or pyarrow is missing."""
-    if path.suffix != ".parquet":
-        raise InvalidInput(f"Expected a file of records (.jsonl, .parquet); got {path.name}.")
-    if find_spec("pyarrow") is None:
-        raise MissingExtra(
-            f"{path.name} is a Parquet file, which needs pyarrow, and that is not installed. "
-            "Install it with 'pip install pyarrow', or use JSON lines."
-        )
-
-
-def read_lines(path: Path) -> list[Any]:
-    """The records of a file of JSON lines; of a line that cannot be read, an error."""
-    lines = path.read_text(encoding="utf-8").splitlines()
-    return [parsed(line) for line in lines if line.strip()]
-
-
-def parsed(text: str) -> Any:
-    """What a text of JSON says; the error, if it is none."""
-    try:
-        return json.loads(text, parse_constant=_no_constant)
-    except (ValueError, RecursionError) as error:
-        return InvalidInput(f"is not JSON ({error}); it may have been cut off or edited.")
-
-
-def _no_constant(name: str) -> float:
-    raise ValueError(f"{name} is no number of JSON")
-
-
-def batch_of(records: Sequence[dict[str, Any]], at: Sequence[int]) -> Batch:
-    """Records that share what was asked, in columns; ValueError if they are none."""
-    import pandas as pd
-
-    first = records[0]
-    names = [each["name"] for each in first["asked"]["features"]]
-    if any(set(each["row"]) != set(names) for each in records):
-        raise ValueError("the row holds other columns than the features")
-    if any(each["valid"] is not (each["answer"] is not None) for each in records):
-        raise ValueError("there is an answer if and only if it is valid")
-    sides = []
-    for side in ("row", "answer"):
-        rows = [each[side] if each[side] is not None else each["row"] for each in records]
-        if any(set(row) != set(names) for row in rows):
-            raise ValueError("the answer holds other columns than the features")
-        frame = pd.DataFrame({name: [of_cell(row[name]) for row in rows] for name in names})
-        sides.append(frame.astype(dict.fromkeys(first["asked"]["float32"], np.float32)))
-    told: dict[str, Any] = {k: numbers([each[k] for each in records]) for k in NUMBERS}
-    told |= {k: np.array([each[k] for each in records], dtype=object) for k in WORDS}
-    told["valid"] = np.array([each["valid"] for each in records])
-    proofs = [each["proof"] for each in records]
-    return Batch({k: first[k] for k in SHARED}, sides[0], sides[1], told, proofs, np.array(at))
-
-
-def read_parquet(path: Path) -> list[Batch]:
-    """The records of a Parquet file; InvalidInput if it is none."""
-    check_parquet(path)
-    import pandas as pd
-
-    try:
-        frame = pd.read_parquet(path)
-        lacks = {"shared", "proof", "multipliers", "valid", *WORDS, *NUMBERS} - {*frame.columns}
-        out = [] if lacks else [*_in_columns(frame)]
-    except (ValueError, TypeError, KeyError, OSError) as error:
-        said = " ".join(str(error).split()).removesuffix(".")
-        raise InvalidInput(f"{path.name} is no file of records: {said}.") from error
-    if lacks:
-        raise InvalidInput(f"{path.name} is no file of records: it lacks {min(lacks)!r}.")
-    return out
-
-
-def _in_columns(frame: pd.DataFrame) -> Iterator[Batch]:
-    """The records of a frame, by what they share."""
-    for text, part in frame.groupby("shared", observed=True, sort=False):
-        shared = json.loads(str(text))
-        names = [each["name"] for each in shared["asked"]["features"]]
-        rows, answers = (
-            part[[f"{side}.{name}" for name in names]].set_axis(names, axis=1)
-            for side in ("row", "answer")
-        )
-        told = {k: part[k].to_numpy(dtype=np.float64) for k in NUMBERS}
-        told |= {k: part[k].to_numpy(dtype=object) for k in (*WORDS, "valid")}
-        proofs = part["multipliers"].tolist()
-        for i in np.flatnonzero(part["proof"].notna()).tolist():
-            proofs[i] = json.loads(part["proof"].iloc[i])
-        yield Batch(shared, rows, answers, told, proofs, part.index.to_numpy())

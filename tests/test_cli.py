@@ -609,3 +609,13 @@ def test_records_are_checked_again(tmp_path: Path):
     path.write_text("\n".join([first.replace('"optimal"', '"suboptimal"'), *others]))
     changed = run("recheck", path, "loan.skops", code=3)
     assert "Record 0: It was changed after it was written" in changed.stdout
+
+
+def test_records_of_hashed_rows_are_checked_with_the_rows(tmp_path: Path):
+    path, model = tmp_path / "answers.jsonl", skops.io.load("loan.skops", trusted=[])
+    explainer = cp.Explainer(model, data=pd.read_csv("train.csv"))
+    explainer.explain(pd.read_csv("rows.csv"), "granted").to_records(path, salt="pepper")
+    given = ("recheck", path, "loan.skops", "--rows", "rows.csv", "--salt")
+    assert "6 records: 6 without a problem" in run(*given, "pepper").stderr
+    assert "Its row is not the one" in run(*given, "salt", code=3).stdout
+    assert "hashes in the place of rows" in run("recheck", path, "loan.skops", code=1).stderr

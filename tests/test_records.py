@@ -397,6 +397,17 @@ def test_the_schema_lists_the_fields() -> None:
     assert schema["properties"]["status"]["enum"] == [*map(str, cp.Status)]
 
 
+def test_records_follow_the_schema() -> None:
+    schema = pytest.importorskip("jsonschema_rs")
+    text = files("counterpoint.records").joinpath("schema.json").read_text()
+    validator = schema.validator_for(json.loads(text))
+    for case in ("a policy", "a forest", "missing and bad cells"):
+        answers = _answers(case)[1]
+        for record in _records(answers):
+            validator.validate(record)
+        validator.validate(json.loads(json.dumps(answers[0].to_record(salt="pepper"))))
+
+
 def test_a_number_that_is_changed_in_a_parquet_file_is_found(tmp_path: Any) -> None:
     model, answers = _answers("mixed types")
     answers.to_records(tmp_path / "records.parquet")

@@ -9,7 +9,7 @@ import numpy as np
 import typer
 
 import counterpoint as cp
-from counterpoint.cli.files import Trust, TrustPickle, load_model
+from counterpoint.cli.files import Trust, TrustPickle, load_model, read_rows
 
 __all__ = ["recheck"]
 
@@ -32,6 +32,21 @@ def recheck(
             metavar="MODEL", help="The fitted model: a .skops file.", show_default=False
         ),
     ],
+    rows: Annotated[
+        Path | None,
+        typer.Option(
+            help="The rows, in order, if the records hold hashes in their place.",
+            show_default=False,
+        ),
+    ] = None,
+    salt: Annotated[
+        str | None,
+        typer.Option(
+            help="The salt that the hashes were made with.",
+            envvar="COUNTERPOINT_SALT",
+            show_default=False,
+        ),
+    ] = None,
     trust_pickle: TrustPickle = False,
     trust: Trust = None,
 ) -> None:
@@ -41,7 +56,8 @@ def recheck(
     """
     loaded = load_model(model, trust_pickle=trust_pickle, trust=trust or ())
     records.open("rb").close()
-    found = cp.recheck(records, loaded)
+    given = None if rows is None else read_rows(rows)
+    found = cp.recheck(records, loaded, rows=given, salt=salt)
     for problem in found.problems[:SHOWN]:
         typer.echo(problem)
     more = len(found.problems) - SHOWN

@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from itertools import count as count_up
 from typing import TYPE_CHECKING, Any, Literal, final
 
@@ -330,7 +331,8 @@ def _one_a_piece(
     if not len(rows):
         return chosen, exhausted
     predicted = task.model.predict(inputs.take(rows))
-    for target, part in task.target.each(predicted, np.ones(len(rows), dtype=bool)):
+    each = task.target.each(predicted, np.ones(len(rows), dtype=bool))
+    for target, part in chain.from_iterable(each):
         for piece in range(len(task.question.pieces(target))):
             found = ask(rows[part], replace(task, target=target, piece=piece))
             for i, one in zip(rows[part].tolist(), found, strict=True):

@@ -34,6 +34,7 @@ __all__ = [
     "Sizes",
     "Word",
     "WordArray",
+    "as_slice",
     "depth",
     "dots",
     "first_float",
@@ -80,6 +81,12 @@ def relative(over: FloatArray, size: FloatArray) -> FloatArray:
     with np.errstate(invalid="ignore"):
         share = over / np.maximum(size, TINY)
     return np.where(over == 0.0, 0.0, np.where(np.isnan(share), np.inf, share))
+
+
+def as_slice(rows: IntArray) -> IntArray | slice:
+    """Increasing positions; a slice if each follows the one before, so that nothing is copied."""
+    together = len(rows) > 0 and rows[-1] - rows[0] + 1 == len(rows)
+    return slice(int(rows[0]), int(rows[-1]) + 1) if together else rows
 
 
 def gamma(n: int) -> float:

@@ -115,8 +115,8 @@ class Requirement:
 class Target(ABC):
     """A decision, a probability, or a range of values, that the counterfactual shall get.
 
-    It answers for itself what it requires, what it means for each row, and what the model's own
-    methods say of points, raw in a table and encoded as (n, d) ``x``.
+    It answers for itself what it requires, what it means for each row, what it asks the model, and
+    what follows for points, encoded as (n, d) ``x``.
     """
 
     demanding: ClassVar[bool] = True
@@ -137,23 +137,28 @@ class Target(ABC):
     @abstractmethod
     def each(
         self, predicted: NDArray[Any], answered: BoolArray
-    ) -> Iterator[tuple[Target, IntArray]]:
+    ) -> Iterator[list[tuple[Target, IntArray]]]:
         """What it means for rows with (n,) predictions: targets, and the positions of their rows.
 
-        Which rows are ``answered`` is kept up to date between one target and the next.
+        Those of one list share no row. Which rows are ``answered`` is kept up to date between one
+        list and the next.
         """
 
-    @abstractmethod
-    def met(
-        self, model: Reading, table: Table, x: FloatArray, predicted: NDArray[Any]
-    ) -> BoolArray:
-        """(n,): whether the model's own methods give rows the target."""
+    @final
+    def said(self, model: Reading, table: Table) -> NDArray[Any]:
+        """(n,) what it asks the model about rows: its predictions, or its probability."""
+        required = self.requirement
+        if required.probable:
+            return model.probability(required.labels[0], table)
+        return model.predict(table)
 
     @abstractmethod
-    def verdict(
-        self, model: Reading, table: Table, x: FloatArray, predicted: NDArray[Any], eps: float
-    ) -> Verdict:
-        """What the model's own methods say of answers.
+    def met(self, form: Form, x: FloatArray, said: NDArray[Any]) -> BoolArray:
+        """(n,): whether what is `said` of rows gives them the target."""
+
+    @abstractmethod
+    def verdict(self, form: Form, x: FloatArray, said: NDArray[Any], eps: float) -> Verdict:
+        """What is `said` of answers, and how sure that is.
 
         ``eps`` is the distance from 1 to the next number where the model computes, or rows are
         kept.
@@ -201,12 +206,13 @@ class PlainTarget(Target):
     @final
     def each(
         self, predicted: NDArray[Any], answered: BoolArray
-    ) -> Iterator[tuple[Target, IntArray]]:
+    ) -> Iterator[list[tuple[Target, IntArray]]]:
         if not self.requirement.others or self.requirement.labels:
-            return iter([(self, np.arange(len(predicted)))])
+            yield [(self, np.arange(len(predicted)))]
+            return
         margin = self.requirement.margin
         labels = [x.item() if isinstance(x, np.generic) else x for x in np.unique(predicted)]
-        return iter([(OtherLabel(x, margin), np.flatnonzero(predicted == x)) for x in labels])
+        yield [(OtherLabel(x, margin), np.flatnonzero(predicted == x)) for x in labels]
 
     @final
     def misfit(self, model: str, fitting: str) -> InvalidInput:
@@ -237,42 +243,37 @@ class PlainTarget(Target):
         return reached
 
     @final
-    def met(
-        self, model: Reading, table: Table, x: FloatArray, predicted: NDArray[Any]
-    ) -> BoolArray:
+    def met(self, form: Form, x: FloatArray, said: NDArray[Any]) -> BoolArray:
         required = self.requirement
         if required.limits is not None:
-            return np.asarray((predicted >= required.limits[0]) & (predicted <= required.limits[1]))
+            return np.asarray((said >= required.limits[0]) & (said <= required.limits[1]))
         if required.at_least is not None:
-            return np.asarray(model.probability(required.labels[0], table) >= required.at_least)
+            return np.asarray(said >= required.at_least)
         if required.probable:
             return np.zeros(len(x), dtype=bool)
-        named = np.zeros(len(predicted), dtype=bool)
+        named = np.zeros(len(said), dtype=bool)
         for label in required.labels:
-            named |= predicted == label
+            named |= said == label
         inside = named != required.others
         if required.margin > 0:
-            inside &= model.form.margin(x, self) >= -model.form.noise(x)
+            inside &= form.margin(x, self) >= -form.noise(x)
         return inside
 
     @final
-    def verdict(
-        self, model: Reading, table: Table, x: FloatArray, predicted: NDArray[Any], eps: float
-    ) -> Verdict:
-        form, required = model.form, self.requirement
+    def verdict(self, form: Form, x: FloatArray, said: NDArray[Any], eps: float) -> Verdict:
+        required = self.requirement
         rounding, margin = required.rounding(form, x, eps), form.margin(x, self)
         if not required.probable:
-            valid = self.met(model, table, x, predicted)
+            valid = self.met(form, x, said)
             return Verdict.plain(valid, margin, np.full(len(x), np.nan), rounding)
-        probability = model.probability(required.labels[0], table)
         if required.at_least is None:  # valid if the model's own probability is what was weighed
             weighed = 0.5 * (1.0 + np.tanh(0.5 * margin))
-            valid = np.abs(probability - weighed) <= DISAGREEMENT * (form.noise(x) + EPS)
+            valid = np.abs(said - weighed) <= DISAGREEMENT * (form.noise(x) + EPS)
         else:
-            valid = probability >= required.at_least
-            short = _log_odds(probability) - _log_odds(required.at_least)
+            valid = said >= required.at_least
+            short = _log_odds(said) - _log_odds(required.at_least)
             margin = np.where(valid, margin, np.minimum(margin, short))
-        return Verdict.plain(valid, margin, probability, rounding)
+        return Verdict.plain(valid, margin, said, rounding)
 
 
 @final

@@ -29,7 +29,7 @@ from counterpoint.engine.search import Found, Leads, search
 from counterpoint.engine.span import CELLS as SPAN_CELLS
 from counterpoint.engine.span import FRAMES, InSpan
 from counterpoint.models.reading import Reading
-from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray, WordArray
+from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray, WordArray, as_slice
 from counterpoint.results import Counterfactuals
 from counterpoint.rows.encoding import PRESENT, Encoded, Rows, as_returned, decode, encode
 from counterpoint.rows.table import Table
@@ -273,68 +273,98 @@ def _answer(
     Predictions that are ``foreseen`` the model itself has not said: `NotForeseen` is raised if a
     row seems to meet the target already, or if the model says otherwise in the end.
     """
-    n = len(predicted)
-    answered, told = np.zeros(n, dtype=bool), False
-    for target, part in task.target.each(predicted, answered):
-        one = task if target is task.target else replace(task, target=target)
-        some, said = (rows, predicted) if len(part) == n else (rows.take(part), predicted[part])
-        tell, told = None if told else advance, len(part) == n
-        out.targets[some.index] = target
-        met = target.met(task.model, some.table, some.x, said)
-        if met.any():
-            met = _staying(one, some, met)
-        if met.any():
-            if foreseen:
-                raise NotForeseen
-            _put_already(one, some.take(np.flatnonzero(met)), said[met], out)
-            if tell is not None:
-                tell(int(met.sum()))
-        for pieces, left in _alike(one, some, np.flatnonzero(~met)):
-            still = said[left] if foreseen else None
-            asked = some if len(left) == len(met) else some.take(left)
-            confirmation = Confirmation(one, asked, pieces, still)
-            out.put(asked.index, *confirmation.run())
-            out.keep(asked.index, confirmation.found.evidence, len(pieces.listed))
-            if tell is not None:
-                tell(len(left))
-        answered[part] = out.certificates.valid[rows.index[part]]
+    answered, said, tell = np.zeros(len(rows), dtype=bool), predicted, advance or _nobody
+    if task.target.requirement.at_least is not None:
+        said = task.target.said(task.model, rows.table)
+    for parts in task.target.each(predicted, answered):
+        searches = []
+        for target, part in parts:
+            one = task if target is task.target else replace(task, target=target)
+            out.targets[rows.index[part]] = target
+            here = as_slice(part)
+            met = _staying(one, rows.x[here], said[here])
+            if met.any():
+                if foreseen:
+                    raise NotForeseen
+                _put_already(one, rows, part[met], said, out)
+            searches += _searches(one, rows, part[~met])
+        count = sum(len(part) for _, part in parts) - sum(len(part) for _, part, _ in searches)
+        tell(count)
+        for some in _together(searches):
+            found = [Confirmation(one, rows, part, pieces) for one, part, pieces in some]
+            _ask_about(task, rows, found, predicted if foreseen else None)
+            foreseen = False
+            for each in found:
+                index = rows.index[each.part]
+                out.put(index, *each.run())
+                out.keep(index, each.found.evidence, len(each.pieces.listed))
+                answered[each.part] = out.certificates.valid[index]
+            tell(sum(len(each.part) for each in found))
+        tell = _nobody
 
 
-def _staying(task: Task, rows: Rows, met: BoolArray) -> BoolArray:
-    """(n,): which rows that meet the target also lead by what is asked of rows that stay."""
-    x, met = rows.x[met], np.array(met)
-    leads = task.target.leads(task.question, x)
-    if leads is not None:
-        met[met] = task.model.form.margin(x, task.target) >= leads.required(x, np.zeros(len(x)))
+def _nobody(_: int) -> None:
+    """Who is told how many rows are done, if nobody is."""
+
+
+def _staying(task: Task, x: FloatArray, said: NDArray[Any]) -> BoolArray:
+    """(n,): which rows meet the target as they are, by as much as is asked of rows that stay."""
+    met = task.target.met(task.model.form, x, said)
+    if met.any():
+        here = x[met]
+        leads = task.target.leads(task.question, here)
+        if leads is not None:
+            required = leads.required(here, np.zeros(len(here)))
+            met[met] = task.model.form.margin(here, task.target) >= required
     return met
 
 
-def _alike(task: Task, rows: Rows, left: IntArray) -> list[tuple[Pieces, IntArray]]:
+def _searches(task: Task, rows: Rows, left: IntArray) -> list[tuple[Task, IntArray, Pieces]]:
     """Which rows are searched together, in which union; few where each may need a solver."""
-    out: list[tuple[Pieces, IntArray]] = []
     if not len(left):
-        return out
+        return []
     pieces, step, unions = task.pieces, FEW, [(task.pieces, left)]
     if task.question.is_discrete:
-        here = task.question.on_lattice(rows.x)[left]
-        unions = [(pieces, left[~here])]
-        if here.any():
-            unions.insert(0, (task.question.decided(task.target, pieces), left[here]))
+        whole = task.question.on_lattice(rows.x[left])
+        unions = [(pieces, left[~whole])]
+        if whole.any():
+            unions.insert(0, (task.question.decided(task.target, pieces), left[whole]))
     if len(left) > FEW and pieces.is_quick:
         step = max(FEW, PROOFS // max(pieces.size, 1))
+    out: list[tuple[Task, IntArray, Pieces]] = []
     for union, alike in unions:
         some = union if task.piece is None else union[task.piece : task.piece + 1]
-        out += [(some, alike[i : i + step]) for i in range(0, len(alike), step)]
+        out += [(task, alike[i : i + step], some) for i in range(0, len(alike), step)]
     return out
 
 
-def _put_already(task: Task, rows: Rows, predicted: NDArray[Any], out: Counterfactuals) -> None:
+def _together(
+    searches: list[tuple[Task, IntArray, Pieces]],
+) -> list[list[tuple[Task, IntArray, Pieces]]]:
+    """The searches about whose answers the model is asked at once: closed forms, or few rows."""
+    out: list[list[tuple[Task, IntArray, Pieces]]] = []
+    count, kept = 0, 0
+    for each in searches:
+        rows, size = len(each[1]), len(each[1]) * each[2].size
+        quick = each[2].is_quick and kept + size <= PROOFS
+        if not out or (count + rows > FEW and not quick):
+            out.append([])
+            count, kept = 0, 0
+        out[-1].append(each)
+        count, kept = count + rows, kept + size
+    return out
+
+
+def _put_already(
+    task: Task, rows: Rows, met: IntArray, said: NDArray[Any], out: Counterfactuals
+) -> None:
     """Rows that meet the target as they are."""
-    actionable, n = task.question.actionable, len(rows.index)
-    verdict = task.target.verdict(task.model, rows.table, rows.x, predicted, task.eps)
-    already = certify(actionable, rows.x, actionable.cases(rows.x), verdict, None)
-    status = np.full(n, Status.ALREADY.code, np.int8)
-    out.put(rows.index, rows.codes, status, already, np.ones(n, dtype=bool))
+    actionable, here = task.question.actionable, as_slice(met)
+    x = rows.x[here]
+    verdict = task.target.verdict(task.model.form, x, said[here], task.eps)
+    already = certify(actionable, x, actionable.cases(x), verdict, None)
+    status = np.full(len(met), Status.ALREADY.code, np.int8)
+    out.put(rows.index[here], rows.codes[here], status, already, np.ones(len(met), dtype=bool))
 
 
 def _not_filled(task: Task, inputs: Table, encoded: Encoded) -> dict[int, str]:
@@ -366,58 +396,112 @@ def _not_filled(task: Task, inputs: Table, encoded: Encoded) -> dict[int, str]:
     return wrong
 
 
+def _ask_about(
+    task: Task, rows: Rows, searches: list[Confirmation], foreseen: NDArray[Any] | None
+) -> None:
+    """Ask the model about the first answers of some searches, which are of one kind, in one table.
+
+    What is ``foreseen`` of the factual rows, if it has not been asked about them, it is asked
+    together with their answers: `NotForeseen` is raised if it gives one of them the target already.
+    """
+    which, codes, places = _joined(rows, searches)
+    if not len(which):  # there is no answer at all
+        if foreseen is not None:
+            _compare(rows, searches, foreseen, task.model.predict(rows.table))
+        for each in searches:
+            each.answer(codes, each.x[:0], Verdict.none(0))
+        return
+    here = as_slice(which)
+    returned, codes, y = as_returned(
+        rows.table, task.question.features, here, rows.codes[here], codes
+    )
+    if foreseen is None:
+        said = task.target.said(task.model, returned)
+    else:
+        said, factual = np.split(task.model.predict(returned, rows.table), [len(which)])
+        _compare(rows, searches, foreseen, factual)
+    for each, place in zip(searches, places, strict=True):
+        own, point = codes[place], y[place]
+        verdict = each.verdict_of(each.proposed[0], returned, own, point, said[place])
+        each.answer(own, point, verdict)
+
+
+def _joined(
+    rows: Rows, searches: list[Confirmation]
+) -> tuple[IntArray, FloatArray, list[IntArray | slice]]:
+    """Which of the rows have an answer, their codes, and where those of each search are there."""
+    found = [(each.part[each.proposed[0]], each.proposed[1]) for each in searches]
+    if len(found) == 1:
+        return *found[0], [slice(None)]
+    codes, asked = np.empty_like(rows.codes), np.zeros(len(rows), dtype=bool)
+    for part, some in found:
+        codes[part], asked[part] = some, True
+    which = np.flatnonzero(asked)
+    if len(which) == len(rows):
+        return which, codes, [as_slice(part) for part, _ in found]
+    return which, codes[which], [as_slice(np.searchsorted(which, part)) for part, _ in found]
+
+
+def _compare(
+    rows: Rows,
+    searches: list[Confirmation],
+    foreseen: NDArray[Any],
+    predicted: NDArray[Any],
+) -> None:
+    """What was foreseen of the factual rows with what the model predicts."""
+    if (foreseen == predicted).all():
+        return
+    searches[0].task.model.check(rows.x, predicted, foreseen)
+    for each in searches:
+        if _staying(each.task, each.x, predicted[each.part]).any():
+            raise NotForeseen
+
+
 @final
 class Confirmation:
-    """Answers to some rows, from a union of programs, that the model confirms.
+    """Answers to a part of some rows, from a union of programs, that the model confirms."""
 
-    What is ``foreseen`` of rows that the model has not been asked about, it is asked together with
-    their answers: `NotForeseen` is raised if it gives one of them the target already.
-    """
-
-    def __init__(
-        self, task: Task, rows: Rows, pieces: Pieces, foreseen: NDArray[Any] | None
-    ) -> None:
-        self.task, self.rows, self.pieces, self.eps = task, rows, pieces, task.eps
-        self.features, self.foreseen = task.question.features, foreseen
-        self.leads: Leads | None = task.target.leads(task.question, rows.x)
+    def __init__(self, task: Task, rows: Rows, part: IntArray, pieces: Pieces) -> None:
+        self.task, self.rows, self.part, self.pieces, self.eps = task, rows, part, pieces, task.eps
+        self.features, here = task.question.features, as_slice(part)
+        self.before, self.x = rows.codes[here], rows.x[here]
+        self.leads: Leads | None = task.target.leads(task.question, self.x)
         # A bound by weak duality holds for any margin. What a branch and bound reports holds for
         # its own margin only; so there only those rows are tightened at which a tie is lost, by
         # less than the rounding error of a score.
         integral = pieces.is_integral
         rounding = task.target.requirement.rounding(
-            task.model.form, rows.x, EPS if integral else task.eps
+            task.model.form, self.x, EPS if integral else task.eps
         )
-        self.margin = np.zeros((len(rows.x), 2))
+        self.margin = np.zeros((len(part), 2))
         self.margin[:, int(integral)] = SPARE * rounding
-        self.cases = task.question.actionable.cases(rows.x, np.array(self.margin))
+        self.cases = task.question.actionable.cases(self.x, np.array(self.margin))
         if rows.weight is not None:
-            self.cases = self.cases.weighing(0.5 * rows.weight)
+            self.cases = self.cases.weighing(0.5 * rows.weight[here])
         if rows.held is not None:
             width = [block.stop - block.start for block in self.features.blocks]
-            self.cases = self.cases.holding(np.repeat(rows.held, width, axis=1), rows.x)
+            self.cases = self.cases.holding(np.repeat(rows.held[here], width, axis=1), self.x)
+        self.found = search(pieces, self.cases, task.effort, self.leads)
+        if (self.found.piece < 0).any():
+            self._without_margin()
+        self.exact = np.array(self.found.points)  # before they become rows
+        self.proposed = self._proposed(np.arange(len(part)), self.found)
 
     def run(self) -> tuple[FloatArray, WordArray, Certificates, BoolArray]:
-        """Search once for all rows, then again for those whose answers are not confirmed.
+        """Search again for all rows whose answers are not confirmed, and certify what there is.
 
         (n, p) codes of the answers, the factual codes where there is none; (n,) what became of each
         row, what the answers are worth, and whether closed forms settled the row.
         """
-        rows, effort, target = self.rows, self.task.effort, self.task.target
-        self.found = found = search(self.pieces, self.cases, effort, self.leads)
-        if (found.piece < 0).any():
-            self._without_margin()
-        self.exact = np.array(found.points)  # before they become rows
-        self.after, self.y, self.verdict = self._returned(np.arange(len(rows.x)), found)
-        if self.foreseen is not None:  # there is no answer at all
-            self._compare(self.task.model.predict(rows.table))
+        found, effort, target = self.found, self.task.effort, self.task.target
         if target.demanding and not self.verdict.leads.all():
             self._search_again()
-        resolution = SINGLE if rows.table.singles else VIOLATION
+        resolution = SINGLE if self.rows.table.singles else VIOLATION
         asked, (y, verdict) = self.pieces.asked, (self.y, self.verdict)
         margin, stretch, span = None, 0.0, self.task.span
         if span is not None:
             price = asked.objective(y, self.cases) / self.cases.weights
-            margin, stretch = span.slack(rows.codes[:, -1], price), span.span.stretch
+            margin, stretch = span.slack(self.before[:, -1], price), span.span.stretch
         certificates = certify(
             asked,
             y,
@@ -434,7 +518,7 @@ class Confirmation:
             certificates.bound[short] = 0.0
         answered = certificates.holds
         if not answered.all():
-            self.after[~answered] = rows.codes[~answered]
+            self.after[~answered] = self.before[~answered]
             certificates = certificates.withheld(~answered, target.promise)
         optimal = answered & (certificates.gap <= effort.gap)
         left = answered & ~optimal
@@ -498,20 +582,28 @@ class Confirmation:
 
     def _keep_better(self, rows: IntArray, other: Found) -> BoolArray:
         """Write the answers of another search that lead by more, or alone are confirmed; which."""
-        codes, y, said = self._returned(rows, other)
-        valid, ahead = self.verdict.valid[rows], said.margin > self.verdict.margin[rows]
-        better = said.valid & (~valid | ahead)
-        kept = rows[better]
-        self.after[kept], self.y[kept] = codes[better], y[better]
+        here, codes = self._proposed(rows, other)
+        which, valid = rows[here], self.verdict.valid[rows]
+        better, told = np.zeros(len(rows), dtype=bool), np.flatnonzero(~valid)
+        self.verdict.put(rows[told], Verdict.none(len(told)))
+        if not len(here):
+            return better
+        table = self.rows.table
+        asked = as_returned(table, self.features, self.part[which], self.before[which], codes)
+        said = self.verdict_of(which, *asked, self.task.target.said(self.task.model, asked[0]))
+        ahead = said.valid & (~valid[here] | (said.margin > self.verdict.margin[which]))
+        kept, better[here] = which[ahead], ahead
+        _, codes, y = asked
+        self.after[kept], self.y[kept] = codes[ahead], y[ahead]
         self.exact[kept] = other.points[better]
-        told = better | ~valid
-        self.verdict.put(rows[told], said, told)
+        heard = ahead | ~valid[here]
+        self.verdict.put(which[heard], said, heard)
         return better
 
     def _off_the_edge(self, rows: IntArray, margin: FloatArray) -> Found:
         """The same answers with a margin: whole columns and categories held, the others free."""
         actionable, points = self.task.question.actionable, self.exact[rows]
-        x = self.rows.x[rows]
+        x = self.x[rows]
         off = self._search(rows, margin, actionable.held(points, x))
         # Where a target is not convex the search may end elsewhere; that is no way off the edge.
         if any(piece.program.nonconvex for piece in self.pieces.listed):
@@ -519,63 +611,44 @@ class Confirmation:
             off.points[astray], off.piece[astray] = np.nan, -1
         return off
 
-    def _returned(self, rows: IntArray, found: Found) -> tuple[FloatArray, FloatArray, Verdict]:
-        """The rows as they will be returned: codes, the same encoded, what the model says."""
-        task, points = self.task, found.points
+    def _proposed(self, rows: IntArray, found: Found) -> tuple[IntArray, FloatArray]:
+        """Which of some rows have a point that the model takes, and their (m, p) codes."""
+        points = found.points
         here = np.flatnonzero(~np.isnan(points[:, 0]))
         if self.eps > EPS:
-            here = here[~task.model.overflows(points[here], self.eps)]
+            here = here[~self.task.model.overflows(points[here], self.eps)]
         if not len(here):
-            none = Verdict.none(len(rows))
-            return np.array(self.rows.codes[rows]), np.array(self.rows.x[rows]), none
-        which = slice(None) if len(here) == len(self.rows.x) else rows[here]
+            return here, np.empty((0, len(self.features)))
         self._snap(found, here, rows)
-        codes, table = points[here], self.rows.table
+        codes = points[as_slice(here)]
         if not self.features.all_numeric:
             codes = self.features.compress(codes)
-        codes = self._representable(codes, which)
-        before = self.rows.codes[which]
-        returned, codes, y = as_returned(table, self.features, which, before, codes)
-        predicted = self._predicted(returned)
-        said = task.target.verdict(task.model, returned, y, predicted, self.eps)
-        if not (task.target.demanding or said.valid.all()):
-            task.model.check(y, task.model.predict(returned))
-        if self.leads is not None:
-            said = self._ahead(said, self.leads.take(rows[here]), y, self.rows.x[rows[here]])
-        if len(here) == len(rows):
-            return codes, y, said
-        after, ys, verdict = self.rows.codes[rows], self.rows.x[rows], Verdict.none(len(rows))
-        after[here], ys[here] = codes, y
-        verdict.put(here, said)
-        return after, ys, verdict
+        return here, self._representable(codes, rows[here])
 
-    def _predicted(self, returned: Table) -> NDArray[Any]:
-        """What the model says of returned rows, and perhaps of the factual ones with them."""
-        predict = self.task.model.predict
-        if self.foreseen is None:
-            probable = self.task.target.requirement.probable  # then only probabilities count
-            return np.zeros(len(returned)) if probable else predict(returned)
-        both = predict(returned, self.rows.table)
-        predicted, factual = np.split(both, [len(returned)])
-        if (factual != self.foreseen).any():
-            self._compare(factual)
-        self.foreseen = None
-        return predicted
+    def answer(self, codes: FloatArray, y: FloatArray, said: Verdict) -> None:
+        """Take what was ``proposed`` as it is returned, and what the model says of it."""
+        n, rows = len(self.part), self.proposed[0]
+        self.after, self.y, self.verdict = codes, y, said
+        if len(rows) < n:
+            self.after, self.y = np.array(self.before), np.array(self.x)
+            self.after[rows], self.y[rows], self.verdict = codes, y, Verdict.none(n)
+            self.verdict.put(rows, said)
 
-    def _ahead(self, said: Verdict, leads: Leads, y: FloatArray, x: FloatArray) -> Verdict:
-        """The same, with margins beyond the leads that points at their distances need."""
-        margin = said.margin - leads.required(y, self.task.question.actionable.cost(y, x))
-        return replace(said, valid=said.valid & (margin >= 0.0), margin=margin)
+    def verdict_of(
+        self, rows: IntArray, returned: Table, codes: FloatArray, y: FloatArray, said: NDArray[Any]
+    ) -> Verdict:
+        """What the model says of some rows, and whether they lead by what is asked for."""
+        model, target = self.task.model, self.task.target
+        verdict = target.verdict(model.form, y, said, self.eps)
+        if not (target.demanding or verdict.valid.all()):
+            model.check(y, model.predict(returned))
+        if self.leads is None:
+            return verdict
+        cost = self.task.question.actionable.cost(y, self.x[rows])
+        margin = verdict.margin - self.leads.take(rows).required(y, cost)
+        return replace(verdict, valid=verdict.valid & (margin >= 0.0), margin=margin)
 
-    def _compare(self, factual: NDArray[Any]) -> None:
-        """What was foreseen of the factual rows with what the model predicts."""
-        self.task.model.check(self.rows.x, factual, self.foreseen)
-        self.foreseen = None
-        met = self.task.target.met(self.task.model, self.rows.table, self.rows.x, factual)
-        if met.any() and _staying(self.task, self.rows, met).any():
-            raise NotForeseen
-
-    def _representable(self, codes: FloatArray, which: IntArray | slice) -> FloatArray:
+    def _representable(self, codes: FloatArray, which: IntArray) -> FloatArray:
         """Numbers of float32 columns rounded to float32, towards the inside of their bounds."""
         if not self.rows.table.singles:
             return codes
@@ -611,7 +684,7 @@ class Confirmation:
         the gap; so may the rounding of the answer to its column, which is left out here.
         """
         found, gap = self.found, self.task.effort.gap
-        here = self.task.target.requirement.rounding(self.task.model.form, self.rows.x, self.eps)
+        here = self.task.target.requirement.rounding(self.task.model.form, self.x, self.eps)
         rounding = np.maximum(here, self.verdict.rounding)
         asked = np.minimum(self.margin[:, 0], SPARE * rounding)
         both = np.stack([asked, np.zeros_like(asked)], axis=1)

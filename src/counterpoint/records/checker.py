@@ -279,12 +279,14 @@ def check(batch: Batch, asked: Asked) -> tuple[list[tuple[str, BoolArray]], Bool
         now, then = reading.predict(table), reading.predict(after)
         reading.check(x, now)
         reading.check(y, then)
-        verdict = target.verdict(reading, after, y, then, asked.eps)
+        if target.requirement.probable:
+            now, then = target.said(reading, table), target.said(reading, after)
+        verdict = target.verdict(reading.form, y, then, asked.eps)
         said = {name: values[here] for name, values in batch.told.items()}
         said["proof"] = [batch.proofs[i] for i in here.tolist()]
         leads = target.leads(question, x)
         if leads is None:
-            met = np.asarray(target.met(reading, table, x, now))
+            met = target.met(reading.form, x, now)
             said["status"][met != (said["status"] == Status.ALREADY)] = Status.INVALID
             said["status"][met] = Status.ALREADY
         else:  # the lead that is asked for depends on how far the answer is

@@ -19,7 +19,7 @@ from counterpoint.targets import Guarantee, Requirement, Target, Verdict
 if TYPE_CHECKING:
     from counterpoint.engine.pieces import Aim, Question
     from counterpoint.engine.search import Leads
-    from counterpoint.models.reading import Reading
+    from counterpoint.models.form import Form
     from counterpoint.results import Counterfactuals
     from counterpoint.robust.form import UncertainForm
 
@@ -144,35 +144,25 @@ class Robust(Target):
 
     def each(
         self, predicted: NDArray[Any], answered: BoolArray
-    ) -> Iterator[tuple[Target, IntArray]]:
+    ) -> Iterator[list[tuple[Target, IntArray]]]:
         """The best is the first guarantee, and then the second where no answer has the first."""
         if not (self.selects and self.guarantee == "best"):
-            yield self, np.arange(len(predicted))
+            yield [(self, np.arange(len(predicted)))]
             return
-        yield replace(self, guarantee="selection"), np.arange(len(predicted))
+        yield [(replace(self, guarantee="selection"), np.arange(len(predicted)))]
         left = np.flatnonzero(~answered)
         if len(left):
-            yield replace(self, guarantee="fixed"), left
+            yield [(replace(self, guarantee="fixed"), left)]
 
-    def met(
-        self, model: Reading, table: Table, x: FloatArray, predicted: NDArray[Any]
-    ) -> BoolArray:
-        form = self._uncertain(model)
-        return self._is_sure(form, x, predicted, form.certainty(x, self.label))
+    def met(self, form: Form, x: FloatArray, said: NDArray[Any]) -> BoolArray:
+        uncertain = _uncertain(form)
+        return self._is_sure(uncertain, x, said, uncertain.certainty(x, self.label))
 
-    def verdict(
-        self,
-        model: Reading,
-        table: Table,
-        x: FloatArray,
-        predicted: NDArray[Any],
-        eps: float,
-    ) -> Verdict:
-        form = self._uncertain(model)
-        probability = form.certainty(x, self.label)
+    def verdict(self, form: Form, x: FloatArray, said: NDArray[Any], eps: float) -> Verdict:
+        probability = _uncertain(form).certainty(x, self.label)
         promised = probability >= self.probability
         return Verdict(
-            self._is_sure(form, x, predicted, probability),
+            self._is_sure(_uncertain(form), x, said, probability),
             form.margin(x, self),
             probability,
             np.where(promised, self.promise.code, Guarantee.NONE.code).astype(np.int8),
@@ -195,12 +185,12 @@ class Robust(Target):
         }
 
     def aim(self, question: Question) -> Aim | None:
-        return self._uncertain(question).aim(self, question.features)
+        return _uncertain(question.form).aim(self, question.features)
 
     def leads(self, question: Question, x: FloatArray) -> Leads | None:
         if not self.selects:
             return None
-        return self._uncertain(question).leads(self, question, x)
+        return _uncertain(question.form).leads(self, question, x)
 
     remarks = True
 
@@ -216,7 +206,7 @@ class Robust(Target):
         both = answers.before, answers.after
         x, y = (answers.features.expand(codes[i : i + 1]) for codes in both)
         if certificate.valid and certificate.guarantee is Guarantee.SELECTION:
-            first = said_of_promise(self, self._uncertain(question).answered(self, question, x))
+            first = said_of_promise(self, _uncertain(question.form).answered(self, question, x))
         elif certificate.valid:
             first = said_of_rule(self, certificate.probability)
         else:
@@ -247,12 +237,13 @@ class Robust(Target):
             met = form.margin(x, self) >= 0.0
         return np.asarray(met & (predicted == self.label))
 
-    def _uncertain(self, has_form: Reading | Question) -> UncertainForm:
-        """The form, which has noise: no other has regions for this target."""
-        from counterpoint.robust.form import UncertainForm
 
-        assert isinstance(has_form.form, UncertainForm)  # noqa: S101
-        return has_form.form
+def _uncertain(form: Form) -> UncertainForm:
+    """The form, which has noise: no other has regions for this target."""
+    from counterpoint.robust.form import UncertainForm
+
+    assert isinstance(form, UncertainForm)  # noqa: S101
+    return form
 
 
 def _table_of(row: Any) -> Table:

@@ -204,19 +204,16 @@ def _blank(
 ) -> Counterfactuals:
     """No answers yet, to rows as they came with their codes before and after, and missing cells."""
     n = len(rows[1])
-    columns = (
-        np.full(n, Status.INVALID.code, np.int8),
-        Certificates.blank(n),
-        np.zeros(n, dtype=bool),
-    )
-    targets = np.full(n, task.target, dtype=object)
-    if into is not None:
+    if into is None:
+        statuses, closed = np.full(n, Status.INVALID.code, np.int8), np.zeros(n, dtype=bool)
+        columns = statuses, Certificates.blank(n), closed
+        targets = np.full(n, task.target, dtype=object)
+        kept, effort = [], task.effort if cheapest else None
+    else:
         columns, targets = (into.statuses, into.certificates, into.closed_form), into.targets
-    kept, effort, fills = [], task.effort if cheapest else None, task.model.fills
-    if into is not None:
         kept, effort = into.kept, into.effort
     asked = task.question, targets, task.eps
-    return Counterfactuals(*rows, *columns, problems, *asked, {}, effort, fills, kept)
+    return Counterfactuals(*rows, *columns, problems, *asked, {}, effort, task.model.fills, kept)
 
 
 def _answer_in_span(

@@ -9,7 +9,17 @@ from typing import final
 import numpy as np
 
 from counterpoint.engine.region import Coupling, Cut
-from counterpoint.numerics import EPS, LIBRARY, TINY, UNIT, BoolArray, FloatArray, gamma, relative
+from counterpoint.numerics import (
+    EPS,
+    LARGEST,
+    LIBRARY,
+    TINY,
+    UNIT,
+    BoolArray,
+    FloatArray,
+    gamma,
+    relative,
+)
 
 __all__ = ["Cone", "LinearBounds", "LogLoss", "LogSumExp"]
 
@@ -69,9 +79,11 @@ class LinearBounds(Coupling):
     def cut_weights(self, multipliers: FloatArray) -> tuple[FloatArray, FloatArray]:
         """(n, m) weights of the rows, and what each adds to the offset; 0 for a missing side."""
         above, high, below, low = self._sides
-        up = np.where(above, np.maximum(multipliers, 0.0), 0.0)
-        down = np.where(below, np.maximum(-multipliers, 0.0), 0.0)
-        return up - down, up * high - down * low
+        if not below.any():  # as of most targets
+            up = np.maximum(multipliers, 0.0) * above
+            return up, up * high
+        weights = np.clip(multipliers, -LARGEST * below, LARGEST * above)
+        return weights, weights * np.where(weights > 0.0, high, low)
 
     @cached_property
     def _sides(self) -> tuple[BoolArray, FloatArray, BoolArray, FloatArray]:

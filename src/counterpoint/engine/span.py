@@ -28,6 +28,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.linalg.blas import dgemm as add
 
 from counterpoint.constraints import Immutable
 from counterpoint.costs import Price, SquaredEuclidean
@@ -179,7 +180,7 @@ class Span:
 
     @cached_property
     def _upright(self) -> FloatArray:
-        """(d, k) C, as products with sparse rows need it."""
+        """(d, k) C, as products with rows need it."""
         return np.ascontiguousarray(self.matrix.T)
 
     def coordinates(self, X: Any, *, exactly: bool) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -191,12 +192,12 @@ class Span:
         (k, r), h = self.scores.shape, self.held.shape[1]
         ways = np.hstack([self.scores, self.held])
         back = (ways / np.einsum("ij,ij->j", ways, ways)).T
-        metric = self.price.floor
+        metric, tall = self.price.floor, self._upright.T
         out, length, doubt = np.empty((n, r + h + 2)), np.empty(n), np.empty(n)
         for part in blocks_of(n, d):
             rows = X[part].astype(np.float64, copy=False)
             with np.errstate(over="ignore", invalid="ignore"):
-                scores = (rows @ self._upright).T if sparse.issparse(rows) else self.matrix @ rows.T
+                scores = (rows @ self._upright).T if sparse.issparse(rows) else tall @ rows.T
                 found = back @ scores
                 scores -= ways @ found  # what is left of them, but for a part that all share
                 doubt[part] = scores.max(axis=0) - scores.min(axis=0)
@@ -320,19 +321,27 @@ class InSpan:
         """
         assert self.kept is not None  # noqa: S101 (by who asks)
         (answers, changes, asked), said = self.kept, []
-        directions, (n, d) = self.span.directions, self.X.shape
-        # one direction needs no product of matrices, which is slow to write columns
-        product = np.multiply if len(directions) == 1 else np.matmul
         changes[rows] = change
-        for here in blocks_of(n, d, self.cells):
+        for here in blocks_of(*self.X.shape, self.cells):
             first, last = np.searchsorted(rows, (here.start, here.stop))
             if first < last:
-                full = product(changes[here], directions, out=answers[here])
-                full += self.X[here]
+                self._move(here, changes[here], answers[here])
                 asked[here] = True
-                whole = np.asarray(method(self._input(here, full)))
+                whole = np.asarray(method(self._input(here, answers[here])))
                 said.append(whole[rows[first:last] - here.start])
         return np.concatenate(said)
+
+    def _move(self, rows: slice, change: FloatArray, out: FloatArray) -> None:
+        """Write full rows moved by changes of coordinates."""
+        full, directions = self.X[rows], self.span.directions
+        if not out.flags.c_contiguous:
+            # one direction needs no product of matrices, which is slow to write columns
+            (np.multiply if len(directions) == 1 else np.matmul)(change, directions, out=out)
+            out += full
+            return
+        for part in blocks_of(*full.shape):  # copied into the cache, where BLAS adds to it
+            np.copyto(out[part], full[part])
+            add(1.0, directions.T, change[part].T, 1.0, out[part].T, overwrite_c=True)
 
     def _full(self, rows: IntArray, change: FloatArray) -> Any:
         """Some rows as the model takes them; factual ones as they came."""

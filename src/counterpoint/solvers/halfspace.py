@@ -100,7 +100,7 @@ class HalfSpace(Solver):
         if self.program.price.quadratic.ndim == 2:  # a box's nearest point is not the projection
             free &= (start == cases.x).all(axis=1)
         worst = self._most_expensive(short)
-        for side in np.unique(worst[~free]).tolist() if not free.all() else []:
+        for side in np.flatnonzero(np.bincount(worst[~free])).tolist():
             rows = np.flatnonzero(~free & (worst == side))
             every = len(rows) == len(start)
             part, some = (slice(None), cases) if every else (rows, cases.take(rows))

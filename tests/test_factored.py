@@ -230,6 +230,18 @@ def test_what_cannot_be_factored_is_said(
         cp.Explainer(model, **options).explain_factored(rows, 1)
 
 
+def test_two_classes_may_cost_absolute_differences(rows: Any, labels: np.ndarray):
+    two = LogisticRegression().fit(rows, labels == 1)
+    held = cp.Immutable(*(f"x{j}" for j in range(0, WIDTH, 2)))
+    explainer = cp.Explainer(two, cost=cp.Manhattan(), constraints=held)
+    for target in (True, cp.OtherLabel(), cp.Probability(False, 0.9), cp.Tradeoff(True, 0.3)):
+        answers = explainer.explain_factored(rows, target)
+        full = explainer.explain(rows.toarray(), target)
+        assert (answers.status == full.status).all()
+        assert answers.cost == pytest.approx(full.cost, rel=1e-9, abs=1e-12)
+        assert (answers.answers.certificates.claim == full.certificates.claim).all()
+
+
 def test_models_without_linear_scores_are_refused(rows: Any, labels: np.ndarray):
     for fitted in (LinearRegression(), SVC(kernel="linear")):
         fitted.fit(rows.toarray(), labels)

@@ -41,12 +41,13 @@ def drawn(seed: int, k: int, d: int, n: int = 6) -> tuple[Any, np.ndarray]:
     return softmax(matrix, rng.normal(size=len(matrix))), X
 
 
-def costs(d: int, seed: int) -> list[cp.Cost]:
+def costs(d: int, seed: int, k: int = 3) -> list[cp.Cost]:
     rng = np.random.default_rng(seed)
     root = rng.normal(size=(d, d))
     weights = 10.0 ** rng.uniform(-2, 2, d)
     spread = cp.Mahalanobis(root @ root.T + np.eye(d))
-    return [cp.SquaredEuclidean(), cp.SquaredEuclidean(weights), spread]
+    absolute = [cp.Manhattan(), cp.Manhattan(weights)] if k < 3 else []
+    return [cp.SquaredEuclidean(), cp.SquaredEuclidean(weights), spread, *absolute]
 
 
 def targets(k: int) -> list[cp.Target]:
@@ -58,7 +59,7 @@ def targets(k: int) -> list[cp.Target]:
 @pytest.mark.parametrize("seed", range(4))
 def test_the_answers_are_those_of_full_rows(seed: int, k: int, monkeypatch: pytest.MonkeyPatch):
     model, X = drawn(seed, k, 40)
-    for cost in costs(40, seed):
+    for cost in costs(40, seed, k):
         explainer = cp.Explainer(model, cost=cost)
         for target in targets(max(k, 2)):
             with monkeypatch.context() as patched:
@@ -150,6 +151,37 @@ def test_what_coordinates_lose_is_allowed_for(seed: int):
         shared = exactly(model.intercept_ - span.offset)  # rounded as doubt allows for
         off = [a + b for a, b in zip(off, shared, strict=True)]
         assert float(max(off) - min(off)) <= rows.doubt[i] + far
+
+
+@pytest.mark.parametrize("seed", range(1, 12))
+def test_what_one_column_loses_is_allowed_for(seed: int):
+    """|t| <= (1 + stretch) c, and scores differ by what is said, in exact numbers."""
+    rng = np.random.default_rng(seed)
+    model, X = drawn(seed, 1, 12)
+    weights = 10.0 ** rng.uniform(-2, 2, 12)
+    immutable = cp.Immutable(*(f"x{j}" for j in range(seed)))
+    explainer = cp.Explainer(model, cost=cp.Manhattan(weights), constraints=immutable)
+    span = explainer._default_question.span
+    assert isinstance(span, Span)
+    rows = InSpan.of(span, model, X, exactly=True)
+    assert (np.flatnonzero(span.directions[0]) >= seed).all()
+    centred, slope = exactly(span.matrix), exactly(span.scores)
+    matrix, scores = exactly(model.coef_)[0], exactly(span.question.form.matrix)
+    for i, x in enumerate(X):
+        change = rng.normal(size=12) * 10.0 ** rng.uniform(-3, 3)
+        change[:seed] = 0.0
+        change = exactly(change)
+        cost = sum(Fraction(float(w)) * abs(v) for w, v in zip(weights, change, strict=True))
+        t = product(centred[1], change) / slope[1][0]
+        assert abs(t) <= cost * Fraction(1.0 + span.stretch)
+        assert abs(product(centred[0], change) - slope[0][0] * t) <= cost * Fraction(span.stray)
+        start, y = exactly(rows.start[i]), [a + b for a, b in zip(exactly(x), change, strict=True)]
+        at = [start[0] + t, *start[1:]]
+        off = product(matrix, y) - product(scores[1], at) + product(scores[0], at)
+        shared = Fraction(float(model.intercept_[0])) - (
+            Fraction(float(span.offset[1])) - Fraction(float(span.offset[0]))
+        )
+        assert abs(off + shared) <= Fraction(float(rows.doubt[i])) + 2 * cost * Fraction(span.stray)
 
 
 @pytest.mark.parametrize("seed", range(8))

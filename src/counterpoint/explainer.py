@@ -290,8 +290,9 @@ class Explainer:
         """`explain` for rows with very many columns: answers as x̄ and a few coefficients.
 
         Full rows are made a few at a time, to ask the model itself about the answers, and
-        forgotten. The cost must be quadratic and the only constraint
-        `Immutable`: then answers move within the span of the model's score rows.
+        forgotten. The only constraint must be `Immutable`, and the cost quadratic, or `Manhattan`
+        between two classes: then answers move within the span of the model's score rows, or along
+        one column.
 
         Parameters
         ----------

@@ -1,8 +1,8 @@
 """Answers in factored form: x̄ and a few coefficients each, for rows with very many columns.
 
-Under a quadratic cost an answer moves within the span of the model's score rows: the question is
-asked there, see `counterpoint.engine.span`. The model itself judges the full rows, a block at a
-time.
+Under a quadratic cost an answer moves within the span of the model's score rows, under a Manhattan
+one between two classes along one column: the question is asked there, see
+`counterpoint.engine.span`. The model itself judges the full rows, a block at a time.
 """
 
 from __future__ import annotations
@@ -190,8 +190,8 @@ def _not_factored(question: Question) -> InvalidInput:
     if question.price.absolute.any():
         return InvalidInput(
             "Expected a quadratic cost over numbers, under which answers move within the span of "
-            "the model's score rows; got an absolute one. Pass cost=cp.SquaredEuclidean(), or use "
-            "explain."
+            "the model's score rows; got an absolute one, which will do for two classes only. Pass "
+            "cost=cp.SquaredEuclidean(), or use explain."
         )
     said = [str(c) for c in question.constraints if not isinstance(c, Immutable)]
     kinds = {kind.__name__ for kind in question.actionable.region.kinds} - {"Box"}

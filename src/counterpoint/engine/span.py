@@ -1,6 +1,7 @@
 """Questions asked in as many dimensions as their answers move in.
 
-Under a quadratic price without bounds an answer moves within the span of the model's score rows.
+Under a quadratic price without bounds an answer moves within the span of the model's score rows;
+under an absolute one, if there are two classes, along the one column that buys most score.
 With coordinates t of that span in which the price is ‖t‖², a question about rows of d columns is
 one about rows of r < K of them, and is asked, searched and certified as such. The d columns enter
 twice: in the scores before, in the answers after, which the model itself judges.
@@ -12,6 +13,10 @@ floats. For a change δ of price c = δᵀPδ let t = D P δ. Then
 - ‖t‖² <= ‖D P Dᵀ‖ c <= (1 + ``stretch``) c                                          (Bessel)
 - each entry of Cδ − S t = (C − S D P) δ is at most ``stray`` √c: its rows in the metric F⁻¹
 - the scores of x itself are off by what rounding leaves of a sum: γ ‖Cᵢ‖ ‖x‖, in F⁻¹ and F.
+
+Under Σ w |δ| = c, with D = 1/w in the column where |C| / w is largest, let S t be what δ adds to
+the second score. Then |t| <= (1 + ``stretch``) c, what it adds to the other is off by ``stray`` c,
+and the norms are the largest |Cᵢ| / w, and Σ w |x|.
 
 So whatever is possible for the row is possible in coordinates, at 1 + ``stretch`` times the price,
 if differences of scores are granted twice what they may be off: a lower bound that allows for that
@@ -31,7 +36,7 @@ from scipy import sparse
 from scipy.linalg.blas import dgemm as add
 
 from counterpoint.constraints import Immutable
-from counterpoint.costs import Price, SquaredEuclidean
+from counterpoint.costs import Manhattan, Price, SquaredEuclidean
 from counterpoint.engine.domains import Box
 from counterpoint.engine.pieces import Question
 from counterpoint.models.form import Magnitude
@@ -61,12 +66,12 @@ def blocks_of(n: int, width: int, cells: int = CELLS, least: int = ROWS) -> Iter
 
 
 def free_columns(question: Question) -> BoolArray | None:
-    """(d,) which columns may change; None if more is demanded of the change, or its price."""
-    price, box = question.price, question.actionable.box
+    """(d,) which columns may change; None if more is demanded of the change."""
+    box = question.actionable.box
     held = (box.least == 0.0) & (box.most == 0.0)
     bounded = np.isfinite([box.low, box.high]).any() or (box.below | box.above)[~held].any()
     beyond = not question.actionable.region.kinds <= {Box}
-    return None if price.absolute.any() or bounded or beyond else ~held
+    return None if bounded or beyond else ~held
 
 
 @final
@@ -95,6 +100,10 @@ class Span:
         if free is None or not isinstance(form, LinearScores):
             return None
         matrix, offset = form.matrix - form.matrix.mean(axis=0), form.offset - form.offset.mean()
+        if price.absolute.any():
+            if len(matrix) > 2 or not price.absolute.all():
+                return None
+            return cls._of_one_column(form, price, matrix, offset, free)
         some = slice(None) if free.all() else np.flatnonzero(free)
         among, own = price.quadratic[some], matrix[:, some]
         if among.ndim == 1:
@@ -114,6 +123,28 @@ class Span:
         held, scores = np.linalg.svd(alike)[0][:, alike.shape[1] :], axes * length[reached]
         off = cls._off(own, scores, back, among, price.floor[some])
         return cls(form, price, matrix, offset, directions, scores, held, *off)
+
+    @classmethod
+    def _of_one_column(
+        cls,
+        form: LinearScores,
+        price: Price,
+        matrix: FloatArray,
+        offset: FloatArray,
+        free: BoolArray,
+    ) -> Span | None:
+        """The span of two classes under an absolute price: the column that buys most score."""
+        bought = np.where(free, np.abs(matrix[1]) / price.absolute, 0.0)
+        best = int(bought.argmax())
+        if bought[best] == 0.0:
+            return None
+        directions = np.zeros((1, form.width))
+        directions[0, best] = 1.0 / price.absolute[best]
+        scores, stretch = matrix[:, [best]] * directions[0, best], gamma(8)
+        apart = np.abs(matrix.sum(axis=0)) / price.absolute  # 0, but for a rounding
+        stray = (apart.max() + abs(scores.sum()) * (1.0 + stretch)) * (1.0 + stretch)
+        none = np.empty((2, 0))
+        return cls(form, price, matrix, offset, directions, scores, none, stretch, float(stray))
 
     @staticmethod
     def _off(
@@ -166,17 +197,43 @@ class Span:
         names = [f"x{j}" for j in range(r + h + 2)]
         fixed = (Immutable(*names[r:-2]),) if h else ()
         features = Features(Continuous(name) for name in names)
-        return Question.ask(form, features, fixed, SquaredEuclidean())
+        return Question.ask(
+            form, features, fixed, Manhattan() if self.absolute else SquaredEuclidean()
+        )
+
+    @cached_property
+    def absolute(self) -> bool:
+        """Whether the price is absolute."""
+        return bool(self.price.absolute.any())
+
+    def far(self, cost: FloatArray) -> FloatArray:
+        """(n,) how long changes are that cost so much."""
+        return cost if self.absolute else np.sqrt(cost)
 
     @cached_property
     def lengths(self) -> tuple[float, float, float]:
         """At least the largest length of a row of C and of the model's terms, in F⁻¹, and of S."""
-        sizes = self.form.sizes.matrix
-        squares = sizes.multiply(sizes) if sparse.issparse(sizes) else sizes * sizes
-        share, grown = 1.0 / self.price.floor, 1.0 + gamma(self.form.width + 8)
-        found = (self.matrix * self.matrix) @ share, squares @ share, (self.scores**2).sum(axis=1)
-        steepest, widest, tallest = (float(np.sqrt(each.max()) * grown) for each in found)
-        return steepest, widest, tallest
+        sizes, grown = self.form.sizes.matrix, 1.0 + gamma(self.form.width + 8)
+
+        def longest(rows: Any) -> float:
+            if self.absolute:
+                return float((abs(rows) * (1.0 / self.price.absolute)).max() * grown)
+            squares = rows.multiply(rows) if sparse.issparse(rows) else rows * rows
+            return float(np.sqrt((squares @ (1.0 / self.price.floor)).max()) * grown)
+
+        tallest = float(np.sqrt((self.scores**2).sum(axis=1).max()) * grown)
+        return longest(self.matrix), longest(sizes), tallest
+
+    def _length(self, rows: Any) -> FloatArray:
+        """(n,) the lengths of rows, in F."""
+        if self.absolute:
+            return np.asarray(abs(rows) @ self.price.absolute)
+        metric = self.price.floor
+        if sparse.issparse(rows):
+            return np.sqrt(rows.multiply(rows) @ metric)
+        if (metric == metric[0]).all():
+            return np.sqrt(metric[0] * np.einsum("ij,ij->i", rows, rows))
+        return np.sqrt((rows * rows) @ metric)
 
     @cached_property
     def _upright(self) -> FloatArray:
@@ -192,7 +249,7 @@ class Span:
         (k, r), h = self.scores.shape, self.held.shape[1]
         ways = np.hstack([self.scores, self.held])
         back = (ways / np.einsum("ij,ij->j", ways, ways)).T
-        metric, tall = self.price.floor, self._upright.T
+        tall = self._upright.T
         out, length, doubt = np.empty((n, r + h + 2)), np.empty(n), np.empty(n)
         for part in blocks_of(n, d):
             rows = X[part].astype(np.float64, copy=False)
@@ -202,10 +259,10 @@ class Span:
                 scores -= ways @ found  # what is left of them, but for a part that all share
                 doubt[part] = scores.max(axis=0) - scores.min(axis=0)
                 out[part, :-2] = found.T
-                length[part] = _squares(rows, metric)
+                length[part] = self._length(rows)
                 if exactly:
                     out[part, -2] = self.form.sizes(rows).max(axis=1)
-        length = np.sqrt(length) * (1.0 + gamma(d + 4))
+        length *= 1.0 + gamma(d + 4)
         steepest, widest, tallest = self.lengths
         if not exactly:
             out[:, -2] = widest * length + self.form.sizes.offset.max()
@@ -322,7 +379,7 @@ class InSpan:
         assert self.kept is not None  # noqa: S101 (by who asks)
         (answers, changes, asked), said = self.kept, []
         changes[rows] = change
-        for here in blocks_of(*self.X.shape, self.cells):
+        for here in blocks_of(len(self.X), self.X.shape[1], self.cells):
             first, last = np.searchsorted(rows, (here.start, here.stop))
             if first < last:
                 self._move(here, changes[here], answers[here])
@@ -334,12 +391,19 @@ class InSpan:
     def _move(self, rows: slice, change: FloatArray, out: FloatArray) -> None:
         """Write full rows moved by changes of coordinates."""
         full, directions = self.X[rows], self.span.directions
+        if self.span.absolute:
+            column = np.flatnonzero(directions[0])
+            np.copyto(out, full)
+            out[:, column] += change * directions[:, column]
+            return
         if not out.flags.c_contiguous:
             # one direction needs no product of matrices, which is slow to write columns
             (np.multiply if len(directions) == 1 else np.matmul)(change, directions, out=out)
             out += full
             return
-        for part in blocks_of(*full.shape):  # copied into the cache, where BLAS adds to it
+        for part in blocks_of(
+            len(full), full.shape[1]
+        ):  # copied into the cache, where BLAS adds to it
             np.copyto(out[part], full[part])
             add(1.0, directions.T, change[part].T, 1.0, out[part].T, overwrite_c=True)
 
@@ -371,7 +435,7 @@ class InSpan:
     def slack(self, numbers: FloatArray, price: FloatArray) -> FloatArray:
         """(n, 2) margins that allow for what coordinates lose of points up to a price."""
         rows = np.rint(numbers).astype(np.intp)
-        far = 2.0 * self.span.stray * np.sqrt(np.where(np.isfinite(price), price, 0.0))
+        far = 2.0 * self.span.stray * self.span.far(np.where(np.isfinite(price), price, 0.0))
         return np.stack([-(self.doubt[rows] + far), np.zeros(len(rows))], axis=1)
 
     def were_asked(self, after: FloatArray) -> BoolArray:
@@ -386,7 +450,7 @@ class InSpan:
         An entry is off by u of itself, and by γ of the sum over the directions.
         """
         r, d = self.span.directions.shape
-        change = np.sqrt(np.maximum(cost, 0.0))
+        change = self.span.far(np.maximum(cost, 0.0))
         price = self.span.price
         wide = 1.0
         if price.quadratic.ndim == 2:
@@ -395,15 +459,6 @@ class InSpan:
             rounded = wide * 2.0 * UNIT * (self.length / change + 1.0)
         off = self.span.stretch + gamma(r + 2) * r * wide + rounded
         return 2.0 * off
-
-
-def _squares(rows: Any, metric: FloatArray) -> FloatArray:
-    """(n,) Σ f x²."""
-    if sparse.issparse(rows):
-        return np.asarray(rows.multiply(rows) @ metric)
-    if (metric == metric[0]).all():
-        return np.asarray(metric[0] * np.einsum("ij,ij->i", rows, rows))
-    return np.asarray((rows * rows) @ metric)
 
 
 def moved_rows(rows: Any, change: FloatArray, directions: FloatArray) -> NDArray[Any]:

@@ -406,12 +406,10 @@ def _holds(
         at = np.intersect1d(mine, rows)
         if len(at):
             x, y = (features.expand(c[at]) for c in (answers.before, codes))
-            table = moved.take(at)
-            said = target.verdict(
-                explainer.reading, table, y, explainer.reading.predict(table), answers.eps
-            )
+            said = target.said(explainer.reading, moved.take(at))
+            verdict = target.verdict(explainer.reading.form, y, said, answers.eps)
             within = question.actionable.violation(y, x) <= answers.certificates.resolution
-            out[at] = said.leads & within
+            out[at] = verdict.leads & within
     return out[rows]
 
 

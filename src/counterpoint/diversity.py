@@ -92,6 +92,10 @@ class Alternatives:
     def __repr__(self) -> str:
         return f"<Alternatives: {self.summary().splitlines()[0]}>"
 
+    def _repr_html_(self) -> str:
+        places = {"row": self.row, "rank": self.rank}
+        return self.answers.displayed("Alternatives", self.summary(), places)
+
 
 def diversify(  # noqa: PLR0913 (as `explain`)
     explainer: Explainer,

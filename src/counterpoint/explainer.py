@@ -6,6 +6,7 @@ from collections.abc import Hashable, Iterable, Iterator
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal, final, overload
 
+from counterpoint import html
 from counterpoint.caches import Memo
 from counterpoint.constraints import (
     Bounds,
@@ -16,7 +17,7 @@ from counterpoint.constraints import (
     named,
 )
 from counterpoint.costs import Cost, Manhattan, described, ranges, spreads
-from counterpoint.errors import InvalidInput, check_flag, check_number, shown
+from counterpoint.errors import InvalidInput, check_flag, check_number, several, shown
 from counterpoint.rows.encoding import match_columns
 from counterpoint.rows.features import (
     Categorical,
@@ -320,19 +321,35 @@ class Explainer:
 
     def summary(self) -> str:
         """What was read of the model, the features' kinds, the cost and the constraints."""
+        return "\n".join("\n  ".join([name, *lines]) for name, lines in self._parts().items())
+
+    def _parts(self) -> dict[str, list[str]]:
+        """What `summary` says, line by line."""
         features = [str(feature) for feature in self.features]
         fills = self.reading.fills.items()
         filled = [f"{n} as {f'{v:g}' if isinstance(v, float) else v}" for n, v in fills]
         if filled:
             told = "missing cells count, as the model fills them in: "
             features.append(told + ", ".join(filled))
-        parts: dict[str, Iterable[str]] = {
-            "model": self.reading.steps,
+        return {
+            "model": list(self.reading.steps),
             "features": features,
             "cost": described(self.cost, self.spreads),
             "constraints": [*map(str, self.constraints), *self._described_defaults()] or ["none"],
         }
-        return "\n".join("\n  ".join([name, *lines]) for name, lines in parts.items())
+
+    def __repr__(self) -> str:
+        stated, name = len(self.constraints), type(self.model).__name__
+        return (
+            f"<Explainer: {name} of {several(len(self.features), 'feature')}, "
+            f"{type(self.cost).__name__} cost, {several(stated, 'constraint')}>"
+        )
+
+    def _repr_html_(self) -> str:
+        parts = self._parts().items()
+        return html.panel(
+            repr(self)[1:-1], *(html.folded(name, html.bullets(lines)) for name, lines in parts)
+        )
 
     def _described_defaults(self) -> Iterator[str]:
         """What the data imply."""

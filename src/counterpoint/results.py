@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from itertools import product
 from os import PathLike
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+from counterpoint import html
 from counterpoint.caches import fields_only
 from counterpoint.certificate import (
     COLUMNS,
@@ -23,7 +24,7 @@ from counterpoint.certificate import (
     Status,
     said_of,
 )
-from counterpoint.errors import InvalidInput, NoAnswer, shown
+from counterpoint.errors import InvalidInput, NoAnswer, several, shown
 from counterpoint.numerics import BoolArray, FloatArray, IntArray, WordArray
 from counterpoint.rows.encoding import decode
 from counterpoint.rows.features import Features
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 __all__ = ["Counterfactual", "Counterfactuals"]
 
 
+SHOWN = 10
+"""Of so many rows notebooks show the answers."""
 REMARKS = 20
 """Of so many rows without an answer a report says what can be had instead."""
 
@@ -157,6 +160,27 @@ class Counterfactual:
         claim = "" if c.claim is Claim.NONE else f" ({c.claim})"
         tail = f"  cost {c.cost:.6g}{c.likely}, {least} {c.bound:.6g}{claim}, gap {c.gap:.1e}"
         return "\n".join([head, *lines, tail])
+
+    def __repr__(self) -> str:
+        told = f", cost {self.cost:.6g}: {html.changes(self.changes)}" if self.found else ""
+        return f"<Counterfactual: {self.status}{told}>"
+
+    def _repr_html_(self) -> str:
+        names = [f.name for f in fields(self.certificate)]
+        kept = [(name, getattr(self.certificate, name)) for name in names]
+        moved = [(name, *pair) for name, pair in self.changes.items()]
+        same = [(name, value) for name, value in self.factual.items() if name not in self.changes]
+        stays, c = html.table(("feature", "value"), same), self.certificate
+        cost = f"cost {c.cost:.6g}{c.likely}, at least {c.bound:.6g} ({c.claim})"
+        return html.panel(
+            f"Counterfactual: {self.status}",
+            html.paragraph(self.message),
+            html.table(("feature", "from", "to"), moved) if moved else "",
+            html.paragraph(cost if self.found and c.objective == c.cost else ""),
+            html.folded(f"{several(len(same), 'feature')} unchanged", stays),
+            html.folded("Certificate", html.table(("", ""), kept)),
+            good=self.found,
+        )
 
 
 @final
@@ -476,6 +500,28 @@ class Counterfactuals:
 
     def __repr__(self) -> str:
         return f"<Counterfactuals: {self.summary().splitlines()[0]}>"
+
+    def _repr_html_(self) -> str:
+        return self.displayed("Counterfactuals", self.summary(), {"row": np.arange(len(self))})
+
+    def displayed(self, title: str, summary: str, beside: dict[str, NDArray[Any]]) -> str:
+        """What notebooks show of the first answers, with columns in front."""
+        some, c = range(min(len(self), SHOWN)), self.certificates
+        lead = [[int(values[i]) for values in beside.values()] for i in some]
+        kinds = ("claim", "valid", "bound", "gap", "margin", "violation")
+        answers = [
+            (*lead[i], self._status(i), float(self.cost[i]), html.changes(self[i].changes))
+            for i in some
+        ]
+        kept = [(*lead[i], *(getattr(c[i], name) for name in kinds)) for i in some]
+        more = f"and {len(self) - SHOWN} more: see report() and changes()"
+        return html.panel(
+            title,
+            html.paragraph(summary),
+            html.table((*beside, "status", "cost", "changes"), answers),
+            html.paragraph(more if len(self) > SHOWN else ""),
+            html.folded("Certificates", html.table((*beside, *kinds), kept)),
+        )
 
 
 def _only_read(column: NDArray[Any]) -> NDArray[Any]:

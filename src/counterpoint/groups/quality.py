@@ -11,6 +11,7 @@ import numpy as np
 from scipy.spatial import KDTree
 from scipy.spatial.distance import cdist
 
+from counterpoint import html
 from counterpoint.errors import InvalidInput
 from counterpoint.groups.members import Groups
 from counterpoint.groups.representations import Composed, Matrix, dense
@@ -165,6 +166,15 @@ class Quality:
 
     def __repr__(self) -> str:
         return f"<Quality: {self.summary().splitlines()[1]}; {self._about()}>"
+
+    def _repr_html_(self) -> str:
+        frame = self.to_frame()
+        rows = frame.itertuples(index=False)
+        return html.panel(
+            "Quality",
+            html.paragraph(self.summary()),
+            html.folded("Pairs", html.table(list(frame), rows, most=20)),
+        )
 
 
 def similarity(sparser: Translations, denser: Translations) -> FloatArray:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, final, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
+from counterpoint import html
 from counterpoint.errors import InvalidInput
 from counterpoint.groups.fitting import Fit
 from counterpoint.numerics import FloatArray, IntArray
@@ -314,6 +315,11 @@ class Translations:
             f"<Translations: {len(self.groups)} groups, {len(self.columns)} of {len(self.names)} "
             f"features; {counts.min()} to {counts.max()} a pair, {counts.mean():.1f} on average>"
         )
+
+    def _repr_html_(self) -> str:
+        rows = self.to_frame().itertuples(index=False)
+        columns = ("from", "to", "feature", "change")
+        return html.panel(repr(self)[1:-1], html.table(columns, rows, most=20))
 
 
 def amount(size: float) -> str:

@@ -1,0 +1,87 @@
+"""What notebooks show: small pages of escaped HTML, in the colours of their surroundings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from typing import Any
+
+import numpy as np
+
+__all__ = ["bullets", "changes", "folded", "number", "panel", "paragraph", "table"]
+
+STYLE = """
+.counterpoint {font: 13px/1.5 system-ui, sans-serif; max-width: 60em; margin: .5em 0;
+ padding: .6em .9em; border-radius: 6px; overflow-x: auto;
+ border: 1px solid color-mix(in srgb, currentColor 25%, transparent)}
+.counterpoint table {border-collapse: collapse; margin: .4em 0; font-size: inherit; color: inherit}
+.counterpoint :is(th, td) {text-align: left; padding: .15em .8em .15em 0; vertical-align: top;
+ font-variant-numeric: tabular-nums;
+ border: 0; background: none; color: inherit; max-width: 36em}
+.counterpoint thead th {border-bottom: 1px solid color-mix(in srgb, currentColor 25%, transparent)}
+.counterpoint :is(summary, .quiet) {color: color-mix(in srgb, currentColor 70%, transparent)}
+.counterpoint summary {cursor: pointer}
+.counterpoint ul {margin: .2em 0; padding-left: 1.4em}
+.counterpoint strong.good {color: #00694c}
+.counterpoint strong.bad {color: #b33c00}
+@media (prefers-color-scheme: dark) {
+ .counterpoint strong.good {color: #4fd0a5}
+ .counterpoint strong.bad {color: #ff9d66}}
+[data-jp-theme-light="true"] .counterpoint strong.good {color: #00694c}
+[data-jp-theme-light="true"] .counterpoint strong.bad {color: #b33c00}
+[data-jp-theme-light="false"] .counterpoint strong.good {color: #4fd0a5}
+[data-jp-theme-light="false"] .counterpoint strong.bad {color: #ff9d66}
+"""
+"""The text's colour is that of the page around; only words on statuses have colours of their own,
+in dark as the browser says, or as JupyterLab does."""
+
+
+def panel(title: str, *parts: str, good: bool | None = None) -> str:
+    """A box with a title; ``good`` colours it."""
+    tone = "" if good is None else f' class="{"good" if good else "bad"}"'
+    head = f"<strong{tone}>{escape(title)}</strong>"
+    return f'<div class="counterpoint"><style>{STYLE}</style>{head}{"".join(parts)}</div>'
+
+
+def paragraph(text: str) -> str:
+    """Text, one line below the other."""
+    return f"<div>{'<br>'.join(map(escape, text.splitlines()))}</div>" if text else ""
+
+
+def folded(summary: str, *parts: str) -> str:
+    """What opens at a click."""
+    return f"<details><summary>{escape(summary)}</summary>{''.join(parts)}</details>"
+
+
+def bullets(items: Iterable[object]) -> str:
+    """A list of lines."""
+    return f"<ul>{''.join(f'<li>{escape(str(item))}</li>' for item in items)}</ul>"
+
+
+def number(value: Any) -> str:
+    """A value as a table shows it: few digits."""
+    if isinstance(value, bool | np.bool_):
+        return "yes" if value else "no"
+    if isinstance(value, float | np.floating):
+        return "–" if np.isnan(value) else f"{value:.6g}"
+    return str(value)
+
+
+def table(columns: Sequence[object], rows: Iterable[Sequence[Any]], most: int | None = None) -> str:
+    """A table; of very many rows the first, and how many more there are."""
+
+    def cell(value: Any) -> str:
+        return f"<td>{escape(number(value))}</td>"
+
+    rows = list(rows)
+    shown = rows if most is None else rows[:most]
+    head = "".join(f"<th>{escape(str(name))}</th>" for name in columns)
+    body = "".join(f"<tr>{''.join(map(cell, row))}</tr>" for row in shown)
+    rest = len(rows) - len(shown)
+    more = f'<div class="quiet">and {rest} more</div>' if rest else ""
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
+
+
+def changes(pairs: Mapping[Any, tuple[Any, Any]]) -> str:
+    """``income 30 → 42; loans 3 → 2``."""
+    return "; ".join(f"{n}: {number(a)} → {number(b)}" for n, (a, b) in pairs.items()) or "–"

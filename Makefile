@@ -16,7 +16,7 @@ endif
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-pandas2 machines slow coverage check format bench bench-quick docs clean
+.PHONY: help demo test test-clusters test-pandas2 machines slow coverage check format bench bench-quick docs clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,6 +26,9 @@ demo: $(VENV)/.has-core ## explain a model's decisions on real data (installs th
 
 test: $(VENV)/.has-test ## run the tests
 	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
+
+test-clusters: $(VENV)/.has-spark ## run the tests of batches on workers that die, on Dask and on Spark (400 MB; needs Java)
+	$(BIN)/python -m pytest -m slow tests/test_clusters.py $(ARGS)
 
 test-pandas2: ## run the tests on data frames, groups and anndata with pandas 2, in an environment of its own
 	@grep -v '^pandas==' constraints.txt | cat - constraints-pandas2.txt > .venv-pandas2.txt

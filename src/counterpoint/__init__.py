@@ -136,8 +136,8 @@ LATER = {
 def __getattr__(name: str) -> Any:
     if name in LATER:
         return getattr(import_module(f"counterpoint.{LATER[name]}"), name)
-    if name == "groups":
-        return import_module("counterpoint.groups")
+    if name in ("groups", "scale"):
+        return import_module(f"counterpoint.{name}")
     raise AttributeError(f"module 'counterpoint' has no attribute {name!r}")
 
 

@@ -1,0 +1,124 @@
+"""`counterpoint batch`: the rows of files of any size, explained by several processes."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, cast
+
+import typer
+
+from counterpoint.cli.answers import plain
+from counterpoint.cli.explain import (
+    Data,
+    Extrapolate,
+    Gap,
+    Guaranteed,
+    High,
+    Low,
+    Margin,
+    Model,
+    Optimal,
+    Other,
+    Spec,
+    Sure,
+    TimeLimit,
+    Traded,
+    Uncertain,
+    Wanted,
+    about_of,
+    asked,
+    target_of,
+)
+from counterpoint.cli.files import Trust, TrustPickle, labels_of
+
+__all__ = ["batch"]
+
+WORK = "Who works on it"
+
+
+def batch(
+    model: Model,
+    rows: Annotated[
+        str,
+        typer.Argument(
+            metavar="ROWS",
+            help="A .parquet or .csv file, a folder of these, or a URL such as s3://bucket/rows.",
+            show_default=False,
+        ),
+    ],
+    out: Annotated[
+        str,
+        typer.Argument(
+            metavar="OUT",
+            help="A folder or a URL for the answers, a data set in Parquet files. What is there "
+            "already is not done again.",
+            show_default=False,
+        ),
+    ],
+    target: Wanted = None,
+    other: Other = False,
+    probability: Sure = None,
+    tradeoff: Traded = None,
+    robust: Uncertain = None,
+    guarantee: Guaranteed = None,
+    margin: Margin = None,
+    low: Low = None,
+    high: High = None,
+    data: Data = None,
+    extrapolate: Extrapolate = False,
+    spec: Spec = None,
+    gap: Gap = 1e-6,
+    time_limit: TimeLimit = None,
+    optimality: Optimal = "local",
+    workers: Annotated[
+        int,
+        typer.Option(metavar="N", min=1, help="Processes, each on one core.", rich_help_panel=WORK),
+    ] = 1,
+    scheduler: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="A Dask scheduler, such as tcp://host:8786; 'local' for a cluster of --workers on "
+            "this machine.",
+            rich_help_panel=WORK,
+            show_default=False,
+        ),
+    ] = None,
+    records: Annotated[
+        bool,
+        typer.Option("--records", help="Write records beside, for `counterpoint recheck`."),
+    ] = False,
+    trust_pickle: TrustPickle = False,
+    trust: Trust = None,
+) -> None:
+    """Explain all rows of a data set, of any size, into another data set.
+
+    The same call takes up what was interrupted.
+    """
+    from counterpoint.scale import run
+
+    explainer, otherwise = asked(model, data, spec, extrapolate, trust_pickle, trust)
+    wanted = target_of(
+        labels_of(explainer.model),
+        target or (),
+        about_of(probability, tradeoff, robust, guarantee),
+        other=other,
+        margin=margin,
+        ends=(low, high),
+        otherwise=otherwise,
+    )
+    found = run(
+        explainer,
+        rows,
+        out,
+        wanted,
+        gap=gap,
+        time_limit=time_limit,
+        optimality=cast("Literal['local', 'global']", optimality),
+        workers=workers,
+        scheduler=scheduler,
+        records=records,
+    )
+    typer.echo(str(found))
+    typer.echo(f"Wrote {out} ({plain(found.seconds)} s).", err=True)
+    if not found.ok:
+        raise typer.Exit(3)

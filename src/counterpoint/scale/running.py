@@ -1,0 +1,405 @@
+"""Batches of any size: what is asked, who works on it, and what became of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import sys
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache, partial
+from multiprocessing import connection, get_context, parent_process
+from os import PathLike
+from pathlib import Path
+from threading import Thread
+from time import perf_counter
+from typing import Any, Literal, final
+
+from counterpoint import Explainer, InvalidInput, Label, Problem, Target, __version__
+from counterpoint.errors import check_flag, check_number, shown, some
+from counterpoint.scale.blocks import answered, block_rows, missing_extra, no_rows
+from counterpoint.scale.shards import (
+    Fragment,
+    Job,
+    attempt,
+    cost_of,
+    fragments_of,
+    hashed,
+    put,
+)
+
+__all__ = ["BatchReport", "run"]
+
+Outcome = tuple[Fragment, dict[str, Any] | str]
+
+
+@final
+@dataclass(frozen=True)
+class BatchReport:
+    """What became of a batch.
+
+    Parameters
+    ----------
+    rows, found
+        How many rows are in the shards, and how many of them have an answer.
+    statuses
+        Status → number of rows.
+    cost
+        Share of the changes (0.1, 0.5, 0.9, 1.0) → what they cost at most, to half a percent.
+    shards, skipped
+        How many shards there are, and how many of them were there before.
+    failed
+        Input file → why its shard, or one of its shards, could not be made.
+    seconds
+        How long it took.
+    """
+
+    rows: int
+    found: int
+    statuses: dict[str, int]
+    cost: dict[float, float]
+    shards: int
+    skipped: int
+    failed: dict[str, str]
+    seconds: float
+
+    @property
+    def ok(self) -> bool:
+        """Whether every row has an answer."""
+        return self.found == self.rows and not self.failed
+
+    def __str__(self) -> str:
+        counts = ", ".join(f"{count} {status}" for status, count in self.statuses.items())
+        kept = f", {self.skipped} of them finished before" if self.skipped else ""
+        lines = [f"{self.rows} rows: {counts or 'none'}", f"{self.shards} shards{kept}"]
+        if self.cost[0.5] > 0:
+            q = {share: f"{cost:.3g}" for share, cost in self.cost.items()}
+            lines.append(
+                f"cost: median {q[0.5]}, one in ten below {q[0.1]}, one in ten above {q[0.9]}, "
+                f"largest {q[1.0]}"
+            )
+        lines += [f"failed: {name}: {why}" for name, why in self.failed.items()]
+        return "\n".join(lines)
+
+
+def run(  # noqa: PLR0913 (as Explainer.explain: options have names)
+    explainer: Explainer,
+    rows: str | PathLike[str],
+    out: str | PathLike[str],
+    target: Any,
+    *,
+    gap: float = 1e-6,
+    time_limit: float | None = None,
+    optimality: Literal["local", "global"] = "local",
+    workers: int = 1,
+    scheduler: str | None = None,
+    records: bool = False,
+    progress: bool | None = None,
+) -> BatchReport:
+    """Explain all rows of a data set, and write their answers as another one.
+
+    What is there already is not done again: a call that was interrupted is taken up by the same
+    call. However many workers there are, they write the same bytes (unless ``time_limit`` is set).
+
+    Parameters
+    ----------
+    explainer
+        What explains; it is pickled for other processes.
+    rows
+        A Parquet or CSV file, or a folder of these; also a URL that fsspec knows.
+    out
+        A folder, or a URL, for the answers: a Parquet data set of one shard for each file, and for
+        each million rows of a large Parquet file, with the columns that `explain_batch` says, and
+        ``cf_file`` and ``cf_row``, the file that a row came from and its position there.
+        ``_manifest.json``, which is written last, lists them.
+    target, gap, time_limit, optimality
+        As for `Explainer.explain`.
+    workers
+        How many processes work on it; 1 for this one. On a cluster, its scheduler says.
+    scheduler
+        The address of a Dask scheduler, such as ``"tcp://host:8786"``, or ``"local"`` for a cluster
+        of ``workers`` on this machine; None for processes without Dask.
+    records
+        Whether to write records too (see `Counterfactuals.to_records`), into ``_records``.
+    progress
+        Whether to show a progress bar; None to show one on a terminal.
+
+    Returns
+    -------
+    BatchReport
+        Counts, quantiles of the cost, and what could not be read.
+
+    Raises
+    ------
+    InvalidInput
+        If columns are missing, the folder holds answers to another question or anything else, or
+        it cannot be written.
+    InvalidSpec
+        If target, cost or constraints cannot be written to a file.
+    MissingExtra
+        If pyarrow, fsspec or Dask is needed and not installed.
+    """
+    for what, flag in (("records", records), ("progress", progress)):
+        if flag is not None:
+            check_flag(what, flag)
+    check_number("workers", workers)
+    if workers < 1 or workers != int(workers):
+        raise InvalidInput(
+            f"Expected a whole number of at least 1 worker; got workers={shown(workers)}."
+        )
+    start = perf_counter()
+    options = {"gap": gap, "time_limit": time_limit, "optimality": optimality}
+    question = _question(explainer, target, options, records=records)
+    (source, root), (sink, place) = _located(rows), _located(out)
+    if f"{place}/".startswith(f"{root}/"):
+        raise InvalidInput(f"The answers would be written among the rows, into {out}; move them.")
+    schema, fragments = fragments_of(source, root, question)
+    most = block_rows(schema)
+    job = Job(explainer, target, options, records, source, sink, place, schema, most)
+    answered(explainer, no_rows(schema), target, options)  # says what is wrong
+    try:
+        _begin(job, question)
+        report, manifest = _all(job, fragments, int(workers), scheduler, start, progress=progress)
+        _tidy(job, fragments)
+        put(sink, f"{place}/_manifest.json", manifest | {"question": hashed(question)})
+    except OSError as error:
+        said = error.strerror or str(error)
+        raise InvalidInput(
+            f"{out} cannot be written: {said}. Finished shards are kept: once that is mended, the "
+            "same call goes on."
+        ) from error
+    return report
+
+
+def _question(
+    explainer: Explainer, target: Any, options: dict[str, Any], *, records: bool
+) -> dict[str, Any]:
+    """All that answers depend on but the rows, in plain words and a hash of the model."""
+    import joblib
+
+    wanted = target if isinstance(target, Target) else Label(target)
+    asked = Problem(wanted, explainer.cost, explainer.constraints, tuple(explainer.features))
+    said = {
+        "counterpoint": __version__,
+        "model": joblib.hash(explainer.model, "sha1"),
+        **asked.to_dict(),
+        "implied": [repr(c) for c in explainer.implied],
+        "records": records,
+        **options,
+    }
+    return dict(json.loads(json.dumps(said, default=str)))
+
+
+def _located(url: str | PathLike[str]) -> tuple[Any, str]:
+    """A file system, and a path in it."""
+    try:
+        from fsspec.core import url_to_fs
+
+        return url_to_fs(os.fspath(url))
+    except ImportError as error:
+        raise missing_extra(error) from None
+    except ValueError as error:
+        raise InvalidInput(f"{shown(url)} is no place that fsspec knows: {error}.") from None
+
+
+# The folder of the answers
+
+
+def _begin(job: Job, question: dict[str, Any]) -> None:
+    """Refuse a folder that is about something else; what is said of it is no longer so."""
+    fs, said = job.sink, f"{job.out}/_question.json"
+    fs.makedirs(f"{job.out}/_records" if job.records else job.out, exist_ok=True)
+    if fs.exists(said):
+        with fs.open(said) as file:
+            before = json.load(file)
+        other = [key for key in {**before, **question} if before.get(key) != question.get(key)]
+        if other:
+            raise InvalidInput(
+                f"{job.out} holds answers to another question: there, {some(other, 8, str)} "
+                "differs. Choose another folder, or remove this one."
+            )
+    elif any(not Path(path).name.endswith(".part") for path in fs.find(job.out)):
+        raise InvalidInput(f"{job.out} holds other files; choose another folder for the answers.")
+    else:
+        put(fs, said, question)
+    if fs.exists(f"{job.out}/_manifest.json"):
+        fs.rm(f"{job.out}/_manifest.json")
+
+
+def _tidy(job: Job, fragments: Sequence[Fragment]) -> None:
+    """Remove shards of rows that have changed, and what workers left that were killed."""
+    current = {fragment.shard for fragment in fragments}
+    for path in job.sink.find(job.out):
+        name = Path(path).name
+        is_shard = name.endswith(".parquet") and name[:32] not in current
+        if is_shard or name.endswith(".part"):
+            job.sink.rm(path)
+
+
+# The work
+
+
+def _all(
+    job: Job,
+    fragments: Sequence[Fragment],
+    workers: int,
+    scheduler: str | None,
+    start: float,
+    *,
+    progress: bool | None,
+) -> tuple[BatchReport, dict[str, Any]]:
+    """Have all fragments worked on; a report, and what the manifest says."""
+    total, costs, failed = Counter[str](), Counter[str](), dict[str, str]()
+    statuses, shards, skipped = Counter[str](), dict[str, Any](), 0
+    with _shown(fragments, show=progress) as advance:
+        for fragment, told in _outcomes(job, fragments, workers, scheduler):
+            if isinstance(told, str):
+                failed[fragment.name] = told
+            else:
+                total.update(rows=told["rows"], found=told["found"])
+                statuses.update(told["statuses"])
+                costs.update(told["costs"])
+                skipped += told.pop("skipped", False)
+                place = {"file": fragment.name, "first": fragment.first, "rows": told["rows"]}
+                shards[fragment.shard] = place | {"statuses": told["statuses"]}
+            advance(0 if isinstance(told, str) else told["rows"])
+    by_name = dict(sorted(failed.items()))
+    report = BatchReport(
+        total["rows"],
+        total["found"],
+        dict(sorted(statuses.items())),
+        {share: cost_of(costs, share) for share in (0.1, 0.5, 0.9, 1.0)},
+        len(shards),
+        skipped,
+        by_name,
+        perf_counter() - start,
+    )
+    done = (fragment.shard for fragment in fragments if fragment.shard in shards)
+    listed = [{"shard": shard, **shards[shard]} for shard in done]
+    return report, {"rows": report.rows, "shards": listed, "failed": by_name}
+
+
+@contextmanager
+def _shown(fragments: Sequence[Fragment], *, show: bool | None) -> Iterator[Any]:
+    """Yield a function that is told of the rows of each shard that is done."""
+    if show is False or (show is None and not sys.stderr.isatty()):
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    rate = TextColumn("shards, {task.fields[rate]:.3g} rows/s,")
+    columns = (BarColumn(), MofNCompleteColumn(), rate, TimeRemainingColumn(), TextColumn("left"))
+    with Progress(*columns, console=Console(stderr=True), speed_estimate_period=600) as bar:
+        task, start, done = bar.add_task("", total=len(fragments), rate=0.0), perf_counter(), 0
+
+        def advance(rows: int) -> None:
+            nonlocal done
+            done += rows
+            bar.update(task, advance=1, rate=done / (perf_counter() - start))
+
+        yield advance
+
+
+def _outcomes(
+    job: Job, fragments: Sequence[Fragment], workers: int, scheduler: str | None
+) -> Iterator[Outcome]:
+    """What becomes of each fragment, in the order in which they are done."""
+    if scheduler is not None:
+        yield from _on_dask(job, fragments, workers, scheduler)
+    elif workers > 1:
+        yield from _in_processes(job, fragments, workers)
+    else:
+        yield from ((fragment, attempt(job, fragment)) for fragment in fragments)
+
+
+def _in_processes(job: Job, fragments: Sequence[Fragment], workers: int) -> Iterator[Outcome]:
+    """In processes of this machine.
+
+    If one dies, so do all that wait for it: nobody knows which fragment it died of. What was being
+    worked on is then tried again, each alone, and who dies of that is named.
+    """
+    left, suspects = deque(fragments), deque[Fragment]()
+    start = partial(_start, pickle.dumps(job))
+    while left or suspects:
+        queue, count = (suspects, 1) if suspects else (left, workers)
+        most = 1 if suspects else 2 * workers
+        running: dict[Future[Any], Fragment] = {}
+        with ProcessPoolExecutor(count, get_context("spawn"), start) as pool:
+            try:
+                while queue or running:
+                    while queue and len(running) < most:
+                        running[pool.submit(_next, queue[0])] = queue[0]
+                        queue.popleft()
+                    for future in wait(running, return_when=FIRST_COMPLETED).done:
+                        told = future.result()
+                        yield running.pop(future), told
+            except BrokenProcessPool:
+                if queue is suspects:
+                    for fragment in running.values():
+                        yield fragment, "Its worker died of it twice; perhaps of lack of memory."
+                else:
+                    suspects.extend(running.values())
+
+
+WORK: list[bytes] = []
+"""In a worker process: what it has to do, pickled."""
+
+
+def _start(pickled: bytes) -> None:
+    """Begin as a worker, and end with the process that began it, however that ends."""
+    WORK.append(pickled)
+    parent = parent_process()
+    if parent is not None:
+        Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
+
+
+def _end_with(sentinel: int) -> None:
+    connection.wait([sentinel])
+    os._exit(1)
+
+
+@cache
+def _work() -> Job:
+    """Read when it is first needed: what goes wrong here, its caller is told."""
+    job: Job = pickle.loads(WORK[0])  # noqa: S301 (of the process that started this one)
+    return job
+
+
+def _next(fragment: Fragment) -> dict[str, Any] | str:
+    return attempt(_work(), fragment)
+
+
+def _on_dask(
+    job: Job, fragments: Sequence[Fragment], workers: int, scheduler: str
+) -> Iterator[Outcome]:
+    """On a Dask cluster, which tries again by itself what workers died of."""
+    try:
+        from distributed import Client, KilledWorker, as_completed
+    except ImportError as error:
+        raise missing_extra(error) from None
+    local = {"n_workers": workers, "threads_per_worker": 1, "dashboard_address": None}
+    with Client(**local) if scheduler == "local" else Client(scheduler) as client:
+        # A result, not data that are scattered: who loses it computes it again.
+        shared = client.submit(_same, job, pure=False)
+        asked = {client.submit(attempt, shared, f, pure=False): f for f in fragments}
+        for future in as_completed(asked):
+            try:
+                yield asked[future], future.result()
+            except KilledWorker as error:
+                yield asked[future], f"Its workers died of it: {error}"
+
+
+def _same(job: Job) -> Job:
+    return job

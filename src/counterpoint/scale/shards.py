@@ -1,0 +1,345 @@
+"""Shards: what becomes of one fragment of a data set, written by whoever works on it.
+
+A shard is named by a hash of what was asked, of the model and of its fragment, and is renamed to
+its name when it is complete. So a shard that is there is finished, and whoever works on a fragment
+twice, or at the same time, writes the same bytes under the same name.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, final
+from urllib.parse import unquote
+from uuid import uuid4
+
+import numpy as np
+
+from counterpoint import Counterfactuals, CounterpointError, Explainer, InvalidInput
+from counterpoint.scale.blocks import answered, no_rows, regrouped
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["Fragment", "Job", "attempt", "cost_of", "fragments_of", "hashed", "put"]
+
+TOLD = b"counterpoint"
+"""Under this key the footer of a shard says what is in it."""
+
+
+@final
+@dataclass(frozen=True)
+class Fragment:
+    """Rows of one input file that follow one another, and become one shard."""
+
+    path: str
+    name: str  # the path, from the folder that was passed
+    keys: dict[str, str]  # what ``column=value`` in the path says
+    first: int  # the position of its first row in the file
+    rows: int  # how many there are; 0 if nobody knows yet
+    groups: tuple[int, ...] | None  # its row groups in a Parquet file; None for CSV
+    shard: str
+
+
+@final
+@dataclass(frozen=True)
+class Job:
+    """What is done with every fragment: all that a worker has to know."""
+
+    explainer: Explainer
+    target: Any
+    options: dict[str, Any]
+    records: bool
+    source: Any  # file systems of fsspec, of the rows and of the answers
+    sink: Any
+    out: str
+    schema: pa.Schema  # of the rows
+    block: int  # how many rows are explained at once
+
+
+def hashed(*said: Any) -> str:
+    """32 digits that tell what was said from all else."""
+    return sha256(json.dumps(said, sort_keys=True, default=str).encode()).hexdigest()[:32]
+
+
+# What there is to do
+
+
+def fragments_of(
+    fs: Any, root: str, question: Any, least: int = 2**20
+) -> tuple[pa.Schema, list[Fragment]]:
+    """The schema of a data set, and its fragments in order.
+
+    A large Parquet file is several fragments, each of row groups with at least so many rows.
+    """
+    root = root.rstrip("/")
+    if not fs.exists(root):
+        raise InvalidInput(f"There is no file and no folder {root}.")
+    paths = [path for path in sorted(fs.find(root)) if not _is_hidden(path[len(root) :])]
+    kinds = {"parquet" if path.endswith(".parquet") else "csv" for path in paths}
+    strange = [p for p in paths if not p.endswith((".parquet", ".csv", ".csv.gz"))]
+    if strange or len(kinds) != 1:
+        raise InvalidInput(
+            f"Expected a .parquet or a .csv file, or a folder of files of one of these kinds; got "
+            f"{f'{strange[0]} in ' if strange and strange[0] != root else ''}{root}."
+        )
+    with ThreadPoolExecutor(16) as pool:  # of files far away, answers are waited for together
+        heads = list(pool.map(lambda path: (*_head(fs, path), fs.ukey(path)), paths))
+    found: list[Fragment] = []
+    for path, (_, counts, version) in zip(paths, heads, strict=True):
+        name = path[len(root) + 1 :] or PurePosixPath(path).name
+        folders = [part.partition("=") for part in name.split("/")[:-1] if "=" in part]
+        keys = {unquote(key): unquote(value) for key, _, value in folders}
+        for groups in _runs(counts, least) if kinds == {"parquet"} else [None]:
+            first = 0 if groups is None else sum(counts[: groups[0]]) if groups else 0
+            rows = sum(counts[k] for k in groups or ())
+            shard = hashed(question, name, version, groups)
+            found.append(Fragment(path, name, keys, first, rows, groups, shard))
+    return _common([head[0] for head in heads if head[0] is not None], root, found[0].keys), found
+
+
+def _is_hidden(path: str) -> bool:
+    """As Spark and Arrow have it: these are no data."""
+    return any(part.startswith((".", "_")) for part in path.split("/"))
+
+
+def _head(fs: Any, path: str) -> tuple[pa.Schema | None, list[int]]:
+    """Schema and rows of each row group of a file; None and nothing if it cannot be read."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with fs.open(path, compression="infer") as file:
+            if not path.endswith(".parquet"):
+                return _csv(file).schema, []
+            told = pq.read_metadata(file)
+            counts = [told.row_group(k).num_rows for k in range(told.num_row_groups)]
+            return told.schema.to_arrow_schema().remove_metadata(), counts
+    except (pa.ArrowException, OSError, ValueError, EOFError):
+        return None, []
+
+
+def _runs(counts: Sequence[int], least: int) -> Iterator[tuple[int, ...]]:
+    """Row groups that follow one another, together at least so many rows."""
+    run: list[int] = []
+    for k in range(len(counts)):
+        run.append(k)
+        if sum(counts[i] for i in run) >= least:
+            yield tuple(run)
+            run = []
+    if run or not counts:
+        yield tuple(run)
+
+
+def _common(schemas: Sequence[pa.Schema], root: str, keys: dict[str, str]) -> pa.Schema:
+    """A schema for all files that can have one; the others will fail, each by itself."""
+    import pyarrow as pa
+
+    if not schemas:
+        raise InvalidInput(f"Nothing in {root} can be read: its files are damaged or empty.")
+    common, *others = dict.fromkeys(schemas)
+    for other in others:
+        try:
+            common = pa.unify_schemas([common, other], promote_options="permissive")
+        except pa.ArrowException:
+            continue
+    for key in keys:
+        common = common.append(pa.field(key, pa.string()))
+    return common
+
+
+# Reading
+
+
+def _csv(file: Any) -> Any:
+    """A reader of CSV in batches; all cells are text, for each row to be judged by itself."""
+    import pyarrow as pa
+    import pyarrow.csv as pc
+
+    start = file.tell()
+    names = pc.open_csv(file).schema.names
+    file.seek(start)
+    kinds = pc.ConvertOptions(column_types=dict.fromkeys(names, pa.string()))
+    kinds.strings_can_be_null = True
+    return pc.open_csv(file, pc.ReadOptions(use_threads=False), convert_options=kinds)
+
+
+def _blocks(job: Job, fragment: Fragment) -> Iterator[pa.RecordBatch]:
+    """The rows of a fragment, so many at a time as are explained at once."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with job.source.open(fragment.path, compression="infer") as file:
+            if fragment.groups is None:
+                batches = iter(_csv(file))
+            else:
+                batches = pq.ParquetFile(file, buffer_size=2**20, pre_buffer=False).iter_batches(
+                    job.block, row_groups=[*fragment.groups], use_threads=False
+                )
+            for batch in regrouped(batches, job.block):
+                yield _conformed(job, fragment, batch)
+    except (pa.ArrowException, OSError, EOFError, UnicodeError) as error:
+        said = " ".join(str(error).split()).removesuffix(".")
+        raise InvalidInput(f"{fragment.name} cannot be read: {said}.") from error
+
+
+def _conformed(job: Job, fragment: Fragment, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """A batch in the schema of the data set."""
+    import pyarrow as pa
+
+    needed, columns = {str(name) for name in job.explainer.features.names}, []
+    for field in job.schema:
+        if field.name in batch.schema.names:
+            columns.append(batch.column(field.name).cast(field.type))
+        elif field.name in fragment.keys or field.name not in needed:
+            cell = pa.scalar(fragment.keys.get(field.name), field.type)
+            columns.append(pa.repeat(cell, len(batch)))
+        else:
+            raise InvalidInput(f"{fragment.name} has no column {field.name!r}.")
+    return pa.RecordBatch.from_arrays(columns, schema=job.schema)
+
+
+# Writing
+
+
+def attempt(job: Job, fragment: Fragment) -> dict[str, Any] | str:
+    """What the shard of a fragment says of itself, once it is there; or why it cannot be.
+
+    Raises
+    ------
+    OSError
+        If the shard cannot be written: then no other could be.
+    """
+    from threadpoolctl import threadpool_limits
+
+    try:
+        with threadpool_limits(1):
+            return _finished(job, fragment) or _written(job, fragment)
+    except CounterpointError as error:
+        return str(error)
+    except (
+        ArithmeticError,
+        LookupError,
+        MemoryError,
+        RuntimeError,
+        TypeError,
+        ValueError,
+    ) as error:
+        return f"{type(error).__name__} at {fragment.name}: {error}"  # of the model, say
+
+
+def _place(job: Job, fragment: Fragment) -> str:
+    return f"{job.out}/{fragment.shard}.parquet"
+
+
+def _finished(job: Job, fragment: Fragment) -> dict[str, Any] | None:
+    """What a shard says of itself, if it is there and whole."""
+    import pyarrow.parquet as pq
+
+    try:
+        with job.sink.open(_place(job, fragment)) as file:
+            footer = pq.read_metadata(file)
+        told: dict[str, Any] = json.loads(footer.metadata[TOLD])
+    except (OSError, ValueError, LookupError):
+        return None
+    kept = (f"{job.out}/_records/{name}" for name in told["records"])
+    whole = footer.num_rows == told["rows"] and all(map(job.sink.exists, kept))
+    return told | {"skipped": True} if whole else None
+
+
+def _written(job: Job, fragment: Fragment) -> dict[str, Any]:
+    """Write a shard."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    told: dict[str, Any] = {"rows": 0, "found": 0, "records": []}
+    statuses, costs = Counter[str](), Counter[str]()
+    empty = no_rows(job.schema)
+    schema = _answers(job, fragment, empty, 0)[0].schema
+    texts = [field.name for field in schema if pa.types.is_string(field.type)]
+    part = f"{job.out}/_{fragment.shard}-{uuid4().hex}.part"
+    try:
+        with (
+            job.sink.open(part, "wb") as file,
+            pq.ParquetWriter(
+                file, schema, use_dictionary=texts, write_page_checksum=True
+            ) as writer,
+        ):
+            for block in _blocks(job, fragment):
+                answers, found = _answers(job, fragment, block, told["rows"])
+                if job.records:
+                    name = f"{fragment.shard}-{len(told['records']):05}.parquet"
+                    _put_records(job, found, name)
+                    told["records"].append(name)
+                writer.write_batch(answers)
+                told["rows"] += len(block)
+                told["found"] += int(found.found.sum())
+                for count in pc.value_counts(answers["cf_status"]).to_pylist():
+                    statuses[count["values"]] += count["counts"]
+                costs.update(_costs(found))
+            told |= {"statuses": dict(statuses), "costs": dict(sorted(costs.items()))}
+            writer.add_key_value_metadata({TOLD: json.dumps(told, sort_keys=True)})
+        job.sink.mv(part, _place(job, fragment))
+    finally:
+        if job.sink.exists(part):
+            job.sink.rm(part)
+    return told
+
+
+def _answers(
+    job: Job, fragment: Fragment, block: pa.RecordBatch, done: int
+) -> tuple[pa.RecordBatch, Counterfactuals]:
+    """The answers to a block, with the file and the position of each row."""
+    import pyarrow as pa
+
+    answers, found = answered(job.explainer, block, job.target, job.options)
+    for name in ("cf_file", "cf_row"):
+        if name in answers.schema.names:
+            raise InvalidInput(f"The rows already have a column {name!r}; rename it.")
+    start = fragment.first + done
+    answers = answers.append_column("cf_file", pa.repeat(fragment.name, len(block)))
+    return answers.append_column("cf_row", pa.array(np.arange(start, start + len(block)))), found
+
+
+def _put_records(job: Job, found: Counterfactuals, name: str) -> None:
+    """Put the records of a block beside the shard."""
+    with TemporaryDirectory() as folder:
+        local = Path(folder, name)
+        found.to_records(local)
+        job.sink.put(str(local), f"{job.out}/_records/{name}")
+
+
+def put(fs: Any, path: str, said: Any) -> None:
+    """Write JSON to a file that is there completely or not at all."""
+    folder, _, name = path.rpartition("/")
+    part = f"{folder}/_{uuid4().hex}.part"
+    with fs.open(part, "wb") as file:
+        file.write((json.dumps(said, indent=1, sort_keys=True, default=str) + "\n").encode())
+    fs.mv(part, f"{folder}/{name}")
+
+
+# Costs are counted on a grid, so that those of all shards can be added
+
+
+def _costs(found: Counterfactuals, step: float = 0.01) -> Counter[str]:
+    """How many changes cost about ``exp(step · key)``."""
+    cost = found.cost[found.found & (found.cost > 0)]
+    keys, counts = np.unique(np.round(np.log(cost) / step).astype(int), return_counts=True)
+    return Counter(dict(zip(map(str, keys.tolist()), counts.tolist(), strict=True)))
+
+
+def cost_of(counted: dict[str, int], share: float, step: float = 0.01) -> float:
+    """The cost that this share of all changes does not exceed, to half a step; NaN of none."""
+    keys = sorted(counted, key=int)
+    if not keys:
+        return float("nan")
+    upto = np.cumsum([counted[key] for key in keys])
+    return float(np.exp(step * int(keys[int(np.searchsorted(upto, share * upto[-1]))])))

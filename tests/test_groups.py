@@ -295,6 +295,23 @@ def test_rows_of_every_kind_get_the_same_answer(kind: str):
     )
 
 
+def test_changes_are_ranked_as_scanpy_ranks_genes():
+    told = of_wine()[0].translations_
+    first, *others = told.groups
+    kept = told.ranked(first, "kind")
+    assert kept["params"]["groupby"] == "kind"
+    assert kept["params"]["reference"] == str(first)
+    for name in ("names", "scores"):
+        assert kept[name].dtype.names == tuple(map(str, others))
+    price = dict(zip([told.names[c] for c in told.columns], told.costs, strict=True))
+    for label in others:
+        changes, field = told.changes(first, label), str(label)
+        assert [*kept["names"][field][: len(changes)]] == [*changes]
+        worth = [price[name] * change for name, change in changes.items()]
+        np.testing.assert_allclose(kept["scores"][field][: len(changes)], worth)
+        assert not kept["scores"][field][len(changes) :].any()
+
+
 def test_an_explanation_is_kept_with_an_anndata():
     model, X, y = fitted("linear", k=3)
     adata = AnnData(X.to_numpy(), pd.DataFrame({"kind": y}), list(X.columns))

@@ -204,6 +204,25 @@ def test_an_anndata_goes_by_the_names_of_its_variables():
         )
 
 
+def test_rows_are_taken_from_layers_and_embeddings_of_an_anndata():
+    numbers = X[NUMBERS].to_numpy(float)
+    adata = type("AnnData", (), {})()
+    adata.X, adata.obs = np.zeros_like(numbers), ROWS[["segment"]]
+    adata.var_names = pd.Index(NUMBERS)
+    adata.layers = {"counts": sparse.csr_array(numbers)}
+    adata.obsm = {"X_own": numbers, "frame": X[NUMBERS]}
+    by_name = make_pipeline(StandardScaler(), PCA(2)).fit(X[NUMBERS])
+    expected = GroupTranslations(by_name, strengths=6).fit(X[NUMBERS], Y)
+    for layer in ("counts", "X_own", "frame"):
+        model = GroupTranslations(by_name, strengths=6, layer=layer).fit(adata, "segment")
+        told, known = model.translations_, expected.translations_
+        np.testing.assert_allclose(told.offsets, known.offsets, rtol=1e-9)
+        assert model.judge(adata, "segment").seen == 1.0
+    for rows, words in ((adata, "got 'other', and there are counts, X_own, frame"), (X, "AnnData")):
+        with pytest.raises(InvalidInput, match=words):
+            GroupTranslations(by_name, layer="other").fit(rows, Y)
+
+
 @pytest.mark.parametrize("frame", [ROWS, pl.from_pandas(ROWS)], ids=["pandas", "polars"])
 def test_groups_can_be_the_name_of_a_column(frame: Any):
     model = GroupTranslations(space(), k=2, strengths=6).fit(frame, "segment")

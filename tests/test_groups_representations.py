@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 import torch
 from scipy import sparse
+from sklearn.base import clone
 from sklearn.datasets import load_iris
 from sklearn.decomposition import (
     PCA,
@@ -23,7 +24,14 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.neighbors import NeighborhoodComponentsAnalysis
 from sklearn.neural_network import MLPRegressor
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
+from sklearn.preprocessing import (
+    MaxAbsScaler,
+    MinMaxScaler,
+    PowerTransformer,
+    QuantileTransformer,
+    RobustScaler,
+    StandardScaler,
+)
 from torch import nn
 
 from counterpoint.errors import UnsupportedModel
@@ -234,6 +242,52 @@ def test_kernel_pca_is_read_with_its_derivatives(kernel: str):
     np.testing.assert_allclose(values, model.transform(rows), rtol=1e-9, atol=1e-12)
     _, by_differences = FiniteDifferences(model.transform, 5).vjp(rows)
     np.testing.assert_allclose(pull(C), by_differences(C), rtol=1e-5, atol=1e-7)
+
+
+BENT = {
+    "powers": PowerTransformer(),
+    "powers of both signs, not standardised": PowerTransformer(standardize=False),
+    "box-cox": PowerTransformer("box-cox"),
+}
+
+
+@pytest.mark.parametrize("name", BENT)
+@pytest.mark.parametrize("place", ["first", "middle", "alone", "last"])
+def test_transformers_that_bend_are_read_with_their_derivatives(name: str, place: str):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 4)) * np.array([1.0, 2.0, 5.0, 0.5])
+    X = np.exp(0.2 * X) if name == "box-cox" else X
+    bent = clone(BENT[name])
+    model = {
+        "first": make_pipeline(bent, "passthrough", StandardScaler(), PCA(2)),
+        "middle": make_pipeline(MinMaxScaler((1, 2)), bent, KernelPCA(2, kernel="rbf")),
+        "alone": bent,
+        "last": make_pipeline(MinMaxScaler((1, 2)), bent),
+    }[place].fit(X)
+    rows = X[:7] + rng.uniform(1e-3, 9e-2, size=(7, 4))
+    space = represent(model)
+    values, pull = space.vjp(rows)
+    np.testing.assert_allclose(values, model.transform(rows), rtol=1e-9, atol=1e-9)
+    C = rng.normal(size=values.shape)
+    _, by_differences = FiniteDifferences(model.transform, 4, step=1e-6).vjp(rows)
+    np.testing.assert_allclose(pull(C), by_differences(C), rtol=1e-4, atol=1e-5)
+    beyond = X.max(axis=0) + X[:3] * (0.5 if name == "box-cox" else 1.0)
+    np.testing.assert_allclose(space.vjp(beyond)[0], model.transform(beyond), rtol=1e-9, atol=1e-9)
+
+
+def test_groups_are_explained_through_a_transformer_that_bends():
+    X, y = load_iris(return_X_y=True, as_frame=True)
+    space = make_pipeline(PowerTransformer(), PCA(2)).fit(X)
+    model = GroupTranslations(space, k=2, strengths=8).fit(X, y)
+    quality = model.judge(X, y)
+    assert quality.mean(quality.correctness) > quality.mean(quality.unchanged) + 0.5
+    assert model.translations_.names == tuple(X.columns)
+
+
+def test_quantiles_are_refused():
+    model = make_pipeline(QuantileTransformer(n_quantiles=20), PCA(2)).fit(X)
+    with pytest.raises(UnsupportedModel, match="Use PowerTransformer"):
+        represent(model)
 
 
 def test_other_kernels_are_refused():

@@ -54,6 +54,7 @@ class GroupExplainer(BaseEstimator, ABC):  # type: ignore[misc]
     k: int | None
     costs: ArrayLike | Mapping[Any, float] | None
     radius: float | Literal["each"] | None
+    layer: str | None
 
     scene_: Scene
     translations_: Translations
@@ -99,7 +100,9 @@ class GroupExplainer(BaseEstimator, ABC):  # type: ignore[misc]
             If the representation has no derivatives that are known.
         """
         representation, intake = read_model(self.representation)
-        return self._learn(representation, *read_rows(X, groups, intake), progress=progress)
+        return self._learn(
+            representation, *read_rows(X, groups, intake, self.layer), progress=progress
+        )
 
     def translation(self, start: Any, end: Any) -> FloatArray:
         """(d,) the change from one group to another, by their labels, in feature units."""
@@ -152,7 +155,7 @@ class GroupExplainer(BaseEstimator, ABC):  # type: ignore[misc]
     ) -> tuple[Quality, ...]:
         """`evaluate` for several numbers of features, as `sparse` takes them: one fit a fold."""
         representation, intake = read_model(self.representation)
-        rows, took, members = read_rows(X, groups, intake)
+        rows, took, members = read_rows(X, groups, intake, self.layer)
         members.require(rows.shape[0])
         parts: list[list[Quality]] = []
         splits = list(stratified_folds(members, folds, check_random_state(random_state)))
@@ -185,7 +188,7 @@ class GroupExplainer(BaseEstimator, ABC):  # type: ignore[misc]
         scene = self._fitted()
         if translations is not None:
             translations.require_about(self.translations_)
-        rows, _, members = read_rows(X, groups, scene.intake)
+        rows, _, members = read_rows(X, groups, scene.intake, self.layer)
         answer = self.translations_ if translations is None else translations
         return self._judge(answer, rows, members.ordered(scene.labels), assign)
 
@@ -210,7 +213,7 @@ class GroupExplainer(BaseEstimator, ABC):  # type: ignore[misc]
         scene = self._fitted()
         end, answer = self.translations_.position(to), self.translations_
         told = np.zeros(np.shape(X)[0], dtype=np.intp) if groups is None else groups
-        matrix, _, members = read_rows(X, told, scene.intake)
+        matrix, _, members = read_rows(X, told, scene.intake, self.layer)
         if groups is None:
             apart = cdist(scene.points.parts.values(matrix), scene.targets)
             members = Groups(scene.labels, apart.argmin(axis=1))
@@ -229,7 +232,7 @@ class GroupExplainer(BaseEstimator, ABC):  # type: ignore[misc]
 
         scene = self._fitted()
         change, at = self.translation(start, end), self.translations_.position(start)
-        rows, _, members = read_rows(X, groups, scene.intake)
+        rows, _, members = read_rows(X, groups, scene.intake, self.layer)
         members, parts = members.ordered(scene.labels), scene.points.parts
         moved = parts.values(dense(rows[members.rows(at)]) + change)
         return draw_map(parts.values(rows), members, moved, (start, end), ax)
@@ -307,6 +310,8 @@ class GroupTranslations(GroupExplainer):
         Whether the offsets of an explanation are then moved, with its ties and within the limits,
         so that more of the rows themselves, and not only the means, arrive near the groups they
         are moved to: correctness and coverage, smoothed, at a price on changes.
+    layer
+        Of an AnnData, which of its ``layers`` or ``obsm`` has the rows; None for ``X``.
 
     Attributes
     ----------
@@ -353,6 +358,7 @@ class GroupTranslations(GroupExplainer):
     radius: float | Literal["each"] | None = None
     strengths: int | Sequence[float] = 20
     polish: bool = False
+    layer: str | None = None
 
     def sparse(self, k: int | None = None, count: Count | None = None) -> Translations:
         self._fitted()
@@ -525,7 +531,7 @@ class DifferenceOfMeans(GroupExplainer):
         What groups are seen in; see `GroupTranslations`. Only judging needs it.
     k
         How many features of each pair are kept; None for all.
-    costs, radius
+    costs, radius, layer
         As for `GroupTranslations`.
 
     Attributes
@@ -539,6 +545,7 @@ class DifferenceOfMeans(GroupExplainer):
     k: int | None = None
     costs: ArrayLike | Mapping[Any, float] | None = None
     radius: float | Literal["each"] | None = None
+    layer: str | None = None
 
     def sparse(self, k: int | None = None, count: Count | None = None) -> Translations:
         scene = self._fitted()

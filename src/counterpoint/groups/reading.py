@@ -16,13 +16,15 @@ from scipy import sparse
 from sklearn.decomposition import KernelPCA
 from sklearn.neural_network import MLPRegressor
 from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import PowerTransformer, QuantileTransformer
 
 from counterpoint.errors import InvalidInput, ReaderMismatch, UnsupportedModel
+from counterpoint.groups.curved import KernelMap, PowerMap
 from counterpoint.groups.members import Groups
 from counterpoint.groups.representations import (
     Affine,
+    Chain,
     Composed,
-    KernelMap,
     Matrix,
     Network,
     Representation,
@@ -44,8 +46,8 @@ __all__ = ["Intake", "read_model", "read_rows", "represent"]
 INSTEAD = (
     "Pass linear maps of scikit-learn (scalers, encoders of categories, PCA, TruncatedSVD, "
     "FastICA, FactorAnalysis, linear discriminants, NCA, pipelines and column transformers of "
-    "these), a KernelPCA, a Network, a torch module, your own subclass of Representation, or "
-    "FiniteDifferences(function, features) for few features."
+    "these), KernelPCA, PowerTransformer, a Network, a torch module, your own subclass of "
+    "Representation, or FiniteDifferences(function, features) for few features."
 )
 
 
@@ -100,9 +102,9 @@ def represent(model: Any) -> Representation:
     Parameters
     ----------
     model
-        A fitted transformer of scikit-learn or a pipeline of these, a ``KernelPCA`` (at the end of
-        a pipeline, too), an ``MLPRegressor`` whose outputs are the space, a torch module, or a
-        `Representation`.
+        A fitted transformer of scikit-learn or a pipeline of these, with ``KernelPCA`` and
+        ``PowerTransformer`` among its steps; an ``MLPRegressor`` whose outputs are the space, a
+        torch module, or a `Representation`.
 
     Returns
     -------
@@ -137,6 +139,20 @@ def _(model: KernelPCA) -> Representation:
     return KernelMap(model)
 
 
+@represent.register
+def _(model: PowerTransformer) -> Representation:
+    fitted(model)
+    return PowerMap(model)
+
+
+@represent.register
+def _(_: QuantileTransformer) -> Representation:
+    raise UnsupportedModel(
+        "QuantileTransformer has a corner at each of its quantiles, where its derivative jumps. "
+        "Use PowerTransformer, which is smooth."
+    )
+
+
 def read_model(model: Any) -> Reading:
     """Read a fitted model as `represent` does, with the columns that it takes."""
     reader = _reader_of(model)
@@ -146,19 +162,38 @@ def read_model(model: Any) -> Reading:
         return found, None if names is None else Intake(
             Features(map(Continuous, names)), named=True
         )
-    if isinstance(model, Pipeline) and len(model.steps) > 1:
-        name, last = model.steps[-1]
-        reader = _reader_of(last)
-        if reader is not None:
-            head, intake = read_model(model[:-1])
-            if not isinstance(head, Affine):
-                raise UnsupportedModel(f"Only the last step of a pipeline may bend. {INSTEAD}")
-            rest = reader(last)
-            return head.then(rest) if isinstance(rest, Affine) else Composed(head, rest), intake
-        if last is not None and not isinstance(last, str):  # words for steps that do nothing
-            _require_trace(last, f"Step {name!r}: ")
+    if isinstance(model, Pipeline):
+        steps = [(name, step) for name, step in model.steps if step not in (None, "passthrough")]
+        for at, (_, step) in enumerate(steps):
+            if _reader_of(step) is not None:
+                return _around(steps[:at], step, steps[at + 1 :])
+        if len(steps) > 1:
+            _require_trace(steps[-1][1], f"Step {steps[-1][0]!r}: ")
     _require_trace(model)
     return _traced(model)
+
+
+def _around(before: list[Any], step: Any, after: list[Any]) -> Reading:
+    """A pipeline, of which one step is the first that is read as a whole."""
+    found, intake = read_model(step)
+    if before:
+        head, intake = read_model(Pipeline(before))
+        found = _joined(head, found)
+    if after:
+        found = _joined(found, read_model(Pipeline(after))[0])
+    return found, intake
+
+
+def _joined(first: Representation, rest: Representation) -> Representation:
+    """One representation, then another; what is affine at the beginning stays there."""
+    match first, rest:
+        case Affine(), Affine():
+            return first.then(rest)
+        case Affine(), _:
+            return Composed(first, rest)
+        case Composed(head, Representation() as bent), _:
+            return Composed(head, Chain((bent, rest)))
+    return Chain((first, rest))
 
 
 def _reader_of(model: Any) -> Callable[[Any], Representation] | None:
@@ -222,13 +257,15 @@ def _check(model: Any, inputs: Inputs, features: Features, found: Affine) -> Non
         )
 
 
-def read_rows(X: Any, groups: Any, intake: Intake | None) -> tuple[Matrix, Intake, Groups]:
+def read_rows(
+    X: Any, groups: Any, intake: Intake | None, layer: str | None
+) -> tuple[Matrix, Intake, Groups]:
     """Finite rows (n, d), dense or sparse, what was taken of them, and their groups.
 
     They come as `GroupExplainer.fit` takes them; without an intake all columns are taken. A column
     of categories becomes a column of zeros and ones for each of them.
     """
-    cells, names, groups = _cells_of(X, groups)
+    cells, names, groups = _cells_of(X, groups, layer)
     took = _arranged(intake, names, cells.shape[1] if names is None else len(names))
     wanted = took.features.names
     if not isinstance(cells, Table):
@@ -244,13 +281,23 @@ def read_rows(X: Any, groups: Any, intake: Intake | None) -> tuple[Matrix, Intak
     return _encoded(cells.select(wanted), took), took, groups
 
 
-def _cells_of(X: Any, groups: Any) -> tuple[Any, tuple[Hashable, ...] | None, Groups]:
+def _cells_of(
+    X: Any, groups: Any, layer: str | None
+) -> tuple[Any, tuple[Hashable, ...] | None, Groups]:
     """A table or a matrix, dense or sparse; the names of its columns, if it has any; the groups."""
     if any(b.__name__ == "AnnData" for b in type(X).__mro__):
         if isinstance(groups, str):
             _require_column(groups, tuple(X.obs), "obs")
             groups = X.obs[groups]
-        return X.X, tuple(X.var_names.tolist()), Groups.of(groups)
+        if layer is not None and layer not in X.layers:
+            return _cells_of(_embedded(X, layer), groups, None)
+        matrix = X.X if layer is None else X.layers[layer]
+        return matrix, tuple(X.var_names.tolist()), Groups.of(groups)
+    if layer is not None:
+        raise InvalidInput(
+            f"Expected an AnnData, because layer={layer!r}; got {type(X).__name__}. Pass one, or "
+            "leave layer out."
+        )
     table = None if sparse.issparse(X) else Table.read(X)
     if table is None or table.is_array:
         if isinstance(groups, str):
@@ -262,6 +309,16 @@ def _cells_of(X: Any, groups: Any) -> tuple[Any, tuple[Hashable, ...] | None, Gr
         names = tuple(name for name in names if name != groups)
         groups = _labels(table, groups)
     return table, names, Groups.of(groups)
+
+
+def _embedded(adata: Any, layer: str) -> Any:
+    """What is in ``obsm`` under a name."""
+    if layer not in adata.obsm:
+        raise InvalidInput(
+            f"Expected layer to be one of layers or obsm of the AnnData; got {layer!r}, and there "
+            f"are {', '.join([*adata.layers, *adata.obsm]) or 'none'}. Leave it out to take X."
+        )
+    return adata.obsm[layer]
 
 
 def _require_column(name: str, names: tuple[Hashable, ...], what: str) -> None:

@@ -12,18 +12,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 from scipy.special import expit, ndtr
-from sklearn.metrics.pairwise import rbf_kernel
-from sklearn.preprocessing import normalize
 
-from counterpoint.errors import InvalidInput, MissingExtra, UnsupportedModel
+from counterpoint.errors import InvalidInput, MissingExtra
 from counterpoint.numerics import FloatArray
 
 __all__ = [
     "ACTIVATIONS",
     "Affine",
+    "Chain",
     "Composed",
     "FiniteDifferences",
-    "KernelMap",
     "Matrix",
     "Network",
     "Pull",
@@ -169,6 +167,37 @@ class Composed(Representation):
 
 @final
 @dataclass(frozen=True, eq=False)
+class Chain(Representation):
+    """One representation after the other.
+
+    Parameters
+    ----------
+    parts
+        The first, which takes the features, to the last, which gives the space.
+    """
+
+    parts: tuple[Representation, ...]
+
+    @property
+    def n_features(self) -> int:
+        return self.parts[0].n_features
+
+    def vjp(self, X: FloatArray) -> tuple[FloatArray, Pull]:
+        pulls = []
+        for part in self.parts:
+            X, pull = part.vjp(X)
+            pulls.append(pull)
+
+        def back(C: FloatArray) -> FloatArray:
+            for pull in pulls[::-1]:
+                C = pull(C)
+            return C
+
+        return X, back
+
+
+@final
+@dataclass(frozen=True, eq=False)
 class FiniteDifferences(Representation):
     """Any smooth function of few features, with central differences for its derivatives.
 
@@ -228,75 +257,6 @@ class FiniteDifferences(Representation):
                 f"shape {values.shape}. Return an array of shape (rows, dimensions)."
             )
         return values
-
-
-@final
-class KernelMap(Representation):
-    """Projections of a fitted kernel PCA: r(x) = Σ_z k(x, z) b_z + c over the rows z of its fit.
-
-    Parameters
-    ----------
-    model
-        A fitted ``KernelPCA`` of scikit-learn, with the kernel ``"rbf"``, ``"poly"``, ``"cosine"``
-        or ``"linear"``.
-
-    Raises
-    ------
-    UnsupportedModel
-        If it has another kernel.
-    """
-
-    def __init__(self, model: Any) -> None:
-        kinds = ("rbf", "poly", "cosine", "linear")
-        if model.kernel not in kinds:
-            raise UnsupportedModel(
-                f"KernelPCA with kernel={model.kernel!r} has no derivatives that are known. Use "
-                f"one of {', '.join(kinds)}, or FiniteDifferences(model.transform, features)."
-            )
-        self.kind, self.rows = model.kernel, dense(model.X_fit_)
-        self.gamma, self.degree = float(model.gamma_), float(model.degree)
-        self.constant = float(model.coef0)
-        if self.kind == "cosine":
-            self.rows = normalize(self.rows)
-        known = model.eigenvalues_ > 0.0  # scikit-learn leaves the others at zero
-        weights = np.zeros_like(model.eigenvectors_)
-        weights[:, known] = model.eigenvectors_[:, known] / np.sqrt(model.eigenvalues_[known])
-        centre = model._centerer  # noqa: SLF001 (its means are nowhere else)
-        self.weights = weights - weights.mean(axis=0)
-        self.offset = (centre.K_fit_all_ - centre.K_fit_rows_) @ weights
-
-    @property
-    def n_features(self) -> int:
-        return int(self.rows.shape[1])
-
-    def vjp(self, X: FloatArray) -> tuple[FloatArray, Pull]:
-        rows, lengths = X, np.ones((len(X), 1))
-        if self.kind == "cosine":
-            lengths = np.linalg.norm(X, axis=1, keepdims=True)
-            lengths[lengths == 0.0] = 1.0  # as scikit-learn does
-            rows = X / lengths
-        dots = rows @ self.rows.T
-        match self.kind:
-            case "rbf":
-                values = rbf_kernel(rows, self.rows, self.gamma)
-                slopes = 2.0 * self.gamma * values
-            case "poly":
-                base = self.gamma * dots + self.constant
-                values = base**self.degree
-                slopes = self.gamma * self.degree * base ** (self.degree - 1.0)
-            case _:
-                values, slopes = dots, np.ones_like(dots)
-
-        def pull(C: FloatArray) -> FloatArray:
-            pushed = (C @ self.weights.T) * slopes
-            back = pushed @ self.rows
-            if self.kind == "rbf":
-                back -= pushed.sum(axis=1, keepdims=True) * rows
-            if self.kind == "cosine":  # lengths do not count
-                back = (back - rows * (rows * back).sum(axis=1, keepdims=True)) / lengths
-            return np.asarray(back)
-
-        return values @ self.weights + self.offset, pull
 
 
 Activation = Callable[[FloatArray], tuple[FloatArray, FloatArray]]

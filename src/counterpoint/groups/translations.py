@@ -254,6 +254,42 @@ class Translations:
         lines = [(*pair, *one) for pair in pairs for one in told.changes(*pair).items()]
         return pd.DataFrame(lines, columns=["from", "to", "feature", "change"])
 
+    def ranked(self, reference: Any, groupby: str = "groups") -> dict[str, Any]:
+        """The changes from one group to each other, as scanpy keeps ranked genes in ``adata.uns``.
+
+        ``adata.uns["rank_genes_groups"] = translations.ranked("B cells", "cell_type")`` is what
+        ``scanpy.pl.rank_genes_groups`` draws; there are no p-values for its tables.
+
+        Parameters
+        ----------
+        reference
+            The label of the group that others are told apart from.
+        groupby
+            The column of ``adata.obs`` that has the groups.
+
+        Returns
+        -------
+        dict
+            ``names``, of all features that any pair changes, and ``scores``, the changes in units
+            of cost, the largest first and others of 0 last: a field for each other group; and
+            ``params``.
+        """
+        start = self.position(reference)
+        names = np.array([*map(str, self.names)], dtype=object)[self.columns]
+        ranked: dict[str, tuple[Any, Any]] = {}
+        for end, label in enumerate(self.groups):
+            if end != start:
+                worth = self.costs * self.between(start, end)
+                order = np.argsort(-np.abs(worth), kind="stable")
+                ranked[str(label)] = names[order], worth[order]
+        of = {"groupby": groupby, "reference": str(reference), "method": "counterpoint"}
+        params = of | {"use_raw": False, "layer": None}
+        found: dict[str, Any] = {"params": params}
+        for at, (key, kind) in enumerate({"names": object, "scores": float}.items()):
+            fields_ = [(label, kind) for label in ranked]
+            found[key] = np.rec.fromarrays([both[at] for both in ranked.values()], dtype=fields_)
+        return found
+
     def sentence(self, start: Any, end: Any, most: int = 6) -> str:
         """What to change, in words.
 

@@ -48,6 +48,7 @@ from counterpoint.targets import (
 )
 
 if TYPE_CHECKING:
+    from counterpoint.audits import Audit, audit
     from counterpoint.engine.factored import FactoredCounterfactuals
     from counterpoint.letters import Letter, letter
     from counterpoint.models import LastLayer, read
@@ -59,6 +60,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Alternatives",
+    "Audit",
     "Bounds",
     "Categorical",
     "Certificate",
@@ -109,6 +111,7 @@ __all__ = [
     "UncertainClassifier",
     "UnsupportedModel",
     "WithinObserved",
+    "audit",
     "diversify",
     "explain",
     "letter",
@@ -120,12 +123,14 @@ __all__ = [
 
 
 LATER = {
+    "Audit": "audits",
     "FactoredCounterfactuals": "engine.factored",
     "LastLayer": "models",
     "Letter": "letters",
     "Recheck": "records",
     "Robust": "robust.target",
     "UncertainClassifier": "robust.uncertain",
+    "audit": "audits",
     "letter": "letters",
     "read": "models",
     "recheck": "records",

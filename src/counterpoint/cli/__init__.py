@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 import counterpoint as cp
+from counterpoint.cli.audit import audit
 from counterpoint.cli.batch import batch
 from counterpoint.cli.compare import compare
 from counterpoint.cli.demo import demo
@@ -75,7 +76,7 @@ def _sentence(message: Warning | str) -> str:
     return " ".join(str(message).split())
 
 
-for command in (demo, inspect, explain, batch, letter, compare, groups, recheck, serve):
+for command in (demo, inspect, explain, batch, letter, audit, compare, groups, recheck, serve):
     app.command(epilog=EXIT_CODES)(_in_sentences(command))
 
 

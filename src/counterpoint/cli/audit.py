@@ -1,0 +1,135 @@
+"""`counterpoint audit`: whom no action helps, and what actions cost by group."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import counterpoint as cp
+from counterpoint.cli.explain import (
+    Data,
+    Extrapolate,
+    Gap,
+    High,
+    Low,
+    Margin,
+    Model,
+    Other,
+    Rows,
+    Spec,
+    Sure,
+    TimeLimit,
+    Wanted,
+    about_of,
+    asked,
+    target_of,
+)
+from counterpoint.cli.files import (
+    Trust,
+    TrustPickle,
+    check_out,
+    labels_of,
+    option,
+    read_rows,
+    write,
+)
+
+__all__ = ["audit"]
+
+
+def audit(
+    model: Model,
+    rows: Rows,
+    target: Wanted = None,
+    other: Other = False,
+    probability: Sure = None,
+    margin: Margin = None,
+    low: Low = None,
+    high: High = None,
+    data: Data = None,
+    extrapolate: Extrapolate = False,
+    spec: Spec = None,
+    by: Annotated[
+        str | None,
+        option("A column of the rows that holds groups; the model need not use it.", "COLUMN"),
+    ] = None,
+    confidence: Annotated[
+        float, typer.Option(metavar="P", help="The probability of the intervals.")
+    ] = 0.95,
+    sample: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            min=0,
+            help="How many fixed rows and how many others are asked about constraints.",
+        ),
+    ] = 20,
+    gap: Gap = 1e-6,
+    time_limit: TimeLimit = None,
+    out: Annotated[
+        Path | None,
+        option(
+            "Write the table of groups to a .csv, .parquet or .jsonl file; - for JSON lines on "
+            "standard output. Without it, tables to read.",
+            "FILE",
+        ),
+    ] = None,
+    plot: Annotated[
+        Path | None, option("Draw a picture, as the name of the file says (.png, .svg).", "FILE")
+    ] = None,
+    records: Annotated[
+        Path | None,
+        option(
+            "Write a record of each row, with its proof, for `counterpoint recheck` (.parquet, "
+            ".jsonl).",
+            "FILE",
+        ),
+    ] = None,
+    trust_pickle: TrustPickle = False,
+    trust: Trust = None,
+) -> None:
+    """Audit a model: the rows that no action helps, each proved, and what actions cost by group."""
+    if out is not None:
+        check_out(out, model, rows, data, spec)
+    for name, file, kinds in (
+        ("--plot", plot, (".png", ".svg", ".pdf")),
+        ("--records", records, (".parquet", ".jsonl")),
+    ):
+        if file is not None and (file.suffix not in kinds or not file.parent.is_dir()):
+            raise cp.InvalidInput(
+                f"Expected {name} as a {', '.join(kinds)} file in a folder that exists; got {file}."
+            )
+        if file is not None and file.resolve() in [p.resolve() for p in (rows, data, spec) if p]:
+            raise cp.InvalidInput(f"{name} {file} would overwrite an input; choose another name.")
+    explainer, otherwise = asked(model, data, spec, extrapolate, trust_pickle, trust)
+    wanted = target_of(
+        labels_of(explainer.model),
+        target or (),
+        about_of(probability, None, None, None),
+        other=other,
+        margin=margin,
+        ends=(low, high),
+        otherwise=otherwise,
+    )
+    found = cp.audit(
+        explainer,
+        read_rows(rows),
+        wanted,
+        by,
+        confidence=confidence,
+        sample=sample,
+        gap=gap,
+        time_limit=time_limit,
+    )
+    if plot is not None:
+        found.plot().savefig(plot)
+    if records is not None:
+        found.answers.to_records(records)
+    if out is None:
+        typer.echo(str(found))
+    else:
+        table = found.groups.reset_index()
+        to = write(out, lambda: table, lambda: [table.to_json(orient="records", lines=True)])
+        typer.echo(f"Wrote the groups to {to}.", err=True)

@@ -13,6 +13,7 @@ from typing import NamedTuple, final
 import numpy as np
 
 from counterpoint.additive.knapsack import Boxes, Given, Knapsack, Moves
+from counterpoint.additive.repair import repaired
 from counterpoint.numerics import BoolArray, FloatArray, IntArray
 
 __all__ = ["Dual", "highest"]
@@ -38,6 +39,11 @@ class Dual(NamedTuple):
     points: tuple[Moves, ...]  # m of them for each row
     weights: FloatArray  # (n, m) of each point in the mixture
 
+    def take(self, rows: IntArray) -> Dual:
+        """Some of them."""
+        points = tuple(part.take(rows) for part in self.points)
+        return Dual(self.multipliers[rows], self.bound[rows], points, self.weights[rows])
+
 
 def highest(
     k: Knapsack, given: Given, boxes: Boxes, start: FloatArray, ceiling: FloatArray
@@ -51,107 +57,117 @@ def highest(
     return _columns(k, given, boxes, start, ceiling)
 
 
-def _steepest(k: Knapsack, boxes: Boxes) -> FloatArray:
-    """(n,) the multiplier of one demand from which on a column without an end runs away."""
-    with np.errstate(divide="ignore", invalid="ignore"):
+@final
+class _Brackets:
+    """Between which multipliers of one demand the highest bounds of n boxes lie.
+
+    Below, the ``left`` points gain too little; above, the ``right`` ones enough, if their costs are
+    finite.
+    """
+
+    def __init__(self, k: Knapsack, given: Given, boxes: Boxes, free: Moves) -> None:
+        n = len(given.short)
+        self.k, self.boxes, self.short = k, boxes, given.short[:, 0]
+        self.enough = self.short - given.slack[:, 0]
+        self.at, self.bound = np.zeros(n), np.full(n, -np.inf)
+        self.below, self.above = np.zeros(n), np.full(n, np.inf)
+        self.left = free
+        self.right = free.take(np.arange(n))
+        self.right.cost[:] = np.inf
+        # from where on a column without an end runs away
         steep = np.where(k.curved | (k.gains[0] == 0.0), np.inf, k.absolute / np.abs(k.gains[0]))
-    end = np.where(k.gains[0] > 0.0, boxes.high, -boxes.low)
-    return np.asarray(np.where(np.isposinf(end), steep, np.inf).min(axis=1, initial=np.inf) * SHY)
+        end = np.where(k.gains[0] > 0.0, boxes.high, -boxes.low)
+        self.steepest = np.where(np.isposinf(end), steep, np.inf).min(axis=1, initial=np.inf) * SHY
+
+    def learn(self, rows: IntArray, lam: FloatArray, value: FloatArray, moves: Moves) -> BoolArray:
+        """What multipliers show of some rows: (rows,) whether their points gain enough."""
+        value = value + lam * self.short[rows]
+        better = value > self.bound[rows]
+        self.bound[rows[better]], self.at[rows[better]] = value[better], lam[better]
+        gains = moves.gain[:, 0] >= self.enough[rows]
+        if gains.any():
+            self.right.put(rows[gains], moves.take(gains))
+            self.above[rows[gains]] = lam[gains]
+        if not gains.all():
+            self.left.put(rows[~gains], moves.take(~gains))
+            self.below[rows[~gains]] = lam[~gains]
+        return np.asarray(gains)
+
+    def next(self, rows: IntArray, step: int) -> tuple[FloatArray, BoolArray]:
+        """(rows,) the multipliers to try next, and where bounds are as high as they get."""
+        k, low, high = self.k, self.below[rows], self.above[rows]
+        first, second = self.left.cost[rows], self.right.cost[rows]
+        lacks = self.short[rows] - self.left.gain[rows, 0]
+        over = self.right.gain[rows, 0] - self.short[rows]
+        # the multiplier at which both points are as good as each other, and what a mixture costs
+        chord = (second - first) / (lacks + over)
+        mixed = first + lacks * chord
+        done = (mixed - self.bound[rows] <= CLOSE * np.abs(mixed)) & np.isfinite(mixed)
+        if k.is_curved and step % 3 < 2:  # Newton's step, as if whole columns were not
+            upper = (over < lacks) & np.isfinite(second)
+            change = np.where(upper[:, None], self.right.change[rows], self.left.change[rows])
+            inner = (change > self.boxes.low[rows]) & (change < self.boxes.high[rows])
+            inner = k.curved & (inner | (low == 0.0)[:, None])
+            bend = (inner * (k.gains[0] ** 2 / (2.0 * k.curvature + (~k.curved)))).sum(axis=1)
+            newton = np.where(upper, high - over / bend, low + lacks / bend)
+            chord = np.where(np.isfinite(newton), newton, chord)
+        high = np.minimum(high, self.steepest[rows])
+        middle = np.where(np.isinf(high), np.where(low > 0.0, 4.0 * low, 1.0), 0.5 * (low + high))
+        inside = (chord > low) & (chord < high)
+        if k.smooth is not None and step % 4 == 3:  # one end may stand still
+            inside[:] = False
+        return np.where(inside, chord, np.minimum(middle, high)), done
 
 
 def _secants(
     k: Knapsack, given: Given, boxes: Boxes, start: FloatArray, ceiling: FloatArray
 ) -> Dual:
-    n, short = len(start), given.short[:, 0]
-    enough = short - given.slack[:, 0]
-    at = np.zeros((n, 1))
-    bound, left, _ = k.least(given, boxes, at)
-    bound = bound + 0.0
-    most, right, _ = k.least(given, boxes, np.ones((n, 1)), free=True)
-    with np.errstate(invalid="ignore"):
-        impossible = ~(-most >= enough) | np.isposinf(bound)
-    bound[impossible], at[impossible] = np.inf, 1.0
-    met = left.gain[:, 0] >= enough
-    steepest, below, above = _steepest(k, boxes), np.zeros(n), np.full(n, np.inf)
-    right.cost[np.isnan(right.cost) | ~np.isfinite(right.gain[:, 0])] = np.inf
-    right.put(met, left.take(met))
-    open_ = np.flatnonzero(~met & ~impossible & (bound < ceiling))
-    trial = _first(k, start[:, 0], steepest, left, right, short)
-    for step in range(STEPS):
+    n, warm = len(start), bool(start.any())
+    every = np.arange(n)
+    each = np.tile(every, 2) if warm else every  # at 0, and at multipliers to begin with
+    some, inside = (given.take(each), boxes.take(each)) if warm else (given, boxes)
+    lam = np.append(np.zeros(n), start)[: len(each)]
+    value, moves, _ = k.least(some, inside, lam[:, None])
+    one = _Brackets(k, given, boxes, moves.take(slice(n)))
+    met = one.learn(every, lam[:n], value[:n], moves.take(slice(n)))
+    open_ = np.flatnonzero(~met & (one.bound < ceiling))
+    if warm and len(open_):
+        warmed = open_[start[open_, 0] < one.steepest[open_]]
+        at = n + warmed
+        one.learn(warmed, lam[at], value[at], moves.take(at))
+        open_ = open_[one.bound[open_] < ceiling[open_]]
+    far = open_[np.isinf(one.right.cost[open_])]
+    if len(far):
+        most, moves, _ = k.least(
+            given.take(far), boxes.take(far), np.ones((len(far), 1)), free=True
+        )
+        one.right.put(far, moves)
+        one.right.cost[far[~np.isfinite(moves.cost + moves.gain[:, 0])]] = np.inf
+        impossible = far[~(-most >= one.enough[far])]
+        one.bound[impossible], one.at[impossible] = np.inf, 1.0
+        open_ = open_[one.bound[open_] < ceiling[open_]]
+    trial, _ = one.next(open_, 0)
+    some, inside = given.take(open_), boxes.take(open_)
+    for step in range(1, STEPS):
         if not len(open_):
             break
-        lam, some = trial[open_], given.take(open_)
-        value, moves, _ = k.least(some, boxes.take(open_), lam[:, None])
-        value = value + lam * short[open_]
-        better = value > bound[open_]
-        bound[open_[better]], at[open_[better], 0] = value[better], lam[better]
-        gains = moves.gain[:, 0] >= enough[open_]
-        right.put(open_[gains], moves.take(gains))
-        left.put(open_[~gains], moves.take(~gains))
-        above[open_[gains]], below[open_[~gains]] = lam[gains], lam[~gains]
-        done = (bound[open_] >= ceiling[open_]) | (~gains & (lam >= steepest[open_]))
-        following = _chord(left.take(open_), right.take(open_))
-        if k.curved.any() and step % 3 < 2:
-            newton = _newton(k, some, lam, moves)
-            following = np.where(np.isfinite(newton), newton, following)
-        low, high = below[open_], np.minimum(above[open_], steepest[open_])
-        mixed = _mixed(left.take(open_), right.take(open_), short[open_])
-        with np.errstate(invalid="ignore"):
-            done |= (mixed - bound[open_] <= CLOSE * np.abs(mixed)) & np.isfinite(mixed)
-            inside = (following > low) & (following < high)
-            middle = np.where(np.isinf(high), 4.0 * lam, 0.5 * (low + high))
-            middle = np.minimum(middle, high)
-            following = np.where(inside, following, middle)
-        done |= following == lam
-        trial[open_] = following
-        open_ = open_[~done]
-    lost = np.flatnonzero(np.isinf(right.cost) & ~impossible)
+        value, moves, _ = k.least(some, inside, trial[:, None])
+        gains = one.learn(open_, trial, value, moves)
+        following, done = one.next(open_, step)
+        done |= (one.bound[open_] >= ceiling[open_]) | (following == trial)
+        done |= ~gains & (trial >= one.steepest[open_])
+        trial = following
+        if done.any():
+            open_, trial = open_[~done], trial[~done]
+            some, inside = some.take(~done), inside.take(~done)
+    left, right, short = one.left, one.right, one.short
+    lost = np.flatnonzero(np.isinf(right.cost) & np.isfinite(one.bound))
     if len(lost):  # the bound is at the price of a column without an end: as far as it has to go
-        right.put(lost, k.repaired(given.take(lost), left.take(lost))[1])
-    with np.errstate(divide="ignore", invalid="ignore"):
-        weight = (right.gain[:, 0] - short) / (right.gain[:, 0] - left.gain[:, 0])
+        right.put(lost, repaired(k, given.take(lost), left.take(lost))[1])
+    weight = (right.gain[:, 0] - short) / (right.gain[:, 0] - left.gain[:, 0])
     weight = np.clip(np.nan_to_num(weight, nan=0.0, posinf=1.0, neginf=0.0), 0.0, 1.0)
-    return Dual(at, bound, (left, right), np.stack([weight, 1.0 - weight], axis=1))
-
-
-def _first(
-    k: Knapsack,
-    start: FloatArray,
-    steepest: FloatArray,
-    left: Moves,
-    right: Moves,
-    short: FloatArray,
-) -> FloatArray:
-    """(n,) multipliers to try first."""
-    chord = _chord(left, right)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        bend = np.where(k.curved, k.gains[0] ** 2 / (2.0 * k.curvature), 0.0).sum()
-        newton = (short - left.gain[:, 0]) / bend
-    known = np.where(np.isfinite(chord) & (chord > 0.0), chord, np.nan_to_num(newton, posinf=1.0))
-    trial = np.where(start > 0.0, start, known)
-    return np.asarray(np.minimum(np.where(trial > 0.0, trial, 1.0), steepest))
-
-
-def _chord(left: Moves, right: Moves) -> FloatArray:
-    """(n,) the multiplier at which both points are as good as each other."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray((right.cost - left.cost) / (right.gain[:, 0] - left.gain[:, 0]))
-
-
-def _newton(k: Knapsack, given: Given, lam: FloatArray, moves: Moves) -> FloatArray:
-    """(n,) Newton's step, as if whole columns were not."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        inner = (moves.change > given.boxes.low) & (moves.change < given.boxes.high) & k.curved
-        bend = (inner * (k.gains[0] ** 2 / (2.0 * k.curvature + (~k.curved)))).sum(axis=1)
-        return np.asarray(lam + (given.short[:, 0] - moves.gain[:, 0]) / bend)
-
-
-def _mixed(left: Moves, right: Moves, short: FloatArray) -> FloatArray:
-    """(n,) what the mixture of two points that gains what is short costs."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        share = (short - left.gain[:, 0]) / (right.gain[:, 0] - left.gain[:, 0])
-        mixed = left.cost + share * (right.cost - left.cost)
-    return np.asarray(np.where(np.isnan(mixed), np.inf, mixed))
+    weights = np.stack([weight, 1.0 - weight], axis=1)
+    return Dual(one.at[:, None], one.bound, (left, right), weights)
 
 
 def _columns(
@@ -218,8 +234,7 @@ def _ray(k: Knapsack, given: Given, boxes: Boxes, rows: IntArray, lam: FloatArra
     some = given.take(rows)
     value, _, _ = k.least(some, boxes.take(rows), lam, free=True)
     size = (lam * (some.slack + np.abs(some.short))).sum(axis=1)
-    with np.errstate(invalid="ignore"):
-        return np.asarray(value + (lam * some.short).sum(axis=1) > 1e-9 * size)
+    return np.asarray(value + (lam * some.short).sum(axis=1) > 1e-9 * size)
 
 
 POINT, SURPLUS, MISSING = 0, 1, 2
@@ -284,8 +299,7 @@ class _Basis:
         new[loose, surplus[loose]] = -1.0
         way = np.linalg.solve(self.columns[rows], new[:, :, None])[:, :, 0]
         big = np.abs(way).max(axis=1, keepdims=True)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            ratio = np.where(way > 1e-11 * big, np.maximum(theta, 0.0) / way, np.inf)
+        ratio = np.where(way > 1e-11 * big, np.maximum(theta, 0.0) / way, np.inf)
         # of equal ratios, a missing demand leaves first
         ratio = np.where(
             (self.kind[rows] == MISSING) & (ratio <= ratio.min(axis=1, keepdims=True)), -1.0, ratio

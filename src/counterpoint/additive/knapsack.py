@@ -1,8 +1,9 @@
 """Programs over columns that are free of each other, as knapsacks: changes that cost and gain.
 
-A *demand* is one side of a linear row: what changes gain is to be at least what is short. Numeric
-columns change by numbers of their units (steps, or feature units); a *table* is a one-hot group,
-from which one option is chosen. For multipliers λ of the demands, the Lagrangian
+A *demand* is one side of a row: what changes gain is to be at least what is short. Numeric columns
+change by numbers of their units (steps, or feature units). A *table* is a one-hot group, of which
+one option is chosen, or a column with a curve of constant pieces or whole steps, whose options are
+its values that count. For multipliers λ of the demands, the Lagrangian
 
     min over the domain of  price(δ) − λ · gain(δ)  +  λ · short
 
@@ -17,13 +18,15 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 
+from counterpoint.additive.pieces import Bends
 from counterpoint.additive.sums import SumDuality
+from counterpoint.additive.tables import options_of
 from counterpoint.engine.couplings import LinearBounds
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Cases
 from counterpoint.numerics import EPS, STEP_SLACK, BoolArray, FloatArray, IntArray
 
-__all__ = ["Boxes", "Given", "Knapsack", "Moves"]
+__all__ = ["Boxes", "Given", "Knapsack", "Moves", "chosen"]
 
 
 @final
@@ -37,7 +40,7 @@ class Boxes(NamedTuple):
 
     def take(self, rows: Any) -> Boxes:
         """Some of them."""
-        return Boxes(*(part[rows] for part in self))
+        return Boxes(self.low[rows], self.high[rows], self.mask[rows], self.forced[rows])
 
 
 @final
@@ -51,7 +54,7 @@ class Moves(NamedTuple):
 
     def take(self, rows: Any) -> Moves:
         """Some of them."""
-        return Moves(*(part[rows] for part in self))
+        return Moves(self.change[rows], self.choice[rows], self.cost[rows], self.gain[rows])
 
     def put(self, rows: Any, other: Moves) -> None:
         """Write the points of some rows."""
@@ -60,8 +63,7 @@ class Moves(NamedTuple):
 
 
 @final
-@dataclass(frozen=True, eq=False)
-class Given:
+class Given(NamedTuple):
     """What a knapsack knows of n rows."""
 
     short: FloatArray  # (n, s) what changes must gain, with the gains of tables as they are
@@ -70,10 +72,9 @@ class Given:
     here: IntArray  # (n, t) the factual option
     # (n, s, t, k) what options gain; (n, 0, 0, 0) if that is the same for all rows
     gain: FloatArray
-    # (3, n, b, k) of columns with curves: the values that options stand for, the least and largest;
-    # of all rows, also where some are taken
-    values: FloatArray
     boxes: Boxes
+    added: FloatArray  # (n, k, s) what columns that bend smoothly add to demands as they are
+    cases: Cases | None  # the rows, if there are such columns
 
     def take(self, rows: Any) -> Given:
         """Some of them."""
@@ -83,15 +84,20 @@ class Given:
             self.price[rows],
             self.here[rows],
             self.gain[rows],
-            self.values,
             self.boxes.take(rows),
+            self.added[rows],
+            None if self.cases is None else self.cases.take(rows),
         )
+
+    def met(self, moves: Moves) -> BoolArray:
+        """(n,): whether points meet all demands."""
+        return np.asarray((moves.gain >= self.short - self.slack).all(axis=1))
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Knapsack:
-    """A program of linear rows over whole steps, categories and numbers, at a separable price."""
+    """A program of rows over whole steps, categories and numbers, at a separable price."""
 
     program: Program
 
@@ -102,24 +108,39 @@ class Knapsack:
         return beyond if isinstance(beyond, SumDuality) else None
 
     @cached_property
+    def tabulated(self) -> Bends | None:
+        """The columns with curves that are tables: the values that count are few."""
+        return None if self.sums is None else self.sums.bends.some(self.sums.tabulated)
+
+    @cached_property
+    def smooth(self) -> Bends | None:
+        """The other columns with curves, which are numeric."""
+        sums = self.sums
+        if sums is None or sums.tabulated.all():
+            return None
+        return sums.bends.some(~sums.tabulated)
+
+    @cached_property
     def bent(self) -> IntArray:
-        """(b,) the columns with curves, each of which is a table of the values that count."""
-        return np.zeros(0, dtype=np.intp) if self.sums is None else self.sums.bends.columns
+        """(b,) the tabulated columns."""
+        return np.zeros(0, dtype=np.intp) if self.tabulated is None else self.tabulated.columns
 
     @cached_property
     def numbers(self) -> IntArray:
-        """(c,) the numeric columns without."""
+        """(c,) the numeric columns."""
         return np.setdiff1d(np.flatnonzero(self.program.numeric), self.bent)
+
+    @cached_property
+    def bending(self) -> IntArray:
+        """(k,) which of them bend smoothly."""
+        own = np.zeros(0, dtype=np.intp) if self.smooth is None else self.smooth.columns
+        return np.searchsorted(self.numbers, own)
 
     @cached_property
     def rows(self) -> LinearBounds:
         """All rows, over the columns without curves; those of sums come last."""
-        affine = self.program.affine
-        return (
-            affine
-            if self.sums is None
-            else affine.stacked(replace(self.sums.rows, matrix=self.sums.linear))
-        )
+        affine, sums = self.program.affine, self.sums
+        return affine if sums is None else affine.stacked(replace(sums.rows, matrix=sums.linear))
 
     @cached_property
     def units(self) -> FloatArray:
@@ -148,6 +169,11 @@ class Knapsack:
         return self.curvature > 0.0
 
     @cached_property
+    def is_curved(self) -> bool:
+        """Whether any has."""
+        return bool(self.curved.any())
+
+    @cached_property
     def sides(self) -> tuple[IntArray, FloatArray, FloatArray]:
         """(s,) each demand's row, 1 for its lower bound and −1 for its upper one, and limit."""
         affine = self.rows
@@ -164,12 +190,12 @@ class Knapsack:
 
     @cached_property
     def gains(self) -> FloatArray:
-        """(s, c) what one unit of each numeric column gains."""
+        """(s, c) what one unit of each numeric column gains, beside its curve."""
         return np.ascontiguousarray(self.normals[:, self.numbers] * self.units)
 
     @cached_property
     def options(self) -> tuple[IntArray, BoolArray]:
-        """(t, k) the encoded columns of each table, padded, and which are no padding."""
+        """(t, k) the encoded columns of each group, padded, and which are no padding."""
         groups = self.program.groups
         most = max((g.stop - g.start for g in groups), default=0)
         columns = np.array([g.start for g in groups], dtype=np.intp)[:, None] + np.arange(most)
@@ -185,21 +211,29 @@ class Knapsack:
     @cached_property
     def is_bounded(self) -> bool:
         """Whether no column that gains anything may change without end, at a price or by bounds."""
-        ends = (self.program.box.below & self.program.box.above)[self.numbers] | self.curved
-        return bool(ends[self.gains.any(axis=0)].all())
+        ends = (self.program.box.below & self.program.box.above)[self.numbers]
+        gaining, bending = np.array(self.gains.any(axis=0)), self.bending
+        gaining[bending] = True
+        curved = np.array(self.curved)
+        curved[bending] = False
+        return bool((ends | curved)[gaining].all())
 
     @cached_property
     def count(self) -> int | None:
         """How many features may change; None for any number."""
         return None if self.program.at_most is None else self.program.at_most.count
 
-    @property
+    @cached_property
     def tables(self) -> int:
         """The number t of tables: the groups, and then the columns with curves."""
         return len(self.options[0]) + len(self.bent)
 
-    def given(self, cases: Cases) -> Given:
-        """Rows as the knapsack sees them."""
+    def given(self, cases: Cases) -> tuple[Given, FloatArray]:
+        """Rows as the knapsack sees them.
+
+        And (3, n, b, k) of tabulated columns: the values that options stand for, and the least and
+        largest values that they are nearest to.
+        """
         rows, _, limits = self.sides
         x, n, groups = cases.x, len(cases), len(self.options[0])
         own, (columns, real) = x[:, self.numbers], self.options
@@ -217,67 +251,46 @@ class Knapsack:
         mask &= demanded | ~demanded.any(axis=2, keepdims=True)
         price = 2.0 * self.program.price.absolute[columns] * (block < 0.5)
         gain, values = np.zeros((n, 0, 0, 0)), np.zeros((3, n, 0, 0))
-        if self.sums is not None:
-            mask, price, here, gain, values = self._with_bent(cases, mask, price, here)
-            terms += self.sums.bends.roundings * np.abs(gain).max(axis=3).sum(axis=2)
+        if self.tabulated is not None and len(self.bent):
+            more = options_of(self.program, self.tabulated, cases, self._gains_at)
+            mask, price = (_beside(*both) for both in ((mask, more.left), (price, more.price)))
+            tables = np.broadcast_to(self.table_gains, (n, *self.table_gains.shape))
+            gain, values = _beside(tables, more.gain), more.values
+            here = np.hstack([here, more.here])
+            terms += self.tabulated.roundings * np.abs(gain).max(axis=3).sum(axis=2)
+        added, seen = np.zeros((n, 0, len(rows))), None
+        if self.smooth is not None:
+            seen = cases
+            added = self._sided(self.smooth.added(own[:, self.bending, None])[:, :, 0])
+            short -= added.sum(axis=1)
+            terms += self.smooth.roundings * np.abs(added).sum(axis=1)
         count = 0 if self.count is None else len(self.numbers) + self.tables
         boxes = Boxes(low, high, mask, np.zeros((n, count), dtype=bool))
-        return Given(short, 4.0 * EPS * terms, price, here, gain, values, boxes)
+        return Given(short, 4.0 * EPS * terms, price, here, gain, boxes, added, seen), values
+
+    def _gains_at(self, values: FloatArray) -> FloatArray:
+        """(n, s, b, k) what (n, b, k) values of tabulated columns add to demands."""
+        assert self.tabulated is not None  # noqa: S101 (asked by the caller)
+        own = values[..., None] * self.normals[:, self.bent].T[:, None]
+        return np.moveaxis(self._sided(self.tabulated.added(values)) + own, 3, 1)
 
     @cached_property
     def _largest(self) -> FloatArray:
         """(s,) the sums of the sizes of the largest gains of groups."""
         return np.abs(self.table_gains).max(axis=2, initial=0.0).sum(axis=1)
 
-    def _with_bent(
-        self, cases: Cases, mask: BoolArray, price: FloatArray, here: IntArray
-    ) -> tuple[BoolArray, FloatArray, IntArray, FloatArray, FloatArray]:
-        """Groups and columns with curves: what is left, prices, factual options, gains, values."""
-        assert self.sums is not None  # noqa: S101 (asked by the caller)
-        n, x = len(cases), cases.x[:, self.bent, None]
-        values = options_of(self.sums, cases, self.program.steps)
-        at, (rows, signs, _) = np.clip(x, values[1], values[2]), self.sides
-        at = np.where(np.isnan(values[0]), at, values[0])
-        left = values[1] <= values[2]
-        at = np.where(left, at, x)
-        absolute, curvature = (
-            part[self.bent][:, None]
-            for part in (self.program.price.absolute, self.program.price.quadratic)
-        )
-        paid = absolute * np.abs(at - x) + curvature * (at - x) ** 2
-        stays = np.where(left, np.abs(at - x), np.inf).argmin(axis=2)
-        count, groups = self.program.affine.size, mask.shape[1]
-        added = self.sums.bends.added(at)  # (n, b, k, rows of sums)
-        own = np.zeros((n, len(rows), *at.shape[1:]))
-        for s, (row, sign) in enumerate(zip(rows.tolist(), signs.tolist(), strict=True)):
-            slope = 0.0 if row >= count else self.program.affine.matrix[row, self.bent][:, None]
-            own[:, s] = sign * (added[..., row - count] if row >= count else at * slope)
-        low, high = values[1], values[2]
-        if len(rows) == 1:
-            order, left, stays, low, high = _records(own[:, 0], left, stays, low, high)
-            at, paid, own = (
-                np.take_along_axis(part, order if part.ndim == 3 else order[:, None], axis=-1)
-                for part in (at, paid, own)
-            )
-        most = max(mask.shape[2], at.shape[2])
-        gain = np.zeros((n, len(rows), self.tables, most))
-        gain[:, :, :groups, : self.table_gains.shape[2]] = self.table_gains
-        gain[:, :, groups:, : at.shape[2]] = own
-
-        def beside(first: Any, second: Any) -> Any:
-            out = np.zeros((n, self.tables, most), dtype=first.dtype)
-            out[:, :groups, : first.shape[2]], out[:, groups:, : second.shape[2]] = first, second
-            return out
-
-        every = np.hstack([here, stays])
-        full = np.stack([at, low, high])
-        return beside(mask, left), beside(price, paid), every, gain, full
+    def _sided(self, added: FloatArray) -> FloatArray:
+        """(…, s) what is added to each demand, of (…, m) what is added to rows of sums."""
+        rows, signs, _ = self.sides
+        out = np.zeros((*added.shape[:-1], len(rows)))
+        ours = rows >= self.program.affine.size
+        out[..., ours] = signs[ours] * added[..., rows[ours] - self.program.affine.size]
+        return out
 
     def paid(self, change: FloatArray) -> FloatArray:
         """(n, c) what changes cost."""
-        with np.errstate(invalid="ignore"):  # of a column without an end
-            value = np.abs(change) * self.absolute
-            return value + change * change * self.curvature if self.curved.any() else value
+        value = np.abs(change) * self.absolute
+        return value + change * change * self.curvature if self.is_curved else value
 
     def slopes(self, multipliers: FloatArray) -> FloatArray:
         """(n, c) λ · gains, demand by demand, so that it does not depend on the batch."""
@@ -301,23 +314,31 @@ class Knapsack:
         """(n, t) the same of one option each."""
         if not given.gain.shape[1]:
             return np.asarray(self.table_gains[r][np.arange(self.tables), choice])
-        return np.take_along_axis(given.gain[:, r], choice[:, :, None], axis=2)[:, :, 0]
+        return chosen(given.gain[:, r], choice)
 
     def gained(self, given: Given, change: FloatArray, choice: IntArray) -> FloatArray:
         """(n, s) what points gain."""
         out = np.empty((len(change), len(self.gains)))
         for r, gains in enumerate(self.gains):
-            with np.errstate(invalid="ignore"):
-                out[:, r] = (change * gains).sum(axis=1)
+            out[:, r] = (change * gains).sum(axis=1)
             if self.tables:
                 out[:, r] += self.chosen_gains(given, choice, r).sum(axis=1)
+        if self.smooth is not None:
+            out += self.bent_gains(given, change[:, self.bending]).sum(axis=1)
         return out
+
+    def bent_gains(self, given: Given, change: FloatArray) -> FloatArray:
+        """(n, k, s) what curves of smooth columns add to demands, by (n, k) changes."""
+        assert self.smooth is not None  # noqa: S101 (asked by the caller)
+        assert given.cases is not None  # noqa: S101 (given with such columns)
+        y = given.cases.x[:, self.smooth.columns] + change
+        return self._sided(self.smooth.added(y[:, :, None])[:, :, 0]) - given.added
 
     def nearest(self, slope: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray:
         """(n, c) the change of each column at which its price less slope · change is least."""
         still = np.minimum(np.maximum(low, 0.0), high)
         pulled = np.where(slope > 0.0, high, low)
-        if not self.curved.any():
+        if not self.is_curved:
             return np.where(np.abs(slope) > self.absolute, pulled, still)
         curved = self.curved
         free = slope / np.where(curved, 2.0 * self.curvature, 1.0)
@@ -337,165 +358,106 @@ class Knapsack:
         would leave, (n, t, k) values of options.
         Infinite where a box holds no point. If changes are ``free``, without the price.
         """
-        slope = self.slopes(multipliers)
+        slope, count = self.slopes(multipliers), self.count
         if free:
             still = np.minimum(np.maximum(boxes.low, 0.0), boxes.high)
             pulled = np.where(slope > 0.0, boxes.high, boxes.low)
             change = np.where(slope == 0.0, still, pulled)
-            with np.errstate(invalid="ignore"):
-                value = np.where(slope == 0.0, 0.0, -slope * change)
+            value = np.where(slope == 0.0, 0.0, -slope * change)
         else:
             change = self.nearest(slope, boxes.low, boxes.high)
-            with np.errstate(invalid="ignore"):
-                value = self.paid(change) - slope * change
+            value = self.paid(change) - slope * change
             value[np.isinf(change)] = -np.inf  # it gains more than it costs, without end
-        values = np.where(boxes.mask, -self.table_slopes(given, multipliers), np.inf)
-        if not free:
-            values += given.price
-        n = len(slope)
+        if self.smooth is not None:
+            at = self.bending
+            scale = 0.0 if free else 1.0
+            value[:, at], change[:, at] = self._smoothly(given, boxes, multipliers, slope, scale)
+        least = value.sum(axis=1)
         if self.tables:
+            values = np.where(boxes.mask, -self.table_slopes(given, multipliers), np.inf)
+            if not free:
+                values += given.price
             choice = values.argmin(axis=2)
-            best = np.take_along_axis(values, choice[:, :, None], axis=2)[:, :, 0]
+            best = chosen(values, choice)
         else:
-            choice, best = np.array(given.here), np.zeros((n, 0))
+            values, choice = given.price, given.here.copy()
+            best = np.zeros(choice.shape)
         empty = (boxes.low > boxes.high).any(axis=1)
-        if self.count is not None:
+        if count is not None:
             must = self.musts(given, boxes)
-            empty |= must.sum(axis=1) > self.count
-            staying = self._staying(given, multipliers)
-            kept, instead = self._kept(must, np.hstack([value, best - staying]), self.count)
-            stay, still = ~kept[:, len(self.numbers) :], ~kept[:, : len(self.numbers)]
+            empty |= must.sum(axis=1) > count
+            staying = np.zeros(choice.shape)
+            for r in range(len(self.gains) if self.tables else 0):
+                staying -= multipliers[:, r, None] * self.chosen_gains(given, given.here, r)
+            kept, instead = _kept(must, np.hstack([value, best - staying]), count)
+            c = len(self.numbers)
+            still, stay = ~kept[:, :c], ~kept[:, c:]
             change[still], value[still] = 0.0, 0.0
             choice[stay], best[stay] = given.here[stay], staying[stay]
-        least = value.sum(axis=1) + best.sum(axis=1)
+            least = value.sum(axis=1)
+            value, own = instead[:, :c], instead[:, c:] + staying
+        else:
+            own = best
+        least = least + best.sum(axis=1)
         least[empty] = np.inf
-        if self.count is not None:
-            c = len(self.numbers)
-            value, best = instead[:, :c], instead[:, c:] + staying
-        return least, self.moves(given, change, choice), (slope, value, best, values)
+        return least, self.moves(given, change, choice), (slope, value, own, values)
+
+    def _smoothly(
+        self, given: Given, boxes: Boxes, multipliers: FloatArray, slope: FloatArray, scale: float
+    ) -> tuple[FloatArray, FloatArray]:
+        """(n, k) the least of smooth columns, with a share of the price, and the changes.
+
+        The least is that against staying.
+        """
+        bends, cases, at = self.smooth, given.cases, self.bending
+        assert bends is not None and cases is not None  # noqa: S101, PT018 (asked by the caller)
+        x, low, high, pull = (
+            cases.x,
+            np.array(cases.low),
+            np.array(cases.high),
+            np.zeros(cases.x.shape),
+        )
+        own = bends.columns
+        low[:, own], high[:, own] = x[:, own] + boxes.low[:, at], x[:, own] + boxes.high[:, at]
+        pull[:, own] = -slope[:, at]
+        weights = self.multipliers(multipliers)[:, self.program.convex_size :]
+        price = self.program.price
+        paid = (scale * price.absolute, scale * price.quadratic)
+        inside = replace(cases, low=low, high=high)
+        value, where = bends.least(inside, weights, pull, paid, self.program.steps)
+        change = np.clip(where - x[:, own], boxes.low[:, at], boxes.high[:, at])
+        return value - bends.here(x, weights)[0], change
 
     def moves(self, given: Given, change: FloatArray, choice: IntArray) -> Moves:
         """Points with their cost and gain."""
         cost = self.paid(change).sum(axis=1)
         if self.tables:
-            chosen = np.take_along_axis(given.price, choice[:, :, None], axis=2)[:, :, 0]
-            cost = cost + chosen.sum(axis=1)
+            cost = cost + chosen(given.price, choice).sum(axis=1)
         return Moves(change, choice, cost, self.gained(given, change, choice))
 
     def musts(self, given: Given, boxes: Boxes) -> BoolArray:
         """(n, c + t): features that cannot stay, or count as changed."""
-        out = np.array(boxes.forced)
-        c = len(self.numbers)
+        out, c = np.array(boxes.forced), len(self.numbers)
         out[:, :c] |= (boxes.low > 0.0) | (boxes.high < 0.0)
-        if self.tables:
-            stays = np.take_along_axis(boxes.mask, given.here[:, :, None], axis=2)[:, :, 0]
-            out[:, c:] |= ~stays
+        out[:, c:] |= ~chosen(boxes.mask, given.here)
         return out
-
-    def _staying(self, given: Given, multipliers: FloatArray) -> FloatArray:
-        """(n, t) the least of each table if it stays."""
-        staying = np.zeros((len(multipliers), self.tables))
-        for r in range(len(self.gains)):
-            staying -= multipliers[:, r, None] * self.chosen_gains(given, given.here, r)
-        return staying
-
-    @staticmethod
-    def _kept(must: BoolArray, gain: FloatArray, count: int) -> tuple[BoolArray, FloatArray]:
-        """(n, c + t): the features that must change, and the best others, as many as may.
-
-        And what any would leave if it took another value, and so another had to stay.
-        """
-        left = count - must.sum(axis=1)
-        order = np.argsort(np.where(must, 0.0, gain), axis=1, kind="stable")
-        rank = np.argsort(order, axis=1)  # those that must change are behind all that gain
-        kept = must | ((rank < left[:, None]) & (gain < 0.0))
-        free = np.where(must, 0.0, np.minimum(gain, 0.0))
-        at = np.clip(left, 1, gain.shape[1]) - 1
-        last = np.take_along_axis(np.sort(free, axis=1), at[:, None], axis=1)
-        return kept, np.where(must, gain, np.minimum(gain, last))
 
     def changed(self, given: Given, moves: Moves) -> BoolArray:
         """(n, c + t): which features differ."""
         return np.hstack([moves.change != 0.0, moves.choice != given.here])
 
-    def met(self, given: Given, moves: Moves) -> BoolArray:
-        """(n,): whether points meet all demands."""
-        return np.asarray((moves.gain >= given.short - given.slack).all(axis=1))
-
-    def repaired(self, given: Given, moves: Moves) -> tuple[BoolArray, Moves]:
-        """The cheapest replacement of one feature after which all demands are met.
-
-        (n,): whether there is one that does so, or lowers the cost of a point that meets them.
-        """
-        c = len(self.numbers)
-        missing = given.short - moves.gain
-        done = self.met(given, moves)
-        boxes = given.boxes
-        with np.errstate(divide="ignore", invalid="ignore"):
-            low, high = boxes.low, boxes.high
-            possible = np.ones(moves.change.shape, dtype=bool)
-            for r, gains in enumerate(self.gains):
-                need = moves.change + missing[:, r, None] / gains
-                low = np.where(gains > 0.0, np.maximum(low, need), low)
-                high = np.where(gains < 0.0, np.minimum(high, need), high)
-                possible &= (gains != 0.0) | (missing[:, r] <= given.slack[:, r])[:, None]
-            low = np.where(self.whole, np.ceil(low - STEP_SLACK), low)
-            high = np.where(self.whole, np.floor(high + STEP_SLACK), high)
-        possible &= low <= high
-        target = np.minimum(np.maximum(low, 0.0), high)
-        target = np.where(possible & np.isfinite(target), target, 0.0)
-        price = np.where(possible, self.paid(target) - self.paid(moves.change), np.inf)
-        counted = None
-        if self.count is not None:
-            counted = self.changed(given, moves)
-            full = counted.sum(axis=1) >= self.count
-            price[(target != 0.0) & ~counted[:, :c] & full[:, None]] = np.inf
-        if self.tables:
-            price = np.hstack([price, self._swaps(given, moves, missing, counted)])
-        item = price.argmin(axis=1)
-        rows = np.arange(len(price))
-        gain = price[rows, item]
-        helps = np.isfinite(gain) & (~done | (gain < 0.0))
-        change, choice = np.array(moves.change), np.array(moves.choice)
-        number = helps & (item < c)
-        change[rows[number], item[number]] = target[rows[number], item[number]]
-        swap = helps & ~number
-        if swap.any():
-            t, k = np.divmod(item[swap] - c, given.price.shape[2])
-            choice[rows[swap], t] = k
-        return helps, self.moves(given, change, choice)
-
-    def _swaps(
-        self, given: Given, moves: Moves, missing: FloatArray, counted: BoolArray | None
-    ) -> FloatArray:
-        """(n, t · k) what it costs more to choose another option; infinite if that does not do."""
-        mask = np.array(given.boxes.mask)
-        for r in range(len(self.gains)):
-            now = self.chosen_gains(given, moves.choice, r)
-            enough = missing[:, r, None] + now - given.slack[:, r, None]
-            mask &= self.gains_of(given, r) >= enough[:, :, None]
-        now = np.take_along_axis(given.price, moves.choice[:, :, None], axis=2)
-        price = np.where(mask, given.price - now, np.inf)
-        if counted is not None:
-            full = counted.sum(axis=1) >= (self.count or 0)
-            new = full[:, None] & ~counted[:, len(self.numbers) :]
-            price[new] = np.where(given.price[new] > 0.0, np.inf, price[new])
-        return price.reshape(len(price), price.shape[1] * price.shape[2])
-
-    def points(self, cases: Cases, given: Given, moves: Moves) -> FloatArray:
-        """(n, d) encoded points."""
+    def points(self, cases: Cases, values: FloatArray, moves: Moves) -> FloatArray:
+        """(n, d) encoded points; the values are those of tabulated columns."""
         y = np.array(cases.x)
         own = y[:, self.numbers] + moves.change * self.units
         low, high = cases.low[:, self.numbers], cases.high[:, self.numbers]
         y[:, self.numbers] = np.minimum(np.maximum(own, low), high)
         columns, real = self.options
         rows = np.arange(len(y))
-        groups = len(columns)
-        for t in range(groups):
-            y[:, columns[t][real[t]]] = 0.0
-            y[rows, columns[t][moves.choice[:, t]]] = 1.0
-        for t, column in enumerate(self.bent.tolist()):
-            y[:, column] = given.values[0, rows, t, moves.choice[:, groups + t]]
+        for t, group in enumerate(columns):
+            y[:, group[real[t]]] = 0.0
+            y[rows, group[moves.choice[:, t]]] = 1.0
+        y[:, self.bent] = chosen(values[0], moves.choice[:, len(columns) :])
         return y
 
     def multipliers(self, given: FloatArray) -> FloatArray:
@@ -507,67 +469,31 @@ class Knapsack:
         return out
 
 
-def _records(
-    gain: FloatArray, left: BoolArray, stays: IntArray, low: FloatArray, high: FloatArray
-) -> tuple[IntArray, BoolArray, IntArray, FloatArray, FloatArray]:
-    """The options of columns that gain more than all on the way there; nothing else is worth it.
-
-    (n, b, k') which of the k they are, in their order, and which of these there are; (n, b) where
-    the column stays; least and largest values, up to the next ones that are kept.
-    """
-    k = gain.shape[2]
-    every, here = np.arange(k), stays[:, :, None]
-    own = np.where(left, gain, -np.inf)
-    kept, none = every == here, np.full((*stays.shape, 1), -np.inf)
-    for way in (slice(None), slice(None, None, -1)):
-        side = every >= here if way.step is None else every <= here
-        best = np.maximum.accumulate(np.where(side, own, -np.inf)[..., way], axis=2)
-        before = np.concatenate([none, best[..., :-1]], axis=2)[..., way]
-        kept |= side & (every != here) & left & (own > before)
-    place = np.where(kept, every, k)
-    after = np.minimum.accumulate(place[..., ::-1], axis=2)[..., ::-1]
-    after = np.concatenate([after[..., 1:], np.full((*stays.shape, 1), k)], axis=2)
-    before_it = np.maximum.accumulate(np.where(kept, every, -1), axis=2)
-    before_it = np.concatenate([np.full((*stays.shape, 1), -1), before_it[..., :-1]], axis=2)
-    top = np.where(left, high, -np.inf).max(axis=2, keepdims=True)
-    bottom = np.where(left, low, np.inf).min(axis=2, keepdims=True)
-    up = np.nextafter(np.take_along_axis(low, np.minimum(after, k - 1), axis=2), -np.inf)
-    down = np.nextafter(np.take_along_axis(high, np.maximum(before_it, 0), axis=2), np.inf)
-    high = np.where(every >= here, np.where(after < k, up, top), high)
-    low = np.where(every <= here, np.where(before_it >= 0, down, bottom), low)
-    count = int(kept.sum(axis=2).max(initial=1))
-    order = np.argsort(~kept, axis=2, kind="stable")[:, :, :count]
-    out = (np.take_along_axis(part, order, axis=2) for part in (kept & left, low, high))
-    some, low, high = out
-    return order, some, (kept & (every < here)).sum(axis=2), low, high
+def chosen(values: Any, choice: IntArray) -> Any:
+    """(n, t) of (n, t, k) values, one of each table."""
+    n, t = choice.shape
+    return values[np.arange(n)[:, None], np.arange(t), choice]
 
 
-def options_of(sums: SumDuality, cases: Cases, steps: FloatArray) -> FloatArray:
-    """(3, n, b, k) of columns with curves: NaN or the value of each option, least and largest.
-
-    An option is a piece, where the nearest value is best; or a value on its steps.
-    """
-    low, high = sums.bends.reachable(cases, steps)
-    values = np.stack([np.full(low.shape, np.nan), low, high])
-    bends = ~sums.bends.flat  # (b,)
-    if not bends.any():
-        return values
-    x = cases.x[:, sums.bends.columns]
-    unit = np.where(steps > 0.0, steps, 1.0)[sums.bends.columns]
-    with np.errstate(invalid="ignore"):
-        first = np.ceil((cases.low[:, sums.bends.columns] - x) / unit - STEP_SLACK)
-        last = np.floor((cases.high[:, sums.bends.columns] - x) / unit + STEP_SLACK)
-    first, last = np.maximum(first, -MOST / 2), np.minimum(last, MOST / 2)
-    most = int(np.where(bends, last - first + 1.0, 0.0).max(initial=1.0))
-    out = np.stack([np.full((*x.shape, max(most, low.shape[2])), v) for v in (np.nan, 1.0, 0.0)])
-    out[..., : low.shape[2]] = np.where(bends[:, None], out[..., : low.shape[2]], values)
-    number = first[:, :, None] + np.arange(most)
-    at = x[:, :, None] + number * unit[:, None]
-    here = bends[:, None] & (number <= last[:, :, None])
-    for part, missing in zip(out, (np.nan, 1.0, 0.0), strict=True):
-        part[..., :most] = np.where(here, at, np.where(bends[:, None], missing, part[..., :most]))
+def _beside(first: Any, second: Any) -> Any:
+    """(…, t, k) and (…, b, k') arrays as one, with zeros beyond the shorter ones."""
+    shape, t = list(first.shape), first.shape[-2]
+    shape[-2:] = t + second.shape[-2], max(first.shape[-1], second.shape[-1])
+    out = np.zeros(shape, dtype=first.dtype)
+    out[..., :t, : first.shape[-1]], out[..., t:, : second.shape[-1]] = first, second
     return out
 
 
-MOST = 4096
-"""How many steps of a column with a curve are looked at, half of them up and half down."""
+def _kept(must: BoolArray, gain: FloatArray, count: int) -> tuple[BoolArray, FloatArray]:
+    """(n, c + t): the features that must change, and the best others, as many as may.
+
+    And what any would leave if it took another value, and so another had to stay.
+    """
+    left = count - must.sum(axis=1)
+    order = np.argsort(np.where(must, 0.0, gain), axis=1, kind="stable")
+    rank = np.argsort(order, axis=1)  # those that must change are behind all that gain
+    kept = must | ((rank < left[:, None]) & (gain < 0.0))
+    free = np.where(must, 0.0, np.minimum(gain, 0.0))
+    at = np.clip(left, 1, gain.shape[1]) - 1
+    last = np.sort(free, axis=1)[np.arange(len(free)), at][:, None]
+    return kept, np.where(must, gain, np.minimum(gain, last))

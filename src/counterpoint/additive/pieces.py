@@ -8,7 +8,7 @@ piece, at the factual value, or where the derivative is 0: in closed form up to 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import final
 
@@ -71,6 +71,16 @@ class Bends:
             out.starts[i, : len(first)], out.centers[i, : len(first)] = first, centers[i]
             out.coefficients[i, : len(first)] = pieces[i]
         return out
+
+    def some(self, which: BoolArray) -> Bends:
+        """What some of the columns add."""
+        return replace(
+            self,
+            columns=self.columns[which],
+            starts=self.starts[which],
+            centers=self.centers[which],
+            coefficients=self.coefficients[which],
+        )
 
     @cached_property
     def ends(self) -> FloatArray:

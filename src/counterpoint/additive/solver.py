@@ -48,7 +48,7 @@ class Knapsacks(Solver):
         if not program.kinds <= cls.accepts or not program.kinds & {*INTEGRAL, SumBounds}:
             return False
         sums = program.nonconvex_duality
-        if program.nonconvex and not (isinstance(sums, SumDuality) and sums.is_tabulated):
+        if program.nonconvex and not isinstance(sums, SumDuality):
             return False
         knapsack = Knapsack(program)
         demands = len(knapsack.sides[0])

@@ -87,11 +87,11 @@ class SumDuality(NonConvexDuality):
         return self.rows.size
 
     @cached_property
-    def is_tabulated(self) -> bool:
-        """Whether each column with curves is whole, or adds constants, piece by piece."""
+    def tabulated(self) -> BoolArray:
+        """(k,) which columns with curves are whole, or add constants, piece by piece."""
         columns = self.bends.columns
         plain = self.bends.flat & ~self.program.affine.matrix[:, columns].any(axis=0)
-        return bool((plain | (self.program.steps[columns] > 0.0)).all())
+        return np.asarray(plain | (self.program.steps[columns] > 0.0))
 
     @cached_property
     def linear(self) -> FloatArray:

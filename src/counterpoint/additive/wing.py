@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from counterpoint.additive import estimators, readers  # noqa: F401 (they register themselves)
-from counterpoint.additive.bent import Bent
 from counterpoint.additive.solver import Knapsacks
 from counterpoint.certificate import Bounding
 from counterpoint.solvers.base import Solver
 
 __all__ = ["PROOFS", "SEARCHES", "SOLVERS"]
 
-SOLVERS: tuple[type[Solver], ...] = (Knapsacks, Bent)
+SOLVERS: tuple[type[Solver], ...] = (Knapsacks,)
 SEARCHES: dict[type, Callable[..., Sequence[Bounding]]] = {}
 PROOFS: dict[type, Callable[..., Bounding]] = {}

@@ -722,6 +722,25 @@ def test_data_gives_features_weights_and_constants():
     np.testing.assert_array_equal(answers.cost, given.cost)
 
 
+def test_what_is_added_later_is_as_if_it_had_been_asked_at_once(mixed: Problem):
+    first = cp.Explainer(mixed.model, data=mixed.data)
+    X, name = mixed.data.head(20), first.features.names[0]
+    before = first.explain(X, cp.OtherLabel())
+    rules = (cp.Immutable(name), cp.MaxChanges(2))
+    for cost in (None, cp.Manhattan()):
+        at_once = cp.Explainer(mixed.model, data=mixed.data, constraints=rules, cost=cost)
+        later = first.adding(rules[0]).adding(rules[1:], cost=cost)
+        assert later.summary() == at_once.summary()
+        pair = [e.explain(X, cp.OtherLabel()) for e in (at_once, later)]
+        assert pair[0].report().equals(pair[1].report())
+        assert pair[0].to_frame().equals(pair[1].to_frame())
+    assert first.explain(X, cp.OtherLabel()).report().equals(before.report())
+    with pytest.raises(cp.InvalidInput, match="Expected a cost such as"):
+        first.adding(cost="free")
+    with pytest.raises(cp.InvalidInput, match="There is no feature 'x'"):
+        first.adding(cp.Immutable("x"))
+
+
 def test_a_time_limit_keeps_the_best_answer_and_its_gap(mixed: Problem):
     cost = make.mahalanobis(np.random.default_rng(0), mixed.features)
     options = {"data": mixed.data, "features": mixed.features, "cost": cost}

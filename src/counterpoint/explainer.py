@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator
+from copy import copy
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal, final, overload
 
@@ -108,11 +109,8 @@ class Explainer:
     ) -> None:
         self.model = model
         self.constraints = all_constraints(constraints)
-        if cost is not None and not isinstance(cost, Cost):
-            raise InvalidInput(
-                f"Expected a cost such as cp.Manhattan(); got {shown(cost)} "
-                f"({type(cost).__name__})."
-            )
+        if cost is not None:
+            _checked_cost(cost)
         check_flag("extrapolate", extrapolate)
         self._has_kinds = data is not None or features is not None
         given = None if features is None else all_features(features)
@@ -142,6 +140,31 @@ class Explainer:
     def features(self) -> Features:
         """The raw columns that the model takes, with their kinds."""
         return self.reading.features
+
+    def adding(
+        self, constraints: Constraint | Iterable[Constraint] = (), *, cost: Cost | None = None
+    ) -> Explainer:
+        """An explainer with more constraints, or another cost; nothing is read again.
+
+        Parameters
+        ----------
+        constraints
+            What holds besides. Nothing becomes possible that was not: a `Bounds` that reaches
+            beyond the data does not lift their range, as it does where an `Explainer` is made.
+        cost
+            What a change costs instead; None for the same.
+
+        Raises
+        ------
+        InvalidInput
+            If they do not fit the features.
+        """
+        other = copy(self)
+        other.constraints = (*self.constraints, *all_constraints(constraints))
+        if cost is not None:
+            other.cost, other.spreads = _checked_cost(cost), {}
+        _ = other._default_question  # noqa: SLF001 (they are checked here)
+        return other
 
     @overload
     def explain(
@@ -418,6 +441,14 @@ class Explainer:
     def _default_question(self) -> Question:
         """The question for the kinds that data and features say."""
         return self._question(self.features)
+
+
+def _checked_cost(cost: object) -> Cost:
+    if not isinstance(cost, Cost):
+        raise InvalidInput(
+            f"Expected a cost such as cp.Manhattan(); got {shown(cost)} ({type(cost).__name__})."
+        )
+    return cost
 
 
 def explain(  # noqa: PLR0913 (two calls in one)

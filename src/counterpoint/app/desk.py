@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
-from threading import BoundedSemaphore, Lock
+from threading import BoundedSemaphore
 from typing import Annotated, Any, final
 
 import numpy as np
@@ -55,11 +55,9 @@ class Desk:
         As for `make_app`.
     rows, seconds
         The most rows of a request, and seconds of its search.
-    workers
-        How many requests are computed at once; others wait, and in the end are told to come again.
     """
 
-    def __init__(  # noqa: PLR0913 (as `make_app`)
+    def __init__(
         self,
         model: Any,
         data: Any,
@@ -68,18 +66,11 @@ class Desk:
         *,
         rows: int = 256,
         seconds: float = 10.0,
-        workers: int = 2,
     ) -> None:
         policy = problem.explainer(model, data=data)
         self.model, self.policy, self.rows, self.seconds = model, policy, rows, seconds
         self.labels = getattr(model, "classes_", np.empty(0)).tolist()
-        # With what the data imply said outright, the data are not read again for each question.
-        self.problem = replace(
-            problem,
-            features=tuple(policy.features),
-            cost=policy.cost,
-            constraints=(*problem.constraints, *policy.implied),
-        )
+        self.problem = replace(problem, cost=policy.cost)
         odd = [name for name in policy.features.names if not isinstance(name, str)]
         if odd:
             raise cp.InvalidInput(f"Expected columns whose names are text; got {odd[0]!r}.")
@@ -87,15 +78,12 @@ class Desk:
         self.people = (data if people is None else people)[self.names]
         self.explainer = lru_cache(16)(self._explainer)
         """Constraints and cost of a policy file, as JSON text → the explainer that has them too."""
-        self._building, self._workers = Lock(), BoundedSemaphore(workers)
+        self._says = lru_cache(256)(self._asked)  # while a limit is dragged, rows stay as they are
+        self._workers = BoundedSemaphore(2)
 
     def _explainer(self, asked: str) -> cp.Explainer:
         more = cp.Problem.from_dict(json.loads(asked))
-        constraints = (*self.problem.constraints, *more.constraints)
-        cost = more.cost or self.problem.cost
-        problem = replace(self.problem, constraints=constraints, cost=cost)
-        with self._building:  # it silences warnings, of all threads, for a moment
-            return problem.explainer(self.model)
+        return self.policy.adding(more.constraints, cost=more.cost)
 
     @contextmanager
     def turn(self) -> Iterator[None]:
@@ -170,13 +158,21 @@ class Desk:
                 )
         return [{name: row[name] for name in self.names} for row in rows]
 
-    def frame(self, rows: Sequence[Mapping[Any, Any]]) -> pd.DataFrame:
-        """Rows as the model takes them."""
-        frame = pd.DataFrame(rows, columns=self.names)
+    def says(self, row: Mapping[str, Any]) -> tuple[Any, list[float]]:
+        """What the model itself says of a row: its decision, and the probability of each label.
+
+        There are none from a model without ``predict_proba``.
+        """
+        return self._says(json.dumps(row, default=np.generic.item))
+
+    def _asked(self, text: str) -> tuple[Any, list[float]]:
+        frame = pd.DataFrame([json.loads(text)], columns=self.names)
         for feature in self.policy.features:
             if not isinstance(feature, cp.Categorical):
                 frame[feature.name] = pd.to_numeric(frame[feature.name])
-        return frame
+        (said,) = self.model.predict(frame).tolist()
+        chances = getattr(self.model, "predict_proba", None)
+        return said, [] if chances is None else chances(frame)[0].tolist()
 
 
 def answer_of(answer: cp.Counterfactual, row: int) -> dict[str, Any]:

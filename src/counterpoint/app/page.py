@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, final
 
@@ -63,17 +63,17 @@ def page(desk: Desk) -> APIRouter:
     def answer(wish: Wish) -> HTMLResponse:
         with desk.turn():
             found = view.ask(wish)[0]
-            rows: list[Any] = [wish.row, *([found.row] if found.changes else [])]
-            return rendered("answer.html", answer=found, said=view.decisions(rows, wish))
+            rows: list[Any] = [wish.row, *([found.row] if found.found else [])]
+            said = [view.says(row, wish) for row in rows]
+            return rendered("answer.html", answer=found, said=said)
 
     @routes.post("/desk/plans")
     def plans(wish: Wish) -> HTMLResponse:
         with desk.turn():
             found = view.ask(wish, n=3)
             way = view.way(wish) if found[0].found else None
-            return rendered(
-                "plans.html", plans=[a for a in found if a.found][1:], first=found[0], way=way
-            )
+            others = [answer for answer in found if answer.found][1:]
+            return rendered("plans.html", plans=others, first=found[0], way=way)
 
     @routes.post("/desk/receipt")
     def receipt(wish: Wish) -> dict[str, Any]:
@@ -171,17 +171,12 @@ class View:
             asked["cost"] = {"kind": kind, "weights": times}
         return asked
 
-    def decisions(
-        self, rows: Sequence[Mapping[Any, Any]], wish: Wish
-    ) -> list[tuple[str, float | None]]:
-        """What the model itself says of rows: its decision, and the probability of the target."""
-        frame, model = self.desk.frame(rows), self.desk.model
-        told = [_plain(value) for value in model.predict(frame).tolist()]
+    def says(self, row: Mapping[Any, Any], wish: Wish) -> tuple[str, float | None]:
+        """What the model itself says of a row: its decision, and the probability of the target."""
+        said, chances = self.desk.says(row)
         label = self.label(self.target(wish))
-        if not self.probable or label not in self.desk.labels:
-            return [(said, None) for said in told]
-        column = self.desk.labels.index(label)
-        return list(zip(told, model.predict_proba(frame)[:, column].tolist(), strict=True))
+        known = self.probable and label in self.desk.labels
+        return _plain(said), chances[self.desk.labels.index(label)] if known else None
 
     def way(self, wish: Wish) -> dict[str, Any] | None:
         """The path of a person to more and more certainty, as points of a picture."""

@@ -89,6 +89,7 @@ def serve(
         log_config=None,
         access_log=False,
         server_header=False,
+        ws="none",
         limit_concurrency=64,
         timeout_graceful_shutdown=5,
     )

@@ -77,7 +77,7 @@ function say() {
       const words = [low ?? Number(box.dataset.low), high ?? Number(box.dataset.high)];
       const short = words.map((value) => String(Number(value.toPrecision(6))));
       [a.ariaValueText, b.ariaValueText] = short;
-      box.querySelector("output").value = `${short[0]} to ${short[1]}`;
+      box.querySelector("output").value = `may be ${short[0]} to ${short[1]}`;
     }
     const effort = feature.querySelector(".effort");
     if (effort) {
@@ -131,6 +131,7 @@ async function ask() {
     } catch (error) {
       at("answer").replaceChildren(wrong(error));
     }
+    at("line").textContent = at("answer").querySelector("[data-line]")?.dataset.line ?? "";
     document.dispatchEvent(new Event("answered"));
   }
   asking = false;

@@ -569,8 +569,10 @@ def test_the_demonstration_runs_anywhere(tmp_path: Path, monkeypatch: pytest.Mon
     assert "209 rows: 209 optimal" in result.stdout
     assert not result.stderr
     monkeypatch.chdir(tmp_path / "demo")
-    go_on = result.stdout.strip().splitlines()[-1].split()[1:]
-    assert "209 rows: 209 optimal" in run(*go_on).stdout
+    explain, serve = (line.split()[1:] for line in result.stdout.strip().splitlines()[-2:])
+    assert "209 rows: 209 optimal" in run(*explain).stdout
+    monkeypatch.setattr("uvicorn.run", lambda app, **how: None)
+    assert "The page: http://127.0.0.1:8765/" in run(*serve).output
 
 
 def test_the_demonstration_on_german_credit(german: pd.DataFrame, tmp_path: Path):
@@ -584,6 +586,7 @@ def test_the_demonstration_on_german_credit(german: pd.DataFrame, tmp_path: Path
         "These exclude every answer",
         "182 rows: ",
         "the model agrees",
+        "  counterpoint demo --save desk && cd desk && counterpoint serve model.skops",
     ):
         assert part in result.stdout
 

@@ -60,6 +60,14 @@ def demo(
     _explain_words(out, answers)
     if save is not None:
         _save(out, story, unwanted, save)
+    else:
+        serve = "counterpoint serve model.skops --data train.csv --spec policy.toml"
+        out.print(
+            "\nOn a page of its own you can try your what-ifs of this model:\n"
+            "  pip install 'counterpoint[app]'\n"
+            f"  counterpoint demo --save desk && cd desk && {serve}",
+            soft_wrap=True,
+        )
 
 
 def _story(out: Console, data_dir: Path | None) -> Story:
@@ -150,7 +158,8 @@ def _save(out: Console, story: Story, unwanted: pd.DataFrame, folder: Path) -> N
     out.print(
         f"\nSaved model.skops, train.csv, rows.csv and policy.toml. Go on with\n"
         f"  cd {folder}\n"
-        f"  counterpoint explain model.skops rows.csv --data train.csv --spec policy.toml",
+        f"  counterpoint explain model.skops rows.csv --data train.csv --spec policy.toml\n"
+        f"  counterpoint serve model.skops --data train.csv --spec policy.toml",
         soft_wrap=True,
     )
 

@@ -10,7 +10,7 @@ deviation, counts as unchanged: that is rounding.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
@@ -67,7 +67,7 @@ class Pairs:
     y: FloatArray  # (m, p) codes of the answers
     data: pd.DataFrame  # the columns of the features, of other rows
     codes: FloatArray  # (r, p) of the data
-    given: Callable[[pd.DataFrame], Any]  # rows in the kind that the model takes
+    is_array: bool  # whether the factual rows came as an array
     before: pd.DataFrame
     after: pd.DataFrame
 
@@ -84,6 +84,12 @@ class Pairs:
     def encoded(self, codes: FloatArray) -> FloatArray:
         """(m, d) points in the space of costs; what is missing as zeros."""
         return self.features.expand(np.nan_to_num(codes))
+
+    def given(self, rows: pd.DataFrame, model: Any) -> Any:
+        """Rows in the kind that a model takes."""
+        own = _own(model)
+        named = hasattr(own, "feature_names_in_") or not hasattr(own, "n_features_in_")
+        return rows if named and not self.is_array else rows.to_numpy()
 
     def told(self, values: ArrayLike) -> FloatArray:
         """(m,) values; NaN where no answer was found."""
@@ -174,15 +180,9 @@ def pairs(
     near = features.is_numeric & (np.abs(after - before) <= ROUNDING * size)
     after = np.where(near | ~found[:, None], before, after)
     rows = x[names].iloc[at].reset_index(drop=True)
-    own = _own(model)
-    named = hasattr(own, "feature_names_in_") or not hasattr(own, "n_features_in_")
-
-    def given(frame: pd.DataFrame) -> Any:
-        return frame if named and not isinstance(factuals, np.ndarray) else frame.to_numpy()
-
     answers = _decoded(features, rows, before, after)
     numbers = features, at, len(x), found, before, after, shows[names], known
-    return Pairs(*numbers, given, rows, answers)
+    return Pairs(*numbers, isinstance(factuals, np.ndarray), rows, answers)
 
 
 def _frame(rows: Any, features: cp.Features | None) -> pd.DataFrame:
@@ -291,16 +291,22 @@ def _own(model: Any) -> Any:
     return model.model if isinstance(model, cp.Explainer) else model
 
 
-def _said(model: Any, rows: Any) -> NDArray[Any]:
+def said(model: Any, rows: Any) -> NDArray[Any]:
     """(m,) what a model predicts; no rows, no predictions."""
     own = _own(model)
     if not hasattr(own, "predict"):
         raise InvalidInput(f"Expected a fitted model with predict; got {shown(own)}.")
-    return np.asarray(own.predict(rows)).reshape(-1) if len(rows) else np.empty(0)
+    try:
+        return np.asarray(own.predict(rows)).reshape(-1) if len(rows) else np.empty(0)
+    except (TypeError, ValueError) as error:
+        told = str(error).partition("\n")[0].rstrip(".:")
+        raise InvalidInput(f"{type(own).__name__} does not take these rows: {told}.") from error
 
 
-def _met(model: Any, target: cp.Target, rows: Any) -> BoolArray:
-    """(m,): whether a model gives rows a target that is the same for all."""
+def meets(
+    model: Any, target: cp.Target, rows: Any, before: NDArray[Any] | None = None
+) -> BoolArray:
+    """(m,): whether a model gives rows the target; ``before``: what it is to be other than."""
     wanted = target.requirement
     if wanted.chance is not None or (wanted.probable and wanted.at_least is None):
         raise InvalidInput(
@@ -316,14 +322,16 @@ def _met(model: Any, target: cp.Target, rows: Any) -> BoolArray:
             )
         shares = np.asarray(own.predict_proba(rows)) if len(rows) else np.empty((0, len(known)))
         return shares[:, known.index(wanted.labels[0])] >= wanted.at_least
-    said = _said(model, rows)
+    predicted = said(model, rows)
     if wanted.limits is not None:
-        return np.asarray((said >= wanted.limits[0]) & (said <= wanted.limits[1]))
-    named = np.logical_or.reduce([said == label for label in wanted.labels])
+        return np.asarray((predicted >= wanted.limits[0]) & (predicted <= wanted.limits[1]))
+    if not wanted.labels:
+        return np.asarray(predicted != before)
+    named = np.logical_or.reduce([predicted == label for label in wanted.labels])
     return np.asarray(named != wanted.others)
 
 
-def _other(target: cp.Target) -> bool:
+def is_other(target: cp.Target) -> bool:
     """Whether any class other than that of the factual row is wanted."""
     return target.requirement.others and not target.requirement.labels
 
@@ -331,11 +339,8 @@ def _other(target: cp.Target) -> bool:
 def _valid(model: Any, asked: Pairs, target: Any, rows: pd.DataFrame) -> BoolArray:
     """(m,): whether rows in the place of the answers meet the target."""
     wanted = _wanted(target)
-    if _other(wanted):
-        return np.asarray(
-            _said(model, asked.given(rows)) != _said(model, asked.given(asked.before))
-        )
-    return _met(model, wanted, asked.given(rows))
+    before = said(model, asked.given(asked.before, model)) if is_other(wanted) else None
+    return meets(model, wanted, asked.given(rows, model), before)
 
 
 def _wanted(target: Any) -> cp.Target:
@@ -513,12 +518,12 @@ def ynn(
     if not len(answers):
         return asked.told(np.nan)
     near = NearestNeighbors(n_neighbors=k).fit(points).kneighbors(answers, return_distance=False)
-    rows = asked.given(asked.data[whole])
-    if _other(wanted):
-        before = _said(model, asked.given(asked.before[known]))
-        met = _said(model, rows)[near] != before[:, None]
+    rows = asked.given(asked.data[whole], model)
+    if is_other(wanted):
+        before = said(model, asked.given(asked.before[known], model))
+        met = said(model, rows)[near] != before[:, None]
     else:
-        met = _met(model, wanted, rows)[near]
+        met = meets(model, wanted, rows)[near]
     return asked.put(known, met.mean(axis=1))
 
 

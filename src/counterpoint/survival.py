@@ -1,0 +1,204 @@
+"""`survival`: the margin by which answers stay valid when the model is fitted anew."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+
+import counterpoint as cp
+from counterpoint.errors import InvalidInput, NoAnswer, all_of, check_number, shown
+from counterpoint.metrics import is_other, meets, pairs, said
+from counterpoint.numerics import FloatArray
+from counterpoint.targets import as_target
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Survival", "survival"]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Survival:
+    """What `survival` found.
+
+    Parameters
+    ----------
+    margin
+        By how much answers lead, in score units: for ``cp.Label(label, margin=…)``.
+    share
+        The share of answers that are valid on the refits that the choice did not see.
+    shares
+        (r,) the same of each of these refits.
+    share_without
+        The share of answers without a margin.
+    cost, cost_without
+        The mean cost of answers with the margin and without it, of rows that have both.
+    lost
+        How many rows have an answer without the margin, and none with it.
+    answers
+        The answers with the margin.
+    curve
+        One line for each margin that was tried: ``margin``; the mean ``share`` on the refits that
+        the choice saw, and what it is ``at_least`` with 95 % confidence; the mean ``cost``; how
+        many rows were ``found``.
+    """
+
+    margin: float
+    share: float
+    shares: FloatArray
+    share_without: float
+    cost: float
+    cost_without: float
+    lost: int
+    answers: cp.Counterfactuals
+    curve: pd.DataFrame
+
+    def __str__(self) -> str:
+        lost = f" {self.lost} rows lose their answer." if self.lost else ""
+        return (
+            f"With a margin of {self.margin:.3g}, {self.share:.1%} of answers stay valid on "
+            f"{len(self.shares)} refits that the choice did not see, instead of "
+            f"{self.share_without:.1%}; they cost {self.cost:.3g} on average, instead of "
+            f"{self.cost_without:.3g}.{lost}"
+        )
+
+    def __repr__(self) -> str:
+        return (
+            f"<Survival: margin {self.margin:.4g}, {self.share:.1%} on {len(self.shares)} refits>"
+        )
+
+
+def survival(
+    explainer: cp.Explainer,
+    X: object,
+    target: Any,
+    refits: Iterable[Any] | Callable[[int], Any],
+    *,
+    share: float = 0.95,
+    count: int = 40,
+) -> Survival:
+    """The least margin at which answers stay valid on refits of the model, and what it costs.
+
+    The margin is chosen on every other refit: the least, to 2 %, at which the mean share of valid
+    answers on refits like these is at least ``share`` with 95 % confidence (by Student's t). The
+    others, which the choice did not see, say how many answers stay valid.
+
+    Parameters
+    ----------
+    explainer
+        What is asked of each row.
+    X
+        Rows, as for `Explainer.explain`.
+    target
+        A label, a `Label` or an `OtherLabel`, without a margin.
+    refits
+        At least 4 models, fitted on other samples, say; or a function that fits one, given a seed.
+        They are only asked to predict, so that models that counterpoint cannot read will do.
+    share
+        Which share of answers shall stay valid.
+    count
+        How many models a function is to fit, with the seeds 0, 1, 2 …
+
+    Returns
+    -------
+    Survival
+
+    Raises
+    ------
+    InvalidInput
+        If the target has no margin to choose, refits are too few, or do not take the rows.
+    NoAnswer
+        If no margin will do within the constraints.
+
+    Notes
+    -----
+    The share is one over rows and refits like these: it says nothing of models fitted on data that
+    have changed. Margins in score units fit models whose scores vary alike everywhere; where the
+    law of the weights is known, `Robust` asks for more where they vary more.
+
+    References
+    ----------
+    Upadhyay, Joshi & Lakkaraju (2021), Towards robust and reliable algorithmic recourse, NeurIPS.
+    """
+    all_of(cp.Explainer, (explainer,), "an Explainer", " Pass cp.Explainer(model, data=...).")
+    wanted = as_target(target)
+    if not isinstance(wanted, cp.Label | cp.OtherLabel) or wanted.margin:
+        raise InvalidInput(
+            f"Expected a label, a Label or an OtherLabel without a margin; got {shown(target)}."
+        )
+    check_number("share", share)
+    if not 0.0 < share < 1.0:
+        raise InvalidInput(f"Expected a share between 0 and 1, both excluded; got {shown(share)}.")
+    models = [refits(seed) for seed in range(count)] if callable(refits) else list(refits)
+    if len(models) < 4:
+        raise InvalidInput(
+            f"Expected at least 4 refits, half of them to choose by; got {len(models)}."
+        )
+    import pandas as pd
+    from scipy.stats import t as student_t
+
+    lines: list[dict[str, float]] = []
+
+    def enough(margin: float) -> bool:
+        answers = explainer.explain(X, replace(wanted, margin=margin))
+        shares = _shares(models[::2], explainer, X, answers, wanted)
+        mean, error = shares.mean(), shares.std(ddof=1) / np.sqrt(len(shares))
+        at_least = mean - student_t.ppf(0.95, len(shares) - 1) * error
+        cost = answers.cost[answers.found].mean() if answers.found.any() else np.nan
+        told = {"margin": margin, "share": mean, "at_least": at_least, "cost": cost}
+        lines.append({**told, "found": int(answers.found.sum())})
+        if not answers.found.any():
+            raise NoAnswer(
+                f"No answer leads by {margin:.3g} within the constraints, and with less, fewer "
+                f"than {share:.0%} stay valid on the refits. Ask for a smaller share, or relax "
+                "the constraints."
+            )
+        return bool(at_least >= share)
+
+    margin = _least(enough)
+    without, answers = (explainer.explain(X, replace(wanted, margin=m)) for m in (0.0, margin))
+    both = without.found & answers.found
+    shares, before = (
+        _shares(models[1::2], explainer, X, each, wanted) for each in (answers, without)
+    )
+    return Survival(
+        margin,
+        float(shares.mean()),
+        shares,
+        float(before.mean()),
+        float(answers.cost[both].mean()),
+        float(without.cost[both].mean()),
+        int((without.found & ~answers.found).sum()),
+        answers,
+        pd.DataFrame(lines).sort_values("margin", ignore_index=True),
+    )
+
+
+def _shares(
+    models: list[Any], explainer: cp.Explainer, X: object, answers: Any, target: cp.Target
+) -> FloatArray:
+    """(r,) for each model, the share of the answers that it gives the target; NaN of none."""
+    asked = pairs(explainer, X, answers)
+    rows, came = asked.after[asked.found], asked.given(asked.before[asked.found], explainer)
+    before = said(explainer, came) if is_other(target) else None
+    valid = np.array([meets(m, target, asked.given(rows, m), before) for m in models])
+    return valid.mean(axis=1) if len(rows) else np.full(len(models), np.nan)
+
+
+def _least(enough: Callable[[float], bool]) -> float:
+    """The least margin that is enough, to 2 %: 0, or between doublings and halvings of 1."""
+    if enough(0.0):
+        return 0.0
+    low, high = (0.5, 1.0) if enough(1.0) else (1.0, 2.0)
+    while high <= 1.0 and enough(low):
+        low, high = low / 2.0, low
+    while low >= 1.0 and not enough(high):
+        low, high = high, 2.0 * high
+    while high > 1.02 * low:
+        middle = np.sqrt(low * high)
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return float(high)

@@ -29,7 +29,7 @@ import counterpoint as cp
 from counterpoint.certificate import Evidence
 from counterpoint.cli import app
 from counterpoint.costs import Price
-from counterpoint.engine import answering, conflicts, possible
+from counterpoint.engine import confirm, conflicts, possible
 from counterpoint.engine.couplings import LinearBounds
 from counterpoint.engine.pieces import Question
 from counterpoint.engine.program import Program
@@ -1072,8 +1072,8 @@ def test_a_row_that_lacks_only_a_lead_is_searched_once(monkeypatch: pytest.Monke
     target = cp.Robust("yes", 0.9, "selection")
     near = explain("laplace", cp.Robust("yes", 0.9, "fixed"), rows=ROWS[:1]).to_frame()
     searches: list[Any] = []
-    search = answering.search
-    monkeypatch.setattr(answering, "search", lambda *a: (searches.append(a), search(*a))[1])
+    search = confirm.search
+    monkeypatch.setattr(confirm, "search", lambda *a: (searches.append(a), search(*a))[1])
     (answer,) = explain("laplace", target, rows=near + 1e-6 * COEF)
     assert answer.status == cp.Status.OPTIMAL
     assert len(searches) == 1

@@ -18,7 +18,7 @@ from counterpoint.constraints import (
 )
 from counterpoint.costs import Cost, Mahalanobis, Manhattan, SquaredEuclidean, mad_weights
 from counterpoint.diversity import Alternatives, diversify
-from counterpoint.engine.answer import Conflict, Relaxation
+from counterpoint.engine.conflicts import Conflict, Relaxation
 from counterpoint.errors import (
     CounterpointError,
     InvalidInput,

@@ -20,7 +20,7 @@ from counterpoint.rows.progress import track
 from counterpoint.rows.table import Table, repeated
 
 if TYPE_CHECKING:
-    from counterpoint.engine.answering import Task
+    from counterpoint.engine.pieces import Task
 
 __all__ = ["Alternatives", "alternatives_to", "diversify"]
 

@@ -249,7 +249,8 @@ class Explainer:
         MissingExtra
             If ``"global"`` needs SCIP and it is not installed.
         """
-        from counterpoint.engine.answering import Task, answers_to
+        from counterpoint.engine.answering import answers_to
+        from counterpoint.engine.pieces import Task
 
         effort = effort_of(gap, time_limit, optimality)
         if progress is not None:
@@ -294,7 +295,7 @@ class Explainer:
         -------
         Path
         """
-        from counterpoint.engine.answering import Task
+        from counterpoint.engine.pieces import Task
         from counterpoint.path import checked_targets, traced
 
         wanted, effort = checked_targets(targets), effort_of(gap, time_limit)

@@ -25,7 +25,7 @@ from counterpoint.targets import Label, Target, as_target
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from counterpoint.engine.answering import Task
+    from counterpoint.engine.pieces import Task
 
 __all__ = ["Path", "checked_targets", "trace", "traced"]
 

@@ -32,7 +32,7 @@ from counterpoint.rows.table import Table
 from counterpoint.targets import Guarantee
 
 if TYPE_CHECKING:
-    from counterpoint.engine.answer import Conflict
+    from counterpoint.engine.conflicts import Conflict
     from counterpoint.engine.pieces import Question
     from counterpoint.solvers import Effort
 

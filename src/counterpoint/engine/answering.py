@@ -1,42 +1,26 @@
-"""The way of rows: predicted, searched, confirmed by the model, and certified.
-
-A row that the model does not confirm as returned (a tie, float32, rounding) is searched again with
-a larger margin; no point is ever pushed out of its constraints.
-"""
+"""The way of rows: predicted, searched, confirmed by the model, and certified."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, final
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.certificate import (
-    CLOSED,
-    VIOLATION,
-    Certificates,
-    Status,
-    certify,
-    judge,
-    lower_bounds,
-)
-from counterpoint.engine.pieces import Pieces, Question
-from counterpoint.engine.search import Found, Leads, search
+from counterpoint.certificate import CLOSED, Certificates, Status, certify
+from counterpoint.engine.confirm import Confirmation, NotForeseen, ask_about
+from counterpoint.engine.pieces import Pieces, Task
 from counterpoint.engine.span import CELLS as SPAN_CELLS
 from counterpoint.engine.span import FRAMES, InSpan
-from counterpoint.models.reading import Reading
-from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray, WordArray, as_slice
+from counterpoint.numerics import BoolArray, FloatArray, IntArray, as_slice
 from counterpoint.results import Counterfactuals
-from counterpoint.rows.encoding import PRESENT, Encoded, Rows, as_returned, decode, encode
+from counterpoint.rows.encoding import PRESENT, Encoded, Rows, decode, encode
 from counterpoint.rows.table import Table
-from counterpoint.solvers import Effort
-from counterpoint.targets import Target, Verdict
 
-__all__ = ["SINGLE", "SPARE", "Task", "answers_to", "encoded_rows"]
+__all__ = ["answers_to", "encoded_rows"]
 
 CELLS = 1 << 18
 """Cells of a chunk: small enough for the cache, large enough that Python's overhead is
@@ -52,48 +36,6 @@ FEW = 16
 """For so many rows, what the model says of them is foreseen, see `answers_to`: if that is wrong for
 one, all are searched again, so that little is lost. So many rows lie between two steps of the
 progress bar where each may need a solver."""
-ROUNDS = 12
-"""How often a row whose answer the model does not confirm is searched again."""
-GROWTH = 8.0
-"""How many times as much margin a row gets each time. `ROUNDS` of them make up 7e10: from rounding
-errors, a relative 1e-16, to 1e-5."""
-SPARE = 1.5
-"""The margin that is asked for, in units of the model's rounding error at the row: 1.5 and not 1,
-because the error at the answer may exceed the error at the row, and solvers and float32 columns
-round the answer."""
-SINGLE = 8.0 * float(np.finfo(np.float32).eps)
-"""Largest relative violation of a constraint that counts as rounding in float32 columns, of
-which `VIOLATION` is less than one."""
-HAIR = 1e-14
-"""A share of a row's change, or of a value, that is rounding and no change: some fifty roundings of
-float64."""
-NEARBY = 1.0 + 1e-3
-"""How many times as much an answer off the edge may cost; what costs more is taken for a point
-elsewhere."""
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Task:
-    """What is asked of all rows of a call."""
-
-    model: Reading
-    question: Question  # what is asked of each row but the target
-    target: Target
-    effort: Effort
-    eps: float  # from 1 to the next number where the model computes, or rows are kept
-    piece: int | None = None  # the one piece of the target in which to search; None for all
-    span: InSpan | None = None  # the rows of which these are coordinates, if they are
-
-    @cached_property
-    def pieces(self) -> Pieces:
-        """The programs whose union is the target."""
-        return self.question.pieces(self.target)
-
-
-@final
-class NotForeseen(Exception):
-    """`predict` and the form disagree on whether a factual row already meets the target (a tie)."""
 
 
 def answers_to(
@@ -279,7 +221,7 @@ def _answer(
             one = task if target is task.target else replace(task, target=target)
             out.targets[rows.index[part]] = target
             here = as_slice(part)
-            met = _staying(one, rows.x[here], said[here])
+            met = one.stays(rows.x[here], said[here])
             if met.any():
                 if foreseen:
                     raise NotForeseen
@@ -289,7 +231,7 @@ def _answer(
         tell(count)
         for some in _together(searches):
             found = [Confirmation(one, rows, part, pieces) for one, part, pieces in some]
-            _ask_about(task, rows, found, predicted if foreseen else None)
+            ask_about(task, rows, found, predicted if foreseen else None)
             foreseen = False
             for each in found:
                 index = rows.index[each.part]
@@ -302,18 +244,6 @@ def _answer(
 
 def _nobody(_: int) -> None:
     """Who is told how many rows are done, if nobody is."""
-
-
-def _staying(task: Task, x: FloatArray, said: NDArray[Any]) -> BoolArray:
-    """(n,): which rows meet the target as they are, by as much as is asked of rows that stay."""
-    met = task.target.met(task.model.form, x, said)
-    if met.any():
-        here = x[met]
-        leads = task.target.leads(task.question, here)
-        if leads is not None:
-            required = leads.required(here, np.zeros(len(here)))
-            met[met] = task.model.form.margin(here, task.target) >= required
-    return met
 
 
 def _searches(task: Task, rows: Rows, left: IntArray) -> list[tuple[Task, IntArray, Pieces]]:
@@ -391,306 +321,3 @@ def _not_filled(task: Task, inputs: Table, encoded: Encoded) -> dict[int, str]:
         sentence = f"{held}, which the pipeline does not fill in. Fill it in."
         wrong |= dict.fromkeys(rows[sort.ravel() == k].tolist(), sentence)
     return wrong
-
-
-def _ask_about(
-    task: Task, rows: Rows, searches: list[Confirmation], foreseen: NDArray[Any] | None
-) -> None:
-    """Ask the model about the first answers of some searches, which are of one kind, in one table.
-
-    What is ``foreseen`` of the factual rows, if it has not been asked about them, it is asked
-    together with their answers: `NotForeseen` is raised if it gives one of them the target already.
-    """
-    which, codes, places = _joined(rows, searches)
-    if not len(which):  # there is no answer at all
-        if foreseen is not None:
-            _compare(rows, searches, foreseen, task.model.predict(rows.table))
-        for each in searches:
-            each.answer(codes, each.x[:0], Verdict.none(0))
-        return
-    here = as_slice(which)
-    returned, codes, y = as_returned(
-        rows.table, task.question.features, here, rows.codes[here], codes
-    )
-    if foreseen is None:
-        said = task.target.said(task.model, returned)
-    else:
-        said, factual = np.split(task.model.predict(returned, rows.table), [len(which)])
-        _compare(rows, searches, foreseen, factual)
-    for each, place in zip(searches, places, strict=True):
-        own, point = codes[place], y[place]
-        verdict = each.verdict_of(each.proposed[0], returned, own, point, said[place])
-        each.answer(own, point, verdict)
-
-
-def _joined(
-    rows: Rows, searches: list[Confirmation]
-) -> tuple[IntArray, FloatArray, list[IntArray | slice]]:
-    """Which of the rows have an answer, their codes, and where those of each search are there."""
-    found = [(each.part[each.proposed[0]], each.proposed[1]) for each in searches]
-    if len(found) == 1:
-        return *found[0], [slice(None)]
-    codes, asked = np.empty_like(rows.codes), np.zeros(len(rows), dtype=bool)
-    for part, some in found:
-        codes[part], asked[part] = some, True
-    which = np.flatnonzero(asked)
-    if len(which) == len(rows):
-        return which, codes, [as_slice(part) for part, _ in found]
-    return which, codes[which], [as_slice(np.searchsorted(which, part)) for part, _ in found]
-
-
-def _compare(
-    rows: Rows,
-    searches: list[Confirmation],
-    foreseen: NDArray[Any],
-    predicted: NDArray[Any],
-) -> None:
-    """What was foreseen of the factual rows with what the model predicts."""
-    if (foreseen == predicted).all():
-        return
-    searches[0].task.model.check(rows.x, predicted, foreseen)
-    for each in searches:
-        if _staying(each.task, each.x, predicted[each.part]).any():
-            raise NotForeseen
-
-
-@final
-class Confirmation:
-    """Answers to a part of some rows, from a union of programs, that the model confirms."""
-
-    def __init__(self, task: Task, rows: Rows, part: IntArray, pieces: Pieces) -> None:
-        self.task, self.rows, self.part, self.pieces, self.eps = task, rows, part, pieces, task.eps
-        self.features, here = task.question.features, as_slice(part)
-        self.before, self.x = rows.codes[here], rows.x[here]
-        self.leads: Leads | None = task.target.leads(task.question, self.x)
-        # A bound by weak duality holds for any margin. What a branch and bound reports holds for
-        # its own margin only; so there only those rows are tightened at which a tie is lost, by
-        # less than the rounding error of a score.
-        integral = pieces.is_integral
-        rounding = task.target.requirement.rounding(
-            task.model.form, self.x, EPS if integral else task.eps
-        )
-        self.margin = np.zeros((len(part), 2))
-        self.margin[:, int(integral)] = SPARE * rounding
-        self.cases = task.question.actionable.cases(self.x, np.array(self.margin))
-        if rows.weight is not None:
-            self.cases = self.cases.weighing(0.5 * rows.weight[here])
-        if rows.held is not None:
-            width = [block.stop - block.start for block in self.features.blocks]
-            self.cases = self.cases.holding(np.repeat(rows.held[here], width, axis=1), self.x)
-        self.found = search(pieces, self.cases, task.effort, self.leads)
-        if (self.found.piece < 0).any():
-            self._without_margin()
-        self.exact = np.array(self.found.points)  # before they become rows
-        self.proposed = self._proposed(np.arange(len(part)), self.found)
-
-    def run(self) -> tuple[FloatArray, WordArray, Certificates, BoolArray]:
-        """Search again for all rows whose answers are not confirmed, and certify what there is.
-
-        (n, p) codes of the answers, the factual codes where there is none; (n,) what became of each
-        row, what the answers are worth, and whether closed forms settled the row.
-        """
-        found, effort, target = self.found, self.task.effort, self.task.target
-        if target.demanding and not self.verdict.leads.all():
-            self._search_again()
-        resolution = SINGLE if self.rows.table.singles else VIOLATION
-        asked, (y, verdict) = self.pieces.asked, (self.y, self.verdict)
-        margin, stretch, span = None, 0.0, self.task.span
-        if span is not None:
-            price = asked.objective(y, self.cases) / self.cases.weights
-            margin, stretch = span.slack(self.before[:, -1], price), span.span.stretch
-        certificates = certify(
-            asked,
-            y,
-            self.cases,
-            verdict,
-            found.evidence,
-            gap=effort.gap,
-            resolution=resolution,
-            margin=margin,
-            stretch=stretch,
-        )
-        if span is not None:  # the margins allow for points that cost no more than the answers
-            short = ~verdict.valid & np.isfinite(certificates.bound)
-            certificates.bound[short] = 0.0
-        answered = certificates.holds
-        if not answered.all():
-            self.after[~answered] = self.before[~answered]
-            certificates = certificates.withheld(~answered, target.promise)
-        optimal = answered & (certificates.gap <= effort.gap)
-        left = answered & ~optimal
-        if left.any() and target.demanding and (self.eps > EPS or self.pieces.jumps):
-            leading, claim = self._optimal_among_leading(left)
-            certificates.claims[leading] = claim[leading]
-            optimal |= leading
-        # Without a limit of time, a branch and bound may still have run out of nodes.
-        limited = found.limited & (effort.seconds is not None)
-        return self.after, judge(certificates, optimal, limited), certificates, found.closed
-
-    def _search(self, rows: IntArray, margin: FloatArray, held: BoolArray | None = None) -> Found:
-        """The cheapest points of some rows with other margins, perhaps with entries held."""
-        cases = self.cases.take(rows).with_margin(margin)
-        if held is not None:
-            cases = cases.holding(held, self.exact[rows])
-        leads = None if self.leads is None else self.leads.take(rows)
-        return search(self.pieces, cases, self.task.effort, leads)
-
-    def _without_margin(self) -> None:
-        """Rows for which the first margin left nothing, though nothing refutes them: without it."""
-        found = self.found
-        lost = np.flatnonzero((found.piece < 0) & ~found.limited & self.margin.any(axis=1))
-        if len(lost):
-            bound = lower_bounds(found.evidence, np.full(len(found.piece), np.inf))[0]
-            lost = lost[np.isfinite(bound[lost])]
-        if len(lost):
-            self.margin[lost] = 0.0
-            again = self._search(lost, self.margin[lost])
-            found.points[lost], found.piece[lost] = again.points, again.piece
-            found.limited[lost] = again.limited
-
-    def _search_again(self) -> None:
-        """Rows that the model does not confirm, or that do not lead by enough: larger margins.
-
-        A tie of whole columns and categories that the model confirms is an answer, for the next
-        point of their lattice is far; only other columns are moved to take it off the edge. A row
-        is ``left`` until a larger margin does not improve an answer that the model confirms; those
-        that are ``near`` keep their whole columns and categories.
-        """
-        found, verdict, margin = self.found, self.verdict, self.margin
-        integral, left = self.pieces.is_integral, found.piece >= 0
-        smooth = np.full(len(left), not integral) | self.pieces.moves_smoothly(self.cases)
-        for k in range(ROUNDS):
-            again = np.flatnonzero(left & ~np.where(smooth, verdict.leads, verdict.valid))
-            near = integral & (verdict.valid[again] | (k == 0))
-            here = near | ~found.limited[again]
-            again, near = again[here], near[here]
-            if not len(again):
-                return
-            valid = verdict.valid[again]
-            asked = margin[again, 0]
-            short = np.nan_to_num(np.maximum(asked - verdict.margin[again], 0.0))
-            grown = np.where(valid & (k == 0), asked, GROWTH * asked)
-            margin[again, 0] = np.maximum(grown, SPARE * verdict.rounding[again]) + short
-            for part, look in ((near, self._off_the_edge), (~near, self._search)):
-                rows = again[part]
-                if len(rows):
-                    better = self._keep_better(rows, look(rows, margin[rows, 0]))
-                    left[rows[valid[part] & ~better]] = False
-
-    def _keep_better(self, rows: IntArray, other: Found) -> BoolArray:
-        """Write the answers of another search that lead by more, or alone are confirmed; which."""
-        here, codes = self._proposed(rows, other)
-        which, valid = rows[here], self.verdict.valid[rows]
-        better, told = np.zeros(len(rows), dtype=bool), np.flatnonzero(~valid)
-        self.verdict.put(rows[told], Verdict.none(len(told)))
-        if not len(here):
-            return better
-        table = self.rows.table
-        asked = as_returned(table, self.features, self.part[which], self.before[which], codes)
-        said = self.verdict_of(which, *asked, self.task.target.said(self.task.model, asked[0]))
-        ahead = said.valid & (~valid[here] | (said.margin > self.verdict.margin[which]))
-        kept, better[here] = which[ahead], ahead
-        _, codes, y = asked
-        self.after[kept], self.y[kept] = codes[ahead], y[ahead]
-        self.exact[kept] = other.points[better]
-        heard = ahead | ~valid[here]
-        self.verdict.put(which[heard], said, heard)
-        return better
-
-    def _off_the_edge(self, rows: IntArray, margin: FloatArray) -> Found:
-        """The same answers with a margin: whole columns and categories held, the others free."""
-        actionable, points = self.task.question.actionable, self.exact[rows]
-        x = self.x[rows]
-        off = self._search(rows, margin, actionable.held(points, x))
-        # Where a target is not convex the search may end elsewhere; that is no way off the edge.
-        if any(piece.program.nonconvex for piece in self.pieces.listed):
-            astray = actionable.cost(off.points, x) > actionable.cost(points, x) * NEARBY
-            off.points[astray], off.piece[astray] = np.nan, -1
-        return off
-
-    def _proposed(self, rows: IntArray, found: Found) -> tuple[IntArray, FloatArray]:
-        """Which of some rows have a point that the model takes, and their (m, p) codes."""
-        points = found.points
-        here = np.flatnonzero(~np.isnan(points[:, 0]))
-        if self.eps > EPS:
-            here = here[~self.task.model.overflows(points[here], self.eps)]
-        if not len(here):
-            return here, np.empty((0, len(self.features)))
-        self._snap(found, here, rows)
-        codes = points[as_slice(here)]
-        if not self.features.all_numeric:
-            codes = self.features.compress(codes)
-        return here, self._representable(codes, rows[here])
-
-    def answer(self, codes: FloatArray, y: FloatArray, said: Verdict) -> None:
-        """Take what was ``proposed`` as it is returned, and what the model says of it."""
-        n, rows = len(self.part), self.proposed[0]
-        self.after, self.y, self.verdict = codes, y, said
-        if len(rows) < n:
-            self.after, self.y = np.array(self.before), np.array(self.x)
-            self.after[rows], self.y[rows], self.verdict = codes, y, Verdict.none(n)
-            self.verdict.put(rows, said)
-
-    def verdict_of(
-        self, rows: IntArray, returned: Table, codes: FloatArray, y: FloatArray, said: NDArray[Any]
-    ) -> Verdict:
-        """What the model says of some rows, and whether they lead by what is asked for."""
-        model, target = self.task.model, self.task.target
-        verdict = target.verdict(model.form, y, said, self.eps)
-        if not (target.demanding or verdict.valid.all()):
-            model.check(y, model.predict(returned))
-        if self.leads is None:
-            return verdict
-        cost = self.task.question.actionable.cost(y, self.x[rows])
-        margin = verdict.margin - self.leads.take(rows).required(y, cost)
-        return replace(verdict, valid=verdict.valid & (margin >= 0.0), margin=margin)
-
-    def _representable(self, codes: FloatArray, which: IntArray) -> FloatArray:
-        """Numbers of float32 columns rounded to float32, towards the inside of their bounds."""
-        if not self.rows.table.singles:
-            return codes
-        cases, codes = self.cases.take(which), np.array(codes)
-        for j in self.rows.table.singles:
-            if self.features.is_numeric[j]:
-                column = self.features.blocks[j].start
-                low, high = cases.low[:, column], cases.high[:, column]
-                single = codes[:, j].astype(np.float32)
-                down, up = (np.nextafter(single, np.float32(way)) for way in (-np.inf, np.inf))
-                codes[:, j] = np.where(single > high, down, np.where(single < low, up, single))
-        return codes
-
-    def _snap(self, found: Found, here: IntArray, rows: IntArray) -> None:
-        """Values that solvers left a hair from the factual value, or a bound, put onto it."""
-        solved = here[~found.closed[here]]
-        if not len(solved):
-            return
-        cases, price, which = self.cases, self.task.question.price, rows[solved]
-        x, y = cases.x[which], found.points[solved]
-        length = (price.absolute + np.sqrt(price.diagonal)) * np.abs(y - x)
-        y = np.where(length <= HAIR * length.max(axis=1, keepdims=True), x, y)
-        if not cases.unbounded:
-            hair = HAIR * (np.abs(x) + np.abs(y))
-            for bound in (cases.low[which], cases.high[which]):
-                y = np.where(np.abs(y - bound) <= hair, bound, y)
-        found.points[solved] = y
-
-    def _optimal_among_leading(self, rows: BoolArray) -> tuple[BoolArray, WordArray]:
-        """(n,): which answers are optimal among the points that lead by what was asked for.
-
-        In float32, and where scores have steps, a lead by the rounding error may cost more than
-        the gap; so may the rounding of the answer to its column, which is left out here.
-        """
-        found, gap = self.found, self.task.effort.gap
-        here = self.task.target.requirement.rounding(self.task.model.form, self.x, self.eps)
-        rounding = np.maximum(here, self.verdict.rounding)
-        asked = np.minimum(self.margin[:, 0], SPARE * rounding)
-        both = np.stack([asked, np.zeros_like(asked)], axis=1)
-        worth = np.where(rows, self.pieces.asked.objective(self.exact, self.cases), np.inf)
-        bound, claim = lower_bounds(found.evidence, worth, gap, both)
-        optimal = np.asarray(rows & (worth * (1.0 - gap) <= bound))
-        left = np.flatnonzero(rows & ~optimal & ~found.limited)
-        if self.pieces.is_integral and len(left):  # what was reported holds without a margin
-            again = self._search(left, asked[left])
-            bound, claim[left] = lower_bounds(again.evidence, worth[left], gap, both[left])
-            optimal[left] = worth[left] * (1.0 - gap) <= bound
-        return optimal, claim

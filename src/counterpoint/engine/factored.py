@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from counterpoint.constraints import Immutable
-from counterpoint.engine.answering import Task, answers_to
-from counterpoint.engine.pieces import Question
+from counterpoint.engine.answering import answers_to
+from counterpoint.engine.pieces import Question, Task
 from counterpoint.engine.span import InSpan, blocks_of, moved_rows
 from counterpoint.errors import InvalidInput, floats
 from counterpoint.models.linear import LinearScores

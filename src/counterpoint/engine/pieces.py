@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, final, overload
+from typing import TYPE_CHECKING, Any, final, overload
 
 import numpy as np
+from numpy.typing import NDArray
 
 from counterpoint.caches import Memo, fields_only
 from counterpoint.constraints import Constraint
@@ -20,13 +21,14 @@ from counterpoint.engine.search import highest_probability
 from counterpoint.models.form import Form
 from counterpoint.numerics import BoolArray, FloatArray
 from counterpoint.rows.features import Features
-from counterpoint.solvers import Solver, all_solvers, applicable
+from counterpoint.solvers import Effort, Solver, all_solvers, applicable
 from counterpoint.targets import Requirement, Target
 
 if TYPE_CHECKING:
-    from counterpoint.engine.span import Span
+    from counterpoint.engine.span import InSpan, Span
+    from counterpoint.models.reading import Reading
 
-__all__ = ["Aim", "Piece", "Pieces", "Question"]
+__all__ = ["Aim", "Piece", "Pieces", "Question", "Task"]
 
 
 LISTED = 2048
@@ -180,6 +182,11 @@ class Pieces(Sequence[Piece]):
         return next(charged, self.program)
 
     @cached_property
+    def kinds(self) -> frozenset[type]:
+        """The types of all conditions and of their prices, and of the union if it is lazy."""
+        return frozenset({type(self.lazy)}.union(*(piece.program.kinds for piece in self.listed)))
+
+    @cached_property
     def has_ties(self) -> bool:
         """Whether some linear row of the target may lose a tie."""
         if self.lazy is not None:
@@ -292,3 +299,33 @@ class Question:
     def highest_probability(self, target: Target, x: FloatArray, end: float) -> float | None:
         """The highest probability of a `Tradeoff`'s label that one row can reach by ``end``."""
         return highest_probability(self.pieces(target), x, end)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Task:
+    """What is asked of all rows of a call."""
+
+    model: Reading
+    question: Question  # what is asked of each row but the target
+    target: Target
+    effort: Effort
+    eps: float  # from 1 to the next number where the model computes, or rows are kept
+    piece: int | None = None  # the one piece of the target in which to search; None for all
+    span: InSpan | None = None  # the rows of which these are coordinates, if they are
+
+    @cached_property
+    def pieces(self) -> Pieces:
+        """The programs whose union is the target."""
+        return self.question.pieces(self.target)
+
+    def stays(self, x: FloatArray, said: NDArray[Any]) -> BoolArray:
+        """(n,): which rows meet the target as they are, and lead by what is asked of them then."""
+        met = self.target.met(self.model.form, x, said)
+        if met.any():
+            here = x[met]
+            leads = self.target.leads(self.question, here)
+            if leads is not None:
+                required = leads.required(here, np.zeros(len(here)))
+                met[met] = self.model.form.margin(here, self.target) >= required
+        return met

@@ -87,7 +87,7 @@ def search(pieces: Pieces, cases: Cases, effort: Effort, leads: Leads | None = N
     those that are needed where points are, if the union does not say all.
     """
     found = Found(cases, effort)
-    kinds = {type(leads), type(pieces.lazy)}.union(*(p.program.kinds for p in pieces.listed))
+    kinds = pieces.kinds | {type(leads)}
     for wing in wings():
         for kind in kinds & wing.SEARCHES.keys():
             found.evidence = wing.SEARCHES[kind](found, pieces, leads)

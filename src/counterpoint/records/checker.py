@@ -33,8 +33,9 @@ from counterpoint.certificate import (
     lower_bounds,
     relative_gap,
 )
-from counterpoint.engine.answering import SINGLE, SPARE, Task, encoded_rows
-from counterpoint.engine.pieces import Question
+from counterpoint.engine.answering import encoded_rows
+from counterpoint.engine.confirm import SINGLE, SPARE
+from counterpoint.engine.pieces import Question, Task
 from counterpoint.engine.wings import wings
 from counterpoint.errors import CounterpointError
 from counterpoint.explainer import effort_of

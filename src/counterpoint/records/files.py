@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from counterpoint.certificate import VIOLATION, Claim, Status
-from counterpoint.engine.answering import SINGLE
+from counterpoint.engine.confirm import SINGLE
 from counterpoint.errors import InvalidInput, MissingExtra, shown
 from counterpoint.numerics import BoolArray, IntArray
 from counterpoint.records.checker import BROKEN, Asked, concluded, nothing

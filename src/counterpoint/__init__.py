@@ -18,7 +18,6 @@ from counterpoint.constraints import (
 )
 from counterpoint.costs import Cost, Mahalanobis, Manhattan, SquaredEuclidean, mad_weights
 from counterpoint.diversity import Alternatives, diversify
-from counterpoint.engine.conflicts import Conflict, Relaxation
 from counterpoint.errors import (
     CounterpointError,
     InvalidInput,
@@ -49,6 +48,7 @@ from counterpoint.targets import (
 
 if TYPE_CHECKING:
     from counterpoint.audits import Audit, audit
+    from counterpoint.engine.conflicts import Conflict, Relaxation
     from counterpoint.engine.factored import FactoredCounterfactuals
     from counterpoint.letters import Letter, letter
     from counterpoint.models import LastLayer, read
@@ -124,10 +124,12 @@ __all__ = [
 
 LATER = {
     "Audit": "audits",
+    "Conflict": "engine.conflicts",
     "FactoredCounterfactuals": "engine.factored",
     "LastLayer": "models",
     "Letter": "letters",
     "Recheck": "records",
+    "Relaxation": "engine.conflicts",
     "Robust": "robust.target",
     "UncertainClassifier": "robust.uncertain",
     "audit": "audits",

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import pyarrow as pa
 import pytest
 import skops.io
 from sklearn.compose import ColumnTransformer
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
@@ -58,6 +60,7 @@ def fitted() -> tuple[Any, pd.DataFrame]:
 
 MODEL, TRAIN = fitted()
 EXPLAINER = cp.Explainer(MODEL, data=TRAIN)
+TREES = ["sklearn.tree._tree.Tree"]
 
 
 @pytest.fixture(scope="module")
@@ -247,6 +250,19 @@ def test_another_model_is_another_question(rows: Path, tmp_path: Path):
     model, train = fitted()
     with pytest.raises(cp.InvalidInput, match=r"there, .*model.* differs"):
         run(cp.Explainer(model, data=train), rows / "more", tmp_path / "out", "granted")
+
+
+@pytest.mark.parametrize("kind", [LogisticRegression, RandomForestClassifier])
+def test_a_model_that_was_saved_and_read_is_the_same_model(tmp_path: Path, kind: type):
+    numbers = TRAIN[["age", "income"]]
+    model = make_pipeline(StandardScaler(), kind()).fit(numbers, MODEL.predict(TRAIN))
+    loans(2).to_parquet(tmp_path / "rows.parquet")
+    skops.io.dump(model, tmp_path / "model.skops")
+    read = [skops.io.load(tmp_path / "model.skops", trusted=TREES) for _ in range(2)]
+    for same in (model, deepcopy(model), *read):
+        explainer = cp.Explainer(same, data=numbers)
+        told = run(explainer, tmp_path / "rows.parquet", tmp_path / "out", "granted")
+    assert told.skipped == 1
 
 
 @pytest.mark.parametrize("kept", [0, 1000, -1])

@@ -20,6 +20,9 @@ from threading import Thread
 from time import perf_counter
 from typing import Any, Literal, final
 
+import numpy as np
+from joblib.hashing import NumpyHasher
+
 from counterpoint import Explainer, InvalidInput, Label, Problem, Target, __version__
 from counterpoint.errors import check_flag, check_number, shown, some
 from counterpoint.scale.blocks import answered, block_rows, missing_extra, no_rows
@@ -180,19 +183,32 @@ def _question(
     explainer: Explainer, target: Any, options: dict[str, Any], *, records: bool
 ) -> dict[str, Any]:
     """All that answers depend on but the rows, in plain words and a hash of the model."""
-    import joblib
-
     wanted = target if isinstance(target, Target) else Label(target)
     asked = Problem(wanted, explainer.cost, explainer.constraints, tuple(explainer.features))
+    model = pickle.loads(pickle.dumps(explainer.model))  # noqa: S301 (its own)
     said = {
         "counterpoint": __version__,
-        "model": joblib.hash(explainer.model, "sha1"),
+        "model": _Hasher("sha1").hash(model),
         **asked.to_dict(),
         "implied": [repr(c) for c in explainer.implied],
         "records": records,
         **options,
     }
     return dict(json.loads(json.dumps(said, default=str)))
+
+
+@final
+class _Hasher(NumpyHasher):  # type: ignore[misc]
+    """A hash of a model that is the same after it was saved and read again.
+
+    Objects that were pickled once share what they will always share; records of NumPy have gaps
+    between their fields, which hold anything.
+    """
+
+    def save(self, obj: Any) -> None:
+        """Hash one part."""
+        is_record = isinstance(obj, np.ndarray) and obj.dtype.names is not None
+        super().save([np.ascontiguousarray(obj[n]) for n in obj.dtype.names] if is_record else obj)
 
 
 def _located(url: str | PathLike[str]) -> tuple[Any, str]:

@@ -22,6 +22,8 @@ CAUSES = 2
 """Features a pair that ours may change."""
 LITTLE = 0.02
 """The share of all change below which a feature is not used."""
+NEAR = 0.02
+"""By how much correctness or coverage may be lower to count as as good."""
 ORDER = {2: 0, 0: 1, 3: 2, 1: 3}
 """2 x₁ + x₂ of a group → its number in table 1."""
 RATES = {"TGT": "0.906/0.961", "DBM": "0.890/0.982"}
@@ -117,29 +119,42 @@ def section(where: Path | None, *, quick: bool) -> Section:
             lower numbers with the code's data."""
         ],
         claims=[
-            Claim(
-                "x₃, noise, is not used",
-                "yes",
-                f"{free[True][0]} of {count}",
-                free[True][0] == count,
+            *(
+                Claim(
+                    f"{what} takes less than {LITTLE:.0%} of all change, data as {data}",
+                    "not used",
+                    f"in {free[exact][at]} of {count} draws",
+                    free[exact][at] == count,
+                )
+                for exact, data in ((True, "in the code"), (False, "printed"))
+                for at, what in enumerate(("x₃, noise,", "x₄, an effect of x₁,"))
             ),
-            Claim(
-                "x₄, an effect of x₁, is not used",
-                "yes",
-                f"{free[True][1]} of {count}; with data as printed {free[False][1]}",
-                free[True][1] > 0.7 * count,
-            ),
-            Claim(
-                "sparser explanations are as effective as differences of means",
-                " against ".join(RATES.values()),
-                " against ".join(_rates(found[True], method) for method in (0, 1)),
-                all(
-                    np.mean([r.rates[0][i] for r in found[True]])
-                    > np.mean([r.rates[1][i] for r in found[True]]) - 0.02
-                    for i in (0, 1)
-                ),
-            ),
+            _as_effective(found[True]),
         ],
+    )
+
+
+def _as_effective(runs: list[Run]) -> Claim:
+    """Whether sparse explanations are nearly as good as differences of means; the paper's too."""
+    printed = [np.array(rates.split("/"), dtype=float) for rates in RATES.values()]
+    here = [np.mean([one.rates[method] for one in runs], axis=0) for method in (0, 1)]
+    lacks = [float((dense - sparse).max()) for sparse, dense in (printed, here)]
+    said = [
+        f"{rates}: {'yes' if lack <= NEAR else 'no'}, at most {max(lack, 0.0):.3f} below"
+        for rates, lack in zip(
+            (
+                " against ".join(RATES.values()),
+                " against ".join(_rates(runs, method) for method in (0, 1)),
+            ),
+            lacks,
+            strict=True,
+        )
+    ]
+    return Claim(
+        "correctness and coverage of sparse explanations are at most "
+        f"{NEAR} below those of differences of means",
+        *said,
+        lacks[1] <= NEAR,
     )
 
 

@@ -6,7 +6,6 @@ from typing import Any, final
 
 import numpy as np
 from scipy.special import boxcox, boxcox1p
-from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.preprocessing import normalize
 
 from counterpoint.errors import UnsupportedModel
@@ -44,6 +43,7 @@ class KernelMap(Representation):
         self.constant = float(model.coef0)
         if self.kind == "cosine":
             self.rows = normalize(self.rows)
+        self.squares = np.einsum("ij,ij->i", self.rows, self.rows)
         known = model.eigenvalues_ > 0.0  # scikit-learn leaves the others at zero
         weights = np.zeros_like(model.eigenvectors_)
         weights[:, known] = model.eigenvectors_[:, known] / np.sqrt(model.eigenvalues_[known])
@@ -64,7 +64,8 @@ class KernelMap(Representation):
         dots = rows @ self.rows.T
         match self.kind:
             case "rbf":
-                values = rbf_kernel(rows, self.rows, self.gamma)
+                own = np.einsum("ij,ij->i", rows, rows)[:, None]
+                values = np.exp(-self.gamma * np.maximum(own + self.squares - 2.0 * dots, 0.0))
                 slopes = 2.0 * self.gamma * values
             case "poly":
                 base = self.gamma * dots + self.constant

@@ -6,6 +6,7 @@ import warnings
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -104,9 +105,13 @@ class Audit:
         for axes in right:
             top = self.constraints.head(10)[::-1]
             at = np.arange(len(top))
-            axes.barh(at + 0.2, top["frees"], 0.38, color="C0", label="fixed rows with an action")
-            axes.barh(at - 0.2, top["saves"], 0.38, color="C1", label="cost saved by others")
-            names = [text if len(text) <= 44 else f"{text[:43]}…" for text in top.index]
+            bars = (
+                ("frees", "#444444", "fixed rows with an action"),
+                ("saves", "#b0b0b0", "cost saved"),
+            )
+            for shift, (kind, colour, label) in zip((0.2, -0.2), bars, strict=True):
+                axes.barh(at + shift, top[kind], 0.38, color=colour, label=label)
+            names = ["\n".join(wrap(text, 40, max_lines=2)) for text in top.index]
             axes.set_yticks(at, names, parse_math=False)
             axes.xaxis.set_major_formatter("{x:.0%}")
             axes.set(xlabel=f"without the constraint, of a sample of {sum(self.sampled)}")

@@ -482,15 +482,16 @@ def _reasons(
 ) -> dict[int, tuple[Reason, ...]]:
     """The principal reasons of rows that have an answer, or would have one under fewer rules."""
     out = {i: _ordered(answers, i, speech) for i in rows if answers.found[i]}
-    fewer = [
-        c for c in answers.question.constraints if isinstance(c, cp.Immutable | cp.WithinObserved)
-    ]
-    relaxed = _explainer(explainer, answers.features, fewer)
+    left = {*rows} - {*out} - {*answers.problems}
     for target, mine in _by_target(answers):
-        at = [i for i in mine.tolist() if i in rows and i not in (*out, *answers.problems)]
-        if at:
-            others = relaxed.explain([answers[i].factual for i in at], target, progress=False)
-            out |= {i: _ordered(others, k, speech) for k, i in enumerate(at) if others.found[k]}
+        at = [i for i in mine.tolist() if i in left]
+        if not at:
+            continue
+        kept = answers.question.constraints
+        fewer = [c for c in kept if isinstance(c, cp.Immutable | cp.WithinObserved)]
+        relaxed = _explainer(explainer, answers.features, fewer)
+        others = relaxed.explain([answers[i].factual for i in at], target, progress=False)
+        out |= {i: _ordered(others, k, speech) for k, i in enumerate(at) if others.found[k]}
     return out
 
 
@@ -571,6 +572,8 @@ class _Speech(NamedTuple):
     def decision(self, label: Any) -> str:
         """What a label, or a predicted number, is called."""
         plain = label.item() if isinstance(label, np.generic) else label
+        if isinstance(plain, float) and not self.texts.decisions:
+            return self.number(plain, Wording(), plain=False)
         return self.texts.decisions.get(str(plain), self.words["quoted"].format(plain))
 
     def target(self, target: cp.Target) -> str:

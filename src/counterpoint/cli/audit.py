@@ -12,17 +12,12 @@ from counterpoint.cli.explain import (
     Data,
     Extrapolate,
     Gap,
-    High,
-    Low,
-    Margin,
     Model,
     Other,
     Rows,
     Spec,
-    Sure,
     TimeLimit,
     Wanted,
-    about_of,
     asked,
     target_of,
 )
@@ -44,10 +39,6 @@ def audit(
     rows: Rows,
     target: Wanted = None,
     other: Other = False,
-    probability: Sure = None,
-    margin: Margin = None,
-    low: Low = None,
-    high: High = None,
     data: Data = None,
     extrapolate: Extrapolate = False,
     spec: Spec = None,
@@ -93,24 +84,18 @@ def audit(
     """Audit a model: the rows that no action helps, each proved, and what actions cost by group."""
     if out is not None:
         check_out(out, model, rows, data, spec)
-    for name, file, kinds in (
-        ("--plot", plot, (".png", ".svg", ".pdf")),
-        ("--records", records, (".parquet", ".jsonl")),
-    ):
-        if file is not None and (file.suffix not in kinds or not file.parent.is_dir()):
-            raise cp.InvalidInput(
-                f"Expected {name} as a {', '.join(kinds)} file in a folder that exists; got {file}."
-            )
-        if file is not None and file.resolve() in [p.resolve() for p in (rows, data, spec) if p]:
-            raise cp.InvalidInput(f"{name} {file} would overwrite an input; choose another name.")
+    for file, kinds in ((plot, (".png", ".svg", ".pdf")), (records, (".parquet", ".jsonl"))):
+        taken = [path.resolve() for path in (rows, data, spec) if path]
+        if file and (file.suffix not in kinds or file.resolve() in taken):
+            raise cp.InvalidInput(f"Expected a new {' or '.join(kinds)} file; got {file}.")
     explainer, otherwise = asked(model, data, spec, extrapolate, trust_pickle, trust)
     wanted = target_of(
         labels_of(explainer.model),
         target or (),
-        about_of(probability, None, None, None),
+        {},
         other=other,
-        margin=margin,
-        ends=(low, high),
+        margin=None,
+        ends=(None, None),
         otherwise=otherwise,
     )
     found = cp.audit(

@@ -12,16 +12,11 @@ import counterpoint as cp
 from counterpoint.cli.explain import (
     Data,
     Extrapolate,
-    High,
-    Low,
-    Margin,
     Model,
     Other,
     Rows,
     Spec,
-    Sure,
     Wanted,
-    about_of,
     asked,
     target_of,
 )
@@ -44,10 +39,6 @@ def letter(
     rows: Rows,
     target: Wanted = None,
     other: Other = False,
-    probability: Sure = None,
-    margin: Margin = None,
-    low: Low = None,
-    high: High = None,
     data: Data = None,
     extrapolate: Extrapolate = False,
     spec: Spec = None,
@@ -87,10 +78,10 @@ def letter(
     wanted = target_of(
         labels_of(explainer.model),
         target or (),
-        about_of(probability, None, None, None),
+        {},
         other=other,
-        margin=margin,
-        ends=(low, high),
+        margin=None,
+        ends=(None, None),
         otherwise=otherwise,
     )
     X = read_rows(rows)

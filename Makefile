@@ -16,7 +16,7 @@ endif
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-clusters test-pandas2 machines slow coverage check format bench bench-quick docs clean
+.PHONY: help demo test test-clusters test-pandas2 machines slow coverage check format bench bench-quick docs wheel clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -76,6 +76,14 @@ reproduce: $(VENV)/.has-reproduce ## reproduce published results and print our n
 docs: $(VENV)/.has-docs ## build the site into docs/_build/html; a warning is an error
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
 	@echo "docs/_build/html/index.html"
+
+wheel: $(VENV)/.has-pip ## build dist/*.whl, install it into an empty environment and run the demo there
+	rm -rf dist build/wheel
+	$(BIN)/python -m pip --disable-pip-version-check wheel -q --no-deps --build-constraint constraints.txt -w dist .
+	$(PYTHON) -m venv build/wheel
+	build/wheel/bin/python -m pip --disable-pip-version-check install -q -c $(CONSTRAINTS) dist/*.whl
+	cd build/wheel && COUNTERPOINT_DATA= bin/counterpoint demo > demo.txt
+	@ls dist/*.whl
 
 clean: ## remove everything that was built, the environment too
 	rm -rf $(VENV) .venv-pandas2 .venv-pandas2.txt build dist docs/_build docs/auto_examples docs/api/generated \

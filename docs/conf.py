@@ -6,6 +6,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from importlib.metadata import version as installed
 
+from pygments.lexers.special import TextLexer
+from sphinx.highlighting import lexers
+
 project = "counterpoint"
 author = "the counterpoint developers"
 copyright = f"2026, {author}"
@@ -25,7 +28,8 @@ templates_path = ["_templates"]
 nitpicky = False  # types of other projects have no pages here: nothing is downloaded to link them
 
 # Markdown
-myst_enable_extensions = ["colon_fence"]
+lexers["output"] = TextLexer()  # what a block prints, which the tests compare
+myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
 
 # The API
@@ -49,12 +53,15 @@ sphinx_gallery_conf = {
     "show_memory": False,
     "doc_module": ("counterpoint",),
     "backreferences_dir": None,
+    "thumbnail_size": (760, 520),
 }
 
 # The look
 html_theme = "pydata_sphinx_theme"
 html_title = "counterpoint"
 html_show_sourcelink = False
+html_static_path = ["_static"]
+html_css_files = ["counterpoint.css"]
 html_sidebars = {"index": [], "**": ["pages.html"]}
 html_theme_options = {
     "navbar_center": [],

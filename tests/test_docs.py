@@ -1,19 +1,26 @@
 """Every code block of every page, and every example of a docstring, runs.
 
-The blocks of a page run in order, in one namespace and one empty folder. A ``python`` block with
-prompts (``>>>``) is a doctest, so the output it shows is checked; a ``console`` block runs its
-``$ counterpoint`` lines and checks the output it shows. ``...`` stands for anything, as in doctest.
-A block in a language that this file does not know is an error.
+The blocks of a page run in order, in one namespace and one empty folder. What a ``python`` block
+prints, and what its last expression is, stands in an ``output`` block below it, which is checked;
+with prompts (``>>>``) it is a doctest. A ``console`` block runs its ``$ counterpoint`` lines and
+checks the output it shows. ``...`` stands for anything, as in doctest, and numbers may differ in
+their last digits. A block in a language that this file does not know is an error.
+
+``WRITE_OUTPUT=1 pytest tests/test_docs.py -k page`` writes the output blocks anew.
 """
 
 from __future__ import annotations
 
+import ast
 import doctest
 import importlib
+import io
 import json
+import os
 import re
 import shlex
 import tomllib
+from contextlib import redirect_stdout
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -77,7 +84,8 @@ def blocks(page: Path) -> list[Block]:
     return found
 
 
-def run_python(block: Block, namespace: dict[str, object]) -> None:
+def run_python(block: Block, namespace: dict[str, object]) -> str:
+    """What it prints, and what its last expression is."""
     if ">>> " in block.text:
         test = doctest.DocTestParser().get_doctest(
             block.text, namespace, block.where, str(block.page), block.line
@@ -88,9 +96,42 @@ def run_python(block: Block, namespace: dict[str, object]) -> None:
         )
         assert not report, "".join(report)
         namespace.update(test.globs)
-    else:
-        code = "\n" * block.line + block.text  # so that a traceback names the line of the page
+        return ""
+    code = ast.parse("\n" * block.line + block.text, str(block.page))  # so that tracebacks fit
+    last = code.body.pop() if code.body and isinstance(code.body[-1], ast.Expr) else None
+    with redirect_stdout(io.StringIO()) as out:
         exec(compile(code, str(block.page), "exec"), namespace)  # noqa: S102
+        if last is not None:
+            value = eval(compile(ast.Expression(last.value), str(block.page), "eval"), namespace)  # noqa: S307
+            if value is not None and " at 0x" not in repr(value):
+                out.write(repr(value) + "\n")
+    return "\n".join(line.rstrip() for line in out.getvalue().rstrip().splitlines())
+
+
+NUMBER = re.compile(r"(?<![\w.])-?\d+\.\d+(?:e[-+]?\d+)?")
+
+
+def is_output(want: str, got: str) -> bool:
+    """Whether this was to be shown, up to the last digits of numbers."""
+    if doctest.OutputChecker().check_output(want, got + "\n", FLAGS):
+        return True
+    numbers = [np.array(NUMBER.findall(text), dtype=float) for text in (want, got)]
+    alike = doctest.OutputChecker().check_output(
+        NUMBER.sub("#", want), NUMBER.sub("#", got) + "\n", FLAGS
+    )
+    return alike and np.allclose(*numbers, rtol=1e-3, atol=1e-9)
+
+
+def show(page: Path, shown: list[tuple[Block, str, Block | None]]) -> None:
+    """Write what blocks printed into the page, below them."""
+    lines = page.read_text().splitlines()
+    for block, got, old in reversed(shown):
+        end = block.line + block.text.count("\n")
+        if old is not None:
+            del lines[end + 1 : old.line + old.text.count("\n") + 1]
+        if got:
+            lines[end + 1 : end + 1] = ["", "```output", *got.splitlines(), "```"]
+    page.write_text("\n".join(lines) + "\n")
 
 
 def run_console(block: Block, namespace: dict[str, object]) -> None:
@@ -139,13 +180,17 @@ def customers(request: pytest.FixtureRequest) -> dict[str, object]:
     return {"german": request.getfixturevalue("german")}
 
 
-GIVEN = {"single_cells.md": single_cells, "customers.md": customers}
+GIVEN = {
+    "single_cells.md": single_cells,
+    "customers.md": customers,
+    "german_credit.md": customers,
+}
 """Pages about data that do not come along, and what they begin with."""
 MARKS = {name: [pytest.mark.data] for name in GIVEN}
 MARKS["single_cells.md"].append(pytest.mark.slow)
 
-RUN = {"python": run_python, "console": run_console, "toml": write_file, "json": write_file}
-SHOWN = {"text", "{toctree}", "{eval-rst}", "{note}", "{warning}", "{tip}", "{math}"}
+RUN = {"console": run_console, "toml": write_file, "json": write_file}
+SHOWN = {"text", "output", "{toctree}", "{eval-rst}", "{note}", "{warning}", "{tip}", "{math}", "{glossary}"}
 
 
 @pytest.mark.parametrize(
@@ -163,12 +208,25 @@ def test_every_block_of_a_page_runs(
     given = GIVEN[page.name](request) if page.name in GIVEN else {}
     monkeypatch.chdir(tmp_path)
     namespace: dict[str, object] = {"__name__": "__main__", **given}
-    for block in blocks(page):
-        assert block.language in RUN.keys() | SHOWN, (
-            f"{block.where}: a block in {block.language!r}; known are {sorted(RUN.keys() | SHOWN)}"
-        )
+    found, shown = blocks(page), []
+    known = {"python"} | RUN.keys() | SHOWN
+    for block, after in zip(found, [*found, None][1:], strict=True):
+        assert block.language in known, f"{block.where}: {block.language!r} is none of {known}"
         if block.language in RUN:
             RUN[block.language](block, namespace)
+        if block.language == "python":
+            got = run_python(block, namespace)
+            below = after if after is not None and after.language == "output" else None
+            shown.append((block, got, below))
+    if "WRITE_OUTPUT" in os.environ:
+        show(
+            page,
+            [each for each in shown if not is_output(each[2].text if each[2] else "", each[1])],
+        )
+        return
+    for block, got, below in shown:
+        want = below.text if below else ""
+        assert is_output(want, got), f"{block.where} shows\n{want}\ninstead of\n{got}"
 
 
 @pytest.mark.parametrize("module", MODULES)

@@ -22,12 +22,19 @@ if TYPE_CHECKING:
     from counterpoint.path import Path
 
 __all__ = [
+    "COLOURS",
+    "INK",
+    "PALE",
+    "SMALL",
+    "axes_of",
     "draw",
     "draw_bars",
     "draw_map",
     "draw_quality",
     "draw_translation_path",
+    "figure_of",
     "plot_curves",
+    "short",
 ]
 
 INK, PALE = "#222222", "#a0a0a0"
@@ -64,7 +71,7 @@ def draw(path: Path, features: Any, ax: Any) -> Figure:
         raise NoAnswer(f"There is nothing to plot. {answer.status}: {answer.message}")
     values, cost = values[order], path.cost[0, order]
     x, unit = (np.sqrt(cost), "distance") if path.is_squared else (cost, "cost")
-    left, *right = _axes(ax, (2, 1), (10.0, 4.2), "Path.plot needs")
+    left, *right = axes_of(ax, (2, 1), (10.0, 4.2), "Path.plot needs")
     asked = path.targets[0].requirement
     y, told = values, {"low": "value, at least", "high": "value, at most"}.get(varied, varied)
     if asked.probable:
@@ -82,7 +89,7 @@ def draw(path: Path, features: Any, ax: Any) -> Figure:
         _draw_moves(axes, path, order, x, int(features))
     if varied == "weight":
         _mark_weights(left, x, y, values)  # when all that takes room is there
-    return _figure(left)
+    return figure_of(left)
 
 
 def _mark_weights(ax: Axes, x: FloatArray, y: FloatArray, weights: FloatArray) -> None:
@@ -176,10 +183,10 @@ def _draw_moves(ax: Axes, path: Path, order: IntArray, x: FloatArray, count: int
 def _change(path: Path, j: int, end: int) -> str:
     """A feature and its change at the end of the path, in its own units."""
     feature = path.features.items[j]
-    name = _short(feature.name)
+    name = short(feature.name)
     if isinstance(feature, Categorical):
         codes = (path.answers[0].before[0, j], path.after[0, end, j])
-        old, new = (_short(feature.categories[int(code)]) for code in codes)
+        old, new = (short(feature.categories[int(code)]) for code in codes)
         return f"{name}  {old} → {new}" if old != new else f"{name}  {old}"
     change = float(path.changes[0, end, j])
     said = f"{change:+,.0f}" if abs(change) >= 100.0 else f"{change:+.3g}"
@@ -204,14 +211,14 @@ def _apart(ends: FloatArray, least: float) -> FloatArray:
 def draw_bars(bars: Sequence[tuple[str, float]], title: str, ax: Any) -> Figure:
     """Bars of groups: the words beside each, and its length in units of cost."""
     names, lengths = zip(*bars, strict=True) if bars else ((), ())
-    (axes,) = _axes(ax, (1,), (6.4, 1.4 + 0.28 * max(len(bars), 2)))
+    (axes,) = axes_of(ax, (1,), (6.4, 1.4 + 0.28 * max(len(bars), 2)))
     colours = [COLOURS[0] if length > 0.0 else COLOURS[1] for length in lengths]
     drawn = axes.barh(range(len(bars)), lengths, color=colours, height=0.7)
     axes.bar_label(
         drawn, [f"{length:+.2g}" for length in lengths], padding=4, size=SMALL, color=INK
     )
     axes.axvline(0.0, color=PALE, linewidth=0.8)
-    axes.set_yticks(range(len(bars)), map(_short, names), parse_math=False)
+    axes.set_yticks(range(len(bars)), map(short, names), parse_math=False)
     axes.tick_params(axis="y", length=0)
     axes.invert_yaxis()
     axes.margins(x=0.22)
@@ -220,14 +227,14 @@ def draw_bars(bars: Sequence[tuple[str, float]], title: str, ax: Any) -> Figure:
     axes.set_title(title, loc="left", size="medium", parse_math=False)
     axes.set_xlabel("change, in units of cost")
     axes.spines[["top", "right", "left"]].set_visible(False)
-    return _figure(axes)
+    return figure_of(axes)
 
 
 def draw_quality(quality: Quality, ax: Any) -> Figure:
     """Correctness and coverage, from each group (row) to each (column)."""
-    labels = [_short(group) for group in quality.groups]
+    labels = [short(group) for group in quality.groups]
     side, places = 1.6 + 0.42 * len(labels), range(len(labels))
-    both = _axes(ax, (2,), (2.0 * side + 1.0, side))
+    both = axes_of(ax, (2,), (2.0 * side + 1.0, side))
     for axes, (name, _, _) in zip(both, BOTH, strict=True):
         values = getattr(quality, name)
         shown = axes.imshow(values, vmin=0.0, vmax=1.0, cmap="cividis_r")
@@ -244,7 +251,7 @@ def draw_quality(quality: Quality, ax: Any) -> Figure:
         for i, j in np.ndindex(values.shape):
             tone, word = "white" if values[i, j] > 0.55 else INK, f"{values[i, j]:.2f}"
             axes.text(j, i, word, ha="center", va="center", color=tone, size=SMALL)
-    return _figure(both[0])
+    return figure_of(both[0])
 
 
 def draw_map(
@@ -256,7 +263,7 @@ def draw_map(
             "Expected a representation of at least two dimensions to draw a map; got one. Draw a "
             "histogram of its values."
         )
-    both = _axes(ax, (2,), (10.0, 4.6))
+    both = axes_of(ax, (2,), (10.0, 4.6))
     own, there = (values[groups.rows(groups.labels.index(label))] for label in pair)
     for axes, points, title in zip(both, (own, moved), ("before", "after"), strict=True):
         axes.scatter(*values[:, :2].T, s=6, color=PALE, alpha=0.5, linewidths=0)
@@ -270,14 +277,14 @@ def draw_map(
         axes.set_yticks([])
         axes.spines[:].set_color(PALE)
         axes.legend(frameon=False, markerscale=1.8, loc="best", fontsize=SMALL)
-    return _figure(both[0])
+    return figure_of(both[0])
 
 
 def draw_translation_path(path: TranslationPath, count: Count, ax: Any) -> Figure:
     """Correctness and coverage of the best explanations of so many features, as they are chosen."""
     counts = sorted(set(np.ceil(path.counts(count)).astype(int).tolist()) - {0})
     chosen = [path.choose(k, count) for k in counts]
-    (axes,) = _axes(ax, (1,), (5.6, 4.0))
+    (axes,) = axes_of(ax, (1,), (5.6, 4.0))
     for tone, (name, dashes, marker) in zip(COLOURS, BOTH, strict=False):
         rates = [getattr(one, name) for one in chosen]
         size = 7 if name == "correctness" else 3  # of a linear representation they are the same
@@ -288,7 +295,7 @@ def draw_translation_path(path: TranslationPath, count: Count, ax: Any) -> Figur
         "reference": "features a group, from a reference group",
     }
     _frame_shares(axes, said.get(count, "features of all pairs together"), "on the rows of the fit")
-    return _figure(axes)
+    return figure_of(axes)
 
 
 def plot_curves(
@@ -316,7 +323,7 @@ def plot_curves(
     InvalidInput
         If a method has more or fewer numbers.
     """
-    both = _axes(ax, (2,), (10.0, 4.0))
+    both = axes_of(ax, (2,), (10.0, 4.0))
     for tone, (method, found) in zip(COLOURS, qualities.items(), strict=False):
         if len(found) != len(ks):
             raise InvalidInput(
@@ -328,7 +335,7 @@ def plot_curves(
             axes.plot(ks, rates, marker=marker, color=tone, markersize=4, label=method)
     for axes, (name, _, _) in zip(both, BOTH, strict=True):
         _frame_shares(axes, "features a pair", name)
-    return _figure(both[0])
+    return figure_of(both[0])
 
 
 def _frame_shares(axes: Axes, what: str, title: str) -> None:
@@ -340,7 +347,7 @@ def _frame_shares(axes: Axes, what: str, title: str) -> None:
     axes.legend(frameon=False, loc="lower right")
 
 
-def _axes(
+def axes_of(
     ax: Any, counts: Sequence[int], size: tuple[float, float], needing: str = "Pictures need"
 ) -> list[Axes]:
     """The axes to draw on: as many as the first of the counts that may be given, if none are."""
@@ -366,12 +373,13 @@ def _axes(
     return given
 
 
-def _figure(axes: Axes) -> Figure:
-    figure: Figure = axes.figure.figure  # of a part of a figure, the whole
+def figure_of(axes: Axes) -> Figure:
+    """The whole figure, also of axes in a part of it."""
+    figure: Figure = axes.figure.figure
     return figure
 
 
-def _short(name: object) -> str:
+def short(name: object) -> str:
     """A name or a category, cut in the middle where it has more than 28 letters."""
     words = str(name)
     return words if len(words) <= 28 else f"{words[:14]}…{words[-13:]}"

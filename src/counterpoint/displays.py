@@ -1,0 +1,383 @@
+"""Displays of answers, as scikit-learn's: made from an answer, drawn by ``plot``.
+
+``plot(ax=None)`` returns the display, with the axes in ``ax_`` and the figure in ``figure_``; it
+raises `MissingExtra` without matplotlib.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Self, final
+
+import numpy as np
+
+import counterpoint as cp
+from counterpoint.errors import InvalidInput, all_of, some
+from counterpoint.html import number
+from counterpoint.numerics import FloatArray, IntArray
+from counterpoint.plots import COLOURS, INK, PALE, SMALL, axes_of, figure_of, short
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["AlternativesDisplay", "ChangesDisplay", "RegionsDisplay", "WaterfallDisplay"]
+
+
+@final
+@dataclass(eq=False)
+class WaterfallDisplay:
+    """One answer as a waterfall: what each change adds to the score, up to the target.
+
+    Changes are made one after the other, the largest first. Where the score is a sum over
+    features, as of linear models, the order changes nothing; else what a change adds depends on
+    those before it.
+
+    Parameters
+    ----------
+    names
+        Each change in words.
+    scores
+        (k + 1,) by how much the target is met, in score units, before the first change and after
+        each; negative where it is not.
+    """
+
+    names: Sequence[str]
+    scores: FloatArray
+    ax_: Axes = field(init=False, repr=False)
+    figure_: Figure = field(init=False, repr=False)
+
+    @classmethod
+    def from_answer(cls, answer: cp.Counterfactual) -> Self:
+        """Of an answer of `Explainer.explain`.
+
+        Raises
+        ------
+        NoAnswer
+            If it is none.
+        """
+        batch, i = _found(answer), answer.position
+        form, target = batch.question.form, batch.targets[i]
+        before, after = batch.before[i], batch.after[i]
+        moved = np.flatnonzero(before != after)
+        points = np.repeat(before[None, :], len(moved) + 1, axis=0)
+        points[np.arange(1, len(moved) + 1), moved] = after[moved]
+        alone = form.margin(batch.features.expand(points), target)
+        moved = moved[np.argsort(-np.abs(alone[1:] - alone[0]), kind="stable")]
+        for step, j in enumerate(moved.tolist(), 1):
+            points[step] = points[step - 1]
+            points[step, j] = after[j]
+        names = [batch.features.names[j] for j in moved.tolist()]
+        told = [f"{short(n)}  {_pair(*answer.changes[n])}" for n in names]
+        return cls(told, np.asarray(form.margin(batch.features.expand(points), target)))
+
+    def plot(self, ax: Any = None) -> Self:
+        """Draw on matplotlib axes, or in a new figure."""
+        count = len(self.names)
+        (axes,) = axes_of(ax, (1,), (7.0, 1.6 + 0.36 * count), "Displays need")
+        steps = np.diff(self.scores)
+        colours = [COLOURS[0] if step >= 0 else COLOURS[1] for step in steps]
+        axes.barh(range(1, count + 1), steps, left=self.scores[:-1], color=colours, height=0.62)
+        for k, score in enumerate(self.scores):
+            axes.plot([score] * 2, [k - 0.31, k + (1.31 if k < count else 0.31)], color=INK, lw=1)
+        words = [f"{self.scores[0]:.3g}", *(f"{step:+.3g}" for step in steps)]
+        for k, word in enumerate(words):
+            axes.annotate(
+                word.replace("-", "−"),
+                (self.scores[max(k - 1, 0) : k + 1].max(), k),
+                (4, 0),
+                textcoords="offset points",
+                va="center",
+                size=SMALL,
+                color=INK,
+                bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.8},
+            )
+        axes.axvline(0.0, color=PALE, linestyle="--", linewidth=1.0, zorder=0)
+        axes.set_yticks(range(count + 1), ["as it is", *self.names], parse_math=False)
+        axes.tick_params(axis="y", length=0)
+        axes.invert_yaxis()
+        axes.margins(x=0.14)
+        axes.set_xlabel("score, from the target (dashed)")
+        axes.spines[["top", "right", "left"]].set_visible(False)
+        self.ax_, self.figure_ = axes, figure_of(axes)
+        return self
+
+
+@final
+@dataclass(eq=False)
+class ChangesDisplay:
+    """A batch as a heat map of its changes, and how its costs are distributed.
+
+    Parameters
+    ----------
+    names
+        The features that change in some answer, those of the largest total cost first.
+    shares
+        (n, k) what each change costs, in cost units; negative where a number falls. With
+        `Mahalanobis`, of each change alone.
+    costs
+        (n,) of the answers, which are in order of their costs.
+    """
+
+    names: Sequence[str]
+    shares: FloatArray
+    costs: FloatArray
+    ax_: Axes = field(init=False, repr=False)
+    figure_: Figure = field(init=False, repr=False)
+
+    @classmethod
+    def from_answers(cls, answers: cp.Counterfactuals, features: int = 15) -> Self:
+        """Of the answers of a batch, with so many features at most."""
+        all_of(cp.Counterfactuals, (answers,), "Counterfactuals, as explain returns them")
+        rows = np.flatnonzero(answers.found)
+        rows = rows[np.argsort(answers.cost[rows], kind="stable")]
+        if not len(rows):
+            raise cp.NoAnswer("There is nothing to plot: no row has an answer.")
+        shares = _shares(answers, rows)
+        total = np.abs(shares).sum(axis=0)
+        order = np.argsort(-total, kind="stable")[: max(int(features), 1)]
+        order = order[total[order] > 0.0]
+        if not len(order):
+            raise cp.NoAnswer("There is nothing to plot: nothing changes.")
+        names = [short(answers.features.names[j]) for j in order.tolist()]
+        return cls(names, shares[:, order], answers.cost[rows])
+
+    def plot(self, ax: Any = None) -> Self:
+        """Draw on two matplotlib axes, on one (the heat map alone), or in a new figure."""
+        size = (10.5, 1.6 + 0.28 * max(len(self.names), 5))
+        left, *right = axes_of(ax, (2, 1), size, "Displays need")
+        changed = np.abs(self.shares[self.shares != 0.0])
+        most = float(np.quantile(changed, 0.95, method="higher"))
+        drawn = left.imshow(
+            self.shares.T, aspect="auto", cmap="PuOr", vmin=-most, vmax=most, interpolation="none"
+        )
+        left.set_yticks(range(len(self.names)), self.names, parse_math=False)
+        left.set_xticks([])
+        left.set_xlabel(f"{len(self.costs)} answers, the cheapest first")
+        left.tick_params(axis="y", length=0)
+        bar = figure_of(left).colorbar(drawn, ax=left)
+        bar.set_label("cost, − where a number falls", size=SMALL)
+        for axes in right:
+            shares = np.arange(1, len(self.costs) + 1) / len(self.costs)
+            axes.step(self.costs, shares, where="post", color=COLOURS[0])
+            axes.set_ylim(0.0, 1.02)
+            axes.set_xlabel("cost, at most")
+            axes.set_ylabel("share of answers")
+            axes.spines[["top", "right"]].set_visible(False)
+        self.ax_, self.figure_ = left, figure_of(left)
+        return self
+
+
+@final
+@dataclass(eq=False)
+class AlternativesDisplay:
+    """Several answers side by side: a column each, with what changes from what to what.
+
+    Parameters
+    ----------
+    names
+        The features that some answer changes.
+    words
+        (k, m) of each feature and answer, the change in words; empty for none.
+    shares
+        (k, m) what each change costs, as in `ChangesDisplay`.
+    costs
+        (m,) of the answers.
+    """
+
+    names: Sequence[str]
+    words: Sequence[Sequence[str]]
+    shares: FloatArray
+    costs: FloatArray
+    ax_: Axes = field(init=False, repr=False)
+    figure_: Figure = field(init=False, repr=False)
+
+    @classmethod
+    def from_alternatives(cls, alternatives: cp.Alternatives, row: int = 0) -> Self:
+        """Of the answers to one row."""
+        all_of(cp.Alternatives, (alternatives,), "Alternatives, as explain(…, n=3) returns them")
+        answers = alternatives[row]
+        if not answers:
+            raise cp.NoAnswer(f"There is nothing to plot: row {row} has no answer.")
+        batch = alternatives.answers
+        shares = _shares(batch, np.array([answer.position for answer in answers])).T
+        changed = np.flatnonzero(shares.any(axis=1)).tolist()
+        if not changed:
+            raise cp.NoAnswer("There is nothing to plot: nothing changes.")
+        names = [batch.features.names[j] for j in changed]
+        words = [[_pair(*a.changes[n]) if n in a.changes else "" for a in answers] for n in names]
+        costs = np.array([answer.cost for answer in answers])
+        return cls([short(n) for n in names], words, shares[changed], costs)
+
+    def plot(self, ax: Any = None) -> Self:
+        """Draw on matplotlib axes, or in a new figure."""
+        k, m = self.shares.shape
+        (axes,) = axes_of(ax, (1,), (2.6 + 1.7 * m, 1.2 + 0.4 * k), "Displays need")
+        most = float(np.abs(self.shares).max())
+        axes.imshow(self.shares, aspect="auto", cmap="PuOr", vmin=-3.0 * most, vmax=3.0 * most)
+        for i, j in np.ndindex(k, m):
+            axes.text(
+                *(j, i, self.words[i][j]),
+                ha="center",
+                va="center",
+                size=SMALL,
+                color=INK,
+                parse_math=False,
+            )
+        axes.set_xticks(
+            range(m), [f"answer {j + 1}\ncost {c:.3g}" for j, c in enumerate(self.costs)]
+        )
+        axes.set_yticks(range(k), self.names, parse_math=False)
+        axes.set_xticks(np.arange(m - 1) + 0.5, minor=True)
+        axes.grid(which="minor", axis="x", color="white", linewidth=3)
+        axes.xaxis.tick_top()
+        axes.tick_params(which="both", length=0)
+        axes.spines[:].set_visible(False)
+        self.ax_, self.figure_ = axes, figure_of(axes)
+        return self
+
+
+@final
+@dataclass(eq=False)
+class RegionsDisplay:
+    """The model's decisions in the plane of two features, with a row and its answer.
+
+    All other features are as in the answer.
+
+    Parameters
+    ----------
+    names
+        The two features.
+    x, y
+        (r,) values of each.
+    decisions
+        (r, r) what the model predicts, a line for each value of ``y``.
+    row, answer
+        The two points.
+    """
+
+    names: tuple[Hashable, Hashable]
+    x: FloatArray
+    y: FloatArray
+    decisions: Any
+    row: tuple[float, float]
+    answer: tuple[float, float]
+    ax_: Axes = field(init=False, repr=False)
+    figure_: Figure = field(init=False, repr=False)
+
+    @classmethod
+    def from_answer(
+        cls,
+        answer: cp.Counterfactual,
+        features: Sequence[Hashable] | None = None,
+        resolution: int = 200,
+    ) -> Self:
+        """Of an answer, in the plane of two numbers; by default of those whose changes cost most.
+
+        Raises
+        ------
+        InvalidInput
+            If they are not two distinct numbers.
+        NoAnswer
+            If it is no answer.
+        """
+        batch, i = _found(answer), answer.position
+        known = batch.features
+        if features is None:
+            able = np.flatnonzero(known.is_numeric & ~_constant(known))
+            cost = np.abs(_shares(batch, np.array([i]))[0])
+            first = able[np.argsort(-cost[able], kind="stable")][:2].tolist()
+        else:
+            first = [known.index(name) for name in features]
+        if len(set(first)) != 2 or not known.is_numeric[first].all():
+            raise InvalidInput(
+                "Expected two features that are numbers; got "
+                f"{some([known.names[j] for j in first]) or 'a model with fewer'}."
+            )
+        a, b = first
+        before, after = batch.before[i], batch.after[i]
+        x, y = (_span(known.items[j], before[j], after[j], resolution) for j in (a, b))
+        points = np.repeat(after[None, :], resolution**2, axis=0)
+        points[:, a], points[:, b] = (grid.ravel() for grid in np.meshgrid(x, y))
+        decisions = batch.question.form.predict(known.expand(points))
+        return cls(
+            (known.names[a], known.names[b]),
+            *(x, y, np.asarray(decisions).reshape(resolution, resolution)),
+            (float(before[a]), float(before[b])),
+            (float(after[a]), float(after[b])),
+        )
+
+    def plot(self, ax: Any = None) -> Self:
+        """Draw on matplotlib axes, or in a new figure."""
+        (axes,) = axes_of(ax, (1,), (6.0, 4.6), "Displays need")
+        if self.decisions.dtype.kind == "f":  # a regressor
+            drawn = axes.contourf(self.x, self.y, self.decisions, levels=12, cmap="cividis")
+            figure_of(axes).colorbar(drawn, ax=axes).set_label("prediction")
+        else:
+            from matplotlib.colors import ListedColormap
+            from matplotlib.patches import Patch
+
+            labels, code = np.unique(self.decisions, return_inverse=True)
+            tones = [COLOURS[k % len(COLOURS)] for k in range(len(labels))]
+            axes.pcolormesh(
+                *(self.x, self.y, code.reshape(self.decisions.shape)),
+                cmap=ListedColormap(tones),
+                vmin=-0.5,
+                vmax=len(labels) - 0.5,
+                alpha=0.28,
+                rasterized=True,
+            )
+            patches = [
+                Patch(color=tone, alpha=0.28, label=f"predicts {short(label)}")
+                for tone, label in zip(tones, labels.tolist(), strict=True)
+            ]
+            axes.add_artist(axes.legend(handles=patches, fontsize=SMALL, loc="upper left"))
+        arrow = {"arrowstyle": "->", "color": INK, "shrinkA": 5, "shrinkB": 6}
+        axes.annotate("", self.answer, self.row, arrowprops=arrow)
+        axes.plot(*self.row, "o", color=INK, label="the row")
+        axes.plot(*self.answer, "*", color=INK, markersize=13, label="the answer")
+        marks = axes.get_legend_handles_labels()
+        axes.legend(*marks, fontsize=SMALL, loc="lower right")
+        axes.set_xlabel(short(self.names[0]), parse_math=False)
+        axes.set_ylabel(short(self.names[1]), parse_math=False)
+        self.ax_, self.figure_ = axes, figure_of(axes)
+        return self
+
+
+def _found(answer: cp.Counterfactual) -> cp.Counterfactuals:
+    """The batch of an answer; of none, an error."""
+    all_of(cp.Counterfactual, (answer,), "one answer, such as answers[0]")
+    answer.raise_for_status()
+    return answer.batch
+
+
+def _pair(old: Any, new: Any) -> str:
+    """``30 → 42``."""
+    return f"{short(number(old))} → {short(number(new))}"
+
+
+def _shares(answers: cp.Counterfactuals, rows: IntArray) -> FloatArray:
+    """(n, p) what each feature's change costs alone; negative where a number falls."""
+    before, after = answers.before[rows], answers.after[rows]
+    out, expand = np.zeros(before.shape), answers.features.expand
+    for j in np.flatnonzero((before != after).any(axis=0)).tolist():
+        one = before.copy()
+        one[:, j] = after[:, j]
+        out[:, j] = answers.question.price(expand(one) - expand(before))
+    falls = (after < before) & answers.features.is_numeric
+    return np.where(falls, -out, out)
+
+
+def _constant(features: cp.Features) -> Any:
+    """(p,): which features show one value only."""
+    ends = (feature.observed for feature in features)
+    return np.array([seen is not None and len({*seen}) == 1 for seen in ends])
+
+
+def _span(feature: Any, before: float, after: float, resolution: int) -> FloatArray:
+    """Values over what was observed, and the way of an answer with room around it."""
+    low, high = sorted((before, after))
+    room = 0.15 * (high - low)
+    seen = feature.observed or (low - 1.0, high + 1.0)
+    return np.linspace(min(low - room, seen[0]), max(high + room, seen[1]), resolution)

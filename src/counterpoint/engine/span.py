@@ -33,7 +33,6 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.linalg.blas import dgemm as add
 
 from counterpoint.constraints import Immutable
 from counterpoint.costs import Manhattan, Price, SquaredEuclidean
@@ -191,8 +190,8 @@ class Span:
         none = np.zeros((k, 2))
         matrix = np.hstack([self.scores, self.held, none])
         widest = self.lengths[1] * (1.0 + self.stretch)
-        terms = np.tile([*[widest] * r, *[0.0] * h, 1.0, 0.0], (k, 1))
-        magnitude = Magnitude(terms, np.abs(self.offset), self.form.sizes.terms)
+        terms = np.array([[*[widest] * r, *[0.0] * h, 1.0, 0.0]])  # of any score at most
+        magnitude = Magnitude(terms, np.abs(self.offset).max(keepdims=True), self.form.sizes.terms)
         form = replace(self.form, matrix=matrix, offset=self.offset, magnitude=magnitude)
         names = [f"x{j}" for j in range(r + h + 2)]
         fixed = (Immutable(*names[r:-2]),) if h else ()
@@ -249,12 +248,14 @@ class Span:
         (k, r), h = self.scores.shape, self.held.shape[1]
         ways = np.hstack([self.scores, self.held])
         back = (ways / np.einsum("ij,ij->j", ways, ways)).T
-        tall = self._upright.T
         out, length, doubt = np.empty((n, r + h + 2)), np.empty(n), np.empty(n)
         for part in blocks_of(n, d):
             rows = X[part].astype(np.float64, copy=False)
             with np.errstate(over="ignore", invalid="ignore"):
-                scores = (rows @ self._upright).T if sparse.issparse(rows) else tall @ rows.T
+                if sparse.issparse(rows):
+                    scores = (rows @ self._upright).T
+                else:  # which of the two is quicker
+                    scores = (self._upright.T if len(rows) > ROWS else self.matrix) @ rows.T
                 found = back @ scores
                 scores -= ways @ found  # what is left of them, but for a part that all share
                 doubt[part] = scores.max(axis=0) - scores.min(axis=0)
@@ -396,16 +397,11 @@ class InSpan:
             np.copyto(out, full)
             out[:, column] += change * directions[:, column]
             return
-        if not out.flags.c_contiguous:
-            # one direction needs no product of matrices, which is slow to write columns
-            (np.multiply if len(directions) == 1 else np.matmul)(change, directions, out=out)
-            out += full
-            return
-        for part in blocks_of(
-            len(full), full.shape[1]
-        ):  # copied into the cache, where BLAS adds to it
-            np.copyto(out[part], full[part])
-            add(1.0, directions.T, change[part].T, 1.0, out[part].T, overwrite_c=True)
+        # one direction needs no product of matrices, which is slow to write columns
+        product = np.multiply if len(directions) == 1 else np.matmul
+        for part in blocks_of(len(full), full.shape[1]):  # that are still in the cache
+            product(change[part], directions, out=out[part])
+            out[part] += full[part]
 
     def _full(self, rows: IntArray, change: FloatArray) -> Any:
         """Some rows as the model takes them; factual ones as they came."""

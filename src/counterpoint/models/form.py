@@ -81,15 +81,10 @@ class Magnitude:
 
     def __call__(self, x: FloatArray) -> FloatArray:
         """(n, d) → (n, m)."""
-        size = np.asarray((self._columns @ np.abs(x).T).T + self.offset)
+        size = np.asarray((self.matrix @ np.abs(x).T).T + self.offset)
         if self.lengths is None:
             return size
         return np.asarray(size + (self.lengths(x) ** 2).sum(axis=1, keepdims=True))
-
-    @cached_property
-    def _columns(self) -> Any:
-        """The matrix column by column, in which order it is multiplied most quickly."""
-        return self.matrix if sparse.issparse(self.matrix) else np.asfortranarray(self.matrix)
 
     def through(self, before: AffineMap) -> Magnitude:
         """The same for inputs that pass ``before`` first."""

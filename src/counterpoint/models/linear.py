@@ -182,14 +182,7 @@ class LinearScores(_Affine):
 
     def scores(self, X: FloatArray) -> FloatArray:
         """(n, k) scores of which the largest is the prediction."""
-        return np.asarray(
-            (self._columns @ X.T).T + self._decision_offset
-        )  # max over a row is quick
-
-    @cached_property
-    def _columns(self) -> FloatArray:
-        """(k, d) the matrix column by column, in which order it is multiplied most quickly."""
-        return np.asfortranarray(self.matrix)
+        return np.asarray((self.matrix @ X.T).T + self._decision_offset)  # max over a row is quick
 
     def predict(self, X: FloatArray) -> NDArray[Any]:
         scores = self.scores(X)

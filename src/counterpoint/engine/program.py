@@ -327,7 +327,7 @@ class Program:
             weighed = self.affine.cut_weights(multipliers)
             weight, offset = weighed[0][:, 0], weighed[1][:, 0]
             if margin is not None:
-                offset = offset - self.affine.gained(multipliers, margin)
+                offset = offset - np.abs(weight) * self.affine.closed_in(margin)[:, 0]
             return one_row_bound(self.price, self.affine.matrix[0], cases.x, (weight, offset))
         cut = self.cut(multipliers)
         if margin is not None:

@@ -22,7 +22,16 @@ from counterpoint.engine.domains import INTEGRAL, Box, Transitions
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Cases
 from counterpoint.engine.separable import OneHotGroups
-from counterpoint.numerics import EPS, LEAST, STEP_SLACK, UNIT, BoolArray, FloatArray, IntArray
+from counterpoint.numerics import (
+    EPS,
+    LEAST,
+    STEP_SLACK,
+    UNIT,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    as_slice,
+)
 from counterpoint.solvers.base import Effort, Outcome, Solution, Solver
 
 __all__ = ["HalfSpace", "filled"]
@@ -94,22 +103,21 @@ class HalfSpace(Solver):
 
     def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
         start = self._start(cases)
-        out = Solution.blank(len(cases.x), self.program)
         short = self._shortfall(start, cases)
         free = (short <= 0.0).all(axis=1)
         if self.program.price.quadratic.ndim == 2:  # a box's nearest point is not the projection
             free &= (start == cases.x).all(axis=1)
-        worst = self._most_expensive(short)
+        worst, n = self._most_expensive(short), len(start)
+        points, multipliers = np.array(start), np.zeros((n, self.program.size))
         for side in np.flatnonzero(np.bincount(worst[~free])).tolist():
-            rows = np.flatnonzero(~free & (worst == side))
-            every = len(rows) == len(start)
-            part, some = (slice(None), cases) if every else (rows, cases.take(rows))
-            out.points[part], weights = self._meet(side, start[part], short[part, side], some)
+            part = as_slice(np.flatnonzero(~free & (worst == side)))
+            some = start[part], short[part, side], cases.take(part)
+            points[part], weights = self._meet(side, *some)
             row, sign = (of[side] for of in self._rows)
-            out.multipliers[part, row] = -sign * weights
-        out.points[free] = start[free]
+            multipliers[part, row] = -sign * weights
         if not cases.unbounded:
-            out.points[(cases.low > cases.high).any(axis=1)] = np.nan
+            points[(cases.low > cases.high).any(axis=1)] = np.nan
+        out = Solution(points, multipliers, np.full(n, Outcome.NOTHING, dtype=np.int8), np.zeros(n))
         self._judge(out, cases)
         return out
 

@@ -22,8 +22,8 @@ STEPS = 60
 """How many multipliers are tried for a box, at most; some four do."""
 CLOSE = 1e-12
 """A bound this near to what a mixture of points costs, relative to it, is the highest."""
-NEAR = 1e-10
-"""The same for several demands, whose bases are less exact."""
+NEAR = 1e-9
+"""The same for several demands, whose bases are less exact, and where columns bend."""
 RAISES = 6
 """How often a missing demand is made 64 times as dear before it is taken to be impossible."""
 SHY = 1.0 - 1e-13
@@ -52,9 +52,8 @@ def highest(
 
     ``start``: (n, s) multipliers to begin with; zeros for any.
     """
-    if len(k.gains) == 1:
-        return _secants(k, given, boxes, start, ceiling)
-    return _columns(k, given, boxes, start, ceiling)
+    found = (_secants if len(k.gains) == 1 else _columns)(k, given, boxes, start, ceiling)
+    return found._replace(bound=np.maximum(found.bound, 0.0))
 
 
 @final
@@ -102,7 +101,8 @@ class _Brackets:
         # the multiplier at which both points are as good as each other, and what a mixture costs
         chord = (second - first) / (lacks + over)
         mixed = first + lacks * chord
-        done = (mixed - self.bound[rows] <= CLOSE * np.abs(mixed)) & np.isfinite(mixed)
+        close = (CLOSE if k.smooth is None else NEAR) * np.abs(mixed)
+        done = (mixed - self.bound[rows] <= close) & np.isfinite(mixed)
         if k.is_curved and step % 3 < 2:  # Newton's step, as if whole columns were not
             upper = (over < lacks) & np.isfinite(second)
             change = np.where(upper[:, None], self.right.change[rows], self.left.change[rows])
@@ -138,12 +138,10 @@ def _secants(
         open_ = open_[one.bound[open_] < ceiling[open_]]
     far = open_[np.isinf(one.right.cost[open_])]
     if len(far):
-        most, moves, _ = k.least(
-            given.take(far), boxes.take(far), np.ones((len(far), 1)), free=True
-        )
+        _, moves, _ = k.least(given.take(far), boxes.take(far), np.ones((len(far), 1)), free=True)
         one.right.put(far, moves)
         one.right.cost[far[~np.isfinite(moves.cost + moves.gain[:, 0])]] = np.inf
-        impossible = far[~(-most >= one.enough[far])]
+        impossible = far[~(moves.gain[:, 0] >= one.enough[far])]
         one.bound[impossible], one.at[impossible] = np.inf, 1.0
         open_ = open_[one.bound[open_] < ceiling[open_]]
     trial, _ = one.next(open_, 0)

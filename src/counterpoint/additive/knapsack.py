@@ -2,8 +2,8 @@
 
 A *demand* is one side of a row: what changes gain is to be at least what is short. Numeric columns
 change by numbers of their units (steps, or feature units). A *table* is a one-hot group, of which
-one option is chosen, or a column with a curve of constant pieces or whole steps, whose options are
-its values that count. For multipliers λ of the demands, the Lagrangian
+one option is chosen, or a column with a curve of constant pieces, of which one is. For multipliers
+λ of the demands, the Lagrangian
 
     min over the domain of  price(δ) − λ · gain(δ)  +  λ · short
 
@@ -331,7 +331,7 @@ class Knapsack:
         """(n, k, s) what curves of smooth columns add to demands, by (n, k) changes."""
         assert self.smooth is not None  # noqa: S101 (asked by the caller)
         assert given.cases is not None  # noqa: S101 (given with such columns)
-        y = given.cases.x[:, self.smooth.columns] + change
+        y = given.cases.x[:, self.smooth.columns] + change * self.units[self.bending]
         return self._sided(self.smooth.added(y[:, :, None])[:, :, 0]) - given.added
 
     def nearest(self, slope: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray:
@@ -417,16 +417,19 @@ class Knapsack:
             np.array(cases.high),
             np.zeros(cases.x.shape),
         )
-        own = bends.columns
-        low[:, own], high[:, own] = x[:, own] + boxes.low[:, at], x[:, own] + boxes.high[:, at]
-        pull[:, own] = -slope[:, at]
+        own, unit = bends.columns, self.units[at]
+        low[:, own] = x[:, own] + boxes.low[:, at] * unit
+        high[:, own] = x[:, own] + boxes.high[:, at] * unit
+        pull[:, own] = -slope[:, at] / unit
         weights = self.multipliers(multipliers)[:, self.program.convex_size :]
         price = self.program.price
         paid = (scale * price.absolute, scale * price.quadratic)
         inside = replace(cases, low=low, high=high)
         value, where = bends.least(inside, weights, pull, paid, self.program.steps)
-        change = np.clip(where - x[:, own], boxes.low[:, at], boxes.high[:, at])
-        return value - bends.here(x, weights)[0], change
+        change = (where - x[:, own]) / unit
+        change = np.where(self.whole[at], np.rint(change), change)
+        change = np.clip(change, boxes.low[:, at], boxes.high[:, at])
+        return value + (given.added * multipliers[:, None]).sum(axis=2), change
 
     def moves(self, given: Given, change: FloatArray, choice: IntArray) -> Moves:
         """Points with their cost and gain."""

@@ -101,15 +101,15 @@ class Bends:
 
     def added(self, y: FloatArray) -> FloatArray:
         """(n, k, q, m) what q values of each column add to each row."""
-        out = np.empty((*y.shape, self.coefficients.shape[2]))
-        for i in range(len(self.columns)):
-            at = np.maximum(np.searchsorted(self.starts[i], y[:, i], side="right") - 1, 0)
-            u, own = (y[:, i] - self.centers[i, at])[..., None], self.coefficients[i, at]
-            value = own[..., 3]
-            for c in (2, 1, 0):
-                value = value * u + own[..., c]
-            out[:, i] = value
-        return out
+        at = np.zeros(y.shape, dtype=np.intp)
+        for i in range(len(self.columns) if self.starts.shape[1] > 1 else 0):
+            at[:, i] = np.maximum(np.searchsorted(self.starts[i], y[:, i], side="right") - 1, 0)
+        which = np.arange(len(self.columns))[:, None], at
+        u, own = (y - self.centers[which])[..., None], self.coefficients[which]
+        value = own[..., 3]
+        for c in (2, 1, 0):
+            value = value * u + own[..., c]
+        return np.asarray(value)
 
     def parts(self, n: int) -> Iterator[slice]:
         """So many rows in parts whose arrays are not too large."""

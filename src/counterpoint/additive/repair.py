@@ -77,6 +77,7 @@ def _taken_back(
             np.where(good, back, 0.5 * (back + kept)),
         )
     change = kept * now
+    change = np.where(k.whole[k.bending], np.copysign(np.ceil(np.abs(change)), now), change)
     more = change[:, :, None] * linear + k.bent_gains(given, change) - held
     return change, np.asarray((more >= enough).all(axis=2))
 

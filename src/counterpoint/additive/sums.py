@@ -88,10 +88,9 @@ class SumDuality(NonConvexDuality):
 
     @cached_property
     def tabulated(self) -> BoolArray:
-        """(k,) which columns with curves are whole, or add constants, piece by piece."""
+        """(k,) which columns with curves add constants alone, piece by piece."""
         columns = self.bends.columns
-        plain = self.bends.flat & ~self.program.affine.matrix[:, columns].any(axis=0)
-        return np.asarray(plain | (self.program.steps[columns] > 0.0))
+        return np.asarray(self.bends.flat & ~self.program.affine.matrix[:, columns].any(axis=0))
 
     @cached_property
     def linear(self) -> FloatArray:

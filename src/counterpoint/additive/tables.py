@@ -1,4 +1,4 @@
-"""Columns with curves of which few values count, as tables of options."""
+"""Columns with curves of constant pieces, as tables: of each piece the nearest value counts."""
 
 from __future__ import annotations
 
@@ -10,12 +10,9 @@ import numpy as np
 from counterpoint.additive.pieces import Bends
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Cases
-from counterpoint.numerics import STEP_SLACK, BoolArray, FloatArray, IntArray
+from counterpoint.numerics import BoolArray, FloatArray, IntArray
 
 __all__ = ["Options", "options_of"]
-
-MOST = 4096
-"""How many steps of a column with a curve are looked at, half of them up and half down."""
 
 
 @final
@@ -34,10 +31,9 @@ def options_of(
 ) -> Options:
     """The options of columns; ``gains`` says what (n, b, k) values add, (n, s, b, k)."""
     x, price = cases.x[:, bends.columns, None], program.price
-    value, low, high = _values(bends, cases, program.steps)
+    low, high = bends.reachable(cases, program.steps)
     left = low <= high
-    at = np.where(np.isnan(value), np.clip(x, low, high), value)
-    at = np.where(left, at, x)
+    at = np.where(left, np.clip(x, low, high), x)
     away = np.abs(at - x)
     absolute, curvature = (v[bends.columns, None] for v in (price.absolute, price.quadratic))
     paid, gain = absolute * away + curvature * away**2, gains(at)
@@ -81,30 +77,3 @@ def _records(
     order = np.argsort(~kept, axis=2, kind="stable")[:, :, :count]
     some, low, high = (np.take_along_axis(part, order, axis=2) for part in (kept & left, low, high))
     return order, some, (kept & (every < here)).sum(axis=2), low, high
-
-
-def _values(bends: Bends, cases: Cases, steps: FloatArray) -> FloatArray:
-    """(3, n, b, k) of columns with curves: NaN or the value of each option, least and largest.
-
-    An option is a piece, where the nearest value is best; or a value on its steps.
-    """
-    low, high = bends.reachable(cases, steps)
-    values = np.stack([np.full(low.shape, np.nan), low, high])
-    bent = ~bends.flat  # (b,)
-    if not bent.any():
-        return values
-    x = cases.x[:, bends.columns]
-    unit = np.where(steps > 0.0, steps, 1.0)[bends.columns]
-    with np.errstate(invalid="ignore"):
-        first = np.ceil((cases.low[:, bends.columns] - x) / unit - STEP_SLACK)
-        last = np.floor((cases.high[:, bends.columns] - x) / unit + STEP_SLACK)
-    first, last = np.maximum(first, -MOST / 2), np.minimum(last, MOST / 2)
-    most = int(np.where(bent, last - first + 1.0, 0.0).max(initial=1.0))
-    out = np.stack([np.full((*x.shape, max(most, low.shape[2])), v) for v in (np.nan, 1.0, 0.0)])
-    out[..., : low.shape[2]] = np.where(bent[:, None], out[..., : low.shape[2]], values)
-    number = first[:, :, None] + np.arange(most)
-    at = x[:, :, None] + number * unit[:, None]
-    here = bent[:, None] & (number <= last[:, :, None])
-    for part, missing in zip(out, (np.nan, 1.0, 0.0), strict=True):
-        part[..., :most] = np.where(here, at, np.where(bent[:, None], missing, part[..., :most]))
-    return out

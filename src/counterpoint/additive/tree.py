@@ -251,8 +251,9 @@ def _apart(k: Knapsack, given: Given, boxes: Boxes, dual: Dual) -> tuple[FloatAr
     if k.smooth is not None:
         at = k.bending
         ends = np.where(apart, low, boxes.low), np.where(apart, high, boxes.high)
-        cut[:, at] = (0.5 * (ends[0] + ends[1]))[:, at]
-        several[:, at] = (cut > boxes.low)[:, at] & (cut < boxes.high)[:, at]
+        middle = np.where(k.whole, np.floor(0.5 * (ends[0] + ends[1])), 0.5 * (ends[0] + ends[1]))
+        cut[:, at] = middle[:, at]
+        several[:, at] |= (cut > boxes.low)[:, at] & (cut < boxes.high)[:, at]
         jumps = np.abs(k.bent_gains(given, high[:, at]) - k.bent_gains(given, low[:, at]))
         jumps = np.where(apart[:, at], (jumps * dual.multipliers[:, None]).sum(axis=2), 0.0)
         most = jumps.max(axis=1, keepdims=True)

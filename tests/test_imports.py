@@ -64,7 +64,7 @@ def main() -> None:
     from counterpoint import plots
 
     try:
-        plots._axes(None, (2, 1), (10.0, 4.2), "Path.plot needs")
+        plots.axes_of(None, (2, 1), (10.0, 4.2), "Path.plot needs")
     except cp.MissingExtra as error:
         sys.stdout.write(f"{error}\n")
     assert not any(name.startswith("matplotlib.") for name in sys.modules)

@@ -170,7 +170,7 @@ def test_regressors_answer_to_ranges(refused):
     said = client.post("/explain", json={"rows": [{"age": 20}]})
     assert said.status_code == 422
     assert said.json()["detail"] == "Expected a target: the policy has none. Send one."
-    assert client.post("/desk/answer", json={"row": {"age": 20}, "low": low}).status_code == 200
+    assert client.post("/desk/answer", json=asked).status_code == 200
 
 
 # What it refuses

@@ -6,18 +6,17 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import lru_cache
 from threading import BoundedSemaphore
 from typing import Annotated, Any, final
 
 import numpy as np
 import pandas as pd
-from pydantic import PlainValidator, WithJsonSchema
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema
 
 import counterpoint as cp
 
-__all__ = ["Busy", "Cell", "Desk", "answer_of"]
+__all__ = ["Busy", "Cell", "Desk", "Question", "answer_of"]
 
 
 def _cell(value: Any) -> Any:
@@ -26,7 +25,7 @@ def _cell(value: Any) -> Any:
         raise ValueError("expected a number, text, true, false or null")
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError("expected a finite number; send null for a missing value")
-    if isinstance(value, str) and not value.isprintable():
+    if isinstance(value, str):
         value.encode()  # a ValueError of its own, for half a character
     return value
 
@@ -34,10 +33,23 @@ def _cell(value: Any) -> Any:
 CELL: Any = {"type": ["number", "string", "boolean", "null"]}
 Cell = Annotated[Any, PlainValidator(_cell), WithJsonSchema(CELL)]
 
-NUMBERS = (
-    *("cost", "objective", "bound", "gap", "margin"),
-    *("rounding", "probability", "violation"),
-)
+
+@final
+class Question(BaseModel):
+    """What is asked of rows; target, constraints and cost as in a policy file.
+
+    Constraints are added to those of the policy; target and cost take the place of the policy's.
+    ``n`` asks for so many answers to each row at most, ``records`` for the record of each answer.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    rows: list[dict[str, Cell]] = Field(min_length=1, description="Column name → value.")
+    target: str | bool | int | float | list[Any] | dict[str, Any] | None = None
+    constraints: list[str | dict[str, Any]] = []
+    cost: dict[str, Any] | None = None
+    n: int | None = Field(default=None, ge=1, le=10)
+    records: bool = False
 
 
 @final
@@ -47,15 +59,7 @@ class Busy(cp.CounterpointError):
 
 @final
 class Desk:
-    """One model with its policy, and the explainers for what is asked beyond it.
-
-    Parameters
-    ----------
-    model, data, problem, people
-        As for `make_app`.
-    rows, seconds
-        The most rows of a request, and seconds of its search.
-    """
+    """One model with its policy; parameters as for `make_app`."""
 
     def __init__(
         self,
@@ -67,33 +71,26 @@ class Desk:
         rows: int = 256,
         seconds: float = 10.0,
     ) -> None:
-        policy = problem.explainer(model, data=data)
-        self.model, self.policy, self.rows, self.seconds = model, policy, rows, seconds
+        self.model, self.rows, self.seconds = model, rows, seconds
+        self.policy = problem.explainer(model, data=data)
+        self.problem = problem
         self.labels = getattr(model, "classes_", np.empty(0)).tolist()
-        self.problem = replace(problem, cost=policy.cost)
-        odd = [name for name in policy.features.names if not isinstance(name, str)]
+        odd = [name for name in self.policy.features.names if not isinstance(name, str)]
         if odd:
             raise cp.InvalidInput(f"Expected columns whose names are text; got {odd[0]!r}.")
-        self.names: list[str] = list(map(str, policy.features.names))
+        self.names: list[str] = list(map(str, self.policy.features.names))
         self.people = (data if people is None else people)[self.names]
-        self.explainer = lru_cache(16)(self._explainer)
-        """Constraints and cost of a policy file, as JSON text → the explainer that has them too."""
-        self._says = lru_cache(256)(self._asked)  # while a limit is dragged, rows stay as they are
+        self._explainer = lru_cache(16)(self._made)
+        self._said = lru_cache(256)(self._predicted)  # while a limit moves, rows stay as they are
         self._workers = BoundedSemaphore(2)
 
-    def _explainer(self, asked: str) -> cp.Explainer:
+    def _made(self, asked: str) -> cp.Explainer:
         more = cp.Problem.from_dict(json.loads(asked))
         return self.policy.adding(more.constraints, cost=more.cost)
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """A place among what is computed at once.
-
-        Raises
-        ------
-        Busy
-            If there is none for as long as a request may take.
-        """
+        """A place among what is computed at once; `Busy` if there is none for too long."""
         if not self._workers.acquire(timeout=self.seconds):
             raise Busy("The service is busy; try again in a few seconds.")
         try:
@@ -101,71 +98,58 @@ class Desk:
         finally:
             self._workers.release()
 
-    def target(self, asked: Any = None) -> cp.Target:
-        """The target that a policy file would say so; None for that of the policy.
-
-        Raises
-        ------
-        InvalidInput
-            If there is none.
-        """
-        given = {} if asked is None else {"target": asked}
+    def target(self, asked: Question) -> cp.Target:
+        """What is wanted; it is an `InvalidInput` if neither question nor policy say so."""
+        given = {} if asked.target is None else {"target": asked.target}
         target = cp.Problem.from_dict(given).target or self.problem.target
         if target is None:
             raise cp.InvalidInput("Expected a target: the policy has none. Send one.")
         return target
 
-    def ask(
-        self,
-        rows: Sequence[Mapping[str, Any]],
-        target: cp.Target,
-        asked: Mapping[str, Any],
-        n: int | None = None,
-    ) -> tuple[cp.Counterfactuals, Sequence[int]]:
-        """Answers to rows, with the position of the row of each; ``n`` as for `Explainer.explain`.
-
-        Raises
-        ------
-        InvalidInput
-            If the rows are too many or lack columns, or what is asked does not fit the model.
-        """
-        explainer, X = self.explainer(json.dumps(asked)), self._cells(rows)
-        seconds = self.seconds / len(rows) / (n or 1)
-        if n is None:
+    def ask(self, asked: Question) -> tuple[cp.Counterfactuals, Sequence[int]]:
+        """Answers, with the position of the row of each; if all are invalid, `InvalidInput`."""
+        explainer, X, seconds = self._prepared(asked, asked.n or 1)
+        if asked.n is None:
+            target, rows = self.target(asked), range(len(X))
             found = explainer.explain(X, target, time_limit=seconds, progress=False)
-            return found, range(len(rows))
-        several = explainer.explain(X, target, n=n, time_limit=seconds, progress=False)
-        return several.answers, several.row.tolist()
+        else:
+            several = explainer.explain(
+                X, self.target(asked), n=asked.n, time_limit=seconds, progress=False
+            )
+            found, rows = several.answers, several.row.tolist()
+        if all(status is cp.Status.INVALID for status in found.status):
+            raise cp.InvalidInput(f"Row {rows[0]}: {found[0].message}")
+        return found, rows
 
-    def trace(
-        self, row: Mapping[str, Any], targets: Sequence[cp.Target], asked: Mapping[str, Any]
-    ) -> cp.Path:
-        """The answers of a row to one target after the other."""
-        explainer, X = self.explainer(json.dumps(asked)), self._cells([row])
-        seconds = self.seconds / len(targets)
+    def trace(self, asked: Question, targets: Sequence[cp.Target]) -> cp.Path:
+        """The answers to one target after the other."""
+        explainer, X, seconds = self._prepared(asked, len(targets))
         return explainer.trace(X, targets, time_limit=seconds, progress=False)
 
-    def _cells(self, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """The columns of the model."""
-        if not 1 <= len(rows) <= self.rows:
-            raise cp.InvalidInput(f"Expected 1 to {self.rows} rows; got {len(rows)}.")
-        for i, row in enumerate(rows):
+    def _prepared(self, asked: Question, times: int) -> tuple[cp.Explainer, list[Any], float]:
+        """Who answers, the model's columns of the rows, and seconds for each of so many answers."""
+        if len(asked.rows) > self.rows:
+            raise cp.InvalidInput(f"Expected 1 to {self.rows} rows; got {len(asked.rows)}.")
+        for i, row in enumerate(asked.rows):
             lost = [name for name in self.names if name not in row]
             if lost:
                 raise cp.InvalidInput(
                     f"Row {i} has no {lost[0]!r}; send every column of the model, with null where "
                     "the value is missing."
                 )
-        return [{name: row[name] for name in self.names} for row in rows]
+        X = [{name: row[name] for name in self.names} for row in asked.rows]
+        more = {"constraints": asked.constraints, "cost": asked.cost}
+        said = {key: value for key, value in more.items() if value is not None}
+        return self._explainer(json.dumps(said)), X, self.seconds / len(X) / times
 
-    def says(self, row: Mapping[str, Any]) -> tuple[Any, list[float]]:
+    def says(self, row: Mapping[Any, Any]) -> tuple[Any, list[float]]:
         """What the model itself says of a row: its decision, and the probability of each label.
 
         There are none from a model without ``predict_proba``.
         """
-        return self._says(json.dumps(row, default=np.generic.item))
+        return self._said(json.dumps(row, default=np.generic.item))
 
-    def _asked(self, text: str) -> tuple[Any, list[float]]:
+    def _predicted(self, text: str) -> tuple[Any, list[float]]:
         frame = pd.DataFrame([json.loads(text)], columns=self.names)
         for feature in self.policy.features:
             if not isinstance(feature, cp.Categorical):
@@ -173,6 +157,12 @@ class Desk:
         (said,) = self.model.predict(frame).tolist()
         chances = getattr(self.model, "predict_proba", None)
         return said, [] if chances is None else chances(frame)[0].tolist()
+
+
+NUMBERS = (
+    *("cost", "objective", "bound", "gap", "margin"),
+    *("rounding", "probability", "violation"),
+)
 
 
 def answer_of(answer: cp.Counterfactual, row: int) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
 import counterpoint as cp
-from counterpoint.app.desk import Cell, Desk, answer_of
+from counterpoint.app.desk import Cell, Desk, Question, answer_of
 
 __all__ = ["kserve"]
 
@@ -26,21 +26,11 @@ class Tensor(BaseModel):
 
 @final
 class Inference(BaseModel):
-    """A request, or its response, of the protocol."""
+    """A request of the protocol."""
 
     id: str | None = None
-    parameters: dict[str, Any] = Field({}, description="``target``, as in a policy file.")
+    parameters: dict[str, Any] = Field(default={}, description="``target``, as in a policy file.")
     inputs: list[Tensor] = Field(min_length=1)
-    outputs: list[dict[str, Any]] = []
-
-
-@final
-class Inferred(BaseModel):
-    """The response: ``status`` of each row, and ``answer``, a JSON object in text."""
-
-    model_name: str
-    id: str | None
-    outputs: list[Tensor]
 
 
 def kserve(desk: Desk) -> APIRouter:
@@ -63,12 +53,12 @@ def kserve(desk: Desk) -> APIRouter:
             for f in desk.policy.features
         ]
         out = [{"name": n, "datatype": "BYTES", "shape": [-1]} for n in ("status", "answer")]
-        platform = "counterpoint"
-        return {"name": platform, "platform": platform, "inputs": columns, "outputs": out}
+        names = {"name": "counterpoint", "platform": "counterpoint"}
+        return {**names, "inputs": columns, "outputs": out}
 
     @routes.post("/models/counterpoint/infer")
-    def infer(asked: Inference) -> Inferred:
-        """The cheapest change of each row that gives the target."""
+    def infer(asked: Inference) -> dict[str, Any]:
+        """Of each row ``status``, and ``answer``: the text of a JSON object."""
         n = len(asked.inputs[0].data)
         for tensor in asked.inputs:
             if tensor.shape not in ([n], [n, 1]) or len(tensor.data) != n:
@@ -80,12 +70,13 @@ def kserve(desk: Desk) -> APIRouter:
         columns = zip(*(tensor.data for tensor in asked.inputs), strict=True)
         rows = [dict(zip(names, cells, strict=True)) for cells in columns]
         with desk.turn():
-            found, at = desk.ask(rows, desk.target(asked.parameters.get("target")), {})
+            found, at = desk.ask(Question(rows=rows, target=asked.parameters.get("target")))
             told = [answer_of(a, row) for a, row in zip(found, at, strict=True)]
         text = {"status": [one["status"] for one in told], "answer": [*map(json.dumps, told)]}
         outputs = [
-            Tensor(name=name, shape=[n], datatype="BYTES", data=data) for name, data in text.items()
+            {"name": name, "shape": [n], "datatype": "BYTES", "data": data}
+            for name, data in text.items()
         ]
-        return Inferred(model_name="counterpoint", id=asked.id, outputs=outputs)
+        return {"model_name": "counterpoint", "id": asked.id, "outputs": outputs}
 
     return routes

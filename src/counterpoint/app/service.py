@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 import counterpoint as cp
-from counterpoint.app.desk import Busy, Cell, Desk, answer_of
+from counterpoint.app.desk import Busy, Cell, Desk, Question, answer_of
 from counterpoint.app.guard import refusal
 from counterpoint.app.kserve import kserve
 from counterpoint.app.page import page
@@ -22,35 +22,15 @@ __all__ = ["service"]
 
 
 @final
-class Explain(BaseModel):
-    """What is asked of rows."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    rows: list[dict[str, Cell]] = Field(min_length=1, description="Column name → value.")
-    target: str | bool | int | float | list[Any] | dict[str, Any] | None = Field(
-        None, description="As in a policy file; that of the policy if it is left out."
-    )
-    constraints: list[str | dict[str, Any]] = Field(
-        [], description="As in a policy file; added to those of the policy."
-    )
-    cost: dict[str, Any] | None = Field(
-        None, description="As in a policy file; that of the policy if it is left out."
-    )
-    n: int | None = Field(None, ge=1, le=10, description="How many answers to each row at most.")
-    records: bool = Field(default=False, description="With a record of each answer, for /recheck.")
-
-
-@final
 class Answer(BaseModel):
-    """What became of one row; of several answers to a row, one of them."""
+    """What became of one row; where a single row was sent, with the conflict if there is none."""
 
     row: int
     status: str
     message: str
     changes: dict[str, dict[str, Cell]]
     certificate: dict[str, float | bool | str | None]
-    conflict: str | None = Field(None, description="Why there is none, if one row was sent.")
+    conflict: str | None = None
     record: dict[str, Any] | None = None
 
 
@@ -81,36 +61,10 @@ class Checked(BaseModel):
 
 
 @final
-class Card(BaseModel):
-    """The model, as far as it was read, and what may be asked."""
-
-    decides: list[Cell]
-    steps: list[str]
-    features: dict[str, str]
-    policy: dict[str, Any]
-    rows: int
-    seconds: float
-    version: str
-
-
-@final
 class Fault(BaseModel):
     """Why there is no answer to a request."""
 
     detail: str
-
-
-FAULTS: Any = {
-    status: {"model": Fault, "description": said}
-    for status, said in {
-        400: "A body that is no JSON.",
-        401: "No token.",
-        413: "Too large.",
-        421: "Not this service.",
-        422: "What was sent cannot be used.",
-        503: "Busy.",
-    }.items()
-}
 
 
 def service(desk: Desk) -> FastAPI:
@@ -121,7 +75,7 @@ def service(desk: Desk) -> FastAPI:
         summary="The smallest changes that change a model's decision, proved.",
         docs_url=None,
         redoc_url=None,
-        responses=FAULTS,
+        responses={status: {"model": Fault} for status in (400, 401, 413, 421, 422, 503)},
         exception_handlers=HANDLERS,
     )
 
@@ -131,21 +85,19 @@ def service(desk: Desk) -> FastAPI:
         return {"status": "ok"}
 
     @app.get("/model")
-    def model() -> Card:
+    def model() -> dict[str, Any]:
         """What was read of the model, and what may be asked."""
-        policy = desk.policy
-        return Card(
-            decides=desk.labels,
-            steps=list(policy.reading.steps),
-            features={str(f.name): str(f) for f in policy.features},
-            policy=desk.problem.to_dict(),
-            rows=desk.rows,
-            seconds=desk.seconds,
-            version=cp.__version__,
-        )
+        return {
+            "decides": desk.labels,
+            "steps": desk.policy.reading.steps,
+            "features": {str(f.name): str(f) for f in desk.policy.features},
+            "policy": desk.problem.to_dict(),
+            "limits": {"rows": desk.rows, "seconds": desk.seconds},
+            "version": cp.__version__,
+        }
 
     @app.post("/explain")
-    def explain(asked: Explain) -> Answers:
+    def explain(asked: Question) -> Answers:
         """The cheapest change of each row that gives the target."""
         with desk.turn():
             return _explained(desk, asked)
@@ -164,14 +116,9 @@ def service(desk: Desk) -> FastAPI:
     return app
 
 
-def _explained(desk: Desk, asked: Explain) -> Answers:
-    more: dict[str, Any] = {"constraints": asked.constraints}
-    if asked.cost is not None:
-        more["cost"] = asked.cost
-    found, rows = desk.ask(asked.rows, desk.target(asked.target), more, asked.n)
+def _explained(desk: Desk, asked: Question) -> Answers:
+    found, rows = desk.ask(asked)
     told = [answer_of(a, row) for a, row in zip(found, rows, strict=True)]
-    if all(status is cp.Status.INVALID for status in found.status):
-        raise cp.InvalidInput(f"Row {rows[0]}: {told[0]['message']}")
     if asked.records:
         for one, answer in zip(told, found, strict=True):
             one["record"] = answer.to_record()

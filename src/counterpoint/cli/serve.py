@@ -7,7 +7,7 @@ import logging
 import os
 import secrets
 from pathlib import Path
-from typing import Annotated, final
+from typing import Annotated, Any, final
 
 import typer
 
@@ -77,8 +77,6 @@ def serve(
     )
     import uvicorn
 
-    logging.basicConfig(level=logging.INFO, handlers=[_lines()], force=True)
-    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
     name = f"[{host}]" if ":" in host else host
     shown = f"/?token={token}" if token and not os.environ.get(TOKEN) else "/"
     typer.echo(f"The page: http://{name}:{port}{shown}", err=True)
@@ -86,19 +84,13 @@ def serve(
         app,
         host=host,
         port=port,
-        log_config=None,
+        log_config=LOGS,
         access_log=False,
         server_header=False,
         ws="none",
         limit_concurrency=64,
         timeout_graceful_shutdown=5,
     )
-
-
-def _lines() -> logging.Handler:
-    handler = logging.StreamHandler()
-    handler.setFormatter(Lines())
-    return handler
 
 
 @final
@@ -115,3 +107,13 @@ class Lines(logging.Formatter):
             where = trace and f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
             return json.dumps({**line, "error": kind.__name__, "where": where})
         return json.dumps(line | {"said": record.getMessage()} | getattr(record, "request", {}))
+
+
+LOGS: dict[str, Any] = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"lines": {"()": Lines}},
+    "handlers": {"lines": {"class": "logging.StreamHandler", "formatter": "lines"}},
+    "root": {"level": "INFO", "handlers": ["lines"]},
+    "loggers": {"uvicorn.error": {"level": "WARNING"}},
+}

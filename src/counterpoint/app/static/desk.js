@@ -26,6 +26,30 @@ function read() {
   return wish;
 }
 
+// The same as a question, as in a policy file
+
+function question(wish, only) {
+  const keep = only ? features.map((f) => f.dataset.name).filter((name) => !only.includes(name)) : wish.keep;
+  const constraints = Object.entries(wish.ranges).map(([feature, ends]) => {
+    const given = ["low", "high"].map((end, k) => [end, ends[k]]).filter(([, value]) => value !== null);
+    return { kind: "bounds", feature, ...Object.fromEntries(given) };
+  });
+  if (keep.length) constraints.push({ kind: "immutable", features: keep });
+  if (wish.most) constraints.push({ kind: "max_changes", count: wish.most });
+  const asked = { rows: [wish.row], constraints };
+  if (Object.keys(wish.effort).length) {
+    const weights = JSON.parse(form.dataset.weights);
+    for (const name in wish.effort) weights[name] *= wish.effort[name];
+    asked.cost = { kind: form.dataset.cost, weights };
+  }
+  const { low, high, certainty, target } = wish;
+  const label = target ?? JSON.parse(form.dataset.aim);
+  if (low !== undefined || high !== undefined) asked.target = { kind: "interval", low, high };
+  else if (certainty && label !== null) asked.target = { kind: "probability", label, at_least: certainty };
+  else if (target !== null) asked.target = target;
+  return asked;
+}
+
 function write(wish) {
   setRow(wish.row);
   for (const feature of features) {
@@ -127,7 +151,7 @@ async function ask() {
     const wish = read();
     history.replaceState(null, "", "#" + encodeURIComponent(JSON.stringify({ ...wish, person: at("person").value })));
     try {
-      at("answer").innerHTML = await post("/desk/answer", wish);
+      at("answer").innerHTML = await post("/desk/answer", question(wish));
     } catch (error) {
       at("answer").replaceChildren(wrong(error));
     }
@@ -142,7 +166,7 @@ async function plans() {
   others = new AbortController();
   results.ariaBusy = "true";
   try {
-    at("plans").innerHTML = await post("/desk/plans", read(), others.signal);
+    at("plans").innerHTML = await post("/desk/plans", question(read()), others.signal);
   } catch (error) {
     if (error.name !== "AbortError") at("plans").replaceChildren();
   }
@@ -175,10 +199,9 @@ form.addEventListener("input", async (event) => {
 results.addEventListener("click", async (event) => {
   const { target } = event;
   if (!target.matches("button.receipt")) return;
-  const wish = read();
-  if (target.dataset.only) wish.only = JSON.parse(target.dataset.only);
+  const only = target.dataset.only && JSON.parse(target.dataset.only);
   try {
-    const text = await post("/desk/receipt", wish);
+    const text = await post("/desk/receipt", question(read(), only));
     const link = document.createElement("a");
     link.href = URL.createObjectURL(new Blob([text + "\n"], { type: "application/jsonl" }));
     link.download = "receipt.jsonl";

@@ -126,7 +126,7 @@ def test_an_error_is_a_sentence_and_not_a_traceback(
     assert ended.value.code == 2
     said = capsys.readouterr()
     assert not said.out
-    assert said.err.startswith("Error: broken.skops is no skops file that can be read: ")
+    assert said.err.startswith("Error: broken.skops is not a readable skops file: ")
     assert said.err.count("\n") == 1
 
 
@@ -425,7 +425,7 @@ WRONG: list[tuple[list[str], str]] = [
     (["inspect", "none.skops"], "none.skops: No such file or directory."),
     (["inspect", "model.onnx"], "Expected a model in a .skops file; got model.onnx. Save yours"),
     (["inspect", "loan.pkl"], "loan.pkl is a pickle, and loading a pickle can run any program"),
-    (["inspect", "broken.pkl", "--trust-pickle"], "broken.pkl is no pickle that can be read: "),
+    (["inspect", "broken.pkl", "--trust-pickle"], "broken.pkl is not a readable pickle: "),
     (["inspect", "none.pkl", "--trust-pickle"], "none.pkl: No such file or directory."),
     (["inspect", "odd.skops"], "odd.skops holds types that could run code of their own: "),
     (["inspect", "loan.skops", "--spec", "bad.toml"], "bad.toml is not valid TOML: "),

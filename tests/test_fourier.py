@@ -551,14 +551,14 @@ def test_a_row_without_an_answer_says_what_could_be_had(guarantee: Any):
             if answer.found or "Even without noise" in answer.message:
                 continue
             seen.add(answer.status)
-            found = re.search(r"can be had with (\S+) times the noise", answer.message)
+            found = re.search(r"is attainable with (\S+) times the noise", answer.message)
             quiet = copy.deepcopy(model)
             assert found, answer.message
             assert "epsilon" not in answer.message  # seeded noise is not private
             quiet.scale_ *= float(found[1])
             again = explainer(quiet, said, constraints=limits).explain(X.iloc[[i]], asked)
             assert valid(again).all()
-            reached = re.search(r"A probability of (0\.\d+) can be had", answer.message)
+            reached = re.search(r"A probability of (0\.\d+) is attainable", answer.message)
             if reached:
                 fewer = cp.Robust("yes", float(reached[1]), guarantee)
                 again = explainer(model, said, constraints=limits).explain(X.iloc[[i]], fewer)

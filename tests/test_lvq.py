@@ -475,7 +475,7 @@ BAD: list[tuple[type, dict[str, Any], str]] = [
         {"rank": 0},
         r"'rank' parameter of GMLVQ must be an int in the range \[1, inf\) or None. Got 0 instead",
     ),
-    (GMLVQ, {"rank": 5}, "rank to be at most the number of features, 4, and got 5: lower it"),
+    (GMLVQ, {"rank": 5}, "rank to be at most the number of features, 4; got 5: lower it"),
     (GMLVQ, {"regularization": -1}, r"'regularization' .* float in the range \[0.0, inf\). Got -1"),
     (
         GMLVQ,
@@ -506,11 +506,11 @@ def test_a_parameter_that_cannot_be_is_refused(cls: type, parameters: Any, messa
 @every
 def test_rows_that_cannot_be_learned_from_are_refused(cls: type):
     X, y = data()
-    with pytest.raises(InvalidInput, match="at least two classes, and got one class, 1: pass"):
+    with pytest.raises(InvalidInput, match="at least two classes; got one class, 1: pass"):
         cls().fit(X[y == 1], y[y == 1])
     with pytest.raises(InvalidInput, match="one class, 2"):
         cls().fit(X, y, sample_weight=y == 2)
-    with pytest.raises(InvalidInput, match="non-negative, and got -1: pass 0"):
+    with pytest.raises(InvalidInput, match="non-negative; got -1: pass 0"):
         cls().fit(X, y, sample_weight=np.full(len(X), -1.0))
     with pytest.raises(InvalidInput, match="every row is zero: pass 1"):
         cls().fit(X, y, sample_weight=np.zeros(len(X)))

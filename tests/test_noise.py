@@ -329,21 +329,21 @@ def test_the_rule_of_the_paper_has_another_probability_than_it_says():
 
 
 BAD: list[tuple[Any, str]] = [
-    (lambda: ProjectedLaplace(0.0, 3), "noise scale above 0, and got 0.0"),
-    (lambda: ProjectedGamma(np.nan, 3), "noise scale above 0, and got nan"),
-    (lambda: ProjectedGaussian.isotropic(1.0, 0), "at least one weight, and got n_features=0"),
+    (lambda: ProjectedLaplace(0.0, 3), "noise scale above 0; got 0.0"),
+    (lambda: ProjectedGamma(np.nan, 3), "noise scale above 0; got nan"),
+    (lambda: ProjectedGaussian.isotropic(1.0, 0), "at least one weight; got n_features=0"),
     (lambda: ProjectedGaussian.of([[1.0, 2.0], [2.0, 1.0]]), "smallest eigenvalue is -1: check"),
-    (lambda: ProjectedGaussian.of([[1.0, 2.0]]), r"symmetric covariance, and got shape \(1, 2\)"),
-    (lambda: ProjectedGaussian([1.0]), r"shape \(F, r\), and got shape \(1,\)"),
-    (lambda: LAWS["laplace"].quantile(1.0, np.ones(4)), "above 0 and below 1, and got 1.0"),
+    (lambda: ProjectedGaussian.of([[1.0, 2.0]]), r"symmetric covariance; got shape \(1, 2\)"),
+    (lambda: ProjectedGaussian([1.0]), r"shape \(F, r\); got shape \(1,\)"),
+    (lambda: LAWS["laplace"].quantile(1.0, np.ones(4)), "above 0 and below 1; got 1.0"),
     (lambda: LAWS["laplace"].quantile(np.nan, np.ones(4)), "got nan"),
     (lambda: LAWS["gamma"].quantile_with_gradient(0.0, np.ones(4)), "got 0.0"),
-    (lambda: LAWS["gamma"].quantile(0.9, np.ones(3)), r"\(4,\) or \(n, 4\), and got \(3,\)"),
+    (lambda: LAWS["gamma"].quantile(0.9, np.ones(3)), r"\(4,\) or \(n, 4\); got \(3,\)"),
     (lambda: LAWS["gaussian"].tail(0.0, [1.0, np.nan, 0.0, 0.0]), "finite features"),
     (lambda: LAWS["gaussian"].tail([0.0, 1.0], np.ones(4)), "one for each of 1 rows"),
     (lambda: LAWS["laplace"].tail(np.inf, np.ones(4)), "a finite number"),
-    (lambda: k_laplace(0.4), "at least 0.5 and below 1, and got 0.4"),
-    (lambda: k_paper(1.0), "at least 0.5 and below 1, and got 1.0"),
+    (lambda: k_laplace(0.4), "at least 0.5 and below 1; got 0.4"),
+    (lambda: k_paper(1.0), "at least 0.5 and below 1; got 1.0"),
 ]
 
 

@@ -242,7 +242,7 @@ def test_a_conflict_is_told_after_unpickling():
 
 def test_a_remark_is_told_after_unpickling():
     answers = unsure()
-    assert "can be had" in answers[0].message
+    assert "is attainable" in answers[0].message
     kept = again(answers[0])
     assert kept.message == answers[0].message
 

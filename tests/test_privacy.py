@@ -628,7 +628,7 @@ def test_the_rule_of_the_paper_for_usefulness():
     assert fitted.error_bound(0.05) < error
     with pytest.raises(InvalidInput, match="the model has gamma noise: pass rule='exact'"):
         model("gamma").fit(X, y).error_bound(0.05, "paper")
-    with pytest.raises(InvalidInput, match="above 0 and below 1, and got 1"):
+    with pytest.raises(InvalidInput, match="above 0 and below 1; got 1"):
         fitted.error_bound(1)
 
 
@@ -859,7 +859,7 @@ def test_weights_of_rows_are_refused():
     X, y = data()
     with pytest.raises(InvalidInput, match="takes no sample_weight: how far"):
         model().fit(X, y, sample_weight=np.ones(120))
-    with pytest.raises(InvalidInput, match="to X and y alone, and got 'groups'"):
+    with pytest.raises(InvalidInput, match="to X and y alone; got 'groups'"):
         model().fit(X, y, groups=y)
     assert model().fit(X, y, sample_weight=None).coef_.shape == (4,)
 
@@ -943,7 +943,7 @@ def test_the_label_does_not_follow_parameters_that_change_after_the_fit():
 
 BAD: list[tuple[dict[str, Any], str]] = [
     ({"bounds": None}, r"expects bounds, .* got None: .* Pass bounds=…, or trust_data=True"),
-    ({"classes": None}, r"expects classes, the labels that there are, .* and got None"),
+    ({"classes": None}, r"expects classes, the labels that there are, .*; got None"),
     (
         {"epsilon": 0.0},
         r"'epsilon' .* PrivateSVC must be a float in the range \(0.0, inf\). Got 0.0",
@@ -957,7 +957,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"mechanism": "none"}, r"'mechanism' .* a str among \{'\w+', '\w+', '\w+'\}. Got 'none'"),
     ({"sensitivity": "loose"}, r"'sensitivity' .* a str among \{'\w+', '\w+'\}. Got 'loose'"),
     ({"mechanism": "gaussian"}, "delta with mechanism='gaussian', .* got delta=None"),
-    ({"delta": 1e-6}, "without it otherwise, and got delta=1e-06 with mechanism='laplace'"),
+    ({"delta": 1e-6}, "without it otherwise; got delta=1e-06 with mechanism='laplace'"),
     (
         {"mechanism": "gaussian", "delta": 1.0},
         r"'delta' .* float in the range \(0.0, 1.0\) or None. Got 1.0",
@@ -976,10 +976,10 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"bounds": ([0.0, 1.0, 2.0], 1.0)}, "those of column 1 are 1 and 1: leave out"),
     ({"bounds": (-np.inf, 1.0)}, "those of column 0 are -inf and 1"),
     ({"bounds": (np.nan, 1.0)}, "those of column 0 are nan and 1"),
-    ({"classes": ["no"]}, "expects at least two classes, and got 1 class"),
-    ({"bounds": {"a": (0, 1)}}, "bounds by the name of the column, and got rows without names"),
+    ({"classes": ["no"]}, "expects at least two classes; got 1 class"),
+    ({"bounds": {"a": (0, 1)}}, "bounds by the name of the column; got rows without names"),
     ({"accountant": 1.0}, "'accountant' .* an instance of .*BudgetAccountant"),
-    ({"classes": ["no", "maybe"]}, "every label to be among classes=.'maybe', 'no'., and got ano"),
+    ({"classes": ["no", "maybe"]}, "every label to be among classes=.'maybe', 'no'.; got ano"),
 ]
 
 
@@ -998,7 +998,7 @@ def test_missing_values_are_refused():
 
 def test_the_classes_of_the_rows_are_asked_for_with_trust_alone():
     X, _ = data()
-    with pytest.raises(InvalidInput, match="at least two classes, and got 1"):
+    with pytest.raises(InvalidInput, match="at least two classes; got 1"):
         model(trust_data=True, classes=None).fit(X, np.full(120, "no"))
     assert model().fit(X, np.full(120, "no")).classes_.tolist() == ["no", "yes"]
 

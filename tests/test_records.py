@@ -424,5 +424,5 @@ def test_a_number_that_is_changed_in_a_parquet_file_is_found(tmp_path: Any) -> N
     (problem,) = cp.recheck(tmp_path / "forged.parquet", model).problems
     assert "its digest does not fit it" in problem
     frame.drop(columns="gap").to_parquet(tmp_path / "forged.parquet")
-    with pytest.raises(cp.InvalidInput, match=r"is no file of records: it lacks 'gap'\."):
+    with pytest.raises(cp.InvalidInput, match=r"is not a file of records: it lacks 'gap'\."):
         cp.recheck(tmp_path / "forged.parquet", model)

@@ -938,9 +938,9 @@ def test_no_answer_and_what_would_be_one(guarantee: str):
 
 
 def told(message: str) -> tuple[float | None, float]:
-    """The probability and the share of the noise that a message says can be had."""
-    reached = re.search(r"A probability of (0\.\d+) can be had", message)
-    share = re.search(r"can be had with (0\.\d+) times the noise", message)
+    """The probability and the share of the noise that a message says is attainable."""
+    reached = re.search(r"A probability of (0\.\d+) is attainable", message)
+    share = re.search(r"is attainable with (0\.\d+) times the noise", message)
     assert share, message
     assert reached or "Not even a probability of 0.5 was reached" in message
     return float(reached[1]) if reached else None, float(share[1])
@@ -1086,7 +1086,7 @@ def test_what_could_be_had_says_what_it_is_a_probability_of():
         (cp.Robust("yes", 0.9, "selection"), " (a promise only if it was settled on beforehand)"),
     ):
         told = said_of_attainable(asked, 0.75, None, None)
-        assert told == f"A probability of 0.750 can be had{said}."
+        assert told == f"A probability of 0.750 is attainable{said}."
 
 
 def test_no_probability_below_one_is_called_one():
@@ -1095,7 +1095,7 @@ def test_no_probability_below_one_is_called_one():
         answer = explain("laplace", cp.Robust("yes", p, "fixed"), rows=rows)[0]
         assert "probability above 0.999999 if fixed beforehand" in str(answer)
     message = explain("laplace", cp.Robust("yes", 1.0 - 1e-12, "fixed"), rows=near)[0].message
-    assert "; 0.999999999999 can be had with" in message
+    assert "; 0.999999999999 is attainable with" in message
 
 
 @pytest.mark.parametrize("guarantee", ["fixed", "selection"])

@@ -377,12 +377,12 @@ def test_wrong_calls_are_told_in_a_sentence(rows: Path, tmp_path: Path):
     (tmp_path / "bad.parquet").write_bytes(b"no parquet")
     out = tmp_path / "out"
     for given, said in (
-        ((tmp_path / "nowhere", out), "There is no file and no folder"),
+        ((tmp_path / "nowhere", out), "There is no file or folder"),
         ((tmp_path / "strange", out), r"Expected a \.parquet or a \.csv file"),
         ((tmp_path / "bad.parquet", out), "can be read: its files are damaged"),
         ((rows, rows / "out"), "would be written among the rows"),
         ((rows, tmp_path / "taken"), "holds other files; choose another folder"),
-        (("nothing://rows", out), "is no place that fsspec knows"),
+        (("nothing://rows", out), "is not a location that fsspec knows"),
         ((rows / "more" / "part.parquet", out, "maybe"), "maybe"),
     ):
         with pytest.raises(cp.InvalidInput, match=said):

@@ -42,7 +42,7 @@ __all__ = ["Counterfactual", "Counterfactuals"]
 SHOWN = 10
 """Of so many rows notebooks show the answers."""
 REMARKS = 20
-"""Of so many rows without an answer a report says what can be had instead."""
+"""Of so many rows without an answer a report says what is attainable instead."""
 
 
 @final

@@ -99,7 +99,7 @@ def _require_a_sum(model: Any) -> None:
         if len(term) > 1:
             pair = " and ".join(repr(names[j]) for j in term)
             raise UnsupportedModel(
-                f"{name} has interactions, such as that of {pair}, so its score is no sum of "
+                f"{name} has interactions, such as that of {pair}, so its score is not a sum of "
                 "functions of one column each. Fit it with interactions=0."
             )
     if model.link_ not in ("logit", "mlogit", "identity", "log"):

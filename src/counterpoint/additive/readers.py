@@ -267,7 +267,7 @@ def by_pieces(
         value, size = curve(own[:, -1]), np.abs(found).max(axis=(0, 1))
         if (np.abs(value - found[:, -1]) > SAME * size).any():
             raise columns.refusal(
-                step, f"what it makes of {columns.label(j)} is no polynomial between its knots."
+                step, f"what it makes of {columns.label(j)} is not a polynomial between its knots."
             )
         return curve
 

@@ -70,7 +70,7 @@ class SumDuality(NonConvexDuality):
         curves = own[0].curves  # of one form
         if any(curve.warp is not None for _, curve in curves):
             raise UnsupportedModel(
-                "The model bends a column by a function that is no polynomial (PowerTransformer, "
+                "The model bends a column by a function that is not a polynomial (PowerTransformer, "
                 "QuantileTransformer to a normal distribution, FunctionTransformer), along which "
                 "answers are not searched for. Use SplineTransformer, KBinsDiscretizer or uniform "
                 "quantiles there, or transform the column in the data before fitting."

@@ -122,7 +122,7 @@ class Guard:
         large = refusal(413, f"The request is larger than {self.size} bytes; send fewer rows.")
         length = headers.get("content-length", "0")
         if not length.isascii() or not length.isdigit() or len(length) > 20:
-            return refusal(400, "The header Content-Length is no number.")
+            return refusal(400, "The header Content-Length is not a number.")
         if int(length) > 16 * self.size:
             return large
         body, came = bytearray(), 0

@@ -149,7 +149,7 @@ Guaranteed = Annotated[
     option(
         "With --robust: 'selection' for an answer that is so sure although it was chosen by "
         "looking at the weights, 'fixed' for one that would be, had it been fixed beforehand, "
-        "or 'best', the default, for the first where it can be had, else the second.",
+        "or 'best', the default, for the first where it is attainable, else the second.",
         "HOW",
         panel=TARGET,
     ),

@@ -222,7 +222,7 @@ def load_model(path: Path, *, trust_pickle: bool = False, trust: Sequence[str] =
     try:
         return joblib.load(path)
     except (*BROKEN, pickle.UnpicklingError) as error:
-        raise cp.InvalidInput(f"{path.name} is no pickle that can be read: {error}.") from error
+        raise cp.InvalidInput(f"{path.name} is not a readable pickle: {error}.") from error
 
 
 def _load_skops(path: Path, trust: Sequence[str]) -> Any:
@@ -235,7 +235,7 @@ def _load_skops(path: Path, trust: Sequence[str]) -> Any:
         if not unknown:
             return io.load(path, trusted=found)
     except BROKEN as error:
-        raise cp.InvalidInput(f"{path.name} is no skops file that can be read: {error}.") from error
+        raise cp.InvalidInput(f"{path.name} is not a readable skops file: {error}.") from error
     _refuse_unreadable(path)
     options = " ".join(f"--trust {name}" for name in unknown)
     raise cp.InvalidInput(

@@ -160,7 +160,7 @@ class VectorQuantizer(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc
         width, which = prototypes.shape[1], self._which(owner)
         if self.rank is not None and self.rank > width:
             raise InvalidInput(
-                f"Expected rank to be at most the number of features, {width}, and got "
+                f"Expected rank to be at most the number of features, {width}; got "
                 f"{self.rank}: lower it, or pass None for a square matrix."
             )
         own = rows.label[:, None] == owner
@@ -197,7 +197,7 @@ class VectorQuantizer(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc
         """(C,) the number of prototypes of each class of the rows."""
         if len(self.classes_) < 2:
             raise InvalidInput(
-                f"{type(self).__name__} expects rows of at least two classes, and got one class, "
+                f"{type(self).__name__} expects rows of at least two classes; got one class, "
                 f"{self.classes_.tolist()[0]!r}: pass rows of another one as well."
             )
         counts = _counts_of(self.prototypes_per_class, self.classes_.tolist())[rows.classes]
@@ -325,7 +325,7 @@ def _weights(given: ArrayLike | None, n: int) -> FloatArray:
         )
     if (weight < 0.0).any():
         raise InvalidInput(
-            f"Expected sample_weight to be non-negative, and got {weight.min():g}: pass 0 to leave "
+            f"Expected sample_weight to be non-negative; got {weight.min():g}: pass 0 to leave "
             "a row out."
         )
     if not weight.any():

@@ -162,7 +162,7 @@ def fills_of(columns: Columns) -> tuple[dict[Hashable, Any], dict[Hashable, str]
         feature, (value, why_not) = columns.features.items[at], _settled(columns, at)
         known = feature.categories if isinstance(feature, Categorical) else None
         if why_not is None and known is None and not _is_number(value):
-            why_not = f"the pipeline fills in {value!r}, which is no number"
+            why_not = f"the pipeline fills in {value!r}, which is not a number"
         elif why_not is None and known is not None and value not in known:
             why_not = f"the pipeline fills in {value!r}, which is none of the categories it takes"
         if why_not is None:

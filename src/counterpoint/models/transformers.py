@@ -253,7 +253,7 @@ def _passing(imputer: Any, columns: Columns, fills: Mapping[int, Fill]) -> Colum
     if len(numeric) and not is_missing(imputer.missing_values):
         raise columns.refusal(
             imputer,
-            f"it replaces the number {imputer.missing_values!r}, which is no affine function of "
+            f"it replaces the number {imputer.missing_values!r}, which is not an affine function of "
             f"{columns.label(int(numeric[0]))}. Mark missing cells as NaN instead.",
         )
     return by_running(imputer, columns.filled(fills), passes=True)
@@ -265,7 +265,7 @@ SAME = 1e-9
 """The relative difference up to which two numbers count as the same: rounding takes fewer than
 seven of float64's sixteen digits, and another function leaves fewer than nine."""
 NOT_A_SUM = (
-    "its output mixes several features in a way that is no sum of one part for each. "
+    "its output mixes several features in a way that is not a sum of one part for each. "
     "Apply it to the columns of one feature at a time, or leave it out."
 )
 

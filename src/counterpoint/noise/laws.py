@@ -155,7 +155,7 @@ class NoiseLaw(ABC):
             )
         if not np.isfinite(given).all():
             raise InvalidInput(
-                "Expected finite features, and got NaN or infinity: leave such rows out."
+                "Expected finite features; got NaN or infinity: leave such rows out."
             )
         return given.reshape(-1, self.n_features), given.shape[:-1]
 
@@ -310,7 +310,7 @@ class ProjectedGaussian(NoiseLaw):
         given = np.array(self.factor, dtype=np.float64)
         if given.ndim != 2 or not given.size or not np.isfinite(given).all():
             raise InvalidInput(
-                "Expected the factor of a covariance to be a finite array of shape (F, r), and got "
+                "Expected the factor of a covariance to be a finite array of shape (F, r); got "
                 f"shape {given.shape}: pass such an array."
             )
         object.__setattr__(self, "factor", given)
@@ -334,7 +334,7 @@ class ProjectedGaussian(NoiseLaw):
         square = given.ndim == 2 and given.shape[0] == given.shape[1] and bool(given.size)
         if not square or not np.isfinite(given).all() or not np.allclose(given, given.T):
             raise InvalidInput(
-                f"Expected a finite symmetric covariance, and got shape {given.shape}: pass the "
+                f"Expected a finite symmetric covariance; got shape {given.shape}: pass the "
                 "covariance of the weights, (F, F)."
             )
         size, towards = np.linalg.eigh(0.5 * (given + given.T))
@@ -462,7 +462,7 @@ def _levels(t: ArrayLike, n: int) -> FloatArray:
     given = np.asarray(t, dtype=np.float64)
     if given.shape not in ((), (n,)) or not np.isfinite(given).all():
         raise InvalidInput(
-            f"Expected t to be a finite number, or one for each of {n} rows, and got {t!r}: pass "
+            f"Expected t to be a finite number, or one for each of {n} rows; got {t!r}: pass "
             "such numbers."
         )
     return np.broadcast_to(given, (n,))
@@ -472,16 +472,16 @@ def _tail_of(p: float) -> tuple[float, float]:
     """The smaller of p and 1 − p, and the sign of the quantile."""
     if not 0.0 < p < 1.0:
         raise InvalidInput(
-            f"Expected a probability above 0 and below 1, and got {p!r}: pass one such as 0.9."
+            f"Expected a probability above 0 and below 1; got {p!r}: pass one such as 0.9."
         )
     return (1.0 - p, 1.0) if p >= 0.5 else (p, -1.0)
 
 
 def _check_scale(scale: float, n_features: int) -> None:
     if not (np.isfinite(scale) and scale > 0.0):
-        raise InvalidInput(f"Expected a finite noise scale above 0, and got {scale!r}.")
+        raise InvalidInput(f"Expected a finite noise scale above 0; got {scale!r}.")
     if n_features < 1:
-        raise InvalidInput(f"Expected at least one weight, and got n_features={n_features!r}.")
+        raise InvalidInput(f"Expected at least one weight; got n_features={n_features!r}.")
 
 
 def k_paper(p: float) -> float:
@@ -496,8 +496,7 @@ def k_laplace(p: float) -> float:
     """ln(1 / (2 (1 − p))), the quantile of one Laplace variable of scale 1."""
     if not 0.5 <= p < 1.0:
         raise InvalidInput(
-            f"Expected a probability of at least 0.5 and below 1, and got {p!r}: pass one such as "
-            "0.9."
+            f"Expected a probability of at least 0.5 and below 1; got {p!r}: pass one such as 0.9."
         )
     return -log(2.0 * (1.0 - p))
 

@@ -30,7 +30,7 @@ def read_bounds(bounds: Any, width: int, names: list[Any] | None) -> FloatArray:
     except (TypeError, ValueError) as error:
         raise InvalidInput(
             f"Expected bounds to be a pair (low, high), each a number or {width} of them, one "
-            f"for each column, or a mapping from names to such pairs of numbers, and got "
+            f"for each column, or a mapping from names to such pairs of numbers; got "
             f"{bounds!r}: pass such a pair."
         ) from error
     both = np.stack([low, high])
@@ -50,7 +50,7 @@ def _by_name(bounds: Mapping[Any, Any], names: list[Any] | None) -> Any:
     """(low, high) in the order of the columns."""
     if names is None:
         raise InvalidInput(
-            "Expected a data frame with bounds by the name of the column, and got rows without "
+            "Expected a data frame with bounds by the name of the column; got rows without "
             "names: pass a data frame, or (low, high)."
         )
     missing, unknown = (
@@ -60,13 +60,13 @@ def _by_name(bounds: Mapping[Any, Any], names: list[Any] | None) -> Any:
     if missing or unknown:
         lacks = f"none for {some(missing)}" if missing else f"some for {some(unknown)}"
         raise InvalidInput(
-            f"Expected bounds for each column and for nothing else, and got {lacks}: "
+            f"Expected bounds for each column and for nothing else; got {lacks}: "
             "pass one pair (low, high) for each."
         )
     pairs = [bounds[name] for name in names]
     if not all(np.shape(pair) == (2,) for pair in pairs):
         raise InvalidInput(
-            f"Expected a pair (low, high) of numbers for each column, and got {bounds!r}."
+            f"Expected a pair (low, high) of numbers for each column; got {bounds!r}."
         )
     return np.array(pairs).T
 

@@ -320,7 +320,7 @@ class PrivateSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         if not 0.0 < delta < 1.0:
             raise InvalidInput(
-                f"Expected delta to be above 0 and below 1, and got {delta!r}: pass 0.05, say."
+                f"Expected delta to be above 0 and below 1; got {delta!r}: pass 0.05, say."
             )
         size, solved = self.coef_.shape[-1], self.norm_bound_ * sqrt(2.0 * self.tol_)
         delta = delta / (len(self.coef_) if self.coef_.ndim == 2 else 1)
@@ -377,10 +377,10 @@ class PrivateSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 "proved for rows that count alike. Leave it out."
             )
         if any(value is not None for value in refused.values()):
-            raise InvalidInput(f"PrivateSVC is fitted to X and y alone, and got {some(refused)}.")
+            raise InvalidInput(f"PrivateSVC is fitted to X and y alone; got {some(refused)}.")
         if self.feature_map == "fourier" and self.n_components % 2:
             raise InvalidInput(
-                "PrivateSVC expects n_components to be even, for pairs of cosine and sine, and got "
+                "PrivateSVC expects n_components to be even, for pairs of cosine and sine; got "
                 f"{self.n_components!r}: pass one more, or one less."
             )
         if (self.mechanism == "gaussian") != (self.delta is not None):
@@ -395,7 +395,7 @@ class PrivateSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         ):
             if getattr(self, name) is None and not self.trust_data:
                 raise InvalidInput(
-                    f"PrivateSVC expects {name}, {words}, from what is public, and got None: to "
+                    f"PrivateSVC expects {name}, {words}, from what is public; got None: to "
                     f"read them from the rows would give the rows away. Pass {name}=…, or "
                     "trust_data=True for a model that is not private."
                 )
@@ -426,11 +426,11 @@ class PrivateSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         classes = np.unique(y if self.classes is None else np.asarray(self.classes))
         if len(classes) < 2:
             raise InvalidInput(
-                f"PrivateSVC expects at least two classes, and got {len(classes)} class."
+                f"PrivateSVC expects at least two classes; got {len(classes)} class."
             )
         if not np.isin(y, classes).all():
             raise InvalidInput(
-                f"Expected every label to be among classes={classes.tolist()}, and got another: "
+                f"Expected every label to be among classes={classes.tolist()}; got another: "
                 "pass the classes that there are, or leave such rows out beforehand."
             )
         positive = classes[1:] if len(classes) == 2 else classes

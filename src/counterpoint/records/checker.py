@@ -269,7 +269,7 @@ def check(batch: Batch, asked: Asked) -> tuple[list[tuple[str, BoolArray]], Bool
     answered = batch.told["valid"].astype(bool)
     proof = np.array([each is not None for each in batch.proofs])
     wrong = [
-        ("The answer is no row that the model takes.", lost),
+        ("The answer is not a row that the model accepts.", lost),
         ("A row that cannot be used has no answer and no proof.", ~usable & (answered | proof)),
     ]
     expected, here = nothing(len(every), asked.resolution), np.flatnonzero(usable & ~lost)

@@ -284,7 +284,7 @@ def _parsed(text: str) -> Any:
     """What a text of JSON says; the error, if it is none."""
 
     def refuse(name: str) -> float:
-        raise ValueError(f"{name} is no number of JSON")
+        raise ValueError(f"{name} is not a JSON number")
 
     try:
         return json.loads(text, parse_constant=refuse)
@@ -297,7 +297,7 @@ def _group(record: Any) -> tuple[str, str]:
     if isinstance(record, InvalidInput):
         return f"It {record}", ""
     if not isinstance(record, Mapping):
-        return f"It is no record, but {shown(record, 40)}; expected an object.", ""
+        return f"It is not a record but {shown(record, 40)}; expected an object.", ""
     if record.get("schema") != SCHEMA:
         return (
             f"Its schema is {shown(record.get('schema'), 40)}; this version of counterpoint reads "
@@ -377,9 +377,9 @@ def _read_parquet(path: Path, found: dict[int, list[str]]) -> tuple[list[Batch],
         out = [] if lacks else [*_in_columns(frame)]
         digests = [] if lacks else _digests(frame)
     except (*BROKEN, OSError) as error:
-        raise InvalidInput(f"{path.name} is no file of records: {said(error)}.") from error
+        raise InvalidInput(f"{path.name} is not a file of records: {said(error)}.") from error
     if lacks:
-        raise InvalidInput(f"{path.name} is no file of records: it lacks {min(lacks)!r}.")
+        raise InvalidInput(f"{path.name} is not a file of records: it lacks {min(lacks)!r}.")
     for i in np.flatnonzero(frame["digest"].to_numpy() != np.array(digests)).tolist():
         found.setdefault(i, []).append(EDITED)
     return out, len(frame)

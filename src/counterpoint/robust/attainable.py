@@ -60,11 +60,11 @@ def said_of_attainable(
         means = " by the paper's rule" if target.rule == "paper" else " for a fixed point"
         if target.selects:  # whoever asks for it now has looked at the weights
             means = " (a promise only if it was settled on beforehand)"
-        told = f"A probability of {_told(probability)} can be had{means}"
+        told = f"A probability of {_told(probability)} is attainable{means}"
     if share is not None:
         more = "" if epsilon is None else f" (epsilon = {epsilon:g})"
         told += (
-            f"; {float(target.probability)!r} can be had with {share:g} times the noise{more}, "
+            f"; {float(target.probability)!r} is attainable with {share:g} times the noise{more}, "
             "were the known weights the same"
         )
     return f"{told}."

@@ -61,7 +61,7 @@ class Robust(Target):
     probability
         At least ½ and below 1.
     guarantee
-        ``"selection"``; ``"fixed"``; or ``"best"``, the first where it can be had, else the second.
+        ``"selection"``; ``"fixed"``; or ``"best"``, the first where attainable, else the second.
         Each answer's certificate says which it has.
     rule
         Of a point fixed beforehand: ``"exact"``, or ``"paper"`` for equation 17 of the paper, which
@@ -131,7 +131,7 @@ class Robust(Target):
 
     @property
     def selects(self) -> bool:
-        """Whether the answer is to be sure however it was chosen, if that can be had."""
+        """Whether the answer is to be sure however it was chosen, if that is attainable."""
         return self.guarantee != "fixed" and self.rule == "exact"
 
     @property

@@ -220,7 +220,7 @@ def _located(url: str | PathLike[str]) -> tuple[Any, str]:
     except ImportError as error:
         raise missing_extra(error) from None
     except ValueError as error:
-        raise InvalidInput(f"{shown(url)} is no place that fsspec knows: {error}.") from None
+        raise InvalidInput(f"{shown(url)} is not a location that fsspec knows: {error}.") from None
 
 
 # The folder of the answers

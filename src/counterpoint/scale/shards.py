@@ -80,7 +80,7 @@ def fragments_of(
     """
     root = root.rstrip("/")
     if not fs.exists(root):
-        raise InvalidInput(f"There is no file and no folder {root}.")
+        raise InvalidInput(f"There is no file or folder {root}.")
     paths = [path for path in sorted(fs.find(root)) if not _is_hidden(path[len(root) :])]
     kinds = {"parquet" if path.endswith(".parquet") else "csv" for path in paths}
     strange = [p for p in paths if not p.endswith((".parquet", ".csv", ".csv.gz"))]

@@ -234,7 +234,7 @@ REFUSED = [
     (make_pipeline(SplineTransformer(), PowerTransformer()), "was cut or bent by another step"),
     (FunctionTransformer(np.rint), "what the function 'rint' does cannot be known"),
     (FunctionTransformer(lambda rows: rows + 1.0), "'<lambda>' does cannot be known"),
-    (Wild(), "no polynomial between its knots"),
+    (Wild(), "not a polynomial between its knots"),
     (Shuffled(4), "the edges of the bins of column 'x1' do not increase"),
     (Hollow(4, encode="ordinal"), "gives no finite number for .* in column 'x0'"),
     (make_column_transformer((PolynomialFeatures(4), [0])), "powers up to 4 are not read"),

@@ -699,5 +699,5 @@ def test_a_large_output_hides_no_interaction_of_small_ones():
     model = make_pipeline(PolynomialFeatures(2), StandardScaler(), LogisticRegression(C=1e3))
     model.fit(data, data.a * data.b)
     kinds = [cp.Categorical("day", (20240101.0,)), *(cp.Categorical(n, (0.0, 1.0)) for n in "ab")]
-    with pytest.raises(cp.UnsupportedModel, match="no sum of one part for each"):
+    with pytest.raises(cp.UnsupportedModel, match="not a sum of one part for each"):
         cp.Explainer(model, data=data, features=kinds)

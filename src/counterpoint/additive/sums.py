@@ -70,10 +70,11 @@ class SumDuality(NonConvexDuality):
         curves = own[0].curves  # of one form
         if any(curve.warp is not None for _, curve in curves):
             raise UnsupportedModel(
-                "The model bends a column by a function that is not a polynomial (PowerTransformer, "
-                "QuantileTransformer to a normal distribution, FunctionTransformer), along which "
-                "answers are not searched for. Use SplineTransformer, KBinsDiscretizer or uniform "
-                "quantiles there, or transform the column in the data before fitting."
+                "The model bends a column by a function that is not a polynomial "
+                "(PowerTransformer, QuantileTransformer to a normal distribution, "
+                "FunctionTransformer), along which answers are not searched for. Use "
+                "SplineTransformer, KBinsDiscretizer or uniform quantiles there, or transform "
+                "the column in the data before fitting."
             )
         if program.price.quadratic.ndim == 2:
             return None

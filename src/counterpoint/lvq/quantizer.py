@@ -205,7 +205,7 @@ class VectorQuantizer(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc
         for c in np.flatnonzero(distinct < counts):
             raise InvalidInput(
                 f"Expected at least {counts[c]} distinct rows of class "
-                f"{self.classes_.tolist()[rows.classes[c]]!r}, one for each of its prototypes, and "
+                f"{self.classes_.tolist()[rows.classes[c]]!r}, one for each of its prototypes; "
                 f"got {distinct[c]}: lower prototypes_per_class, for this class alone by a mapping."
             )
         return counts
@@ -307,7 +307,7 @@ def _counts_of(asked: Any, labels: list[Any]) -> IntArray:
     for count in numbers:
         if isinstance(count, bool) or not isinstance(count, Integral) or int(count) < 1:
             raise InvalidInput(
-                f"Expected {wanted} to be a whole number of at least 1, or one for each class, and "
+                f"Expected {wanted} to be a whole number of at least 1, or one for each class; "
                 f"got {count!r}: pass another value."
             )
     return np.array(numbers, dtype=np.intp)

@@ -253,7 +253,7 @@ def _passing(imputer: Any, columns: Columns, fills: Mapping[int, Fill]) -> Colum
     if len(numeric) and not is_missing(imputer.missing_values):
         raise columns.refusal(
             imputer,
-            f"it replaces the number {imputer.missing_values!r}, which is not an affine function of "
+            f"it replaces the number {imputer.missing_values!r}, which is not affine in "
             f"{columns.label(int(numeric[0]))}. Mark missing cells as NaN instead.",
         )
     return by_running(imputer, columns.filled(fills), passes=True)

@@ -150,7 +150,7 @@ class NoiseLaw(ABC):
         given = np.asarray(phi, dtype=np.float64)
         if given.ndim not in (1, 2) or given.shape[-1] != self.n_features:
             raise InvalidInput(
-                f"Expected features of shape ({self.n_features},) or (n, {self.n_features}), and "
+                f"Expected features of shape ({self.n_features},) or (n, {self.n_features}); "
                 f"got {given.shape}: pass φ(x), one entry for each weight of the model."
             )
         if not np.isfinite(given).all():

@@ -385,7 +385,7 @@ class PrivateSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         if (self.mechanism == "gaussian") != (self.delta is not None):
             raise InvalidInput(
-                "PrivateSVC expects delta with mechanism='gaussian', and without it otherwise, and "
+                "PrivateSVC expects delta with mechanism='gaussian', and without it otherwise; "
                 f"got delta={self.delta!r} with mechanism={self.mechanism!r}: pass both, or "
                 "neither."
             )

@@ -10,7 +10,7 @@ import numpy as np
 
 import counterpoint as cp
 from counterpoint.errors import InvalidInput, NoAnswer, all_of, check_number, shown
-from counterpoint.metrics import is_other, meets, pairs, said
+from counterpoint.metrics.pairs import is_other, meets, pairs, said
 from counterpoint.numerics import FloatArray
 from counterpoint.targets import as_target
 

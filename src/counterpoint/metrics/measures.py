@@ -1,0 +1,353 @@
+"""The metrics, each a number for each answer; and the table of their means."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Unpack
+
+import numpy as np
+
+import counterpoint as cp
+from counterpoint.errors import InvalidInput, all_of, shown
+from counterpoint.metrics.pairs import (
+    ROUNDING,
+    Read,
+    is_other,
+    meets,
+    pairs,
+    said,
+    valid_rows,
+    wanted_of,
+)
+from counterpoint.numerics import FloatArray
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "compare",
+    "constraint_violation",
+    "diversity",
+    "lof",
+    "optimality_gap",
+    "proximity",
+    "redundancy",
+    "sparsity",
+    "validity",
+    "ynn",
+]
+
+
+def validity(
+    model: Any, factuals: Any, counterfactuals: Any, target: Any = None, **read: Unpack[Read]
+) -> FloatArray:
+    """Whether the model gives each answer the target, by its own ``predict``: 1 or 0.
+
+    Parameters
+    ----------
+    model
+        An `Explainer`, which says kinds of features, cost and constraints; or any fitted model with
+        ``predict`` (with ``predict_proba`` for a `Probability`).
+    factuals, counterfactuals
+        Rows and answers to them: data frames, arrays, `Counterfactuals`, `Alternatives`.
+    target
+        A `Target`, or a label; None for any class other than that of the factual row. Its margin
+        is not looked at.
+    **read
+        ``data``: rows like those the model was fitted on, which say the spreads of the columns, and
+        without an `Explainer` their kinds; by default the factual rows do. ``row``: (m,) which
+        factual row each answers, by position; by default one each, in order.
+
+    Returns
+    -------
+    ndarray of shape (m,)
+        NaN where no answer was found.
+
+    Raises
+    ------
+    InvalidInput
+        If columns are missing, rows and answers do not fit each other, or the target is one that a
+        prediction cannot meet.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from counterpoint import metrics
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> X = np.array([[0.0], [1.0], [2.0], [3.0]])
+    >>> model = LogisticRegression().fit(X, [0, 0, 1, 1])
+    >>> metrics.validity(model, X[:2], np.array([[2.0], [1.1]]), 1)
+    array([1., 0.])
+    """
+    asked = pairs(model, factuals, counterfactuals, **read)
+    return asked.told(valid_rows(model, asked, target, asked.after))
+
+
+def proximity(
+    model: Any,
+    factuals: object,
+    counterfactuals: object,
+    distance: str | cp.Cost = "mad",
+    **read: Unpack[Read],
+) -> FloatArray:
+    """The distance of each answer from its row; a category that changes counts 1.
+
+    Parameters
+    ----------
+    model, factuals, counterfactuals, **read
+        As for `validity`.
+    distance
+        ``"l1"`` and ``"l2"`` in standard deviations of each column; ``"mad"``, the sum of changes
+        in median absolute deviations; or a `Cost`.
+
+    Returns
+    -------
+    ndarray of shape (m,)
+        NaN also where a missing cell was filled in.
+    """
+    return pairs(model, factuals, counterfactuals, **read).distances(distance)
+
+
+def sparsity(model: Any, factuals: Any, counterfactuals: Any, **read: Unpack[Read]) -> FloatArray:
+    """How many features each answer changes; parameters as for `validity`."""
+    asked = pairs(model, factuals, counterfactuals, **read)
+    return asked.told(asked.changed.sum(axis=1))
+
+
+def redundancy(
+    model: Any, factuals: Any, counterfactuals: Any, target: Any = None, **read: Unpack[Read]
+) -> FloatArray:
+    """How many changes of each answer could be taken back, one at a time, with it still valid.
+
+    Parameters as for `validity`. NaN also for answers that are not valid.
+
+    References
+    ----------
+    Pawelczyk et al. (2021), CARLA, NeurIPS Datasets and Benchmarks.
+    """
+    asked = pairs(model, factuals, counterfactuals, **read)
+    times = np.zeros(len(asked.row))
+    for j in np.flatnonzero(asked.changed.any(axis=0)).tolist():
+        undone, name = asked.after.copy(), asked.features.names[j]
+        undone[name] = asked.before[name]
+        times += valid_rows(model, asked, target, undone) & asked.changed[:, j]
+    return np.where(valid_rows(model, asked, target, asked.after), asked.told(times), np.nan)
+
+
+def constraint_violation(
+    model: Any,
+    factuals: object,
+    counterfactuals: object,
+    constraints: cp.Constraint | Iterable[cp.Constraint] = (),
+    **read: Unpack[Read],
+) -> FloatArray:
+    """By how much each answer violates the constraint that it violates most; 0 if it meets all.
+
+    Relative to the size of the constraint's terms, as in `Certificate`; up to a millionth is
+    rounding, and counts as 0. That an `Integer` changes in whole steps is one of the constraints.
+
+    Parameters
+    ----------
+    model, factuals, counterfactuals, **read
+        As for `validity`. The constraints of an `Explainer` count, and those that its data imply.
+    constraints
+        More of them.
+
+    Returns
+    -------
+    ndarray of shape (m,)
+    """
+    asked = pairs(model, factuals, counterfactuals, **read)
+    known = (*model.constraints, *model.implied) if isinstance(model, cp.Explainer) else ()
+    more = all_of(cp.Constraint, constraints, "constraints such as cp.Immutable('age')")
+    worst = np.zeros(len(asked.row))
+    x, y = asked.encoded(asked.x), asked.encoded(asked.y)
+    for constraint in (*known, *more):
+        worst = np.maximum(worst, constraint.region(asked.features).violation(y, x))
+    for j, feature in enumerate(asked.features):
+        if isinstance(feature, cp.Integer):
+            steps = np.nan_to_num((asked.y[:, j] - asked.x[:, j]) / feature.step)
+            worst = np.maximum(worst, np.abs(steps - np.round(steps)))
+    return asked.told(np.where(worst > ROUNDING, worst, 0.0))
+
+
+def ynn(
+    model: Any,
+    factuals: Any,
+    counterfactuals: Any,
+    target: Any = None,
+    k: int = 5,
+    **read: Unpack[Read],
+) -> FloatArray:
+    """The share of each answer's k nearest rows of the data to which the model gives the target.
+
+    For several classes and for regressors too. Distances are those of `proximity` by ``"l2"``;
+    rows of the data with a missing cell are left out, and answers with one have no number.
+
+    Parameters
+    ----------
+    model, factuals, counterfactuals, target, **read
+        As for `validity`.
+    k
+        How many neighbours.
+
+    Returns
+    -------
+    ndarray of shape (m,)
+
+    References
+    ----------
+    Pawelczyk et al. (2021), CARLA, NeurIPS Datasets and Benchmarks.
+    """
+    from sklearn.neighbors import NearestNeighbors
+
+    asked, wanted = pairs(model, factuals, counterfactuals, **read), wanted_of(target)
+    whole, points, known, answers = asked.space(k)
+    if not len(answers):
+        return asked.told(np.nan)
+    near = NearestNeighbors(n_neighbors=k).fit(points).kneighbors(answers, return_distance=False)
+    rows = asked.given(asked.data[whole], model)
+    if is_other(wanted):
+        before = said(model, asked.given(asked.before[known], model))
+        met = said(model, rows)[near] != before[:, None]
+    else:
+        met = meets(model, wanted, rows)[near]
+    return asked.put(known, met.mean(axis=1))
+
+
+def lof(
+    model: Any, factuals: Any, counterfactuals: Any, k: int = 20, **read: Unpack[Read]
+) -> FloatArray:
+    """The local outlier factor of each answer among the data: about 1 inside, larger outside.
+
+    By scikit-learn's `LocalOutlierFactor` with k neighbours, in the space of `ynn`; parameters as
+    there.
+    """
+    from sklearn.neighbors import LocalOutlierFactor
+
+    asked = pairs(model, factuals, counterfactuals, **read)
+    _, points, known, answers = asked.space(k)
+    if not len(answers):
+        return asked.told(np.nan)
+    return asked.put(known, -LocalOutlierFactor(k, novelty=True).fit(points).score_samples(answers))
+
+
+def diversity(
+    model: Any,
+    factuals: object,
+    counterfactuals: object,
+    distance: str | cp.Cost = "mad",
+    **read: Unpack[Read],
+) -> FloatArray:
+    """The mean distance between two answers to the same row; parameters as for `proximity`.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+        One for each factual row; NaN for those with fewer than two answers.
+
+    References
+    ----------
+    Mothilal, Sharma & Tan (2020), Explaining machine learning classifiers through diverse
+    counterfactual explanations, FAccT.
+    """
+    asked = pairs(model, factuals, counterfactuals, **read)
+    each = (np.flatnonzero((asked.row == i) & asked.found) for i in np.unique(asked.row))
+    both = [(a, b) for mine in each for k, a in enumerate(mine) for b in mine[:k]]
+    first, second = np.array(both, dtype=np.intp).reshape(-1, 2).T
+    found = np.ones(len(first), dtype=bool)
+    two = replace(asked, row=asked.row[first], found=found, x=asked.y[first], y=asked.y[second])
+    sums = np.bincount(two.row, two.distances(distance), minlength=asked.count)
+    with np.errstate(invalid="ignore"):
+        return np.asarray(sums / np.bincount(two.row, minlength=asked.count))
+
+
+def optimality_gap(
+    model: Any, factuals: Any, counterfactuals: Any, target: Any = None, **read: Unpack[Read]
+) -> FloatArray:
+    """(cost − bound) / cost, by the cost of the `Explainer` and its proved bound: 0 is optimal.
+
+    A gap of 0.5 says that the answer costs up to twice as much as the cheapest. Parameters as for
+    `validity`; ``model`` must be an `Explainer`.
+
+    Returns
+    -------
+    ndarray of shape (m,)
+        NaN also for answers that are not valid or violate a constraint: the bound is not on them.
+    """
+    if not isinstance(model, cp.Explainer):
+        raise InvalidInput(f"optimality_gap needs an Explainer, for bounds; got {shown(model)}.")
+    asked = pairs(model, factuals, counterfactuals, **read)
+    cost, wanted = asked.costs(model.cost), wanted_of(target)
+    bound = model.explain(factuals, wanted).bound[asked.row]
+    violated = constraint_violation(model, factuals, counterfactuals, **read) > 0.0
+    comparable = valid_rows(model, asked, wanted, asked.after) & ~violated
+    with np.errstate(invalid="ignore", divide="ignore"):
+        gap = np.where(cost == 0.0, 0.0, (cost - bound) / cost)
+    return np.where(comparable, gap, np.nan)
+
+
+def compare(
+    model: Any,
+    factuals: object,
+    counterfactuals: Mapping[str, Any] | object,
+    target: Any = None,
+    *,
+    data: object | None = None,
+) -> pd.DataFrame:
+    """One row a tool: how many answers it found, and the means of the metrics over them.
+
+    Parameters
+    ----------
+    model, factuals, target, data
+        As for `validity`. With an `Explainer` the table has its own answers as well.
+    counterfactuals
+        Name of a tool → its answers, as for `validity`; or as a pair with their ``row``, as
+        `read_dice` gives them. What is no mapping are the answers of one tool.
+
+    Returns
+    -------
+    pandas.DataFrame
+        ``found``: the share of rows with an answer; ``validity``: that of valid answers. All else
+        are means over valid answers, since others may be as near as they like: ``l1``, ``l2`` and
+        ``mad`` are `proximity`, ``violated`` is the share that violates a constraint, ``gap`` is
+        `optimality_gap`. ``diversity`` is that of all answers.
+    """
+    import pandas as pd
+
+    tools = {"answers": counterfactuals}
+    if isinstance(counterfactuals, Mapping):
+        tools = dict(counterfactuals)
+    if isinstance(model, cp.Explainer):
+        tools = {"counterpoint": model.explain(factuals, wanted_of(target)), **tools}
+    lines = {}
+    for name, answers in tools.items():
+        rows, row = answers if isinstance(answers, tuple) else (answers, None)
+        lines[name] = _means(model, factuals, rows, target, {"data": data, "row": row})
+    return pd.DataFrame.from_dict(lines, orient="index")
+
+
+def _means(
+    model: Any, factuals: object, answers: object, target: Any, read: Read
+) -> dict[str, float]:
+    """The line of one tool."""
+    both = model, factuals, answers
+    asked, valid = pairs(*both, **read), validity(*both, target, **read)
+    values = {name: proximity(*both, distance=name, **read) for name in ("l1", "l2", "mad")}
+    values["sparsity"] = sparsity(*both, **read)
+    values["redundancy"] = redundancy(*both, target, **read)
+    values["violated"] = np.sign(constraint_violation(*both, **read))
+    values["ynn"], values["lof"] = ynn(*both, target, **read), lof(*both, **read)
+    if isinstance(model, cp.Explainer):
+        values["gap"] = optimality_gap(*both, target, **read)
+    means = {name: _mean(column[valid == 1.0]) for name, column in values.items()}
+    found = len(np.unique(asked.row[asked.found])) / max(asked.count, 1)
+    diverse = _mean(diversity(*both, **read))
+    return {"found": found, "validity": _mean(valid), **means, "diversity": diverse}
+
+
+def _mean(values: FloatArray) -> float:
+    """Of all that are no NaN; NaN of none."""
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if len(known) else float("nan")

@@ -1,0 +1,335 @@
+"""Factual rows and answers to them, as numbers; and what models say of either."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypedDict, final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+import counterpoint as cp
+from counterpoint.errors import InvalidInput, shown, some
+from counterpoint.numerics import BoolArray, FloatArray, IntArray
+from counterpoint.targets import as_target
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "ROUNDING",
+    "Pairs",
+    "Read",
+    "frame_of",
+    "is_other",
+    "meets",
+    "pairs",
+    "said",
+    "valid_rows",
+    "wanted_of",
+]
+
+ROUNDING = 1e-6
+"""Relative differences of numbers up to this are no change, and no violation."""
+
+
+@final
+class Read(TypedDict, total=False):
+    """What all metrics take besides; see `validity`."""
+
+    data: object | None
+    row: ArrayLike | None
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """m answers beside the rows that they answer, and the data that say spreads."""
+
+    features: cp.Features  # p columns
+    row: IntArray  # (m,) the positions of the factual rows
+    count: int  # how many factual rows there are
+    found: BoolArray  # (m,)
+    x: FloatArray  # (m, p) codes of the factual rows; NaN for what is missing
+    y: FloatArray  # (m, p) codes of the answers
+    data: pd.DataFrame  # the columns of the features, of other rows
+    codes: FloatArray  # (r, p) of the data
+    is_array: bool  # whether the factual rows came as an array
+    before: pd.DataFrame
+    after: pd.DataFrame
+
+    @property
+    def changed(self) -> BoolArray:
+        """(m, p)."""
+        return _differ(self.x, self.y) & self.found[:, None]
+
+    @property
+    def spread(self) -> FloatArray:
+        """(p,) standard deviations of the columns; 1 for categories and constants."""
+        return _spreads(self.features, self.codes)
+
+    def encoded(self, codes: FloatArray) -> FloatArray:
+        """(m, d) points in the space of costs; what is missing as zeros."""
+        return self.features.expand(np.nan_to_num(codes))
+
+    def given(self, rows: pd.DataFrame, model: Any) -> Any:
+        """Rows in the kind that a model takes."""
+        own = _own(model)
+        named = hasattr(own, "feature_names_in_") or not hasattr(own, "n_features_in_")
+        return rows if named and not self.is_array else rows.to_numpy()
+
+    def told(self, values: ArrayLike) -> FloatArray:
+        """(m,) values; NaN where no answer was found."""
+        return np.where(self.found, np.asarray(values, dtype=np.float64), np.nan)
+
+    def costs(self, cost: cp.Cost) -> FloatArray:
+        """(m,) costs; NaN also where a cell was filled in or emptied, which has no distance."""
+        values = cost.price(self.features)(self.encoded(self.y) - self.encoded(self.x))
+        filled = (np.isnan(self.x) != np.isnan(self.y)).any(axis=1)
+        return np.where(filled, np.nan, self.told(values))
+
+    def distances(self, distance: str | cp.Cost) -> FloatArray:
+        """(m,) as `proximity` says."""
+        if isinstance(distance, cp.Cost):
+            return self.costs(distance)
+        if distance == "mad":
+            return self.costs(cp.Manhattan(cp.mad_weights(self.data, self.features)))
+        if distance == "l1":
+            return self.costs(cp.Manhattan(1.0 / self.spread))
+        if distance == "l2":
+            return np.sqrt(self.costs(cp.SquaredEuclidean(self.spread**-2.0)))
+        raise InvalidInput(f"Expected 'l1', 'l2', 'mad' or a Cost; got {shown(distance)}.")
+
+    def space(self, k: int) -> tuple[BoolArray, FloatArray, BoolArray, FloatArray]:
+        """Which rows of the data, and which answers, miss no cell; and these as points.
+
+        Euclidean distances between points are those of `proximity` by ``"l2"``.
+        """
+        sizes = [block.stop - block.start for block in self.features.blocks]
+        unit = np.repeat(np.where(self.features.is_numeric, self.spread, np.sqrt(2.0)), sizes)
+        whole = np.asarray(~np.isnan(self.codes).any(axis=1))
+        asked = np.asarray(~np.isnan(self.y).any(axis=1) & self.found)
+        if k not in range(1, int(whole.sum())):
+            raise InvalidInput(
+                f"Expected k from 1 to less than the {whole.sum()} rows of data; got {shown(k)}."
+            )
+        points, answers = self.codes[whole], self.y[asked]
+        return (
+            whole,
+            self.features.expand(points) / unit,
+            asked,
+            self.features.expand(answers) / unit,
+        )
+
+    def put(self, asked: BoolArray, values: FloatArray) -> FloatArray:
+        """(m,) values of some answers; NaN for the others."""
+        out = np.full(len(self.row), np.nan)
+        out[asked] = values
+        return out
+
+
+def pairs(
+    model: Any,
+    factuals: object,
+    counterfactuals: object,
+    data: object | None = None,
+    row: ArrayLike | None = None,
+) -> Pairs:
+    """Read both sides; the parameters are those of `validity`."""
+    if row is None and isinstance(counterfactuals, cp.Alternatives):
+        row = counterfactuals.row
+    told = model.features if isinstance(model, cp.Explainer) else None
+    x = frame_of(factuals, told)
+    shows = x if data is None else frame_of(data, told)
+    seen = cp.Features.from_data(shows) if told is None else told
+    y = frame_of(counterfactuals, seen)
+    features = _numbers(seen, x, y) if told is None else told
+    names = list(features.names)
+    sides = {"the factual rows": x, "the counterfactuals": y, "data": shows}
+    for what, frame in sides.items():
+        missing = [name for name in names if name not in frame.columns]
+        if missing:
+            raise InvalidInput(
+                f"Expected all columns of the model in {what}; missing: {some(missing)}."
+            )
+    at = np.arange(len(x)) if row is None else np.asarray(row)
+    if at.shape != (len(y),):
+        raise InvalidInput(
+            f"Expected one counterfactual for each of {len(at)} rows, in order, missing as a whole "
+            f"where none was found; got {len(y)}. For several to a row pass row=, their positions."
+        )
+    if len(at) and not (at.dtype.kind in "iu" and at.min() >= 0 and at.max() < len(x)):
+        raise InvalidInput(f"Expected positions of the {len(x)} rows for row=; got {shown(row)}.")
+    came, after, known = (_codes(features, frame[names], what) for what, frame in sides.items())
+    before = came[at]
+    found = ~y[names].isna().all(axis=1).to_numpy()
+    size = np.fmax(_spreads(features, known), np.abs(before))
+    near = features.is_numeric & (np.abs(after - before) <= ROUNDING * size)
+    after = np.where(near | ~found[:, None], before, after)
+    rows = x[names].iloc[at].reset_index(drop=True)
+    answers = _decoded(features, rows, before, after)
+    numbers = features, at, len(x), found, before, after, shows[names], known
+    return Pairs(*numbers, isinstance(factuals, np.ndarray), rows, answers)
+
+
+def frame_of(rows: Any, features: cp.Features | None) -> pd.DataFrame:
+    """Rows of any kind as a pandas frame; the columns of an array are the features."""
+    import pandas as pd
+
+    if isinstance(rows, cp.Counterfactuals | cp.Alternatives):
+        rows = rows.to_frame()
+    if isinstance(rows, pd.DataFrame):
+        return rows.reset_index(drop=True)
+    if isinstance(rows, np.ndarray):
+        names = [f"x{j}" for j in range(rows.shape[-1])] if features is None else features.names
+        if rows.ndim != 2 or rows.shape[1] != len(names):
+            raise InvalidInput(
+                f"Expected an array of shape (rows, {len(names)}); got shape {rows.shape}."
+            )
+        return pd.DataFrame(rows, columns=list(names))
+    import narwhals.stable.v2 as nw
+
+    try:
+        return pd.DataFrame(nw.from_native(rows, eager_only=True).to_dict(as_series=False))
+    except TypeError:
+        raise InvalidInput(f"Expected a data frame or an array; got {shown(rows)}.") from None
+
+
+def _numbers(seen: cp.Features, *sides: pd.DataFrame) -> cp.Features:
+    """The features, with columns that happened to hold only 0 and 1 as numbers if they are."""
+
+    def is_number(feature: Any) -> bool:
+        if not isinstance(feature, cp.Categorical) or feature.numbers is None:
+            return False
+        columns = [side[feature.name] for side in sides if feature.name in side]
+        return any(
+            column.dtype.kind == "f" and not column.dropna().isin(feature.numbers).all()
+            for column in columns
+        )
+
+    return cp.Features(cp.Continuous(f.name) if is_number(f) else f for f in seen)
+
+
+def _codes(features: cp.Features, frame: pd.DataFrame, what: str) -> FloatArray:
+    """(n, p) the number, or the position of the category; NaN for what is missing.
+
+    Text stands for the category that is written so: other tools turn categories into text.
+    """
+    import pandas as pd
+
+    out = np.empty((len(frame), len(features)))
+    for j, feature in enumerate(features):
+        column, wanted = frame[feature.name], "a finite number"
+        if isinstance(feature, cp.Categorical):
+            known: dict[Any, int] = {str(c): k for k, c in enumerate(feature.categories)}
+            known |= {c: k for k, c in enumerate(feature.categories)}
+            codes, wanted = column.astype(object).map(known), "one of its categories"
+        else:
+            codes = pd.to_numeric(column, errors="coerce")
+        out[:, j] = codes.to_numpy(dtype=np.float64, na_value=np.nan)
+        bad = np.isinf(out[:, j]) | (np.isnan(out[:, j]) & column.notna().to_numpy())
+        if bad.any():
+            raise InvalidInput(
+                f"Expected {wanted} in column {feature.name!r} of {what}; got "
+                f"{shown(column[bad].iloc[0])}."
+            )
+    return out
+
+
+def _differ(x: FloatArray, y: FloatArray) -> BoolArray:
+    """Where codes differ; what is missing is the same as what is missing."""
+    return (x != y) & ~(np.isnan(x) & np.isnan(y))
+
+
+def _spreads(features: cp.Features, codes: FloatArray) -> FloatArray:
+    out = np.ones(len(features))
+    for j in np.flatnonzero(features.is_numeric).tolist():
+        values = codes[~np.isnan(codes[:, j]), j]
+        out[j] = (values.std() if len(values) else 0.0) or 1.0
+    return out
+
+
+def _decoded(
+    features: cp.Features, rows: pd.DataFrame, before: FloatArray, after: FloatArray
+) -> pd.DataFrame:
+    """Rows with their changed cells replaced, in their dtypes where these hold the values."""
+    import pandas as pd
+
+    out, changed = rows.copy(), _differ(before, after)
+    for j in np.flatnonzero(changed.any(axis=0)).tolist():
+        feature, column = features.items[j], rows.iloc[:, j]
+        new = pd.Series(after[:, j])
+        if isinstance(feature, cp.Categorical):
+            new = new.map(dict(enumerate(feature.categories))).astype(object)
+        elif (new == new.round()).all() or not pd.api.types.is_integer_dtype(column.dtype):
+            new = new.astype(column.dtype)
+        mixed = column.astype(object).where(~changed[:, j], new.astype(object))
+        out[feature.name] = mixed.astype(
+            column.dtype if isinstance(feature, cp.Categorical) else new.dtype
+        )
+    return out
+
+
+# What models say
+
+
+def _own(model: Any) -> Any:
+    """The model itself, if an `Explainer` was passed."""
+    return model.model if isinstance(model, cp.Explainer) else model
+
+
+def said(model: Any, rows: Any) -> NDArray[Any]:
+    """(m,) what a model predicts; no rows, no predictions."""
+    own = _own(model)
+    if not hasattr(own, "predict"):
+        raise InvalidInput(f"Expected a fitted model with predict; got {shown(own)}.")
+    try:
+        return np.asarray(own.predict(rows)).reshape(-1) if len(rows) else np.empty(0)
+    except (TypeError, ValueError) as error:
+        told = str(error).partition("\n")[0].rstrip(".:")
+        raise InvalidInput(f"{type(own).__name__} does not take these rows: {told}.") from error
+
+
+def meets(
+    model: Any, target: cp.Target, rows: Any, before: NDArray[Any] | None = None
+) -> BoolArray:
+    """(m,): whether a model gives rows the target; ``before``: what it is to be other than."""
+    wanted = target.requirement
+    if wanted.chance is not None or (wanted.probable and wanted.at_least is None):
+        raise InvalidInput(
+            "Expected a target that a prediction meets or misses, such as cp.Label('yes'); got "
+            f"{shown(target)}."
+        )
+    if wanted.at_least is not None:
+        own = _own(model)
+        known = np.asarray(getattr(own, "classes_", ())).tolist()
+        if wanted.labels[0] not in known or not hasattr(own, "predict_proba"):
+            raise InvalidInput(
+                f"{type(own).__name__} says no probability of {wanted.labels[0]!r}; pass a Label."
+            )
+        shares = np.asarray(own.predict_proba(rows)) if len(rows) else np.empty((0, len(known)))
+        return shares[:, known.index(wanted.labels[0])] >= wanted.at_least
+    predicted = said(model, rows)
+    if wanted.limits is not None:
+        return np.asarray((predicted >= wanted.limits[0]) & (predicted <= wanted.limits[1]))
+    if not wanted.labels:
+        return np.asarray(predicted != before)
+    named = np.logical_or.reduce([predicted == label for label in wanted.labels])
+    return np.asarray(named != wanted.others)
+
+
+def is_other(target: cp.Target) -> bool:
+    """Whether any class other than that of the factual row is wanted."""
+    return target.requirement.others and not target.requirement.labels
+
+
+def valid_rows(model: Any, asked: Pairs, target: Any, rows: pd.DataFrame) -> BoolArray:
+    """(m,): whether rows in the place of the answers meet the target."""
+    wanted = wanted_of(target)
+    before = said(model, asked.given(asked.before, model)) if is_other(wanted) else None
+    return meets(model, wanted, asked.given(rows, model), before)
+
+
+def wanted_of(target: Any) -> cp.Target:
+    """A target; of None, any other class."""
+    return cp.OtherLabel() if target is None else as_target(target)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -83,41 +83,35 @@ class Audit:
             raise MissingExtra(
                 "Audit.plot needs matplotlib; install it with pip install 'counterpoint[plots]'."
             ) from None
-        wide = len(self.constraints) > 0
+        bars = self.constraints.head(10)[::-1]
+        wide = len(bars) > 0
         figure = Figure(figsize=(11.0 if wide else 6.0, 4.2), layout="constrained")
         left, *right = np.ravel(figure.subplots(1, 1 + wide))
-        needs = _needs(self.answers)
-        found = self.answers.found & needs
-        names: list[Any] = list(self.groups.index[1:]) or ["all"]
-        most = float(self.answers.cost[found].max(initial=0.0))
+        needs, cost = _needs(self.answers), np.asarray(self.answers.cost)
+        end = 1.05 * cost[needs & self.answers.found].max(initial=0.0)
+        names = [*self.groups.index[1:]] or ["all"]
         for k, name in enumerate(names):
-            mine = needs & (self.group == name) if name != "all" else needs
-            cost = np.sort(self.answers.cost[mine & found])
-            share = np.arange(len(cost) + 1) / max(1, int(mine.sum()))
-            x, y = np.concatenate([[0.0], cost, [1.05 * most]]), np.append(share, share[-1])
+            mine = needs & (self.group == name)
+            steps = np.sort(cost[mine & self.answers.found])
+            share = np.arange(len(steps) + 1) / max(1, int(mine.sum()))
             style = ("-", "--", ":", "-.")[k // 8 % 4]
+            x, y = [0.0, *steps, end], [*share, share[-1]]
             left.step(x, y, style, where="post", color=f"C{k % 8}", label=f"{name}")
         left.set(xlabel="cost", ylabel="rows with an action of at most this cost")
-        left.set(xlim=(0.0, 1.05 * most or 1.0), ylim=(0.0, 1.02))
-        left.yaxis.set_major_formatter("{x:.0%}")
+        left.set(xlim=(0.0, end or 1.0), ylim=(0.0, 1.02))
         if len(names) > 1:
             left.legend(frameon=False, loc="lower right")
         for axes in right:
-            top = self.constraints.head(10)[::-1]
-            at = np.arange(len(top))
-            bars = (
-                ("frees", "#444444", "fixed rows with an action"),
-                ("saves", "#b0b0b0", "cost saved"),
-            )
-            for shift, (kind, colour, label) in zip((0.2, -0.2), bars, strict=True):
-                axes.barh(at + shift, top[kind], 0.38, color=colour, label=label)
-            names = ["\n".join(wrap(text, 40, max_lines=2)) for text in top.index]
-            axes.set_yticks(at, names, parse_math=False)
-            axes.xaxis.set_major_formatter("{x:.0%}")
-            axes.set(xlabel=f"without the constraint, of a sample of {sum(self.sampled)}")
+            at = np.arange(len(bars))
+            axes.barh(at + 0.2, bars["frees"], 0.38, color="#444444", label="fixed rows freed")
+            axes.barh(at - 0.2, bars["saves"], 0.38, color="#b0b0b0", label="cost saved by others")
+            wrapped = ["\n".join(wrap(text, 40, max_lines=2)) for text in bars.index]
+            axes.set_yticks(at, wrapped, parse_math=False)
+            axes.set(xlabel=f"without the constraint, of a sample of {sum(self.sampled)} rows")
             axes.set_xlim(0.0, 1.0)
             axes.legend(frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
-        for axes in (left, *right):
+        for axes, axis in [(left, left.yaxis), *((axes, axes.xaxis) for axes in right)]:
+            axis.set_major_formatter("{x:.0%}")
             axes.spines[["top", "right"]].set_visible(False)
         return figure
 
@@ -178,28 +172,23 @@ def audit(  # noqa: PLR0913
     answers = explainer.explain(X, target, gap=gap, time_limit=time_limit, progress=progress)
     group = _groups(answers, by)
     names = [] if by is None else sorted({*group.tolist()})
-    lines = {"all": _line(answers, slice(None), confidence)}
+    lines = [_line(answers, np.ones(len(answers), dtype=bool), confidence)]
     for name in names:
-        lines[name] = _line(answers, group == name, confidence)
-        count = lines[name]["answered"] + lines[name]["fixed"] + lines[name]["undecided"]
+        lines.append(_line(answers, group == name, confidence))
+        count = sum(lines[-1][kind] for kind in ("answered", "fixed", "undecided"))
         if count < 20:
             warnings.warn(
                 f"Group {name!r} has {several(count, 'row')} that would need an action: its "
                 "intervals are wide, and differences from other groups may be chance.",
                 stacklevel=2,
             )
+    groups = pd.DataFrame(lines, index=pd.Index(["all", *names], name="group"))
     rng = np.random.default_rng(random_state)
     fixed = _fixed(answers)
     pools = (np.flatnonzero(mask) for mask in (fixed, answers.found & _needs(answers)))
     drawn = [np.sort(rng.permutation(pool)[:sample]).tolist() for pool in pools]
-    groups = pd.DataFrame.from_dict(lines, orient="index").rename_axis("group")
-    return Audit(
-        answers,
-        group,
-        groups,
-        _constraints(explainer, answers, *drawn),
-        (len(drawn[0]), len(drawn[1])),
-    )
+    constraints = _constraints(explainer, answers, *drawn)
+    return Audit(answers, group, groups, constraints, (len(drawn[0]), len(drawn[1])))
 
 
 def _groups(answers: cp.Counterfactuals, by: Any) -> NDArray[np.object_]:
@@ -237,31 +226,32 @@ def _needs(answers: cp.Counterfactuals) -> NDArray[np.bool_]:
     return ~np.isin(answers.status, [cp.Status.ALREADY, cp.Status.INVALID])
 
 
-def _line(answers: cp.Counterfactuals, rows: Any, confidence: float) -> dict[str, Any]:
+def _line(
+    answers: cp.Counterfactuals, rows: NDArray[np.bool_], confidence: float
+) -> dict[str, Any]:
     """What is told of a group."""
-    status, needs = answers.status[rows], _needs(answers)[rows]
-    fixed, found = _fixed(answers)[rows], answers.found[rows] & needs
-    count, cost = int(needs.sum()), answers.cost[rows][found]
-    out: dict[str, Any] = {
-        "rows": len(status),
-        "already": int((status == cp.Status.ALREADY).sum()),
-        "answered": int(found.sum()),
-        "fixed": int(fixed.sum()),
-        "undecided": int((needs & ~found & ~fixed).sum()),
-        "unusable": int((status == cp.Status.INVALID).sum()),
+    status, needs = answers.status, _needs(answers) & rows
+    fixed, found = _fixed(answers) & rows, answers.found & needs
+    cost, count = answers.cost[found], int(needs.sum())
+    masks = {
+        "rows": rows,
+        "already": rows & (status == cp.Status.ALREADY),
+        "answered": found,
+        "fixed": fixed,
+        "undecided": needs & ~found & ~fixed,
+        "unusable": rows & (status == cp.Status.INVALID),
     }
-    share, ends = np.nan, (0.0, 1.0)
-    if count:
-        share = out["fixed"] / count
-        ends = stats.binomtest(out["fixed"], count).proportion_ci(confidence)
+    out: dict[str, Any] = {name: int(mask.sum()) for name, mask in masks.items()}
+    ends = stats.binomtest(out["fixed"], count).proportion_ci(confidence) if count else (0.0, 1.0)
+    share = out["fixed"] / count if count else np.nan
     out |= {"fixed_share": share, "fixed_low": ends[0], "fixed_high": ends[1]}
-    # The k smallest of n values hold the median with a probability that is binomial, whatever their
-    # distribution; of few values no interval is finite.
+    # Between the k-th smallest and the k-th largest of n values lies the median, with a probability
+    # that is binomial whatever their distribution; of few values no interval is finite.
     n = len(cost)
     k = int(stats.binom.ppf((1.0 - confidence) / 2.0, n, 0.5)) if n else 0
-    low, high = (np.partition(cost, (k - 1, n - k))[[k - 1, n - k]]) if k else (0.0, np.inf)
-    middle = float(np.median(cost)) if n else np.nan
-    return out | {"cost_median": middle, "cost_low": float(low), "cost_high": float(high)}
+    low, high = np.partition(cost, (k - 1, n - k))[[k - 1, n - k]] if k else (0.0, np.inf)
+    median = float(np.median(cost)) if n else np.nan
+    return out | {"cost_median": median, "cost_low": float(low), "cost_high": float(high)}
 
 
 # Constraints
@@ -403,8 +393,9 @@ def confined(
     proofs: list[cp.Counterfactual] = []
     stays = [cp.Immutable(*explainer.features.names)]
     for rules in (stays, asked):  # rows that have the target already; rows that get there
-        ways = [_Way.of(f, box.get(f.name), [*_about(f, rules)]) for f in explainer.features]
-        if not all(way.possible for way in ways):
+        found = [_reach(f, box.get(f.name), [*_about(f, rules)]) for f in explainer.features]
+        ways = [way for way in found if way is not None]
+        if len(ways) < len(found):
             continue  # no row may be anywhere
         relations = [c for c in rules if isinstance(c, cp.Linear | cp.Ellipsoid)]
         widened = cp.Explainer(
@@ -427,106 +418,94 @@ def confined(
 def _about(feature: Any, constraints: Sequence[cp.Constraint]) -> Iterator[cp.Constraint]:
     """The constraints on one feature, as constraints on it alone."""
     for c in constraints:
-        if isinstance(c, cp.Immutable | cp.WithinObserved):
-            if feature.name in c.features:
-                yield next(p for p in _parts(c) if p.features == (feature.name,))
-            elif not c.features:
-                yield cp.WithinObserved(feature.name)
+        if isinstance(c, cp.Immutable | cp.WithinObserved) and feature.name in c.features:
+            yield next(part for part in _parts(c) if part.features == (feature.name,))
+        elif isinstance(c, cp.WithinObserved) and not c.features:
+            yield cp.WithinObserved(feature.name)
         elif isinstance(c, cp.Bounds | cp.Monotone) and c.feature == feature.name:
             yield c
 
 
 @final
-@dataclass(frozen=True)
-class _Way:
-    """Where the rows of a box can take one feature, and from where."""
+class _Reach(NamedTuple):
+    """Where the rows of a box can take one feature."""
 
     feature: Any  # with what can be reached as what was observed, if it is categorical
-    constraints: tuple[cp.Constraint, ...]
+    constraints: Sequence[cp.Constraint]  # that say so
     start: Any
-    possible: bool
-    inside: tuple[float, float] = (0.0, 0.0)  # of a number
-    origins: Mapping[Hashable, Hashable] = field(default_factory=dict)  # of a category
+    origin: Callable[[Any], Any]  # where in the box to start, to get to a value
 
-    @classmethod
-    def of(cls, feature: Any, given: Any, constraints: Sequence[cp.Constraint]) -> _Way:
-        given = feature.observed if given is None else given
-        if given is None:
-            raise InvalidInput(
-                f"Expected a range of {feature.name!r} in the box, since there are no data that "
-                "show one."
-            )
-        if isinstance(feature, cp.Categorical):
-            return cls._of_categories(feature, given, constraints)
-        return cls._of_numbers(feature, given, constraints)
 
-    @classmethod
-    def _of_categories(cls, feature: cp.Categorical, given: Any, constraints: Any) -> _Way:
-        inside = [given] if given in feature.categories else list(given)
-        unknown = [value for value in inside if value not in feature.categories]
-        if unknown or not inside:
-            raise InvalidInput(
-                f"Expected categories of {feature.name!r} in the box; got {shown(given)}."
-            )
-        one, count = cp.Features([feature]), len(feature.categories)
-        old, new = (codes.reshape(-1, 1).astype(float) for codes in np.indices((count, count)))
-        allowed = (old == new)[:, 0] | ~feature.is_stand_in[new[:, 0].astype(int)]
-        for condition in (part for c in constraints for part in c.region(one)):
-            allowed &= condition.violation(one.expand(new), one.expand(old)) <= 0
-        origins: dict[Hashable, Hashable] = {}
-        for k in np.flatnonzero(allowed).tolist():
-            u, v = (feature.categories[part] for part in divmod(k, count))
-            if u in inside and (u == v or v not in origins):
-                origins[v] = u
-        start = feature.stand_in if feature.stand_in in origins else next(iter(origins), None)
-        reached = replace(feature, observed=tuple(origins))
-        within = (cp.WithinObserved(feature.name),)
-        return cls(reached, within, start, bool(origins), origins=origins)
-
-    @classmethod
-    def _of_numbers(cls, feature: Any, given: Any, constraints: Any) -> _Way:
-        try:
-            low, high = map(float, given)
-        except (TypeError, ValueError):
-            low, high = np.nan, np.nan
-        if isinstance(feature, cp.Integer):
-            low, high = (
-                float(np.ceil(low / feature.step) * feature.step),
-                float(np.floor(high / feature.step) * feature.step),
-            )
-        if not low <= high:
-            raise InvalidInput(
-                f"Expected a lowest and a highest value of {feature.name!r} in the box; got "
-                f"{shown(given)}."
-            )
-        least, most = -np.inf, np.inf
-        for c in constraints:
-            ends = cls._ends(c, feature, low, high)
-            least, most = max(least, ends[0]), min(most, ends[1])
-        start = next((v for v in (low, high) if np.isfinite(v)), 0.0)
-        bounded = np.isfinite([least, most]).any() and least <= most
-        bounds = (cp.Bounds(feature.name, low=least, high=most),) if bounded else ()
-        return cls(feature, bounds, start, least <= most, (low, high))
-
-    @staticmethod
-    def _ends(c: Any, feature: Any, low: float, high: float) -> tuple[float, float]:
-        """What can be reached from between two values; each end rises with where one starts."""
-        match c:
-            case cp.Immutable():
-                return low, high
-            case cp.Bounds():
-                return max(c.low, low - c.fall), min(c.high, high + c.rise)
-            case cp.Monotone():
-                return (low, np.inf) if c.direction == "increasing" else (-np.inf, high)
-        mine = [b for b in c.stated if b.feature == feature.name]
-        free_low, free_high = (
-            any(np.isfinite(getattr(b, end)) for b in mine) for end in ("low", "high")
+def _reach(feature: Any, given: Any, rules: Sequence[cp.Constraint]) -> _Reach | None:
+    """Where a feature can get from what is given of it; None if it may be nowhere."""
+    given = feature.observed if given is None else given
+    if given is None:
+        raise InvalidInput(
+            f"Expected a range of {feature.name!r} in the box, since there are no data that show "
+            "one."
         )
-        least = -np.inf if free_low else min(feature.observed[0], low)
-        return least, np.inf if free_high else max(feature.observed[1], high)
+    return (_categories if isinstance(feature, cp.Categorical) else _numbers)(feature, given, rules)
 
-    def origin(self, value: Any) -> Any:
-        """Where in the box to start, to get there."""
-        if self.origins:
-            return self.origins[value]
-        return float(np.clip(value, *self.inside))
+
+def _categories(
+    feature: cp.Categorical, given: Any, rules: Sequence[cp.Constraint]
+) -> _Reach | None:
+    inside = [given] if given in feature.categories else list(given)
+    if not inside or not {*inside} <= {*feature.categories}:
+        raise InvalidInput(
+            f"Expected categories of {feature.name!r} in the box; got {shown(given)}."
+        )
+    one, count = cp.Features([feature]), len(feature.categories)
+    old, new = (codes.reshape(-1, 1).astype(float) for codes in np.indices((count, count)))
+    allowed = (old == new)[:, 0] | ~feature.is_stand_in[new[:, 0].astype(int)]
+    for condition in (part for rule in rules for part in rule.region(one)):
+        allowed &= condition.violation(one.expand(new), one.expand(old)) <= 0
+    origins: dict[Hashable, Hashable] = {}
+    for k in np.flatnonzero(allowed).tolist():
+        u, v = (feature.categories[part] for part in divmod(k, count))
+        if u in inside and (u == v or v not in origins):
+            origins[v] = u
+    if not origins:
+        return None
+    start = feature.stand_in if feature.stand_in in origins else next(iter(origins))
+    reached = replace(feature, observed=tuple(origins))
+    return _Reach(reached, [cp.WithinObserved(feature.name)], start, origins.__getitem__)
+
+
+def _numbers(feature: Any, given: Any, rules: Sequence[cp.Constraint]) -> _Reach | None:
+    try:
+        low, high = map(float, given)
+    except (TypeError, ValueError):
+        low, high = np.nan, np.nan
+    if isinstance(feature, cp.Integer):
+        low, high = (
+            float(f(v / feature.step) * feature.step) for f, v in ((np.ceil, low), (np.floor, high))
+        )
+    if not low <= high:
+        raise InvalidInput(
+            f"Expected a lowest and a highest value of {feature.name!r} in the box; got "
+            f"{shown(given)}."
+        )
+    # Each end of what a rule allows rises with where one starts: so all together are a range again.
+    ends = [_ends(rule, feature, low, high) for rule in rules] or [(-np.inf, np.inf)]
+    least, most = max(end[0] for end in ends), min(end[1] for end in ends)
+    if least > most:
+        return None
+    bounds = [cp.Bounds(feature.name, least, most)] if np.isfinite((least, most)).any() else []
+    start = next((v for v in (low, high) if np.isfinite(v)), 0.0)
+    return _Reach(feature, bounds, start, lambda value: float(np.clip(value, low, high)))
+
+
+def _ends(rule: Any, feature: Any, low: float, high: float) -> tuple[float, float]:
+    """What a constraint lets be reached from between two values."""
+    match rule:
+        case cp.Immutable():
+            return low, high
+        case cp.Bounds():
+            return max(rule.low, low - rule.fall), min(rule.high, high + rule.rise)
+        case cp.Monotone():
+            return (low, np.inf) if rule.direction == "increasing" else (-np.inf, high)
+    stated = [bounds for bounds in rule.stated if bounds.feature == feature.name]
+    no_low, no_high = (np.isfinite([getattr(b, e) for b in stated]).any() for e in ("low", "high"))
+    first, last = feature.observed
+    return -np.inf if no_low else min(first, low), np.inf if no_high else max(last, high)

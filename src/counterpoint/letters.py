@@ -637,11 +637,10 @@ class _Speech(NamedTuple):
     def number(self, value: float, wording: Wording, *, plain: bool = True) -> str:
         """A number with its unit: all its digits, or as many as a factual value needs."""
         exact = Decimal(repr(float(value))) * Decimal(repr(float(wording.scale)))
-        needed = len(f"{exact.normalize():f}".partition(".")[2])
-        digits = max(needed, wording.decimals or 0)
         if not plain:
-            digits = min(digits, 4) if wording.decimals is None else wording.decimals
-        text = f"{exact:,.{digits}f}"
+            exact = round(exact, 4 if wording.decimals is None else wording.decimals)
+        needed = len(f"{exact.normalize():f}".partition(".")[2])
+        text = f"{exact:,.{max(needed, wording.decimals or 0)}f}"
         marks = self.words["marks"]
         swapped = text.replace(",", "_").replace(".", marks[1]).replace("_", marks[0])
         return f"{swapped} {wording.unit}".rstrip()

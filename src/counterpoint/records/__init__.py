@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.errors import InvalidInput
-from counterpoint.records.checker import BROKEN, Asked, check
+from counterpoint.records.checker import BROKEN, check
 from counterpoint.records.files import read_records, with_rows
-from counterpoint.records.record import Batch, canonical, said
+from counterpoint.records.record import Asked, Batch, canonical, said
 from counterpoint.rows.table import Table
 
 __all__ = ["Recheck", "recheck"]

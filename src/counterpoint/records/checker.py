@@ -19,14 +19,13 @@ damage, and that somebody edited the file and left it at that.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 import numpy as np
 
 from counterpoint.certificate import (
     CLOSED,
-    VIOLATION,
     Claim,
     Evidence,
     Status,
@@ -34,90 +33,25 @@ from counterpoint.certificate import (
     relative_gap,
 )
 from counterpoint.engine.answering import encoded_rows
-from counterpoint.engine.confirm import SINGLE, SPARE
-from counterpoint.engine.pieces import Question, Task
+from counterpoint.engine.confirm import SPARE
+from counterpoint.engine.pieces import Task
 from counterpoint.engine.wings import wings
 from counterpoint.errors import CounterpointError
 from counterpoint.explainer import effort_of
 from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray
-from counterpoint.records.record import (
-    NUMBERS,
-    Batch,
-    canonical,
-    digest,
-    fingerprint,
-    kept_of,
-    problem_of,
-)
+from counterpoint.records.record import NUMBERS, Asked, Batch, kept_of
 from counterpoint.rows.encoding import match_columns
 from counterpoint.rows.table import Table
-from counterpoint.targets import Guarantee, Target, Verdict
+from counterpoint.targets import Guarantee, Verdict
 
 if TYPE_CHECKING:
     from counterpoint.certificate import Bounding, Kept
     from counterpoint.engine.program import Program
-    from counterpoint.engine.region import Cases
-    from counterpoint.models.reading import Reading
 
-__all__ = ["BROKEN", "Asked", "check", "concluded", "nothing"]
+__all__ = ["BROKEN", "check", "concluded", "nothing"]
 
 BROKEN = (CounterpointError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 """What reading a record raises that somebody changed."""
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Asked:
-    """What was asked: of the answers that a record is made of, or made again from a record."""
-
-    question: Question  # what was read of the model, features, constraints, cost
-    target: Target
-    gap: float
-    eps: float  # from 1 to the next number where the model computes, or rows are kept
-    resolution: float  # the largest violation that is rounding
-    limited: bool = False  # whether there was a limit of time
-    reading: Reading | None = None  # the model, where it can be asked
-    problems: tuple[str, ...] = ()  # what is wrong with all records that say so
-
-    @classmethod
-    def of(cls, shared: Mapping[str, Any], model: Any) -> Asked:
-        """Read it; what cannot be read is one of `BROKEN`."""
-        asked, problems = shared["asked"], []
-        known = {"target", "cost", "constraints", "features", "gap", "time_limit", "optimality"}
-        if set(asked) != known | {"float32"}:
-            raise ValueError("what was asked lacks a key, or has one too many")
-        if digest(canonical(asked)) != shared["asked_hash"]:
-            problems.append("What was asked does not fit its hash: it was changed.")
-        problem = problem_of(asked)
-        if problem.target is None or problem.cost is None:
-            raise ValueError("expected a target and a cost")
-        # The model is read as for any explanation; constraints and cost are those of the record.
-        explainer = problem.explainer(model)
-        reading, rules = explainer.reading, (*explainer.constraints, *explainer.implied)
-        question = Question.ask(reading.form, explainer.features, rules, problem.cost)
-        if (
-            fingerprint(reading.form, question.features, reading.fills)
-            != shared["model"]["fingerprint"]
-        ):
-            problems.append(
-                "It is a record of another model: what is read of this one has another fingerprint."
-            )
-        if shared["model"]["features"] != [str(name) for name in question.features.names]:
-            problems.append("The model's features are others than the record says.")
-        effort = effort_of(asked["gap"], asked["time_limit"], asked["optimality"])
-        limited, resolution = effort.seconds is not None, SINGLE if asked["float32"] else VIOLATION
-        found = question, problem.target, effort.gap, reading.eps, resolution, limited
-        return cls(*found, reading, tuple(problems))
-
-    def worth(self, x: FloatArray, y: FloatArray) -> FloatArray:
-        """(n,) what was minimised: the cost; for a `Tradeoff` also what is charged."""
-        program = self.question.pieces(self.target).asked
-        return program.objective(y, self.cases(program, x))
-
-    def cases(self, program: Program, x: FloatArray) -> Cases:
-        """Rows as a program sees them."""
-        cases, weight = program.cases(x), self.target.requirement.weight
-        return cases if weight is None else cases.weighing(np.full(len(x), 0.5 * weight))
 
 
 def concluded(

@@ -20,7 +20,7 @@ from counterpoint.certificate import VIOLATION, Claim, Status
 from counterpoint.engine.confirm import SINGLE
 from counterpoint.errors import InvalidInput, MissingExtra, shown
 from counterpoint.numerics import BoolArray, IntArray
-from counterpoint.records.checker import BROKEN, Asked, concluded, nothing
+from counterpoint.records.checker import BROKEN, concluded, nothing
 from counterpoint.records.record import (
     EDITED,
     FIELDS,
@@ -29,6 +29,7 @@ from counterpoint.records.record import (
     SCHEMA,
     SHARED,
     WORDS,
+    Asked,
     Batch,
     as_cell,
     as_pieces,

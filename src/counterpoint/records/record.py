@@ -11,19 +11,21 @@ import hmac
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from hashlib import sha256
 from itertools import pairwise
-from types import FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 import numpy as np
 from scipy import sparse
 
-from counterpoint.certificate import Kept
-from counterpoint.constraints import Bounds, Constraint, WithinObserved
+from counterpoint.certificate import VIOLATION, Kept
+from counterpoint.constraints import Constraint, WithinObserved
+from counterpoint.engine.confirm import SINGLE
+from counterpoint.engine.pieces import Question
 from counterpoint.engine.proof import Proof
 from counterpoint.errors import InvalidInput
+from counterpoint.explainer import effort_of
 from counterpoint.numerics import FloatArray, IntArray
 from counterpoint.policy import Problem
 from counterpoint.rows.cells import is_missing
@@ -33,7 +35,10 @@ from counterpoint.targets import Target
 if TYPE_CHECKING:
     import pandas as pd
 
+    from counterpoint.engine.program import Program
+    from counterpoint.engine.region import Cases
     from counterpoint.models.form import Form
+    from counterpoint.models.reading import Reading
     from counterpoint.results import Counterfactuals
 
 __all__ = [
@@ -44,6 +49,7 @@ __all__ = [
     "SCHEMA",
     "SHARED",
     "WORDS",
+    "Asked",
     "Batch",
     "as_cell",
     "as_pieces",
@@ -145,34 +151,31 @@ def fingerprint(form: Form, features: Features, fills: Mapping[Hashable, Any]) -
 
 def _parts(value: Any) -> Iterator[bytes]:
     """What a form is made of, piece by piece, each with its kind."""
+    value = np.array(value) if isinstance(value, float) else value
+    inside: Sequence[Any] = ()
     if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
-        real = value.dtype.kind == "f"
         with np.errstate(over="ignore"):
+            real = value.dtype.kind == "f"
             numbers = value.astype("<f4") + np.float32(0.0) if real else value.astype("<i8")
         yield str(value.shape).encode() + numbers.tobytes()
         return
-    inside = _inside(value)
-    yield f"{type(value).__name__}:{value if inside is None else len(inside)}".encode()
-    for each in inside or ():
-        yield from _parts(each)
-
-
-def _inside(value: Any) -> list[Any] | None:
-    """What something holds; None if it is one thing, and its text says all of it."""
-    if isinstance(value, float | np.ndarray | np.generic):
-        return [np.array(value, dtype=np.float64)] if isinstance(value, float) else value.tolist()
     if sparse.issparse(value):
         whole = sparse.csr_array(value)
         whole.sum_duplicates()
-        return [*whole.shape, whole.indptr, whole.indices, whole.data]
-    if isinstance(value, Mapping):
-        return [*value.items()]
-    if isinstance(value, list | tuple | set | frozenset):
-        return [*value] if isinstance(value, list | tuple) else sorted(value, key=repr)
-    if is_dataclass(value) and not isinstance(value, type):
-        return [getattr(value, field.name) for field in fields(value) if field.init]  # no caches
-    named = isinstance(value, type | FunctionType | np.ufunc)
-    return [value.__name__] if named else None
+        inside = *whole.shape, whole.indptr, whole.indices, whole.data
+    elif isinstance(value, np.ndarray | np.generic):
+        inside = [value.tolist()]
+    elif isinstance(value, Mapping):
+        inside = [*value.items()]
+    elif isinstance(value, list | tuple | set | frozenset):
+        inside = value if isinstance(value, list | tuple) else sorted(value, key=repr)
+    elif is_dataclass(value) and not isinstance(value, type):
+        inside = [getattr(value, field.name) for field in fields(value) if field.init]  # no caches
+    else:
+        yield str(getattr(value, "__name__", value)).encode()
+    yield f"{type(value).__name__}:{len(inside)}".encode()
+    for each in inside:
+        yield from _parts(each)
 
 
 # What was asked
@@ -208,23 +211,21 @@ def _stated(
     """
     out: list[Constraint] = []
     for constraint in constraints:
-        if isinstance(constraint, WithinObserved):
-            for name in constraint.features or features.names:
-                feature = features[name]
-                if feature.observed is None or isinstance(feature, Categorical):
-                    continue
-                low, high = feature.observed
-                said: list[Bounds] = [b for b in constraint.stated if b.feature == name]
-                lows = [b.low for b in said if np.isfinite(b.low)]
-                highs = [b.high for b in said if np.isfinite(b.high)]
-                ends = (
-                    min(max(lows), high) if lows else low,
-                    max(min(highs), low) if highs else high,
-                )
-                if ends != (low, high) and ends[0] <= ends[1]:
-                    features = features.replaced(replace(feature, observed=ends))
-            constraint = WithinObserved(*constraint.features)  # noqa: PLW2901
-        out.append(constraint)
+        if not isinstance(constraint, WithinObserved):
+            out.append(constraint)
+            continue
+        out.append(WithinObserved(*constraint.features))
+        for feature in map(features.__getitem__, constraint.features or features.names):
+            if isinstance(feature, Categorical) or feature.observed is None:
+                continue
+            said = [b for b in constraint.stated if b.feature == feature.name]
+            low, high = feature.observed
+            ends = (
+                min(max((b.low for b in said if np.isfinite(b.low)), default=low), high),
+                max(min((b.high for b in said if np.isfinite(b.high)), default=high), low),
+            )
+            if (low, high) != ends and ends[0] <= ends[1]:
+                features = features.replaced(replace(feature, observed=ends))
     return features, tuple(out)
 
 
@@ -243,6 +244,61 @@ def problem_of(asked: Mapping[str, Any]) -> Problem:
         for each in asked["features"]
     }
     return Problem.from_dict(table)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """What was asked: of the answers that a record is made of, or made again from a record."""
+
+    question: Question  # what was read of the model, features, constraints, cost
+    target: Target
+    gap: float
+    eps: float  # from 1 to the next number where the model computes, or rows are kept
+    resolution: float  # the largest violation that is rounding
+    limited: bool = False  # whether there was a limit of time
+    reading: Reading | None = None  # the model, where it can be asked
+    problems: tuple[str, ...] = ()  # what is wrong with all records that say so
+
+    @classmethod
+    def of(cls, shared: Mapping[str, Any], model: Any) -> Asked:
+        """Read it; what cannot be read is one of `BROKEN`."""
+        asked, problems = shared["asked"], []
+        known = {"target", "cost", "constraints", "features", "gap", "time_limit", "optimality"}
+        if set(asked) != known | {"float32"}:
+            raise ValueError("what was asked lacks a key, or has one too many")
+        if digest(canonical(asked)) != shared["asked_hash"]:
+            problems.append("What was asked does not fit its hash: it was changed.")
+        problem = problem_of(asked)
+        if problem.target is None or problem.cost is None:
+            raise ValueError("expected a target and a cost")
+        # The model is read as for any explanation; constraints and cost are those of the record.
+        explainer = problem.explainer(model)
+        reading, rules = explainer.reading, (*explainer.constraints, *explainer.implied)
+        question = Question.ask(reading.form, explainer.features, rules, problem.cost)
+        if (
+            fingerprint(reading.form, question.features, reading.fills)
+            != shared["model"]["fingerprint"]
+        ):
+            problems.append(
+                "It is a record of another model: what is read of this one has another fingerprint."
+            )
+        if shared["model"]["features"] != [str(name) for name in question.features.names]:
+            problems.append("The model's features are others than the record says.")
+        effort = effort_of(asked["gap"], asked["time_limit"], asked["optimality"])
+        limited, resolution = effort.seconds is not None, SINGLE if asked["float32"] else VIOLATION
+        found = question, problem.target, effort.gap, reading.eps, resolution, limited
+        return cls(*found, reading, tuple(problems))
+
+    def worth(self, x: FloatArray, y: FloatArray) -> FloatArray:
+        """(n,) what was minimised: the cost; for a `Tradeoff` also what is charged."""
+        program = self.question.pieces(self.target).asked
+        return program.objective(y, self.cases(program, x))
+
+    def cases(self, program: Program, x: FloatArray) -> Cases:
+        """Rows as a program sees them."""
+        cases, weight = program.cases(x), self.target.requirement.weight
+        return cases if weight is None else cases.weighing(np.full(len(x), 0.5 * weight))
 
 
 # Proofs as text

@@ -70,6 +70,7 @@ def shown() -> dict[str, Any]:
         "path": explainer.trace(rows.head(1), [cp.Tradeoff("no", 1.0)]),
         "features": explainer.features,
         "certificate": answers[0].certificate,
+        "certificates": answers.certificates,
         "problem": cp.Problem(target="no"),
         "recheck": cp.recheck(answers[0].to_record(), model),
     }

@@ -293,6 +293,9 @@ class Certificates:
         for name in COLUMNS:
             getattr(self, name)[rows] = getattr(other, name)[part]
 
+    def __repr__(self) -> str:
+        return f"<Certificates: {len(self.valid)} rows, {np.count_nonzero(self.valid)} valid>"
+
     def __getitem__(self, i: int) -> Certificate:
         numbers = {name: float(getattr(self, name)[i]) for name in (*NUMBERS, "bound")}
         return Certificate(

@@ -451,6 +451,10 @@ class TorchFunction(Representation):
             ) from None
         self.function, self.features, self._torch = function, int(features), torch
 
+    def __repr__(self) -> str:
+        name = getattr(self.function, "__name__", type(self.function).__name__)
+        return f"<TorchFunction: {name} of {self.features} features>"
+
     @property
     def n_features(self) -> int:
         return self.features

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import dask
 import fsspec
 import numpy as np
 import pandas as pd
@@ -21,6 +22,7 @@ import pytest
 from deadly import Deadly
 from test_scale import EXPLAINER, check_complete, content, loans
 
+import counterpoint as cp
 from counterpoint.scale import on_spark, run
 
 pytestmark = pytest.mark.slow
@@ -84,8 +86,18 @@ def test_a_cluster_of_dask_writes_the_same_bytes(
     assert content(tmp_path / "out") == alone
 
 
+def test_a_scheduler_that_does_not_answer_is_named(rows: Path, tmp_path: Path):
+    quick = {"distributed.comm.timeouts.connect": "1s"}
+    with (
+        dask.config.set(quick),
+        pytest.raises(cp.InvalidInput, match="No Dask scheduler answers at 'tcp"),
+    ):
+        run(EXPLAINER, rows, tmp_path / "out", "granted", scheduler="tcp://127.0.0.1:9")
+
+
 DRIVER = """
 import pickle, sys
+import counterpoint as cp
 from counterpoint.scale import run
 if __name__ == "__main__":
     rows, out = sys.argv[1:]

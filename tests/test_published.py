@@ -40,6 +40,7 @@ DURATIONS = {
     "peers": ("wall", "CPU"),
     "private": ("time a row",),
     "prototypes": ("median", "95 %", "largest"),
+    "scale": ("clock", "CPU"),
     "softmax": ("explain, a row", "limit", "the paper's Newton", "explain_factored", "one row"),
     "trees": ("predict", "median", "90 %", "slowest"),
     "speed_cvxpy": ("batch", "single row", "CVXPY built each time", "CVXPY compiled once"),

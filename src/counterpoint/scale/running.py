@@ -165,17 +165,12 @@ def run(  # noqa: PLR0913 (as Explainer.explain: options have names)
     most = block_rows(schema)
     job = Job(explainer, target, options, records, source, sink, place, schema, most)
     answered(explainer, no_rows(schema), target, options)  # says what is wrong
-    try:
+    with _told_of(out):
         _begin(job, question)
-        report, manifest = _all(job, fragments, int(workers), scheduler, start, progress=progress)
+    report, manifest = _all(job, fragments, int(workers), scheduler, start, progress=progress)
+    with _told_of(out):
         _tidy(job, fragments)
         put(sink, f"{place}/_manifest.json", manifest | {"question": hashed(question)})
-    except OSError as error:
-        said = error.strerror or str(error)
-        raise InvalidInput(
-            f"{out} cannot be written: {said}. Finished shards are kept: once that is mended, the "
-            "same call goes on."
-        ) from error
     return report
 
 
@@ -224,6 +219,22 @@ def _located(url: str | PathLike[str]) -> tuple[Any, str]:
 
 
 # The folder of the answers
+
+
+def _unwritable(out: str | PathLike[str], said: str) -> InvalidInput:
+    return InvalidInput(
+        f"{out} cannot be written: {said}. Finished shards are kept: once that is mended, the same "
+        "call goes on."
+    )
+
+
+@contextmanager
+def _told_of(out: str | PathLike[str]) -> Iterator[None]:
+    """What the file system of the answers refuses, in a sentence."""
+    try:
+        yield
+    except OSError as error:
+        raise _unwritable(out, error.strerror or str(error)) from error
 
 
 def _begin(job: Job, question: dict[str, Any]) -> None:
@@ -276,6 +287,8 @@ def _all(
         for fragment, told in _outcomes(job, fragments, workers, scheduler):
             if isinstance(told, str):
                 failed[fragment.name] = told
+            elif "unwritable" in told:
+                raise _unwritable(job.out, told["unwritable"])
             else:
                 total.update(rows=told["rows"], found=told["found"])
                 statuses.update(told["statuses"])
@@ -406,7 +419,11 @@ def _on_dask(
     except ImportError as error:
         raise missing_extra(error) from None
     local = {"n_workers": workers, "threads_per_worker": 1, "dashboard_address": None}
-    with Client(**local) if scheduler == "local" else Client(scheduler) as client:
+    try:
+        client = Client(**local) if scheduler == "local" else Client(scheduler)
+    except (OSError, ValueError) as error:
+        raise InvalidInput(f"No Dask scheduler answers at {scheduler!r}: {error}.") from error
+    with client:
         # A result, not data that are scattered: who loses it computes it again.
         shared = client.submit(_same, job, pure=False)
         asked = {client.submit(attempt, shared, f, pure=False): f for f in fragments}

@@ -150,7 +150,8 @@ def _common(schemas: Sequence[pa.Schema], root: str, keys: dict[str, str]) -> pa
         except pa.ArrowException:
             continue
     for key in keys:
-        common = common.append(pa.field(key, pa.string()))
+        if key not in common.names:
+            common = common.append(pa.field(key, pa.string()))
     return common
 
 
@@ -180,7 +181,9 @@ def _blocks(job: Job, fragment: Fragment) -> Iterator[pa.RecordBatch]:
             if fragment.groups is None:
                 batches = iter(_csv(file))
             else:
-                batches = pq.ParquetFile(file, buffer_size=2**20, pre_buffer=False).iter_batches(
+                held = max(2**12, 2**25 // len(job.schema))  # for each column
+                parquet = pq.ParquetFile(file, buffer_size=held, pre_buffer=False)
+                batches = parquet.iter_batches(
                     job.block, row_groups=[*fragment.groups], use_threads=False
                 )
             for batch in regrouped(batches, job.block):
@@ -212,10 +215,7 @@ def _conformed(job: Job, fragment: Fragment, batch: pa.RecordBatch) -> pa.Record
 def attempt(job: Job, fragment: Fragment) -> dict[str, Any] | str:
     """What the shard of a fragment says of itself, once it is there; or why it cannot be.
 
-    Raises
-    ------
-    OSError
-        If the shard cannot be written: then no other could be.
+    If it is ``unwritable``, no other could be written.
     """
     from threadpoolctl import threadpool_limits
 
@@ -224,6 +224,8 @@ def attempt(job: Job, fragment: Fragment) -> dict[str, Any] | str:
             return _finished(job, fragment) or _written(job, fragment)
     except CounterpointError as error:
         return str(error)
+    except OSError as error:
+        return {"unwritable": error.strerror or str(error)}
     except (
         ArithmeticError,
         LookupError,

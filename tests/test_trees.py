@@ -34,7 +34,7 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 import counterpoint as cp
 from counterpoint.models import read
-from counterpoint.trees import wing
+from counterpoint.trees import kernel, staircase, wing
 from counterpoint.trees.form import LeafSums
 from counterpoint.trees.readers import from_float32
 from counterpoint.trees.search import search_trees
@@ -379,6 +379,48 @@ def test_a_proof_that_was_tampered_with_is_refused_or_still_true() -> None:
                 assert bound <= optimum[i]
                 refused += bound == 0.0
     assert refused > 20
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_loops_and_arrays_see_the_same(monkeypatch: pytest.MonkeyPatch, classes: int) -> None:
+    model, frame = fitted(RandomForestClassifier(4, **SMALL), "categories", classes)
+    constraints = [[], [cp.MaxChanges(2), cp.Monotone("count", "increasing")]]
+    looks, kinds = staircase.Staircase.look, set()
+
+    def both(self: Any, boxes: Any, leaves: Any, worth: float, least: Any = None) -> Any:
+        seen = []
+        for chosen in (None, kernel):
+            monkeypatch.setattr(staircase, "_kernel", lambda chosen=chosen: chosen)
+            seen.append(looks(self, boxes, leaves, worth, least))
+        arrays, loops = seen
+        held = np.isfinite(arrays.bound)
+        assert (held == np.isfinite(loops.bound)).all()
+        for name in ("ends", "leaves", "met"):
+            np.testing.assert_array_equal(getattr(arrays, name), getattr(loops, name))
+        for name in ("cells", "categories", "own"):
+            np.testing.assert_array_equal(getattr(arrays, name)[held], getattr(loops, name)[held])
+        if least is not None and held.any():
+            same = held & (np.where(held, arrays.bound, 0.0) == np.where(held, loops.bound, 0.0))
+            assert same.sum() >= 0.5 * held.sum()
+            np.testing.assert_array_equal(arrays.splits[same], loops.splits[same])
+            kinds.update(loops.splits[:, 0].tolist())
+        return arrays
+
+    monkeypatch.setattr(staircase.Staircase, "look", both)
+    for some in constraints:
+        cp.explain(model, frame[:6], classes - 1, data=frame, constraints=some)
+    assert kinds == {0, 1, 2}
+
+
+def test_loops_and_arrays_find_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, frame = forest(5, 10)
+    rows = frame[model.predict(frame) == 0].iloc[:4]
+    answers = []
+    for chosen in (None, kernel):
+        monkeypatch.setattr(staircase, "_kernel", lambda chosen=chosen: chosen)
+        answers.append(cp.explain(model, rows, 1, data=frame))
+    np.testing.assert_allclose(*(one.cost for one in answers), rtol=1e-6)
+    assert {one.certificate.claim for found in answers for one in found} == {"proved"}
 
 
 def test_a_row_without_an_answer_is_told_why() -> None:

@@ -1,9 +1,7 @@
 """Best-first branch and bound over boxes of cells, and the proof that it leaves behind.
 
-In a box, a leaf costs at least what its nearest cells cost. With m_t(r) the largest value of a leaf
-of tree t that costs at most r, S(r) = b + Σ_t m_t(r) bounds the sum at every point of the box that
-costs at most r (the *staircase*): the least r at which S(r) meets the demands is a lower bound.
-The proof is the tree of splits; whoever checks it computes S anew in each box that was closed.
+The proof is the tree of splits; whoever checks it computes the staircase anew in each box that was
+closed.
 """
 
 from __future__ import annotations
@@ -12,7 +10,6 @@ import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import pairwise
 from time import perf_counter
 from typing import Any, final
 
@@ -25,9 +22,10 @@ from counterpoint.engine.region import Cases
 from counterpoint.engine.search import Found, Leads
 from counterpoint.errors import NoSolver
 from counterpoint.numerics import EPS, TINY, BoolArray, FloatArray, IntArray
-from counterpoint.trees.boxes import Boxes, Costs, Row
+from counterpoint.trees.boxes import Boxes, Row
 from counterpoint.trees.form import LeafSums
-from counterpoint.trees.grid import NUMBER, SET, Split
+from counterpoint.trees.grid import Split
+from counterpoint.trees.staircase import Staircase
 
 __all__ = ["Proof", "ProofTrees", "search_trees"]
 
@@ -36,7 +34,8 @@ LEAF, EXACT = 0, 3
 the staircase; one in which the best leaves do not meet the demands when their values are added up
 without rounding."""
 NODES = 40_000
-"""Boxes that are looked at for a row; then its bound is what those left open leave."""
+"""Boxes that are looked at for a row without a time limit; then its bound is what those left open
+leave."""
 SEARCHING = 0.5
 """What share of the time of a row the search takes; the rest is for its proof."""
 GREEDY = 60
@@ -45,8 +44,6 @@ SHARE = 0.3
 """A move of one feature that gains less than this share of what the best one does is too small."""
 AT_ONCE = 16
 """Boxes that are opened together: NumPy's overhead is shared by twice as many parts."""
-HALVINGS = 10
-"""How closely the radius of a box is found: what it is worth, over 2 to the power of so many."""
 
 
 @final
@@ -77,17 +74,6 @@ class Proof:
 
 @final
 @dataclass(frozen=True, eq=False)
-class Leaves:
-    """The leaves of n boxes that matter, those of one box after those of another."""
-
-    which: IntArray  # (A,)
-    box: IntArray  # (A,)
-    cost: FloatArray  # (A,) what each costs at least
-    begin: IntArray  # (n · T,) where those of each box and tree begin
-
-
-@final
-@dataclass(frozen=True, eq=False)
 class Open:
     """A box that is not closed yet."""
 
@@ -95,6 +81,8 @@ class Open:
     node: int  # of the proof
     box: Boxes  # one
     leaves: IntArray  # (A,) those that matter
+    split: IntArray  # (3,)
+    own: IntArray  # (T,) the leaves of the nearest point
 
     def __lt__(self, other: Open) -> bool:
         return (self.bound, self.node) < (other.bound, other.node)
@@ -113,10 +101,8 @@ class Search:
         floor: FloatArray | float = 0.0,
     ) -> None:
         self.row, self.grid, self.condition, self.needs = row, row.grid, condition, needs
-        # (r, 1) what is sure to miss what points have to lead by: at least the ``floor``
-        self.missed = np.reshape(floor - condition.noise, (-1, 1))
-        # (r, L) what leaves add to each demand
-        self.values = np.ascontiguousarray(condition.weights @ row.grid.values.T)
+        self.stairs = Staircase(row, condition, needs, floor)
+        self.values = self.stairs.values
         self.gap, self.cost = 0.0, reached  # of the best point so far, and
         self.best: tuple[IntArray, IntArray] | None = None  # its cells and categories
 
@@ -127,68 +113,6 @@ class Search:
 
     # --- boxes ---
 
-    def staircase(
-        self, known: Costs, leaves: Sequence[IntArray], worth: float
-    ) -> tuple[IntArray, Leaves]:
-        """The boxes that hold something for less than it is worth, and their leaves that do.
-
-        In all others S does not meet the demands.
-        """
-        which = np.concatenate(leaves)
-        box = np.repeat(np.arange(len(leaves)), [len(part) for part in leaves])
-        tests = self.grid.tests[which]
-        cost = known.base[box] + known.more[box[:, None], tests].sum(axis=1)
-        matters = cost < worth
-        if known.changes is not None and known.left is not None:
-            matters &= known.changes[box[:, None], tests].sum(axis=1) <= known.left[box]
-        held, trees = np.arange(len(leaves)), self.grid.tree
-        kept = Leaves(which, box, cost, self._begin(which, box, len(held)))
-        kept = self._part(kept, matters, len(held))
-        sizes = np.diff(np.append(kept.begin, len(kept.which))).reshape(-1, len(trees))
-        full: BoolArray = np.asarray((sizes > 0).all(axis=1))
-        if not full.all():
-            held, kept = held[full], self._part(kept, full[kept.box], int(full.sum()))
-        if len(held):
-            full = self._reach(kept, np.ones(len(kept.which), dtype=bool))
-            if not full.all():
-                held, kept = held[full], self._part(kept, full[kept.box], int(full.sum()))
-        return held, kept
-
-    def _part(self, leaves: Leaves, some: BoolArray, count: int) -> Leaves:
-        """Some of the leaves, of so many boxes."""
-        box = leaves.box[some]
-        if count:  # numbered anew if boxes are gone
-            new = np.cumsum(np.append(0, np.diff(box) > 0)) if len(box) else box
-            box = new if len(box) and new[-1] + 1 == count else box
-        which = leaves.which[some]
-        return Leaves(which, box, leaves.cost[some], self._begin(which, box, count))
-
-    def _begin(self, which: IntArray, box: IntArray, count: int) -> IntArray:
-        """(count · T,) where the leaves of each box and tree begin."""
-        size = len(self.values[0])
-        keys = (np.arange(count)[:, None] * size + self.grid.tree).ravel()
-        return np.searchsorted(box * size + which, keys)
-
-    def _top(self, leaves: Leaves, near: BoolArray) -> FloatArray:
-        """(r, n, T) the largest value in each tree of the leaves that are near."""
-        values = np.where(near, self.values[:, leaves.which], -np.inf)
-        top = np.maximum.reduceat(values, leaves.begin, axis=1)
-        return np.asarray(top.reshape(len(values), -1, len(self.grid.tree)))
-
-    def _reach(self, leaves: Leaves, near: BoolArray) -> BoolArray:
-        """(n,): whether S meets the demands with the leaves that are near."""
-        sums = self._top(leaves, near).sum(axis=2) + self.condition.shift[:, None]
-        return np.asarray((sums >= self.missed).all(axis=0))
-
-    def _own(self, known: Costs, leaves: Leaves, held: IntArray) -> IntArray:
-        """(n, T) the leaf of each tree at the nearest point of each box, as places among them."""
-        own = np.flatnonzero(leaves.cost == known.base[held][leaves.box])
-        count = len(held) * len(self.grid.tree)
-        if len(own) != count:  # to change something may cost nothing
-            tests = self.grid.tests[leaves.which[own]]
-            own = own[known.passed(self.grid, held[leaves.box[own]], tests).all(axis=1)]
-        return own.reshape(len(held), -1)
-
     def look(
         self, boxes: Boxes, leaves: Sequence[IntArray], least: Sequence[float], nodes: Sequence[int]
     ) -> list[Open]:
@@ -196,36 +120,21 @@ class Search:
 
         No point of a box costs less than the ``least``.
         """
-        known = self.row.costs(boxes)
-        held, kept = self.staircase(known, leaves, self.worth)
-        if not len(held):
-            return []
-        own = self._own(known, kept, held)
-        sums = self.values[:, kept.which[own]].sum(axis=2) + self.condition.shift[:, None]
-        for k in np.flatnonzero((self.needs <= sums.T).all(axis=1)).tolist():
-            self.offer(known.cells[held[k]], known.categories[held[k]])
-        bound = np.maximum(known.base[held], np.asarray(least)[held])
-        bound = self._radii(kept, bound)
-        ends = np.append(np.searchsorted(kept.box, np.arange(len(held))), len(kept.which))
+        seen = self.stairs.look(boxes, leaves, self.worth, np.array(least))
+        for k in np.flatnonzero(seen.met).tolist():
+            self.offer(seen.cells[k], seen.categories[k])
+        begins = np.append(0, seen.ends)
         return [
-            Open(float(bound[k]), nodes[held[k]], boxes[int(held[k])], kept.which[a:b])
-            for k, (a, b) in enumerate(pairwise(ends))
+            Open(
+                float(seen.bound[k]),
+                nodes[k],
+                boxes[k],
+                seen.leaves[begins[k] : begins[k + 1]],
+                seen.splits[k],
+                seen.own[k],
+            )
+            for k in np.flatnonzero(np.isfinite(seen.bound)).tolist()
         ]
-
-    def _radii(self, leaves: Leaves, low: FloatArray) -> FloatArray:
-        """(n,) radii, from ``low`` on, below which S does not meet the demands."""
-        short = ~self._reach(leaves, leaves.cost <= low[leaves.box])
-        if not short.any():
-            return low
-        begin = leaves.begin[:: len(self.grid.tree)]
-        high, low = np.maximum.reduceat(leaves.cost, begin), np.array(low)
-        for _ in range(HALVINGS):
-            middle = np.where(short, 0.5 * (low + high), low)
-            reached = self._reach(leaves, leaves.cost <= middle[leaves.box])
-            low = np.where(short & ~reached, middle, low)
-            high = np.where(reached, middle, high)
-        beyond = np.where(leaves.cost > low[leaves.box], leaves.cost, np.inf)
-        return np.where(short, np.minimum.reduceat(beyond, begin), low)
 
     def offer(self, cells: IntArray, categories: IntArray) -> None:
         """The nearest point in cells meets the demands; it is kept if it is better."""
@@ -330,78 +239,6 @@ class Search:
         sets = moved.sum() + left.sum() - left[group] + (row.group_counts[group] & ~row.stays)
         return np.asarray(np.concatenate([numbers, sets]) > row.most)
 
-    # --- splits ---
-
-    def splits(self, opened: Sequence[Open]) -> list[Split | IntArray]:
-        """For each box the split that most of the improving leaves ask for.
-
-        If there is one leaf alone of each tree, these.
-        """
-        known = self.row.costs(Boxes.stacked([one.box for one in opened]))
-        which = np.concatenate([one.leaves for one in opened])
-        box = np.repeat(np.arange(len(opened)), [len(one.leaves) for one in opened])
-        cost = known.base[box] + known.more[box[:, None], self.grid.tests[which]].sum(axis=1)
-        leaves = Leaves(which, box, cost, self._begin(which, box, len(opened)))
-        own = self._own(known, leaves, np.arange(len(opened)))
-        here = self.values[:, which[own]]  # (r, n, T)
-        order = np.argsort(here.sum(axis=2) + self.condition.shift[:, None], axis=0)
-        bounds = np.array([one.bound for one in opened])
-        out: list[Split | IntArray] = [which[one] for one in own]
-        left = np.ones(len(opened), dtype=bool)
-        for near in (cost <= bounds[box], np.ones(len(cost), dtype=bool)):
-            top = self._top(leaves, near)
-            for rank in range(len(here)):
-                r = order[rank]
-                gain = np.take_along_axis(top - here, r[None, :, None], axis=0)[0]
-                wanted = np.flatnonzero(left & (gain > 0.0).any(axis=1))
-                if len(wanted):
-                    values = np.where(near, self.values[r[box], which], -np.inf)
-                    votes = self._votes(known, leaves, values, gain, wanted)
-                    for k, split in zip(wanted.tolist(), votes, strict=True):
-                        out[k] = split
-                    left[wanted] = False
-            if not left.any():
-                break
-        return out
-
-    def _votes(
-        self,
-        known: Costs,
-        leaves: Leaves,
-        values: FloatArray,
-        gain: FloatArray,
-        wanted: IntArray,
-    ) -> list[Split]:
-        """The split that the improving leaves of each box ask for most, each by what it gains."""
-        grid, trees = self.grid, len(self.grid.tree)
-        sizes = np.diff(np.append(leaves.begin, len(values)))
-        highest = np.flatnonzero(
-            values == np.repeat(np.maximum.reduceat(values, leaves.begin), sizes)
-        )
-        first = highest[np.searchsorted(highest, leaves.begin)].reshape(-1, trees)
-        box, tree = np.nonzero(gain[wanted] > 0.0)
-        leaf = leaves.which[first[wanted[box], tree]]
-        tests = grid.tests[leaf]
-        who, column = np.nonzero(~known.passed(grid, wanted[box], tests))
-        ids, weight = tests[who, column], gain[wanted[box[who]], tree[who]]
-        count = int(grid.starts[-1]) + len(grid.columns)
-        is_number = ids < len(grid.number)
-        n = ids[is_number]
-        below = known.cells[wanted[box[who[is_number]]], grid.number[n]] < grid.first[n]
-        cut = np.where(below, grid.first[n], grid.last[n] + 1)
-        keys = count + ids - len(grid.number)
-        keys[is_number] = grid.starts[grid.number[n]] + grid.number[n] + cut
-        each = count + len(grid.of_set)
-        found = np.bincount(box[who] * each + keys, weight, minlength=len(wanted) * each)
-        begins = grid.starts + np.arange(len(grid.starts))
-        out: list[Split] = []
-        for best in found.reshape(len(wanted), each).argmax(axis=1).tolist():
-            f = int(np.searchsorted(begins, best, "right")) - 1
-            out.append(
-                (SET, best - count, 0) if best >= count else (NUMBER, f, best - int(begins[f]))
-            )
-        return out
-
     def refutes(self, leaves: IntArray) -> bool:
         """Whether the best of a box's leaves do not meet a demand, added up without rounding."""
         asked, begin = self.condition, np.searchsorted(leaves, self.grid.tree)
@@ -431,7 +268,8 @@ class Search:
             self.greedy()
             heap = self.look(self.row.root, [np.arange(len(self.grid.tests))], [0.0], [0])
         limbo, limited, at_once = np.full(2, np.inf), False, 1
-        while heap and heap[0].bound < self.worth and len(proof.kind) < NODES and not limited:
+        most = NODES if end == np.inf else np.inf
+        while heap and heap[0].bound < self.worth and len(proof.kind) < most and not limited:
             opened = [heapq.heappop(heap)]
             while heap and len(opened) < at_once and heap[0].bound < self.worth:
                 opened.append(heapq.heappop(heap))
@@ -453,8 +291,9 @@ class Search:
         leaves: list[IntArray] = []
         least: list[float] = []
         nodes: list[int] = []
-        for one, split in zip(opened, self.splits(opened), strict=True):
-            if isinstance(split, tuple):
+        for one in opened:
+            split: Split = tuple(one.split.tolist())
+            if split[0]:
                 parts.append(one.box.halves(self.grid, split))
                 leaves += [one.leaves] * 2
                 least += [one.bound] * 2
@@ -462,7 +301,7 @@ class Search:
             elif self.refutes(one.leaves):
                 proof.kind[one.node] = EXACT
             else:
-                sums = self.values[:, split].sum(axis=1) + self.condition.shift
+                sums = self.values[:, one.own].sum(axis=1) + self.condition.shift
                 leads = bool((sums >= self.needs - self.condition.noise).all())
                 limbo = np.minimum(limbo, [one.bound, one.bound if leads else np.inf])
         if parts:
@@ -476,11 +315,12 @@ class Search:
         todo = [] if root is None else [(root, np.arange(len(self.grid.tests)), 0)]
         while todo:
             part, todo = todo[-2 * AT_ONCE :], todo[: -2 * AT_ONCE]
-            known = self.row.costs(Boxes.stacked([box for box, _, _ in part]))
-            held, kept = self.staircase(known, [leaves for _, leaves, _ in part], bound)
-            for k, i in enumerate(held.tolist()):
+            boxes, leaves, _ = zip(*part, strict=True)
+            seen = self.stairs.look(Boxes.stacked(boxes), leaves, bound)
+            begins = np.append(0, seen.ends)
+            for i in np.flatnonzero(np.isfinite(seen.bound)).tolist():
                 box, _, node = part[i]
-                left = kept.which[kept.box == k]
+                left = seen.leaves[begins[i] : begins[i + 1]]
                 if node >= len(proof.kind):
                     return False
                 kind = proof.kind[node]

@@ -36,6 +36,7 @@ def _kernel() -> ModuleType | None:
     return import_module("counterpoint.trees.kernel")
 
 
+@final
 class Tables(NamedTuple):
     """Arrays of a grid, of a row over it, and of what is demanded."""
 
@@ -66,6 +67,7 @@ class Tables(NamedTuple):
     near: FloatArray  # as `missed`, for sums that are added up one leaf after the other
 
 
+@final
 class Seen(NamedTuple):
     """What n boxes hold."""
 

@@ -77,11 +77,11 @@ def answers_to(
         index = start + np.flatnonzero(usable[start : start + size])
         if not len(index):
             continue
-        together = index[-1] - index[0] + 1 == len(index)  # then they are not copied
-        part = slice(index[0], index[-1] + 1) if together else index
+        part = as_slice(index)  # which is not copied
         codes = encoded.codes[part]
         rows = Rows(
             index,
+            np.arange(len(index)),
             inputs if len(index) == n else inputs.take(part),
             codes,
             codes if features.all_numeric else features.expand(codes),
@@ -216,29 +216,29 @@ def _answer(
     if task.target.requirement.at_least is not None:
         said = task.target.said(task.model, rows.table)
     for parts in task.target.each(predicted, answered):
-        searches = []
+        searches: list[Search] = []
         for target, part in parts:
             one = task if target is task.target else replace(task, target=target)
-            out.targets[rows.index[part]] = target
-            here = as_slice(part)
-            met = one.stays(rows.x[here], said[here])
+            some = rows.take(part)
+            out.targets[some.index] = target
+            met = one.stays(some.x, said[some.at])
             if met.any():
                 if foreseen:
                     raise NotForeseen
-                _put_already(one, rows, part[met], said, out)
-            searches += _searches(one, rows, part[~met])
-        count = sum(len(part) for _, part in parts) - sum(len(part) for _, part, _ in searches)
-        tell(count)
-        for some in _together(searches):
-            found = [Confirmation(one, rows, part, pieces) for one, part, pieces in some]
+                _put_already(one, some.take(np.flatnonzero(met)), said, out)
+                tell(int(met.sum()))
+                some = some.take(np.flatnonzero(~met))
+            searches += _searches(one, some)
+        for group in _together(searches):
+            found = [Confirmation(*each) for each in group]
             ask_about(task, rows, found, predicted if foreseen else None)
             foreseen = False
             for each in found:
-                index = rows.index[each.part]
+                index = each.rows.index
                 out.put(index, *each.run())
                 out.keep(index, each.found.evidence, len(each.pieces.listed))
-                answered[each.part] = out.certificates.valid[index]
-            tell(sum(len(each.part) for each in found))
+                answered[each.rows.at] = out.certificates.valid[index]
+                tell(len(index))
         tell = _nobody
 
 
@@ -246,52 +246,53 @@ def _nobody(_: int) -> None:
     """Who is told how many rows are done, if nobody is."""
 
 
-def _searches(task: Task, rows: Rows, left: IntArray) -> list[tuple[Task, IntArray, Pieces]]:
+Search = tuple[Task, Rows, Pieces]
+"""What is asked of some rows, and the union in which their answers are looked for."""
+
+
+def _searches(task: Task, rows: Rows) -> list[Search]:
     """Which rows are searched together, in which union; few where each may need a solver."""
-    if not len(left):
+    if not len(rows):
         return []
-    pieces, step, unions = task.pieces, FEW, [(task.pieces, left)]
+    left, step = np.arange(len(rows)), FEW
+    pieces = task.pieces
+    unions = [(pieces, left)]
     if task.question.is_discrete:
-        whole = task.question.on_lattice(rows.x[left])
+        whole = task.question.on_lattice(rows.x)
         unions = [(pieces, left[~whole])]
         if whole.any():
             unions.insert(0, (task.question.decided(task.target, pieces), left[whole]))
     if len(left) > FEW and pieces.is_quick:
         step = max(FEW, PROOFS // max(pieces.size, 1))
-    out: list[tuple[Task, IntArray, Pieces]] = []
+    out: list[Search] = []
     for union, alike in unions:
         some = union if task.piece is None else union[task.piece : task.piece + 1]
-        out += [(task, alike[i : i + step], some) for i in range(0, len(alike), step)]
+        out += [(task, rows.take(alike[i : i + step]), some) for i in range(0, len(alike), step)]
     return out
 
 
-def _together(
-    searches: list[tuple[Task, IntArray, Pieces]],
-) -> list[list[tuple[Task, IntArray, Pieces]]]:
+def _together(searches: list[Search]) -> list[list[Search]]:
     """The searches about whose answers the model is asked at once: closed forms, or few rows."""
-    out: list[list[tuple[Task, IntArray, Pieces]]] = []
+    out: list[list[Search]] = []
     count, kept = 0, 0
     for each in searches:
-        rows, size = len(each[1]), len(each[1]) * each[2].size
-        quick = each[2].is_quick and kept + size <= PROOFS
-        if not out or (count + rows > FEW and not quick):
+        _, rows, pieces = each
+        quick = pieces.is_quick and kept + len(rows) * pieces.size <= PROOFS
+        if not out or (count + len(rows) > FEW and not quick):
             out.append([])
             count, kept = 0, 0
         out[-1].append(each)
-        count, kept = count + rows, kept + size
+        count, kept = count + len(rows), kept + len(rows) * pieces.size
     return out
 
 
-def _put_already(
-    task: Task, rows: Rows, met: IntArray, said: NDArray[Any], out: Counterfactuals
-) -> None:
+def _put_already(task: Task, rows: Rows, said: NDArray[Any], out: Counterfactuals) -> None:
     """Rows that meet the target as they are."""
-    actionable, here = task.question.actionable, as_slice(met)
-    x = rows.x[here]
-    verdict = task.target.verdict(task.model.form, x, said[here], task.eps)
-    already = certify(actionable, x, actionable.cases(x), verdict, None)
-    status = np.full(len(met), Status.ALREADY.code, np.int8)
-    out.put(rows.index[here], rows.codes[here], status, already, np.ones(len(met), dtype=bool))
+    actionable, n = task.question.actionable, len(rows)
+    verdict = task.target.verdict(task.model.form, rows.x, said[rows.at], task.eps)
+    already = certify(actionable, rows.x, actionable.cases(rows.x), verdict, None)
+    status = np.full(n, Status.ALREADY.code, np.int8)
+    out.put(rows.index, rows.codes, status, already, np.ones(n, dtype=bool))
 
 
 def _not_filled(task: Task, inputs: Table, encoded: Encoded) -> dict[int, str]:

@@ -60,10 +60,10 @@ def ask_about(
         if foreseen is not None:
             _compare(rows, searches, foreseen, task.model.predict(rows.table))
         for each in searches:
-            each.answer(codes, each.x[:0], Verdict.none(0))
+            each.answer(codes, each.rows.x[:0], Verdict.none(0))
         return
     here = as_slice(which)
-    returned, codes, y = as_returned(
+    returned, after, y = as_returned(
         rows.table, task.question.features, here, rows.codes[here], codes
     )
     if foreseen is None:
@@ -72,8 +72,10 @@ def ask_about(
         said, factual = np.split(task.model.predict(returned, rows.table), [len(which)])
         _compare(rows, searches, foreseen, factual)
     for each, place in zip(searches, places, strict=True):
-        own, point = codes[place], y[place]
-        verdict = each.verdict_of(each.proposed[0], returned, own, point, said[place])
+        there, own = each.proposed
+        own = own if after is codes else after[place]
+        point = own if y is after else y[place]
+        verdict = each.verdict_of(there, returned, own, point, said[place])
         each.answer(own, point, verdict)
 
 
@@ -81,7 +83,7 @@ def _joined(
     rows: Rows, searches: list[Confirmation]
 ) -> tuple[IntArray, FloatArray, list[IntArray | slice]]:
     """Which of the rows have an answer, their codes, and where those of each search are there."""
-    found = [(each.part[each.proposed[0]], each.proposed[1]) for each in searches]
+    found = [(each.rows.at[each.proposed[0]], each.proposed[1]) for each in searches]
     if len(found) == 1:
         return *found[0], [slice(None)]
     codes, asked = np.empty_like(rows.codes), np.zeros(len(rows), dtype=bool)
@@ -104,7 +106,7 @@ def _compare(
         return
     searches[0].task.model.check(rows.x, predicted, foreseen)
     for each in searches:
-        if each.task.stays(each.x, predicted[each.part]).any():
+        if each.task.stays(each.rows.x, predicted[each.rows.at]).any():
             raise NotForeseen
 
 
@@ -112,31 +114,30 @@ def _compare(
 class Confirmation:
     """Answers to a part of some rows, from a union of programs, that the model confirms."""
 
-    def __init__(self, task: Task, rows: Rows, part: IntArray, pieces: Pieces) -> None:
-        self.task, self.rows, self.part, self.pieces, self.eps = task, rows, part, pieces, task.eps
-        self.features, here = task.question.features, as_slice(part)
-        self.before, self.x = rows.codes[here], rows.x[here]
-        self.leads: Leads | None = task.target.leads(task.question, self.x)
+    def __init__(self, task: Task, rows: Rows, pieces: Pieces) -> None:
+        self.task, self.rows, self.pieces, self.eps = task, rows, pieces, task.eps
+        self.features, x = task.question.features, rows.x
+        self.leads: Leads | None = task.target.leads(task.question, x)
         # A bound by weak duality holds for any margin. What a branch and bound reports holds for
         # its own margin only; so there only those rows are tightened at which a tie is lost, by
         # less than the rounding error of a score.
         integral = pieces.is_integral
         rounding = task.target.requirement.rounding(
-            task.model.form, self.x, EPS if integral else task.eps
+            task.model.form, x, EPS if integral else task.eps
         )
-        self.margin = np.zeros((len(part), 2))
+        self.margin = np.zeros((len(rows), 2))
         self.margin[:, int(integral)] = SPARE * rounding
-        self.cases = task.question.actionable.cases(self.x, np.array(self.margin))
+        self.cases = task.question.actionable.cases(x, np.array(self.margin))
         if rows.weight is not None:
-            self.cases = self.cases.weighing(0.5 * rows.weight[here])
+            self.cases = self.cases.weighing(0.5 * rows.weight)
         if rows.held is not None:
             width = [block.stop - block.start for block in self.features.blocks]
-            self.cases = self.cases.holding(np.repeat(rows.held[here], width, axis=1), self.x)
+            self.cases = self.cases.holding(np.repeat(rows.held, width, axis=1), x)
         self.found = search(pieces, self.cases, task.effort, self.leads)
         if (self.found.piece < 0).any():
             self._without_margin()
         self.exact = np.array(self.found.points)  # before they become rows
-        self.proposed = self._proposed(np.arange(len(part)), self.found)
+        self.proposed = self._proposed(np.arange(len(rows)), self.found)
 
     def run(self) -> tuple[FloatArray, WordArray, Certificates, BoolArray]:
         """Search again for all rows whose answers are not confirmed, and certify what there is.
@@ -152,7 +153,7 @@ class Confirmation:
         margin, stretch, span = None, 0.0, self.task.span
         if span is not None:
             price = asked.objective(y, self.cases) / self.cases.weights
-            margin, stretch = span.slack(self.before[:, -1], price), span.span.stretch
+            margin, stretch = span.slack(self.rows.codes[:, -1], price), span.span.stretch
         certificates = certify(
             asked,
             y,
@@ -169,7 +170,7 @@ class Confirmation:
             certificates.bound[short] = 0.0
         answered = certificates.holds
         if not answered.all():
-            self.after[~answered] = self.before[~answered]
+            self.after[~answered] = self.rows.codes[~answered]
             certificates = certificates.withheld(~answered, target.promise)
         optimal = answered & (certificates.gap <= effort.gap)
         left = answered & ~optimal
@@ -240,7 +241,9 @@ class Confirmation:
         if not len(here):
             return better
         table = self.rows.table
-        asked = as_returned(table, self.features, self.part[which], self.before[which], codes)
+        asked = as_returned(
+            table, self.features, self.rows.at[which], self.rows.codes[which], codes
+        )
         said = self.verdict_of(which, *asked, self.task.target.said(self.task.model, asked[0]))
         ahead = said.valid & (~valid[here] | (said.margin > self.verdict.margin[which]))
         kept, better[here] = which[ahead], ahead
@@ -254,7 +257,7 @@ class Confirmation:
     def _off_the_edge(self, rows: IntArray, margin: FloatArray) -> Found:
         """The same answers with a margin: whole columns and categories held, the others free."""
         actionable, points = self.task.question.actionable, self.exact[rows]
-        x = self.x[rows]
+        x = self.rows.x[rows]
         off = self._search(rows, margin, actionable.held(points, x))
         # Where a target is not convex the search may end elsewhere; that is no way off the edge.
         if any(piece.program.nonconvex for piece in self.pieces.listed):
@@ -271,17 +274,17 @@ class Confirmation:
         if not len(here):
             return here, np.empty((0, len(self.features)))
         self._snap(found, here, rows)
-        codes = points[as_slice(here)]
+        codes = points[here]
         if not self.features.all_numeric:
             codes = self.features.compress(codes)
         return here, self._representable(codes, rows[here])
 
     def answer(self, codes: FloatArray, y: FloatArray, said: Verdict) -> None:
         """Take what was ``proposed`` as it is returned, and what the model says of it."""
-        n, rows = len(self.part), self.proposed[0]
+        n, rows = len(self.rows), self.proposed[0]
         self.after, self.y, self.verdict = codes, y, said
         if len(rows) < n:
-            self.after, self.y = np.array(self.before), np.array(self.x)
+            self.after, self.y = np.array(self.rows.codes), np.array(self.rows.x)
             self.after[rows], self.y[rows], self.verdict = codes, y, Verdict.none(n)
             self.verdict.put(rows, said)
 
@@ -295,7 +298,7 @@ class Confirmation:
             model.check(y, model.predict(returned))
         if self.leads is None:
             return verdict
-        cost = self.task.question.actionable.cost(y, self.x[rows])
+        cost = self.task.question.actionable.cost(y, self.rows.x[rows])
         margin = verdict.margin - self.leads.take(rows).required(y, cost)
         return replace(verdict, valid=verdict.valid & (margin >= 0.0), margin=margin)
 
@@ -335,7 +338,7 @@ class Confirmation:
         the gap; so may the rounding of the answer to its column, which is left out here.
         """
         found, gap = self.found, self.task.effort.gap
-        here = self.task.target.requirement.rounding(self.task.model.form, self.x, self.eps)
+        here = self.task.target.requirement.rounding(self.task.model.form, self.rows.x, self.eps)
         rounding = np.maximum(here, self.verdict.rounding)
         asked = np.minimum(self.margin[:, 0], SPARE * rounding)
         both = np.stack([asked, np.zeros_like(asked)], axis=1)

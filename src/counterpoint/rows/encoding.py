@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.errors import InvalidInput, is_comparable, some
-from counterpoint.numerics import BoolArray, FloatArray, IntArray
+from counterpoint.numerics import BoolArray, FloatArray, IntArray, as_slice
 from counterpoint.rows.cells import is_missing
 from counterpoint.rows.features import Categorical, Feature, Features, unknown_name
 from counterpoint.rows.table import Cells, Table
@@ -60,7 +60,8 @@ class Rows:
     """Rows that are asked about, and what each of them asks for itself."""
 
     index: IntArray  # (n,) their positions in the call
-    table: Table  # the model's columns of them, as they came
+    at: IntArray  # (n,) their positions in a table
+    table: Table  # the model's columns of them and perhaps of others, as they came
     codes: FloatArray  # (n, p)
     x: FloatArray  # (n, d) the same encoded
     weight: FloatArray | None = None  # (n,) what the price counts beside what is charged
@@ -70,16 +71,19 @@ class Rows:
         return len(self.index)
 
     def take(self, part: IntArray) -> Rows:
-        """Some of them, each once and in order."""
+        """Some of them, each once and in order, and the whole table."""
         if len(part) == len(self.index):
             return self
+        here = as_slice(part)
+        codes = self.codes[here]
         return Rows(
-            self.index[part],
-            self.table.take(part),
-            self.codes[part],
-            self.x[part],
-            None if self.weight is None else self.weight[part],
-            None if self.held is None else self.held[part],
+            self.index[here],
+            self.at[here],
+            self.table,
+            codes,
+            codes if self.x is self.codes else self.x[here],
+            None if self.weight is None else self.weight[here],
+            None if self.held is None else self.held[here],
         )
 
 

@@ -30,7 +30,6 @@ from counterpoint.numerics import (
     BoolArray,
     FloatArray,
     IntArray,
-    as_slice,
 )
 from counterpoint.solvers.base import Effort, Outcome, Solution, Solver
 
@@ -110,9 +109,9 @@ class HalfSpace(Solver):
         worst, n = self._most_expensive(short), len(start)
         points, multipliers = np.array(start), np.zeros((n, self.program.size))
         for side in np.flatnonzero(np.bincount(worst[~free])).tolist():
-            part = as_slice(np.flatnonzero(~free & (worst == side)))
-            some = start[part], short[part, side], cases.take(part)
-            points[part], weights = self._meet(side, *some)
+            rows = np.flatnonzero(~free & (worst == side))
+            part, some = (slice(None), cases) if len(rows) == n else (rows, cases.take(rows))
+            points[part], weights = self._meet(side, start[part], short[part, side], some)
             row, sign = (of[side] for of in self._rows)
             multipliers[part, row] = -sign * weights
         if not cases.unbounded:

@@ -44,7 +44,7 @@ CFNOW = Peer(
         ("--no-deps", "cfnow==0.0.6", "counterplots", "opencv-python-headless"),
         ("numpy<2", "pandas<2.3", "scikit-learn", "nltk", "scikit-image", "matplotlib", "tqdm"),
     ),
-    ("CFNOW greedy", "CFNOW random"),
+    ("CFNOW greedy",),
 )
 TOOLS = {
     PEERS[0]: ("DiCE random", "DiCE genetic"),

@@ -245,6 +245,17 @@ def test_missing_cells_are_no_distance_unless_they_stay():
     np.testing.assert_array_equal(metrics.sparsity(None, rows, answers), [1, 1, 2])
 
 
+def test_few_data_or_none_will_do():
+    X, model = credit()
+    rows = refused(4)
+    answers = cp.Explainer(model, data=X).explain(rows, 1)
+    few = metrics.ynn(model, rows, answers, 1, data=X.head(6), k=50)
+    np.testing.assert_array_equal(few, metrics.ynn(model, rows, answers, 1, data=X.head(6), k=5))
+    table = metrics.compare(model, rows, answers, 1)
+    assert "lof" not in table
+    assert table.loc["answers", "validity"] == 1.0
+
+
 def test_no_answers_at_all():
     X, model = credit()
     rows = refused(2)
@@ -334,8 +345,8 @@ def test_answers_that_do_not_fit_are_refused(answers: Any, says: str):
         (lambda m, X: metrics.sparsity(m, X[:1], X[:1], row=[7]), "positions of the 1 rows"),
         (lambda m, X: metrics.sparsity(m, X[:1], X[:1], row=[0.5]), "positions of the 1 rows"),
         (lambda m, X: metrics.proximity(m, X, X, distance="l3"), "'l1', 'l2', 'mad' or a Cost"),
-        (lambda m, X: metrics.ynn(m, X, X, k=0), "k from 1 to less than"),
-        (lambda m, X: metrics.ynn(m, X, X, k=10_000), "k from 1 to less than"),
+        (lambda m, X: metrics.ynn(m, X, X, k=0), "k of at least 1.*got k=0"),
+        (lambda m, X: metrics.lof(m, X[:1], X[:1]), "at least 2 rows of data.*and 1 rows"),
         (lambda m, X: metrics.validity(m, X, X, cp.Tradeoff(1, 1.0)), "meets or misses"),
         (lambda m, X: metrics.validity(m, X, X, cp.Probability(7, 0.5)), "no probability of 7"),
         (lambda m, X: metrics.validity("no", X, X), "fitted model with predict; got 'no'"),

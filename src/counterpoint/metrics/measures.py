@@ -190,7 +190,7 @@ def ynn(
     model, factuals, counterfactuals, target, **read
         As for `validity`.
     k
-        How many neighbours.
+        How many neighbours; of few data, all rows but one.
 
     Returns
     -------
@@ -203,7 +203,7 @@ def ynn(
     from sklearn.neighbors import NearestNeighbors
 
     asked, wanted = pairs(model, factuals, counterfactuals, **read), wanted_of(target)
-    whole, points, known, answers = asked.space(k)
+    whole, points, known, answers, k = asked.space(k)
     if not len(answers):
         return asked.told(np.nan)
     near = NearestNeighbors(n_neighbors=k).fit(points).kneighbors(answers, return_distance=False)
@@ -227,7 +227,7 @@ def lof(
     from sklearn.neighbors import LocalOutlierFactor
 
     asked = pairs(model, factuals, counterfactuals, **read)
-    _, points, known, answers = asked.space(k)
+    _, points, known, answers, k = asked.space(k)
     if not len(answers):
         return asked.told(np.nan)
     return asked.put(known, -LocalOutlierFactor(k, novelty=True).fit(points).score_samples(answers))
@@ -301,7 +301,8 @@ def compare(
     Parameters
     ----------
     model, factuals, target, data
-        As for `validity`. With an `Explainer` the table has its own answers as well.
+        As for `validity`. With an `Explainer` the table has its own answers as well; without
+        data it has no ``ynn`` and no ``lof``.
     counterfactuals
         Name of a tool → its answers, as for `validity`; or as a pair with their ``row``, as
         `read_dice` gives them. What is no mapping are the answers of one tool.
@@ -338,7 +339,8 @@ def _means(
     values["sparsity"] = sparsity(*both, **read)
     values["redundancy"] = redundancy(*both, target, **read)
     values["violated"] = np.sign(constraint_violation(*both, **read))
-    values["ynn"], values["lof"] = ynn(*both, target, **read), lof(*both, **read)
+    if read["data"] is not None:
+        values["ynn"], values["lof"] = ynn(*both, target, **read), lof(*both, **read)
     if isinstance(model, cp.Explainer):
         values["gap"] = optimality_gap(*both, target, **read)
     means = {name: _mean(column[valid == 1.0]) for name, column in values.items()}

@@ -100,8 +100,8 @@ class Pairs:
             return np.sqrt(self.costs(cp.SquaredEuclidean(self.spread**-2.0)))
         raise InvalidInput(f"Expected 'l1', 'l2', 'mad' or a Cost; got {shown(distance)}.")
 
-    def space(self, k: int) -> tuple[BoolArray, FloatArray, BoolArray, FloatArray]:
-        """Which rows of the data, and which answers, miss no cell; and these as points.
+    def space(self, k: Any) -> tuple[BoolArray, FloatArray, BoolArray, FloatArray, int]:
+        """Which rows of the data, and which answers, miss no cell; these as points; k at most.
 
         Euclidean distances between points are those of `proximity` by ``"l2"``.
         """
@@ -109,17 +109,14 @@ class Pairs:
         unit = np.repeat(np.where(self.features.is_numeric, self.spread, np.sqrt(2.0)), sizes)
         whole = np.asarray(~np.isnan(self.codes).any(axis=1))
         asked = np.asarray(~np.isnan(self.y).any(axis=1) & self.found)
-        if k not in range(1, int(whole.sum())):
+        most = int(whole.sum()) - 1
+        if not isinstance(k, int | np.integer) or min(k, most) < 1:
             raise InvalidInput(
-                f"Expected k from 1 to less than the {whole.sum()} rows of data; got {shown(k)}."
+                f"Expected a whole number k of at least 1, and at least 2 rows of data; got "
+                f"k={shown(k)} and {most + 1} rows."
             )
-        points, answers = self.codes[whole], self.y[asked]
-        return (
-            whole,
-            self.features.expand(points) / unit,
-            asked,
-            self.features.expand(answers) / unit,
-        )
+        points, answers = (self.features.expand(c) for c in (self.codes[whole], self.y[asked]))
+        return whole, points / unit, asked, answers / unit, min(int(k), most)
 
     def put(self, asked: BoolArray, values: FloatArray) -> FloatArray:
         """(m,) values of some answers; NaN for the others."""

@@ -74,6 +74,7 @@ def client(seed: int, rows: Sequence[Any], end: float) -> tuple[list[float], int
         status, _, seconds = ask(connection, "/explain", {"rows": [row], "constraints": [limit]})
         times.append(seconds)
         failed += status != 200
+    connection.close()
     return times, failed
 
 
@@ -182,6 +183,7 @@ def started() -> list[Any]:
             connection.close()
             sleep(0.25)
     rows = [ask(connection, f"/desk/rows/{i}") for i in range(100)]
+    connection.close()
     return [json.loads(text) for status, text, _ in rows if status == 200]
 
 

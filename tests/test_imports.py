@@ -12,7 +12,16 @@ PACKAGE = (
     *("opendp", "typer", "counterpoint.lvq"),
 )
 COMMANDS = ("pandas", "sklearn", "skops", "rich.table", "highspy", "counterpoint.lvq")
-EXTRAS = ("torch", "matplotlib", "anndata", "pyscipopt", "sklearn_lvq", "sklvq")
+EXTRAS = (
+    "torch",
+    "matplotlib",
+    "anndata",
+    "pyscipopt",
+    "fastapi",
+    "uvicorn",
+    "sklearn_lvq",
+    "sklvq",
+)
 
 
 def test_nothing_is_imported_before_it_is_used():

@@ -84,9 +84,7 @@ class Guard:
 
     @staticmethod
     def _log(scope: Scope, told: dict[str, Any], start: float) -> None:
-        told["route"] = getattr(
-            scope.get("route"), "path", None
-        )  # of what matched, not what was asked
+        told["route"] = getattr(scope.get("route"), "path", None)  # what matched; no text of theirs
         told["ms"] = round(1e3 * (perf_counter() - start), 1)
         LOG.info("answered", extra={"request": {"method": scope["method"], **told}})
 

@@ -95,12 +95,15 @@ class View:
             return False
         return True
 
-    @staticmethod
-    def label(target: cp.Target | None) -> Any:
-        """The one label that a target is about; None if it is about several, or none."""
-        if isinstance(target, cp.Label) and len(target.labels) == 1:
-            return target.labels[0]
-        return target.label if isinstance(target, cp.Probability | cp.Tradeoff) else None
+    def label(self, target: cp.Target | None) -> Any:
+        """The one label of the model that a target is about; None if there is none."""
+        asked: tuple[Any, ...] = ()
+        if isinstance(target, cp.Label):
+            asked = target.labels
+        elif isinstance(target, cp.Probability | cp.Tradeoff):
+            asked = (target.label,)
+        known = [label for label in self.desk.labels if label in asked]
+        return known[0] if len(known) == len(asked) == 1 else None
 
     def ends(self, feature: Any) -> tuple[float, float, float] | None:
         """Least and largest value of a number's slider, and its step; None for other features."""
@@ -113,13 +116,13 @@ class View:
     def says(self, row: Mapping[Any, Any], label: Any) -> tuple[str, float | None]:
         """What the model itself says of a row: its decision, and the probability of a label."""
         said, chances = self.desk.says(row)
-        known = self.probable and label in self.desk.labels
+        known = self.probable and label is not None
         return _plain(said), chances[self.desk.labels.index(label)] if known else None
 
     def way(self, asked: Question) -> dict[str, Any] | None:
         """The path of a person to more and more certainty, as points of a picture."""
         label = self.label(self.desk.target(asked))
-        if not self.probable or label not in self.desk.labels:
+        if not self.probable or label is None:
             return None
         levels = [cp.Probability(label, p) for p in (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)]
         path = self.desk.trace(asked, levels)
@@ -129,7 +132,7 @@ class View:
         cost, p = path.cost[0, found], path.probability[0, found]
         x, y = 40 + 300 * cost / max(float(cost.max()), 1e-12), 150 - 130 * p
         points = np.column_stack([x.round(1), y.round(1), cost, p]).tolist()
-        return {"points": points, "lost": len(levels) - len(found), "label": label}
+        return {"points": points, "ends": cp.Status.INFEASIBLE in path.status[0], "label": label}
 
 
 def _weights(cost: cp.Cost, names: tuple[Any, ...]) -> dict[str, float]:

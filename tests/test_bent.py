@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from sklearn.compose import make_column_transformer
 from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import (
     FunctionTransformer,
@@ -23,6 +24,7 @@ from sklearn.preprocessing import (
 import counterpoint as cp
 from counterpoint.errors import UnsupportedModel
 from counterpoint.rows.features import Categorical, Continuous, Features, Integer
+from counterpoint.testing import check_reader
 
 RNG = np.random.default_rng(0)
 X = np.column_stack([RNG.normal(size=400), RNG.integers(0, 9, size=400)])
@@ -121,6 +123,39 @@ def test_an_interval_of_a_regressor_over_splines(kind):
             assert 1.2 <= model.predict(found[[i]])[0] <= 1.3
             assert report.cost[i] <= paid * (1.0 + 1e-6)
     assert (report.status == "optimal").mean() > 0.5
+
+
+@pytest.mark.parametrize("kind", ["continuous", "whole"])
+@pytest.mark.parametrize("cost", [cp.Manhattan(), cp.SquaredEuclidean()], ids=repr)
+@pytest.mark.parametrize("target", [cp.OtherLabel(), cp.Probability("yes", 0.6)], ids=repr)
+def test_naive_bayes_of_two_classes_is_a_sum_of_parabolas(kind, cost, target):
+    model = quietly(GaussianNB(), BINARY)
+    within = cp.WithinObserved("x0", "x1")
+    features = Features(KINDS[kind])
+    check_reader(model, X, features=features)
+    answers = cp.explain(
+        model, X[:8], target, data=X, features=features, cost=cost, constraints=within
+    )
+    points, report, found = grid(kind == "whole"), answers.report(), answers.to_frame()
+    said, probable = model.predict(points), model.predict_proba(points)[:, 1]
+    for i, row in enumerate(X[:8]):
+        now = model.predict(row[None])[0]
+        there = points[said != now if target == cp.OtherLabel() else probable >= 0.6]
+        paid = np.asarray(cost.price(features)(there - row)).min(initial=np.inf)
+        if report.status[i] == "already":
+            continue
+        assert report.status[i] == "optimal"
+        assert report.claim[i] == "proved"
+        assert report.bound[i] <= paid * (1.0 + 1e-9)
+        assert report.cost[i] <= paid * (1.0 + 1e-6)
+        assert model.predict(found[[i]])[0] == "yes" or target == cp.OtherLabel()
+
+
+def test_naive_bayes_is_a_quadratic_form_where_sums_are_not_searched():
+    model, within = quietly(GaussianNB(), BINARY), cp.WithinObserved("x0", "x1")
+    options = {"data": X, "features": Features(KINDS["whole"]), "constraints": within}
+    explainer = cp.Explainer(model, cost=cp.Mahalanobis([[2.0, 0.1], [0.1, 0.5]]), **options)
+    assert set(explainer.explain(X[:4], cp.OtherLabel()).report().valid) == {True}
 
 
 def test_rows_alone_and_in_a_batch_have_the_same_answers():

@@ -1,18 +1,21 @@
 """Readers of whole models whose scores are sums of functions of one column each.
 
 Explainable boosting machines of interpret, scorecards and binnings of optbinning, which need not be
-installed.
+installed, and Gaussian naive Bayes of two classes.
 """
 
 from __future__ import annotations
 
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from typing import Any, final
 
 import numpy as np
+from sklearn.naive_bayes import GaussianNB
 
 from counterpoint.additive.curves import Curve
+from counterpoint.additive.form import Additive
 from counterpoint.additive.readers import by_pieces, numbers_in, through_curves
 from counterpoint.errors import InvalidInput, UnsupportedModel
 from counterpoint.models.columns import Columns, Fill
@@ -164,3 +167,49 @@ def _(model: Any, columns: Columns) -> tuple[Form, Columns]:
 @by_name("optbinning", "Scorecard", question=inputs_of)
 def _(model: Any) -> Inputs | None:
     return inputs_of(fitted(model).binning_process_)
+
+
+# --- Gaussian naive Bayes: a parabola for each column and class ---
+
+PLAIN = finish.dispatch(GaussianNB)
+
+
+@final
+class Parabolas:
+    """The logarithms of classes' densities, column by column, as a step."""
+
+    def __init__(self, means: FloatArray, variances: FloatArray) -> None:
+        self.means, self.weights = means, -0.5 / variances
+
+    def transform(self, rows: FloatArray) -> FloatArray:
+        """(n, columns · classes)."""
+        return np.hstack([self.curve(j)(rows[:, j]) for j in range(rows.shape[1])])
+
+    def curve(self, j: int) -> Curve:
+        """Those of one column."""
+        center, weight = float(self.means[:, j].mean()), self.weights[:, j]
+        mean = self.means[:, j] - center
+        terms = np.stack([weight * mean**2, -2.0 * weight * mean, weight], axis=1)
+        return Curve.polynomial(terms, center)
+
+
+@finish.register(GaussianNB)
+def _(model: Any, columns: Columns) -> tuple[Form, Columns]:
+    """Of two classes also a sum of parabolas, unless inputs are mixed or the sum is linear."""
+    classes = classes_of(fitted(model, columns.where))
+    plain, after = PLAIN(model, columns)
+    variances, priors = dense(model.var_), dense(model.class_prior_)
+    bends = bool(np.ptp(variances, axis=0).any() and (priors > 0.0).all())
+    numbers = len(numbers_in(columns)) == len(columns) and not columns.curves
+    if not (bends and numbers and len(classes) == 2):
+        return plain, after
+    step, owner = Parabolas(dense(model.theta_), variances), np.repeat(np.arange(len(columns)), 2)
+    try:
+        bent = through_curves(step, columns, owner, step.curve)
+    except UnsupportedModel:
+        return plain, after
+    offset = np.log(priors) - 0.5 * np.log(2.0 * np.pi * variances).sum(axis=1)
+    matrix = np.tile(np.eye(2), len(columns))
+    form = LinearScores(matrix, offset, classes, link=Link.SOFTMAX).through(bent.map())
+    lift = partial(Additive, otherwise=plain)
+    return form, replace(bent, lift=lift).noted(f"GaussianNB as {2 * len(columns)} parabolas")

@@ -13,6 +13,7 @@ one-hot columns everything is linear.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, final
@@ -44,10 +45,13 @@ class Additive(Form):
         The form over d columns and the outputs of the curves, in this order.
     curves
         (column, curve) for each curve; several may see one column.
+    otherwise
+        The same model in another form, for what is not searched for as a sum; None for none.
     """
 
     inner: Form
     curves: tuple[tuple[int, Curve], ...]
+    otherwise: Form | None = None
 
     def __post_init__(self) -> None:
         if any(not 0 <= j < self.width for j, _ in self.curves):
@@ -94,11 +98,12 @@ class Additive(Form):
         # each term of the last layer was rounded `AFTER` times at least, and so often before
         return self.inner.noise(sizes, eps) * (1.0 + self._roundings / AFTER)
 
-    def regions(self, target: Target) -> tuple[Region, ...]:
-        return tuple(
-            Region(tuple(self._lifted(condition, target) for condition in region))
-            for region in self.inner.regions(target)
-        )
+    def regions(self, target: Target) -> Sequence[Region]:
+        inner = self.inner.regions(target)
+        linear = all(isinstance(c, LinearBounds) for region in inner for c in region)
+        if self.otherwise is not None and not linear:
+            return self.otherwise.regions(target)
+        return tuple(Region(tuple(self._lifted(c, target) for c in region)) for region in inner)
 
     def _lifted(self, condition: Condition, target: Target) -> Condition:
         if isinstance(condition, LinearBounds):
@@ -123,4 +128,5 @@ class Additive(Form):
         both = sparse.block_diag([matrix, sparse.eye_array(self._outputs)])
         offset = np.append(before.offset, np.zeros(self._outputs))
         inner = self.inner.through(AffineMap(both.toarray(), offset))
-        return replace(self, inner=inner, curves=tuple(curves))
+        other = None if self.otherwise is None else self.otherwise.through(before)
+        return replace(self, inner=inner, curves=tuple(curves), otherwise=other)

@@ -73,9 +73,14 @@ class Piece:
         return Piece(self.program.relaxed(*dropped))
 
     @cached_property
+    def is_solved(self) -> bool:
+        """Whether some solver takes it."""
+        return any(solver.takes(self.program) for solver in all_solvers())
+
+    @cached_property
     def closed_form(self) -> Solver | None:
         """A method for all rows at once, if there is one."""
-        if not any(solver.takes(self.program) for solver in all_solvers()):
+        if not self.is_solved:
             return None
         first = applicable(self.program)[0]
         return first(self.program) if first.batched else None
@@ -266,9 +271,20 @@ class Question:
             return held
 
         def made() -> Pieces:
-            return Pieces.of(self.actionable, self.form.regions(target), target.aim(self))
+            return Pieces.of(self.actionable, self._regions(target), target.aim(self))
 
         return self._pieces.made(target.requirement, made)
+
+    def _regions(self, target: Target) -> Sequence[Region]:
+        """The regions of a target in the form that suits cost and constraints, if there are two."""
+        asked, other = self.actionable, self.form.otherwise
+        smooth = not (asked.steps.any() or asked.price.absolute[asked.numeric].any())
+        if other is not None and smooth:  # a closed form may do
+            return other.regions(target)
+        regions = self.form.regions(target)
+        if other is None or all(Piece.of(asked, region).is_solved for region in regions):
+            return regions
+        return other.regions(target)
 
     @cached_property
     def span(self) -> Span | None:

@@ -59,7 +59,16 @@ class Audit:
         return _fixed(self.answers)
 
     def __str__(self) -> str:
-        told = [self.groups.to_string(float_format="{:.4g}".format)]
+        table = self.groups
+        counts = table.loc[:, "rows":"unusable"]
+        out = counts.loc[:, (counts != 0).any()].copy()
+        for name, digits in (("fixed_share", ".1%"), ("cost_median", ".4g")):
+            kind = name.partition("_")[0]
+            ends = zip(table[name], table[f"{kind}_low"], table[f"{kind}_high"], strict=True)
+            out[name.replace("_", " ")] = [
+                f"{value:{digits}} ({low:{digits}} to {high:{digits}})" for value, low, high in ends
+            ]
+        told = [out.to_string()]
         if len(self.constraints):
             fixed, others = self.sampled
             head = f"of {several(fixed, 'fixed row')} and {several(others, 'other row')}:"

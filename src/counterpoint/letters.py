@@ -20,6 +20,11 @@ from counterpoint.errors import InvalidInput, is_number, shown, some
 __all__ = ["Letter", "Reason", "Texts", "Wording", "letter", "write_letters"]
 
 
+def _check_names(what: str, names: object) -> None:
+    if not isinstance(names, Mapping) or not all(isinstance(n, str) for n in names.values()):
+        raise InvalidInput(f"Expected {what} as a table from text to text; got {shown(names)}.")
+
+
 @final
 @dataclass(frozen=True, kw_only=True)
 class Wording:
@@ -69,6 +74,9 @@ class Wording:
         _check_names("values", self.values)
 
 
+UNSAID = Wording()
+
+
 @final
 @dataclass(frozen=True)
 class Texts:
@@ -102,38 +110,31 @@ class Texts:
         OSError
             If there is no such file.
         """
-        path = Path(path)
+        path, known = Path(path), sorted(one.name for one in fields(Wording))
         try:
             table = tomllib.loads(path.read_text(encoding="utf-8"))
         except ValueError as error:
             raise InvalidInput(f"{path.name} is not TOML: {error}.") from error
-        told = table.pop("features", {}), table.pop("decisions", {})
-        if table or not all(isinstance(part, dict) for part in told):
+        features, decisions = table.pop("features", {}), table.pop("decisions", {})
+        if table or not isinstance(features, dict):
             raise InvalidInput(
                 f"{path.name}: expected tables [features.NAME] and [decisions]; got "
-                f"{some(table or told)}."
+                f"{shown(table or features)}."
             )
-        known, out = {one.name for one in fields(Wording)}, {}
-        for name, one in told[0].items():
-            if not isinstance(one, dict) or {*one} - known:
-                raise InvalidInput(
-                    f"{path.name}, features, {name}: expected {some(sorted(known), 12, str)}; got "
-                    f"{some({*one} - known) if isinstance(one, dict) else shown(one)}."
-                )
+        out = {}
+        for name, one in features.items():
+            place = f"{path.name}, features, {name}"
+            if not isinstance(one, dict) or {*one} - {*known}:
+                raise InvalidInput(f"{place}: expected {some(known, 12, str)}; got {shown(one)}.")
             try:
                 out[name] = Wording(**one)
             except InvalidInput as error:
-                raise InvalidInput(f"{path.name}, features, {name}: {error}") from error
-        return cls(out, told[1])
+                raise InvalidInput(f"{place}: {error}") from error
+        return cls(out, decisions)
 
     def of(self, name: Hashable) -> Wording:
         """What is said of a feature."""
-        return self.features.get(name) or Wording()
-
-
-def _check_names(what: str, names: object) -> None:
-    if not isinstance(names, Mapping) or not all(isinstance(n, str) for n in names.values()):
-        raise InvalidInput(f"Expected {what} as a table from text to text; got {shown(names)}.")
+        return self.features.get(name, UNSAID)
 
 
 @final
@@ -573,7 +574,7 @@ class _Speech(NamedTuple):
         """What a label, or a predicted number, is called."""
         plain = label.item() if isinstance(label, np.generic) else label
         if isinstance(plain, float) and not self.texts.decisions:
-            return self.number(plain, Wording(), plain=False)
+            return self.number(plain, UNSAID, plain=False)
         return self.texts.decisions.get(str(plain), self.words["quoted"].format(plain))
 
     def target(self, target: cp.Target) -> str:
@@ -581,7 +582,7 @@ class _Speech(NamedTuple):
         if isinstance(target, cp.Interval):
             low, high = np.isfinite([target.low, target.high]).tolist()
             kind = "interval_both" if low and high else "interval_low" if low else "interval_high"
-            ends = (self.number(v, Wording()) for v in (target.low, target.high))
+            ends = (self.number(v, UNSAID) for v in (target.low, target.high))
             return self.words[kind].format(**dict(zip(("low", "high"), ends, strict=True)))
         asked = target.requirement
         names = [self.decision(label) for label in asked.labels]

@@ -34,6 +34,7 @@ ROUNDED = 0.01
 """Numbers are shown with three digits."""
 DURATIONS = {
     "conflicts": ("median", "worst"),
+    "gaps": ("CPU",),
     "latency": ("median", "95 %", "median on the clock", "predict alone"),
     "lvq_local": ("a row", "a row of the paper's"),
     "lvq_training": ("a fit",),

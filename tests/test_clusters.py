@@ -86,6 +86,11 @@ def test_a_cluster_of_dask_writes_the_same_bytes(
     assert content(tmp_path / "out") == alone
 
 
+def test_a_cluster_is_started_on_this_machine(rows: Path, alone: dict[str, bytes], tmp_path: Path):
+    run(EXPLAINER, rows, tmp_path / "out", "granted", workers=2, scheduler="local")
+    assert content(tmp_path / "out") == alone
+
+
 def test_a_scheduler_that_does_not_answer_is_named(rows: Path, tmp_path: Path):
     quick = {"distributed.comm.timeouts.connect": "1s"}
     with (

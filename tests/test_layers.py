@@ -250,7 +250,7 @@ def test_the_public_names_are_one_sorted_list():
     assert all(getattr(package, name).__doc__ for name in listed)
 
 
-@pytest.mark.parametrize("part", ["cli", "app"])
+@pytest.mark.parametrize("part", ["cli", "app", "scale"])
 def test_clients_use_public_names_alone(part: str):
     for file in files_of(part):
         for node in ast.walk(ast.parse(file.read_text())):

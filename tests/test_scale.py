@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from copy import deepcopy
 from pathlib import Path
@@ -390,6 +391,15 @@ def test_wrong_calls_are_told_in_a_sentence(rows: Path, tmp_path: Path):
     with pytest.raises(cp.InvalidInput, match="at least 1 worker; got workers=0"):
         run(EXPLAINER, rows, out, "granted", workers=0)
     assert not out.exists()
+
+
+@pytest.mark.parametrize("package", ["pyarrow", "fsspec.core"])
+def test_the_extra_is_named_where_it_is_missing(
+    rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str
+):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(cp.MissingExtra, match=rf"{package[:6]}.*, which .*counterpoint\[scale\]"):
+        run(EXPLAINER, rows, tmp_path / "out", "granted")
 
 
 # Workers

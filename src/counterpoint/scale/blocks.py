@@ -116,7 +116,7 @@ def on_spark(
 def missing_extra(error: ImportError) -> MissingExtra:
     """The sentence on a package that batches need."""
     return MissingExtra(
-        f"Batches need {error.name}, which is not installed. "
+        f"Batches need {(error.name or '').partition('.')[0]}, which is not installed. "
         "Install it with pip install 'counterpoint[scale]'."
     )
 

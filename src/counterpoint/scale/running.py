@@ -13,6 +13,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
+from importlib import import_module
 from multiprocessing import connection, get_context, parent_process
 from os import PathLike
 from pathlib import Path
@@ -209,13 +210,17 @@ class _Hasher(NumpyHasher):  # type: ignore[misc]
 def _located(url: str | PathLike[str]) -> tuple[Any, str]:
     """A file system, and a path in it."""
     try:
-        from fsspec.core import url_to_fs
-
-        return url_to_fs(os.fspath(url))
+        import_module("pyarrow")
+        url_to_fs = import_module("fsspec.core").url_to_fs
     except ImportError as error:
         raise missing_extra(error) from None
+    try:
+        fs, path = url_to_fs(os.fspath(url))
+    except ImportError as error:  # it knows which package does
+        raise InvalidInput(f"{shown(url)} needs another package: {error}.") from None
     except ValueError as error:
         raise InvalidInput(f"{shown(url)} is not a location that fsspec knows: {error}.") from None
+    return fs, path
 
 
 # The folder of the answers

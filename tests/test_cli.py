@@ -622,3 +622,13 @@ def test_records_of_hashed_rows_are_checked_with_the_rows(tmp_path: Path):
     assert "6 records: 6 without a problem" in run(*given, "pepper").stderr
     assert "Its row is not the one" in run(*given, "salt", code=3).stdout
     assert "hashes in the place of rows" in run("recheck", path, "loan.skops", code=2).stderr
+
+
+def test_explain_writes_records(tmp_path: Path):
+    path = tmp_path / "records.jsonl"
+    given = ("explain", "loan.skops", "rows.csv", "--data", "train.csv", "--target", "granted")
+    run(*given, "--records", path, "--salt", "pepper", "--out", tmp_path / "answers.csv")
+    checked = run("recheck", path, "loan.skops", "--rows", "rows.csv", "--salt", "pepper")
+    assert "6 records: 6 without a problem" in checked.stderr
+    refused = run(*given, "--records", tmp_path / "records.csv", code=2)
+    assert "Expected --records as a .jsonl or .parquet file" in refused.stderr

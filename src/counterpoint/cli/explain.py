@@ -233,6 +233,24 @@ def explain(
             panel=OUTPUT,
         ),
     ] = None,
+    records: Annotated[
+        Path | None,
+        option(
+            "Write a record of each answer besides, which `counterpoint recheck` checks: a .jsonl "
+            "or .parquet file.",
+            "FILE",
+            panel=OUTPUT,
+        ),
+    ] = None,
+    salt: Annotated[
+        str | None,
+        typer.Option(
+            help="With --records: a secret text; records hold hashes in the place of rows.",
+            envvar="COUNTERPOINT_SALT",
+            show_default=False,
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
     show: Annotated[
         int,
         typer.Option(
@@ -257,6 +275,13 @@ def explain(
     """
     if out is not None:
         check_out(out, model, rows, data, spec)
+    if records is not None:
+        check_out(records, model, rows, data, spec, out)
+        if alternatives is not None or records.suffix not in (".jsonl", ".parquet"):
+            raise cp.InvalidInput(
+                "Expected --records as a .jsonl or .parquet file, without --alternatives, for "
+                "records are of the cheapest answer of each row."
+            )
     explainer, otherwise = asked(model, data, spec, extrapolate, trust_pickle, trust)
     wanted = target_of(
         labels_of(explainer.model),
@@ -280,6 +305,8 @@ def explain(
     )
     seconds = perf_counter() - start
     listing = Listing.of(X, found)
+    if records is not None:
+        listing.answers.to_records(records, salt=salt)
     if out is None:
         _report(listing, len(X), seconds, show, reasons=reasons)
     else:

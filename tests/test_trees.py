@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
+from sklearn.datasets import load_breast_cancer
 from sklearn.decomposition import PCA
 from sklearn.ensemble import (
     AdaBoostClassifier,
@@ -29,7 +30,7 @@ from sklearn.ensemble import (
     VotingRegressor,
 )
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, StandardScaler
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 import counterpoint as cp
@@ -379,6 +380,41 @@ def test_a_proof_that_was_tampered_with_is_refused_or_still_true() -> None:
                 assert bound <= optimum[i]
                 refused += bound == 0.0
     assert refused > 20
+
+
+NARROW = [
+    RandomForestClassifier(5, **SMALL),
+    HistGradientBoostingClassifier(max_iter=5),
+    make_pipeline(StandardScaler(), RandomForestClassifier(5, **SMALL)),
+    make_pipeline(MinMaxScaler(), HistGradientBoostingClassifier(max_iter=5)),
+    make_pipeline(StandardScaler(), GradientBoostingClassifier(n_estimators=5)),
+]
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("model", NARROW, ids=lambda m: type(m[-1] if hasattr(m, "steps") else m))
+def test_numbers_of_either_precision_are_found_at_once(
+    monkeypatch: pytest.MonkeyPatch, model: Any, dtype: type
+) -> None:
+    frame, labels = load_breast_cancer(return_X_y=True, as_frame=True)
+    frame = frame.iloc[:, [0, 1, 4, 5]].astype(dtype)
+    rows, searches = frame[:15], []
+    model = clone(model).fit(frame, labels)
+
+    def counted(*args: Any) -> Any:
+        searches.append(args)
+        return search_trees(*args)
+
+    monkeypatch.setitem(wing.SEARCHES, LeafSums, counted)
+    found = cp.explain(model, rows, cp.OtherLabel(), data=frame)
+    assert set(map(str, found.status)) == {"optimal"}
+    assert len(searches) <= 2  # one for each class
+    assert not found.certificates.on_edge.any()
+    returned, said = found.to_frame(), model.predict(rows)
+    assert (returned.dtypes == dtype).all()
+    assert (model.predict(returned) != said).all()
+    for i in range(len(rows)):
+        assert model.predict(returned.iloc[[i]])[0] != said[i]
 
 
 @pytest.mark.parametrize("classes", [2, 3])

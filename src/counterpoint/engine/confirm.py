@@ -133,7 +133,9 @@ class Confirmation:
         if rows.held is not None:
             width = [block.stop - block.start for block in self.features.blocks]
             self.cases = self.cases.holding(np.repeat(rows.held, width, axis=1), x)
-        self.found = search(pieces, self.cases, task.effort, self.leads)
+        single = float(np.finfo(np.float32).eps)
+        self.effort = replace(task.effort, eps=single) if rows.table.singles else task.effort
+        self.found = search(pieces, self.cases, self.effort, self.leads)
         if (self.found.piece < 0).any():
             self._without_margin()
         self.exact = np.array(self.found.points)  # before they become rows
@@ -188,7 +190,7 @@ class Confirmation:
         if held is not None:
             cases = cases.holding(held, self.exact[rows])
         leads = None if self.leads is None else self.leads.take(rows)
-        return search(self.pieces, cases, self.task.effort, leads)
+        return search(self.pieces, cases, self.effort, leads)
 
     def _without_margin(self) -> None:
         """Rows for which the first margin left nothing, though nothing refutes them: without it."""
@@ -202,6 +204,7 @@ class Confirmation:
             again = self._search(lost, self.margin[lost])
             found.points[lost], found.piece[lost] = again.points, again.piece
             found.limited[lost] = again.limited
+            found.written |= {int(lost[i]): y for i, y in again.written.items()}
 
     def _search_again(self) -> None:
         """Rows that the model does not confirm, or that do not lead by enough: larger margins.
@@ -275,6 +278,8 @@ class Confirmation:
             return here, np.empty((0, len(self.features)))
         self._snap(found, here, rows)
         codes = points[here]
+        if found.written:
+            codes = np.array([found.written.get(i, points[i]) for i in here.tolist()])
         if not self.features.all_numeric:
             codes = self.features.compress(codes)
         return here, self._representable(codes, rows[here])

@@ -61,6 +61,8 @@ class Found:
         n = len(cases.x)
         self.cases, self.effort = cases, effort
         self.points = np.full(cases.x.shape, np.nan)
+        # how columns of lower precision are to hold some points, if not as the nearest numbers
+        self.written: dict[int, FloatArray] = {}
         self.piece = np.full(n, -1, dtype=np.intp)  # of each point; −1 where there is none
         self.objective = np.full(n, np.inf) if reached is None else np.array(reached)
         self.limited = np.zeros(n, dtype=bool)  # whether time ran out

@@ -17,7 +17,7 @@ from counterpoint.engine.program import Program
 from counterpoint.engine.proof import Proof
 from counterpoint.engine.region import Cases
 from counterpoint.errors import SolverFailure
-from counterpoint.numerics import FloatArray, IntArray
+from counterpoint.numerics import EPS, FloatArray, IntArray
 
 __all__ = ["Effort", "Optimality", "Outcome", "Solution", "Solver", "translated"]
 
@@ -52,6 +52,7 @@ class Effort:
     gap: float = 1e-9  # the relative gap, (cost − bound) / cost, at which to stop
     seconds: float | None = None  # time for each row, or None
     optimality: Optimality = Optimality.LOCAL  # whether exhaustive solvers are used
+    eps: float = EPS  # from 1 to the next number where rows are kept
 
     def shared(self, parts: int) -> Effort:
         """The same, with the time shared evenly among some parts."""

@@ -14,7 +14,7 @@ from counterpoint.engine.region import Cases
 from counterpoint.numerics import STEP_SLACK, UNIT, BoolArray, FloatArray, IntArray
 from counterpoint.trees.grid import NUMBER, Grid, Split
 
-__all__ = ["Boxes", "Costs", "Row", "reduced"]
+__all__ = ["Boxes", "Costs", "Row", "held", "reduced"]
 
 ROUNDINGS = 16
 """Roundings of what one feature costs, and of a share of it."""
@@ -92,8 +92,9 @@ class Row:
     """One row of a program: what its cells cost, and where in them the nearest value is."""
 
     def __init__(self, grid: Grid, program: Program, case: Cases) -> None:
-        self.grid, self.x = grid, case.x[0]
+        self.grid, self.x, self.steps = grid, case.x[0], program.steps
         low, high = _on_lattice(self.x, case.low[0], case.high[0], program.steps)
+        self.bounds = low, high
         shave = 1.0 - (len(grid.columns) + len(grid.groups) + ROUNDINGS) * 2.0 * UNIT
         self._set_numbers(program, low, high, shave)
         self._set_categories(program, low, high, shave)
@@ -224,6 +225,17 @@ class Row:
             y[group] = 0.0
             y[group.start + at] = 1.0
         return y
+
+
+def held(row: Row, cells: IntArray, categories: IntArray, eps: float) -> FloatArray:
+    """(d,) the nearest point in cells among numbers that are kept so that 1 + eps is next."""
+    y, on = row.point(cells, categories), row.grid.columns
+    at = row.grid.starts[:-1] + cells
+    low, high = (np.asarray(end)[at] for end in row.grid.inner(eps))
+    low, high = np.maximum(low, row.bounds[0][on]), np.minimum(high, row.bounds[1][on])
+    value = _nearest(row.x[on], low, high, row.steps[on])
+    y[on] = np.where(np.isnan(value), y[on], value)
+    return y
 
 
 def reduced(how: np.ufunc, values: Any, begin: IntArray) -> Any:

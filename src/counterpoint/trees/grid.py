@@ -76,6 +76,20 @@ class Grid:
         """The test that everything passes; how many others there are."""
         return len(self.number) + len(self.of_set)
 
+    def inner(self, eps: float) -> tuple[FloatArray, FloatArray]:
+        """(M,) what is surely in each cell, of numbers that are kept so that 1 + eps is next."""
+        low, high = self.inner_low, self.inner_high
+        if eps <= EPS:
+            return low, high
+        with np.errstate(invalid="ignore", over="ignore"):  # of cells without an end
+            share = 0.5 * eps / EPS
+            low = low + np.nan_to_num(share * (low - self.outer_low))
+            high = high - np.nan_to_num(share * (self.outer_high - high))
+            first, last = low.astype(np.float32), high.astype(np.float32)
+        first = np.where(first < low, np.nextafter(first, np.float32(np.inf)), first)
+        last = np.where(last > high, np.nextafter(last, np.float32(-np.inf)), last)
+        return first.astype(np.float64), last.astype(np.float64)
+
     @cached_property
     def spans(self) -> tuple[slice, ...]:
         """Where the categories of each group are among those of all."""
@@ -251,7 +265,8 @@ def _slack(
     reach[:, column] = cut
     size = sizes(reach)[:, 0] + np.abs(thresholds)
     scale = abs(sparse.csr_array(before.matrix)[[i]].sum())
-    return np.asarray((sizes.terms + AFTER) * EPS * size / scale)
+    # twice, so that a point beyond it is clear of the threshold after all of its roundings
+    return np.asarray(2.0 * (sizes.terms + AFTER) * EPS * size / scale)
 
 
 def _leaves(trees: Trees, nodes: _Nodes) -> tuple[NDArray[Any], ...]:

@@ -22,7 +22,7 @@ from counterpoint.engine.region import Cases
 from counterpoint.engine.search import Found, Leads
 from counterpoint.errors import NoSolver
 from counterpoint.numerics import EPS, TINY, BoolArray, FloatArray, IntArray
-from counterpoint.trees.boxes import Boxes, Row
+from counterpoint.trees.boxes import Boxes, Row, held
 from counterpoint.trees.form import LeafSums
 from counterpoint.trees.grid import Split
 from counterpoint.trees.staircase import Staircase
@@ -386,6 +386,8 @@ def search_trees(found: Found, pieces: Pieces, _: Leads | None) -> Sequence[Boun
             if search.best is not None:
                 y = search.row.point(*search.best)[None, :]
                 found.offer(s, np.array([i]), y, program.objective(y, case))
+                if found.effort.eps > EPS and found.piece[i] == s:
+                    found.written[i] = held(search.row, *search.best, found.effort.eps)
         evidence.append(ProofTrees(program, condition, cases, proofs))
     return evidence
 

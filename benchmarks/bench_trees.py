@@ -58,7 +58,7 @@ def models(*, quick: bool) -> Iterator[tuple[str, Any]]:
 
 def settings(*, quick: bool) -> Iterator[Setting]:
     """All of them."""
-    rows = 3 if quick else 25
+    rows = 3 if quick else 8
     tables = []
     for name, data in (("German credit", german()), ("HELOC", heloc())):
         if data is not None:
@@ -72,11 +72,11 @@ def settings(*, quick: bool) -> Iterator[Setting]:
             fitted = model.fit(frame, labels)
             for target in np.unique(labels)[: 1 if quick else None]:
                 goals = (10.0, 2000.0) if "forest" in kind and "×5" in kind else (None, None)
-                count = min(rows, 5) if name == "breast cancer" else rows  # many take all the time
+                count = min(rows, 3) if name == "breast cancer" else rows  # many take all the time
                 yield Setting(f"{name}, {kind} → {target}", fitted, frame, target, count, *goals)
         if name == "German credit" and not quick:
             forest = RandomForestClassifier(500, max_depth=8, random_state=0).fit(frame, labels)
-            yield Setting(f"{name}, forest 500×8 → 1", forest, frame, 1, 20, 150.0)
+            yield Setting(f"{name}, forest 500×8 → 1", forest, frame, 1, 8, 150.0)
 
 
 def measured(setting: Setting) -> tuple[list[Any], list[Goal], np.ndarray]:
@@ -147,7 +147,7 @@ def main() -> None:
         lines,
         goals,
         ["Processor time on one core, through `Explainer.explain`, row by row."],
-        packages=("xgboost-cpu", "xgboost", "lightgbm"),
+        packages=("xgboost-cpu", "xgboost", "lightgbm", "numba"),
     )
     finish(report, quick=quick)
 

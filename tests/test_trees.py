@@ -131,12 +131,15 @@ def cheapest(
     return float(change.sum(axis=1).min(initial=np.inf))
 
 
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 9))]
+)
 @pytest.mark.parametrize("kind", ["numbers", "whole", "categories"])
 @pytest.mark.parametrize("model", CLASSIFIERS, ids=lambda m: type(m).__name__)
-def test_the_cheapest_change_is_that_of_brute_force(model: Any, kind: str) -> None:
+def test_the_cheapest_change_is_that_of_brute_force(model: Any, kind: str, seed: int) -> None:
     plain = model
     for classes in (2, 3):
-        model, frame = fitted(clone(plain), kind, classes)
+        model, frame = fitted(clone(plain), kind, classes, seed)
         explainer = cp.Explainer(model, data=frame, cost=cp.Manhattan(dict.fromkeys(frame, 1.0)))
         some = frame.iloc[:4]
         for target in range(classes):
@@ -160,6 +163,62 @@ def test_the_cheapest_change_is_that_of_brute_force(model: Any, kind: str) -> No
                 assert answer.certificate.cost == pytest.approx(best, abs=2e-5)
         returned = found.to_frame()[found.found]
         assert (model.predict(returned) == target).all()
+
+
+def by_cp_sat(cp_model: Any, model: Any, x: pd.Series) -> float:
+    """The least Manhattan cost at which a forest says 1 of 0, 1; the last column is whole."""
+    said = cp_model.CpModel()
+    trees = [one.tree_ for one in model.estimators_]
+    cells, cuts, costs = [], [], []
+    for j, value in enumerate(x):
+        tested = [tree.threshold[tree.feature == j] for tree in trees]
+        cuts.append(np.unique(np.concatenate(tested)))
+        low, high = np.array([[-np.inf, *cuts[-1]], [*cuts[-1], np.inf]])
+        if j == len(x) - 1:
+            low, high = np.floor(low) + 1, np.floor(high)
+        own = [said.new_bool_var("") for _ in low]
+        said.add(sum(cell for cell, some in zip(own, low <= high, strict=True) if some) == 1)
+        said.add_exactly_one(own)
+        far = np.maximum(np.maximum(low - value, value - high), 0.0)
+        costs += [round(1e6 * d) * cell for d, cell in zip(far, own, strict=True)]
+        cells.append(own)
+    lead = []
+    for tree in trees:
+        leaves = []
+        paths: list[tuple[int, list[tuple[int, int, bool]]]] = [(0, [])]
+        for node, path in paths:  # it grows
+            if tree.children_left[node] < 0:
+                leaf = said.new_bool_var("")
+                for j, k, left in path:
+                    said.add(sum(cells[j][: k + 1]) == int(left)).only_enforce_if(leaf)
+                shares = tree.value[node, 0] / tree.value[node, 0].sum()
+                lead.append(round(1e9 * (shares[1] - shares[0])) * leaf)
+                leaves.append(leaf)
+                continue
+            j = int(tree.feature[node])
+            k = int(np.searchsorted(cuts[j], tree.threshold[node]))
+            paths.append((tree.children_left[node], [*path, (j, k, True)]))
+            paths.append((tree.children_right[node], [*path, (j, k, False)]))
+        said.add_exactly_one(leaves)
+    said.add(sum(lead) >= 100)
+    said.minimize(sum(costs))
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    assert solver.solve(said) == cp_model.OPTIMAL
+    return solver.objective_value / 1e6
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4))
+def test_the_cheapest_change_is_that_of_constraint_programming(seed: int) -> None:
+    cp_model = pytest.importorskip("ortools.sat.python.cp_model")
+    model, frame = forest(seed)
+    rows = frame[model.predict(frame) == 0].iloc[:6]
+    cost = cp.Manhattan(dict.fromkeys(frame, 1.0))
+    for i, answer in enumerate(cp.explain(model, rows, 1, data=frame, cost=cost)):
+        assert answer.certificate.cost == pytest.approx(
+            by_cp_sat(cp_model, model, rows.iloc[i]), abs=1e-5
+        )
 
 
 @pytest.mark.parametrize("model", REGRESSORS, ids=lambda m: type(m).__name__)
@@ -357,7 +416,8 @@ def evidence_of(model: Any, frame: pd.DataFrame) -> Any:
     return kept
 
 
-def test_a_proof_that_was_tampered_with_is_refused_or_still_true() -> None:
+@pytest.mark.parametrize("times", [5, pytest.param(125, marks=pytest.mark.slow)])
+def test_a_proof_that_was_tampered_with_is_refused_or_still_true(times: int) -> None:
     model, frame = forest(0)
     rng = np.random.default_rng(0)
     refused = 0
@@ -367,7 +427,7 @@ def test_a_proof_that_was_tampered_with_is_refused_or_still_true() -> None:
         assert (before <= optimum).all()
         assert (before >= optimum * (1.0 - 1e-6)).all()
         for i, proof in enumerate(evidence.proofs):
-            for _ in range(25):
+            for _ in range(times):
                 changed = deepcopy(proof)
                 name = rng.choice(["kind", "what", "where", "left", "bound"])
                 if name == "bound":
@@ -379,7 +439,7 @@ def test_a_proof_that_was_tampered_with_is_refused_or_still_true() -> None:
                 bound = replace(evidence, proofs=proofs).bounds(optimum)[0][i]
                 assert bound <= optimum[i]
                 refused += bound == 0.0
-    assert refused > 20
+    assert refused > 0.8 * times
 
 
 NARROW = [

@@ -187,7 +187,7 @@ def _answer_chunk(
     if not task.target.demanding:  # then nothing depends on what the model says
         _answer(task, rows, np.zeros(len(rows)), out, advance, foreseen=False)
         return
-    if len(rows) <= FEW and task.target.requirement.at_least is None:
+    if rows.index.size <= FEW and task.target.requirement.at_least is None:
         with suppress(NotForeseen):
             _answer(task, rows, task.model.form.predict(rows.x), out, None, foreseen=True)
             if advance is not None:
@@ -212,7 +212,7 @@ def _answer(
     Predictions that are ``foreseen`` the model itself has not said: `NotForeseen` is raised if a
     row seems to meet the target already, or if the model says otherwise in the end.
     """
-    answered, said, tell = np.zeros(len(rows), dtype=bool), predicted, advance or _nobody
+    answered, said, tell = np.zeros(predicted.size, dtype=bool), predicted, advance or _nobody
     if task.target.requirement.at_least is not None:
         said = task.target.said(task.model, rows.table)
     for parts in task.target.each(predicted, answered):
@@ -252,17 +252,17 @@ Search = tuple[Task, Rows, Pieces]
 
 def _searches(task: Task, rows: Rows) -> list[Search]:
     """Which rows are searched together, in which union; few where each may need a solver."""
-    if not len(rows):
+    n = rows.index.size
+    if not n:
         return []
-    left, step = np.arange(len(rows)), FEW
-    pieces = task.pieces
+    pieces, step, left = task.pieces, FEW, np.arange(n)
     unions = [(pieces, left)]
     if task.question.is_discrete:
         whole = task.question.on_lattice(rows.x)
         unions = [(pieces, left[~whole])]
         if whole.any():
             unions.insert(0, (task.question.decided(task.target, pieces), left[whole]))
-    if len(left) > FEW and pieces.is_quick:
+    if n > FEW and pieces.is_quick:
         step = max(FEW, PROOFS // max(pieces.size, 1))
     out: list[Search] = []
     for union, alike in unions:
@@ -273,22 +273,24 @@ def _searches(task: Task, rows: Rows) -> list[Search]:
 
 def _together(searches: list[Search]) -> list[list[Search]]:
     """The searches about whose answers the model is asked at once: closed forms, or few rows."""
+    if len(searches) < 2:
+        return [searches] if searches else []
     out: list[list[Search]] = []
     count, kept = 0, 0
     for each in searches:
-        _, rows, pieces = each
-        quick = pieces.is_quick and kept + len(rows) * pieces.size <= PROOFS
-        if not out or (count + len(rows) > FEW and not quick):
+        n, pieces = each[1].index.size, each[2]
+        quick = pieces.is_quick and kept + n * pieces.size <= PROOFS
+        if not out or (count + n > FEW and not quick):
             out.append([])
             count, kept = 0, 0
         out[-1].append(each)
-        count, kept = count + len(rows), kept + len(rows) * pieces.size
+        count, kept = count + n, kept + n * pieces.size
     return out
 
 
 def _put_already(task: Task, rows: Rows, said: NDArray[Any], out: Counterfactuals) -> None:
     """Rows that meet the target as they are."""
-    actionable, n = task.question.actionable, len(rows)
+    actionable, n = task.question.actionable, rows.index.size
     verdict = task.target.verdict(task.model.form, rows.x, said[rows.at], task.eps)
     already = certify(actionable, rows.x, actionable.cases(rows.x), verdict, None)
     status = np.full(n, Status.ALREADY.code, np.int8)

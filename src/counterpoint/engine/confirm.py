@@ -125,7 +125,8 @@ class Confirmation:
         rounding = task.target.requirement.rounding(
             task.model.form, x, EPS if integral else task.eps
         )
-        self.margin = np.zeros((len(rows), 2))
+        n = rows.index.size
+        self.margin = np.zeros((n, 2))
         self.margin[:, int(integral)] = SPARE * rounding
         self.cases = task.question.actionable.cases(x, np.array(self.margin))
         if rows.weight is not None:
@@ -139,7 +140,7 @@ class Confirmation:
         if (self.found.piece < 0).any():
             self._without_margin()
         self.exact = np.array(self.found.points)  # before they become rows
-        self.proposed = self._proposed(np.arange(len(rows)), self.found)
+        self.proposed = self._proposed(np.arange(n), self.found)
 
     def run(self) -> tuple[FloatArray, WordArray, Certificates, BoolArray]:
         """Search again for all rows whose answers are not confirmed, and certify what there is.
@@ -286,7 +287,7 @@ class Confirmation:
 
     def answer(self, codes: FloatArray, y: FloatArray, said: Verdict) -> None:
         """Take what was ``proposed`` as it is returned, and what the model says of it."""
-        n, rows = len(self.rows), self.proposed[0]
+        n, rows = self.rows.index.size, self.proposed[0]
         self.after, self.y, self.verdict = codes, y, said
         if len(rows) < n:
             self.after, self.y = np.array(self.rows.codes), np.array(self.rows.x)

@@ -213,6 +213,12 @@ def test_the_trees_of_some_rows_are_those_of_each():
     assert (proved(one.program, cases.take(some), proof.take(some)) == whole[some]).all()
 
 
+def test_a_batch_of_no_rows_has_no_answers():
+    one = problem(np.random.default_rng(12))
+    none = one.program.cases(one.x[:0])
+    assert not len(Knapsacks(one.program).solve(none, Effort()).points)
+
+
 def test_a_row_is_answered_alone_as_in_a_batch():
     for seed in range(40):
         one = problem(np.random.default_rng(seed))

@@ -6,8 +6,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar, final
 
-import numpy as np
-
 from counterpoint.additive.knapsack import Knapsack
 from counterpoint.additive.sums import SumBounds, SumDuality
 from counterpoint.additive.tree import searched
@@ -17,7 +15,7 @@ from counterpoint.engine.domains import INTEGRAL, Box, Transitions
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Cases
 from counterpoint.numerics import FloatArray
-from counterpoint.solvers.base import Effort, Outcome, Solution, Solver
+from counterpoint.solvers.base import Effort, Solution, Solver
 
 __all__ = ["Knapsacks"]
 
@@ -62,16 +60,8 @@ class Knapsacks(Solver):
         return Knapsack(self.program)
 
     def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
-        k, out = self.knapsack, Solution.blank(len(cases), self.program)
-        share = FINE if k.smooth is None else HALF
-        done = searched(
-            k, cases, replace(effort, gap=max(share * effort.gap, FINEST)), cutoff, NODES
-        )
-        found = np.isfinite(done.best.cost)
-        out.points[found] = done.points[found]
-        out.outcomes[found] = Outcome.FOUND
-        out.outcomes[done.settled & np.isposinf(done.ceiling)] = Outcome.INFEASIBLE
-        out.outcomes[~done.settled] = Outcome.LIMIT
-        out.multipliers[:] = done.multipliers
-        out.reported[:] = np.where(done.settled, done.ceiling, 0.0)
-        return Solution(out.points, out.multipliers, out.outcomes, out.reported, done.proof)
+        if not len(cases):
+            return Solution.blank(0, self.program)
+        share = FINE if self.knapsack.smooth is None else HALF
+        finer = replace(effort, gap=max(share * effort.gap, FINEST))
+        return searched(self.knapsack, cases, finer, cutoff, NODES)

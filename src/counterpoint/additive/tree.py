@@ -9,6 +9,7 @@ count; a column's smallest change does.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from time import perf_counter
 from typing import NamedTuple, final
 
@@ -20,9 +21,9 @@ from counterpoint.additive.repair import repaired
 from counterpoint.engine.proof import Proof
 from counterpoint.engine.region import Cases
 from counterpoint.numerics import STEP_SLACK, BoolArray, FloatArray, IntArray
-from counterpoint.solvers.base import Effort
+from counterpoint.solvers.base import Effort, Outcome, Solution
 
-__all__ = ["Searched", "searched"]
+__all__ = ["searched"]
 
 REPAIRS = 3
 """How often one feature of a point is replaced, at most."""
@@ -32,18 +33,6 @@ STEEP = 1e-9
 """What a column takes a unit, relative to its price, beyond which it may be bounded by that."""
 ANY = 1e-6
 """What it counts that points of a mixture differ in a column, beside how far that is from whole."""
-
-
-@final
-class Searched(NamedTuple):
-    """What became of n rows."""
-
-    best: Moves  # infinite costs where there is no point
-    settled: BoolArray  # (n,) whether every node was closed
-    ceiling: FloatArray  # (n,) where it was, what every other point costs at least
-    multipliers: FloatArray  # (n, size) those of the first nodes
-    proof: Proof
-    points: FloatArray  # (n, d) the best points, as encoded rows
 
 
 @final
@@ -59,7 +48,7 @@ class _Layer(NamedTuple):
 @np.errstate(divide="ignore", over="ignore", invalid="ignore")  # of columns without an end
 def searched(
     k: Knapsack, cases: Cases, effort: Effort, cutoff: FloatArray | None, nodes: int
-) -> Searched:
+) -> Solution:
     """Branch and bound for each row, with at most so many nodes; rows share their time.
 
     Points are of use only if they cost less than the cutoff (n,).
@@ -96,11 +85,15 @@ def searched(
         row, start = np.tile(row[at], 2), np.tile(dual.multipliers[at], (2, 1))
         halves = zip(*(piece.take(good) for piece in pieces), strict=True)
         boxes = Boxes(*map(np.concatenate, halves))
-    best.cost[~found] = np.inf
-    ceiling = np.where(np.isfinite(best.cost), best.cost, worth) * share
-    proof = _proof(k, cases, (given, values), layers, ~stuck, ceiling)
-    points, roots = k.points(cases, values, best), layers[0].multipliers
-    return Searched(best, ~stuck, ceiling, k.multipliers(roots), proof, points)
+    ceiling = np.where(found, best.cost, worth) * share
+    out = Solution.blank(n, k.program)
+    out.points[found] = k.points(cases, values, best)[found]
+    out.outcomes[found] = Outcome.FOUND
+    out.outcomes[~stuck & np.isposinf(ceiling)] = Outcome.INFEASIBLE
+    out.outcomes[stuck] = Outcome.LIMIT
+    out.multipliers[:] = k.multipliers(layers[0].multipliers)
+    out.reported[:] = np.where(stuck, 0.0, ceiling)
+    return replace(out, proof=_proof(k, cases, (given, values), layers, ~stuck, ceiling))
 
 
 def _improved(

@@ -224,12 +224,23 @@ def test_quantiles_of_the_cost_are_right_to_half_a_percent(rows: Path, tmp_path:
 def test_only_what_changed_is_done_again(own: Path, tmp_path: Path):
     out = tmp_path / "out"
     run(EXPLAINER, own, out, "granted")
+    (out / "_notes.txt").touch()
     loans(8).to_parquet(own / "part0.parquet")
     (own / "more" / "part.parquet").unlink()
     told = run(EXPLAINER, own, out, "granted")
     assert (told.skipped, told.shards) == (1, 2)
     check_complete(own, out)
     assert len([*out.glob("*.parquet")]) == 2
+    assert (out / "_notes.txt").exists()
+
+
+def test_progress_tells_shards_and_rate(
+    rows: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    run(EXPLAINER, rows, tmp_path / "out", "granted", progress=True)
+    said = capsys.readouterr().err
+    assert "3/3 shards" in said
+    assert "rows/s" in said
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from counterpoint import (
     Explainer,
     Integer,
     InvalidInput,
-    MissingExtra,
 )
 from counterpoint.errors import some
 
@@ -23,7 +22,6 @@ __all__ = [
     "answered",
     "block_rows",
     "explain_batch",
-    "missing_extra",
     "no_rows",
     "on_spark",
     "regrouped",
@@ -113,22 +111,12 @@ def on_spark(
     return frame.mapInArrow(answers, from_arrow_schema(told))
 
 
-def missing_extra(error: ImportError) -> MissingExtra:
-    """The sentence on a package that batches need."""
-    return MissingExtra(
-        f"Batches need {(error.name or '').partition('.')[0]}, which is not installed. "
-        "Install it with pip install 'counterpoint[scale]'."
-    )
-
-
 def answered(
     explainer: Explainer, batch: pa.RecordBatch, target: Any, options: Mapping[str, Any]
 ) -> tuple[pa.RecordBatch, Counterfactuals]:
     """The answers to a batch, as a batch and as they were given."""
-    try:
-        import pyarrow as pa
-    except ImportError as error:
-        raise missing_extra(error) from None
+    import pyarrow as pa
+
     features = {str(feature.name): feature for feature in explainer.features}
     lost = [name for name in features if name not in batch.schema.names]
     if lost:

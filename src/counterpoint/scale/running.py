@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import re
 import sys
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
@@ -24,9 +25,9 @@ from typing import Any, Literal, final
 import numpy as np
 from joblib.hashing import NumpyHasher
 
-from counterpoint import Explainer, InvalidInput, Label, Problem, Target, __version__
+from counterpoint import Explainer, InvalidInput, Label, MissingExtra, Problem, Target, __version__
 from counterpoint.errors import check_flag, check_number, shown, some
-from counterpoint.scale.blocks import answered, block_rows, missing_extra, no_rows
+from counterpoint.scale.blocks import answered, block_rows, no_rows
 from counterpoint.scale.shards import (
     Fragment,
     Job,
@@ -207,13 +208,21 @@ class _Hasher(NumpyHasher):  # type: ignore[misc]
         super().save([np.ascontiguousarray(obj[n]) for n in obj.dtype.names] if is_record else obj)
 
 
+def _missing_extra(error: ImportError) -> MissingExtra:
+    """The sentence on a package that batches need."""
+    return MissingExtra(
+        f"Batches need {(error.name or '').partition('.')[0]}, which is not installed. "
+        "Install it with pip install 'counterpoint[scale]'."
+    )
+
+
 def _located(url: str | PathLike[str]) -> tuple[Any, str]:
     """A file system, and a path in it."""
     try:
         import_module("pyarrow")
         url_to_fs = import_module("fsspec.core").url_to_fs
     except ImportError as error:
-        raise missing_extra(error) from None
+        raise _missing_extra(error) from None
     try:
         fs, path = url_to_fs(os.fspath(url))
     except ImportError as error:  # it knows which package does
@@ -268,8 +277,9 @@ def _tidy(job: Job, fragments: Sequence[Fragment]) -> None:
     current = {fragment.shard for fragment in fragments}
     for path in job.sink.find(job.out):
         name = Path(path).name
-        is_shard = name.endswith(".parquet") and name[:32] not in current
-        if is_shard or name.endswith(".part"):
+        shard = re.fullmatch(r"([0-9a-f]{32})(-\d{5})?\.parquet", name)
+        is_left = name.startswith("_") and name.endswith(".part")
+        if is_left or (shard is not None and shard[1] not in current):
             job.sink.rm(path)
 
 
@@ -422,7 +432,7 @@ def _on_dask(
     try:
         from distributed import Client, KilledWorker, as_completed
     except ImportError as error:
-        raise missing_extra(error) from None
+        raise _missing_extra(error) from None
     local = {"n_workers": workers, "threads_per_worker": 1, "dashboard_address": None}
     try:
         client = Client(**local) if scheduler == "local" else Client(scheduler)

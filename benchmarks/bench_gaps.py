@@ -64,7 +64,7 @@ cost over the least, and *gap*: the mean of (cost − bound) / cost with proved 
 answers that are valid and violate nothing. A fault inside a tool counts as nothing found. DiCE
 minimises a distance of its own and CFNOW a sum of changes in raw units; NICE needs the training
 data. CPU is the median of a row in a warm process, with the time limit of CFNOW at ten seconds on
-the clock.
+the clock, of which a busy machine gave it two or three.
 """
 
 

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 __all__ = ["Counterfactual", "Counterfactuals"]
 
 
-SHOWN = 10
-"""Of so many rows notebooks show the answers."""
 REMARKS = 20
 """Of so many rows without an answer a report says what is attainable instead."""
 
@@ -504,9 +502,11 @@ class Counterfactuals:
     def _repr_html_(self) -> str:
         return self.displayed("Counterfactuals", self.summary(), {"row": np.arange(len(self))})
 
-    def displayed(self, title: str, summary: str, beside: dict[str, NDArray[Any]]) -> str:
+    def displayed(
+        self, title: str, summary: str, beside: dict[str, NDArray[Any]], most: int = 10
+    ) -> str:
         """What notebooks show of the first answers, with columns in front."""
-        some, c = range(min(len(self), SHOWN)), self.certificates
+        some, c = range(min(len(self), most)), self.certificates
         lead = [[int(values[i]) for values in beside.values()] for i in some]
         kinds = ("claim", "valid", "bound", "gap", "margin", "violation")
         answers = [
@@ -514,12 +514,12 @@ class Counterfactuals:
             for i in some
         ]
         kept = [(*lead[i], *(getattr(c[i], name) for name in kinds)) for i in some]
-        more = f"and {len(self) - SHOWN} more: see report() and changes()"
+        more = f"and {len(self) - most} more: see report() and changes()"
         return html.panel(
             title,
             html.paragraph(summary),
             html.table((*beside, "status", "cost", "changes"), answers),
-            html.paragraph(more if len(self) > SHOWN else ""),
+            html.paragraph(more if len(self) > most else ""),
             html.folded("Certificates", html.table((*beside, *kinds), kept)),
         )
 

@@ -11,7 +11,6 @@ import numpy as np
 import counterpoint as cp
 from counterpoint.errors import InvalidInput, all_of, shown
 from counterpoint.metrics.pairs import (
-    ROUNDING,
     Read,
     is_other,
     meets,
@@ -169,7 +168,7 @@ def constraint_violation(
         if isinstance(feature, cp.Integer):
             steps = np.nan_to_num((asked.y[:, j] - asked.x[:, j]) / feature.step)
             worst = np.maximum(worst, np.abs(steps - np.round(steps)))
-    return asked.told(np.where(worst > ROUNDING, worst, 0.0))
+    return asked.told(np.where(worst > asked.rounding, worst, 0.0))
 
 
 def ynn(

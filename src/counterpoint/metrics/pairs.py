@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = [
-    "ROUNDING",
     "Pairs",
     "Read",
     "frame_of",
@@ -28,9 +27,6 @@ __all__ = [
     "valid_rows",
     "wanted_of",
 ]
-
-ROUNDING = 1e-6
-"""Relative differences of numbers up to this are no change, and no violation."""
 
 
 @final
@@ -57,6 +53,7 @@ class Pairs:
     is_array: bool  # whether the factual rows came as an array
     before: pd.DataFrame
     after: pd.DataFrame
+    rounding: float  # the relative difference of numbers up to which they are the same
 
     @property
     def changed(self) -> BoolArray:
@@ -131,8 +128,9 @@ def pairs(
     counterfactuals: object,
     data: object | None = None,
     row: ArrayLike | None = None,
+    rounding: float = 1e-6,
 ) -> Pairs:
-    """Read both sides; the parameters are those of `validity`."""
+    """Read both sides; the parameters are those of `validity`, and what counts as the same."""
     if row is None and isinstance(counterfactuals, cp.Alternatives):
         row = counterfactuals.row
     told = model.features if isinstance(model, cp.Explainer) else None
@@ -161,12 +159,12 @@ def pairs(
     before = came[at]
     found = ~y[names].isna().all(axis=1).to_numpy()
     size = np.fmax(_spreads(features, known), np.abs(before))
-    near = features.is_numeric & (np.abs(after - before) <= ROUNDING * size)
+    near = features.is_numeric & (np.abs(after - before) <= rounding * size)
     after = np.where(near | ~found[:, None], before, after)
     rows = x[names].iloc[at].reset_index(drop=True)
     answers = _decoded(features, rows, before, after)
     numbers = features, at, len(x), found, before, after, shows[names], known
-    return Pairs(*numbers, isinstance(factuals, np.ndarray), rows, answers)
+    return Pairs(*numbers, isinstance(factuals, np.ndarray), rows, answers, rounding)
 
 
 def frame_of(rows: Any, features: cp.Features | None) -> pd.DataFrame:

@@ -258,7 +258,7 @@ def _check(model: Any, inputs: Inputs, features: Features, found: Affine) -> Non
 
 
 def read_rows(
-    X: Any, groups: Any, intake: Intake | None, layer: str | None
+    X: Any, groups: Any, intake: Intake | None, layer: str | None = None
 ) -> tuple[Matrix, Intake, Groups]:
     """Finite rows (n, d), dense or sparse, what was taken of them, and their groups.
 

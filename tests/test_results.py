@@ -14,6 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 import counterpoint as cp
+from counterpoint.html import change
 
 RNG = np.random.default_rng(0)
 DATA = pd.DataFrame(RNG.normal(size=(60, 3)), columns=list("abc"), index=range(100, 160))
@@ -99,6 +100,12 @@ def test_texts_name_status_and_changes(answers: cp.Counterfactuals):
     found = next(a for a in answers if a.changes)
     assert "→" in str(found)
     assert "proved" in str(found)
+
+
+def test_changes_are_shown_in_few_digits_that_tell_them_apart():
+    assert change(32.01, 14.789210564737065) == "32.01 → 14.7892"
+    assert change(29.0, 29.000000001) == "29.0 → 29.000000001"
+    assert change("rent", "own") == "rent → own"
 
 
 def test_the_rows_that_came_in_are_left_alone():

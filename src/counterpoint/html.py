@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["bullets", "changes", "folded", "number", "panel", "paragraph", "table"]
+__all__ = ["bullets", "change", "changes", "folded", "number", "panel", "paragraph", "table"]
 
 STYLE = """
 .counterpoint {font: 13px/1.5 system-ui, sans-serif; max-width: 60em; margin: .5em 0;
@@ -84,4 +84,10 @@ def table(columns: Sequence[object], rows: Iterable[Sequence[Any]], most: int | 
 
 def changes(pairs: Mapping[Any, tuple[Any, Any]]) -> str:
     """``income 30 → 42; loans 3 → 2``."""
-    return "; ".join(f"{n}: {number(a)} → {number(b)}" for n, (a, b) in pairs.items()) or "–"
+    return "; ".join(f"{name}: {change(*pair)}" for name, pair in pairs.items()) or "–"
+
+
+def change(old: Any, new: Any) -> str:
+    """``30 → 42``, in few digits if these tell them apart."""
+    short = number(old), number(new)
+    return " → ".join((str(old), str(new)) if short[0] == short[1] else short)

@@ -152,7 +152,7 @@ class Counterfactual:
         if not self.found:
             return head
         c = self.certificate
-        lines = [f"  {name}: {old!r} → {new!r}" for name, (old, new) in self.changes.items()]
+        lines = [f"  {name}: {html.change(*pair)}" for name, pair in self.changes.items()]
         traded = c.objective != c.cost
         least = f"objective {c.objective:.6g}, at least" if traded else "at least"
         claim = "" if c.claim is Claim.NONE else f" ({c.claim})"

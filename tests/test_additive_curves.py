@@ -158,6 +158,31 @@ def test_naive_bayes_is_a_quadratic_form_where_sums_are_not_searched():
     assert set(explainer.explain(X[:4], cp.OtherLabel()).report().valid) == {True}
 
 
+@pytest.mark.parametrize("constraints", [(), (cp.MaxChanges(1),)], ids=["free", "few changes"])
+@pytest.mark.parametrize("kind", ["bayes", "squares"])
+def test_columns_that_bend_may_move_without_end(kind, constraints):
+    rows = RNG.normal(size=(200, 2)) * np.array([3.0, 1.0])
+    curved = rows[:, 0] + 3.0 * rows[:, 1] ** 2 > 2.0
+    squares = [(PolynomialFeatures(2, include_bias=False), [j]) for j in range(2)]
+    sums = make_pipeline(make_column_transformer(*squares), LogisticRegression())
+    model = (GaussianNB() if kind == "bayes" else sums).fit(rows, curved)
+    cost = cp.Manhattan({"x0": 1.0, "x1": 2.0})
+    asked = {"cost": cost, "constraints": constraints, "extrapolate": True}
+    answers = cp.Explainer(model, data=rows, **asked).explain(rows[:10], cp.OtherLabel())
+    ends = np.linspace(-30.0, 30.0, 3001)
+    points = np.stack(np.meshgrid(ends, ends, indexing="ij"), axis=-1).reshape(-1, 2)
+    said, now = model.predict(points), model.predict(rows[:10])
+    for i, row in enumerate(rows[:10]):
+        there = points[said != now[i]]
+        if constraints:
+            sides = [np.column_stack([ends, np.full(3001, row[1])])]
+            sides += [np.column_stack([np.full(3001, row[0]), ends])]
+            there = np.concatenate([side[model.predict(side) != now[i]] for side in sides])
+        least = (np.abs(there - row) @ [1.0, 2.0]).min(initial=np.inf)
+        assert answers.status[i] == ("infeasible" if np.isinf(least) else "optimal")
+        assert np.isinf(least) or least - 0.1 <= answers.cost[i] <= least + 1e-9
+
+
 def test_rows_alone_and_in_a_batch_have_the_same_answers():
     model = quietly(make_pipeline(SplineTransformer(), LogisticRegression()), BINARY)
     within = cp.WithinObserved("x0", "x1")

@@ -219,6 +219,13 @@ class Knapsack:
         return bool((ends | curved)[gaining].all())
 
     @cached_property
+    def is_endless(self) -> bool:
+        """Whether a column that bends may change without end at an absolute price."""
+        at = self.bending
+        ends = (self.program.box.below & self.program.box.above)[self.numbers][at]
+        return bool((~ends & (self.absolute[at] > 0.0)).any())
+
+    @cached_property
     def count(self) -> int | None:
         """How many features may change; None for any number."""
         return None if self.program.at_most is None else self.program.at_most.count

@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar, final
 
+import numpy as np
+
 from counterpoint.additive.knapsack import Knapsack
 from counterpoint.additive.sums import SumBounds, SumDuality
 from counterpoint.additive.tree import searched
@@ -15,7 +17,7 @@ from counterpoint.engine.domains import INTEGRAL, Box, Transitions
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Cases
 from counterpoint.numerics import FloatArray
-from counterpoint.solvers.base import Effort, Solution, Solver
+from counterpoint.solvers.base import Effort, Outcome, Solution, Solver
 
 __all__ = ["Knapsacks"]
 
@@ -64,4 +66,29 @@ class Knapsacks(Solver):
             return Solution.blank(0, self.program)
         share = FINE if self.knapsack.smooth is None else HALF
         finer = replace(effort, gap=max(share * effort.gap, FINEST))
+        if self.knapsack.is_endless:
+            return self._deepened(cases, finer, cutoff)
         return searched(self.knapsack, cases, finer, cutoff, NODES)
+
+    def _deepened(self, cases: Cases, effort: Effort, cutoff: FloatArray | None) -> Solution:
+        """Within a cost that grows until it suffices: columns that bend have no end otherwise.
+
+        No point of less cost is further away in a column than that cost takes there. The trees
+        leave out what is beyond, so that the answers are reported.
+        """
+        out, worth = Solution.blank(len(cases), self.program), np.full(len(cases), np.inf)
+        worth = worth if cutoff is None else cutoff
+        left, bending = np.arange(len(cases)), self.knapsack.numbers[self.knapsack.bending]
+        reach = np.full(self.program.width, np.inf)
+        for most in 8.0 ** np.arange(-2, 10):
+            some = cases.take(left)
+            with np.errstate(divide="ignore"):
+                reach[bending] = most / self.program.price.absolute[bending]
+            near = some.within(some.x - reach, some.x + reach)
+            found = searched(self.knapsack, near, effort, np.minimum(worth[left], most), NODES)
+            none = found.outcomes == Outcome.NOTHING
+            out.put(left, found)
+            left = left[none & (worth[left] > most)]
+            if not len(left):
+                break
+        return out

@@ -36,6 +36,7 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 import counterpoint as cp
 from counterpoint.models import read
 from counterpoint.trees import kernel, staircase, wing
+from counterpoint.trees.boxes import Boxes
 from counterpoint.trees.form import LeafSums
 from counterpoint.trees.readers import from_float32
 from counterpoint.trees.search import search_trees
@@ -506,6 +507,29 @@ def test_loops_and_arrays_see_the_same(monkeypatch: pytest.MonkeyPatch, classes:
     for some in constraints:
         cp.explain(model, frame[:6], classes - 1, data=frame, constraints=some)
     assert kinds == {0, 1, 2}
+
+
+def test_loops_see_boxes_together_as_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, frame = forest(5, 10)
+    rng, looks, kept = np.random.default_rng(0), staircase.Staircase.look, []
+
+    def keep(self: Any, *args: Any) -> Any:
+        kept.append(self)
+        return looks(self, *args)
+
+    monkeypatch.setattr(staircase, "_kernel", lambda: kernel)
+    monkeypatch.setattr(staircase.Staircase, "look", keep)
+    rows = frame[model.predict(frame) == 0].iloc[:2]
+    cp.explain(model, rows, 1, data=frame, constraints=cp.MaxChanges(1))
+    for stairs in kept[:1] + kept[-1:]:
+        last = np.diff(stairs.grid.starts) - 1
+        ends = np.sort(rng.integers(0, last + 1, size=(2, 40, len(last))), axis=0)
+        boxes = Boxes(*ends, np.ones((40, 0), dtype=bool))
+        leaves = [np.arange(len(stairs.grid.tests))] * 40
+        found = looks(stairs, boxes, leaves, 10.0, np.zeros(40)).bound
+        alone = [looks(stairs, boxes[i], leaves[:1], 10.0, np.zeros(1)).bound[0] for i in range(40)]
+        np.testing.assert_array_equal(found, alone)
+        assert np.isfinite(found).any()
 
 
 def test_loops_and_arrays_find_the_same(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -101,7 +101,7 @@ def _asked(t: Any, box: Any, near: Any, known: Any) -> None:
     starts, home, after, before, cost = t.starts, t.home, t.next, t.before, t.cost
     number, first, last, counted = t.number, t.first, t.last, t.most >= 0
     for test in range(len(number)):
-        f, more[test] = number[test], 0.0
+        f, more[test], moves[test] = number[test], 0.0, False
         here = at[f]
         passed[test] = first[test] <= here <= last[test]
         if not passed[test]:

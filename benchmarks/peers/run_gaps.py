@@ -1,7 +1,8 @@
 """DiCE, NICE and CFNOW on mixed data frames: whichever of them is installed here.
 
-The folder holds train.csv (with ``label``), rows.csv and model.json: a logistic regression over
-standardised numbers and one-hot categories, so that no pickle has to travel between versions.
+The folder holds train.csv (with ``label``), rows.csv and model.json: a logistic regression or a
+forest over standardised numbers and one-hot categories, so that no pickle has to travel between
+versions.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ Explain = Callable[[int], Any]
 
 
 class Model:
-    """The regression, as scikit-learn's would answer."""
+    """The regression or the forest, as scikit-learn's would answer."""
 
     def __init__(self, folder: Path) -> None:
         self.train = pd.read_csv(folder / "train.csv")
         self.labels = self.train.pop("label")
         self.rows = pd.read_csv(folder / "rows.csv")
-        told = json.loads((folder / "model.json").read_text())
-        self.columns, self.intercept = told["columns"], told["intercept"]
+        self.told = json.loads((folder / "model.json").read_text())
+        self.columns = self.told["columns"]
         self.classes_ = np.array([0, 1])
 
     @property
@@ -38,20 +39,36 @@ class Model:
 
     def predict_proba(self, frame: pd.DataFrame) -> np.ndarray:
         """(n, 2)."""
-        score = np.full(len(frame), self.intercept)
+        blocks = []
         for name, column in self.columns.items():
             if "categories" in column:
-                weight = dict(zip(map(str, column["categories"]), column["coef"], strict=True))
-                score += frame[name].astype(str).map(weight).to_numpy(dtype=float)
+                words = frame[name].astype(str).to_numpy()
+                blocks += [words == str(known) for known in column["categories"]]
             else:
                 values = frame[name].to_numpy(dtype=float)
-                score += (values - column["mean"]) / column["scale"] * column["coef"]
-        share = 1.0 / (1.0 + np.exp(-score))
+                blocks.append((values - column["mean"]) / column["scale"])
+        inputs = np.stack(blocks, axis=1).astype(float)
+        if "trees" in self.told:
+            share = np.mean([leaf(tree, inputs) for tree in self.told["trees"]], axis=0)
+        else:
+            score = inputs @ np.array(self.told["coef"]) + self.told["intercept"]
+            share = 1.0 / (1.0 + np.exp(-score))
         return np.stack([1.0 - share, share], axis=1)
 
     def predict(self, frame: pd.DataFrame) -> np.ndarray:
         """(n,) 0 or 1."""
         return self.predict_proba(frame).argmax(axis=1)
+
+
+def leaf(tree: dict[str, list[float]], inputs: np.ndarray) -> np.ndarray:
+    """(n,) the share of class 1 in the leaf of each row."""
+    left, right, column = (np.array(tree[name]) for name in ("left", "right", "column"))
+    threshold, single = np.array(tree["threshold"]), inputs.astype(np.float32)
+    node, rows = np.zeros(len(inputs), dtype=int), np.arange(len(inputs))
+    while (inner := left[node] >= 0).any():
+        low = single[rows, column[node]] <= threshold[node]
+        node = np.where(inner, np.where(low, left[node], right[node]), node)
+    return np.array(tree["share"])[node]
 
 
 def dice(method: str) -> Callable[[Model], Explain]:

@@ -44,6 +44,8 @@ DURATIONS = {
     "scale": ("clock", "CPU"),
     "softmax": ("explain, a row", "limit", "the paper's Newton", "explain_factored", "one row"),
     "trees": ("predict", "median", "90 %", "slowest"),
+    "trees_reach": ("first", "median", "slowest"),
+    "which_model": ("median", "slowest"),
     "speed_cvxpy": ("batch", "single row", "CVXPY built each time", "CVXPY compiled once"),
 }
 """Subject → columns of its first table that hold times."""

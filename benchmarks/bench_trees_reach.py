@@ -23,8 +23,8 @@ Manhattan cost in which every column's range counts 1.
 METHOD = """
 *Memory* is the most that Python holds at once while an explainer is made and gives one answer,
 beyond the model. *First* is the time of both, and *median*, *slowest* and *proved* are of five
-rows, each alone, with ten seconds on the clock. Processor time on one core. Where rows are not proved and the slowest took
-less than ten seconds, the machine was busy.
+rows, each alone, with ten seconds on the clock. Processor time on one core. Where
+rows are not proved and the slowest took less than ten seconds, the machine was busy.
 """
 
 

@@ -35,7 +35,7 @@ SECONDS = 10.0
 
 
 class Setting(NamedTuple):
-    """One line of the table, with the median and the 99th percentile that are to be reached."""
+    """One line of the table, with the median and the longest time that are to be reached."""
 
     name: str
     model: Any
@@ -108,7 +108,7 @@ def measured(setting: Setting) -> tuple[list[Any], list[Goal], np.ndarray]:
         times[i] = process_time() - start
         assert (setting.model.predict(answer.to_frame()) == setting.target).all()
         proved[i] = answer[0].certificate.claim == "proved"
-    middle, high, top = np.median(times), np.quantile(times, 0.99), times.max()
+    middle, top = np.median(times), times.max()
     line = [
         setting.name,
         len(rows),
@@ -121,7 +121,7 @@ def measured(setting: Setting) -> tuple[list[Any], list[Goal], np.ndarray]:
     goals = []
     for what, value, goal in (
         ("median", 1e3 * middle, setting.median),
-        ("99 % of rows", 1e3 * high, setting.slow),
+        ("slowest", 1e3 * top, setting.slow),
     ):
         if goal is not None:
             asked = f"at most {number(goal)} ms"

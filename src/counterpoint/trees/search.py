@@ -224,7 +224,8 @@ class Search:
         short = np.minimum(found - needs, 0.0).sum(axis=0)
         gain = short - np.minimum(now - needs[:, 0], 0.0).sum()
         gain[np.isinf(extra)] = 0.0
-        rate = np.where(gain > SHARE * gain.max(), gain / np.maximum(extra, TINY), 0.0)
+        with np.errstate(over="ignore"):  # what costs nothing comes first
+            rate = np.where(gain > SHARE * gain.max(), gain / np.maximum(extra, TINY), 0.0)
         best = int(rate.argmax())
         return best if rate[best] > 0.0 else None
 

@@ -110,6 +110,7 @@ class Staircase:
         self, row: Row, condition: LeafSums, needs: FloatArray | float, floor: FloatArray | float
     ) -> None:
         self.row, self.grid, self.condition = row, row.grid, condition
+        self.compiled = True  # if Numba is there
         self.needs = np.broadcast_to(np.asarray(needs, dtype=np.float64), condition.shift.shape)
         # (r, 1) what is sure to miss what points have to lead by: at least the ``floor``
         self.missed = np.reshape(floor - condition.noise, (-1, 1))
@@ -127,7 +128,7 @@ class Staircase:
 
         Without the least, only which of them hold anything, and their leaves.
         """
-        kernel = _kernel()
+        kernel = _kernel() if self.compiled else None
         if kernel is not None:
             return kernel.look(
                 self.tables,

@@ -142,10 +142,12 @@ def spark() -> Iterator[Any]:
         pytest.skip("Spark needs Java, and there is none.")
     builder = sql.SparkSession.builder.master("local[2]").appName("batches")
     quiet = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1"}
-    session = builder.config(map=quiet).getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
-    yield session
-    session.stop()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYSPARK_PYTHON", sys.executable)  # and not the first one on the path
+        session = builder.config(map=quiet).getOrCreate()
+        session.sparkContext.setLogLevel("ERROR")
+        yield session
+        session.stop()
 
 
 # Spark warns of all that it may do with pandas 3, and here it does nothing with it.

@@ -8,7 +8,7 @@ from time import process_time
 from typing import Any
 
 import numpy as np
-from _common import HERE, Report, finish, heloc, is_quick, milliseconds, number
+from _common import HERE, Goal, Report, finish, heloc, is_quick, milliseconds, number
 from sklearn.datasets import load_breast_cancer
 from sklearn.ensemble import RandomForestClassifier
 
@@ -71,7 +71,12 @@ def main() -> None:
             print(*lines[-1], sep=" | ", flush=True)
     columns = ("trees", "leaves", "memory", "first", "median", "slowest", "proved")
     title = "How far forests go"
-    report = Report("trees_reach", title, QUESTION, columns, lines, notes=[METHOD])
+    trees, leaves, memory, _ = drawn[-1]
+    each = memory * 2**20 / (trees * leaves)
+    goal = Goal(
+        "memory of the largest", "at most 1000 bytes a leaf", f"{each:.0f} bytes", each <= 1e3
+    )
+    report = Report("trees_reach", title, QUESTION, columns, lines, [goal], [METHOD])
     finish(report, quick=quick)
     if not quick:
         draw(drawn)

@@ -340,14 +340,13 @@ class Search:
 class ProofTrees(Bounding):
     """Proofs for rows and one set of demands, checked anew whenever a bound is asked for.
 
-    Those of a record are checked without the compiled loops, which may have found them.
+    They are checked without the compiled loops that may have found them.
     """
 
     program: Program
     condition: LeafSums
     cases: Cases
     proofs: Sequence[Proof]
-    recorded: bool = False
 
     @property
     def is_local(self) -> bool:
@@ -366,7 +365,7 @@ class ProofTrees(Bounding):
             floor = 0.0 if margin is None else _needs(self.condition, margin[i])
             bound = proof.bound if margin is None else proof.leading
             search = Search(Row(grid, self.program, case), self.condition, floor=floor)
-            search.stairs.compiled = not self.recorded
+            search.stairs.compiled = False
             if search.proves(proof, bound):
                 out[i] = bound
         return out, out
@@ -425,7 +424,7 @@ def evidence_of(program: Program, cases: Cases, told: Sequence[dict[str, Any]]) 
         if not whole or len({len(entry) for entry in entries}) != 1 or len(each) != 6:
             raise ValueError("the nodes of a tree are whole numbers, as many of each sort")
         proofs.append(Proof(*entries, *(_bound(each[name]) for name in ("bound", "leading"))))
-    return ProofTrees(program, condition, cases, proofs, recorded=True)
+    return ProofTrees(program, condition, cases, proofs)
 
 
 def _bound(told: float | str) -> float:

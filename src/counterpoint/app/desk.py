@@ -13,6 +13,7 @@ from typing import Annotated, Any, final
 import numpy as np
 import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema
+from sklearn.pipeline import Pipeline
 
 import counterpoint as cp
 
@@ -81,7 +82,6 @@ class Desk:
         self.names: list[str] = list(map(str, self.policy.features.names))
         self.people = (data if people is None else people)[self.names]
         self._explainer = lru_cache(16)(self._made)
-        self._said = lru_cache(256)(self._predicted)  # while a limit moves, rows stay as they are
         self._workers = BoundedSemaphore(2)
 
     def _made(self, asked: str) -> cp.Explainer:
@@ -142,21 +142,22 @@ class Desk:
         said = {key: value for key, value in more.items() if value is not None}
         return self._explainer(json.dumps(said)), X, self.seconds / len(X) / times
 
-    def says(self, row: Mapping[Any, Any]) -> tuple[Any, list[float]]:
-        """What the model itself says of a row: its decision, and the probability of each label.
+    def says(self, rows: Sequence[Mapping[Any, Any]]) -> list[tuple[Any, list[float]]]:
+        """What the model itself says of each row: its decision, and the probabilities of labels.
 
         There are none from a model without ``predict_proba``.
         """
-        return self._said(json.dumps(row, default=np.generic.item))
-
-    def _predicted(self, text: str) -> tuple[Any, list[float]]:
-        frame = pd.DataFrame([json.loads(text)], columns=self.names)
-        for feature in self.policy.features:
-            if not isinstance(feature, cp.Categorical):
-                frame[feature.name] = pd.to_numeric(frame[feature.name])
-        (said,) = self.model.predict(frame).tolist()
-        chances = getattr(self.model, "predict_proba", None)
-        return said, [] if chances is None else chances(frame)[0].tolist()
+        cells = {f: [row[f.name] for row in rows] for f in self.policy.features}
+        words = cp.Categorical
+        X: Any = {
+            f.name: c if isinstance(f, words) else np.array(c, float) for f, c in cells.items()
+        }
+        X, model = pd.DataFrame(X), self.model
+        if isinstance(model, Pipeline) and len(model) > 1:  # what costs most is done once
+            X, model = model[:-1].transform(X), model[-1]
+        chances = getattr(model, "predict_proba", None)
+        known = [[]] * len(rows) if chances is None else chances(X).tolist()
+        return list(zip(model.predict(X).tolist(), known, strict=True))
 
 
 NUMBERS = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, final
 
@@ -46,8 +46,7 @@ def page(desk: Desk) -> APIRouter:
         with desk.turn():
             found = desk.ask(asked)[0][0]
             label = view.label(desk.target(asked))
-            rows: list[Any] = [asked.rows[0], *([found.row] if found.found else [])]
-            said = [view.says(row, label) for row in rows]
+            said = view.says([asked.rows[0], *([found.row] if found.found else [])], label)
             return rendered("answer.html", answer=found, said=said)
 
     @routes.post("/desk/plans")
@@ -113,11 +112,10 @@ class View:
         step = feature.step if isinstance(feature, cp.Integer) else (high - low) / 200
         return low, high, step
 
-    def says(self, row: Mapping[Any, Any], label: Any) -> tuple[str, float | None]:
-        """What the model itself says of a row: its decision, and the probability of a label."""
-        said, chances = self.desk.says(row)
-        known = self.probable and label is not None
-        return _plain(said), chances[self.desk.labels.index(label)] if known else None
+    def says(self, rows: Sequence[Mapping[Any, Any]], label: Any) -> list[tuple[str, float | None]]:
+        """What the model itself says of each row: its decision, and the probability of a label."""
+        at = self.desk.labels.index(label) if self.probable and label is not None else None
+        return [(_plain(s), None if at is None else p[at]) for s, p in self.desk.says(rows)]
 
     def way(self, asked: Question) -> dict[str, Any] | None:
         """The path of a person to more and more certainty, as points of a picture."""

@@ -247,6 +247,8 @@ class Reach:
         for group in program.groups:
             gain = self._best_other(i, group, slopes)
             shares.append((gain if is_norm else gain * gain) / (2.0 * price.absolute[group.start]))
+        if price.quadratic.ndim == 1 and program.at_most is None and not is_norm:
+            return np.asarray(np.sqrt(self._squares(i, slopes) + sum(shares)))
         moves = np.where(slopes > 0.0, self.rises[i], self.falls[i]) & program.numeric
         gain = np.where(moves, np.abs(slopes), 0.0)
         if is_norm:
@@ -261,6 +263,17 @@ class Reach:
         if most is not None and most.count < len(squares):
             squares = np.partition(squares, len(squares) - most.count, axis=0)[-most.count :]
         return np.asarray(np.sqrt(squares.sum(axis=0)))
+
+    def _squares(self, i: int, slopes: FloatArray) -> FloatArray:
+        """(N,) the sums of squared gains over prices; infinite where a gain costs nothing."""
+        priced, square = self.program.price.quadratic, slopes * slopes
+        rises, falls = self.rises[i] & self.program.numeric, self.falls[i] & self.program.numeric
+        for j in np.flatnonzero(rises != falls):
+            square[:, j] *= (slopes[:, j] > 0.0) == rises[j]
+        open_ = rises | falls
+        worth = np.divide(1.0, priced, out=np.zeros_like(priced), where=open_ & (priced > 0.0))
+        free = square[:, open_ & (priced == 0.0)].any(axis=1)
+        return np.where(free, np.inf, square @ worth)
 
     def _best_other(self, i: int, group: slice, slopes: FloatArray) -> FloatArray:
         """(N,) what the best other category gains."""

@@ -16,13 +16,15 @@ from time import perf_counter
 from typing import final
 
 import numpy as np
+from scipy.optimize import nnls
 
 from counterpoint.certificate import VIOLATION, Bounding, Evidence, RowEvidence
+from counterpoint.costs import Manhattan
 from counterpoint.engine.couplings import LinearBounds
 from counterpoint.engine.pieces import Piece, Pieces
 from counterpoint.engine.region import Cases, Region
 from counterpoint.engine.search import Found
-from counterpoint.numerics import FloatArray
+from counterpoint.numerics import TINY, FloatArray
 from counterpoint.robust.leads import LinearLeads
 from counterpoint.solvers import Effort, Outcome
 from counterpoint.solvers.duals import purified
@@ -90,6 +92,7 @@ class Refinement:
         """Until the gap is closed, or no point that costs less than ``worth`` is left."""
         if self.branches and not self.piece.free.is_integral:
             self._start_from(self.piece.free, worth)
+        self._approach()
         for k in range(1000):  # some 10 do; for absolute prices and much noise some hundreds
             if self._is_closed(k) or self.bound >= worth:
                 return
@@ -108,6 +111,36 @@ class Refinement:
                 continue
             self._cut_between(y, k)
             self._go_inwards(y, missed)
+
+    def _approach(self) -> None:
+        """Half-spaces about the nearest point within them alone, as far as bounds do not matter.
+
+        The least distance within half-spaces is one problem of non-negative least squares (Lawson &
+        Hanson 1974), which takes far less than a relaxation.
+        """
+        price, case, y = self.piece.program.price, self.case, self.case.x
+        euclidean = price.kind is not Manhattan and price.quadratic.ndim == 1
+        if self.branches or self.cuts.size > len(self.piece.supported) or not euclidean:
+            return
+        if not price.quadratic.all():
+            return
+        unit = (case.high > case.low)[0] / np.sqrt(price.quadratic)
+        for _ in range(10):  # 6 will do
+            if self._cut(y) <= 1e-10 * self._missed_at_first:
+                return
+            rows = self.cuts.matrix * unit
+            far = self.cuts.matrix @ case.x[0] + case.margin[0, 0] - self.cuts.high
+            scale = (far / np.maximum(np.linalg.norm(rows, axis=1), TINY)).max()
+            if not 0.0 < scale < np.inf:
+                return
+            last = np.append(np.zeros(len(unit)), 1.0)
+            rest = np.vstack([-rows.T, far / scale])
+            rest = rest @ nnls(rest, last)[0] - last
+            if rest[-1] > -1e-9:
+                return
+            y = case.x - scale * unit * rest[:-1] / rest[-1]
+            if ((y < case.low) | (y > case.high)).any():
+                return
 
     def _goes_on(self, worth: float) -> bool:
         """Whether there may be a point after all, where a relaxation has none."""

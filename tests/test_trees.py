@@ -484,7 +484,7 @@ def test_loops_and_arrays_see_the_same(monkeypatch: pytest.MonkeyPatch, classes:
     constraints = [[], [cp.MaxChanges(2), cp.Monotone("count", "increasing")]]
     looks, kinds = staircase.Staircase.look, set()
 
-    def both(self: Any, boxes: Any, leaves: Any, worth: float, least: Any = None) -> Any:
+    def both(self: Any, boxes: Any, leaves: Any, worth: float, least: Any) -> Any:
         seen = []
         for chosen in (None, kernel):
             monkeypatch.setattr(staircase, "_kernel", lambda chosen=chosen: chosen)
@@ -496,7 +496,7 @@ def test_loops_and_arrays_see_the_same(monkeypatch: pytest.MonkeyPatch, classes:
             np.testing.assert_array_equal(getattr(arrays, name), getattr(loops, name))
         for name in ("cells", "categories", "own"):
             np.testing.assert_array_equal(getattr(arrays, name)[held], getattr(loops, name)[held])
-        if least is not None and held.any():
+        if held.any():
             same = held & (np.where(held, arrays.bound, 0.0) == np.where(held, loops.bound, 0.0))
             assert same.sum() >= 0.5 * held.sum()
             np.testing.assert_array_equal(arrays.splits[same], loops.splits[same])
@@ -527,7 +527,10 @@ def test_loops_see_boxes_together_as_one_by_one(monkeypatch: pytest.MonkeyPatch)
         boxes = Boxes(*ends, np.ones((40, 0), dtype=bool))
         leaves = [np.arange(len(stairs.grid.tests))] * 40
         found = looks(stairs, boxes, leaves, 10.0, np.zeros(40)).bound
-        alone = [looks(stairs, boxes[i], leaves[:1], 10.0, np.zeros(1)).bound[0] for i in range(40)]
+        alone = [
+            looks(stairs, boxes[i : i + 1], leaves[:1], 10.0, np.zeros(1)).bound[0]
+            for i in range(40)
+        ]
         np.testing.assert_array_equal(found, alone)
         assert np.isfinite(found).any()
 

@@ -12,7 +12,7 @@ from counterpoint.costs import Price
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Cases
 from counterpoint.numerics import STEP_SLACK, UNIT, BoolArray, FloatArray, IntArray
-from counterpoint.trees.grid import NUMBER, Grid, Split
+from counterpoint.trees.grid import NUMBER, SET, Grid
 
 __all__ = ["Boxes", "Costs", "Row", "held", "reduced"]
 
@@ -32,8 +32,8 @@ class Boxes:
     def __len__(self) -> int:
         return len(self.low)
 
-    def __getitem__(self, i: int) -> Boxes:
-        return Boxes(self.low[i : i + 1], self.high[i : i + 1], self.among[i : i + 1])
+    def __getitem__(self, some: slice | BoolArray | IntArray) -> Boxes:
+        return Boxes(self.low[some], self.high[some], self.among[some])
 
     @classmethod
     def stacked(cls, parts: Sequence[Boxes]) -> Boxes:
@@ -44,33 +44,46 @@ class Boxes:
             np.concatenate([part.among for part in parts]),
         )
 
-    def halves(self, grid: Grid, split: Split) -> Boxes:
-        """The two parts of one box: the cells before one, or the categories of a set; the rest."""
-        kind, what, where = split
+    @property
+    def hull(self) -> Boxes:
+        """One box that holds all of them."""
+        low, high = self.low.min(axis=0), self.high.max(axis=0)
+        return Boxes(low[None], high[None], np.logical_or.reduce(self.among)[None])
+
+    def halves(self, grid: Grid, splits: IntArray) -> Boxes:
+        """The two parts of each box by (n, 3) splits, one after the other.
+
+        They are the cells before one, or the categories of a set; and the rest.
+        """
         low, high = np.repeat(self.low, 2, axis=0), np.repeat(self.high, 2, axis=0)
         among = np.repeat(self.among, 2, axis=0)
-        if kind == NUMBER:
-            high[0, what] = min(high[0, what], where - 1)
-            low[1, what] = max(low[1, what], where)
-        else:
-            span = grid.spans[grid.of_set[what]]
-            among[0, span] &= grid.sets[what, span]
-            among[1, span] &= ~grid.sets[what, span]
+        kind, what, where = splits.T
+        left = 2 * np.flatnonzero(kind == NUMBER)
+        f, cell = what[kind == NUMBER], where[kind == NUMBER]
+        high[left, f] = np.minimum(high[left, f], cell - 1)
+        low[left + 1, f] = np.maximum(low[left + 1, f], cell)
+        for k in np.flatnonzero(kind == SET).tolist():
+            span = grid.spans[grid.of_set[what[k]]]
+            among[2 * k, span] &= grid.sets[what[k], span]
+            among[2 * k + 1, span] &= ~grid.sets[what[k], span]
         return Boxes(low, high, among)
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Costs:
-    """What n boxes cost at least, at which nearest points, and what tests ask for besides."""
+    """What n boxes cost at least, and at which nearest points."""
 
+    boxes: Boxes  # without cells that have no value at their ends
     base: FloatArray  # (n,) infinite where nothing is left
     cells: IntArray  # (n, F) of the nearest points
     categories: IntArray  # (n, groups), among those of all groups
-    more: FloatArray  # (n, tests + 1) what it costs at least to pass each test, besides
-    # (n, tests + 1) whether that changes one more of the features that count, and (n,) how many
-    # more may change; None if changes are not counted
-    changes: BoolArray | None
+    own: FloatArray  # (n, F) and (n, groups) what these cost
+    groups: FloatArray
+    # (n, F) and (n, groups) which features that count may stay as they are, and (n,) how many more
+    # of them may change; None if changes are not counted
+    stays: BoolArray | None
+    leaves: BoolArray | None
     left: IntArray | None
 
     def passed(self, grid: Grid, box: IntArray, tests: IntArray) -> BoolArray:
@@ -121,7 +134,8 @@ class Row:
         self, program: Program, low: FloatArray, high: FloatArray, shave: float
     ) -> None:
         grid, price = self.grid, program.price
-        owner = np.repeat(np.arange(len(grid.columns)), np.diff(grid.starts))
+        self.top = np.diff(grid.starts) - 1
+        owner = np.repeat(np.arange(len(self.top)), self.top + 1)
         on = grid.columns[owner]
         x, step = self.x[on], program.steps[on]
         inner = np.maximum(grid.inner_low, low[on]), np.minimum(grid.inner_high, high[on])
@@ -133,17 +147,27 @@ class Row:
         self.cost = shave * _paid(price, on, _nearest(x, *outer, step) - x)
         self.cost[np.isnan(self.cost)] = np.inf
         self.can_stay = self.value == x
-        # the cheapest cell of each number; of each cell, the first from it on that has a value,
-        # and the last up to it: from 0, past the ends if there is none
+        # of each cell, the first from it on that has a value, and the last up to it: from 0, past
+        # the ends if there is none
         start = grid.starts[owner]
         place, there = np.arange(len(on)), np.isfinite(self.cost)
         after = np.minimum.accumulate(np.where(there, place, len(on))[::-1])[::-1]
         self.next = np.minimum(after, grid.starts[owner + 1]) - start
         before = np.maximum.accumulate(np.where(there, place, -1))
         self.last = np.maximum(before, start - 1) - start
-        self.top = np.diff(grid.starts) - 1
-        ends = zip(grid.starts, grid.starts[1:], strict=False)
-        self.home = np.array([self.cost[a:b].argmin() for a, b in ends], dtype=np.intp)
+        # the cheapest cell of each number; on either side of it none is cheaper than one before
+        least = reduced(np.minimum, self.cost[None], grid.starts[:-1])[0]
+        best = np.flatnonzero(self.cost == least[owner])
+        home = best[np.searchsorted(owner[best], np.arange(len(self.top)))]
+        home[owner[self.can_stay]] = place[self.can_stay]
+        self.home = home - grid.starts[:-1]
+        # of each test, the ends without cells that have no value, what it costs to pass, and
+        # whether the number may stay as it is
+        begin = grid.starts[grid.number]
+        self.first, self.final = self.next[begin + grid.first], self.last[begin + grid.last]
+        empty = self.first > self.final
+        at = begin + np.where(empty, 0, np.clip(self.home[grid.number], self.first, self.final))
+        self.asked, self.keeps = np.where(empty, np.inf, self.cost[at]), self.can_stay[at]
 
     def _set_categories(
         self, program: Program, low: FloatArray, high: FloatArray, shave: float
@@ -165,21 +189,16 @@ class Row:
             self.stays[span.start + here] = True
         self.category_low = shave * self.category
 
-    def nearest(self, low: IntArray, high: IntArray, number: IntArray | slice) -> IntArray:
-        """(n, m) the cheapest of the cells from low to high of numbers; −1 where none is left."""
-        home, start = self.home[number], self.grid.starts[:-1][number]
-        right = self.next[start + np.minimum(low, self.top[number])]
-        left = self.last[start + np.maximum(high, 0)]
-        at = np.where(low > home, right, np.where(high < home, left, home))
-        return np.where((at >= low) & (at <= high), at, -1)
-
     def costs(self, boxes: Boxes) -> Costs:
         """What boxes cost."""
-        grid = self.grid
-        starts = grid.starts[:-1]
-        cells = self.nearest(boxes.low, boxes.high, slice(None))
-        at_home = starts + np.maximum(cells, 0)
-        own = np.where(cells < 0, np.inf, self.cost[at_home])
+        grid, starts = self.grid, self.grid.starts[:-1]
+        low = self.next[starts + np.clip(boxes.low, 0, self.top)]
+        high = self.last[starts + np.clip(boxes.high, 0, self.top)]
+        none = (low > high) | (boxes.low > boxes.high)
+        cells = np.clip(self.home, low, np.maximum(low, high))
+        cells[none] = 0
+        at = starts + cells
+        own = np.where(none, np.inf, self.cost[at])
         some = np.where(boxes.among, self.category_low, np.inf)
         groups = reduced(np.minimum, some, grid.firsts)
         base = self.rest_cost + own.sum(axis=1) + groups.sum(axis=1)
@@ -187,29 +206,46 @@ class Row:
         own, groups = np.where(empty, 0.0, own), np.where(empty, 0.0, groups)
         best = [some[:, span].argmin(axis=1) + span.start for span in grid.spans]
         categories = np.array(best, dtype=np.intp).reshape(len(grid.spans), len(boxes)).T
+        stays = leaves = left = None
+        if self.most is not None:
+            stays = self.counts & self.can_stay[at]
+            leaves = self.group_counts & reduced(
+                np.logical_or, boxes.among & self.stays, grid.firsts
+            )
+            moved = (self.counts & ~stays).sum(axis=1) + (self.group_counts & ~leaves).sum(axis=1)
+            left = self.most - moved
+            base = np.where(left < 0, np.inf, base)
+        boxes = Boxes(low, high, boxes.among)
+        return Costs(boxes, base, cells, categories, own, groups, stays, leaves, left)
 
-        low = np.maximum(grid.first, boxes.low[:, grid.number])
-        high = np.minimum(grid.last, boxes.high[:, grid.number])
-        at = self.nearest(low, high, grid.number)
-        place = starts[grid.number] + np.maximum(at, 0)
-        more = np.zeros((len(boxes), grid.pad + 1))
-        numbers, sets = slice(0, len(grid.number)), slice(len(grid.number), grid.pad)
-        more[:, numbers] = np.where(at < 0, np.inf, self.cost[place] - own[:, grid.number])
-        passed = reduced(np.minimum, some[:, grid.members], grid.begin)
-        more[:, sets] = passed - groups[:, grid.of_set]
-        if self.most is None:
-            return Costs(base, cells, categories, more, None, None)
+    def asks(self, known: Costs, tests: IntArray) -> tuple[FloatArray, BoolArray | None]:
+        """(t, n) what it costs at least to pass tests, in ascending order, besides what boxes cost.
 
-        goes = self.counts & self.can_stay[at_home]
-        among = boxes.among & self.stays
-        leaves = self.group_counts & reduced(np.logical_or, among, grid.firsts)
-        moved = (self.counts & ~goes).sum(axis=1) + (self.group_counts & ~leaves).sum(axis=1)
-        left = self.most - moved
+        And whether that changes one more of the features that count; None if they are not counted.
+        """
+        grid, boxes = self.grid, known.boxes
+        ends = np.searchsorted(tests, [len(grid.number), grid.pad])
+        n, m = tests[: ends[0]], tests[ends[0] : ends[1]] - len(grid.number)
+        f, g = grid.number[n], grid.of_set[m]
+        more = np.zeros((len(tests), len(boxes)))
+        # what either asks for is asked for by the dearer one: costs rise on both sides of home
+        numbers = np.maximum(self.asked[n, None] - known.own.T[f], 0.0)
+        misses = (self.first[n, None] > boxes.high.T[f]) | (self.final[n, None] < boxes.low.T[f])
+        numbers[misses] = np.inf
+        more[: ends[0]] = numbers
+        if len(m):
+            which, members = np.nonzero(grid.sets[m])
+            begin = np.searchsorted(which, np.arange(len(m)))
+            some = np.where(boxes.among.T, self.category_low[:, None], np.inf)[members]
+            more[ends[0] : ends[1]] = np.minimum.reduceat(some, begin) - known.groups.T[g]
+        if known.stays is None or known.leaves is None:
+            return more, None
         changes = np.zeros(more.shape, dtype=bool)
-        changes[:, numbers] = goes[:, grid.number] & ~self.can_stay[place]
-        kept = reduced(np.logical_or, among[:, grid.members], grid.begin)
-        changes[:, sets] = leaves[:, grid.of_set] & ~kept
-        return Costs(np.where(left < 0, np.inf, base), cells, categories, more, changes, left)
+        changes[: ends[0]] = known.stays.T[f] & ~self.keeps[n, None]
+        if len(m):
+            kept = np.logical_or.reduceat((boxes.among & self.stays).T[members], begin)
+            changes[ends[0] : ends[1]] = known.leaves.T[g] & ~kept
+        return more, changes
 
     def price_of(self, cells: IntArray, categories: IntArray) -> float:
         """What the nearest point in cells costs."""

@@ -64,8 +64,6 @@ class Grid:
     last: IntArray
     sets: BoolArray  # (tests of categories, C): which are in
     of_set: IntArray  # the group of each
-    members: IntArray  # the categories of all sets, one after the other, and
-    begin: IntArray  # where those of each begin
     firsts: IntArray  # (groups,) where the categories of each begin
     tests: IntArray  # (L, w) the tests of each leaf: numbers first, padded by one more
     tree: IntArray  # (T,) where the leaves of each tree begin
@@ -96,12 +94,12 @@ class Grid:
         sizes = [group.stop - group.start for group in self.groups]
         return tuple(slice(a, a + m) for a, m in zip(self.firsts.tolist(), sizes, strict=True))
 
-    def has(self, split: Split) -> bool:
-        """Whether there is such a split."""
-        kind, what, where = split
-        if kind == NUMBER:
-            return 0 <= what < len(self.columns) and where >= 0
-        return kind == SET and 0 <= what < len(self.of_set)
+    def has(self, splits: IntArray) -> bool:
+        """Whether there are all of (n, 3) splits."""
+        kind, what, where = splits.T
+        count = np.where(kind == NUMBER, len(self.columns), len(self.of_set))
+        known = ((kind == NUMBER) | (kind == SET)) & (what >= 0) & (what < count) & (where >= 0)
+        return bool(known.all())
 
     @classmethod
     def of(
@@ -144,7 +142,6 @@ class Grid:
             tests[rows, held[rows]] = ids
             held[rows] += 1
         number, all_sets = np.vstack(numbers).astype(np.intp), np.vstack(sets)
-        sizes = all_sets.sum(axis=1)
         of_set = np.repeat(np.arange(len(groups)), [len(part) for part in sets[1:]])
         return cls(
             nodes.columns,
@@ -156,8 +153,6 @@ class Grid:
             number[:, 2],
             all_sets,
             of_set,
-            np.nonzero(all_sets)[1],
-            np.cumsum(sizes) - sizes,
             np.array([span.start for span in nodes.spans], dtype=np.intp),
             tests,
             np.searchsorted(tree, np.arange(len(trees.roots))),

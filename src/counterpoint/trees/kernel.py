@@ -261,7 +261,7 @@ def look(t: Any, boxes: Any, leaves: Any, ends: Any, least: Any, worth: Any) -> 
     """What boxes hold that costs less than it is worth.
 
     Each has a low, a high, and what is among; leaves one box after the other, and where they end;
-    and a least cost. Without these only what is needed to see which are closed.
+    and a least cost.
     """
     lows, highs, amongs = boxes
     tests = t.tests
@@ -297,9 +297,6 @@ def look(t: Any, boxes: Any, leaves: Any, ends: Any, least: Any, worth: Any) -> 
             continue
         done += count
         stop[i] = done
-        if not len(least):
-            bound[i] = base
-            continue
         _own(tests, (kept, tree, cost), base, known[2], own[i])
         met[i] = True
         for r in range(len(t.values)):

@@ -1,38 +1,26 @@
-"""Best-first branch and bound over boxes of cells, and the proof that it leaves behind.
-
-The proof is the tree of splits; whoever checks it computes the staircase anew in each box that was
-closed.
-"""
+"""Best-first branch and bound over boxes of cells."""
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from time import perf_counter
-from typing import Any, final
+from typing import final
 
 import numpy as np
 
-from counterpoint.certificate import Bounding, Kept
+from counterpoint.certificate import Bounding
 from counterpoint.engine.pieces import Pieces
-from counterpoint.engine.program import Program
-from counterpoint.engine.region import Cases
 from counterpoint.engine.search import Found, Leads
-from counterpoint.errors import NoSolver
 from counterpoint.numerics import EPS, TINY, BoolArray, FloatArray, IntArray
 from counterpoint.trees.boxes import Boxes, Row, held
 from counterpoint.trees.form import LeafSums
-from counterpoint.trees.grid import Split
+from counterpoint.trees.proofs import EXACT, Proof, ProofTrees, needed, refuted, require_separable
 from counterpoint.trees.staircase import Staircase
 
-__all__ = ["Proof", "ProofTrees", "search_trees"]
+__all__ = ["search_trees"]
 
-LEAF, EXACT = 0, 3
-"""What a node of a proof is that is not split: a box that holds nothing cheaper than the bound, by
-the staircase; one in which the best leaves do not meet the demands when their values are added up
-without rounding."""
 NODES = 40_000
 """Boxes that are looked at for a row without a time limit; then its bound is what those left open
 leave."""
@@ -44,32 +32,6 @@ SHARE = 0.3
 """A move of one feature that gains less than this share of what the best one does is too small."""
 AT_ONCE = 16
 """Boxes that are opened together: NumPy's overhead is shared by twice as many parts."""
-
-
-@final
-@dataclass(eq=False)
-class Proof:
-    """Boxes that cover what is possible, for one row."""
-
-    kind: list[int]
-    what: list[int]  # of a split
-    where: list[int]
-    left: list[int]  # the first of its two parts; the other is the next
-    bound: float  # no point that meets the demands costs less
-    leading: float  # nor does any that leads by what was needed, which may be more
-
-    @classmethod
-    def begun(cls) -> Proof:
-        """One box."""
-        return cls([LEAF], [0], [0], [0], np.inf, np.inf)
-
-    def split(self, node: int, split: Split) -> tuple[int, int]:
-        """Split a box; the places of its parts."""
-        self.kind[node], self.what[node], self.where[node] = split
-        self.left[node] = place = len(self.kind)
-        for entries in (self.kind, self.what, self.where, self.left):
-            entries += [0, 0]
-        return place, place + 1
 
 
 @final
@@ -98,10 +60,9 @@ class Search:
         condition: LeafSums,
         needs: FloatArray | float = 0.0,
         reached: float = np.inf,
-        floor: FloatArray | float = 0.0,
     ) -> None:
         self.row, self.grid, self.condition, self.needs = row, row.grid, condition, needs
-        self.stairs = Staircase(row, condition, needs, floor)
+        self.stairs = Staircase(row, condition, needs)
         self.values = self.stairs.values
         self.gap, self.cost = 0.0, reached  # of the best point so far, and
         self.best: tuple[IntArray, IntArray] | None = None  # its cells and categories
@@ -128,7 +89,7 @@ class Search:
             Open(
                 float(seen.bound[k]),
                 nodes[k],
-                boxes[k],
+                boxes[k : k + 1],
                 seen.leaves[begins[k] : begins[k + 1]],
                 seen.splits[k],
                 seen.own[k],
@@ -240,25 +201,6 @@ class Search:
         sets = moved.sum() + left.sum() - left[group] + (row.group_counts[group] & ~row.stays)
         return np.asarray(np.concatenate([numbers, sets]) > row.most)
 
-    def refutes(self, leaves: IntArray) -> bool:
-        """Whether the best of a box's leaves do not meet a demand, added up without rounding."""
-        asked, begin = self.condition, np.searchsorted(leaves, self.grid.tree)
-        values = self.values[:, leaves]
-        near = np.maximum.reduceat(values - EPS * np.abs(values), begin, axis=1)
-        sizes = np.diff(np.append(begin, len(leaves)))
-        tree = np.repeat(np.arange(len(begin)), sizes)
-        more = np.column_stack([asked.weights * asked.form.base, asked.offset])
-        for r, weight in enumerate(asked.weights):
-            best: dict[int, Fraction] = {}
-            for k in np.flatnonzero(values[r] + EPS * np.abs(values[r]) >= near[r][tree]).tolist():
-                pairs = zip(weight.tolist(), self.grid.values[leaves[k]].tolist(), strict=True)
-                exact = sum((Fraction(w) * Fraction(v) for w, v in pairs), Fraction(0))
-                best[tree[k]] = max(best.get(tree[k], exact), exact)
-            total = sum(best.values(), sum(map(Fraction, more[r].tolist()), Fraction(0)))
-            if total < 0 or (asked.lost[r] and total == 0):
-                return True
-        return False
-
     # --- all of it ---
 
     def run(self, gap: float, end: float) -> tuple[Proof, bool]:
@@ -293,13 +235,12 @@ class Search:
         least: list[float] = []
         nodes: list[int] = []
         for one in opened:
-            split: Split = tuple(one.split.tolist())
-            if split[0]:
-                parts.append(one.box.halves(self.grid, split))
+            if one.split[0]:
+                parts.append(one.box.halves(self.grid, one.split[None]))
                 leaves += [one.leaves] * 2
                 least += [one.bound] * 2
-                nodes += proof.split(one.node, split)
-            elif self.refutes(one.leaves):
+                nodes += proof.split(one.node, tuple(one.split.tolist()))
+            elif refuted(self.condition, self.grid, self.values, one.leaves):
                 proof.kind[one.node] = EXACT
             else:
                 sums = self.values[:, one.own].sum(axis=1) + self.condition.shift
@@ -310,66 +251,6 @@ class Search:
                 heapq.heappush(heap, child)
         return limbo
 
-    def proves(self, proof: Proof, bound: float) -> bool:
-        """Whether a proof shows that no point that meets the demands costs less than a bound."""
-        root = self.row.root
-        todo = [] if root is None else [(root, np.arange(len(self.grid.tests)), 0)]
-        while todo:
-            part, todo = todo[-2 * AT_ONCE :], todo[: -2 * AT_ONCE]
-            boxes, leaves, _ = zip(*part, strict=True)
-            seen = self.stairs.look(Boxes.stacked(boxes), leaves, bound)
-            begins = np.append(0, seen.ends)
-            for i in np.flatnonzero(np.isfinite(seen.bound)).tolist():
-                box, _, node = part[i]
-                left = seen.leaves[begins[i] : begins[i + 1]]
-                if node >= len(proof.kind):
-                    return False
-                kind = proof.kind[node]
-                if kind == EXACT and self.refutes(left):
-                    continue
-                split = kind, proof.what[node], proof.where[node]
-                if not self.grid.has(split) or proof.left[node] <= node:
-                    return False
-                halves = box.halves(self.grid, split)
-                todo += [(halves[j], left, proof.left[node] + j) for j in range(2)]
-        return True
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class ProofTrees(Bounding):
-    """Proofs for rows and one set of demands, checked anew whenever a bound is asked for.
-
-    They are checked without the compiled loops that may have found them.
-    """
-
-    program: Program
-    condition: LeafSums
-    cases: Cases
-    proofs: Sequence[Proof]
-
-    @property
-    def is_local(self) -> bool:
-        return False
-
-    @property
-    def kept(self) -> Kept:
-        return Kept(np.zeros((len(self.proofs), self.program.size)), own=self.proofs)
-
-    def bounds(
-        self, reached: FloatArray, margin: FloatArray | None = None
-    ) -> tuple[FloatArray, FloatArray]:
-        """(n,) the bounds of the proofs that hold, 0 for the others."""
-        out, grid = np.zeros(len(self.proofs)), self.condition.form.grid(self.program.groups)
-        for i, (case, proof) in enumerate(zip(self.cases, self.proofs, strict=True)):
-            floor = 0.0 if margin is None else _needs(self.condition, margin[i])
-            bound = proof.bound if margin is None else proof.leading
-            search = Search(Row(grid, self.program, case), self.condition, floor=floor)
-            search.stairs.compiled = False
-            if search.proves(proof, bound):
-                out[i] = bound
-        return out, out
-
 
 def search_trees(found: Found, pieces: Pieces, _: Leads | None) -> Sequence[Bounding]:
     """The best points of a union whose pieces are demands on sums over leaves, row by row."""
@@ -377,13 +258,13 @@ def search_trees(found: Found, pieces: Pieces, _: Leads | None) -> Sequence[Boun
     for s, piece in enumerate(pieces.listed):
         program, cases = piece.program, piece.sees(found.cases)
         condition = next(c for c in program.region if isinstance(c, LeafSums))
-        _require_separable(program)
+        require_separable(program)
         grid = condition.form.grid(program.groups)
         seconds = found.effort.shared(len(pieces.listed)).seconds
         proofs = []
         for i, case in enumerate(cases):
             end = np.inf if seconds is None else perf_counter() + SEARCHING * seconds
-            needs = _needs(condition, case.margin[0])
+            needs = needed(condition, case.margin[0])
             search = Search(Row(grid, program, case), condition, needs, float(found.objective[i]))
             proof, limited = search.run(found.effort.gap, end)
             found.limited[i] |= limited
@@ -395,41 +276,3 @@ def search_trees(found: Found, pieces: Pieces, _: Leads | None) -> Sequence[Boun
                     found.written[i] = held(search.row, *search.best, found.effort.eps)
         evidence.append(ProofTrees(program, condition, cases, proofs))
     return evidence
-
-
-def _needs(condition: LeafSums, margin: FloatArray) -> FloatArray:
-    """(r,) by how much each demand is to be met, for a margin as of `Cases`."""
-    return np.asarray(margin[0] + np.where(condition.lost, margin[1], 0.0))
-
-
-def _require_separable(program: Program) -> None:
-    """Raise `NoSolver` for what ties columns together beside the trees."""
-    full = program.price.quadratic.ndim == 2
-    if full or program.size:
-        what = "a full Mahalanobis cost" if full else "relations between columns"
-        raise NoSolver(
-            f"Trees cannot be searched with {what}. Use a cost and constraints of one feature at a "
-            "time."
-        )
-
-
-def evidence_of(program: Program, cases: Cases, told: Sequence[dict[str, Any]]) -> ProofTrees:
-    """Proofs as a record tells them; a ValueError if they are none."""
-    condition = next(c for c in program.region if isinstance(c, LeafSums))
-    _require_separable(program)
-    proofs = []
-    for each in told:
-        entries = [each[name] for name in ("kind", "what", "where", "left")]
-        whole = all(type(v) is int and v >= 0 for entry in entries for v in entry)
-        if not whole or len({len(entry) for entry in entries}) != 1 or len(each) != 6:
-            raise ValueError("the nodes of a tree are whole numbers, as many of each sort")
-        proofs.append(Proof(*entries, *(_bound(each[name]) for name in ("bound", "leading"))))
-    return ProofTrees(program, condition, cases, proofs)
-
-
-def _bound(told: float | str) -> float:
-    """A bound as a record tells it; NaN is none."""
-    bound = float(told)
-    if not bound >= 0.0:
-        raise ValueError("a bound is a number of at least 0")
-    return bound

@@ -102,18 +102,14 @@ class Staircase:
         The row, over a grid.
     condition
         The demands.
-    needs, floor
-        (r,) by how much an answer has to meet each, and by how much every point that counts does.
+    needs
+        (r,) by how much an answer has to meet each.
     """
 
-    def __init__(
-        self, row: Row, condition: LeafSums, needs: FloatArray | float, floor: FloatArray | float
-    ) -> None:
+    def __init__(self, row: Row, condition: LeafSums, needs: FloatArray | float) -> None:
         self.row, self.grid, self.condition = row, row.grid, condition
-        self.compiled = True  # if Numba is there
         self.needs = np.broadcast_to(np.asarray(needs, dtype=np.float64), condition.shift.shape)
-        # (r, 1) what is sure to miss what points have to lead by: at least the ``floor``
-        self.missed = np.reshape(floor - condition.noise, (-1, 1))
+        self.missed = -condition.noise[:, None]  # (r, 1) a sum below it is sure to be negative
         # (r, L) what leaves add to each demand
         self.values = np.ascontiguousarray(condition.weights @ row.grid.values.T)
 
@@ -122,20 +118,17 @@ class Staircase:
         boxes: Boxes,
         leaves: Sequence[IntArray],
         worth: float,
-        least: FloatArray | None = None,
+        least: FloatArray,
     ) -> Seen:
-        """What boxes hold for less than it is worth, of which no point costs less than the least.
-
-        Without the least, only which of them hold anything, and their leaves.
-        """
-        kernel = _kernel() if self.compiled else None
+        """What boxes hold for less than it is worth, where no point costs less than the least."""
+        kernel = _kernel()
         if kernel is not None:
             return kernel.look(
                 self.tables,
                 (boxes.low, boxes.high, boxes.among),
                 np.concatenate(leaves),
                 np.cumsum([len(part) for part in leaves]),
-                np.zeros(0) if least is None else least,
+                least,
                 worth,
             )
         n, grid = len(boxes), self.grid
@@ -151,8 +144,7 @@ class Staircase:
             np.zeros((n, 3), dtype=np.intp),
             np.zeros((n, len(grid.tree)), dtype=np.intp),
         )
-        seen.bound[held] = known.base[held]
-        if least is None or not len(held):
+        if not len(held):
             return seen
         own = self._own(known, kept, held)
         seen.own[held] = kept.which[own]
@@ -208,10 +200,11 @@ class Staircase:
         which = np.concatenate(leaves)
         box = np.repeat(np.arange(len(leaves)), [len(part) for part in leaves])
         tests = self.grid.tests[which]
-        cost = known.base[box] + known.more[box[:, None], tests].sum(axis=1)
+        more, changes = self.row.asks(known, np.arange(self.grid.pad + 1))
+        cost = known.base[box] + more[tests, box[:, None]].sum(axis=1)
         matters = cost < worth
-        if known.changes is not None and known.left is not None:
-            matters &= known.changes[box[:, None], tests].sum(axis=1) <= known.left[box]
+        if changes is not None and known.left is not None:
+            matters &= changes[tests, box[:, None]].sum(axis=1) <= known.left[box]
         held, trees = np.arange(len(leaves)), self.grid.tree
         kept = Leaves(which, box, cost, self._begin(which, box, len(held)))
         kept = self._part(kept, matters, len(held))

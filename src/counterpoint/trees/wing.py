@@ -8,7 +8,8 @@ from typing import Any
 from counterpoint.certificate import Bounding
 from counterpoint.trees import boosted, readers  # noqa: F401 (registers them)
 from counterpoint.trees.form import LeafSums
-from counterpoint.trees.search import evidence_of, search_trees
+from counterpoint.trees.proofs import evidence_of
+from counterpoint.trees.search import search_trees
 
 __all__ = ["PROOFS", "SEARCHES", "SOLVERS"]
 

@@ -288,6 +288,13 @@ def test_a_label_that_is_a_number(tmp_path: Path):
         run("explain", tmp_path / "m.skops", "rows.csv", *data)
 
 
+def test_every_command_takes_every_target():
+    run("letter", *GRANTED[1:], "--probability", "0.9")
+    for command in ("audit", "letter"):
+        said = run(command, *GRANTED[1:], "--low", "1", code=2).stderr
+        assert said == "Error: Expected one target; got --target and --low or --high. Keep one.\n"
+
+
 def test_the_target_of_the_options_goes_before_that_of_the_file():
     assert "6 already" in run(*ASK, "--spec", "loan.toml", "--target", "refused").stdout
 

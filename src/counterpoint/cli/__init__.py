@@ -18,6 +18,7 @@ from counterpoint.cli.demo import demo
 from counterpoint.cli.explain import explain, inspect
 from counterpoint.cli.groups import groups
 from counterpoint.cli.letter import letter
+from counterpoint.cli.question import flattened
 from counterpoint.cli.recheck import recheck
 from counterpoint.cli.serve import serve
 
@@ -77,7 +78,7 @@ def _sentence(message: Warning | str) -> str:
 
 
 for command in (demo, inspect, explain, batch, letter, audit, compare, groups, recheck, serve):
-    app.command(epilog=EXIT_CODES)(_in_sentences(command))
+    app.command(epilog=EXIT_CODES)(_in_sentences(flattened(command)))
 
 
 def _version(wanted: bool) -> None:

@@ -8,40 +8,16 @@ from typing import Annotated
 import typer
 
 import counterpoint as cp
-from counterpoint.cli.explain import (
-    Data,
-    Extrapolate,
-    Gap,
-    Model,
-    Other,
-    Rows,
-    Spec,
-    TimeLimit,
-    Wanted,
-    asked,
-    target_of,
-)
-from counterpoint.cli.files import (
-    Trust,
-    TrustPickle,
-    check_out,
-    labels_of,
-    option,
-    read_rows,
-    write,
-)
+from counterpoint.cli.files import option, read_rows, write
+from counterpoint.cli.question import Gap, Rows, Source, TimeLimit, Wish
 
 __all__ = ["audit"]
 
 
 def audit(
-    model: Model,
+    wish: Wish,
+    source: Source,
     rows: Rows,
-    target: Wanted = None,
-    other: Other = False,
-    data: Data = None,
-    extrapolate: Extrapolate = False,
-    spec: Spec = None,
     by: Annotated[
         str | None,
         option("A column of the rows that holds groups; the model need not use it.", "COLUMN"),
@@ -78,26 +54,14 @@ def audit(
             "FILE",
         ),
     ] = None,
-    trust_pickle: TrustPickle = False,
-    trust: Trust = None,
 ) -> None:
     """Audit a model: the rows that no action helps, each proved, and what actions cost by group."""
-    if out is not None:
-        check_out(out, model, rows, data, spec)
+    source.check_out(out, rows)
     for file, kinds in ((plot, (".png", ".svg", ".pdf")), (records, (".parquet", ".jsonl"))):
-        taken = [path.resolve() for path in (rows, data, spec) if path]
+        taken = [path.resolve() for path in (rows, source.data, source.spec) if path]
         if file and (file.suffix not in kinds or file.resolve() in taken):
             raise cp.InvalidInput(f"Expected a new {' or '.join(kinds)} file; got {file}.")
-    explainer, otherwise = asked(model, data, spec, extrapolate, trust_pickle, trust)
-    wanted = target_of(
-        labels_of(explainer.model),
-        target or (),
-        {},
-        other=other,
-        margin=None,
-        ends=(None, None),
-        otherwise=otherwise,
-    )
+    explainer, wanted = source.explainer(wish)
     found = cp.audit(
         explainer,
         read_rows(rows),

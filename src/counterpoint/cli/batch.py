@@ -7,28 +7,7 @@ from typing import Annotated, Literal, cast
 import typer
 
 from counterpoint.cli.answers import plain
-from counterpoint.cli.explain import (
-    Data,
-    Extrapolate,
-    Gap,
-    Guaranteed,
-    High,
-    Low,
-    Margin,
-    Model,
-    Optimal,
-    Other,
-    Spec,
-    Sure,
-    TimeLimit,
-    Traded,
-    Uncertain,
-    Wanted,
-    about_of,
-    asked,
-    target_of,
-)
-from counterpoint.cli.files import Trust, TrustPickle, labels_of
+from counterpoint.cli.question import Gap, Optimal, Source, TimeLimit, Wish
 
 __all__ = ["batch"]
 
@@ -36,7 +15,8 @@ WORK = "Who works on it"
 
 
 def batch(
-    model: Model,
+    wish: Wish,
+    source: Source,
     rows: Annotated[
         str,
         typer.Argument(
@@ -54,18 +34,6 @@ def batch(
             show_default=False,
         ),
     ],
-    target: Wanted = None,
-    other: Other = False,
-    probability: Sure = None,
-    tradeoff: Traded = None,
-    robust: Uncertain = None,
-    guarantee: Guaranteed = None,
-    margin: Margin = None,
-    low: Low = None,
-    high: High = None,
-    data: Data = None,
-    extrapolate: Extrapolate = False,
-    spec: Spec = None,
     gap: Gap = 1e-6,
     time_limit: TimeLimit = None,
     optimality: Optimal = "local",
@@ -87,8 +55,6 @@ def batch(
         bool,
         typer.Option("--records", help="Write records beside, for `counterpoint recheck`."),
     ] = False,
-    trust_pickle: TrustPickle = False,
-    trust: Trust = None,
 ) -> None:
     """Explain all rows of a data set, of any size, into another data set.
 
@@ -96,16 +62,7 @@ def batch(
     """
     from counterpoint.scale import run
 
-    explainer, otherwise = asked(model, data, spec, extrapolate, trust_pickle, trust)
-    wanted = target_of(
-        labels_of(explainer.model),
-        target or (),
-        about_of(probability, tradeoff, robust, guarantee),
-        other=other,
-        margin=margin,
-        ends=(low, high),
-        otherwise=otherwise,
-    )
+    explainer, wanted = source.explainer(wish)
     found = run(
         explainer,
         rows,

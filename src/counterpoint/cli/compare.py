@@ -8,30 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import counterpoint as cp
-from counterpoint.cli.explain import (
-    Data,
-    Extrapolate,
-    High,
-    Low,
-    Model,
-    Other,
-    Rows,
-    Spec,
-    Sure,
-    Wanted,
-    about_of,
-    asked,
-    target_of,
-)
-from counterpoint.cli.files import (
-    Trust,
-    TrustPickle,
-    check_out,
-    labels_of,
-    option,
-    read_rows,
-    write,
-)
+from counterpoint.cli.files import option, read_rows, write
+from counterpoint.cli.question import Rows, Source, Wish
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,7 +18,8 @@ __all__ = ["compare"]
 
 
 def compare(
-    model: Model,
+    wish: Wish,
+    source: Source,
     rows: Rows,
     answers: Annotated[
         list[Path],
@@ -52,19 +31,9 @@ def compare(
             show_default=False,
         ),
     ],
-    target: Wanted = None,
-    other: Other = False,
-    probability: Sure = None,
-    low: Low = None,
-    high: High = None,
-    data: Data = None,
-    extrapolate: Extrapolate = False,
-    spec: Spec = None,
     out: Annotated[
         Path | None, option("Write the table to a .csv, .parquet or .jsonl file.", "FILE")
     ] = None,
-    trust_pickle: TrustPickle = False,
-    trust: Trust = None,
 ) -> None:
     """Compare answers of any tools: validity, proximity, violations, distance from the optimum.
 
@@ -73,22 +42,12 @@ def compare(
     """
     from counterpoint.metrics import compare as compared
 
-    if out is not None:
-        check_out(out, model, rows, data, spec, *answers)
-    explainer, otherwise = asked(model, data, spec, extrapolate, trust_pickle, trust)
-    wanted = target_of(
-        labels_of(explainer.model),
-        target or (),
-        about_of(probability, None, None, None),
-        other=other,
-        margin=None,
-        ends=(low, high),
-        otherwise=otherwise,
-    )
+    source.check_out(out, rows, *answers)
+    explainer, wanted = source.explainer(wish)
     tools = {path.stem: _answers(path, explainer.features.names) for path in answers}
     if len(tools) < len(answers):
         raise cp.InvalidInput("Two files of answers have the same name; rename one.")
-    train = None if data is None else read_rows(data)
+    train = None if source.data is None else read_rows(source.data)
     table = compared(explainer, read_rows(rows), tools, wanted, data=train)
     if out is None:
         typer.echo(table.T.to_string(float_format=lambda value: f"{value:.4g}", na_rep="–"))

@@ -22,7 +22,6 @@ __all__ = [
     "Trust",
     "TrustPickle",
     "check_out",
-    "labels_of",
     "load_model",
     "option",
     "read_rows",
@@ -260,9 +259,3 @@ def _last_step(node: Any) -> Iterator[tuple[str, str]]:
         yield from _last_step(node["content"]["content"]["steps"]["content"][-1]["content"][-1])
     else:
         yield module, name
-
-
-def labels_of(model: Any) -> list[Any] | None:
-    """The class labels of a classifier; None for a regressor."""
-    labels = getattr(model, "classes_", None)
-    return None if labels is None else list(labels.tolist())

@@ -9,39 +9,17 @@ from typing import Annotated, Any
 import typer
 
 import counterpoint as cp
-from counterpoint.cli.explain import (
-    Data,
-    Extrapolate,
-    Model,
-    Other,
-    Rows,
-    Spec,
-    Wanted,
-    asked,
-    target_of,
-)
-from counterpoint.cli.files import (
-    Trust,
-    TrustPickle,
-    check_out,
-    labels_of,
-    option,
-    read_rows,
-    write,
-)
+from counterpoint.cli.files import option, read_rows, write
+from counterpoint.cli.question import Rows, Source, Wish
 from counterpoint.letters import write_letters
 
 __all__ = ["letter"]
 
 
 def letter(
-    model: Model,
+    wish: Wish,
+    source: Source,
     rows: Rows,
-    target: Wanted = None,
-    other: Other = False,
-    data: Data = None,
-    extrapolate: Extrapolate = False,
-    spec: Spec = None,
     texts: Annotated[
         Path | None,
         option("What to say of features and decisions (.toml); see the page on letters.", "TEXTS"),
@@ -66,24 +44,12 @@ def letter(
             "FILE",
         ),
     ] = None,
-    trust_pickle: TrustPickle = False,
-    trust: Trust = None,
 ) -> None:
     """Write letters: principal reasons, and rounded advice that the model was asked about again."""
     import pandas as pd
 
-    if out is not None:
-        check_out(out, model, rows, data, spec, texts)
-    explainer, otherwise = asked(model, data, spec, extrapolate, trust_pickle, trust)
-    wanted = target_of(
-        labels_of(explainer.model),
-        target or (),
-        {},
-        other=other,
-        margin=None,
-        ends=(None, None),
-        otherwise=otherwise,
-    )
+    source.check_out(out, rows, texts)
+    explainer, wanted = source.explainer(wish)
     X = read_rows(rows)
     numbers = [*range(len(X))] if row is None else row
     outside = [k for k in numbers if not 0 <= k < len(X)]

@@ -13,8 +13,8 @@ import typer
 
 import counterpoint as cp
 from counterpoint.app import make_app
-from counterpoint.cli.explain import Model, Spec
 from counterpoint.cli.files import Trust, TrustPickle, load_model, option, read_rows
+from counterpoint.cli.question import Model, Spec
 
 __all__ = ["serve"]
 

@@ -1,0 +1,290 @@
+"""What commands are asked: of which model, under which policy, for which target."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, is_dataclass, replace
+from functools import partial, wraps
+from pathlib import Path
+from typing import Annotated, Any, cast, final
+
+import numpy as np
+import typer
+
+import counterpoint as cp
+from counterpoint.cli.files import Trust, TrustPickle, check_out, load_model, option, read_rows
+from counterpoint.errors import some
+
+__all__ = [
+    "Gap",
+    "Model",
+    "Optimal",
+    "Rows",
+    "Source",
+    "Spec",
+    "TimeLimit",
+    "Wish",
+    "flattened",
+    "labels_of",
+]
+
+Model = Annotated[
+    Path,
+    typer.Argument(metavar="MODEL", help="The fitted model: a .skops file.", show_default=False),
+]
+Rows = Annotated[
+    Path,
+    typer.Argument(
+        metavar="ROWS",
+        help="The rows to explain (.csv, .parquet, .jsonl), with the model's columns by name.",
+        show_default=False,
+    ),
+]
+Spec = Annotated[
+    Path | None,
+    option("A policy file (.toml, .json): target, cost, constraints, features.", "POLICY"),
+]
+Gap = Annotated[
+    float,
+    typer.Option(
+        help="Stop a search once (objective − bound) / objective is at most this; the "
+        "objective is the cost, but for --tradeoff."
+    ),
+]
+TimeLimit = Annotated[
+    float | None,
+    option("For each row; a row that runs out of time keeps its best answer so far.", "SECONDS"),
+]
+Optimal = Annotated[
+    str,
+    typer.Option(
+        metavar="local|global",
+        help="Where the target is not convex: the best answer that several descents find, or "
+        "with SCIP the best of all.",
+    ),
+]
+
+
+def flattened(command: Callable[..., None]) -> Callable[..., None]:
+    """A command with the fields of a dataclass in the place of each parameter that is one."""
+    own = inspect.signature(command, eval_str=True).parameters
+    kinds: dict[str, Any] = {n: p.annotation for n, p in own.items() if is_dataclass(p.annotation)}
+    groups = {
+        name: [*inspect.signature(kind, eval_str=True).parameters.values()]
+        for name, kind in kinds.items()
+    }
+
+    @wraps(command)
+    def called(**values: Any) -> None:
+        for name, fields in groups.items():
+            values[name] = kinds[name](**{p.name: values.pop(p.name) for p in fields})
+        command(**values)
+
+    every = [field for name, p in own.items() for field in groups.get(name, [p])]
+    every.sort(key=lambda p: p.default is not p.empty)  # arguments before options
+    taken = [p.replace(kind=p.KEYWORD_ONLY) for p in every]
+    called.__annotations__ = {p.name: p.annotation for p in taken}
+    called.__signature__ = inspect.Signature(taken)  # type: ignore[attr-defined]
+    return called
+
+
+@final
+@dataclass(frozen=True)
+class Source:
+    """The options that say which model is asked, and under which policy."""
+
+    model: Model
+    data: Annotated[
+        Path | None,
+        option(
+            "Rows like those the model was fitted on (.csv, .parquet, .jsonl): kinds of features, "
+            "observed ranges and the default cost come from them.",
+            "TRAIN",
+        ),
+    ] = None
+    extrapolate: Annotated[
+        bool,
+        typer.Option(
+            "--extrapolate", help="With --data: numbers may leave the range that the data show."
+        ),
+    ] = False
+    spec: Spec = None
+    trust_pickle: TrustPickle = False
+    trust: Trust = None
+
+    def loaded(self) -> tuple[Any, Any, cp.Problem]:
+        """The model; the data, or None; the policy."""
+        problem = cp.Problem() if self.spec is None else cp.Problem.load(self.spec)
+        problem = replace(problem, extrapolate=self.extrapolate or problem.extrapolate)
+        model = load_model(self.model, trust_pickle=self.trust_pickle, trust=self.trust or ())
+        return model, None if self.data is None else read_rows(self.data), problem
+
+    def explainer(self, wish: Wish) -> tuple[cp.Explainer, cp.Target]:
+        """The explainer, and the target that is wished for."""
+        model, train, problem = self.loaded()
+        explainer = problem.explainer(model, data=train)  # says so if it is none, or not fitted
+        return explainer, wish.target_for(model, problem.target)
+
+    def check_out(self, out: Path | None, *inputs: Path | None) -> None:
+        """Raise, before any work, if nothing could be written there, or an input would be lost."""
+        if out is not None:
+            check_out(out, self.model, self.data, self.spec, *inputs)
+
+
+TARGET = "Target: one of these, or in the policy file"
+
+
+@final
+@dataclass(frozen=True)
+class Wish:
+    """The options that say what is wanted."""
+
+    target: Annotated[
+        list[str] | None,
+        option("The decision that is wanted. Repeat it for 'one of these'.", "LABEL", panel=TARGET),
+    ] = None
+    other: Annotated[
+        bool,
+        typer.Option(
+            "--other", help="Any class other than the current prediction.", rich_help_panel=TARGET
+        ),
+    ] = False
+    probability: Annotated[
+        float | None,
+        option(
+            "With --target: the model's probability of the label is at least P.", "P", panel=TARGET
+        ),
+    ] = None
+    tradeoff: Annotated[
+        float | None,
+        option(
+            "With --target: the best of W/2 · cost − log of the model's probability of the label; "
+            "a small W buys more probability for more change.",
+            "W",
+            panel=TARGET,
+        ),
+    ] = None
+    robust: Annotated[
+        float | None,
+        option(
+            "With --target, for a model with uncertain weights: the true weights are for the label "
+            "with probability P.",
+            "P",
+            panel=TARGET,
+        ),
+    ] = None
+    guarantee: Annotated[
+        str | None,
+        option(
+            "With --robust: 'selection' for an answer that is so sure although it was chosen by "
+            "looking at the weights, 'fixed' for one that would be, had it been fixed beforehand, "
+            "or 'best', the default, for the first where it is attainable, else the second.",
+            "HOW",
+            panel=TARGET,
+        ),
+    ] = None
+    margin: Annotated[
+        float | None,
+        option(
+            "With --target or --other: by how much the score exceeds all others, in score units.",
+            "M",
+            panel=TARGET,
+        ),
+    ] = None
+    low: Annotated[
+        float | None, option("For a regressor: the prediction is at least this.", panel=TARGET)
+    ] = None
+    high: Annotated[
+        float | None, option("For a regressor: the prediction is at most this.", panel=TARGET)
+    ] = None
+
+    def target_for(self, model: Any, otherwise: cp.Target | None) -> cp.Target:
+        """The target for a model; ``otherwise`` is that of the policy file."""
+        known = labels_of(model)
+        about = dict(self._about())
+        self._refuse_contradictions(list(about))
+        if (self.low, self.high) != (None, None):
+            if known is not None:
+                raise cp.InvalidInput(
+                    "--low and --high are for models that predict numbers; this one decides "
+                    f"between {some(known, 12, str)}. Say --target or --other."
+                )
+            low = -np.inf if self.low is None else self.low
+            return cp.Interval(low, np.inf if self.high is None else self.high)
+        if self.other:
+            return cp.OtherLabel(margin=self.margin or 0.0)
+        labels = tuple(_label(text, known) for text in self.target or ())
+        for make in about.values():
+            return make(labels[0])
+        if labels:
+            return cp.Label(labels if len(labels) > 1 else labels[0], self.margin or 0.0)
+        return otherwise or _nothing(known)
+
+    def _about(self) -> Iterator[tuple[str, Callable[[Any], cp.Target]]]:
+        """Options, and what each makes of one label."""
+        if self.probability is not None:
+            yield "--probability", partial(cp.Probability, at_least=self.probability)
+        if self.tradeoff is not None:
+            yield "--tradeoff", partial(cp.Tradeoff, weight=self.tradeoff)
+        if self.robust is not None:
+            how = cast("Any", self.guarantee or "best")
+            yield "--robust", partial(cp.Robust, probability=self.robust, guarantee=how)
+        elif self.guarantee is not None:
+            raise cp.InvalidInput("--guarantee goes with --robust.")
+
+    def _refuse_contradictions(self, about: list[str]) -> None:
+        texts = self.target or ()
+        is_range = (self.low, self.high) != (None, None)
+        given = {"--target": bool(texts), "--other": self.other, "--low or --high": is_range}
+        ways = [name for name, is_given in given.items() if is_given]
+        if len(ways) > 1:
+            raise cp.InvalidInput(f"Expected one target; got {' and '.join(ways)}. Keep one.")
+        if len(about) > 1:
+            raise cp.InvalidInput(f"Expected one of {' and '.join(about)}; got both. Keep one.")
+        if about and len(texts) != 1:
+            raise cp.InvalidInput(
+                f"{about[0]} is about one label; got {len(texts)}. Say which with --target."
+            )
+        if self.margin is not None and (about or not (self.other or texts)):
+            raise cp.InvalidInput(
+                "--margin goes with --target or --other, without --probability, --tradeoff or "
+                "--robust."
+            )
+
+
+def labels_of(model: Any) -> list[Any] | None:
+    """The class labels of a classifier; None for a regressor."""
+    labels = getattr(model, "classes_", None)
+    return None if labels is None else list(labels.tolist())
+
+
+def _nothing(known: list[Any] | None) -> cp.Target:
+    if known is None:
+        raise cp.InvalidInput(
+            "Expected a range for the prediction; got none. Say --low, --high or both, or write a "
+            "target in the policy file."
+        )
+    raise cp.InvalidInput(
+        f"Expected a target; got none. Say --target with one of {some(known, 12, str)}, or --other "
+        "for any class other than the current prediction, or write a target in the policy file."
+    )
+
+
+def _label(text: str, known: list[Any] | None) -> Any:
+    """The label of the model whose text this is."""
+    if known is None:
+        raise cp.InvalidInput(
+            f"This model predicts numbers and has no label {text!r}. Say --low, --high or both."
+        )
+    for label in known:
+        if text == str(label) or _same_number(text, label):
+            return label
+    raise cp.InvalidInput(f"The model has no label {text!r}; it has {some(known, 12, str)}.")
+
+
+def _same_number(text: str, label: Any) -> bool:
+    try:
+        return not isinstance(label, bool | str) and float(text) == float(label)
+    except (TypeError, ValueError):
+        return False

@@ -1,4 +1,4 @@
-"""Closed forms for one row: what they take they settle at its optimum; where they round, too."""
+"""Closed forms for one row: what they take they settle at its optimum."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ from strategies import seeds
 
 from counterpoint.costs import Price
 from counterpoint.engine.couplings import LinearBounds
-from counterpoint.engine.domains import Box, OneOf, Transitions, Whole
+from counterpoint.engine.domains import Box
 from counterpoint.engine.pieces import Pieces
 from counterpoint.engine.program import Program
-from counterpoint.engine.region import Cases, Condition, Region
+from counterpoint.engine.region import Cases, Region
 from counterpoint.engine.search import search
 from counterpoint.solvers import Effort, HalfSpace, Outcome
-from counterpoint.solvers.halfspace import filled
 
 ROWS = 24
 CLOSE = 1e-9
@@ -153,151 +152,3 @@ def test_closed_forms_alone_settle_a_whole_batch(square: bool):
         cases = actionable.cases(rng.normal(size=(ROWS, d)))
         findings = search(Pieces.of(actionable, [Region((row,))]), cases, Effort())
         assert findings.closed.all()
-
-
-# Whole steps and categories: greedy, then the cheapest single item that covers the rest
-
-
-class Items:
-    """A mixed program's items of one row, from scratch: (price, room, grain or None) each."""
-
-    def __init__(self, program: Program, a: np.ndarray, cases: Cases, i: int) -> None:
-        x, low, high = cases.x[i], cases.low[i], cases.high[i]
-        self.items: list[tuple[float, float, float | None]] = []
-        for j in np.flatnonzero(program.numeric):
-            step, effect = float(program.steps[j]), abs(float(a[j]))
-            room = float(high[j] - x[j] if a[j] > 0 else x[j] - low[j])
-            if step:
-                room = int(np.floor(room / step + 1e-9)) * step if room < np.inf else np.inf
-            if effect:
-                price = float(program.price.absolute[j]) / effect
-                self.items.append((price, room * effect, step * effect))
-        for group in program.groups:
-            here = float(x[group] @ a[group])
-            gain = max(float(a[k]) for k in range(group.start, group.stop) if high[k] > 0.5) - here
-            if gain > 0:
-                price = 2.0 * float(program.price.absolute[group.start]) / gain
-                self.items.append((price, gain, None))
-
-    def greedy(self, short: float) -> float:
-        """The cost: items in the order of price while they do not cover, then the best finish."""
-        self.items.sort(key=lambda item: item[0])
-        paid = 0.0
-        left = list(self.items)
-        while left and left[0][1] < short:
-            price, room, _ = left.pop(0)
-            paid, short = paid + price * room, short - room
-        finishes = [self._finish(item, short) for item in left]
-        return paid + min(finishes, default=np.inf)
-
-    @staticmethod
-    def _finish(item: tuple[float, float, float | None], short: float) -> float:
-        price, room, grain = item
-        needed = short
-        if grain is None:
-            needed = room
-        elif grain:
-            needed = np.ceil(short / grain) * grain
-        covers = short * (1.0 - 1e-12) <= needed <= room * (1.0 + 1e-12)
-        return price * needed if covers else np.inf
-
-
-def mixed(rng: np.random.Generator) -> tuple[Program, Cases]:
-    """Continuous and whole columns and categories, one row a·y >= b that x misses."""
-    numbers, groups = int(rng.integers(0, 4)), int(rng.integers(0, 3))
-    numbers += not numbers + groups
-    steps = np.where(rng.random(numbers) < 0.6, rng.choice([0.25, 1.0, 2.0], numbers), 0.0)
-    whole = np.flatnonzero(steps)
-    blocks, at = [], numbers
-    for _ in range(groups):
-        blocks.append(slice(at, at + int(rng.integers(2, 5))))
-        at = blocks[-1].stop
-    conditions: list[Condition] = [OneOf(block) for block in blocks]
-    if len(whole):
-        conditions.append(Whole(whole.astype(np.intp), steps[whole]))
-    for block in blocks:
-        allowed = rng.random((block.stop - block.start,) * 2) < 0.7
-        conditions.append(Transitions(block, allowed | np.eye(len(allowed), dtype=bool)))
-    box = Box.unbounded(at)
-    box.low[:numbers] = np.where(rng.random(numbers) < 0.6, -6.0, -np.inf)
-    box.high[:numbers] = np.where(rng.random(numbers) < 0.6, 6.0, np.inf)
-    absolute = rng.uniform(0.2, 3.0, at)
-    for block in blocks:
-        absolute[block] = 0.0 if rng.random() < 0.2 else absolute[block.start]
-    row = LinearBounds(rng.normal(size=(1, at)), [2.0], [np.inf])
-    program = Program(Price(absolute, np.zeros(at)), Region((*conditions, box, row)))
-    x = np.zeros((ROWS, at))
-    x[:, :numbers] = np.where(steps > 0, rng.integers(-2, 3, (ROWS, numbers)) * steps, 0.0)
-    x[:, :numbers] += np.where(steps > 0, 0.0, rng.uniform(-3, 3, (ROWS, numbers)))
-    for block in blocks:
-        x[np.arange(ROWS), rng.integers(block.start, block.stop, ROWS)] = 1.0
-    return program, program.cases(x)
-
-
-@given(seeds)
-@settings(max_examples=60)
-def test_a_knapsack_with_whole_items_costs_what_greedy_filling_costs(seed: int):
-    """Items in the order of price, and the cheapest one that covers what is left."""
-    program, cases = mixed(np.random.default_rng(seed))
-    a, b = program.affine.matrix[0], float(program.affine.low[0])
-    short = b - cases.x @ a
-    rows = np.flatnonzero(short > 0.0)
-    part = cases.take(rows)
-    points, _ = filled(program, a, part.x, short[rows], part)
-    for k, i in enumerate(rows.tolist()):
-        items = Items(program, a, cases, i)
-        expected = items.greedy(float(short[i]))
-        if sum(room for _, room, _ in items.items) < short[i] * (1.0 - 1e-12):
-            assert np.isnan(points[k]).all()
-        elif np.isfinite(expected):
-            reached = program.cost(points[[k]], cases.x[[i]])[0]
-            assert reached == pytest.approx(expected, rel=1e-9, abs=1e-12)
-            assert program.violation(points[[k]], cases.x[[i]])[0] <= 1e-12
-
-
-@given(seeds)
-@settings(max_examples=60)
-def test_a_knapsack_with_one_kind_of_whole_item_is_settled_at_its_optimum(seed: int):
-    """One whole column: the least number of steps; one category: its cheapest change."""
-    rng = np.random.default_rng(seed)
-    step, a = float(rng.choice([0.25, 1.0, 3.0])), float(rng.normal())
-    program = Program(
-        Price(np.ones(1), np.zeros(1)),
-        Region(
-            (
-                Whole(np.zeros(1, dtype=np.intp), np.array([step])),
-                LinearBounds([[a]], [1.0], [np.inf]),
-            )
-        ),
-    )
-    x = rng.integers(-4, 5, (ROWS, 1)) * step
-    solution = HalfSpace(program).solve(program.cases(x), Effort())
-    assert (solution.outcomes == Outcome.FOUND).all()
-    for i in range(ROWS):
-        counts = np.arange(-2000, 2001) * step
-        meets = (x[i, 0] + counts) * a >= 1.0 - 1e-12
-        if meets.any():
-            least = np.abs(counts[meets]).min()
-            assert abs(solution.points[i, 0] - x[i, 0]) == pytest.approx(least)
-
-
-def test_a_free_category_without_effect_is_no_item():
-    """Nothing paid for nothing gained is no price: no division of 0 by 0, which would warn."""
-    absolute = np.array([1.0, 0.0, 0.0])
-    row = LinearBounds(np.array([[1.0, 2.0, 2.0]]), [5.0], [np.inf])
-    program = Program(Price(absolute, np.zeros(3)), Region((OneOf(slice(1, 3)), row)))
-    cases = program.cases(np.array([[0.0, 1.0, 0.0]]))
-    solution = HalfSpace(program).solve(cases, Effort())
-    np.testing.assert_array_equal(solution.points, [[3.0, 1.0, 0.0]])
-
-
-@pytest.mark.parametrize("sign", [1.0, -1.0])
-def test_whole_steps_that_are_enough_are_not_taken_twice(sign: float):
-    """y = 2 units away is the optimum over real numbers, up to rounding, and a whole number."""
-    row, whole = (
-        LinearBounds(np.array([[0.1 * sign]]), [0.2], [np.inf]),
-        Whole(np.array([0]), np.ones(1)),
-    )
-    program = Program(Price(np.zeros(1), np.ones(1)), Region((row, whole)))
-    solution = HalfSpace(program).solve(program.cases(np.zeros((1, 1))), Effort())
-    assert solution.points.tolist() == [[2.0 * sign]]

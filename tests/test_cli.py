@@ -220,6 +220,18 @@ def test_lines_of_json(tmp_path: Path):
     assert hopeless["reason"]["constraints"]
 
 
+def test_a_cell_that_was_missing_is_null_in_json(tmp_path: Path):
+    X, y = loans()
+    numbers = X[["age", "income"]].astype(float)
+    numbers.iloc[::5] = np.nan
+    model = make_pipeline(SimpleImputer(), LogisticRegression(max_iter=1000)).fit(numbers, y)
+    skops.io.dump(model, tmp_path / "m.skops")
+    numbers.head(1).to_csv(tmp_path / "gap.csv", index=False)
+    asked = ["explain", tmp_path / "m.skops", tmp_path / "gap.csv", *DATA[:2], "--other"]
+    line = json.loads(run(*asked, "--out", "-").stdout, parse_constant=pytest.fail)
+    assert any(change["from"] is None for change in line["changes"].values())
+
+
 def test_reasons(tmp_path: Path):
     spec = ["--spec", "loan.toml"]
     assert "exclude every answer" not in run(*ASK, *spec, code=3).stdout

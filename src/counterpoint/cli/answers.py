@@ -80,13 +80,15 @@ class Listing:
                 **{name: int(place[i]) for name, place in self.places.items()},
                 "status": line["status"],
                 "message": line["message"],
-                "changes": {name: {"from": a, "to": b} for name, (a, b) in changes[i].items()},
+                "changes": {
+                    name: {"from": _json(a), "to": _json(b)} for name, (a, b) in changes[i].items()
+                },
                 "certificate": {key: _json(line[key]) for key in CERTIFICATE},
             }
             reason = why[i]
             if reason is not None:
                 told = ("constraints", "relaxations", "attainable")
-                record["reason"] = {name: getattr(reason, name) for name in told}
+                record["reason"] = {name: _json(getattr(reason, name)) for name in told}
             yield json.dumps(record, ensure_ascii=False, default=str) + "\n"
 
     def _changes(self) -> list[dict[str, tuple[Any, Any]]]:

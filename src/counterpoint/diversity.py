@@ -123,15 +123,11 @@ def diversify(  # noqa: PLR0913 (as `explain`)
     ----------
     explainer
         What is asked of each row.
-    X
-        A data frame, an array of shape (n, p), or one row.
-    target
-        What is wanted, as for `Explainer.explain`.
     count
         How many answers to give at most.
     by
         In what they differ.
-    gap, time_limit, optimality, progress
+    X, target, gap, time_limit, optimality, progress
         As for `Explainer.explain`; the seconds are those of each search.
 
     Returns
@@ -140,11 +136,8 @@ def diversify(  # noqa: PLR0913 (as `explain`)
 
     Raises
     ------
-    InvalidInput
-        If columns are missing, the target does not fit the model, or ``count`` or ``by`` make no
-        sense.
-    ReaderMismatch
-        If the model predicts otherwise than what was read of it.
+    InvalidInput, ReaderMismatch
+        As for `Explainer.explain`, or if ``count`` or ``by`` make no sense.
 
     Notes
     -----

@@ -321,12 +321,8 @@ def trace(
     ----------
     explainer
         What is asked of each row.
-    X
-        A data frame, an array of shape (n, p), or one row.
-    targets
-        What is wanted, in any order; what is no `Target` is taken as the label of `Label`.
-    gap, time_limit, progress
-        As for `Explainer.explain`; the seconds are those of each answer.
+    X, targets, gap, time_limit, progress
+        As for `Explainer.trace`.
 
     Returns
     -------
@@ -334,10 +330,8 @@ def trace(
 
     Raises
     ------
-    InvalidInput
-        If columns are missing, or a target does not fit the model.
-    ReaderMismatch
-        If the model predicts otherwise than what was read of it.
+    InvalidInput, ReaderMismatch
+        As for `Explainer.explain`.
 
     References
     ----------

@@ -58,7 +58,8 @@ def audit(
     """Audit a model: the rows that no action helps, each proved, and what actions cost by group."""
     source.check_out(out, rows)
     for file, kinds in ((plot, (".png", ".svg", ".pdf")), (records, (".parquet", ".jsonl"))):
-        taken = [path.resolve() for path in (rows, source.data, source.spec) if path]
+        inputs = (rows, source.model, source.data, source.spec, out)
+        taken = [path.resolve() for path in inputs if path]
         if file and (file.suffix not in kinds or file.resolve() in taken):
             raise cp.InvalidInput(f"Expected a new {' or '.join(kinds)} file; got {file}.")
     explainer, wanted = source.explainer(wish)

@@ -9,12 +9,10 @@ import numpy as np
 import typer
 
 import counterpoint as cp
-from counterpoint.cli.files import Trust, TrustPickle, load_model, read_rows
+from counterpoint.cli.files import Trust, TrustPickle, load_model, option, read_rows
+from counterpoint.cli.question import Model
 
 __all__ = ["recheck"]
-
-SHOWN = 20
-"""How many problems are shown."""
 
 
 def recheck(
@@ -26,18 +24,9 @@ def recheck(
             show_default=False,
         ),
     ],
-    model: Annotated[
-        Path,
-        typer.Argument(
-            metavar="MODEL", help="The fitted model: a .skops file.", show_default=False
-        ),
-    ],
+    model: Model,
     rows: Annotated[
-        Path | None,
-        typer.Option(
-            help="The rows, in order, if the records hold hashes in their place.",
-            show_default=False,
-        ),
+        Path | None, option("The rows, in order, if the records hold hashes in their place.")
     ] = None,
     salt: Annotated[
         str | None,
@@ -58,11 +47,11 @@ def recheck(
     records.open("rb").close()
     given = None if rows is None else read_rows(rows)
     found = cp.recheck(records, loaded, rows=given, salt=salt)
-    for problem in found.problems[:SHOWN]:
+    most = 20  # problems that are shown
+    for problem in found.problems[:most]:
         typer.echo(problem)
-    more = len(found.problems) - SHOWN
-    if more > 0:
-        typer.echo(f"and {more} more problems")
+    if len(found.problems) > most:
+        typer.echo(f"and {len(found.problems) - most} more problems")
     proved = int(np.count_nonzero(found.proved))
     typer.echo(
         f"{found.count} records: {found.count - len(found.found)} without a problem, {proved} with "

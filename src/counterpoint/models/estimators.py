@@ -63,7 +63,6 @@ ONE_VS_REST = (
     "the model is one-vs-rest, so its probabilities are independent ones divided by their sum, "
     "not a softmax of its scores"
 )
-MOST_VOTING_CLASSES = 5  # 2^(k(k−1)/2) outcomes of the pairs are listed
 NOT_READ = {
     CategoricalNB: "CategoricalNB takes categories, not numbers. Put an OrdinalEncoder before it, "
     "and describe its columns as Categorical.",
@@ -181,10 +180,11 @@ def _(model: Any) -> Form:
     if len(classes) == 2:
         reason = f"those of {name} come from a second model (Platt scaling) that predict ignores"
         return _linear_scores(model, Link.NONE, no_probabilities=reason)
-    if len(classes) > MOST_VOTING_CLASSES:
+    most = 5  # 2^(k(k−1)/2) outcomes of the pairs are listed
+    if len(classes) > most:
         raise UnsupportedModel(
             f"{name} decides among {len(classes)} classes by votes between all pairs, which is "
-            f"read for up to {MOST_VOTING_CLASSES} classes. Use LinearSVC or "
+            f"read for up to {most} classes. Use LinearSVC or "
             "OneVsRestClassifier(SVC(kernel='linear'))."
         )
     if model.break_ties and model.decision_function_shape == "ovr":

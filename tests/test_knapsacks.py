@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
+from counterpoint.additive import tree
 from counterpoint.additive.curves import Curve
 from counterpoint.additive.solver import Knapsacks
 from counterpoint.additive.sums import SumBounds, lifted
@@ -123,6 +124,22 @@ def check(seed: int, *, curves: bool = False) -> tuple[str, int]:
 @pytest.mark.parametrize("start", range(0, 200, 50))
 def test_it_finds_what_brute_force_finds_and_proves_it(start: int):
     assert {check(seed)[0] for seed in range(start, start + 50)} == {"proved"}
+
+
+@pytest.mark.parametrize("start", range(0, 100, 50))
+def test_so_it_does_without_compiled_loops(start: int, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(tree, "has_numba", bool)
+    assert {check(seed)[0] for seed in range(start, start + 50)} == {"proved"}
+
+
+def test_a_limit_of_time_leaves_rows_to_others():
+    """The first rows are searched, and then the clock is looked at."""
+    one = problem(np.random.default_rng(0))
+    cases = one.program.cases(np.repeat(one.x, 40, axis=0))
+    found = Knapsacks(one.program).solve(cases, Effort(seconds=1e-12))
+    assert found.outcomes[-1] == Outcome.LIMIT
+    assert found.proof is not None
+    assert proved(one.program, cases, found.proof)[-1] == 0.0
 
 
 @pytest.mark.parametrize("start", range(0, 100, 50))

@@ -14,7 +14,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Self, final
+from functools import cache
+from importlib.util import find_spec
+from typing import Any, Self, TypeVar, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,10 +37,12 @@ __all__ = [
     "Word",
     "WordArray",
     "as_slice",
+    "compiled",
     "depth",
     "dots",
     "first_float",
     "gamma",
+    "has_numba",
     "relative",
     "total",
 ]
@@ -70,6 +74,24 @@ AFTER = 4
 """How many roundings, relative to the number itself, a sum may go through when it is done."""
 STEP_SLACK = 1e-9
 """How far, in steps, a whole number may lie outside its interval because of rounding."""
+
+
+@cache
+def has_numba() -> bool:
+    """Whether the extra ``fast`` is installed, which compiles loops."""
+    return find_spec("numba") is not None
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def compiled(function: F) -> F:
+    """Compile a function, once for all processes, if Numba is installed."""
+    if not has_numba():
+        return function
+    from numba import njit
+
+    return njit(cache=True)(function)
 
 
 def relative(over: FloatArray, size: FloatArray) -> FloatArray:

@@ -1,17 +1,17 @@
 """Branch and bound over knapsacks, for whole batches, with a tree that proves the answer.
 
-Each row has a tree of its own, searched a layer at a time; what is done for a row does not depend
-on the others. A node is closed by its bound; before it is split, options are fixed that its
-multipliers exclude. Points come from replacing one feature of what the bounds were reached by. Of
-equally good points, and of replacements that cost the same, the first found and the first column
-count; a column's smallest change does.
+Each row has a tree of its own, searched a layer at a time, or node by node in the compiled loops of
+`kernel`; what is done for a row does not depend on the others. A node is closed by its bound;
+before it is split, options are fixed that its multipliers exclude. Points come from replacing one
+feature of what the bounds were reached by. Of equally good points, and of replacements that cost
+the same, the first found and the first column count; a column's smallest change does.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 from time import perf_counter
-from typing import NamedTuple, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from counterpoint.additive.knapsack import Boxes, Given, Knapsack, Moves
 from counterpoint.additive.repair import repaired
 from counterpoint.engine.proof import Proof
 from counterpoint.engine.region import Cases
-from counterpoint.numerics import STEP_SLACK, BoolArray, FloatArray, IntArray
+from counterpoint.numerics import STEP_SLACK, BoolArray, FloatArray, IntArray, has_numba
 from counterpoint.solvers.base import Effort, Outcome, Solution
 
 __all__ = ["searched"]
@@ -31,23 +31,40 @@ SPARE = 1e-10
 """By what share more than the ceiling is excluded or closed: more than the rounding of bounds."""
 STEEP = 1e-9
 """What a column takes a unit, relative to its price, beyond which it may be bounded by that."""
+FEW = 16
+"""After so many rows the clock is looked at, if there is a limit of time."""
 ANY = 1e-6
 """What it counts that points of a mixture differ in a column, beside how far that is from whole."""
 
 
 @final
-class _Layer(NamedTuple):
-    """Nodes of some rows, at one depth."""
+class _Nodes(NamedTuple):
+    """Nodes of some rows; children come after their parents."""
 
     row: IntArray  # (m,)
     boxes: Boxes
     multipliers: FloatArray  # (m, s)
-    children: IntArray  # (m, 2) numbers of nodes, all layers one after the other; −1 for a leaf
+    children: IntArray  # (m, 2) numbers of nodes; −1 for a leaf
+
+    @property
+    def roots(self) -> IntArray:
+        """(n,) the first node of each row."""
+        return np.unique(self.row, return_index=True)[1]
+
+
+@final
+class _Searched(NamedTuple):
+    """What a search leaves of n rows."""
+
+    best: Moves
+    found: BoolArray  # (n,) whether that is a point which costs less than the cutoff
+    stuck: BoolArray  # (n,) whether some node is left
+    nodes: _Nodes
 
 
 @np.errstate(divide="ignore", over="ignore", invalid="ignore")  # of columns without an end
 def searched(
-    k: Knapsack, cases: Cases, effort: Effort, cutoff: FloatArray | None, nodes: int
+    k: Knapsack, cases: Cases, effort: Effort, cutoff: FloatArray | None, most: int
 ) -> Solution:
     """Branch and bound for each row, with at most so many nodes; rows share their time.
 
@@ -56,6 +73,25 @@ def searched(
     end = np.inf if effort.seconds is None else perf_counter() + effort.seconds * len(cases)
     (given, values), n, share = k.given(cases), len(cases), 1.0 - effort.gap
     worth = np.full(n, np.inf) if cutoff is None else cutoff
+    looped = k.smooth is None and has_numba()
+    out = Solution.blank(n, k.program)
+    one = (_looped if looped else _layered)(k, given, worth, share, most, end)
+    best, found, stuck, nodes = one
+    ceiling = np.where(found, best.cost, worth) * share
+    out.points[found] = k.points(cases, values, best)[found]
+    out.outcomes[found] = Outcome.FOUND
+    out.outcomes[~stuck & np.isposinf(ceiling)] = Outcome.INFEASIBLE
+    out.outcomes[stuck] = Outcome.LIMIT
+    out.reported[:] = np.where(stuck, 0.0, ceiling)
+    out.multipliers[:] = k.multipliers(nodes.multipliers[nodes.roots])
+    return replace(out, proof=_proof(k, cases, (given, values), one, ceiling))
+
+
+def _layered(
+    k: Knapsack, given: Given, worth: FloatArray, share: float, most: int, end: float
+) -> _Searched:
+    """All rows at once, layer by layer."""
+    n = len(worth)
     best = Moves(
         np.zeros(given.boxes.low.shape),
         np.array(given.here),
@@ -63,11 +99,11 @@ def searched(
         np.zeros(given.short.shape),
     )
     found, stuck = np.zeros((2, n), dtype=bool)
-    layers, count, size = list[_Layer](), np.zeros(n, dtype=np.intp), 0
+    layers, count, size = list[_Nodes](), np.zeros(n, dtype=np.intp), 0
     row, boxes, start = np.arange(n), given.boxes, np.zeros(given.short.shape)
     while len(row):
         count += np.bincount(row, minlength=n)
-        stuck |= (count > nodes) | (perf_counter() > end)
+        stuck |= (count > most) | (perf_counter() > end)
         some, children = given.take(row), np.full((len(row), 2), -1)
         dual = highest(k, some, boxes, start, best.cost[row] * share * (1.0 + SPARE))
         _improved(k, some, dual, row, best, found)
@@ -81,19 +117,53 @@ def searched(
         size += len(row)
         at = left[good]
         children[at] = size + np.arange(2 * len(at)).reshape(2, -1).T
-        layers.append(_Layer(row, boxes, dual.multipliers, children))
+        layers.append(_Nodes(row, boxes, dual.multipliers, children))
         row, start = np.tile(row[at], 2), np.tile(dual.multipliers[at], (2, 1))
         halves = zip(*(piece.take(good) for piece in pieces), strict=True)
         boxes = Boxes(*map(np.concatenate, halves))
-    ceiling = np.where(found, best.cost, worth) * share
-    out = Solution.blank(n, k.program)
-    out.points[found] = k.points(cases, values, best)[found]
-    out.outcomes[found] = Outcome.FOUND
-    out.outcomes[~stuck & np.isposinf(ceiling)] = Outcome.INFEASIBLE
-    out.outcomes[stuck] = Outcome.LIMIT
-    out.multipliers[:] = k.multipliers(layers[0].multipliers)
-    out.reported[:] = np.where(stuck, 0.0, ceiling)
-    return replace(out, proof=_proof(k, cases, (given, values), layers, ~stuck, ceiling))
+    return _Searched(best, found, stuck, _joined(layers))
+
+
+def _looped(
+    k: Knapsack, given: Given, worth: FloatArray, share: float, most: int, end: float
+) -> _Searched:
+    """One row after the other, in compiled loops."""
+    from counterpoint.additive.kernel import Row, Shared, search
+
+    n, start, size, plain = len(worth), 0, 0, np.ascontiguousarray
+    limits = len(k.options[0]), -1 if k.count is None else k.count
+    shared = Shared(plain(k.absolute), plain(k.curvature), k.whole, k.gains, *limits)
+    best = Moves(
+        np.zeros(given.boxes.low.shape), np.array(given.here), np.array(worth), given.short
+    )
+    (found, stuck), layers = np.zeros((2, n), dtype=bool), list[_Nodes]()
+    while start < n:
+        some = slice(start, n if end == np.inf else start + FEW)
+        gain = given.gain[some] if given.gain.shape[1] else k.table_gains[None]
+        own = (*(part[some] for part in given[:4]), gain, *(b[some] for b in given.boxes[:3]))
+        rows: Any = map(plain, own)
+        points = best.change[some], best.choice[some], best.cost[some], found[some], stuck[some]
+        limit = most if perf_counter() <= end else 1
+        longest = limit + 2 + FEW * len(points[0])
+        row, children = np.empty(longest, dtype=np.intp), np.full((longest, 2), -1)
+        multipliers = np.zeros((longest, len(k.gains)))
+        boxes = [np.zeros((longest, *b.shape[1:]), b.dtype) for b in given.boxes]
+        nodes = row, multipliers, children, *boxes
+        done, used = search(shared, Row(*rows), share, limit, points, nodes)
+        row, multipliers, children, *boxes = (np.array(part[:used]) for part in nodes)
+        children[children >= 0] += size
+        layers.append(_Nodes(row + start, Boxes(*boxes), multipliers, children))
+        start, size = start + done, size + used
+    return _Searched(best, found, stuck, _joined(layers))
+
+
+def _joined(layers: list[_Nodes]) -> _Nodes:
+    """Nodes one after the other."""
+    if len(layers) == 1:
+        return layers[0]
+    row, boxes, *rest = zip(*layers, strict=True)
+    joined = Boxes(*map(np.concatenate, zip(*boxes, strict=True)))
+    return _Nodes(np.concatenate(row), joined, *map(np.concatenate, rest))
 
 
 def _improved(
@@ -287,43 +357,34 @@ def _upper_options(
 
 
 def _proof(
-    k: Knapsack,
-    cases: Cases,
-    seen: tuple[Given, FloatArray],
-    layers: list[_Layer],
-    kept: BoolArray,
-    ceiling: FloatArray,
+    k: Knapsack, cases: Cases, seen: tuple[Given, FloatArray], one: _Searched, ceiling: FloatArray
 ) -> Proof:
-    """The trees of the rows that are kept, in encoded columns."""
-    (given, values), every = seen, np.concatenate([layer.row for layer in layers])
-    chosen = np.flatnonzero(kept[every])
-    at = np.full(len(every) + 1, -1)
+    """The trees of the rows that are not stuck, in encoded columns."""
+    (given, values), nodes = seen, one.nodes
+    chosen = np.flatnonzero(~one.stuck[nodes.row])
+    at = np.full(len(nodes.row) + 1, -1)
     at[chosen] = np.arange(len(chosen))
-    row = every[chosen]
-    boxes = Boxes(
-        *(np.concatenate(part)[chosen] for part in zip(*(b.boxes for b in layers), strict=True))
-    )
+    row, boxes = nodes.row[chosen], nodes.boxes.take(chosen)
     low, high, x = cases.low[row], cases.high[row], cases.x[row]
     root = given.boxes.take(row)
     own = x[:, k.numbers]
-    for ends, mine, start in ((low, boxes.low, root.low), (high, boxes.high, root.high)):
-        ends[:, k.numbers] = np.where(mine != start, own + mine * k.units, ends[:, k.numbers])
+    for ends, mine, whole in ((low, boxes.low, root.low), (high, boxes.high, root.high)):
+        ends[:, k.numbers] = np.where(mine != whole, own + mine * k.units, ends[:, k.numbers])
     columns, real = k.options
     for t, group in enumerate(columns):
         out = (root.mask[:, t] & ~boxes.mask[:, t])[:, : real.shape[1]]
         high[:, group[real[t]]] = np.where(out[:, real[t]], 0.0, high[:, group[real[t]]])
     for t, column in enumerate(k.bent.tolist(), len(columns)):
-        reach, nodes = values[1:, row, t - len(columns)], np.arange(len(row))
+        reach, every = values[1:, row, t - len(columns)], np.arange(len(row))
         left, all_ = (part.mask[:, t, : reach.shape[2]] for part in (boxes, root))
         first, last = left.argmax(axis=1), left.shape[1] - 1 - left[:, ::-1].argmax(axis=1)
         less = first > all_.argmax(axis=1)
         fewer = last < left.shape[1] - 1 - all_[:, ::-1].argmax(axis=1)
-        low[:, column] = np.where(less, reach[0, nodes, first], low[:, column])
-        high[:, column] = np.where(fewer, reach[1, nodes, last], high[:, column])
+        low[:, column] = np.where(less, reach[0, every, first], low[:, column])
+        high[:, column] = np.where(fewer, reach[1, every, last], high[:, column])
     forced = np.zeros(low.shape, dtype=bool)
     if k.count is not None:
         starts = np.array([g.start for g in k.program.groups], dtype=np.intp)
         forced[:, np.concatenate([k.numbers, starts, k.bent])] = boxes.forced
-    multipliers = k.multipliers(np.concatenate([layer.multipliers for layer in layers])[chosen])
-    children = at[np.concatenate([layer.children for layer in layers])[chosen]]
-    return Proof(row, low, high, forced, multipliers, children, at[: len(kept)], ceiling)
+    multipliers, children = k.multipliers(nodes.multipliers[chosen]), at[nodes.children[chosen]]
+    return Proof(row, low, high, forced, multipliers, children, at[nodes.roots], ceiling)

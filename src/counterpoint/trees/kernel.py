@@ -6,26 +6,14 @@ two. The names are those of `Grid` and `Row`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from importlib.util import find_spec
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
+from counterpoint.numerics import compiled
 from counterpoint.trees.staircase import Seen
 
 __all__ = ["look"]
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def compiled(function: F) -> F:
-    """Compile a function, once for all processes, if Numba is installed."""
-    if find_spec("numba") is None:
-        return function
-    from numba import njit
-
-    return njit(cache=True)(function)
 
 
 @compiled

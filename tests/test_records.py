@@ -152,7 +152,12 @@ def _asked(case: str) -> tuple[Any, cp.Counterfactuals]:
 
 
 def _records(answers: cp.Counterfactuals) -> list[dict[str, Any]]:
-    return [json.loads(json.dumps(answer.to_record())) for answer in answers]
+    return [json.loads(text) for text in _texts(answers)]
+
+
+@cache
+def _texts(answers: cp.Counterfactuals) -> list[str]:
+    return [json.dumps(answer.to_record()) for answer in answers]
 
 
 def _sealed(record: dict[str, Any]) -> dict[str, Any]:

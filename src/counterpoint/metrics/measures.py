@@ -11,6 +11,7 @@ import numpy as np
 import counterpoint as cp
 from counterpoint.errors import InvalidInput, all_of, shown
 from counterpoint.metrics.pairs import (
+    Pairs,
     Read,
     is_other,
     meets,
@@ -278,10 +279,14 @@ def optimality_gap(
     if not isinstance(model, cp.Explainer):
         raise InvalidInput(f"optimality_gap needs an Explainer, for bounds; got {shown(model)}.")
     asked = pairs(model, factuals, counterfactuals, **read)
-    cost, wanted = asked.costs(model.cost), wanted_of(target)
-    bound = model.explain(factuals, wanted).bound[asked.row]
-    violated = constraint_violation(model, factuals, counterfactuals, **read) > 0.0
-    comparable = valid_rows(model, asked, wanted, asked.after) & ~violated
+    return _gaps(model, asked, target, model.explain(factuals, wanted_of(target)))
+
+
+def _gaps(model: cp.Explainer, asked: Pairs, target: Any, own: cp.Counterfactuals) -> FloatArray:
+    """(m,) `optimality_gap`, by bounds of the explainer's own answers."""
+    cost, bound = asked.costs(model.cost), own.bound[asked.row]
+    violated = constraint_violation(model, None, asked) > 0.0
+    comparable = valid_rows(model, asked, target, asked.after) & ~violated
     with np.errstate(invalid="ignore", divide="ignore"):
         gap = np.where(cost == 0.0, 0.0, (cost - bound) / cost)
     return np.where(comparable, gap, np.nan)
@@ -319,33 +324,34 @@ def compare(
     tools = {"answers": counterfactuals}
     if isinstance(counterfactuals, Mapping):
         tools = dict(counterfactuals)
-    if isinstance(model, cp.Explainer):
-        tools = {"counterpoint": model.explain(factuals, wanted_of(target)), **tools}
+    own = model.explain(factuals, wanted_of(target)) if isinstance(model, cp.Explainer) else None
+    if own is not None:
+        tools = {"counterpoint": own, **tools}
     lines = {}
     for name, answers in tools.items():
         rows, row = answers if isinstance(answers, tuple) else (answers, None)
-        lines[name] = _means(model, factuals, rows, target, {"data": data, "row": row})
+        asked = pairs(model, factuals, rows, data, row)
+        lines[name] = _means(model, asked, target, own, known=data is not None)
     return pd.DataFrame.from_dict(lines, orient="index")
 
 
 def _means(
-    model: Any, factuals: object, answers: object, target: Any, read: Read
+    model: Any, asked: Pairs, target: Any, own: cp.Counterfactuals | None, *, known: bool
 ) -> dict[str, float]:
-    """The line of one tool."""
-    both = model, factuals, answers
-    asked, valid = pairs(*both, **read), validity(*both, target, **read)
-    values = {name: proximity(*both, distance=name, **read) for name in ("l1", "l2", "mad")}
-    values["sparsity"] = sparsity(*both, **read)
-    values["redundancy"] = redundancy(*both, target, **read)
-    values["violated"] = np.sign(constraint_violation(*both, **read))
-    if read["data"] is not None:
-        values["ynn"], values["lof"] = ynn(*both, target, **read), lof(*both, **read)
-    if isinstance(model, cp.Explainer):
-        values["gap"] = optimality_gap(*both, target, **read)
+    """The line of one tool; ``known``: whether there are data to be near to."""
+    both = model, None, asked
+    valid = validity(*both, target)
+    values = {name: proximity(*both, distance=name) for name in ("l1", "l2", "mad")}
+    values["sparsity"] = sparsity(*both)
+    values["redundancy"] = redundancy(*both, target)
+    values["violated"] = np.sign(constraint_violation(*both))
+    if known:
+        values["ynn"], values["lof"] = ynn(*both, target), lof(*both)
+    if own is not None:
+        values["gap"] = _gaps(model, asked, target, own)
     means = {name: _mean(column[valid == 1.0]) for name, column in values.items()}
     found = len(np.unique(asked.row[asked.found])) / max(asked.count, 1)
-    diverse = _mean(diversity(*both, **read))
-    return {"found": found, "validity": _mean(valid), **means, "diversity": diverse}
+    return {"found": found, "validity": _mean(valid), **means, "diversity": _mean(diversity(*both))}
 
 
 def _mean(values: FloatArray) -> float:

@@ -130,7 +130,12 @@ def pairs(
     row: ArrayLike | None = None,
     rounding: float = 1e-6,
 ) -> Pairs:
-    """Read both sides; the parameters are those of `validity`, and what counts as the same."""
+    """Read both sides; the parameters are those of `validity`, and what counts as the same.
+
+    What was read already stays as it is.
+    """
+    if isinstance(counterfactuals, Pairs):
+        return counterfactuals
     if row is None and isinstance(counterfactuals, cp.Alternatives):
         row = counterfactuals.row
     told = model.features if isinstance(model, cp.Explainer) else None

@@ -11,18 +11,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pytest
 import schemathesis
 import skops.io
 from fastapi.testclient import TestClient
 from hypothesis import given, settings
+from loans import loan_model, loans
 from schemathesis.specs.openapi.checks import positive_data_acceptance
-from sklearn.compose import ColumnTransformer
-from sklearn.linear_model import LinearRegression, LogisticRegression
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.linear_model import LinearRegression
 from typer.testing import CliRunner
 
 import counterpoint as cp
@@ -40,27 +37,12 @@ constraints = [
 """
 
 
-def loans() -> tuple[pd.DataFrame, np.ndarray]:
-    random = np.random.default_rng(0)
-    X = pd.DataFrame(
-        {
-            "age": random.integers(20, 70, 300),
-            "income": random.normal(4e4, 1.2e4, 300).round(2),
-            "home": random.choice(["own", "rent"], 300),
-        }
-    )
-    score = X["income"] + 200 * X["age"] + 5e3 * (X["home"] == "own")
-    return X, np.where(score + random.normal(0, 5e3, 300) > 5e4, "granted", "refused")
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model, the rows it was fitted on, and a policy; no test changes what is in it."""
     at = tmp_path_factory.mktemp("loans")
-    X, y = loans()
-    prepare = ColumnTransformer([("home", OneHotEncoder(), ["home"])], remainder=StandardScaler())
-    skops.io.dump(make_pipeline(prepare, LogisticRegression()).fit(X, y), at / "model.skops")
-    X.to_csv(at / "train.csv", index=False)
+    skops.io.dump(loan_model(), at / "model.skops")
+    loans()[0].to_csv(at / "train.csv", index=False)
     (at / "policy.toml").write_text(POLICY)
     return at
 

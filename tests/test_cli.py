@@ -12,14 +12,14 @@ import numpy as np
 import pandas as pd
 import pytest
 import skops.io
-from sklearn.compose import ColumnTransformer
+from loans import loan_model, loans
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from typer.testing import CliRunner, Result
 
 import counterpoint as cp
@@ -39,26 +39,12 @@ ASK = ["explain", "loan.skops", "rows.csv", "--data", "train.csv"]
 GRANTED = [*ASK, "--target", "granted"]
 
 
-def loans() -> tuple[pd.DataFrame, np.ndarray]:
-    random = np.random.default_rng(0)
-    X = pd.DataFrame(
-        {
-            "age": random.integers(20, 70, 300),
-            "income": random.normal(4e4, 1.2e4, 300).round(2),
-            "home": random.choice(["own", "rent"], 300),
-        }
-    )
-    score = X["income"] + 200 * X["age"] + 5e3 * (X["home"] == "own")
-    return X, np.where(score + random.normal(0, 5e3, 300) > 5e4, "granted", "refused")
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Models, rows and policies; no test changes what is in it."""
     at = tmp_path_factory.mktemp("loans")
     X, y = loans()
-    prepare = ColumnTransformer([("home", OneHotEncoder(), ["home"])], remainder=StandardScaler())
-    model = make_pipeline(prepare, LogisticRegression(max_iter=1000)).fit(X, y)
+    model = loan_model()
     numbers = X[["age", "income"]]
     skops.io.dump(model, at / "loan.skops")
     skops.io.dump(LogisticRegression(max_iter=1000).fit(numbers, y == "granted"), at / "01.skops")

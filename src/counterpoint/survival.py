@@ -142,9 +142,10 @@ def survival(
     from scipy.stats import t as student_t
 
     lines: list[dict[str, float]] = []
+    tried: dict[float, cp.Counterfactuals] = {}
 
     def enough(margin: float) -> bool:
-        answers = explainer.explain(X, replace(wanted, margin=margin))
+        answers = tried[margin] = explainer.explain(X, replace(wanted, margin=margin))
         shares = _shares(models[::2], explainer, X, answers, wanted)
         mean, error = shares.mean(), shares.std(ddof=1) / np.sqrt(len(shares))
         at_least = mean - student_t.ppf(0.95, len(shares) - 1) * error
@@ -160,7 +161,7 @@ def survival(
         return bool(at_least >= share)
 
     margin = _least(enough)
-    without, answers = (explainer.explain(X, replace(wanted, margin=m)) for m in (0.0, margin))
+    without, answers = tried[0.0], tried[margin]
     both = without.found & answers.found
     shares, before = (
         _shares(models[1::2], explainer, X, each, wanted) for each in (answers, without)
@@ -199,6 +200,6 @@ def _least(enough: Callable[[float], bool]) -> float:
     while low >= 1.0 and not enough(high):
         low, high = high, 2.0 * high
     while high > 1.02 * low:
-        middle = np.sqrt(low * high)
+        middle = float(np.sqrt(low * high))
         low, high = (low, middle) if enough(middle) else (middle, high)
-    return float(high)
+    return high

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchem
 from sklearn.pipeline import Pipeline
 
 import counterpoint as cp
+from counterpoint.cli.answers import CERTIFICATE, as_json
 
 __all__ = ["Busy", "Cell", "Desk", "Question", "answer_of"]
 
@@ -160,28 +161,15 @@ class Desk:
         return list(zip(model.predict(X).tolist(), known, strict=True))
 
 
-NUMBERS = (
-    *("cost", "objective", "bound", "gap", "margin"),
-    *("rounding", "probability", "violation"),
-)
-
-
 def answer_of(answer: cp.Counterfactual, row: int) -> dict[str, Any]:
     """An answer as JSON has it; numbers that are not finite are null."""
-    c = answer.certificate
-    numbers = {name: _plain(float(getattr(c, name))) for name in NUMBERS}
-    words = {"claim": str(c.claim), "guarantee": str(c.guarantee), "valid": bool(c.valid)}
     return {
         "row": row,
         "status": str(answer.status),
         "message": answer.message,
         "changes": {
-            str(name): {"from": _plain(old), "to": _plain(new)}
+            str(name): {"from": as_json(old), "to": as_json(new)}
             for name, (old, new) in answer.changes.items()
         },
-        "certificate": {**words, **numbers, "on_edge": bool(c.on_edge)},
+        "certificate": {name: as_json(getattr(answer.certificate, name)) for name in CERTIFICATE},
     }
-
-
-def _plain(value: Any) -> Any:
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -18,7 +18,15 @@ if TYPE_CHECKING:
     import pandas as pd
     from rich.console import Console
 
-__all__ = ["Listing", "console", "plain", "show_answer", "show_total"]
+__all__ = [
+    "CERTIFICATE",
+    "Listing",
+    "as_json",
+    "console",
+    "plain",
+    "show_answer",
+    "show_total",
+]
 
 CERTIFICATE = (
     *("claim", "valid", "cost", "objective", "bound", "gap"),
@@ -81,14 +89,15 @@ class Listing:
                 "status": line["status"],
                 "message": line["message"],
                 "changes": {
-                    name: {"from": _json(a), "to": _json(b)} for name, (a, b) in changes[i].items()
+                    name: {"from": as_json(a), "to": as_json(b)}
+                    for name, (a, b) in changes[i].items()
                 },
-                "certificate": {key: _json(line[key]) for key in CERTIFICATE},
+                "certificate": {key: as_json(line[key]) for key in CERTIFICATE},
             }
             reason = why[i]
             if reason is not None:
                 told = ("constraints", "relaxations", "attainable")
-                record["reason"] = {name: _json(getattr(reason, name)) for name in told}
+                record["reason"] = {name: as_json(getattr(reason, name)) for name in told}
             yield json.dumps(record, ensure_ascii=False, default=str) + "\n"
 
     def _changes(self) -> list[dict[str, tuple[Any, Any]]]:
@@ -110,8 +119,8 @@ class Listing:
         ]
 
 
-def _json(value: Any) -> Any:
-    """JSON has no numbers that are not finite: null."""
+def as_json(value: Any) -> Any:
+    """A cell or a number; JSON has none that are not finite: null."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 

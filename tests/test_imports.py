@@ -70,7 +70,7 @@ def main() -> None:
     assert "pyscipopt" in sys.modules
 
     sys.modules["matplotlib"] = None
-    from counterpoint import plots
+    from counterpoint.pictures import plots
 
     try:
         plots.axes_of(None, (2, 1), (10.0, 4.2), "Path.plot needs")

@@ -19,7 +19,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, StandardScaler
 
 import counterpoint as cp
-from counterpoint import plots
+from counterpoint.pictures import plots
 
 WEIGHTS = np.geomspace(1e2, 1e-4, 60)
 

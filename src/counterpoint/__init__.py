@@ -17,7 +17,6 @@ from counterpoint.constraints import (
     WithinObserved,
 )
 from counterpoint.costs import Cost, Mahalanobis, Manhattan, SquaredEuclidean, mad_weights
-from counterpoint.diversity import Alternatives, diversify
 from counterpoint.errors import (
     CounterpointError,
     InvalidInput,
@@ -32,10 +31,11 @@ from counterpoint.errors import (
     UnsupportedModel,
 )
 from counterpoint.explainer import Explainer, explain
-from counterpoint.path import Path, trace
 from counterpoint.policy import Problem
 from counterpoint.results import Counterfactual, Counterfactuals
 from counterpoint.rows.features import Categorical, Continuous, Features, Integer
+from counterpoint.several.diversity import Alternatives, diversify
+from counterpoint.several.path import Path, trace
 from counterpoint.targets import (
     Guarantee,
     Interval,

@@ -14,9 +14,9 @@ import numpy as np
 
 import counterpoint as cp
 from counterpoint.errors import InvalidInput, all_of, some
-from counterpoint.html import number
 from counterpoint.numerics import FloatArray, IntArray
-from counterpoint.plots import COLOURS, INK, PALE, SMALL, axes_of, figure_of, short
+from counterpoint.pictures.html import number
+from counterpoint.pictures.plots import COLOURS, INK, PALE, SMALL, axes_of, figure_of, short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,7 +7,6 @@ from copy import copy
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal, final, overload
 
-from counterpoint import html
 from counterpoint.caches import Memo
 from counterpoint.constraints import (
     Bounds,
@@ -19,6 +18,7 @@ from counterpoint.constraints import (
 )
 from counterpoint.costs import Cost, Manhattan, described, ranges, spreads
 from counterpoint.errors import InvalidInput, check_flag, check_number, several, shown
+from counterpoint.pictures import html
 from counterpoint.rows.encoding import match_columns
 from counterpoint.rows.features import (
     Categorical,
@@ -34,12 +34,12 @@ from counterpoint.rows.table import Table
 from counterpoint.targets import as_target
 
 if TYPE_CHECKING:
-    from counterpoint.diversity import Alternatives
     from counterpoint.engine.factored import FactoredCounterfactuals
     from counterpoint.engine.pieces import Question
     from counterpoint.models.reading import Reading
-    from counterpoint.path import Path
     from counterpoint.results import Counterfactuals
+    from counterpoint.several.diversity import Alternatives
+    from counterpoint.several.path import Path
     from counterpoint.solvers import Effort
 
 __all__ = ["DEFAULT_GAP", "Explainer", "explain"]
@@ -265,7 +265,7 @@ class Explainer:
                 "say, n=3."
             )
         if n is not None:
-            from counterpoint.diversity import alternatives_to
+            from counterpoint.several.diversity import alternatives_to
 
             return alternatives_to(task, tables, n, by, progress=progress)
         if one_row and not progress:  # nothing of it is done until all is
@@ -296,7 +296,7 @@ class Explainer:
         Path
         """
         from counterpoint.engine.pieces import Task
-        from counterpoint.path import checked_targets, traced
+        from counterpoint.several.path import checked_targets, traced
 
         wanted, effort = checked_targets(targets), effort_of(gap, time_limit)
         question, tables, eps = self._read(X)

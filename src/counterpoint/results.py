@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint import html
 from counterpoint.caches import fields_only
 from counterpoint.certificate import (
     COLUMNS,
@@ -26,6 +25,7 @@ from counterpoint.certificate import (
 )
 from counterpoint.errors import InvalidInput, NoAnswer, several, shown
 from counterpoint.numerics import BoolArray, FloatArray, IntArray, WordArray
+from counterpoint.pictures import html
 from counterpoint.rows.encoding import decode
 from counterpoint.rows.features import Features
 from counterpoint.rows.table import Table

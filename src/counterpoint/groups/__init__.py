@@ -26,7 +26,7 @@ from counterpoint.groups.translations import (
     from_anndata,
     to_anndata,
 )
-from counterpoint.plots import plot_curves
+from counterpoint.pictures.plots import plot_curves
 
 __all__ = [
     "Affine",

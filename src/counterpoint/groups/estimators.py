@@ -228,7 +228,7 @@ class GroupExplainer(BaseEstimator, ABC):  # type: ignore[misc]
 
         Rows and groups come as in `fit`; ``ax`` are two Matplotlib axes, or None for a new figure.
         """
-        from counterpoint.plots import draw_map
+        from counterpoint.pictures.plots import draw_map
 
         scene = self._fitted()
         change, at = self.translation(start, end), self.translations_.position(start)

@@ -11,12 +11,12 @@ import numpy as np
 from scipy.spatial import KDTree
 from scipy.spatial.distance import cdist
 
-from counterpoint import html
 from counterpoint.errors import InvalidInput
 from counterpoint.groups.members import Groups
 from counterpoint.groups.representations import Composed, Matrix, dense
 from counterpoint.groups.translations import Translations
 from counterpoint.numerics import FloatArray, IntArray
+from counterpoint.pictures import html
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -160,7 +160,7 @@ class Quality:
         MissingExtra
             If matplotlib is not installed.
         """
-        from counterpoint.plots import draw_quality
+        from counterpoint.pictures.plots import draw_quality
 
         return draw_quality(self, ax)
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Literal, final, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
-from counterpoint import html
 from counterpoint.errors import InvalidInput
 from counterpoint.groups.fitting import Fit
 from counterpoint.numerics import FloatArray, IntArray
+from counterpoint.pictures import html
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -330,7 +330,7 @@ class Translations:
         MissingExtra
             If matplotlib is not installed.
         """
-        from counterpoint.plots import draw_bars
+        from counterpoint.pictures.plots import draw_bars
 
         changes = self.changes(start, end)
         price = dict(zip(self.columns.tolist(), self.costs.tolist(), strict=True))
@@ -572,7 +572,7 @@ class TranslationPath:
         MissingExtra
             If matplotlib is not installed.
         """
-        from counterpoint.plots import draw_translation_path
+        from counterpoint.pictures.plots import draw_translation_path
 
         return draw_translation_path(self, count, ax)
 

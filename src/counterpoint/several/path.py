@@ -215,7 +215,7 @@ class Path:
         NoAnswer
             If the row has no answer to any target.
         """
-        from counterpoint.plots import draw
+        from counterpoint.pictures.plots import draw
 
         return draw(self[row], features, ax)
 

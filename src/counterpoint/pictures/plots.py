@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from counterpoint.groups.members import Groups
     from counterpoint.groups.quality import Quality
     from counterpoint.groups.translations import Count, TranslationPath
-    from counterpoint.path import Path
+    from counterpoint.several.path import Path
 
 __all__ = [
     "COLOURS",

@@ -1,0 +1,1 @@
+"""What is drawn: small pages of HTML in notebooks, and figures of matplotlib."""

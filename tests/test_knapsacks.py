@@ -175,6 +175,33 @@ def test_relations_that_are_only_just_met_are_no_obstacle_to_a_proof(seed: int):
     assert best * (1.0 - 1e-8) <= bound <= best * (1.0 + 1e-12) or bound == best
 
 
+@pytest.mark.parametrize("seed", range(30))
+def test_several_demands_on_columns_without_an_end_are_proved_too(seed: int):
+    """The tree begins with the whole domain, of which the price alone excludes what is far."""
+    rng = np.random.default_rng(seed)
+    d, some = 3, int(rng.integers(2, 4))
+    matrix = rng.integers(-3, 4, (some, d)).astype(float)
+    at = rng.integers(-4, 5, d).astype(float)
+    rows = LinearBounds(matrix, matrix @ at - rng.uniform(0, 1, some), np.full(some, np.inf))
+    curved = rng.random(d) < 0.3
+    weights = rng.uniform(0.1, 3.0, d)
+    price = Price(np.where(curved, 0.0, weights), np.where(curved, weights, 0.0))
+    program = Program(price, Region((rows, Whole(np.arange(d), np.ones(d)))))
+    points = np.array(list(product(np.arange(-20.0, 21.0), repeat=d)))
+    best = least(Problem(program, np.zeros((1, d)), points))
+    cases = program.cases(np.zeros((3, d)))
+    found = Knapsacks(program).solve(cases, Effort())
+    assert found.proof is not None
+    assert found.proof.take(np.array([2])).root[0] == 0
+    bound = proved(program, cases, found.proof)
+    assert (found.outcomes == Outcome.FOUND).all()
+    assert (bound <= best * (1.0 + 1e-12)).all()
+    assert (bound >= best * (1.0 - 1e-8)).all()
+    low = np.array(found.proof.low)
+    low[found.proof.root[0]] = 0.0  # a part of the domain
+    assert proved(program, cases, found.proof._replace(low=low))[0] == 0.0
+
+
 # Tampering
 
 

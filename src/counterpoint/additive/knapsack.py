@@ -209,21 +209,16 @@ class Knapsack:
         return np.ascontiguousarray(self.normals[:, self.options[0]])
 
     @cached_property
-    def is_bounded(self) -> bool:
-        """Whether no column that gains anything may change without end, at a price or by bounds."""
-        ends = (self.program.box.below & self.program.box.above)[self.numbers]
-        gaining, bending = np.array(self.gains.any(axis=0)), self.bending
-        gaining[bending] = True
-        curved = np.array(self.curved)
-        curved[bending] = False
-        return bool((ends | curved)[gaining].all())
+    def endless(self) -> BoolArray:
+        """(c,) which columns may change without end, and gain so: points of mixtures must not.
 
-    @cached_property
-    def is_endless(self) -> bool:
-        """Whether a column that bends may change without end at an absolute price."""
-        at = self.bending
-        ends = (self.program.box.below & self.program.box.above)[self.numbers][at]
-        return bool((~ends & (self.absolute[at] > 0.0)).any())
+        Of one demand alone, only columns that bend make up mixtures.
+        """
+        bends = np.zeros(len(self.numbers), dtype=bool)
+        bends[self.bending] = True
+        open_ = ~(self.program.box.below & self.program.box.above)[self.numbers]
+        several = self.gains.any(axis=0) & ~self.curved & (len(self.gains) > 1)
+        return np.asarray(open_ & (bends | several))
 
     @cached_property
     def count(self) -> int | None:

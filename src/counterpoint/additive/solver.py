@@ -15,8 +15,9 @@ from counterpoint.costs import Manhattan, SquaredEuclidean
 from counterpoint.engine.couplings import LinearBounds
 from counterpoint.engine.domains import INTEGRAL, Box, Transitions
 from counterpoint.engine.program import Program
+from counterpoint.engine.proof import Proof
 from counterpoint.engine.region import Cases
-from counterpoint.numerics import FloatArray
+from counterpoint.numerics import FloatArray, IntArray
 from counterpoint.solvers.base import Effort, Outcome, Solution, Solver
 
 __all__ = ["Knapsacks"]
@@ -24,11 +25,13 @@ __all__ = ["Knapsacks"]
 DEMANDS = 12
 """The most demands, sides of linear rows, that are taken: the time of a node grows with their
 square."""
-NODES = 2000
+NODES = 10_000
 """After so many nodes a row is left to other solvers."""
 FINE, HALF = 1e-3, 0.5
 """What share of the gap that was asked for is left open; where columns bend, of which boxes are
 halved until they are small."""
+AMPLE = 1.0 + 1e-6
+"""Columns without an end reach a little further than a cost, so that beyond is more than it."""
 FINEST = 5e-10
 """The least relative gap that is: bounds and costs are off by less."""
 
@@ -52,9 +55,8 @@ class Knapsacks(Solver):
         if program.nonconvex and not isinstance(sums, SumDuality):
             return False
         knapsack = Knapsack(program)
-        demands = len(knapsack.sides[0])
-        # Of several demands, points without end would make up mixtures.
-        return demands == 1 or (1 < demands <= DEMANDS and knapsack.is_bounded)
+        demands, priced = len(knapsack.sides[0]), knapsack.absolute > 0.0
+        return demands == 1 or (1 < demands <= DEMANDS and not (knapsack.endless & ~priced).any())
 
     @cached_property
     def knapsack(self) -> Knapsack:
@@ -66,29 +68,30 @@ class Knapsacks(Solver):
             return Solution.blank(0, self.program)
         share = FINE if self.knapsack.smooth is None else HALF
         finer = replace(effort, gap=max(share * effort.gap, FINEST))
-        if self.knapsack.is_endless:
+        if (self.knapsack.endless & (self.knapsack.absolute > 0.0)).any():
             return self._deepened(cases, finer, cutoff)
         return searched(self.knapsack, cases, finer, cutoff, NODES)
 
     def _deepened(self, cases: Cases, effort: Effort, cutoff: FloatArray | None) -> Solution:
-        """Within a cost that grows until it suffices: columns that bend have no end otherwise.
+        """Within a cost that grows until it suffices: some columns have no end otherwise.
 
-        No point of less cost is further away in a column than that cost takes there. The trees
-        leave out what is beyond, so that the answers are reported.
+        No point of less cost is further away in a column than that cost takes there.
         """
         out, worth = Solution.blank(len(cases), self.program), np.full(len(cases), np.inf)
-        worth = worth if cutoff is None else cutoff
-        left, bending = np.arange(len(cases)), self.knapsack.numbers[self.knapsack.bending]
-        reach = np.full(self.program.width, np.inf)
+        worth, trees = worth if cutoff is None else cutoff, list[tuple[IntArray, Proof]]()
+        left, reach = np.arange(len(cases)), np.full(self.program.width, np.inf)
+        endless = self.knapsack.numbers[self.knapsack.endless]
         for most in 8.0 ** np.arange(-2, 10):
             some = cases.take(left)
             with np.errstate(divide="ignore"):
-                reach[bending] = most / self.program.price.absolute[bending]
+                reach[endless] = most * AMPLE / self.program.price.absolute[endless]
             near = some.within(some.x - reach, some.x + reach)
             found = searched(self.knapsack, near, effort, np.minimum(worth[left], most), NODES)
-            none = found.outcomes == Outcome.NOTHING
+            again = (found.outcomes == Outcome.NOTHING) & (worth[left] > most)
             out.put(left, found)
-            left = left[none & (worth[left] > most)]
+            assert found.proof is not None  # noqa: S101 (a search leaves its trees)
+            trees.append((left[~again], found.proof.take(np.flatnonzero(~again))))
+            left = left[again]
             if not len(left):
                 break
-        return out
+        return replace(out, proof=Proof.joined(trees, len(cases)).within(cases))

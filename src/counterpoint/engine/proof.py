@@ -12,6 +12,7 @@ with its children. Other boxes, multipliers or ceilings are another proof, or no
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, final
 
@@ -55,6 +56,36 @@ class Proof(NamedTuple):
             at[self.children[kept]],
             at[self.root[rows]],
             self.ceiling[rows],
+        )
+
+    @classmethod
+    def joined(cls, parts: Sequence[tuple[IntArray, Proof]], n: int) -> Proof:
+        """The trees of n rows, of which each part has some."""
+        root, ceiling, size, moved = np.full(n, -1), np.zeros(n), 0, list[Proof]()
+        for rows, part in parts:
+            children = np.where(part.children < 0, -1, part.children + size)
+            root[rows] = np.where(part.root < 0, -1, part.root + size)
+            ceiling[rows] = part.ceiling
+            moved.append(part._replace(row=rows[part.row], children=children))
+            size += len(part.row)
+        nodes = map(np.concatenate, zip(*(part[:6] for part in moved), strict=True))
+        return cls._make([*nodes, root, ceiling])
+
+    def within(self, cases: Cases) -> Proof:
+        """The same trees, of parts of the domains beyond which the price alone is too high."""
+        rows, root = np.flatnonzero(self.root >= 0), np.full(len(self.root), -1)
+        n, d = len(rows), self.low.shape[1]
+        root[rows], first = np.arange(n), self.root[rows, None] + n
+        below = np.where(self.children < 0, -1, self.children + n)
+        return Proof(
+            np.append(rows, self.row),
+            np.vstack([cases.low[rows], self.low]),
+            np.vstack([cases.high[rows], self.high]),
+            np.vstack([np.zeros((n, d), dtype=bool), self.forced]),
+            np.vstack([np.zeros((n, self.multipliers.shape[1])), self.multipliers]),
+            np.vstack([np.hstack([first, first]), below]),
+            root,
+            self.ceiling,
         )
 
 
@@ -208,10 +239,11 @@ class _Excluded:
         open_ = np.isinf(node.low) | np.isinf(node.high)
         steep = np.abs(self.slope) + self.share * self.size >= self.price.absolute
         shrunk = (open_ & program.numeric & (self.price.curvature == 0.0) & steep).any(axis=1)
-        plain = not program.beyond_rows and not program.nonconvex
-        plain &= program.price.quadratic.ndim == 1
+        plain = not program.beyond_rows and program.price.quadratic.ndim == 1
+        alone = ~multipliers.any(axis=1)  # the price
+        sound = alone if program.nonconvex else alone | (bound > 0.0)
         # (N, 1) how much more than its least a column may take; nothing is excluded if infinite
-        none = ~np.asarray(plain & (bound > 0.0)) | shrunk | np.isnan(ceiling)
+        none = ~np.asarray(plain & sound) | shrunk | np.isnan(ceiling)
         off = 4.0 * gamma(1) * (bound + np.abs(ceiling)) + TINY
         self.room = np.where(none, np.inf, ceiling - bound + off)[:, None]
 

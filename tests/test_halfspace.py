@@ -13,7 +13,7 @@ from strategies import seeds
 
 from counterpoint.costs import Price
 from counterpoint.engine.couplings import LinearBounds
-from counterpoint.engine.domains import Box
+from counterpoint.engine.domains import Box, Whole
 from counterpoint.engine.pieces import Pieces
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Cases, Region
@@ -152,3 +152,44 @@ def test_closed_forms_alone_settle_a_whole_batch(square: bool):
         cases = actionable.cases(rng.normal(size=(ROWS, d)))
         findings = search(Pieces.of(actionable, [Region((row,))]), cases, Effort())
         assert findings.closed.all()
+
+
+# Whole steps are rounded outwards
+
+
+@given(seeds)
+@settings(max_examples=60)
+def test_a_knapsack_with_one_kind_of_whole_item_is_settled_at_its_optimum(seed: int):
+    """One whole column: the least number of steps; one category: its cheapest change."""
+    rng = np.random.default_rng(seed)
+    step, a = float(rng.choice([0.25, 1.0, 3.0])), float(rng.normal())
+    program = Program(
+        Price(np.ones(1), np.zeros(1)),
+        Region(
+            (
+                Whole(np.zeros(1, dtype=np.intp), np.array([step])),
+                LinearBounds([[a]], [1.0], [np.inf]),
+            )
+        ),
+    )
+    x = rng.integers(-4, 5, (ROWS, 1)) * step
+    solution = HalfSpace(program).solve(program.cases(x), Effort())
+    assert (solution.outcomes == Outcome.FOUND).all()
+    for i in range(ROWS):
+        counts = np.arange(-2000, 2001) * step
+        meets = (x[i, 0] + counts) * a >= 1.0 - 1e-12
+        if meets.any():
+            least = np.abs(counts[meets]).min()
+            assert abs(solution.points[i, 0] - x[i, 0]) == pytest.approx(least)
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_whole_steps_that_are_enough_are_not_taken_twice(sign: float):
+    """y = 2 units away is the optimum over real numbers, up to rounding, and a whole number."""
+    row, whole = (
+        LinearBounds(np.array([[0.1 * sign]]), [0.2], [np.inf]),
+        Whole(np.array([0]), np.ones(1)),
+    )
+    program = Program(Price(np.zeros(1), np.ones(1)), Region((row, whole)))
+    solution = HalfSpace(program).solve(program.cases(np.zeros((1, 1))), Effort())
+    assert solution.points.tolist() == [[2.0 * sign]]

@@ -23,7 +23,7 @@ from counterpoint.models.linear import scores_of_rows
 from counterpoint.numerics import EPS, FloatArray
 from counterpoint.prototypes.cells import Cells, search_cells
 from counterpoint.prototypes.form import LocalPrototypes, Prototypes
-from counterpoint.prototypes.solvers.lattice import Ccp
+from counterpoint.prototypes.solvers.ccp import Ccp
 from counterpoint.prototypes.solvers.lower_bound import Quadric
 from counterpoint.prototypes.solvers.scip import Scip
 from counterpoint.solvers.base import Solver

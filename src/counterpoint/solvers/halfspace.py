@@ -5,6 +5,8 @@ box. That is a relaxation, so its cost is a lower bound; where the point happens
 rows too, it is the optimum. With weighted Manhattan cost the one-row problem is a continuous
 knapsack (fill the features in the order of score gained for a unit of cost); with squared Euclidean
 cost, a root of a monotone function of one multiplier; with Mahalanobis cost, one division.
+What is integral is relaxed too: whole columns are rounded outwards, and points that then miss some
+condition are dropped, but not what their multipliers prove.
 """
 
 from __future__ import annotations
@@ -17,13 +19,13 @@ import numpy as np
 
 from counterpoint.costs import Mahalanobis, Manhattan, SquaredEuclidean
 from counterpoint.engine.couplings import LinearBounds
-from counterpoint.engine.domains import Box
+from counterpoint.engine.domains import INTEGRAL, Box, Transitions
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Cases
-from counterpoint.numerics import EPS, LEAST, UNIT, FloatArray, IntArray
+from counterpoint.numerics import EPS, LEAST, STEP_SLACK, UNIT, FloatArray, IntArray
 from counterpoint.solvers.base import Effort, Outcome, Solution, Solver
 
-__all__ = ["HalfSpace", "filled"]
+__all__ = ["HalfSpace"]
 
 
 ROUNDED = 4.0 * UNIT
@@ -39,7 +41,7 @@ class HalfSpace(Solver):
     """Closed forms for one row; complete only where one row decides."""
 
     accepts: ClassVar[frozenset[type]] = frozenset(
-        {Manhattan, SquaredEuclidean, Mahalanobis, Box, LinearBounds}
+        {Manhattan, SquaredEuclidean, Mahalanobis, Box, LinearBounds, Transitions, *INTEGRAL}
     )
     accuracy: ClassVar[float] = 1e-12
     complete: ClassVar[bool] = False
@@ -47,7 +49,12 @@ class HalfSpace(Solver):
 
     @classmethod
     def takes(cls, program: Program) -> bool:
-        return program.kinds <= cls.accepts and program.affine.size > 0
+        fits = program.kinds <= cls.accepts and program.affine.size > 0
+        return fits and (program.price.kind is Manhattan or not program.groups)
+
+    @cached_property
+    def _is_integral(self) -> bool:
+        return bool(self.program.kinds & set(INTEGRAL))
 
     @cached_property
     def _rows(self) -> tuple[IntArray, FloatArray]:
@@ -74,7 +81,8 @@ class HalfSpace(Solver):
         price = self.program.price
         demands = np.abs(self._normals)
         if price.kind is Manhattan:
-            return np.asarray((demands / np.maximum(price.absolute, LEAST)).max(axis=1))
+            weight = np.where(self.program.numeric, price.absolute, 2.0 * price.absolute)
+            return np.asarray((demands / np.maximum(weight, LEAST)).max(axis=1))
         if price.quadratic.ndim == 1:
             return np.asarray(np.sqrt((demands**2 / price.quadratic).sum(axis=1)))
         return np.asarray(np.sqrt(np.einsum("ij,ij->i", self._normals, self._directions)))
@@ -85,7 +93,11 @@ class HalfSpace(Solver):
         return np.asarray(np.linalg.solve(self.program.price.quadratic, self._normals.T).T)
 
     def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
-        start = cases.x if cases.unbounded else np.clip(cases.x, cases.low, cases.high)
+        start = cases.x
+        if not cases.unbounded:
+            start = np.clip(start, cases.low, cases.high)
+            for group in self.program.groups:  # a forbidden category is left as it is
+                start[:, group] = cases.x[:, group]
         short = self._shortfall(start, cases)
         free = (short <= 0.0).all(axis=1)
         if self.program.price.quadratic.ndim == 2:  # a box's nearest point is not the projection
@@ -100,6 +112,8 @@ class HalfSpace(Solver):
             multipliers[part, row] = -sign * weights
         if not cases.unbounded:
             points[(cases.low > cases.high).any(axis=1)] = np.nan
+        if self.program.steps.any():
+            points = self._rounded(points, cases)
         out = Solution(points, multipliers, np.full(n, Outcome.NOTHING, dtype=np.int8), np.zeros(n))
         self._judge(out, cases)
         return out
@@ -108,15 +122,27 @@ class HalfSpace(Solver):
         """Keep the points that meet every condition; name the rows that cannot be met."""
         blocked = np.isnan(out.points[:, 0])
         met = ~blocked
-        if len(self._normals) > 1:
-            rest = self._shortfall(np.nan_to_num(out.points), cases)
-            size = np.abs(np.nan_to_num(out.points)) @ np.abs(self._normals.T)
+        points = np.nan_to_num(out.points)
+        if len(self._normals) > 1 or self._is_integral:
+            rest, size = self._shortfall(points, cases), np.abs(points) @ np.abs(self._normals.T)
             met &= (rest <= 8 * EPS * (size + np.abs(self._limits))).all(axis=1)
+        if self._is_integral:
+            met &= self.program.violation(points, cases.x) == 0.0
         out.points[~met] = np.nan
         out.outcomes[met] = Outcome.FOUND
         if blocked.any():
             refuted = self.program.refutes(cases.take(blocked), out.multipliers[blocked])
             out.outcomes[np.flatnonzero(blocked)[refuted]] = Outcome.INFEASIBLE
+
+    def _rounded(self, points: FloatArray, cases: Cases) -> FloatArray:
+        """Whole columns away from where they are: that helps to meet the demand."""
+        whole = np.flatnonzero(self.program.steps)
+        step, x = self.program.steps[whole], cases.x[:, whole]
+        count = (points[:, whole] - x) / step
+        count = np.sign(count) * np.ceil(np.abs(count) - STEP_SLACK)
+        low, high = cases.low[:, whole], cases.high[:, whole]
+        points[:, whole] = np.minimum(np.maximum(x + count * step, low), high)
+        return points
 
     def _shortfall(self, y: FloatArray, cases: Cases) -> FloatArray:
         """(n, s) by how much each demand is missed, in score units."""
@@ -136,7 +162,7 @@ class HalfSpace(Solver):
         price = self.program.price
         demand = self._normals[side]
         if price.kind is Manhattan:
-            return filled(price.absolute, demand, start, short, cases)
+            return _filled(self.program, demand, start, short, cases)
         if price.kind is SquaredEuclidean:
             return _meet_diagonal(demand, price.quadratic, start, short, cases)
         return self._meet_full(side, start, short, cases)
@@ -209,34 +235,51 @@ def _root(
     return root
 
 
-def filled(
-    price: FloatArray, demand: FloatArray, start: FloatArray, short: FloatArray, cases: Cases
+def _filled(
+    program: Program, demand: FloatArray, start: FloatArray, short: FloatArray, cases: Cases
 ) -> Moves:
     """One demand under weighted Manhattan cost: a knapsack, filled with the best buys first.
 
-    A column gives the score that its interval leaves room for, in the demand's direction.
+    A column gives the score that its interval leaves room for, in the demand's direction; of a
+    one-hot group, the best category alone.
     """
-    gain = np.abs(demand)
-    worth = np.divide(price, gain, out=np.full(len(price), np.inf), where=gain > 0.0)
-    order = np.argsort(worth, kind="stable")[: np.count_nonzero(gain)]
-    if not len(order):
-        return np.full_like(start, np.nan), np.ones(len(start))
-    points, best = np.array(start), int(order[0])
+    rows, price, groups = np.arange(len(start)), program.price.absolute, program.groups
+    gain, points = np.abs(demand)[None], np.array(start)
+    worth = np.divide(price, gain, out=np.full(gain.shape, np.inf), where=gain > 0.0)
+    best = int(worth.argmin())
     limit = (cases.high if demand[best] > 0.0 else cases.low)[:, best]
     limit = limit[:1] if limit.strides[0] == 0 else limit
-    if not np.isfinite(limit).any():  # the one best column has room for all
-        points[:, best] += short / demand[best]
-        return points, np.full(len(points), worth[best])
-    at, low, high = start[:, order], cases.low[:, order], cases.high[:, order]
-    room = np.maximum(np.where(demand[order] > 0.0, high - at, at - low), 0.0) * gain[order]
-    so_far = np.cumsum(room, axis=1)
+    if not groups and np.isfinite(worth[0, best]) and not np.isfinite(limit).any():
+        points[:, best] += short / demand[best]  # the one best column has room for all
+        return points, np.full(len(points), worth[0, best])
+    with np.errstate(invalid="ignore"):
+        room = np.where(demand > 0.0, cases.high - start, start - cases.low).clip(0.0) * gain
+    room[:, demand == 0.0] = 0.0
+    if groups:
+        gain, room[:, ~program.numeric] = np.repeat(gain, len(start), axis=0), 0.0
+        gain[:, ~program.numeric] = 0.0
+        for group in groups:
+            scores = np.where(cases.high[:, group] > 0.5, demand[group], -np.inf)
+            column = group.start + scores.argmax(axis=1)
+            more = np.maximum(scores.max(axis=1) - start[:, group] @ demand[group], 0.0)
+            gain[rows, column] = room[rows, column] = more
+        weight = np.where(program.numeric, price, 2.0 * price)
+        worth = np.divide(weight, gain, out=np.full(gain.shape, np.inf), where=gain > 0.0)
+    order = np.broadcast_to(np.argsort(worth, axis=1, kind="stable"), room.shape)
+    so_far = np.cumsum(np.take_along_axis(room, order, axis=1), axis=1)
     enough = so_far >= short[:, None] * (1.0 - ROUNDED)
     possible = enough[:, -1]
-    last = np.where(possible, enough.argmax(axis=1), len(order) - 1)
-    rows = np.arange(len(start))
-    before = np.where(last > 0, so_far[rows, last - 1], 0.0)
-    amount = np.where(np.arange(len(order)) < last[:, None], room, 0.0)
-    amount[rows, last] = np.maximum(short - before, 0.0)
-    points[:, order] = np.minimum(np.maximum(at + amount / demand[order], low), high)
+    last = np.where(possible, enough.argmax(axis=1), len(demand) - 1)
+    column = order[rows, last]
+    full = np.zeros(room.shape, dtype=bool)
+    np.put_along_axis(full, order, np.arange(len(demand)) < last[:, None], axis=1)
+    amount = np.where(full, room, 0.0)
+    amount[rows, column] = np.maximum(short - np.where(last > 0, so_far[rows, last - 1], 0.0), 0.0)
+    points += amount / np.where(demand == 0.0, 1.0, demand)
+    np.minimum(np.maximum(points, cases.low, out=points), cases.high, out=points)
+    for group in groups:
+        chosen = amount[:, group] > 0.0
+        points[:, group] = np.where(chosen.any(axis=1)[:, None], chosen, start[:, group])
     points[~possible] = np.nan
-    return points, np.where(possible, worth[order[last]], 1.0)
+    worth = np.broadcast_to(worth, room.shape)
+    return points, np.where(possible, worth[rows, column], 1.0)

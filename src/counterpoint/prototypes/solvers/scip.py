@@ -20,7 +20,7 @@ from counterpoint.engine.region import Cases
 from counterpoint.errors import MissingExtra, SolverFailure
 from counterpoint.numerics import FloatArray
 from counterpoint.prototypes.nearer import quadrics_of
-from counterpoint.prototypes.solvers.descent import Descents, RowDescent
+from counterpoint.prototypes.solvers.ccp import Ccp
 from counterpoint.prototypes.solvers.lower_bound import Quadric
 from counterpoint.solvers.base import Effort, Outcome, Solution, Solver
 
@@ -61,9 +61,9 @@ class Scip(Solver):
             ) from None
 
     @cached_property
-    def descents(self) -> Descents:
-        """Those that polish a point."""
-        return Descents(self.program)
+    def local(self) -> Ccp:
+        """What polishes a point."""
+        return Ccp(self.program)
 
     def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
         out = Solution.blank(len(cases), self.program)
@@ -193,7 +193,7 @@ class GlobalSearch:
         x = self.case.x
         points = x + np.maximum(np.abs(x), 1.0)
         if len(quadrics_of(self.program)):
-            nearest = self.owner.descents.quadric.nearest(self.case)[0]
+            nearest = self.owner.local.quadric.nearest(self.case)[0]
             points = np.vstack([nearest, points])
         paid = self.program.cost(points, np.repeat(x, len(points), axis=0))
         usable = np.isfinite(paid) & (paid > 0.0)
@@ -207,11 +207,8 @@ class GlobalSearch:
         before, held, found = self.cost, self.program.held(y[None], self.case.x)[0], [y]
         if not held.all():
             within = self.case.within(np.where(held, y, -np.inf), np.where(held, y, np.inf))
-            descent = RowDescent(
-                self.owner.descents.free, within, self.effort.until(self._end), np.inf
-            )
-            descent.descend(y)
-            found += [] if descent.point is None else [descent.point]
+            polished = self.owner.local.descents.free.descended(y, within, self._end)
+            found += [] if polished is None else [polished]
         for point in found:
             cost = float(self.program.cost(point[None], self.case.x)[0])
             if cost < self.cost and self._meets(point):

@@ -279,7 +279,8 @@ def _filled(
     np.minimum(np.maximum(points, cases.low, out=points), cases.high, out=points)
     for group in groups:
         chosen = amount[:, group] > 0.0
-        points[:, group] = np.where(chosen.any(axis=1)[:, None], chosen, start[:, group])
+        changes = chosen.any(axis=1, keepdims=True)
+        points[:, group] = np.where(changes, chosen, start[:, group])
     points[~possible] = np.nan
     worth = np.broadcast_to(worth, room.shape)
     return points, np.where(possible, worth[rows, column], 1.0)

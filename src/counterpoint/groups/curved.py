@@ -17,19 +17,7 @@ __all__ = ["KernelMap", "PowerMap"]
 
 @final
 class KernelMap(Representation):
-    """Projections of a fitted kernel PCA: r(x) = Σ_z k(x, z) b_z + c over the rows z of its fit.
-
-    Parameters
-    ----------
-    model
-        A fitted ``KernelPCA`` of scikit-learn, with the kernel ``"rbf"``, ``"poly"``, ``"cosine"``
-        or ``"linear"``.
-
-    Raises
-    ------
-    UnsupportedModel
-        If it has another kernel.
-    """
+    """Projections of a fitted kernel PCA: r(x) = Σ_z k(x, z) b_z + c over the rows z of its fit."""
 
     def __init__(self, model: Any) -> None:
         kinds = ("rbf", "poly", "cosine", "linear")
@@ -88,13 +76,7 @@ class KernelMap(Representation):
 
 @final
 class PowerMap(Representation):
-    """A fitted ``PowerTransformer`` of scikit-learn: a power of each feature, then standardised.
-
-    Parameters
-    ----------
-    model
-        The transformer.
-    """
+    """A fitted ``PowerTransformer``: a power of each feature, then standardised."""
 
     def __init__(self, model: Any) -> None:
         self.powers, self.method = model.lambdas_, model.method

@@ -504,11 +504,8 @@ class GroupTranslations(GroupExplainer):
 
 
 def prunable(candidates: Sequence[Candidate], most: int) -> list[Candidate]:
-    """Some explanations to be pruned, from those of few features a pair to those of many.
-
-    Pruning takes as many merges as features, each chosen among all by moving the means of the
-    groups: at most 800 features, and about 80 000 means a merge.
-    """
+    """Some explanations to be pruned, from those of few features a pair to those of many."""
+    # As many merges as features, each chosen by moving all means: about 80 000 means a merge.
     count = len(candidates[0].translations.groups)
     wide = min(800, 80_000 // (count * count * (count - 1)))
     able = [one for one in candidates if 1 < len(one.translations.columns) <= wide]

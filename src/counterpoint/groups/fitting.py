@@ -57,14 +57,9 @@ def fit(  # noqa: PLR0913 (a problem, where to begin, when to end)
     large: int = 10 * FEW,
     short: int = 40,
 ) -> Fit:
-    """The offsets of least loss and penalty, from a start.
-
-    Descent works on a set of features, to which those join that would not stay at zero, until there
-    are none: whether a feature stays is seen exactly (`Fusion.excess`). Steps on more than
-    ``large`` features are slow: there are only ``short`` of them before a set that grows is formed
-    anew. It ends at a proximal gradient of ``tol``, relative to the gradient at zero, and, if the
-    task is convex, a relative gap of ``gap``. If it is not, what is found depends on the start.
-    """
+    """The offsets of least loss and penalty, from a start, on a set of features that grows."""
+    # Until no feature would join (`Fusion.excess`), the proximal gradient is short, relative to the
+    # one at zero, and so is the gap, if convex. Steps on ``large`` sets are slow: ``short``.
     D, steps, reach, L = start.copy(), 0, tol * task.scale, task.least_curvature
     # A task of many features that is not convex has many ends: none is worth many steps.
     most = 20_000 if task.is_convex or task.shape[1] <= FEW else 150
@@ -121,11 +116,7 @@ def follow(
     gap: float,
     done: Callable[[int], None] = lambda _: None,
 ) -> list[tuple[Fit, ...]]:
-    """Fits at falling strengths, each from the one before; ``done`` is told after each.
-
-    A task that is not convex is followed twice, from zero down and from the means (l, d) of the
-    groups up, and has two fits at each strength.
-    """
+    """Fits at falling strengths, each from the last; if not convex, also from the means upwards."""
 
     def chain(strengths: Iterable[float], start: FloatArray) -> Iterator[Fit]:
         for strength in strengths:
@@ -146,12 +137,8 @@ def follow(
 def refit(
     task: Objective, found: FloatArray, strength: float, *, free: bool = False, steps: int = 200
 ) -> Fit:
-    """The offsets of least loss, without penalty, that have the ties of others.
-
-    Descent starts at the others, so that what the loss does not ask for does not change, and ends
-    early: many choices are made among refits, and few of them matter. If ``free``, only features
-    that do not change at all stay tied.
-    """
+    """The offsets of least loss, without penalty, that have the ties of others, where it starts."""
+    # It ends early, for few of many matter. If ``free``, only what does not change stays tied.
     work = moving(found)
     start, D = found[:, work], np.zeros_like(found)
     distinct = np.broadcast_to(np.arange(float(len(D)))[:, None], start.shape)
@@ -170,10 +157,7 @@ def refit(
 
 
 def starred(task: Objective, D: FloatArray, reference: int, k: int) -> FloatArray:
-    """Offsets (l, d) of which each group keeps its k costliest changes from a reference group.
-
-    Of a feature that only rises or falls, what lies between tied groups is tied as well.
-    """
+    """Offsets (l, d) of which each group keeps its k costliest changes from a reference group."""
     columns, star = moving(D), D.copy()
     D, fusion = D[:, columns], task.fusion.of(columns)
     cost = np.abs(D - D[reference]) * fusion.weight
@@ -203,13 +187,9 @@ def pair_counts(D: FloatArray) -> IntArray:
 
 
 def pruned(task: Objective, start: FloatArray, *, near: bool) -> Iterator[FloatArray]:
-    """Offsets (l, d) of which no pair changes more than k features, for falling k, from a start.
-
-    Greedy: of the merges that take a feature from pairs that change more than k, the one that
-    raises the loss least for each pair that it takes it from; then the levels are refitted. With
-    ``near``, only levels that are next to each other become one, where there are such: either way
-    is better at times.
-    """
+    """Offsets (l, d) of which no pair changes more than k features, for falling k, from a start."""
+    # Greedy: the merge of least loss for each pair relieved, then a refit. With ``near``, only of
+    # levels next to each other, where there are such: either way is better at times.
     columns = moving(start)
     part, D = task.of(columns), start[:, columns]
     k = int(pair_counts(D).max(initial=0))
@@ -237,10 +217,7 @@ def _merged(task: Objective, D: FloatArray, crowded: BoolArray, *, near: bool) -
 def _relieving(
     fusion: Fusion, D: FloatArray, crowded: BoolArray, *, near: bool
 ) -> tuple[IntArray, FloatArray, FloatArray]:
-    """The merges of two levels, next to each other if ``near``, that relieve crowded pairs.
-
-    (q,) the feature of each; (q, l) its offsets then; (q,) from how many crowded pairs it is taken.
-    """
+    """(q,) features, (q, l) their offsets after merging two levels, (q,) crowded pairs relieved."""
     ascending = np.sort(D, axis=0)
     new = np.concatenate([np.ones((1, D.shape[1]), dtype=bool), ascending[1:] > ascending[:-1]])
     if near:

@@ -75,11 +75,7 @@ class Fusion:
         return float((self._ranks @ np.sort(D, axis=0)) @ self.weight)
 
     def prox(self, V: FloatArray, step: float, strength: float = 1.0) -> FloatArray:
-        """The columns v within their bounds of least ½‖v − V‖² + step λ w Σ_{i<j} |v_j − v_i|.
-
-        In ascending order the penalty is linear, so that what is left is isotonic regression; and
-        the best within a box is the best, clipped to it.
-        """
+        """The columns within their bounds of least ½‖v − V‖² + step λ w Σ_{i<j} |v_j − v_i|."""
         rows = (V * self._sign).T
         places = np.argsort(rows, axis=1, kind="stable")
         if self.monotone.any():
@@ -98,19 +94,13 @@ class Fusion:
         return np.clip(V, -self.reach / 2.0, self.reach / 2.0)
 
     def _pulls(self, G: FloatArray) -> FloatArray:
-        """(l − 1, d) how much a pull G, of column sums 0, gains per unit of each split.
-
-        The offsets of the m groups that are pulled up most rise against those of the rest.
-        """
+        """(l − 1, d) what a pull G, of column sums 0, gains per unit of each split in two."""
         G, free = G * self._sign, self.monotone == 0
         G[:, free] = np.sort(G[:, free], axis=0)
         return np.cumsum(G[::-1], axis=0)[:-1]
 
     def excess(self, G: FloatArray, strength: float) -> FloatArray:
-        """(d,) how far a pull exceeds what keeps a column at zero; negative where it stays.
-
-        A column stays at zero if and only if no split gains more than it costs.
-        """
+        """(d,) by how much the best split gains more than it costs; if less, zero stays."""
         excess = (self._pulls(G) - strength * self.weight * self._cuts).max(axis=0)
         return np.where(self.reach > 0.0, excess, -np.inf)
 
@@ -120,11 +110,8 @@ class Fusion:
         return float(worth[self.reach > 0.0].max(initial=0.0))
 
     def conjugate(self, G: FloatArray, strength: float) -> float:
-        """The largest ⟨G, D⟩ − λ value(D) over the D within their bounds; G has column sums 0.
-
-        It is convex and, order by order, linear, so that it is largest at a split with all of the
-        reach between its sides.
-        """
+        """The largest ⟨G, D⟩ − λ value(D) over the D within their bounds; G has column sums 0."""
+        # Convex, and linear for each order: largest at a split, its sides apart by the reach.
         excess = np.maximum(self.excess(G, strength), 0.0)
         positive = excess > 0.0
         return float(excess[positive] @ self.reach[positive])
@@ -136,11 +123,8 @@ def moving(D: FloatArray) -> IntArray:
 
 
 def rising(T: FloatArray) -> FloatArray:
-    """(d, l) the non-decreasing rows nearest to those of T (least squares).
-
-    All rows are one isotonic regression, each above the one before, so that none is pooled with
-    another; entries of a pool are equal to the last bit.
-    """
+    """(d, l) the non-decreasing rows nearest to those of T (least squares)."""
+    # One isotonic regression of all rows, each above the last; pools are equal to the last bit.
     count, width = T.shape
     if not count:
         return T.copy()
@@ -241,11 +225,8 @@ class Objective:
         return loss, slopes.sum(axis=0) - slopes.sum(axis=1)
 
     def _away(self, Q: FloatArray) -> tuple[FloatArray, Pull | None]:
-        """How far moved means are from where they are to arrive, and the derivatives of that.
-
-        Of an affine representation r̄_j = r(x̄_j), so that pairs add up to a variance: (…, l, m),
-        less their mean. Of others (…, l, l, m), pair by pair.
-        """
+        """How far moved means are from where they are to arrive, and the derivatives of that."""
+        # (…, l, m) less their mean, if affine: pairs add up to a variance. Else (…, l, l, m).
         count = len(self.base)
         if self.is_convex:
             away = Q - self.targets
@@ -266,10 +247,7 @@ class Objective:
     def exchanged(
         self, D: FloatArray, features: IntArray, columns: FloatArray, *, at_once: int = 2**15
     ) -> FloatArray:
-        """(q,) the loss of offsets of which one column (q,) is another (q, l).
-
-        So many moved means are mapped ``at_once``: a few megabytes.
-        """
+        """(q,) the loss of offsets of which one column (q,) is another (q, l)."""
         Q, change, losses = D @ self.matrix, columns - D[:, features].T, []
         step = max(1, at_once // len(D) ** 2)
         for i in range(0, len(features), step):
@@ -321,13 +299,9 @@ class Objective:
         return L * float(np.linalg.norm(away)) / self.scale
 
     def gap(self, D: FloatArray, strength: float) -> float:
-        """Of a convex task: the objective less a lower bound on it, by Fenchel's duality.
-
-        In units of the loss where nothing changes; NaN if the task is not convex. The bound takes
-        the gradient U of the loss as the dual point, or the multiple of it which no feature
-        exceeds, or none without a bound on its change; it holds for any U. The conjugate of the
-        loss at U is ⟨U, r̄⟩ + ¼ (l − 1) ‖U‖².
-        """
+        """The objective less Fenchel's bound, relative to the loss at zero; NaN if not convex."""
+        # The dual point is the gradient U, or the multiple of it which no feature exceeds, or none
+        # without a bound; any will do. The loss has the conjugate ⟨U, r̄⟩ + ¼ (l − 1) ‖U‖².
         if not self.is_convex:
             return float("nan")
         loss, U = self._slope(D @ self.matrix)

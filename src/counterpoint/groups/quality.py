@@ -263,10 +263,7 @@ class Points:
 
     @cached_property
     def radii(self) -> FloatArray:
-        """(l,) the least radius within which 95 % of each group are near another row of it.
-
-        Where rows of a group coincide, a thousandth of the extent of all.
-        """
+        """(l,) the least radius within which 95 % of each group are near another row of it."""
         least = 1e-3 * float(np.ptp(self.values, axis=0).max())
         radii = np.full(len(self.groups), least)
         for j, (own, near) in enumerate(zip(self.own, self.near, strict=True)):
@@ -286,10 +283,7 @@ class Points:
     def rates(
         self, translations: Translations, radius: float | FloatArray, *, diagonal: bool = True
     ) -> tuple[FloatArray, FloatArray]:
-        """(l, l) correctness and coverage; without ``diagonal``, NaN for a group and itself.
-
-        One radius for all groups, or (l,) one for each that rows are moved to.
-        """
+        """(l, l) correctness and coverage within a radius, or (l,) one for each group moved to."""
         count = len(self.groups)
         correctness, coverage = np.full((2, count, count), np.nan)
         # Of one radius and an affine map, moved rows are as near as the others that move back.
@@ -342,11 +336,7 @@ def assigned(
     targets: FloatArray,
     assign: Callable[[FloatArray], Any] | None,
 ) -> FloatArray:
-    """(l, l) the share of moved rows that are assigned to the group they are moved to.
-
-    By a rule that takes their values (n, m) to labels; without, by the nearest of the means
-    ``targets`` (l, m) of the groups in the representation.
-    """
+    """(l, l) the share of moved rows that a rule, or the nearest mean, assigns to their group."""
     count = len(points.groups)
     shares = np.empty((count, count))
     for i, j in np.ndindex(count, count):
@@ -384,12 +374,9 @@ def outside(
 
 
 def away(translations: Translations, points: Points, scale: FloatArray) -> FloatArray:
-    """(l, l) how far moved rows are from the nearest real one, in units of how far those are.
-
-    Distances are Euclidean over all features in units of ``scale``; the median of the rows of i,
-    moved to j, to the nearest of j, over the median of the rows of j to the nearest other. Of each
-    group, 10 to 500 rows, so that all pairs take two billion products at most.
-    """
+    """(l, l) how far moved rows are from the nearest real one, over how far those are; medians."""
+    # Euclidean over all features, in units of ``scale``; 10 to 500 rows of each group, so that all
+    # pairs take two billion products at most.
     width, count = points.matrix.shape[1], len(points.groups)
     most = int(np.clip(int(np.sqrt(2e9 / max(1, width * count * count))), 10, 500))
     shown = points.take(points.groups.thinned(most))

@@ -54,11 +54,7 @@ INSTEAD = (
 @final
 @dataclass(frozen=True, eq=False)
 class Intake:
-    """The columns that a representation takes, in its order.
-
-    They go by name where it was fitted on names and rows have names, else by position. ``fills``
-    says what a missing cell of a column counts as, ``unfilled`` why it counts as nothing.
-    """
+    """The columns that a representation takes, and what missing cells of them count as."""
 
     features: Features
     named: bool
@@ -192,8 +188,8 @@ def _joined(first: Representation, rest: Representation) -> Representation:
         case Affine(), _:
             return Composed(first, rest)
         case Composed(head, Representation() as bent), _:
-            return Composed(head, Chain((bent, rest)))
-    return Chain((first, rest))
+            return Composed(head, Chain(bent, rest))
+    return Chain(first, rest)
 
 
 def _reader_of(model: Any) -> Callable[[Any], Representation] | None:
@@ -260,11 +256,7 @@ def _check(model: Any, inputs: Inputs, features: Features, found: Affine) -> Non
 def read_rows(
     X: Any, groups: Any, intake: Intake | None, layer: str | None = None
 ) -> tuple[Matrix, Intake, Groups]:
-    """Finite rows (n, d), dense or sparse, what was taken of them, and their groups.
-
-    They come as `GroupExplainer.fit` takes them; without an intake all columns are taken. A column
-    of categories becomes a column of zeros and ones for each of them.
-    """
+    """Finite rows (n, d), dense or sparse, what was taken of them, and their groups: see `fit`."""
     cells, names, groups = _cells_of(X, groups, layer)
     took = _arranged(intake, names, cells.shape[1] if names is None else len(names))
     wanted = took.features.names

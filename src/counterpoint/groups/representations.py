@@ -168,32 +168,19 @@ class Composed(Representation):
 @final
 @dataclass(frozen=True, eq=False)
 class Chain(Representation):
-    """One representation after the other.
+    """One representation, then another."""
 
-    Parameters
-    ----------
-    parts
-        The first, which takes the features, to the last, which gives the space.
-    """
-
-    parts: tuple[Representation, ...]
+    first: Representation
+    rest: Representation
 
     @property
     def n_features(self) -> int:
-        return self.parts[0].n_features
+        return self.first.n_features
 
     def vjp(self, X: FloatArray) -> tuple[FloatArray, Pull]:
-        pulls = []
-        for part in self.parts:
-            X, pull = part.vjp(X)
-            pulls.append(pull)
-
-        def back(C: FloatArray) -> FloatArray:
-            for pull in pulls[::-1]:
-                C = pull(C)
-            return C
-
-        return X, back
+        hidden, back = self.first.vjp(X)
+        values, pull = self.rest.vjp(hidden)
+        return values, lambda C: back(pull(C))
 
 
 @final
@@ -498,10 +485,7 @@ def of_module(module: Any) -> Representation:
 
 
 def stages(representation: Representation) -> Composed:
-    """A representation as all that is affine at its beginning, and the rest.
-
-    Sparse rows stay sparse until the rest, and a change of few features is cheap.
-    """
+    """A representation as all that is affine at its beginning, and the rest."""
     match representation:
         case Affine() as affine:
             return Composed(affine, None)

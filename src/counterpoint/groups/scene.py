@@ -314,11 +314,7 @@ def polished(
     smooths: Sequence[float] = (0.5, 0.25, 0.12),
     steps: int = 25,
 ) -> FloatArray:
-    """(l, d) offsets within the bounds by which more rows arrive, with the ties of others.
-
-    With a k, each pair keeps the k changes that cost most, and those are moved. ``smooths`` are τ
-    in units of the radius, each for so many ``steps``.
-    """
+    """(l, d) offsets by which more rows arrive, with the ties of others; k of each pair count."""
     D, columns = np.zeros_like(offsets), moving(offsets)
     if not len(columns):
         return D
@@ -355,11 +351,7 @@ def smoothed_rates(
     level: IntArray,
     kept: FloatArray,
 ) -> Callable[[FloatArray, float, float], tuple[float, FloatArray]]:
-    """What polishing minimises: a price on changes, less smoothed correctness and coverage.
-
-    It takes levels, of which each offset (l, s) of the columns has one, τ in units of the radius,
-    and the price of a unit of cost to the objective and its gradient.
-    """
+    """Levels, τ and the price of changes to that price less smoothed correctness and coverage."""
     radii = np.broadcast_to(scene.radius, (len(points.groups),))
     matrix, charges = dense(task.matrix[columns]), _charges(scene, points, columns)
 
@@ -418,10 +410,7 @@ def _nearness(
 def _charges(
     scene: Scene, points: Points, columns: IntArray
 ) -> Callable[[int, FloatArray], tuple[float, FloatArray]]:
-    """What changes (q, s) of the rows of a group cost, in units of ``scale``; and the gradient.
-
-    A unit of change costs three times as much where it leaves the range of the data.
-    """
+    """What changes (q, s) of a group cost, thrice as much out of range; and the gradient."""
     scale = scene.scale[columns]
     cells = [own / scale for own in points.cells(columns)]
     low, high = scene.low[columns] / scale, scene.high[columns] / scale

@@ -416,11 +416,7 @@ def from_anndata(adata: Any, key: str = "group_translations") -> Translations:
 @final
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """An explanation that may be chosen.
-
-    It has the ties of some fit, refitted without penalty; its correctness and coverage are the
-    means over pairs, on the rows of the fit.
-    """
+    """An explanation that may be chosen, with its mean rates on the rows of the fit."""
 
     translations: Translations
     offsets: FloatArray  # (l, d) the same in units of the standard deviations

@@ -73,11 +73,7 @@ class VectorQuantizer(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc
 
     @abstractmethod
     def _cost(self, unit_of_distances: float, nearness: float) -> TrainingCost:
-        """What training minimises.
-
-        Distances are in units of the rows' scale, squared; ``nearness`` is the mean distance of
-        rows to the nearest prototype of their class at the start.
-        """
+        """What training minimises, from the mean distance to own prototypes at the start."""
 
     def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
         """Learn prototypes and metric.

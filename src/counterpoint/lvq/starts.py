@@ -53,10 +53,7 @@ class TrainingRows:
 def starting_prototypes(
     rows: TrainingRows, counts: IntArray, random: np.random.RandomState
 ) -> tuple[FloatArray, IntArray]:
-    """(P, d) the centres of k-means in each class, as many as asked for, and (P,) their classes.
-
-    Each class gets the same draws, so that the order of the classes does not matter.
-    """
+    """(P, d) k-means centres in each class, each from the same draws, and (P,) their classes."""
     seed = int(random.randint(np.iinfo(np.int32).max))
     ends = np.searchsorted(rows.label, np.arange(len(counts) + 1))
     found = [
@@ -67,11 +64,7 @@ def starting_prototypes(
 
 
 def directions(rows: TrainingRows, prototypes: FloatArray, own: BoolArray, rank: int) -> FloatArray:
-    """(rank, d): those that tell the prototypes apart best, as in linear discriminant analysis.
-
-    The identity, if space has no more directions than that. ``own`` (n, P) says whether a prototype
-    has the label of a row.
-    """
+    """(rank, d): those that tell the prototypes apart best, as in linear discriminant analysis."""
     width = prototypes.shape[1]
     if rank == width:
         return np.eye(width)
@@ -88,13 +81,7 @@ def directions(rows: TrainingRows, prototypes: FloatArray, own: BoolArray, rank:
 def centres(
     x: FloatArray, weight: FloatArray, count: int, random: np.random.RandomState
 ) -> FloatArray:
-    """(count, d) centres of weighted k-means of distinct rows (n, d), n ≥ count.
-
-    References
-    ----------
-    Arthur & Vassilvitskii (2007), k-means++: the advantages of careful seeding; with the best of a
-    few candidates in each draw.
-    """
+    """(count, d) centres of weighted k-means of distinct rows (n, d), n ≥ count."""
     found = _spread_out(x, weight, count, random)
     nearest = np.full(len(x), -1)
     for _ in range(20):  # it is a start, not the answer

@@ -31,10 +31,7 @@ to the cost and its slope ∂cost/∂distances."""
 def squared_distances(
     x: FloatArray, prototypes: FloatArray, omega: FloatArray, which: IntArray
 ) -> tuple[FloatArray, Pull]:
-    """(n, P) (x − p)′ Ω′Ω (x − p), and how a slope in them pulls at the prototypes and at Ω.
-
-    ``which`` (P,) is the matrix of each prototype, where there are several.
-    """
+    """(n, P) (x − p)′ Ω′Ω (x − p), by the matrix ``which`` (P,); and what pulls slopes back."""
     if omega.ndim < 3:
         z, q = _mapped(x, omega), _mapped(prototypes, omega)
         return cdist(z, q, "sqeuclidean"), lambda slope: _pull(x, prototypes, z, q, omega, slope)
@@ -97,10 +94,7 @@ def unit(omega: FloatArray) -> tuple[FloatArray, Callable[[FloatArray], FloatArr
 
 
 def degeneracy(omega: FloatArray) -> tuple[float, FloatArray]:
-    """−log det(k ΩΩ′) / k, at least 0, and its gradient; the mean, if there are several Ω.
-
-    0 if all k directions count the same, infinite if one of them is lost.
-    """
+    """−log det(k ΩΩ′) / k, from 0 to infinity, and its gradient; the mean of several Ω."""
     if omega.ndim == 1:
         k = len(omega)
         return -float(np.log(k * omega * omega).mean()), -2.0 / (k * omega)
@@ -111,15 +105,7 @@ def degeneracy(omega: FloatArray) -> tuple[float, FloatArray]:
 
 
 def relative_distance(steepness: float | None) -> TrainingCost:
-    """Mean of f((d⁺ − d⁻) / (d⁺ + d⁻)), with f(u) = 1 / (1 + exp(−s u)), or u if there is no s.
-
-    d⁺ is the distance to the nearest prototype of the row's own class, d⁻ that to the nearest of
-    another; the quotient is between −1 and 1, and negative where the row is classified rightly.
-
-    References
-    ----------
-    Sato & Yamada (1996), Generalized learning vector quantization.
-    """
+    """Mean of f((d⁺ − d⁻) / (d⁺ + d⁻)), f the sigmoid or the identity (Sato & Yamada, 1996)."""
 
     def cost(distances: FloatArray, own: BoolArray, weight: FloatArray) -> tuple[float, FloatArray]:
         rows = np.arange(len(distances))
@@ -142,15 +128,7 @@ def relative_distance(steepness: float | None) -> TrainingCost:
 
 
 def likelihood_ratio(spread: float) -> TrainingCost:
-    """Mean of −log(p(x, y) / p(x)) under a mixture of Gaussians around the prototypes.
-
-    p(x) = Σ_j exp(−d_j / (2 spread)), and p(x, y) the same sum over the prototypes of the row's own
-    class: equal weights, equal spread.
-
-    References
-    ----------
-    Seo & Obermayer (2003), Soft learning vector quantization.
-    """
+    """Mean of −log(p(x, y) / p(x)), p(x) = Σ_j exp(−d_j / (2 spread)) (Seo & Obermayer, 2003)."""
 
     def cost(distances: FloatArray, own: BoolArray, weight: FloatArray) -> tuple[float, FloatArray]:
         exponent = distances / (-2.0 * spread)

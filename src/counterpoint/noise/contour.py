@@ -98,10 +98,8 @@ class Contour:
 
 
 def log_tails(squares: FloatArray, t: FloatArray, power: float = 1.0) -> FloatArray:
-    """(n,) log P(S > t) for positive t.
-
-    It is a concave function, so that its tangent, which is followed from 10⁴ on, lies above it.
-    """
+    """(n,) log P(S > t) for positive t."""
+    # Concave, so that its tangent, which is followed from 10⁴ on, lies above it.
     near = np.minimum(t, 1e4)
     contour = Contour.through(squares, near, power)
     return contour.log_tail(near) - contour.hazard(near) * (t - near)
@@ -110,11 +108,8 @@ def log_tails(squares: FloatArray, t: FloatArray, power: float = 1.0) -> FloatAr
 def upper_quantiles(
     squares: FloatArray, q: float, start: FloatArray, power: float = 1.0
 ) -> tuple[FloatArray, Contour]:
-    """(n,) t with P(S > t) = q < ½, and the contour through it, from positive guesses.
-
-    The tail is log-concave, so Newton's method on its logarithm lands right of the solution from
-    anywhere and comes down to it from there.
-    """
+    """(n,) t with P(S > t) = q < ½, and the contour through it, from positive guesses."""
+    # The tail is log-concave: Newton's method lands right of the solution, and comes down to it.
     t, goal = start, float(np.log(q))
     contour = Contour.through(squares, t, power)
     for _ in range(100):  # never so many
@@ -208,10 +203,7 @@ def _log_size(
 
 
 def _cut(squares: FloatArray, t: FloatArray, power: float, c: FloatArray) -> FloatArray:
-    """(n,) the v from which on the integrand is negligible: an interval is cut in eight, thrice.
-
-    It decays at least as exp(−v), so that 45 is far enough.
-    """
+    """(n,) the v, at most 45, from which on the integrand is negligible: cut in eight, thrice."""
     low, width, inside = np.zeros_like(c), 45.0, _inside(squares, c)
     for _ in range(3):
         width /= 8.0

@@ -222,10 +222,7 @@ class BudgetAccountant:
 
 
 def concentrated_epsilon(rho: float, delta: float) -> float:
-    """An ε at δ of what is ρ-zero-concentrated private; hardly more than the least.
-
-    For every order α > 1 it is αρ + (log 1/δ + α log(1 − 1/α) − log(α − 1)) / (α − 1).
-    """
+    """The least αρ + (log 1/δ + α log(1 − 1/α) − log(α − 1)) / (α − 1): ε at δ of ρ-zCDP."""
     if not np.isfinite(rho):
         return inf
 
@@ -241,11 +238,8 @@ def concentrated_epsilon(rho: float, delta: float) -> float:
 
 
 def learned_before(estimator: object) -> list[str]:
-    """What stands before an estimator in the pipelines that are being fitted, and has learned.
-
-    Nobody tells an estimator in which pipeline it is, so the callers are looked through; that reads
-    no row. A step that was fitted on public rows, as a `FrozenEstimator`, has learned nothing now.
-    """
+    """What stands before an estimator in pipelines that are being fitted, and learns."""
+    # Nobody tells an estimator in which pipeline it is: the callers are looked through.
     found, frame = [], inspect.currentframe()
     while frame is not None:
         owner = frame.f_locals.get("self") if frame.f_code.co_name == "fit" else None

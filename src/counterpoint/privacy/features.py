@@ -16,13 +16,7 @@ __all__ = ["largest", "lift", "read_bounds", "scaled"]
 
 
 def read_bounds(bounds: Any, width: int, names: list[Any] | None) -> FloatArray:
-    """(2, d) low and high, from a pair of numbers or of (d,), or from name → (low, high).
-
-    Raises
-    ------
-    InvalidInput
-        If these are no bounds for d columns, or can be read in two ways.
-    """
+    """(2, d) low and high, from a pair of numbers or of (d,), or from name → (low, high)."""
     if isinstance(bounds, Mapping):
         bounds = _by_name(bounds, names)
     try:
@@ -87,24 +81,8 @@ def _refuse_two_readings(bounds: Any, both: FloatArray) -> None:
 
 
 def lift(Z: FloatArray, frequencies: FloatArray, intercept: float) -> FloatArray:
-    """(n, F) φ(z) = (z, B); or (√(2/F) (cos Wz, sin Wz), B): random features of exp(−γ ‖z − z'‖²).
-
-    A pair of cosine and sine has norm 1 exactly; a cosine with a random phase would reach √2. φ
-    reads no data: what is linear in it is private, and κ is known beforehand.
-
-    Parameters
-    ----------
-    Z
-        (n, d) rows.
-    frequencies
-        (F/2, d) W; (0, d) for z itself.
-    intercept
-        B ≥ 0, the constant feature; there is none if it is 0.
-
-    References
-    ----------
-    Rahimi & Recht (2007), Random features for large-scale kernel machines.
-    """
+    """(n, F) φ(z) = (z, B); or (√(2/F) (cos Wz, sin Wz), B), W (F/2, d) (Rahimi & Recht, 2007)."""
+    # A pair of cosine and sine has norm 1 exactly; a cosine with a random phase would reach √2.
     rows = Z
     if len(frequencies):
         phase = Z @ frequencies.T

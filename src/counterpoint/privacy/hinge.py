@@ -30,12 +30,8 @@ __all__ = ["certified_gap", "minimize_hinge"]
 
 
 def minimize_hinge(rows: FloatArray, box: float, tol: float, max_iter: int) -> FloatArray:
-    """(F,) weights whose objective is certified to be within ``tol`` of the minimum.
-
-    ``rows`` (n, F) are y_i φ_i, ``box`` is C/n. The objective is 1-strongly convex: the weights are
-    within √(2 tol) of the minimiser. If the gap is not certified after ``max_iter`` iterations, the
-    message of the error says nothing about the rows.
-    """
+    """(F,) weights certified to be within ``tol`` of the minimum: rows are y_i φ_i, box is C/n."""
+    # The message of the error says nothing about the rows.
     w = np.zeros(rows.shape[1])
     duals = np.repeat([[0.5 * box], [0.5 * box], [1.0], [2.0]], len(rows), axis=1)
     # Where floats end before the iterations do, nothing is certified; a warning would tell of rows.
@@ -131,16 +127,9 @@ def _gram(rows: FloatArray, stiff: FloatArray) -> FloatArray:
 
 
 def certified_gap(rows: FloatArray, alpha: FloatArray, weights: FloatArray, box: float) -> float:
-    """How far weights are above the minimum of (2) at most, whatever solver found them.
-
-    For rows a_i = y_i φ_i, weights w and multipliers 0 ≤ α_i ≤ C/n, the value of (2) at w less that
-    of its dual (5) at α is a sum of terms that cannot be negative:
-
-        ½ ‖w − Σ α_i a_i‖²  +  Σ (C/n − α_i) max(0, 1 − a_iᵀw)  +  Σ α_i max(0, a_iᵀw − 1)
-
-    By weak duality w is at most that much above the minimum. The sum is computed in extended
-    precision, where the platform has it, and what rounding can have hidden is added.
-    """
+    """½ ‖w − Σ α_i a_i‖² + Σ (C/n − α_i) max(0, 1 − a_iᵀw) + Σ α_i max(0, a_iᵀw − 1), at most."""
+    # The value of (2) at w less that of its dual at α; no term is negative. In extended precision,
+    # where the platform has it; what rounding can have hidden is added.
     n, size = rows.shape
     wide = np.longdouble
     w, total, loss, hidden = weights.astype(wide), np.zeros(size, wide), wide(0.0), 0.0

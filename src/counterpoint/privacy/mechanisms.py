@@ -38,19 +38,7 @@ UPWARDS = 1.0 + 1e-12
 def sensitivity_of(
     rule: Literal["tight", "rubinstein"], *, box: float, norm: float, tol: float
 ) -> float:
-    """The largest ‖w₁ − w₂‖₂ of two fits on n rows that differ in one, in weight units.
-
-    w₁ and w₂ minimise (2). With subgradients g_i of the losses there, w = −C/n Σ g_i. The shared
-    losses are convex, so their subgradients are monotone, and in the inner product of w₁ − w₂ with
-    itself only the rows that differ are left:
-
-        ‖w₁ − w₂‖² ≤ C/n (g(w₂) − g(w₁))ᵀ(w₁ − w₂) ≤ 2 L κ C/n ‖w₁ − w₂‖
-
-    with L = 1 for the hinge, κ = ``norm`` ≥ ‖φ‖₂ and C/n = ``box``. Weights within ``tol`` of the
-    minimum are within √(2 tol) of the minimiser, because (2) is 1-strongly convex; that is added
-    for each of the two. The rule ``"rubinstein"`` is the larger one of (10), 4 κ C/n. The whole
-    proof is on the page *Private models*.
-    """
+    """The largest ‖w₁ − w₂‖₂ of two fits that differ in a row; proved on *Private models*."""
     tight = 2.0 * norm * box + 2.0 * sqrt(2.0 * tol)
     return UPWARDS * (tight if rule == "tight" else max(4.0 * norm * box, tight))
 
@@ -121,14 +109,7 @@ def gamma_noise(
 
 
 def _gaussian(weights: FloatArray, scale: float, sensitivity: float, budget: Budget) -> FloatArray:
-    """Independent normal noise: (ε, δ)-private by `normal_delta`.
-
-    OpenDP adds discrete normal noise on multiples of g = 2^−1074, so that no weight is rounded, and
-    its map tells (Δ/σ)² / 2. On this lattice noise that is normal and then rounded is a function of
-    what normal noise gives, and so has its δ; and with h = g/σ the probabilities of the two lattice
-    laws differ by a factor between 1 − h² and (1 + h²) exp(t²h²/8) at t standard deviations. For
-    σ ≥ 10⁻¹⁰⁰ that is nothing but beyond 10³⁰ deviations: ε and δ grow by less than 10⁻⁶⁰ of each.
-    """
+    """Independent normal noise: (ε, δ)-private by `normal_delta`; why is on *Private models*."""
     _hold(1e-100, scale)
     measurement = opendp_noise("gaussian", len(weights), scale)
     _hold(normal_delta(budget[0], measurement.map(sensitivity)), budget[1])
@@ -136,15 +117,7 @@ def _gaussian(weights: FloatArray, scale: float, sensitivity: float, budget: Bud
 
 
 def normal_delta(epsilon: float, rho: float) -> float:
-    """δ at ε of normal noise with (Δ/σ)² / 2 = ρ, and what rounding can have taken from it.
-
-    With m = Δ/σ it is Φ(m/2 − ε/m) − exp(ε) Φ(−m/2 − ε/m), and no less is true of any pair of
-    neighbours at the distance Δ.
-
-    References
-    ----------
-    Balle & Wang (2018), Improving the Gaussian mechanism for differential privacy, theorem 8.
-    """
+    """δ at ε of normal noise with (Δ/σ)² / 2 = ρ, rounded up (Balle & Wang, 2018, theorem 8)."""
     m = sqrt(2.0 * rho)
     upper, lower = (float(log_ndtr(z)) for z in (0.5 * m - epsilon / m, -0.5 * m - epsilon / m))
     apart = min(epsilon + lower - upper, 0.0)

@@ -273,7 +273,7 @@ def _constraints(
     import pandas as pd
 
     asked, rows = answers.question.constraints, [*fixed, *others]
-    cells = [answers[i].factual for i in rows]
+    cells = answers.table.select(answers.features.names)
     targets = answers.targets[rows]
     seconds = None if answers.effort is None else answers.effort.seconds
     conflicts = (answers[i].conflict for i in fixed)
@@ -291,7 +291,7 @@ def _constraints(
         cost = np.full(len(rows), np.nan)
         for target in {id(t): t for t in targets}.values():
             at = [k for k, other in enumerate(targets) if other is target]
-            mine = [cells[k] for k in at]
+            mine = cells.take(np.array(rows)[at]).native
             cost[at] = looser.explain(mine, target, time_limit=seconds, progress=False).cost
         before, after = answers.cost[others], cost[len(fixed) :]
         saved = np.divide(before - after, before, out=np.zeros(len(others)), where=before > 0)

@@ -284,10 +284,11 @@ def _letters(
         table = answers.table.select(answers.features.names).take(usable)
         now[usable] = explainer.reading.predict(table)
     reasons = _reasons(explainer, answers, [group[0] for group in groups], speech)
-    out = []
+    statuses, out = answers.status, []
     for group in groups:
-        answer, why = answers[group[0]], reasons.get(group[0], ())
-        ways = [k for k in group if answers.found[k] and answer.status is not cp.Status.ALREADY]
+        i, status = group[0], statuses[group[0]]
+        why = reasons.get(i, ())
+        ways = [k for k in group if answers.found[k] and status is not cp.Status.ALREADY]
         changes = [rounded[k].changes for k in ways]
         kept = tuple(exact.get(k, ()) for k in ways)
         told = [
@@ -295,8 +296,8 @@ def _letters(
             for k, c, e in zip(ways, changes, kept, strict=True)
         ]
         values = tuple({name: new for name, (_, new) in c.items()} for c in changes)
-        text = speech.letter(answer, now[group[0]], why, told)
-        out.append(Letter(answer.status, why, values, tuple(told), kept, text))
+        text = speech.letter(answers, i, status, now[i], why, told)
+        out.append(Letter(status, why, values, tuple(told), kept, text))
     return out
 
 
@@ -422,6 +423,7 @@ def _beyond(explainer: cp.Explainer, rounded: cp.Counterfactuals) -> NDArray[np.
     """
     features = rounded.features
     signs = np.sign(rounded.after - rounded.before) * rounded.changed * features.is_numeric
+    rows = rounded.decoded(slice(None)).select(features.names)
     up, down = (signs > 0).any(axis=0), (signs < 0).any(axis=0)
     out = np.zeros(len(rounded), dtype=bool)
     for target, mine in _by_target(rounded):
@@ -432,7 +434,7 @@ def _beyond(explainer: cp.Explainer, rounded: cp.Counterfactuals) -> NDArray[np.
             for w, way in enumerate(ways):
                 asked = _explainer(explainer, features, [*_moving(features, way)])
                 at = left[np.ravel(which) == w]
-                found = asked.explain([rounded[i].row for i in at.tolist()], other, progress=False)
+                found = asked.explain(rows.take(at).native, other, progress=False)
                 proved = found.certificates.claim == cp.Claim.PROVED
                 out[at] = proved & (found.status == cp.Status.INFEASIBLE)
     return out
@@ -485,14 +487,16 @@ def _reasons(
     out = {i: _ordered(answers, i, speech) for i in rows if answers.found[i]}
     left = {*rows} - {*out} - {*answers.problems}
     for target, mine in _by_target(answers):
-        at = [i for i in mine.tolist() if i in left]
-        if not at:
+        at = np.array([i for i in mine.tolist() if i in left], dtype=np.intp)
+        if not len(at):
             continue
         kept = answers.question.constraints
         fewer = [c for c in kept if isinstance(c, cp.Immutable | cp.WithinObserved)]
         relaxed = _explainer(explainer, answers.features, fewer)
-        others = relaxed.explain([answers[i].factual for i in at], target, progress=False)
-        out |= {i: _ordered(others, k, speech) for k, i in enumerate(at) if others.found[k]}
+        rows = answers.table.select(answers.features.names).take(at).native
+        others = relaxed.explain(rows, target, progress=False)
+        found = np.flatnonzero(others.found).tolist()
+        out |= {int(at[k]): _ordered(others, k, speech) for k in found}
     return out
 
 
@@ -543,16 +547,18 @@ class _Speech(NamedTuple):
 
     def letter(
         self,
-        answer: cp.Counterfactual,
+        answers: cp.Counterfactuals,
+        i: int,
+        status: cp.Status,
         now: Any,
         reasons: Sequence[Reason],
         ways: Sequence[Mapping[Hashable, str]],
     ) -> str:
         """The letter: what was decided, why, and what would decide otherwise."""
-        status, words = answer.status, self.words
+        words = self.words
         if status is cp.Status.INVALID:
-            return words["invalid"].format(message=answer.message)
-        target = self.target(answer.batch.targets[answer.position])
+            return words["invalid"].format(message=answers.message(i))
+        target = self.target(answers.targets[i])
         if status is cp.Status.ALREADY:
             return words["already"].format(target=target)
         lines = [words["now"].format(now=self.decision(now)), ""]

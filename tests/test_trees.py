@@ -35,10 +35,11 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 import counterpoint as cp
 from counterpoint.models import read
-from counterpoint.trees import kernel, staircase, wing
-from counterpoint.trees.boxes import Boxes
+from counterpoint.trees import kernel, search, staircase, wing
+from counterpoint.trees.boxes import Boxes, Row
 from counterpoint.trees.form import LeafSums
 from counterpoint.trees.readers import from_float32
+from counterpoint.trees.relaxation import Demands, Literals, relaxed
 from counterpoint.trees.search import search_trees
 
 SMALL = {"max_depth": 3, "random_state": 0}
@@ -418,7 +419,12 @@ def evidence_of(model: Any, frame: pd.DataFrame) -> Any:
 
 
 @pytest.mark.parametrize("times", [5, pytest.param(125, marks=pytest.mark.slow)])
-def test_a_proof_that_was_tampered_with_is_refused_or_still_true(times: int) -> None:
+@pytest.mark.parametrize("patience", [3, 4_000])
+def test_a_proof_that_was_tampered_with_is_refused_or_still_true(
+    monkeypatch: pytest.MonkeyPatch, times: int, patience: int
+) -> None:
+    monkeypatch.setattr(search, "FIRST", patience)
+    monkeypatch.setattr(search, "PATIENCE", patience)
     model, frame = forest(0)
     rng = np.random.default_rng(0)
     refused = 0
@@ -430,9 +436,12 @@ def test_a_proof_that_was_tampered_with_is_refused_or_still_true(times: int) -> 
         for i, proof in enumerate(evidence.proofs):
             for _ in range(times):
                 changed = deepcopy(proof)
-                name = rng.choice(["kind", "what", "where", "left", "bound"])
+                name = rng.choice(["kind", "what", "where", "left", "bound", "prices"])
                 if name == "bound":
                     changed.bound *= 1.0 + rng.random()
+                elif name == "prices":
+                    for prices in filter(None, changed.prices):
+                        prices[rng.integers(len(prices))] *= rng.exponential()
                 else:
                     entries = getattr(changed, name)
                     entries[rng.integers(len(entries))] = int(rng.integers(-2, 200))
@@ -441,6 +450,62 @@ def test_a_proof_that_was_tampered_with_is_refused_or_still_true(times: int) -> 
                 assert bound <= optimum[i]
                 refused += bound == 0.0
     assert refused > 0.8 * times
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("kind", ["whole", "categories"])
+def test_linear_programs_find_and_prove_the_same(
+    monkeypatch: pytest.MonkeyPatch, kind: str, classes: int
+) -> None:
+    model, frame = fitted(RandomForestClassifier(20, max_depth=4, random_state=0), kind, classes)
+    bounds = []
+
+    def solved(*args: Any) -> Any:
+        found = relaxed(*args)
+        bounds.append(0.0 if found is None else found.bound)
+        return found
+
+    for constraints in ([], [cp.MaxChanges(2), cp.Bounds("a", high=1.0)]):
+        cost = cp.Manhattan(dict.fromkeys(frame, 1.0))
+        explainer = cp.Explainer(model, data=frame, cost=cost, constraints=constraints)
+        plain = explainer.explain(frame[:6], classes - 1)
+        with monkeypatch.context() as patch:
+            for name, value in (("FIRST", 1), ("PATIENCE", 1), ("relaxed", solved)):
+                patch.setattr(search, name, value)
+            found = explainer.explain(frame[:6], classes - 1)
+        np.testing.assert_allclose(found.cost, plain.cost, rtol=1e-6)
+        assert (found.status == plain.status).all()
+        assert {answer.certificate.claim for answer in found} == {"proved"}
+    assert max(bounds) > 0.0
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("kind", ["numbers", "categories"])
+def test_any_prices_bound_what_points_cost(kind: str, classes: int) -> None:
+    model, frame = fitted(RandomForestClassifier(6, max_depth=3, random_state=0), kind, classes)
+    rng = np.random.default_rng(0)
+    for found, (evidence,) in evidence_of(model, frame):
+        grid = evidence.condition.form.grid(evidence.program.groups)
+        for case, optimum in zip(evidence.cases, found.objective, strict=True):
+            row = Row(grid, evidence.program, case)
+            values = evidence.condition.weights @ grid.values.T
+            demands = Demands(values, evidence.condition.shift)
+            leaves = np.arange(len(grid.tests))
+            known = Literals(row, row.root, leaves)
+            trees, literals = known.used
+            best = relaxed(row, row.root, leaves, demands, np.inf, np.inf)
+            assert 0.0 < best.bound <= optimum
+            for _ in range(20):
+                paid = np.array([trees, literals, *rng.exponential(0.05, (2, len(trees)))])
+                some = paid[:, rng.random(len(trees)) < 0.3].T.ravel().tolist()
+                weights = rng.exponential(0.3, len(values)).tolist()
+                assert known.bound(demands, [*weights, *some]) <= optimum
+                near = [price * rng.uniform(0.9, 1.1) for price in best.prices[len(values) :]]
+                near[::4], near[1::4] = (
+                    best.prices[len(values) :: 4],
+                    best.prices[len(values) + 1 :: 4],
+                )
+                assert known.bound(demands, [*best.prices[: len(values)], *near]) <= optimum
 
 
 NARROW = [

@@ -62,10 +62,9 @@ class Boxes:
         f, cell = what[kind == NUMBER], where[kind == NUMBER]
         high[left, f] = np.minimum(high[left, f], cell - 1)
         low[left + 1, f] = np.maximum(low[left + 1, f], cell)
-        for k in np.flatnonzero(kind == SET).tolist():
-            span = grid.spans[grid.of_set[what[k]]]
-            among[2 * k, span] &= grid.sets[what[k], span]
-            among[2 * k + 1, span] &= ~grid.sets[what[k], span]
+        left, m = 2 * np.flatnonzero(kind == SET), what[kind == SET]
+        among[left] &= grid.sets[m] | (grid.owner != grid.of_set[m, None])
+        among[left + 1] &= ~grid.sets[m]
         return Boxes(low, high, among)
 
 
@@ -172,21 +171,15 @@ class Row:
     def _set_categories(
         self, program: Program, low: FloatArray, high: FloatArray, shave: float
     ) -> None:
-        grid, price = self.grid, program.price
-        self.category = np.full(grid.sets.shape[1], np.inf)  # what each of them costs
-        self.stays = np.zeros(len(self.category), dtype=bool)
-        for span, group in zip(grid.spans, grid.groups, strict=True):
-            here = int(self.x[group].argmax())
-            allowed = high[group] > 0.5
-            if (low[group] > 0.5).any():
-                allowed &= low[group] > 0.5
-            for one in program.transitions:
-                if one.columns == group:
-                    allowed &= one.allowed[here]
-            moves = np.abs(np.eye(len(allowed)) - self.x[group])
-            paid = moves @ price.absolute[group] + moves**2 @ price.diagonal[group]
-            self.category[span] = np.where(allowed, paid, np.inf)
-            self.stays[span.start + here] = True
+        grid, on = self.grid, self.grid.members
+        allowed, held = high[on] > 0.5, low[on] > 0.5
+        allowed &= held | ~reduced(np.logical_or, held[None], grid.firsts)[0][grid.owner]
+        self.stays = self.x[on] > 0.5
+        # what it costs to leave all categories of a group, and to be in one instead
+        left = _paid(program.price, on, self.x[on])
+        entered = _paid(program.price, on, 1.0 - self.x[on])
+        whole = reduced(np.add, left[None], grid.firsts)[0][grid.owner]
+        self.category = np.where(allowed, whole - left + entered, np.inf)
         self.category_low = shave * self.category
 
     def costs(self, boxes: Boxes) -> Costs:
@@ -246,6 +239,15 @@ class Row:
             kept = np.logical_or.reduceat((boxes.among & self.stays).T[members], begin)
             changes[ends[0] : ends[1]] = known.leaves.T[g] & ~kept
         return more, changes
+
+    def allows(self, cells: IntArray, categories: IntArray) -> bool:
+        """Whether the nearest point in cells may be chosen."""
+        if not np.isfinite(self.price_of(cells, categories)):
+            return False
+        if self.most is None:
+            return True
+        numbers = self.counts & ~self.can_stay[self.grid.starts[:-1] + cells]
+        return int(numbers.sum() + (self.group_counts & ~self.stays[categories]).sum()) <= self.most
 
     def price_of(self, cells: IntArray, categories: IntArray) -> float:
         """What the nearest point in cells costs."""

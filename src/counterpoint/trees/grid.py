@@ -89,6 +89,17 @@ class Grid:
         return first.astype(np.float64), last.astype(np.float64)
 
     @cached_property
+    def owner(self) -> IntArray:
+        """(C,) the group of each category."""
+        return np.repeat(np.arange(len(self.groups)), [g.stop - g.start for g in self.groups])
+
+    @cached_property
+    def members(self) -> IntArray:
+        """(C,) the encoded column of each category."""
+        none = np.zeros(0, dtype=np.intp)
+        return np.concatenate([none, *(np.arange(g.start, g.stop) for g in self.groups)])
+
+    @cached_property
     def spans(self) -> tuple[slice, ...]:
         """Where the categories of each group are among those of all."""
         sizes = [group.stop - group.start for group in self.groups]

@@ -6,7 +6,7 @@ with the loops that may have found them nor in their order.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, final
@@ -22,6 +22,7 @@ from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray
 from counterpoint.trees.boxes import Boxes, Row
 from counterpoint.trees.form import LeafSums
 from counterpoint.trees.grid import Grid, Split
+from counterpoint.trees.relaxation import Demands, Literals
 
 __all__ = ["EXACT", "Proof", "ProofTrees", "evidence_of", "needed", "refuted", "require_separable"]
 
@@ -42,13 +43,14 @@ class Proof:
     what: list[int]  # of a split
     where: list[int]
     left: list[int]  # the first of its two parts; the other is the next
+    prices: list[list[float]]  # by which a linear relaxation closes a box; else none
     bound: float  # no point that meets the demands costs less
     leading: float  # nor does any that leads by what was needed, which may be more
 
     @classmethod
     def begun(cls) -> Proof:
         """One box."""
-        return cls([LEAF], [0], [0], [0], np.inf, np.inf)
+        return cls([LEAF], [0], [0], [0], [[]], np.inf, np.inf)
 
     def split(self, node: int, split: Split) -> tuple[int, int]:
         """Split a box; the places of its parts."""
@@ -56,38 +58,44 @@ class Proof:
         self.left[node] = place = len(self.kind)
         for entries in (self.kind, self.what, self.where, self.left):
             entries += [0, 0]
+        self.prices += [[], []]
         return place, place + 1
 
-    def closed(self, grid: Grid, root: Boxes) -> tuple[Boxes, BoolArray] | None:
-        """The boxes that are not split, near ones together, and which are `EXACT`.
+    def cut(self, node: int, size: int) -> None:
+        """Take back that a box was split, when there were so many."""
+        for entries in (self.kind, self.what, self.where, self.left, self.prices):
+            del entries[size:]
+        self.kind[node] = LEAF
+
+    def closed(self, grid: Grid, root: Boxes) -> tuple[Boxes, IntArray] | None:
+        """The boxes that are not split, near ones together, and which nodes they are.
 
         None if the nodes are no tree.
         """
         nodes = np.array([self.kind, self.what, self.where, self.left])
-        at, boxes, levels, found = np.zeros(1, dtype=np.intp), root, [], [root[:0]]
-        size, met = np.ones(nodes.shape[1], dtype=np.intp), np.zeros(nodes.shape[1], dtype=bool)
-        leaves = []
+        split = (nodes[0] != LEAF) & (nodes[0] != EXACT)
+        inner, left = np.flatnonzero(split), nodes[3, split]
+        # parts come after the whole, and no two boxes share one
+        later = (left > inner) & (left + 1 < len(split))
+        apart = np.diff(np.sort(left)) > 1
+        if not (later.all() and apart.all() and grid.has(nodes[:3, inner].T)):
+            return None
+        size, place = np.ones(len(split), dtype=np.intp), np.zeros(len(split), dtype=np.intp)
+        for k in range(len(inner) - 1, -1, -1):
+            size[inner[k]] = size[left[k]] + size[left[k] + 1]
+        for k in range(len(inner)):
+            place[left[k]] = place[inner[k]]
+            place[left[k] + 1] = place[inner[k]] + size[left[k]]
+        at, boxes, ends = np.zeros(1, dtype=np.intp), root, []
         while len(at):
-            inner = ~np.isin(nodes[0, at], (LEAF, EXACT))
-            leaves.append(at[~inner])
-            found.append(boxes[~inner])
-            split, left = nodes[:3, at[inner]].T, nodes[3, at[inner]]
-            levels.append((at[inner], left))
-            later = (left > at[inner]) & (left + 1 < len(size))
-            if not (later.all() and grid.has(split)):
-                return None
-            boxes, at = boxes[inner].halves(grid, split), np.column_stack([left, left + 1]).ravel()
-            if met[at].any() or len(np.unique(left)) < len(left):
-                return None
-            met[at] = True
-        for node, left in reversed(levels):
-            size[node] = size[left] + size[left + 1]
-        place = np.zeros_like(size)
-        for node, left in levels:
-            place[left], place[left + 1] = place[node], place[node] + size[left]
-        both = np.concatenate(leaves)
-        order = np.argsort(place[both])
-        return Boxes.stacked(found)[order], nodes[0, both[order]] == EXACT
+            some = split[at]
+            ends.append((at[~some], boxes[~some]))
+            parts = nodes[3, at[some]]
+            boxes = boxes[some].halves(grid, nodes[:3, at[some]].T)
+            at = np.column_stack([parts, parts + 1]).ravel()
+        which = np.concatenate([end for end, _ in ends])
+        order = np.argsort(place[which])
+        return Boxes.stacked([end for _, end in ends])[order], which[order]
 
 
 @final
@@ -130,23 +138,35 @@ def _holds(
     grid, found = row.grid, proof.closed(row.grid, row.root)
     if found is None:
         return False
-    values, missed = condition.weights @ grid.values.T, floor - condition.noise
-    boxes, exact = found
+    demands = Demands(condition.weights @ grid.values.T, condition.shift + condition.noise - floor)
+    boxes, nodes = found
     for start in range(0, len(boxes), TOGETHER):
-        part, some = boxes[start : start + TOGETHER], np.arange(len(grid.tests))
-        some = some[_cheaper(row, part.hull, some, bound)[:, 0]]
-        begin = np.searchsorted(some, grid.tree)
-        if (np.diff(begin, append=len(some)) == 0).any():
-            continue
-        near = _cheaper(row, part, some, bound)
-        left = np.ones(len(part), dtype=bool)
-        for value, shift, least in zip(values[:, some], condition.shift, missed, strict=True):
-            top = np.maximum.reduceat(np.where(near, value[:, None], -np.inf), begin)
-            left &= top.sum(axis=0) + shift >= least
-        for k in np.flatnonzero(left).tolist():
-            if not (exact[start + k] and refuted(condition, grid, values, some[near[:, k]])):
+        part = boxes[start : start + TOGETHER]
+        for k, leaves in _left(row, part, demands, bound):
+            node, box = nodes[start + k], part[k : k + 1]
+            if proof.kind[node] == EXACT and refuted(condition, grid, demands.values, leaves):
+                continue
+            prices = proof.prices[node]
+            if not prices or not Literals(row, box, leaves).bound(demands, prices) >= bound:
                 return False
     return True
+
+
+def _left(row: Row, boxes: Boxes, demands: Demands, bound: float) -> Iterator[tuple[int, IntArray]]:
+    """The boxes that the staircase does not close, and their leaves at less than a bound."""
+    grid, some = row.grid, np.arange(len(row.grid.tests))
+    if len(boxes) > 1:
+        some = some[_cheaper(row, boxes.hull, some, bound)[:, 0]]
+    begin = np.searchsorted(some, grid.tree)
+    if (np.diff(begin, append=len(some)) == 0).any():
+        return  # a tree has no leaf here
+    near = _cheaper(row, boxes, some, bound)
+    left = np.ones(len(boxes), dtype=bool)
+    for value, shift in zip(demands.values[:, some], demands.shift, strict=True):
+        top = np.maximum.reduceat(np.where(near, value[:, None], -np.inf), begin)
+        left &= top.sum(axis=0) + shift >= 0.0
+    for k in np.flatnonzero(left).tolist():
+        yield k, some[near[:, k]]
 
 
 def _cheaper(row: Row, boxes: Boxes, leaves: IntArray, bound: float) -> BoolArray:
@@ -207,9 +227,12 @@ def evidence_of(program: Program, cases: Cases, told: Sequence[dict[str, Any]]) 
     for each in told:
         entries = [each[name] for name in ("kind", "what", "where", "left")]
         whole = all(type(v) is int and v >= 0 for entry in entries for v in entry)
-        if not whole or len({len(entry) for entry in entries}) != 1 or len(each) != 6:
+        if not whole or len({len(entry) for entry in entries}) != 1 or len(each) != 7:
             raise ValueError("the nodes of a tree are whole numbers, as many of each sort")
-        proofs.append(Proof(*entries, *(_bound(each[name]) for name in ("bound", "leading"))))
+        prices = [[float(price) for price in some] for some in each["prices"]]
+        bounds = (_bound(each[name]) for name in ("bound", "leading"))
+        kind, what, where, left = entries
+        proofs.append(Proof(kind, what, where, left, prices, *bounds))
     return ProofTrees(program, condition, cases, proofs)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import final
 
@@ -17,14 +17,18 @@ from counterpoint.numerics import EPS, TINY, BoolArray, FloatArray, IntArray
 from counterpoint.trees.boxes import Boxes, Row, held
 from counterpoint.trees.form import LeafSums
 from counterpoint.trees.proofs import EXACT, Proof, ProofTrees, needed, refuted, require_separable
+from counterpoint.trees.relaxation import Demands, relaxed
 from counterpoint.trees.staircase import Staircase
 
 __all__ = ["search_trees"]
 
-NODES = 40_000
+NODES = 100_000
 """Boxes that are looked at for a row without a time limit; then its bound is what those left open
 leave."""
-SEARCHING = 0.5
+FIRST, PATIENCE = 4_000, 500
+"""Boxes by which the staircase may close what is possible, and later each box, before that gets a
+linear program; it takes about as long as the latter."""
+SEARCHING = 0.8
 """What share of the time of a row the search takes; the rest is for its proof."""
 GREEDY = 60
 """Moves of one feature that are made to find an answer to begin with."""
@@ -45,6 +49,7 @@ class Open:
     leaves: IntArray  # (A,) those that matter
     split: IntArray  # (3,)
     own: IntArray  # (T,) the leaves of the nearest point
+    prices: list[float]  # by which a linear relaxation bounds it, or a box around it
 
     def __lt__(self, other: Open) -> bool:
         return (self.bound, self.node) < (other.bound, other.node)
@@ -64,7 +69,8 @@ class Search:
         self.row, self.grid, self.condition, self.needs = row, row.grid, condition, needs
         self.stairs = Staircase(row, condition, needs)
         self.values = self.stairs.values
-        self.gap, self.cost = 0.0, reached  # of the best point so far, and
+        self.gap, self.end, self.looked = 0.0, np.inf, 0
+        self.cost = reached  # of the best point so far, and
         self.best: tuple[IntArray, IntArray] | None = None  # its cells and categories
 
     @property
@@ -75,12 +81,18 @@ class Search:
     # --- boxes ---
 
     def look(
-        self, boxes: Boxes, leaves: Sequence[IntArray], least: Sequence[float], nodes: Sequence[int]
+        self,
+        boxes: Boxes,
+        leaves: Sequence[IntArray],
+        least: Sequence[float],
+        nodes: Sequence[int],
+        prices: Sequence[list[float]],
     ) -> list[Open]:
         """The boxes that may hold something better; their nearest points may be the best so far.
 
         No point of a box costs less than the ``least``.
         """
+        self.looked += len(boxes)
         seen = self.stairs.look(boxes, leaves, self.worth, np.array(least))
         for k in np.flatnonzero(seen.met).tolist():
             self.offer(seen.cells[k], seen.categories[k])
@@ -93,6 +105,7 @@ class Search:
                 seen.leaves[begins[k] : begins[k + 1]],
                 seen.splits[k],
                 seen.own[k],
+                prices[k],
             )
             for k in np.flatnonzero(np.isfinite(seen.bound)).tolist()
         ]
@@ -138,17 +151,20 @@ class Search:
             out[r] = sums[r] + np.append(np.delete(np.cumsum(steps), stops), sets)
         return sums, out
 
-    def greedy(self) -> None:
-        """An answer to begin with: moves of one feature that gain most for what they cost.
+    def greedy(self, start: tuple[IntArray, IntArray] | None = None) -> None:
+        """An answer, by moves of one feature that gain most for what they cost.
 
-        When the demands are met, moves that save most.
+        When the demands are met, moves that save most. It starts from these cells and categories,
+        or from the nearest ones.
         """
         row, grid = self.row, self.grid
         assert row.root is not None  # noqa: S101 (asked by the caller)
-        known = row.costs(row.root)
-        if np.isinf(known.base[0]):
+        if start is None:
+            known = row.costs(row.root)
+            start = known.cells[0], known.categories[0]
+        cells, categories = start
+        if not row.allows(cells, categories):
             return
-        cells, categories = known.cells[0], known.categories[0]
         owner = np.repeat(np.arange(len(grid.columns)), np.diff(grid.starts))
         group = np.repeat(np.arange(len(grid.spans)), [s.stop - s.start for s in grid.spans])
         place = np.arange(len(owner)) - grid.starts[owner]
@@ -204,24 +220,63 @@ class Search:
     # --- all of it ---
 
     def run(self, gap: float, end: float) -> tuple[Proof, bool]:
-        """Search; the proof, and whether time ran out."""
-        self.gap, proof = gap, Proof.begun()
-        heap: list[Open] = []
+        """Search; the proof, and whether time ran out.
+
+        A box that the staircase does not close in some time gets a linear program.
+        """
+        self.gap, self.end, proof, heap = gap, end, Proof.begun(), list[Open]()
         if self.row.root is not None:
             self.greedy()
-            heap = self.look(self.row.root, [np.arange(len(self.grid.tests))], [0.0], [0])
-        limbo, limited, at_once = np.full(2, np.inf), False, 1
-        most = NODES if end == np.inf else np.inf
-        while heap and heap[0].bound < self.worth and len(proof.kind) < most and not limited:
+            heap = self.look(self.row.root, [np.arange(len(self.grid.tests))], [0.0], [0], [[]])
+        limbo, patience = np.full(2, np.inf), FIRST
+        while heap and heap[0].bound < self.worth and not self.is_over:
+            one, size = heapq.heappop(heap), len(proof.kind)
+            inside = [one]
+            found = self._climb(inside, proof, size + patience)
+            if inside and inside[0].bound < self.worth and not self.is_over:
+                solved = self._relax(one)
+                if solved.bound > inside[0].bound:
+                    proof.cut(one.node, size)
+                    inside, patience = [], PATIENCE
+                    found = self._open([solved], heap, proof)
+                else:
+                    patience *= 2
+            for left in inside:
+                heapq.heappush(heap, left)
+            limbo = np.minimum(limbo, found)
+        for one in heap:
+            proof.prices[one.node] = one.prices
+        least = min([self.worth, *(one.bound for one in heap[:1])])
+        proof.bound, proof.leading = np.minimum(least, limbo).tolist()
+        return proof, self.end < np.inf and self.is_over
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the time is over, or without a limit the number of boxes to be looked at."""
+        return perf_counter() > self.end if self.end < np.inf else self.looked > NODES
+
+    def _climb(self, heap: list[Open], proof: Proof, most: int) -> FloatArray:
+        """Open boxes by the staircase until a proof has so many; what `_open` finds."""
+        limbo, at_once = np.full(2, np.inf), 1
+        while heap and heap[0].bound < self.worth and len(proof.kind) < most and not self.is_over:
             opened = [heapq.heappop(heap)]
             while heap and len(opened) < at_once and heap[0].bound < self.worth:
                 opened.append(heapq.heappop(heap))
             limbo = np.minimum(limbo, self._open(opened, heap, proof))
-            limited = end < np.inf and perf_counter() > end
             at_once = min(2 * at_once, AT_ONCE)
-        least = min([self.worth, *(one.bound for one in heap[:1])])
-        proof.bound, proof.leading = np.minimum(least, limbo).tolist()
-        return proof, limited
+        return limbo
+
+    def _relax(self, one: Open) -> Open:
+        """A box with the bound and the split of its linear relaxation."""
+        demands = Demands(self.values, self.condition.shift + self.condition.noise)
+        self.looked += PATIENCE
+        seconds = self.end - perf_counter()
+        found = relaxed(self.row, one.box, one.leaves, demands, self.worth, seconds)
+        if found is None or found.bound <= one.bound:
+            return one
+        self.greedy((found.cells, found.categories))
+        split = np.array(found.split) if found.split[0] else one.split
+        return replace(one, bound=found.bound, split=split, prices=found.prices)
 
     def _open(self, opened: Sequence[Open], heap: list[Open], proof: Proof) -> FloatArray:
         """Split boxes and look at the parts.
@@ -234,11 +289,16 @@ class Search:
         leaves: list[IntArray] = []
         least: list[float] = []
         nodes: list[int] = []
+        prices: list[list[float]] = []
         for one in opened:
+            proof.prices[one.node] = [] if one.split[0] and one.bound < self.worth else one.prices
+            if one.bound >= self.worth:
+                continue
             if one.split[0]:
                 parts.append(one.box.halves(self.grid, one.split[None]))
                 leaves += [one.leaves] * 2
                 least += [one.bound] * 2
+                prices += [one.prices] * 2
                 nodes += proof.split(one.node, tuple(one.split.tolist()))
             elif refuted(self.condition, self.grid, self.values, one.leaves):
                 proof.kind[one.node] = EXACT
@@ -247,7 +307,7 @@ class Search:
                 leads = bool((sums >= self.needs - self.condition.noise).all())
                 limbo = np.minimum(limbo, [one.bound, one.bound if leads else np.inf])
         if parts:
-            for child in self.look(Boxes.stacked(parts), leaves, least, nodes):
+            for child in self.look(Boxes.stacked(parts), leaves, least, nodes, prices):
                 heapq.heappush(heap, child)
         return limbo
 

@@ -1,0 +1,270 @@
+"""The linear relaxation of a box: each tree chooses a leaf, and a price is set on what they imply.
+
+A *literal* says that a number is in one of its cells or above, or that a category is in a set. A
+point makes each true or false; a leaf implies some of them, or that they are false. With prices
+a, b ≥ 0 of every tree on both, and λ ≥ 0 on the demands, no point costs less than
+
+    Σ_f min_z [cost_f(z) − prices of all trees on what z makes true or false]
+    + Σ_t min_l [prices of t on what l implies − λᵀ v_l] − λᵀ(what is added to the sums),
+
+for what a leaf implies is so at every point of it. Any prices prove this bound; the best are the
+multipliers of a linear program.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, final
+
+import numpy as np
+from scipy import sparse
+from scipy.optimize import linprog
+
+from counterpoint.numerics import AFTER, EPS, BoolArray, FloatArray, IntArray
+from counterpoint.trees.boxes import Boxes, Costs, Row, reduced
+from counterpoint.trees.grid import NUMBER, SET, Split
+
+__all__ = ["Demands", "Literals", "Relaxed", "relaxed"]
+
+SPARE = 1.0 + 1e-3
+"""By how much a bound may exceed what a box is worth."""
+DOUBT = 1e-6
+"""Shares of literals that differ from 0 and 1 by less are rounding."""
+
+
+@final
+class Relaxed(NamedTuple):
+    """The best prices for a box."""
+
+    bound: float  # what every point of the box costs that meets the demands
+    prices: list[float]  # λ, then a tree, a literal, a and b, again and again
+    split: Split  # kind 0 if there is nothing to branch on
+    cells: IntArray  # a point near the solution
+    categories: IntArray
+
+
+@final
+class Demands(NamedTuple):
+    """What sums over leaves have to reach: values @ chosen + shift >= 0."""
+
+    values: FloatArray  # (r, L)
+    shift: FloatArray  # (r,)
+
+
+@final
+class Literals:
+    """Literals in a box, and which of its leaves imply what.
+
+    Those of numbers are named by their cell among those of all, then those of sets by their test.
+    """
+
+    def __init__(self, row: Row, box: Boxes, leaves: IntArray) -> None:
+        self.row, self.grid, self.leaves = row, row.grid, leaves
+        grid, tests = self.grid, self.grid.tests[leaves]
+        self.known: Costs = row.costs(box)
+        self.low, self.high = self.known.boxes.low[0], self.known.boxes.high[0]
+        self.among = self.known.boxes.among[0]
+        self.tree = np.searchsorted(grid.tree, leaves, "right") - 1
+        # (A, F) the cells and (A, C) the categories that leaves leave of the box
+        self.first = np.tile(self.low, (len(leaves), 1))
+        self.final = np.tile(self.high, (len(leaves), 1))
+        self.within = np.tile(self.among, (len(leaves), 1))
+        for test in tests.T:
+            at = np.flatnonzero(test < len(grid.number))
+            n = test[at]
+            f = grid.number[n]
+            self.first[at, f] = np.maximum(self.first[at, f], row.first[n])
+            self.final[at, f] = np.minimum(self.final[at, f], row.final[n])
+            at = np.flatnonzero((test >= len(grid.number)) & (test < grid.pad))
+            m = test[at] - len(grid.number)
+            self.within[at] &= grid.sets[m] | (grid.owner != grid.of_set[m, None])
+
+    @property
+    def used(self) -> tuple[IntArray, IntArray]:
+        """The trees and the literals that their leaves are bounded by, each pair once."""
+        grid, starts, tests = self.grid, self.grid.starts[:-1], self.grid.tests[self.leaves]
+        pairs = []
+        at, f = np.nonzero(self.first > self.low)
+        pairs.append((self.tree[at], starts[f] + self.first[at, f]))
+        at, f = np.nonzero(self.final < self.high)
+        pairs.append((self.tree[at], starts[f] + self.row.next[starts[f] + self.final[at, f] + 1]))
+        at, j = np.nonzero((tests >= len(grid.number)) & (tests < grid.pad))
+        m = tests[at, j] - len(grid.number)
+        inside = (grid.sets[m] & self.among).any(axis=1)
+        outside = ((grid.owner == grid.of_set[m, None]) & ~grid.sets[m] & self.among).any(axis=1)
+        some = inside & outside
+        pairs.append((self.tree[at[some]], len(self.row.cost) + m[some]))
+        tree, literal = (np.concatenate(part) for part in zip(*pairs, strict=True))
+        width = len(self.row.cost) + len(grid.of_set)
+        keys = np.unique(tree * width + literal)
+        return keys // width, keys % width
+
+    def parts(self, literals: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+        """The features and cells of literals on numbers, and the sets of the others."""
+        cells = literals[literals < len(self.row.cost)]
+        f = np.searchsorted(self.grid.starts, cells, "right") - 1
+        return f, cells - self.grid.starts[f], literals[len(cells) :] - len(self.row.cost)
+
+    def implied(self, literals: IntArray) -> tuple[BoolArray, BoolArray]:
+        """(A, q) which literals leaves imply, and which they imply to be false."""
+        f, cell, m = self.parts(literals)
+        sets, inside = self.grid.sets[m], self.grid.owner == self.grid.of_set[m, None]
+        within = self.within.astype(np.float32)
+        true = np.hstack([self.first[:, f] >= cell, within @ (inside & ~sets).T == 0.0])
+        false = np.hstack([self.final[:, f] < cell, within @ sets.T == 0.0])
+        return true, false
+
+    def split(self, literals: IntArray, doubt: FloatArray, prices: FloatArray) -> Split:
+        """The literal that a solution leaves most in doubt for what trees pay for it."""
+        q = int((doubt * (1.0 + prices.sum(axis=0))).argmax())
+        f, cell, m = self.parts(literals)
+        if doubt[q] < DOUBT:
+            return 0, 0, 0
+        return (NUMBER, int(f[q]), int(cell[q])) if q < len(f) else (SET, int(m[q - len(f)]), 0)
+
+    def bound(self, demands: Demands, prices: list[float]) -> float:
+        """What prices prove that every point costs."""
+        grid, count = self.grid, len(demands.shift)
+        weights = np.array(prices[:count])
+        tree, literal, both = _priced(prices[count:])
+        literals, at = np.unique(literal, return_inverse=True)
+        a, b = np.zeros((2, len(grid.tree), len(literals)))
+        a[tree, at], b[tree, at] = both
+        true, false = self.implied(literals)
+        values = weights @ demands.values[:, self.leaves]
+        paid = np.where(true, a[self.tree], 0.0).sum(axis=1)
+        paid += np.where(false, b[self.tree], 0.0).sum(axis=1)
+        begin = np.searchsorted(self.leaves, grid.tree)
+        trees = np.minimum.reduceat(paid - values, begin)
+        f, cell, m = self.parts(literals)
+        a, b = a.sum(axis=0), b.sum(axis=0)
+        gain = np.bincount(grid.starts[f] + cell, (a - b)[: len(f)], len(self.row.cost))
+        earned = np.cumsum(gain)
+        begins = np.repeat(np.append(0.0, earned)[grid.starts[:-1]], np.diff(grid.starts))
+        place = np.arange(len(gain)) - np.repeat(grid.starts[:-1], np.diff(grid.starts))
+        low, high = (np.repeat(end, np.diff(grid.starts)) for end in (self.low, self.high))
+        cost = np.where((low <= place) & (place <= high), self.row.cost - earned + begins, np.inf)
+        numbers = reduced(np.minimum, cost[None], grid.starts[:-1])[0]
+        sets, inside = grid.sets[m], grid.owner == grid.of_set[m, None]
+        earned = a[len(f) :] @ sets + b[len(f) :] @ (inside & ~sets)
+        cost = np.where(self.among, self.row.category_low - earned, np.inf)
+        groups = reduced(np.minimum, cost[None], grid.firsts)[0]
+        parts = [trees, numbers, groups, -b[: len(f)], -weights * demands.shift]
+        total = self.row.rest_cost + sum(float(part.sum()) for part in parts)
+        size = sum(float(np.abs(part).sum()) for part in parts) + 2.0 * (a.sum() + b.sum())
+        size += float((weights @ np.abs(demands.values).max(axis=1, initial=0.0)).sum())
+        terms = len(literals) + len(grid.tree) + len(self.row.cost) + AFTER
+        bound = total - terms * EPS * size
+        return bound if np.isfinite(bound) else 0.0
+
+
+def _priced(prices: list[float]) -> tuple[IntArray, IntArray, FloatArray]:
+    """The trees, the literals, and (2, n) prices."""
+    table = np.array(prices, dtype=np.float64).reshape(-1, 4).T
+    return table[0].astype(np.intp), table[1].astype(np.intp), table[2:]
+
+
+@final
+class Atoms(NamedTuple):
+    """What a feature can be as far as literals tell: parts of its cells, or its categories."""
+
+    owner: IntArray  # (m,) the number, or F + the group
+    place: IntArray  # the cheapest cell, or the category
+    cost: FloatArray
+    met: BoolArray  # (q, m) which literals are true
+
+    @classmethod
+    def of(cls, known: Literals, literals: IntArray) -> Atoms:
+        """Those of the features that some literals are about."""
+        row, grid = known.row, known.grid
+        f, cell, m = known.parts(literals)
+        some = np.unique(f)
+        number, begin = np.append(some, f), np.append(known.low[some], cell)
+        order = np.lexsort((begin, number))
+        number, begin = number[order], begin[order]
+        last = np.append(number[1:] != number[:-1], True)[: len(number)]
+        end = np.where(last, known.high[number] + 1, np.roll(begin, -1)) - 1
+        start = grid.starts[number]
+        best = np.clip(row.home[number], begin, row.last[start + end])
+        category = np.flatnonzero(known.among & np.isin(grid.owner, grid.of_set[m]))
+        count = len(row.home)
+        above = (number == f[:, None]) & (begin >= cell[:, None])
+        return cls(
+            np.append(number, count + grid.owner[category]),
+            np.append(best, category),
+            np.append(row.cost[start + best], row.category_low[category]),
+            sparse.block_diag([above, grid.sets[m][:, category]]).toarray() > 0,
+        )
+
+
+def relaxed(
+    row: Row, box: Boxes, leaves: IntArray, demands: Demands, worth: float, seconds: float
+) -> Relaxed | None:
+    """The best prices for a box, of which no more is asked than that it costs what it is worth.
+
+    None if there is nothing to price, or the program is not solved in that time.
+    """
+    known = Literals(row, box, leaves)
+    trees, used = known.used
+    literals = np.unique(used)
+    if not len(literals) or seconds <= 0.0:
+        return None
+    atoms, count, q = Atoms.of(known, literals), len(leaves), len(literals)
+    own = np.zeros((len(row.grid.tree), q), dtype=bool)
+    own[trees, np.searchsorted(literals, used)] = True
+    # y of leaves, u of literals, shares of atoms, and a share of giving up, which costs a little
+    # more than it is worth, so that the bound can reach that
+    width, sides, places = count + q + len(atoms.cost) + 1, [], []
+    for side, sign in zip(known.implied(literals), (-1.0, 1.0), strict=True):
+        leaf, on = np.nonzero(side & own[known.tree])
+        keys, at = np.unique(known.tree[leaf] * q + on, return_inverse=True)
+        entries = np.ones(len(leaf)), (at, leaf)
+        implied = sparse.csr_array(entries, (len(keys), count))
+        entries = np.full(len(keys), sign), (np.arange(len(keys)), keys % q)
+        literal = sparse.csr_array(entries, (len(keys), q))
+        sides.append(sparse.hstack([implied, literal, _zeros(len(keys), width - count - q)]))
+        places.append(keys)
+    short = np.maximum(-demands.shift, 0.0)[:, None]
+    middle = _zeros(len(short), width - count - 1)
+    demanded = sparse.hstack([-demands.values[:, leaves], middle, -short])
+    tree = sparse.csr_array((np.ones(count), (known.tree, np.arange(count))), (len(own), count))
+    owners, which = np.unique(atoms.owner, return_inverse=True)
+    equal = sparse.block_array(
+        [
+            [tree, None, _zeros(len(own), len(which)), np.ones((len(own), 1))],
+            [None, sparse.eye_array(q), sparse.csr_array(-1.0 * atoms.met), None],
+            [None, None, sparse.csr_array(1.0 * (which == np.arange(len(owners))[:, None])), None],
+        ]
+    )
+    gives_up = SPARE * worth - float(known.known.base[0]) if np.isfinite(worth) else 0.0
+    found = linprog(
+        np.concatenate([np.zeros(count + q), atoms.cost, [max(gives_up, 0.0)]]),
+        sparse.vstack([*sides, demanded]),
+        np.concatenate([np.zeros(len(places[0])), np.ones(len(places[1])), demands.shift]),
+        equal,
+        np.concatenate([np.ones(len(own)), np.zeros(q), np.ones(len(owners))]),
+        np.append(np.ones(width - 1), float(np.isfinite(worth)))[:, None] * [0.0, 1.0],
+        method="highs",
+        options={"time_limit": seconds} if np.isfinite(seconds) else {},
+    )
+    if found.status != 0:
+        return None
+    duals = np.split(np.maximum(-found.ineqlin.marginals, 0.0), np.cumsum([*map(len, places)]))
+    paid = np.zeros((2, len(own) * q))
+    paid[0, places[0]], paid[1, places[1]] = duals[:2]
+    keys = np.flatnonzero(paid.any(axis=0))
+    table = np.column_stack([keys // q, literals[keys % q], *paid[:, keys]])
+    prices = [*duals[2].tolist(), *table.ravel().tolist()]
+    u, shares = found.x[count : count + q], found.x[count + q : -1]
+    cells, categories = np.array(known.known.cells[0]), np.array(known.known.categories[0])
+    for k, owner in enumerate(owners.tolist()):
+        place = atoms.place[np.where(which == k, shares, -1.0).argmax()]
+        if owner < len(cells):
+            cells[owner] = place
+        else:
+            categories[owner - len(cells)] = place
+    split = known.split(literals, np.minimum(u, 1.0 - u), paid.sum(axis=0).reshape(-1, q))
+    return Relaxed(known.bound(demands, prices), prices, split, cells, categories)
+
+
+def _zeros(*shape: int) -> Any:
+    return sparse.csr_array(shape)

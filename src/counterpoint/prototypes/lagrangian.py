@@ -19,7 +19,7 @@ import numpy as np
 
 from counterpoint.engine.region import Cases, Cut
 from counterpoint.engine.separable import Diagonal, SeparableDomain
-from counterpoint.numerics import LIBRARY, TINY, UNIT, BoolArray, FloatArray, IntArray, Sizes, gamma
+from counterpoint.numerics import LIBRARY, TINY, UNIT, BoolArray, FloatArray, Sizes, gamma
 
 if TYPE_CHECKING:
     from counterpoint.prototypes.nearer import Quadrics
@@ -54,12 +54,6 @@ class Lagrangian:
     def priced(self, price: FloatArray) -> Lagrangian:
         """The same with a (d, d) or (n, d, d) price besides."""
         return replace(self, price=self.price + price)
-
-    def take(self, rows: IntArray) -> Lagrangian:
-        """The same for some of its rows."""
-        cases, weights, cut = self.cases.take(rows), self.weights[rows], self.cut.take(rows)
-        price = self.price if len(self.price) == 1 else self.price[rows]
-        return replace(self, cases=cases, weights=weights, cut=cut, price=price)
 
     @cached_property
     def _bounds(self) -> tuple[FloatArray, FloatArray]:

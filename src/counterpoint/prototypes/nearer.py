@@ -16,9 +16,7 @@ An absolute price has no curvature, but its square has: for any r with |r_ij| <=
     (Σ w_j |δ_j|)² = Σ w_i w_j |δ_i δ_j|  >=  Σ r_ij w_i w_j δ_i δ_j,
 
 and the bound is the square root of that for the right side. The r are multipliers too, one for each
-pair of columns. At a stationary point δ of price c, there are slopes s of the price, |s_j| <= 1,
-with 2c w_j s_j = −∇_j(Σ λ_j e_j + normal · y); with r_ij = s_i s_j wherever i or j has moved, both
-sides agree there to the first order.
+pair of columns.
 
 The left side is a `Lagrangian`.
 """
@@ -301,7 +299,7 @@ class Curvature(NonConvexDuality):
         The multipliers are the λ and the τ, of which negative ones count as 0 but for one-hot
         columns; then, for an absolute price, the r_ij, i < j row by row, which are cut to −1 … 1.
         The λ, the τ and what made the cut are in units of the price; of its square, if it is
-        absolute. About ``at`` the least is looked for; there an absolute price has the slopes s.
+        absolute. About ``at`` the least is looked for.
         """
         out = np.zeros(len(cases.x))
         if margin is not None:
@@ -315,12 +313,7 @@ class Curvature(NonConvexDuality):
         if not self.is_absolute:
             out[rows] = np.maximum(plain.priced(self.form).least(start), 0.0)
             return out
-        ratios = self._ratios(multipliers[rows])
-        if at is not None:  # both at once
-            ratios = np.concatenate([ratios, self._sloping(plain, start, ratios)])
-            twice = np.tile(np.arange(len(rows)), 2)
-            plain, start = plain.take(twice), start[twice]
-        square = plain.priced(self.form * ratios).least(start).reshape(-1, len(rows)).max(axis=0)
+        square = plain.priced(self.form * self._ratios(multipliers[rows])).least(start)
         out[rows] = np.sqrt(np.maximum(square, 0.0)) * (1.0 - 8.0 * UNIT)
         return out
 
@@ -378,16 +371,3 @@ class Curvature(NonConvexDuality):
         first = len(self.quadrics) + len(self.bounded)
         ratios[:, *self.pairs] = np.clip(multipliers[:, first:], -1.0, 1.0)
         return np.asarray(ratios + ratios.transpose(0, 2, 1) + np.eye(d))
-
-    def _sloping(self, plain: Lagrangian, y: FloatArray, ratios: FloatArray) -> FloatArray:
-        """(n, d, d) the same, but s_i s_j at points y: for columns that have moved, or for all."""
-        delta, weight = y - plain.cases.x, self.price.absolute
-        with np.errstate(divide="ignore", invalid="ignore"):
-            s = -plain.slope(y) / (2.0 * self.price(delta)[:, None] * weight)
-        s = np.clip(np.nan_to_num(s), -1.0, 1.0)
-        moved = (delta != 0.0) | (not len(self.pairs[0]))
-        either = moved[:, :, None] | moved[:, None, :]
-        mixed = np.where(either, s[:, :, None] * s[:, None, :], ratios)
-        diagonal = np.arange(len(weight))
-        mixed[:, diagonal, diagonal] = 1.0
-        return np.asarray(mixed)

@@ -101,7 +101,6 @@ class Refinement:
                 if self.limited or not self._goes_on(worth):
                     return
                 continue
-            self._forget(y)
             missed = self._cut(y)
             if missed <= 0.0:
                 self._offer(y)
@@ -179,19 +178,6 @@ class Refinement:
         self.missed = missed
         if missed * unit < max(self.accepted, VIOLATION if stuck else 0.0) * cost:
             self.inwards = max(1.2 * missed, 2.0 * self.inwards)
-
-    def _forget(self, y: FloatArray) -> None:
-        """Drop the half-spaces that are farthest from a point, from four for each column on.
-
-        Where there are hundreds of rounds, that saves a quarter of the time.
-        """
-        cuts, most = self.cuts, 4 * (y.shape[1] + 2)
-        if cuts.size > most:
-            slack = cuts.high - cuts.matrix @ y[0]
-            kept = np.sort(np.argsort(slack, kind="stable")[: most // 2])
-            self.cuts = LinearBounds(
-                cuts.matrix[kept], cuts.low[kept], cuts.high[kept], cuts.tight[kept]
-            )
 
     def _start_from(self, piece: Piece, worth: float) -> None:
         """Take over the half-spaces and the bound of a relaxation."""

@@ -172,15 +172,12 @@ class SumsOfWaves:
     The largest value of u(δ) = Σ_j r_j cos(ψ_j + ω_j · δ) over a ball is hard to find in many
     dimensions. What is needed is a number that it does not exceed.
 
-    *Parabolas.* Each wave lies below the parabola that touches it at some angle a_j, the anchor, so
+    Each wave lies below the parabola that touches it at some angle a_j, the anchor, so
     the sum lies below a convex parabola c + b · δ + ½ δᵀQ δ, whichever anchors there are. Its
     largest value over a Euclidean ball is bounded by weak duality, ½ ν R² + ½ bᵀ(ν − Q)⁻¹ b for
     every ν > Q, and over a ball of ‖·‖₁ it is at a corner. Anchored at the centre it is sharp for
     small balls; anchored near a point at which u is large, for larger ones; and at the nearest
     tops of waves it is the constant Σ r_j. Several are made for each u and the least counts.
-
-    *Covering.* In one or two dimensions a grid covers the ball. Within a cell u exceeds the largest
-    of its corners by at most ⅛ h² f times the largest curvature (f dimensions, cells of size h).
     """
 
     sizes: FloatArray  # (N, K) r
@@ -197,13 +194,9 @@ class SumsOfWaves:
 
     def in_balls(self, radii: FloatArray) -> FloatArray:
         """(N, V) bounds on the values at the radii or nearer; they may be infinite."""
-        f = self.frequencies.shape[1]
-        if not f:
+        if not self.frequencies.shape[1]:
             return np.repeat(self._values(np.zeros((1, len(self.frequencies)))), len(radii), axis=1)
-        if f <= 2:
-            found = self._by_covering(radii)
-        else:
-            found = np.min([self._by_parabola(a, radii) for a in self._anchors()], axis=0)
+        found = np.min([self._by_parabola(a, radii) for a in self._anchors()], axis=0)
         anywhere = self.sizes.sum(axis=1) + self.constants
         return np.minimum(found, anywhere[:, None])
 
@@ -213,28 +206,6 @@ class SumsOfWaves:
         cosine, sine = self.sizes * np.cos(self.angles), -self.sizes * np.sin(self.angles)
         value = np.concatenate([cosine, sine], axis=1) @ features.T
         return np.asarray(value + self.constants[:, None])
-
-    def _by_covering(self, radii: FloatArray) -> FloatArray:
-        """One grid of 48 cells across for all radii between one and its half."""
-        out, f = np.full((len(self.sizes), len(radii)), np.inf), self.frequencies.shape[1]
-        left, unit = radii[np.isfinite(radii)], _reach(self.frequencies)
-        while len(left):
-            largest = float(left.max())
-            h = max(largest / 24, 1e-3 * unit)
-            some = np.flatnonzero((radii >= 0.5 * largest) & (radii <= largest))
-            left = left[left < 0.5 * largest]
-            if h > unit:  # far too coarse to say anything
-                continue
-            cell = h * (np.sqrt(f) if self.is_round else f)
-            axis = h * np.arange(-np.ceil(largest / h) - 1, np.ceil(largest / h) + 2)
-            grid = np.stack(np.meshgrid(*[axis] * f, indexing="ij"), axis=-1).reshape(-1, f)
-            length = np.linalg.norm(grid, ord=2 if self.is_round else 1, axis=1)
-            near = length <= largest + cell  # the corners of all cells that balls reach
-            values = self._values(grid[near] @ self.frequencies.T)
-            room = 0.125 * f * h * h * self._steepest
-            for v in some:
-                out[:, v] = values[:, length[near] <= radii[v] + cell].max(axis=1) + room
-        return out
 
     def _forms(self, weights: FloatArray) -> FloatArray:
         """(N, f, f) Σ_j weights_j ω_j ω_jᵀ."""

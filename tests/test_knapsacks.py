@@ -257,6 +257,25 @@ def test_the_trees_of_some_rows_are_those_of_each():
     assert (proved(one.program, cases.take(some), proof.take(some)) == whole[some]).all()
 
 
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_category_without_a_value_left_has_no_answer(
+    compiled: bool, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(tree, "has_numba", lambda: compiled)
+    group, d = slice(1, 4), 4
+    rows = LinearBounds(np.array([[1.0, 0.0, 2.0, 5.0]]), np.array([4.0]), np.array([np.inf]))
+    region = Region((rows, Whole(np.arange(1), np.ones(1)), OneOf(group)))
+    program = Program(Price(np.ones(d), np.zeros(d)), region)
+    x = np.tile([0.0, 1.0, 0.0, 0.0], (200, 1))
+    low, high = np.zeros((200, d)), np.full((200, d), 9.0)
+    high[:, 1:] = 0.0
+    cases = program.cases(x).within(low, high)
+    found = Knapsacks(program).solve(cases, Effort())
+    assert (found.outcomes == Outcome.INFEASIBLE).all()
+    assert found.proof is not None
+    assert np.isposinf(proved(program, cases, found.proof)).all()
+
+
 def test_a_batch_of_no_rows_has_no_answers():
     one = problem(np.random.default_rng(12))
     none = one.program.cases(one.x[:0])

@@ -436,13 +436,14 @@ def _highest(
         if pinned:
             lam[0] = steepest
         value = _least(k, row, box, lam, spot, work, 1.0)
+        if value == np.inf:  # there is no point
+            bound = np.inf
+            break
         cost, total = _weighed(k, row, spot), value + _dot(lam, row.short)
         if total > bound:
             bound = total
             _put(at, lam)
         if not step:
-            if value == np.inf:
-                break
             _begun(k, row, lam, spot, cost, basis)
             _moved((points[0][0], points[1][0], points[2][0]), spot)
         elif pinned and spot[2][0] < row.short[0] - row.slack[0]:

@@ -14,12 +14,12 @@ from counterpoint.additive.curves import Curve
 from counterpoint.additive.solver import Knapsacks
 from counterpoint.additive.sums import SumBounds, lifted
 from counterpoint.costs import Price
-from counterpoint.engine.couplings import LinearBounds
+from counterpoint.engine.couplings import Cone, LinearBounds
 from counterpoint.engine.domains import AtMost, Box, OneOf, Whole
 from counterpoint.engine.program import Program
 from counterpoint.engine.proof import Proof, proved
 from counterpoint.engine.region import Condition, Region
-from counterpoint.solvers import Effort, Outcome
+from counterpoint.solvers import Branching, Effort, Outcome
 
 
 class Problem(NamedTuple):
@@ -173,6 +173,44 @@ def test_relations_that_are_only_just_met_are_no_obstacle_to_a_proof(seed: int):
     assert found.proof is not None
     bound = float(proved(program, cases, found.proof)[0])
     assert best * (1.0 - 1e-8) <= bound <= best * (1.0 + 1e-12) or bound == best
+
+
+def branched(seed: int) -> tuple[Problem, Proof | None, float, float]:
+    """A problem within a ball; its tree, what that proves, and what is reported."""
+    one = problem(np.random.default_rng(seed))
+    around = one.x[0] + np.random.default_rng(seed).normal(size=one.x.shape[1])
+    ball = Cone(np.eye(len(around)), -around, 4.0)
+    one = one._replace(program=Program(one.program.price, one.program.region & Region((ball,))))
+    cases = one.program.cases(one.x)
+    found = Branching(one.program).solve(cases, Effort())
+    bound = np.zeros(1) if found.proof is None else proved(one.program, cases, found.proof)
+    return one, found.proof, float(bound[0]), float(found.reported[0])
+
+
+@pytest.mark.parametrize("start", range(0, 60, 30))
+def test_a_branch_and_bound_within_a_ball_leaves_a_proof_too(start: int):
+    trees = 0
+    for seed in range(start, start + 30):
+        one, tree, bound, reported = branched(seed)
+        best = least(one)
+        assert bound <= best * (1.0 + 1e-12), (seed, bound, best)
+        if tree is not None:
+            assert bound >= reported * (1.0 - 1e-12), seed
+            trees += 1
+    assert trees >= 25
+
+
+def test_its_proof_is_refused_or_still_true_when_it_is_tampered_with():
+    rng, refused = np.random.default_rng(0), 0
+    for seed in range(20):
+        one, tree, own, _ = branched(seed)
+        best, cases = least(one), one.program.cases(one.x)
+        for _ in range(20 if tree is not None and len(tree.row) > 2 else 0):
+            assert tree is not None
+            bound = float(proved(one.program, cases, tampered(rng, tree))[0])
+            assert bound <= best * (1.0 + 1e-12), (seed, bound, best)
+            refused += bound < own * (1.0 - 1e-8)
+    assert refused > 30
 
 
 @pytest.mark.parametrize("seed", range(30))

@@ -3,7 +3,8 @@
 Every node is the program within narrower bounds. Its relaxation is solved by whichever solver takes
 it; its lower bound is the *program's own*, recomputed from the multipliers with integrality taken
 into account, and a node is closed as infeasible only if its multipliers refute it. Nodes are taken
-in the order of their bounds, so the least open bound is always a bound on the answer.
+in the order of their bounds, so the least open bound is always a bound on the answer. They are kept
+as a tree that proves it, see `counterpoint.engine.proof`.
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ from counterpoint.costs import Mahalanobis, Manhattan, Price, SquaredEuclidean
 from counterpoint.engine.couplings import Cone, LinearBounds, LogLoss, LogSumExp
 from counterpoint.engine.domains import INTEGRAL, AtMost, Box, Transitions, Whole
 from counterpoint.engine.program import Program
+from counterpoint.engine.proof import Proof
 from counterpoint.engine.region import Cases
 from counterpoint.errors import NoSolver
-from counterpoint.numerics import LEAST, BoolArray, FloatArray
+from counterpoint.numerics import LEAST, BoolArray, FloatArray, IntArray
 from counterpoint.solvers.base import Effort, Outcome, Solution, Solver
 from counterpoint.solvers.clarabel import Clarabel
 from counterpoint.solvers.daqp import Daqp
@@ -43,6 +45,10 @@ LATTICE = 1e-14
 """Relative violation of a target's row that is rounding where every column is a whole step."""
 DOUBTED = 200
 """A node left undecided by tolerances counts as this many nodes, since it takes about as long."""
+SHY = 1.0 - 1e-10
+"""What is reported is a trace less than bounds say: when the tree is checked, they round anew."""
+PROVED = 10_000
+"""Trees of no more nodes are kept as proofs."""
 CLOSE = 1e-7
 """How far from a whole step, a category or no change a point may be and count as on it."""
 
@@ -83,13 +89,15 @@ class Branching(Solver):
         return tuple(_solvers(Program(linear, self.program.region)))
 
     def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
-        out = Solution.blank(len(cases), self.program)
+        out, trees = Solution.blank(len(cases), self.program), list[tuple[IntArray, Proof]]()
         for i, case in enumerate(cases):
             ceiling = np.inf if cutoff is None else float(cutoff[i])
             tree = Tree(self, case, effort, ceiling)
             tree.run()
             tree.record(out, i)
-        return out
+            if tree.is_proof:
+                trees.append((np.array([i]), tree.proof()))
+        return replace(out, proof=Proof.joined(trees, len(cases)) if trees else None)
 
 
 def _solvers(program: Program) -> Iterator[Solver]:
@@ -103,11 +111,12 @@ def _solvers(program: Program) -> Iterator[Solver]:
 class Node(NamedTuple):
     """The program within narrower bounds."""
 
-    low: FloatArray  # (d,) bounds on y
+    low: FloatArray  # (d,) bounds on y; beside them, features stay where no more may change
     high: FloatArray
     point: FloatArray  # (d,) the relaxation's answer; of the parent's, before the node is visited
     used: frozenset[int]  # features that count as changed
     bound: float  # a lower bound on the cost within the node
+    place: int  # where it is kept; of the parent, before the node is visited
 
 
 @final
@@ -126,6 +135,7 @@ class Tree:
         self.root = np.zeros(self.program.size)
         self.complete, self.cut_short = True, False
         self.visited = 0
+        self._kept: list[tuple[Node, FloatArray]] = []  # nodes, and what bounds them
         self._open: list[tuple[float, int, Node]] = []
         self._order = count()
         self._closed = np.inf
@@ -144,7 +154,7 @@ class Tree:
 
     def run(self) -> None:
         """Search until nothing open can be cheaper, or time or nodes run out."""
-        self._visit([Node(self.case.low[0], self.case.high[0], self.x, frozenset(), 0.0)])
+        self._visit([Node(self.case.low[0], self.case.high[0], self.x, frozenset(), 0.0, -1)])
         self.visited += 1
         width = 1
         while self._open and not self._hopeless(self._open[0][0]):
@@ -185,6 +195,8 @@ class Tree:
     def _visit(self, nodes: list[Node]) -> None:
         """Bound nodes; keep them open, close them, or take a point as the best so far."""
         low, high = np.stack([node.low for node in nodes]), np.stack([node.high for node in nodes])
+        for i, node in enumerate(nodes):
+            self._hold(low[i], high[i], node.used)
         several = self.case.take(np.zeros(len(nodes), dtype=np.intp))
         cases = replace(several, low=low, high=high)
         solution, multipliers, refuted = self._relaxed(cases)
@@ -192,18 +204,56 @@ class Tree:
             self.root = multipliers[0]
         found = solution.found
         at = np.where(found[:, None], solution.points, cases.x)
-        bounds = np.maximum(self.program.bound(cases, multipliers, at), solution.reported)
+        own, first = self.program.bound(cases, multipliers, at), len(self._kept)
+        bounds = np.maximum(own, solution.reported)
         bounds = np.maximum(bounds, [node.bound for node in nodes])
+        for i, node in enumerate(nodes):
+            better = refuted[i] or node.place < 0 or own[i] >= node.bound
+            self._kept.append((node, multipliers[i] if better else self._kept[node.place][1]))
         hopeful = np.flatnonzero(found & (bounds < self.best))
         if len(hopeful):
             self._round(solution.points[hopeful], cases.take(hopeful))
         for i, node in enumerate(nodes):
             if found[i] and not self._hopeless(float(bounds[i])):
-                kept = node._replace(point=solution.points[i], bound=float(bounds[i]))
+                kept = node._replace(
+                    point=solution.points[i], bound=float(bounds[i]), place=first + i
+                )
                 heappush(self._open, (kept.bound, next(self._order), kept))
             elif not refuted[i]:
                 self._closed = min(self._closed, float(bounds[i]))
                 self.complete &= bool(found[i])
+
+    def _hold(self, low: FloatArray, high: FloatArray, used: frozenset[int]) -> None:
+        """Bounds of features that must stay, since as many as may count as changed."""
+        at_most = self.program.at_most
+        if at_most is None or len(used) < at_most.count:
+            return
+        for b in set(range(len(at_most.blocks))) - used:
+            block = at_most.blocks[b]
+            low[block] = np.maximum(low[block], self.x[block])
+            high[block] = np.minimum(high[block], self.x[block])
+
+    @property
+    def is_proof(self) -> bool:
+        """Whether the tree is complete, no larger than proofs are, and bounded by multipliers."""
+        convex = not self.relaxation.program.kinds & {*INTEGRAL}
+        separable = self.program.price.quadratic.ndim == 1
+        return convex and separable and not self.cut_short and len(self._kept) <= PROVED
+
+    def proof(self) -> Proof:
+        """The tree; its leaves are closed by the bounds of their multipliers, or leave a gap."""
+        nodes, multipliers = zip(*self._kept, strict=True)
+        n, forced = len(nodes), np.zeros((len(nodes), self.program.width), dtype=bool)
+        children, at_most = np.full((n, 2), -1), self.program.at_most
+        for i, node in enumerate(nodes):
+            if node.place >= 0:
+                children[node.place, int(children[node.place, 0] >= 0)] = i
+            if at_most is not None:
+                forced[i, [at_most.blocks[b].start for b in node.used]] = True
+        none = np.zeros(n, dtype=np.intp)
+        low, high = np.stack([node.low for node in nodes]), np.stack([node.high for node in nodes])
+        tree = forced, np.stack(multipliers), children, np.zeros(1, dtype=np.intp)
+        return Proof(none, low, high, *tree, np.array([min(self.bound, self.best)]))
 
     def _relaxed(self, cases: Cases) -> tuple[Solution, FloatArray, BoolArray]:
         """Relaxations, the program's own multipliers, and which cases they refute.
@@ -268,7 +318,7 @@ class Tree:
         out.multipliers[i] = self.root
         if self.point is not None:
             out.points[i], out.outcomes[i] = self.point, Outcome.FOUND
-            out.reported[i] = min(self.bound, self.best)
+            out.reported[i] = min(self.bound, self.best) * SHY
         elif self.finds_nothing:
             out.outcomes[i], out.reported[i] = Outcome.INFEASIBLE, np.inf
         elif np.isfinite(self.bound):
@@ -294,22 +344,17 @@ def _split_changes(program: Program, x: FloatArray, node: Node, close: float) ->
     moves = _moves(program, node.point[None, :] - x)[0]
     if (moves > close * close * max(float(moves.sum()), LEAST)).sum() <= at_most.count:
         return []
+    gone, starts = (node.low > x) | (node.high < x), [block.start for block in at_most.blocks]
+    moves[np.logical_or.reduceat(gone, starts)] = -1.0  # these cannot stay
     moves[list(node.used)] = -1.0
     feature = int(moves.argmax())
     if moves[feature] <= 0:
         return []
-
-    def held(features: set[int]) -> Node:
-        low, high = np.array(node.low), np.array(node.high)
-        for block in (at_most.blocks[i] for i in features):
-            low[block] = np.maximum(low[block], x[block])
-            high[block] = np.minimum(high[block], x[block])
-        return node._replace(low=low, high=high)
-
-    used = node.used | {feature}
-    full = len(used) == at_most.count
-    others = set(range(len(at_most.blocks))) - used if full else set()
-    return [held({feature}), held(others)._replace(used=used)]
+    block = at_most.blocks[feature]
+    stays = node._replace(low=node.low.copy(), high=node.high.copy())
+    stays.low[block] = np.maximum(node.low[block], x[block])
+    stays.high[block] = np.minimum(node.high[block], x[block])
+    return [stays, node._replace(used=node.used | {feature})]
 
 
 def _split_category(program: Program, node: Node, close: float) -> list[Node]:

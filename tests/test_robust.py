@@ -49,7 +49,7 @@ from counterpoint.robust.chance import Chance, Lead, Reach, corners
 from counterpoint.robust.foot import FootLead
 from counterpoint.robust.form import UncertainScores
 from counterpoint.robust.leads import LinearLeads
-from counterpoint.robust.refine import purified_evidence
+from counterpoint.robust.refine import purified_evidence, shortest
 from counterpoint.testing import check_reader
 
 NAMES = list("abcd")
@@ -716,10 +716,35 @@ def test_moves_that_are_closed_to_a_row_pull_at_nothing(cost: str):
     asked = question("laplace", cost, [cp.Immutable("a", "c")])
     reach = Reach(asked.actionable, asked.actionable.cases(ROWS[:1])).of(pulls)[0]
     np.testing.assert_allclose(reach, dual(cost, pulls, [1, 3]), rtol=1e-12)
+    if cost != "mahalanobis":  # there a column that only rises counts as one that moves both ways
+        rises = question("laplace", cost, [cp.Monotone("a", "increasing")]).actionable
+        upwards = np.hstack([np.maximum(pulls[:, :1], 0.0), pulls[:, 1:]])
+        reach = Reach(rises, rises.cases(ROWS[:1])).of(pulls)[0]
+        np.testing.assert_allclose(reach, dual(cost, upwards), rtol=1e-12)
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_the_shortest_step_is_that_of_a_quadratic_program(seed: int):
+    """In any units; and none is seen where there is none, or where none is needed."""
+    rng = np.random.default_rng(seed)
+    rows, far = rng.normal(size=(3 + seed, 6)), rng.uniform(0.1, 1.0, 3 + seed)
+    far *= 10.0 ** rng.uniform(-3.0, 3.0)
+    z = cvxpy.Variable(6)
+    cvxpy.Problem(cvxpy.Minimize(cvxpy.norm(z)), [rows @ z <= -far]).solve(solver="CLARABEL")
+    found = shortest(rows, far)
+    if z.value is None:
+        assert found is None
+        return
+    assert found is not None
+    assert (rows @ found + far <= 1e-9 * far.max()).all()
+    assert np.linalg.norm(found) <= np.linalg.norm(z.value) * (1.0 + 1e-6)
+    assert shortest(rows, -far) is None
+    assert shortest(np.vstack([rows, -rows[:1]]), np.append(far, far[0])) is None
+
+
+@pytest.mark.parametrize("few", [True, False])
 @pytest.mark.parametrize("cost", ["manhattan", "squared euclidean", "mahalanobis"])
-def test_no_move_gains_more_than_its_reach(cost: str):
+def test_no_move_gains_more_than_its_reach(cost: str, few: bool):
     """Numbers that only rise, whole ones, categories, and few changes at a time."""
     words = ("ash", "elm", "fir")
     described = cp.Features(
@@ -735,7 +760,7 @@ def test_no_move_gains_more_than_its_reach(cost: str):
         "squared euclidean": cp.SquaredEuclidean([1.0, 0.5, 2.0, 0.3]),
         "mahalanobis": cp.Mahalanobis(np.diag([1.0, 0.5, 2.0, 0.3])),
     }[cost]
-    limits = [cp.Monotone("a", "increasing"), cp.MaxChanges(2), cp.WithinObserved()]
+    limits = [cp.Monotone("a", "increasing"), *[cp.MaxChanges(2)] * few, cp.WithinObserved()]
     logistic = LogisticRegression()
     logistic.coef_, logistic.intercept_ = np.ones((1, described.width)), np.zeros(1)
     logistic.classes_, logistic.n_features_in_ = np.array([0, 1]), described.width

@@ -29,7 +29,7 @@ from counterpoint.robust.leads import LinearLeads
 from counterpoint.solvers import Effort, Outcome
 from counterpoint.solvers.duals import purified
 
-__all__ = ["Refinement", "cutting_planes", "purified_evidence"]
+__all__ = ["Refinement", "cutting_planes", "purified_evidence", "shortest"]
 
 
 EXACT = 1e-9
@@ -112,11 +112,7 @@ class Refinement:
             self._go_inwards(y, missed)
 
     def _approach(self) -> None:
-        """Half-spaces about the nearest point within them alone, as far as bounds do not matter.
-
-        The least distance within half-spaces is one problem of non-negative least squares (Lawson &
-        Hanson 1974), which takes far less than a relaxation.
-        """
+        """Half-spaces about the nearest point within them alone, as far as bounds do not matter."""
         price, case, y = self.piece.program.price, self.case, self.case.x
         euclidean = price.kind is not Manhattan and price.quadratic.ndim == 1
         if self.branches or self.cuts.size > len(self.piece.supported) or not euclidean:
@@ -127,17 +123,11 @@ class Refinement:
         for _ in range(10):  # 6 will do
             if self._cut(y) <= 1e-10 * self._missed_at_first:
                 return
-            rows = self.cuts.matrix * unit
             far = self.cuts.matrix @ case.x[0] + case.margin[0, 0] - self.cuts.high
-            scale = (far / np.maximum(np.linalg.norm(rows, axis=1), TINY)).max()
-            if not 0.0 < scale < np.inf:
+            step = shortest(self.cuts.matrix * unit, far)
+            if step is None:
                 return
-            last = np.append(np.zeros(len(unit)), 1.0)
-            rest = np.vstack([-rows.T, far / scale])
-            rest = rest @ nnls(rest, last)[0] - last
-            if rest[-1] > -1e-9:
-                return
-            y = case.x - scale * unit * rest[:-1] / rest[-1]
+            y = case.x + unit * step
             if ((y < case.low) | (y > case.high)).any():
                 return
 
@@ -270,6 +260,22 @@ class Refinement:
             return np.isfinite(self.cost)
         wanted = max(0.1 * self.effort.gap, EXACT) if self.branches else EXACT
         return self.cost - self.bound <= wanted * self.cost
+
+
+def shortest(rows: FloatArray, far: FloatArray) -> FloatArray | None:
+    """(d,) the shortest z with rows · z <= −far; None if it is not seen.
+
+    One problem of non-negative least squares (Lawson & Hanson 1974, LDP): far less than a program.
+    """
+    scale = (far / np.maximum(np.linalg.norm(rows, axis=1), TINY)).max()
+    if not 0.0 < scale < np.inf:
+        return None
+    last, rest = np.append(np.zeros(rows.shape[1]), 1.0), np.vstack([-rows.T, far / scale])
+    try:
+        rest = rest @ nnls(rest, last)[0] - last
+    except RuntimeError:  # too many iterations
+        return None
+    return -scale * rest[:-1] / rest[-1] if rest[-1] < -1e-9 else None
 
 
 def purified_evidence(evidence: Evidence) -> Evidence:

@@ -1,13 +1,13 @@
-"""Audits: what a model leaves whole groups of rows to do, and boxes of rows that have no action."""
+"""Audits of whole groups of rows: whom no action helps, and which constraints are to blame."""
 
 from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any, NamedTuple, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-__all__ = ["Audit", "Confined", "audit", "confined"]
+__all__ = ["Audit", "audit", "fixed_rows", "parts_of"]
 
 
 @final
@@ -56,7 +56,7 @@ class Audit:
     @property
     def fixed(self) -> NDArray[np.bool_]:
         """(n,): for which rows it is proved that no action gives the target."""
-        return _fixed(self.answers)
+        return fixed_rows(self.answers)
 
     def __str__(self) -> str:
         table = self.groups
@@ -193,7 +193,7 @@ def audit(  # noqa: PLR0913
             )
     groups = pd.DataFrame(lines, index=pd.Index(["all", *names], name="group"))
     rng = np.random.default_rng(random_state)
-    fixed = _fixed(answers)
+    fixed = fixed_rows(answers)
     pools = (np.flatnonzero(mask) for mask in (fixed, answers.found & _needs(answers)))
     drawn = [np.sort(rng.permutation(pool)[:sample]).tolist() for pool in pools]
     constraints = _constraints(explainer, answers, *drawn)
@@ -225,7 +225,8 @@ def _groups(answers: cp.Counterfactuals, by: Any) -> NDArray[np.object_]:
     return out
 
 
-def _fixed(answers: cp.Counterfactuals) -> NDArray[np.bool_]:
+def fixed_rows(answers: cp.Counterfactuals) -> NDArray[np.bool_]:
+    """(n,): of which rows it is proved that no action gives the target."""
     proved = answers.certificates.claim == cp.Claim.PROVED
     return np.asarray(proved & (answers.status == cp.Status.INFEASIBLE))
 
@@ -240,7 +241,7 @@ def _line(
 ) -> dict[str, Any]:
     """What is told of a group."""
     status, needs = answers.status, _needs(answers) & rows
-    fixed, found = _fixed(answers) & rows, answers.found & needs
+    fixed, found = fixed_rows(answers) & rows, answers.found & needs
     cost, count = answers.cost[found], int(needs.sum())
     masks = {
         "rows": rows,
@@ -280,7 +281,9 @@ def _constraints(
     named = Counter(
         text
         for conflict in conflicts
-        for text in {str(p) for c in (conflict.constraints if conflict else ()) for p in _parts(c)}
+        for text in {
+            str(p) for c in (conflict.constraints if conflict else ()) for p in parts_of(c)
+        }
     )
 
     def without(kept: Sequence[cp.Constraint]) -> tuple[float, float]:
@@ -301,7 +304,7 @@ def _constraints(
 
     lines: dict[str, dict[str, float]] = {}
     for c in asked if rows else ():
-        parts, rest = _parts(c), [other for other in asked if other is not c]
+        parts, rest = parts_of(c), [other for other in asked if other is not c]
         whole = without(rest)
         if not any(whole) and not any(str(part) in named for part in parts):
             continue  # then no part of it does anything either
@@ -315,206 +318,10 @@ def _constraints(
     return table.rename_axis("constraint").sort_values(["frees", "saves", "named"], ascending=False)
 
 
-def _parts(constraint: cp.Constraint) -> list[Any]:
+def parts_of(constraint: cp.Constraint) -> list[Any]:
     """A constraint on several features as one for each."""
     if isinstance(constraint, cp.Immutable):
         return [cp.Immutable(name) for name in constraint.features]
     if isinstance(constraint, cp.WithinObserved) and constraint.features:
         return [constraint.only(name) for name in constraint.features]
     return [constraint]
-
-
-# Boxes of rows
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Confined:
-    """Whether all rows of a box are without an action.
-
-    Parameters
-    ----------
-    proved
-        True if it is proved, False if it is refuted; None if neither.
-    row
-        What refutes it: name → value of a row in the box that has an action, or the target already.
-    answers
-        That to this row; or those to two questions about the whole box, that there is none: whether
-        some row has the target already, and whether some row has an action. Their proofs can be
-        kept as records. One is left out if the constraints leave no point at all.
-    """
-
-    proved: bool | None
-    row: dict[Hashable, Any] | None
-    answers: tuple[cp.Counterfactual, ...]
-
-
-def confined(
-    explainer: cp.Explainer,
-    box: Mapping[Hashable, Any],
-    target: Any,
-    *,
-    time_limit: float | None = None,
-) -> Confined:
-    """Whether no row of a box has an action that gives the target: proved, or refuted by a row.
-
-    What all rows of the box together can reach is a box again, since these constraints are about
-    one feature each: `Immutable`, `Bounds`, `Monotone` and `WithinObserved`. `Linear` and
-    `Ellipsoid` are about the answer alone. So one question settles the whole box, for every model.
-
-    Parameters
-    ----------
-    explainer
-        The constraints on actions.
-    box
-        Name → (lowest, highest) value, or the categories; where nothing is said, what the data
-        show. `Integer` features have multiples of their step, and no cell is missing.
-    target
-        What is wanted, as for `Explainer.explain`.
-    time_limit
-        Seconds.
-
-    Raises
-    ------
-    InvalidInput
-        If the constraints hold `MaxChanges` or one of your own, which tie features of a row
-        together, the target depends on the row (`OtherLabel` of None), or the box is empty.
-
-    References
-    ----------
-    Kothari et al., Prediction without preclusion, arXiv 2308.12820; confined regions: arXiv
-    2502.16380.
-    """
-    asked = (*explainer.constraints, *explainer.implied)
-    alone = (cp.Immutable, cp.Bounds, cp.Monotone, cp.WithinObserved)
-    tying = [c for c in asked if not isinstance(c, (*alone, cp.Linear, cp.Ellipsoid))]
-    if tying:
-        raise InvalidInput(
-            f"A box can be settled under constraints on one feature each, and relations of the "
-            f"answer; got {shown(tying[0])}. Leave it out: then fewer boxes are confined."
-        )
-    if isinstance(target, cp.OtherLabel) and not target.labels:
-        raise InvalidInput(
-            "Expected a target that is the same for all rows; say than= which label."
-        )
-    for name in box:
-        explainer.features.index(name)
-    proofs: list[cp.Counterfactual] = []
-    stays = [cp.Immutable(*explainer.features.names)]
-    for rules in (stays, asked):  # rows that have the target already; rows that get there
-        found = [_reach(f, box.get(f.name), [*_about(f, rules)]) for f in explainer.features]
-        ways = [way for way in found if way is not None]
-        if len(ways) < len(found):
-            continue  # no row may be anywhere
-        relations = [c for c in rules if isinstance(c, cp.Linear | cp.Ellipsoid)]
-        widened = cp.Explainer(
-            explainer.model,
-            features=[way.feature for way in ways],
-            cost=explainer.cost,
-            constraints=[*relations, *(c for way in ways for c in way.constraints)],
-        )
-        start = {way.feature.name: way.start for way in ways}
-        (answer,) = widened.explain([start], target, time_limit=time_limit, progress=False)
-        if answer.found:
-            row = {way.feature.name: way.origin(answer.row[way.feature.name]) for way in ways}
-            (own,) = explainer.explain([row], target, time_limit=time_limit, progress=False)
-            return Confined(False if own.found else None, row, (own,))
-        proofs.append(answer)
-    proved = all(_fixed(answer.batch)[answer.position] for answer in proofs)
-    return Confined(proved or None, None, tuple(proofs))
-
-
-def _about(feature: Any, constraints: Sequence[cp.Constraint]) -> Iterator[cp.Constraint]:
-    """The constraints on one feature, as constraints on it alone."""
-    for c in constraints:
-        if isinstance(c, cp.Immutable | cp.WithinObserved) and feature.name in c.features:
-            yield next(part for part in _parts(c) if part.features == (feature.name,))
-        elif isinstance(c, cp.WithinObserved) and not c.features:
-            yield cp.WithinObserved(feature.name)
-        elif isinstance(c, cp.Bounds | cp.Monotone) and c.feature == feature.name:
-            yield c
-
-
-@final
-class _Reach(NamedTuple):
-    """Where the rows of a box can take one feature."""
-
-    feature: Any  # with what can be reached as what was observed, if it is categorical
-    constraints: Sequence[cp.Constraint]  # that say so
-    start: Any
-    origin: Callable[[Any], Any]  # where in the box to start, to get to a value
-
-
-def _reach(feature: Any, given: Any, rules: Sequence[cp.Constraint]) -> _Reach | None:
-    """Where a feature can get from what is given of it; None if it may be nowhere."""
-    given = feature.observed if given is None else given
-    if given is None:
-        raise InvalidInput(
-            f"Expected a range of {feature.name!r} in the box, since there are no data that show "
-            "one."
-        )
-    return (_categories if isinstance(feature, cp.Categorical) else _numbers)(feature, given, rules)
-
-
-def _categories(
-    feature: cp.Categorical, given: Any, rules: Sequence[cp.Constraint]
-) -> _Reach | None:
-    inside = [given] if given in feature.categories else list(given)
-    if not inside or not {*inside} <= {*feature.categories}:
-        raise InvalidInput(
-            f"Expected categories of {feature.name!r} in the box; got {shown(given)}."
-        )
-    one, count = cp.Features([feature]), len(feature.categories)
-    old, new = (codes.reshape(-1, 1).astype(float) for codes in np.indices((count, count)))
-    allowed = (old == new)[:, 0] | ~feature.is_stand_in[new[:, 0].astype(int)]
-    for condition in (part for rule in rules for part in rule.region(one)):
-        allowed &= condition.violation(one.expand(new), one.expand(old)) <= 0
-    origins: dict[Hashable, Hashable] = {}
-    for k in np.flatnonzero(allowed).tolist():
-        u, v = (feature.categories[part] for part in divmod(k, count))
-        if u in inside and (u == v or v not in origins):
-            origins[v] = u
-    if not origins:
-        return None
-    start = feature.stand_in if feature.stand_in in origins else next(iter(origins))
-    reached = replace(feature, observed=tuple(origins))
-    return _Reach(reached, [cp.WithinObserved(feature.name)], start, origins.__getitem__)
-
-
-def _numbers(feature: Any, given: Any, rules: Sequence[cp.Constraint]) -> _Reach | None:
-    try:
-        low, high = map(float, given)
-    except (TypeError, ValueError):
-        low, high = np.nan, np.nan
-    if isinstance(feature, cp.Integer):
-        low, high = (
-            float(f(v / feature.step) * feature.step) for f, v in ((np.ceil, low), (np.floor, high))
-        )
-    if not low <= high:
-        raise InvalidInput(
-            f"Expected a lowest and a highest value of {feature.name!r} in the box; got "
-            f"{shown(given)}."
-        )
-    # Each end of what a rule allows rises with where one starts: so all together are a range again.
-    ends = [_ends(rule, feature, low, high) for rule in rules] or [(-np.inf, np.inf)]
-    least, most = max(end[0] for end in ends), min(end[1] for end in ends)
-    if least > most:
-        return None
-    bounds = [cp.Bounds(feature.name, least, most)] if np.isfinite((least, most)).any() else []
-    start = next((v for v in (low, high) if np.isfinite(v)), 0.0)
-    return _Reach(feature, bounds, start, lambda value: float(np.clip(value, low, high)))
-
-
-def _ends(rule: Any, feature: Any, low: float, high: float) -> tuple[float, float]:
-    """What a constraint lets be reached from between two values."""
-    match rule:
-        case cp.Immutable():
-            return low, high
-        case cp.Bounds():
-            return max(rule.low, low - rule.fall), min(rule.high, high + rule.rise)
-        case cp.Monotone():
-            return (low, np.inf) if rule.direction == "increasing" else (-np.inf, high)
-    stated = [bounds for bounds in rule.stated if bounds.feature == feature.name]
-    no_low, no_high = (np.isfinite([getattr(b, e) for b in stated]).any() for e in ("low", "high"))
-    first, last = feature.observed
-    return -np.inf if no_low else min(first, low), np.inf if no_high else max(last, high)

@@ -195,6 +195,12 @@ class Sizes:
         """(n, d) the sizes."""
         return self.heights if self.units is None else np.asarray(self.heights @ self.units)
 
+    def at(self, rows: IntArray, columns: IntArray) -> FloatArray:
+        """(k,) the sizes of single numbers."""
+        if self.units is None:
+            return np.asarray(self.heights[rows, columns])
+        return np.einsum("ij,ji->i", self.heights[rows], self.units[:, columns])
+
     @property
     def most(self) -> FloatArray:
         """(d,) at least the largest size in each column."""

@@ -280,17 +280,24 @@ class SeparableDomain:
         size, share = np.abs(slope), gamma(sizes.count)
         apart = np.abs(size - price.absolute)
         # at most: |slope| is no more than its size, and most slopes are far from what decides.
-        if not (apart <= (share + (AFTER + 1) * UNIT) * sizes.most).any():
+        near = apart <= (share + (AFTER + 1) * UNIT) * sizes.most
+        if not near.any():
             return reach
-        off = share * sizes.each + AFTER * UNIT * size
-        doubtful = (apart <= off) & (off > 0.0) & (price.curvature == 0.0)
-        if not doubtful.any():
+        rows, columns = np.nonzero(near & (price.curvature == 0.0))
+        size, apart = size[rows, columns], apart[rows, columns]
+        off = share * sizes.at(rows, columns) + AFTER * UNIT * size
+        doubtful = (apart <= off) & (off > 0.0)
+        rows, columns, size, off = (v[doubtful] for v in (rows, columns, size, off))
+        if not len(rows):
             return reach
-        x, low, high = (v[:, self.numeric] for v in (cases.x, cases.low, cases.high))
+        which = np.flatnonzero(self.numeric)[columns]
+        x, low, high = (v[rows, which] for v in (cases.x, cases.low, cases.high))
         down, up = np.abs(low - x), np.abs(high - x)
-        either = off >= size + price.absolute
-        far = np.where(either, np.maximum(down, up), np.where(slope > 0.0, down, up))
-        return np.where(doubtful, np.maximum(reach, far), reach)
+        either = off >= size + price.absolute[columns]
+        downhill = np.where(slope[rows, columns] > 0.0, down, up)
+        far, out = np.where(either, np.maximum(down, up), downhill), np.array(reach)
+        out[rows, columns] = np.maximum(out[rows, columns], far)
+        return out
 
     def _combined(
         self, numeric: FloatArray, price: Diagonal, slope: FloatArray, cases: Cases

@@ -162,7 +162,9 @@ class HalfSpace(Solver):
         price = self.program.price
         demand = self._normals[side]
         if price.kind is Manhattan:
-            return _filled(self.program, demand, start, short, cases)
+            if self.program.groups:
+                return _filled_with_categories(self.program, demand, start, short, cases)
+            return _filled(price.absolute, demand, start, short, cases)
         if price.kind is SquaredEuclidean:
             return _meet_diagonal(demand, price.quadratic, start, short, cases)
         return self._meet_full(side, start, short, cases)
@@ -193,14 +195,14 @@ def _meet_diagonal(
         points = np.multiply.outer(multiplier, direction)
         points += x
         return points, multiplier
-    total = short + (start - x) @ demand
-    furthest = np.where(demand > 0, high, np.where(demand < 0, low, x)) - x
-    with np.errstate(invalid="ignore"):
-        reach = (furthest * np.where(demand == 0, 0.0, demand)).sum(axis=1)
+    total, low, high = short + (start - x) @ demand, low - x, high - x
+    some = slice(None) if demand.all() else np.flatnonzero(demand)
+    reach = np.where(demand[some] > 0.0, high[:, some], low[:, some]) @ demand[some]
     possible = reach >= total * (1.0 - ROUNDED)
-    multiplier = _root(direction, demand, total, low - x, high - x, np.abs(multiplier))
-    points = np.clip(x + multiplier[:, None] * direction, low, high)
-    return np.where(possible[:, None], points, np.nan), np.where(possible, multiplier, 1.0)
+    multiplier = _root(direction, demand, total, low, high, np.abs(multiplier))
+    points = np.clip(x + multiplier[:, None] * direction, cases.low, cases.high)
+    points[~possible] = np.nan
+    return points, np.where(possible, multiplier, 1.0)
 
 
 def _root(
@@ -211,61 +213,85 @@ def _root(
     high: FloatArray,
     guess: FloatArray,
 ) -> FloatArray:
-    """(n,) λ >= 0 with demand · clip(λ direction, low, high) = total: Newton kept in a bracket."""
+    """(n,) λ >= 0 with demand · clip(λ direction, low, high) = total: Newton kept in a bracket.
+
+    Each row until it is met, whatever the others are.
+    """
     lower, upper = np.zeros(len(total)), np.full(len(total), np.inf)
-    root = np.array(guess)
-    slopes = demand * direction
+    root, left, slopes = np.array(guess), np.arange(len(total)), demand * direction
     for _ in range(60):  # some 5 do; halving the bracket takes all of them
-        move = root[:, None] * direction
-        clipped = np.minimum(np.maximum(move, low), high)
-        excess = clipped @ demand - total
-        if (np.abs(excess) <= 2.0 * ROUNDED * np.abs(total)).all():
+        part = slice(None) if len(left) == len(total) else left
+        at, move = root[part], np.multiply.outer(root[part], direction)
+        clipped = np.maximum(move, low[part])
+        np.minimum(clipped, high[part], out=clipped)
+        excess = clipped @ demand - total[part]
+        off = np.abs(excess) > 2.0 * ROUNDED * np.abs(total[part])
+        left, at, excess = left[off], at[off], excess[off]
+        if not len(left):
             break
-        lower = np.where(excess <= 0, root, lower)
-        upper = np.where(excess >= 0, root, upper)
-        slope = np.where(clipped == move, slopes, 0.0).sum(axis=1)
+        lower[left] = np.where(excess <= 0, at, lower[left])
+        upper[left] = np.where(excess >= 0, at, upper[left])
+        slope = np.where(clipped[off] == move[off], slopes, 0.0).sum(axis=1)
         with np.errstate(divide="ignore", invalid="ignore"):
-            newton = root - excess / slope
-        middle = np.where(np.isinf(upper), 2.0 * root + guess, 0.5 * (lower + upper))
-        usable = (newton > lower) & (newton < upper) & np.isfinite(newton)
-        following = np.where(usable, newton, middle)
-        if (following == root).all():
-            break
-        root = np.where(excess == 0, root, following)
+            newton = at - excess / slope
+        above = upper[left]
+        middle = np.where(np.isinf(above), 2.0 * at + guess[left], 0.5 * (lower[left] + above))
+        usable = (newton > lower[left]) & (newton < above) & np.isfinite(newton)
+        root[left] = np.where(usable, newton, middle)
+        left = left[root[left] != at]
     return root
 
 
 def _filled(
-    program: Program, demand: FloatArray, start: FloatArray, short: FloatArray, cases: Cases
+    price: FloatArray, demand: FloatArray, start: FloatArray, short: FloatArray, cases: Cases
 ) -> Moves:
     """One demand under weighted Manhattan cost: a knapsack, filled with the best buys first.
 
-    A column gives the score that its interval leaves room for, in the demand's direction; of a
-    one-hot group, the best category alone.
+    A column gives the score that its interval leaves room for, in the demand's direction.
     """
+    gain = np.abs(demand)
+    worth = np.divide(price, gain, out=np.full(len(price), np.inf), where=gain > 0.0)
+    order = np.argsort(worth, kind="stable")[: np.count_nonzero(gain)]
+    if not len(order):
+        return np.full_like(start, np.nan), np.ones(len(start))
+    points, worths, left, width = np.array(start), np.ones(len(start)), np.arange(len(start)), 1
+    while len(left):  # most rows need the first few columns only
+        ways, some = order[:width], cases if len(left) == len(start) else cases.take(left)
+        at, low, high = start[left[:, None], ways], some.low[:, ways], some.high[:, ways]
+        room = np.maximum(np.where(demand[ways] > 0.0, high - at, at - low), 0.0) * gain[ways]
+        so_far, rows = np.cumsum(room, axis=1), np.arange(len(left))
+        last = np.count_nonzero(so_far < short[left, None] * (1.0 - ROUNDED), axis=1)
+        met, last = last < len(ways), np.minimum(last, len(ways) - 1)
+        amount = np.where(np.arange(len(ways)) < last[:, None], room, 0.0)
+        before = np.where(last > 0, so_far[rows, last - 1], 0.0)
+        amount[rows, last] = np.maximum(short[left] - before, 0.0)
+        moved = np.minimum(np.maximum(at + amount / demand[ways], low), high)
+        points[left[met, None], ways], worths[left[met]] = moved[met], worth[ways[last[met]]]
+        left, width = left[~met], 4 * width
+        if len(ways) == len(order):
+            points[left] = np.nan
+            break
+    return points, worths
+
+
+def _filled_with_categories(
+    program: Program, demand: FloatArray, start: FloatArray, short: FloatArray, cases: Cases
+) -> Moves:
+    """The same with one-hot groups, of each of which the best category alone is bought."""
     rows, price, groups = np.arange(len(start)), program.price.absolute, program.groups
-    gain, points = np.abs(demand)[None], np.array(start)
-    worth = np.divide(price, gain, out=np.full(gain.shape, np.inf), where=gain > 0.0)
-    best = int(worth.argmin())
-    limit = (cases.high if demand[best] > 0.0 else cases.low)[:, best]
-    limit = limit[:1] if limit.strides[0] == 0 else limit
-    if not groups and np.isfinite(worth[0, best]) and not np.isfinite(limit).any():
-        points[:, best] += short / demand[best]  # the one best column has room for all
-        return points, np.full(len(points), worth[0, best])
+    some, points = program.numeric & (demand != 0.0), np.array(start)
+    gain = np.repeat(np.where(some, np.abs(demand), 0.0)[None], len(start), axis=0)
     with np.errstate(invalid="ignore"):
         room = np.where(demand > 0.0, cases.high - start, start - cases.low).clip(0.0) * gain
-    room[:, demand == 0.0] = 0.0
-    if groups:
-        gain, room[:, ~program.numeric] = np.repeat(gain, len(start), axis=0), 0.0
-        gain[:, ~program.numeric] = 0.0
-        for group in groups:
-            scores = np.where(cases.high[:, group] > 0.5, demand[group], -np.inf)
-            column = group.start + scores.argmax(axis=1)
-            more = np.maximum(scores.max(axis=1) - start[:, group] @ demand[group], 0.0)
-            gain[rows, column] = room[rows, column] = more
-        weight = np.where(program.numeric, price, 2.0 * price)
-        worth = np.divide(weight, gain, out=np.full(gain.shape, np.inf), where=gain > 0.0)
-    order = np.broadcast_to(np.argsort(worth, axis=1, kind="stable"), room.shape)
+    room[:, ~some] = 0.0
+    for group in groups:
+        scores = np.where(cases.high[:, group] > 0.5, demand[group], -np.inf)
+        column = group.start + scores.argmax(axis=1)
+        more = np.maximum(scores.max(axis=1) - start[:, group] @ demand[group], 0.0)
+        gain[rows, column] = room[rows, column] = more
+    weight = np.where(program.numeric, price, 2.0 * price)
+    worth = np.divide(weight, gain, out=np.full(gain.shape, np.inf), where=gain > 0.0)
+    order = np.argsort(worth, axis=1, kind="stable")
     so_far = np.cumsum(np.take_along_axis(room, order, axis=1), axis=1)
     enough = so_far >= short[:, None] * (1.0 - ROUNDED)
     possible = enough[:, -1]
@@ -282,5 +308,4 @@ def _filled(
         changes = chosen.any(axis=1, keepdims=True)
         points[:, group] = np.where(changes, chosen, start[:, group])
     points[~possible] = np.nan
-    worth = np.broadcast_to(worth, room.shape)
     return points, np.where(possible, worth[rows, column], 1.0)

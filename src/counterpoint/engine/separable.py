@@ -286,14 +286,13 @@ class SeparableDomain:
         rows, columns = np.nonzero(near & (price.curvature == 0.0))
         size, apart = size[rows, columns], apart[rows, columns]
         off = share * sizes.at(rows, columns) + AFTER * UNIT * size
-        doubtful = (apart <= off) & (off > 0.0)
-        rows, columns, size, off = (v[doubtful] for v in (rows, columns, size, off))
+        doubtful, either = (apart <= off) & (off > 0.0), off >= size + price.absolute[columns]
+        rows, columns, either = rows[doubtful], columns[doubtful], either[doubtful]
         if not len(rows):
             return reach
         which = np.flatnonzero(self.numeric)[columns]
         x, low, high = (v[rows, which] for v in (cases.x, cases.low, cases.high))
         down, up = np.abs(low - x), np.abs(high - x)
-        either = off >= size + price.absolute[columns]
         downhill = np.where(slope[rows, columns] > 0.0, down, up)
         far, out = np.where(either, np.maximum(down, up), downhill), np.array(reach)
         out[rows, columns] = np.maximum(out[rows, columns], far)

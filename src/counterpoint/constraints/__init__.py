@@ -1,0 +1,26 @@
+"""What a person can or may change, in feature names and feature units."""
+
+from counterpoint.constraints.features import (
+    Bounds,
+    Constraint,
+    Immutable,
+    MaxChanges,
+    Monotone,
+    WithinObserved,
+    all_constraints,
+    named,
+)
+from counterpoint.constraints.relations import Ellipsoid, Linear
+
+__all__ = [
+    "Bounds",
+    "Constraint",
+    "Ellipsoid",
+    "Immutable",
+    "Linear",
+    "MaxChanges",
+    "Monotone",
+    "WithinObserved",
+    "all_constraints",
+    "named",
+]

@@ -396,12 +396,12 @@ class Evidence(Bounding):
         self, reached: FloatArray, margin: FloatArray | None = None
     ) -> tuple[FloatArray, FloatArray]:
         bound = self.program.bound(self.cases, self.multipliers, self.at, margin)
+        if self.proofs:
+            bound = np.maximum(bound, self._proved)
         doubtful = np.flatnonzero(bound < reached * (1.0 - CLOSED))
         if len(doubtful):
             part, multipliers = self.cases.take(doubtful), self.multipliers[doubtful]
             bound[doubtful[self.program.refutes(part, multipliers)]] = np.inf
-        if self.proofs:
-            bound = np.maximum(bound, self._proved)
         return bound, np.maximum(bound, self.reported)
 
     @cached_property

@@ -27,10 +27,13 @@ from counterpoint.rows.cells import (
     plain,
     plain_pandas,
     scattered,
+    written,
 )
 
 __all__ = ["Cells", "Table", "repeated"]
 
+FEW = 64
+"""Of so many rows, all cells of a pandas frame are read at once."""
 Cells = tuple[IntArray, NDArray[Any]]
 """Positions within a column, and the values to write there."""
 
@@ -81,6 +84,8 @@ class Table:
         """The values of one column; floats are float64 with NaN for what is missing."""
         if self.is_array:
             return np.asarray(self.native[:, self.names.index(name)])
+        if name in self._at_once:
+            return self._at_once[name]
         if self.is_pandas:
             values = self.native[name]
             if isinstance(values.dtype, np.dtype) and values.dtype.kind in "biuf":
@@ -89,6 +94,16 @@ class Table:
         if series.dtype.is_numeric():
             return np.asarray(series.to_numpy())
         return np.fromiter(series.to_list(), dtype=object, count=len(self))
+
+    @cached_property
+    def _at_once(self) -> Mapping[Hashable, NDArray[Any]]:
+        """The columns of NumPy's numbers of a few rows of a pandas frame: one by one takes long."""
+        if not self.is_pandas or len(self) > FEW:
+            return {}
+        cells, dtypes = self.native.to_numpy(dtype=object), self.native.dtypes
+        kinds = [d.kind if isinstance(d, np.dtype) else "" for d in dtypes]
+        found = [j for j, kind in enumerate(kinds) if kind and kind in "biuf"]
+        return {self.names[j]: cells[:, j].astype(dtypes.iloc[j]) for j in found}
 
     def row(self, i: int, names: Sequence[Hashable]) -> dict[Hashable, Any]:
         """Name → value of one row, as Python has it."""
@@ -279,8 +294,7 @@ class Table:
         if self.is_pandas:
             out = some.native.copy(deep=False)
             for name in cells:
-                series = nw.from_native(out[name], series_only=True)
-                out[name] = scattered(series, *cells[name]).to_native()
+                out[name] = written(out[name], *cells[name])
             return Table(out, self.names)
         changed = [scattered(some.frame.get_column(name), *cells[name]) for name in cells]
         return Table(some.frame.with_columns(*changed).to_native(), self.names)

@@ -33,14 +33,6 @@ from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray, Sizes, g
 
 __all__ = ["CellEvidence", "CellRelaxation", "Cells", "blocks", "search_cells", "spread_of"]
 
-NUMBERS = 1 << 17
-"""How many numbers to work on at a time, so that they stay in the cache."""
-NEAR, FIRST, MORE = 16, 4, 8
-"""How many rivals near a row are compared at first; with how many of them the search of a cell
-begins; and how many are added at a time."""
-CANDIDATES = 512
-"""With how many cells at a time rivals are compared."""
-
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -231,9 +223,9 @@ def spread_of(price: Price, free: BoolArray) -> FloatArray | None:
     return spread
 
 
-def blocks(count: int, width: int) -> Iterator[slice]:
-    """Slices of rows of so many numbers that fit into the cache."""
-    size = max(16, NUMBERS // max(width, 1))
+def blocks(count: int, width: int, numbers: int = 1 << 17) -> Iterator[slice]:
+    """Slices of rows of so many numbers that stay in the cache."""
+    size = max(16, numbers // max(width, 1))
     return (slice(start, min(start + size, count)) for start in range(0, count, size))
 
 
@@ -312,7 +304,7 @@ class _CellSearch:
         self.gratis = np.flatnonzero((absolute == 0.0) & (diagonal == 0.0))
         self.fall, self.rise = (start - low)[self.gratis], (high - start)[self.gratis]
         scores = self.scores[self.cells.rivals]
-        near = np.argpartition(-scores, min(NEAR, len(scores)) - 1)[:NEAR]
+        near = np.argpartition(-scores, min(16, len(scores)) - 1)[:16]
         # The rivals that cells are compared with: those that lead most, the first first.
         self.pool = near[np.argsort(-scores[near], kind="stable")]
         # (S,) with how many rivals of the pool each cell was compared
@@ -342,7 +334,7 @@ class _CellSearch:
         """One cell: with a few rivals, then with those that are missed, which are returned."""
         cells, found, row = self.cells, self.found, self.row
         gains, _ = self._against(np.array([s]), self.pool)
-        order = np.argsort(-gains[0], kind="stable")[:FIRST]
+        order = np.argsort(-gains[0], kind="stable")[:4]
         rivals = first = np.unique(np.append(self.pool[order], self.relaxation.rivals[s]))
         bound, known = -np.inf, len(self.opened)
         while True:
@@ -364,7 +356,7 @@ class _CellSearch:
                     found.offer(s, row, part.points, cost)
             if not len(missed) or part.limited[0] or bound >= self._worth():
                 return np.setdiff1d(rivals, first)
-            rivals = np.append(rivals, missed[:MORE])
+            rivals = np.append(rivals, missed[:8])
 
     def _relaxed(self, piece: Piece) -> Found:
         """A cell with some of its rows: a search of its own."""
@@ -382,8 +374,8 @@ class _CellSearch:
             if self.seen[s] == len(self.pool):
                 return s
             cells = np.flatnonzero((self.bounds < reached) & (self.seen < len(self.pool)))
-            if len(cells) > CANDIDATES:
-                cells = cells[np.argpartition(self.bounds[cells], CANDIDATES)[:CANDIDATES]]
+            if (most := 512) < len(cells):  # the most promising first
+                cells = cells[np.argpartition(self.bounds[cells], most)[:most]]
             self._compare(cells, self.pool[self.seen[cells].min() :])
             self.seen[cells] = len(self.pool)
 

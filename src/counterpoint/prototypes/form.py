@@ -32,6 +32,14 @@ from counterpoint.models.form import (
     split,
 )
 from counterpoint.numerics import BoolArray, FloatArray, IntArray
+from counterpoint.prototypes.arrays import (
+    alike,
+    distinct,
+    factors_of,
+    first_equal,
+    labelled,
+    metric_of,
+)
 from counterpoint.prototypes.cells import Cells, blocks
 from counterpoint.prototypes.nearer import Nearer
 from counterpoint.targets import Target
@@ -118,12 +126,12 @@ class Prototypes(Form):
         >>> answers.to_frame().round(6)
         array([[0. , 1.5]])
         """
-        points, classes, owner = _labelled(prototypes, labels)
-        omega = _metric(matrix, points)
+        points, classes, owner = labelled(prototypes, labels)
+        omega = metric_of(matrix, points)
         counts = slice(None) if omega is None else np.atleast_2d(omega).any(axis=0)
-        place = _first_equal(points[:, counts])
-        kept = _distinct(place, owner, np.zeros(len(points)))
-        points, owner, place = points[kept], owner[kept], _first_equal(place[kept])
+        place = first_equal(points[:, counts])
+        kept = distinct(place, owner, np.zeros(len(points)))
+        points, owner, place = points[kept], owner[kept], first_equal(place[kept])
         # The values of some prototype in the middle: taking it off loses no digit of whole numbers.
         center = np.quantile(points, 0.5, axis=0, method="lower")
         near, far = points - center, points + center
@@ -269,14 +277,14 @@ class LocalPrototypes(Form):
         >>> form.predict(np.array([[0.9, 0.0], [1.1, 0.0], [-2.9, 0.0], [-3.1, 0.0]]))
         array(['narrow', 'wide', 'narrow', 'wide'], dtype='<U6')
         """
-        points, classes, owner = _labelled(prototypes, labels)
+        points, classes, owner = labelled(prototypes, labels)
         which = np.arange(len(owner))
         if metric_per == "class":
             which = owner
         elif metric_per != "prototype":
             raise InvalidInput(f"Expected metric_per 'prototype' or 'class'; got {metric_per!r}.")
         count = int(which.max(initial=-1)) + 1
-        factors = _factors(matrices, count, points.shape[1], metric_per)
+        factors = factors_of(matrices, count, points.shape[1], metric_per)
         added = np.zeros(len(owner)) if offsets is None else np.asarray(offsets, dtype=np.float64)
         if added.shape != owner.shape:
             raise InvalidInput(f"Expected {len(owner)} offsets; got shape {added.shape}.")
@@ -284,10 +292,10 @@ class LocalPrototypes(Form):
             raise InvalidInput("Expected finite prototypes, matrices and offsets; got others.")
         if not factors.any():
             raise InvalidInput("Expected metrics in which some column counts; got zeros alone.")
-        metric = _alike(factors)[which]
+        metric = alike(factors)[which]
         counts = np.asarray(factors.any(axis=1))[metric]  # columns that a metric looks at
-        place = _first_equal(np.column_stack([metric, np.where(counts, points, 0.0)]))
-        kept = _distinct(place, owner, added)
+        place = first_equal(np.column_stack([metric, np.where(counts, points, 0.0)]))
+        kept = distinct(place, owner, added)
         shifts = np.empty((len(kept), factors.shape[1]))
         for shift, at in zip(shifts, place[kept].tolist(), strict=True):
             shift[:] = -(factors[metric[at]] @ points[at])  # equal ones to the last bit
@@ -306,7 +314,7 @@ class LocalPrototypes(Form):
     @cached_property
     def place(self) -> IntArray:
         """(P,) the first prototype with the same F and f, which may belong to another class."""
-        return _first_equal(np.column_stack([self.metric, self.shifts]))
+        return first_equal(np.column_stack([self.metric, self.shifts]))
 
     def scores(self, X: FloatArray) -> FloatArray:
         """(n, P) scores, of which the largest is the nearest prototype's."""
@@ -386,106 +394,6 @@ class LocalPrototypes(Form):
             given = float(limit[k]), 1.0, float(loses[k])
             conditions.append(Nearer(matrix, shift, rival, there, *given))
         return Region(tuple(conditions))
-
-
-def _labelled(
-    prototypes: ArrayLike, labels: ArrayLike
-) -> tuple[FloatArray, NDArray[Any], IntArray]:
-    """(P, d) prototypes, the (k,) classes, and the (P,) position of each one's class in them."""
-    points, kinds = np.asarray(prototypes, dtype=np.float64), np.asarray(labels)
-    if points.ndim != 2 or kinds.shape != points.shape[:1]:
-        raise InvalidInput(
-            "Expected prototypes of shape (P, d) and P labels; "
-            f"got shapes {points.shape} and {kinds.shape}."
-        )
-    with np.errstate(over="ignore"):
-        overflows = np.isinf((2.0 * points) ** 2 @ np.ones(points.shape[1])).any()
-    if overflows and np.isfinite(points).all():
-        raise InvalidInput(
-            "Expected prototypes whose squared distances are finite; they overflow. "
-            "Scale the columns."
-        )
-    classes, owner = np.unique(kinds, return_inverse=True)
-    if len(classes) < 2:
-        raise InvalidInput(
-            f"Expected prototypes of two classes or more; got {classes.tolist()!r} alone."
-        )
-    return points, classes, owner.ravel()
-
-
-def _metric(matrix: ArrayLike | None, points: FloatArray) -> FloatArray | None:
-    """The metric, if it fits the prototypes."""
-    omega = None if matrix is None else np.asarray(matrix, dtype=np.float64)
-    if omega is not None and (omega.ndim not in (1, 2) or omega.shape[-1] != points.shape[1]):
-        raise InvalidInput(
-            f"Expected a matrix of shape (k, {points.shape[1]}), one for all prototypes, or "
-            f"({points.shape[1]},) relevances; got shape {omega.shape}."
-        )
-    if not np.isfinite(points).all() or not (omega is None or np.isfinite(omega).all()):
-        raise InvalidInput("Expected finite prototypes and a finite matrix; got others.")
-    if omega is not None and omega.ndim == 1 and (omega < 0.0).any():
-        raise InvalidInput(f"Expected relevances of at least 0; got {omega.min():.6g}.")
-    if omega is not None and not omega.any():
-        raise InvalidInput("Expected a metric in which some column counts; got zeros alone.")
-    return omega
-
-
-def _factors(
-    matrices: ArrayLike | Sequence[ArrayLike], count: int, width: int, metric_per: str
-) -> FloatArray:
-    """(count, k, d) matrices, shorter ones filled up with rows of zeros."""
-    listed = matrices if isinstance(matrices, Sequence) else np.atleast_1d(np.asarray(matrices))
-    found = [np.asarray(matrix, dtype=np.float64) for matrix in listed]
-    shapes = sorted({matrix.shape for matrix in found})
-    dimensions = {len(shape) for shape in shapes}
-    fits = all(shape[-1:] == (width,) for shape in shapes) and dimensions in ({1}, {2})
-    if len(found) != count or not fits:
-        raise InvalidInput(
-            f"Expected {count} matrices of shape (k, {width}), one for each {metric_per}, or as "
-            f"many rows of {width} relevances; got {len(found)} of shape "
-            f"{' and '.join(map(str, shapes))}."
-        )
-    if dimensions == {1}:
-        relevances = np.stack(found)
-        if (relevances < 0.0).any():
-            raise InvalidInput(f"Expected relevances of at least 0; got {relevances.min():.6g}.")
-        return np.asarray(np.sqrt(relevances)[:, None, :] * np.eye(width))
-    out = np.zeros((count, max(len(matrix) for matrix in found), width))
-    for place, matrix in zip(out, found, strict=True):
-        place[: len(matrix)] = matrix
-    return out
-
-
-def _alike(factors: FloatArray) -> IntArray:
-    """(M,) the first matrix Ω with the same ΩᵀΩ, up to the rounding of that product."""
-    first = _first_equal(factors)
-    size = np.sum(factors * factors, axis=1)
-    rounding = 2.0 * (factors.shape[1] + 2) * EPS
-    for j in np.flatnonzero(first == np.arange(len(first))).tolist():
-        near = np.all(np.abs(size[:j] - size[j]) <= rounding * size[j], axis=1)
-        for i in np.flatnonzero(near & (first[:j] == np.arange(j))).tolist():
-            apart = np.abs(factors[i].T @ factors[i] - factors[j].T @ factors[j])
-            if (apart <= rounding * np.sqrt(np.outer(size[j], size[j]))).all():
-                first[first == j] = i
-                break
-    return first
-
-
-def _distinct(place: IntArray, owner: IntArray, offsets: FloatArray) -> IntArray:
-    """Of several prototypes of one class at one place, the first with the least offset.
-
-    The others never win.
-    """
-    order = np.lexsort((offsets, owner, place))
-    _, best = np.unique(np.stack([place, owner])[:, order], axis=1, return_index=True)
-    return np.sort(order[best])
-
-
-def _first_equal(rows: FloatArray | IntArray) -> IntArray:
-    """(n,) for each of n arrays the first that is equal to it."""
-    seen: dict[bytes, int] = {}
-    keys = (np.ascontiguousarray(row + 0.0).tobytes() for row in rows)  # −0 becomes 0
-    return np.array([seen.setdefault(key, i) for i, key in enumerate(keys)], dtype=np.intp)
 
 
 def _contenders(

@@ -26,10 +26,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Lagrangian"]
 
-POSITIVE = 1e-12
-"""What a positive least must exceed besides what rounding may add to it, relative to the size of
-its terms."""
-
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -119,7 +115,7 @@ class Lagrangian:
 
         On columns without a bound, entries of its slope that are no more than what rounding leaves
         of a sum that cancels count as 0. So does such a curvature: then positive means up to a
-        thousand times as far away as the row itself. See `POSITIVE`.
+        thousand times as far away as the row itself. And it means more than 1e-12 of the terms.
         """
         z = self._lowest(start)
         value, size, slope, slope_size = self._expanded(z)
@@ -137,7 +133,7 @@ class Lagrangian:
             width = high - low
         reach = np.where(np.isfinite(width), width, 1e3 * (np.abs(z) + np.abs(self.cases.x)))
         curved = np.where(self._floor > 0.0, 0.0, 2.0 * self._noise)
-        size = POSITIVE * (size + np.abs(slope * delta).sum(axis=1))
+        size = 1e-12 * (size + np.abs(slope * delta).sum(axis=1))
         positive = value + below > lost + size + curved * ((reach * reach) @ self.base)
         return np.asarray(positive & (self._floor >= -2.0 * self._noise))
 

@@ -49,8 +49,6 @@ __all__ = [
 
 SHARE = 10
 """Of so many draws one is used: a ball takes more work than a linear score does."""
-NEAR = 1e-9
-"""How far from a segment a point still is on it, as a share of its length."""
 
 
 @final
@@ -80,7 +78,7 @@ class WaveLeads(Leads):
         square = np.maximum((way * way).sum(axis=1), TINY)
         share = np.clip((way * gone).sum(axis=1) / square, 0.0, 1.0)
         off = gone - share[:, None] * way
-        is_on = (off * off).sum(axis=1) <= NEAR * NEAR * square
+        is_on = (off * off).sum(axis=1) <= 1e-18 * square  # 1e-9 of its length away
         return np.asarray(np.minimum(ball, np.where(is_on, self.segments, np.inf)))
 
 
@@ -127,7 +125,7 @@ def wave_leads(
             else:
                 own = own @ np.linalg.inv(np.linalg.cholesky(metric[np.ix_(free, free)])).T
             pushes += list(replace(about, frequencies=own).in_balls(radii).T)
-        # A point that counts as on a segment is `NEAR` of its length off: waves that turn by less
+        # A point that counts as on a segment is 1e-9 of its length off: waves that turn by less
         # than a thousand on the way turn by no more than 1e-6 there. So much covers rounding, too.
         found = joint_quantiles(np.stack(pushes), target.probability) * (1.0 + 1e-6)
         if ends is not None:

@@ -25,18 +25,14 @@ __all__ = ["by_columns", "is_wide"]
 Answer = tuple[Outcome, FloatArray, FloatArray]
 """Of one row: the point, NaN where there is none, and the multipliers."""
 
-WIDE = 128
-"""So many columns, and two rounds with a few of them are solved faster than one with all."""
 FEW = 4
 """To begin with, so many columns for each row of the program: those that buy the most."""
-WORTH = 1.0 + 1e-10
-"""A slope by so much above the price is no rounding."""
 
 
 def is_wide(program: Program) -> bool:
     """Whether a program has so many columns, each with a price, that a few at a time are faster."""
     known = frozenset({Manhattan, Box, LinearBounds, LogLoss, LogSumExp})
-    return program.kinds <= known and program.width > WIDE and bool(program.price.absolute.all())
+    return program.kinds <= known and program.width > 128 and bool(program.price.absolute.all())
 
 
 def by_columns(program: Program, case: Cases, solve: Callable[[Program, Cases], Answer]) -> Answer:
@@ -62,7 +58,7 @@ def by_columns(program: Program, case: Cases, solve: Callable[[Program, Cases], 
         normal = program.cut(multipliers[None, :]).normal[0]
         room = np.where(normal > 0.0, held > case.low[0], held < case.high[0])
         gain = np.where(room & ~columns, np.abs(normal) / price, 0.0)
-        better = gain > (0.0 if refuted else weight * WORTH)
+        better = gain > (0.0 if refuted else weight * (1.0 + 1e-10))  # more is no rounding
         if found is Outcome.NOTHING or (refuted and not better.any()):  # all of them may tell more
             return solve(program, case)
         if not better.any():

@@ -26,14 +26,7 @@ from counterpoint.engine.couplings import LogLoss, LogSumExp
 from counterpoint.engine.domains import Box
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Cases
-from counterpoint.models.softmax import (
-    Reduced,
-    direction,
-    log_loss,
-    logistic_root,
-    minimise,
-    reach,
-)
+from counterpoint.models.softmax import Reduced, logistic_root, minimise, reach
 from counterpoint.numerics import TINY, BoolArray, FloatArray
 from counterpoint.solvers.base import Effort, Outcome, Solution, Solver
 
@@ -222,9 +215,7 @@ class Newton(Solver):
         scores[:, :-1] += condition.offset
         reduced = self._reduced(scores, self._gram, cases)
         points = self._moved(x, reduced)
-        if isinstance(condition, LogLoss):
-            self._polish(points, cases, condition, reduced)
-        else:
+        if not isinstance(condition, LogLoss):  # a loss judges any point by its bound
             points[~reduced.settled] = np.nan
         outcomes = np.full(len(x), Outcome.NOTHING, dtype=np.int8)
         multipliers = self._multipliers(reduced)
@@ -282,39 +273,3 @@ class Newton(Solver):
         """(n, d) x − P⁻¹Aᵀu."""
         points = reduced.coefficients[:, :-1] @ self._directions
         return np.subtract(x, points, out=points)
-
-    def _polish(self, points: FloatArray, cases: Cases, charge: LogLoss, reduced: Reduced) -> None:
-        """Newton steps on the points themselves, for the few rows whose coefficients cancel.
-
-        Where λ is small and the label's row lies within the hull of the others, u is large, and of
-        G u little is left but rounding. The gradient at the point itself has no such loss.
-        """
-        rows = np.flatnonzero(~reduced.settled)
-        if not len(rows):
-            return
-        x, weight, y = cases.x[rows], 2.0 * cases.weights[rows], points[rows]
-        price, exactly = self.program.price, np.full(len(rows), 1e-12)
-        shares, steepest = self._steepest(y, x, weight, charge)
-        for _ in range(4):  # each doubles the digits, and few are missing
-            weighed = np.zeros_like(shares)
-            weighed[:-1] = charge.matrix @ steepest.T
-            still = np.zeros_like(weighed)
-            along = direction(self._gram, shares, weight, still, weighed, exactly)
-            there = y + (along[:-1].T @ self._directions - steepest / weight[:, None])
-            new_shares, new_steepest = self._steepest(there, x, weight, charge)
-            better = price(new_steepest) < price(steepest)
-            if not better.any():
-                break
-            shares = np.where(better, new_shares, shares)
-            y = np.where(better[:, None], there, y)
-            steepest = np.where(better[:, None], new_steepest, steepest)
-        points[rows], reduced.shares[rows] = y, shares.T
-
-    def _steepest(
-        self, y: FloatArray, x: FloatArray, weight: FloatArray, charge: LogLoss
-    ) -> tuple[FloatArray, FloatArray]:
-        """(m + 1, n) the probabilities of the classes, the label's last, and (n, d) P⁻¹∇E."""
-        scores = np.zeros((charge.size + 1, len(y)))
-        scores[:-1] = charge.matrix @ y.T + charge.offset[:, None]
-        shares = log_loss(scores, (charge.size, np.arange(len(y))))[1]
-        return shares, weight[:, None] * (y - x) + shares[:-1].T @ self._directions

@@ -23,12 +23,8 @@ from counterpoint.solvers.standard_form import BatchBounds
 
 __all__ = ["unique_optima"]
 
-MISSED = 1e-10
-"""By how much a variable may be off its piece, in units in which no entry of the rows exceeds 1."""
 STRICT = 1e-9
 """The least pivot, and how far prices are at least from where another optimum begins."""
-BLOCK = 1 << 15
-"""So many variables pivot together: their numbers fit into the cache."""
 
 
 def unique_optima(
@@ -41,7 +37,7 @@ def unique_optima(
     """
     rows, d = matrix.shape
     change, duals = np.full((len(limits.low), d), np.nan), np.full((len(limits.low), rows), np.nan)
-    size = max(BLOCK // (rows + d), 1)
+    size = max((1 << 15) // (rows + d), 1)  # so that their numbers fit into the cache
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         for first in range(0, len(change) if rows else 0, size):
             some = slice(first, first + size)
@@ -74,7 +70,7 @@ class _Block:
         """Write down the optima and the multipliers."""
         for _ in range(self.low.shape[1]):  # about as many as there are rows do
             missed = np.maximum(self.bottom - self.at, self.at - self.top)
-            missed[missed <= MISSED] = 0.0
+            missed[missed <= 1e-10] = 0.0  # no entry of the rows exceeds 1
             norm = np.einsum("nij,nij->ni", self.inverse, self.inverse)
             leave = (missed * missed / norm).argmax(axis=1)
             done = np.asarray(~missed.any(axis=1))

@@ -32,8 +32,6 @@ __all__ = ["Scip"]
 
 TRUSTED = 1e-7
 """What SCIP's tolerances may lift a bound by, as a share of the radius; it is given away."""
-COARSE, FINE = 4.0, 32.0
-"""Scales of tolerances: of the first search of a ball, and of a second one, if need be."""
 MET = 5e-9
 """The largest relative violation of a point that meets a program."""
 
@@ -134,7 +132,7 @@ class GlobalSearch:
             if self._offer(point) and self.cost < share * radius:
                 return not self.cost > 0.0
             # It cannot be made exact, or only just: is there anything, with finer tolerances?
-            found, point = self._looked(radius, share, first=False, scale=FINE)
+            found, point = self._looked(radius, share, first=False, scale=32.0)
             if point is not None:
                 self._offer(point)
         lowest = min(found.bound, share) - TRUSTED
@@ -156,7 +154,7 @@ class GlobalSearch:
         return bool(np.isposinf(self.bound))
 
     def _looked(
-        self, radius: float, share: float, *, first: bool, scale: float = COARSE
+        self, radius: float, share: float, *, first: bool, scale: float = 4.0
     ) -> tuple[ScipFound, FloatArray | None]:
         """What is found in a ball; in one without a limit, if any share of its radius will do."""
         from counterpoint.prototypes.solvers.spatial import Ball, ScipFound, Spatial, scip_errors

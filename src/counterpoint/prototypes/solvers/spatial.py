@@ -38,8 +38,6 @@ __all__ = ["Ball", "ScipFound", "Spatial", "scip_errors"]
 
 ROUNDED = 16.0 * EPS
 """How much of its terms a row gives away, so that rounding excludes nothing."""
-FAINT = 1e-9
-"""What SCIP takes for 0 as a coefficient; a row gives way by as much as is left out of it."""
 PARAMETERS: dict[str, Any] = {
     "propagating/obbt/freq": -1,
     "misc/allowstrongdualreds": False,  # nothing is cut off but what is impossible or too dear
@@ -255,7 +253,7 @@ class Spatial:
         found: dict[Any, float] = {}
         faint = 0.0
         for column, coefficient in terms:
-            if abs(coefficient) > FAINT:
+            if abs(coefficient) > 1e-9:  # what SCIP takes for 0; the row gives way by as much
                 term = Term(column.variable)
                 more = float(coefficient) * self.unit / column.scale
                 found[term] = found.get(term, 0.0) + more

@@ -1,0 +1,112 @@
+"""The arrays of models of nearest prototypes: checked, and without what is there twice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from counterpoint.errors import InvalidInput
+from counterpoint.numerics import EPS, FloatArray, IntArray
+
+__all__ = ["alike", "distinct", "factors_of", "first_equal", "labelled", "metric_of"]
+
+
+def labelled(prototypes: ArrayLike, labels: ArrayLike) -> tuple[FloatArray, NDArray[Any], IntArray]:
+    """(P, d) prototypes, the (k,) classes, and the (P,) position of each one's class in them."""
+    points, kinds = np.asarray(prototypes, dtype=np.float64), np.asarray(labels)
+    if points.ndim != 2 or kinds.shape != points.shape[:1]:
+        raise InvalidInput(
+            "Expected prototypes of shape (P, d) and P labels; "
+            f"got shapes {points.shape} and {kinds.shape}."
+        )
+    with np.errstate(over="ignore"):
+        overflows = np.isinf((2.0 * points) ** 2 @ np.ones(points.shape[1])).any()
+    if overflows and np.isfinite(points).all():
+        raise InvalidInput(
+            "Expected prototypes whose squared distances are finite; they overflow. "
+            "Scale the columns."
+        )
+    classes, owner = np.unique(kinds, return_inverse=True)
+    if len(classes) < 2:
+        raise InvalidInput(
+            f"Expected prototypes of two classes or more; got {classes.tolist()!r} alone."
+        )
+    return points, classes, owner.ravel()
+
+
+def metric_of(matrix: ArrayLike | None, points: FloatArray) -> FloatArray | None:
+    """The metric, if it fits the prototypes."""
+    omega = None if matrix is None else np.asarray(matrix, dtype=np.float64)
+    if omega is not None and (omega.ndim not in (1, 2) or omega.shape[-1] != points.shape[1]):
+        raise InvalidInput(
+            f"Expected a matrix of shape (k, {points.shape[1]}), one for all prototypes, or "
+            f"({points.shape[1]},) relevances; got shape {omega.shape}."
+        )
+    if not np.isfinite(points).all() or not (omega is None or np.isfinite(omega).all()):
+        raise InvalidInput("Expected finite prototypes and a finite matrix; got others.")
+    if omega is not None and omega.ndim == 1 and (omega < 0.0).any():
+        raise InvalidInput(f"Expected relevances of at least 0; got {omega.min():.6g}.")
+    if omega is not None and not omega.any():
+        raise InvalidInput("Expected a metric in which some column counts; got zeros alone.")
+    return omega
+
+
+def factors_of(
+    matrices: ArrayLike | Sequence[ArrayLike], count: int, width: int, metric_per: str
+) -> FloatArray:
+    """(count, k, d) matrices, shorter ones filled up with rows of zeros."""
+    listed = matrices if isinstance(matrices, Sequence) else np.atleast_1d(np.asarray(matrices))
+    found = [np.asarray(matrix, dtype=np.float64) for matrix in listed]
+    shapes = sorted({matrix.shape for matrix in found})
+    dimensions = {len(shape) for shape in shapes}
+    fits = all(shape[-1:] == (width,) for shape in shapes) and dimensions in ({1}, {2})
+    if len(found) != count or not fits:
+        raise InvalidInput(
+            f"Expected {count} matrices of shape (k, {width}), one for each {metric_per}, or as "
+            f"many rows of {width} relevances; got {len(found)} of shape "
+            f"{' and '.join(map(str, shapes))}."
+        )
+    if dimensions == {1}:
+        relevances = np.stack(found)
+        if (relevances < 0.0).any():
+            raise InvalidInput(f"Expected relevances of at least 0; got {relevances.min():.6g}.")
+        return np.asarray(np.sqrt(relevances)[:, None, :] * np.eye(width))
+    out = np.zeros((count, max(len(matrix) for matrix in found), width))
+    for place, matrix in zip(out, found, strict=True):
+        place[: len(matrix)] = matrix
+    return out
+
+
+def alike(factors: FloatArray) -> IntArray:
+    """(M,) the first matrix Ω with the same ΩᵀΩ, up to the rounding of that product."""
+    first = first_equal(factors)
+    size = np.sum(factors * factors, axis=1)
+    rounding = 2.0 * (factors.shape[1] + 2) * EPS
+    for j in np.flatnonzero(first == np.arange(len(first))).tolist():
+        near = np.all(np.abs(size[:j] - size[j]) <= rounding * size[j], axis=1)
+        for i in np.flatnonzero(near & (first[:j] == np.arange(j))).tolist():
+            apart = np.abs(factors[i].T @ factors[i] - factors[j].T @ factors[j])
+            if (apart <= rounding * np.sqrt(np.outer(size[j], size[j]))).all():
+                first[first == j] = i
+                break
+    return first
+
+
+def distinct(place: IntArray, owner: IntArray, offsets: FloatArray) -> IntArray:
+    """Of several prototypes of one class at one place, the first with the least offset.
+
+    The others never win.
+    """
+    order = np.lexsort((offsets, owner, place))
+    _, best = np.unique(np.stack([place, owner])[:, order], axis=1, return_index=True)
+    return np.sort(order[best])
+
+
+def first_equal(rows: FloatArray | IntArray) -> IntArray:
+    """(n,) for each of n arrays the first that is equal to it."""
+    seen: dict[bytes, int] = {}
+    keys = (np.ascontiguousarray(row + 0.0).tobytes() for row in rows)  # −0 becomes 0
+    return np.array([seen.setdefault(key, i) for i, key in enumerate(keys)], dtype=np.intp)

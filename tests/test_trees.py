@@ -344,6 +344,56 @@ def test_categories_that_the_model_splits_by_itself() -> None:
     assert (model.predict(found.to_frame()) != model.predict(frame[:20])).all()
 
 
+MISSING = [
+    ("sklearn.ensemble", "HistGradientBoostingClassifier", {"max_iter": 8}),
+    ("sklearn.ensemble", "RandomForestClassifier", {"n_estimators": 5, **SMALL}),
+    ("sklearn.tree", "DecisionTreeClassifier", SMALL),
+    ("xgboost", "XGBClassifier", {"n_estimators": 6, "max_depth": 3}),
+    ("lightgbm", "LGBMClassifier", {"n_estimators": 6, "verbose": -1}),
+]
+
+
+@pytest.mark.parametrize("gaps", [0.0, 0.2])
+@pytest.mark.parametrize(("package", "name", "options"), MISSING)
+def test_missing_cells_are_taken_as_the_model_takes_them(
+    package: str, name: str, options: dict[str, Any], gaps: float
+) -> None:
+    kind, rng = getattr(pytest.importorskip(package), name), np.random.default_rng(0)
+    frame = rows_of("whole", 200, rng).astype(float)
+    labels = labels_of(frame, 2, rng)
+    model = kind(**options).fit(frame.mask(rng.random(frame.shape) < gaps), labels)
+    trees, some = read(model).trees, frame.mask(rng.random(frame.shape) < 0.3)
+    rows = some[(model.predict(some) == 0) & some.notna().any(axis=1)][:8]
+    cost = cp.Manhattan(dict.fromkeys(frame, 1.0))
+    features = [cp.Continuous(column) for column in frame]
+    for constraints in ([], [cp.Bounds("a", -0.5, 0.5)], [cp.WithinObserved()]):
+        found = cp.explain(
+            model, rows, 1, data=frame, features=features, cost=cost, constraints=constraints
+        )
+        for i, answer in enumerate(found):
+            x, values = rows.iloc[i], []
+            for j, column in enumerate(frame):
+                cuts = np.unique(trees.thresholds[trees.inputs == j])
+                near = np.concatenate([cuts + side * 1e-6 * (1 + abs(cuts)) for side in (-1, 1)])
+                low, high = -np.inf, np.inf
+                if constraints and column == "a" and isinstance(constraints[0], cp.Bounds):
+                    low, high = -0.5, 0.5
+                elif constraints and not isinstance(constraints[0], cp.Bounds):
+                    low, high = frame[column].min(), frame[column].max()
+                near = np.clip(np.append(near, x[column]), low, high)
+                values.append([np.nan] if np.isnan(x[column]) else np.unique(near))
+            grid = pd.DataFrame(list(product(*values)), columns=frame.columns)
+            grid = grid[model.predict(grid) == 1]
+            best = np.abs(grid - x).fillna(0.0).sum(axis=1).min() if len(grid) else np.inf
+            assert answer.certificate.claim == "proved"
+            assert str(answer.status) == ("optimal" if np.isfinite(best) else "infeasible")
+            if np.isfinite(best):
+                assert answer.certificate.cost == pytest.approx(best, abs=5e-5)
+        returned = found.to_frame()[found.found]
+        assert (model.predict(returned) == 1).all()
+        assert (returned.isna() == rows[found.found].isna()).all(axis=None)
+
+
 BOOSTED = [
     ("xgboost", "XGBClassifier", {"n_estimators": 10, "max_depth": 3}),
     ("xgboost", "XGBRegressor", {"n_estimators": 10, "max_depth": 3}),
@@ -485,7 +535,7 @@ def test_any_prices_bound_what_points_cost(kind: str, classes: int) -> None:
     model, frame = fitted(RandomForestClassifier(6, max_depth=3, random_state=0), kind, classes)
     rng = np.random.default_rng(0)
     for found, (evidence,) in evidence_of(model, frame):
-        grid = evidence.condition.form.grid(evidence.program.groups)
+        grid = evidence.condition.form.grid(evidence.program.groups, found.cases.x[0])
         for case, optimum in zip(evidence.cases, found.objective, strict=True):
             row = Row(grid, evidence.program, case)
             values = evidence.condition.weights @ grid.values.T
@@ -655,6 +705,62 @@ def test_what_trees_cannot_do_is_said(options: dict[str, Any], target: Any, said
     rows = frame[model.predict(frame) == 0].iloc[:1]
     with pytest.raises(cp.CounterpointError, match=said):
         cp.explain(model, rows, target, data=frame, **options)
+
+
+REFUSED = [
+    ("sklearn.ensemble", "RandomForestClassifier", None, "has not been fitted"),
+    ("sklearn.ensemble", "HistGradientBoostingRegressor", {"loss": "poisson"}, "exponential"),
+    (
+        "sklearn.ensemble",
+        "GradientBoostingRegressor",
+        {"init": DecisionTreeRegressor(max_depth=1)},
+        "no constant",
+    ),
+    (
+        "sklearn.ensemble",
+        "AdaBoostClassifier",
+        {"estimator": RandomForestClassifier(2)},
+        "over decision trees",
+    ),
+    ("xgboost", "XGBClassifier", {"booster": "gblinear"}, "no trees"),
+    ("xgboost", "XGBClassifier", {"n_estimators": 0}, "no trees"),
+    ("xgboost", "XGBClassifier", {"missing": -1.0}, "as missing"),
+    ("xgboost", "XGBRegressor", {"objective": "count:poisson"}, "is not read"),
+    ("lightgbm", "LGBMClassifier", {"linear_tree": True, "verbose": -1}, "not constant"),
+    ("lightgbm", "LGBMClassifier", {"zero_as_missing": True, "verbose": -1}, "zeros"),
+    ("lightgbm", "LGBMRegressor", {"objective": "poisson", "verbose": -1}, "is not read"),
+]
+
+
+@pytest.mark.parametrize(("package", "name", "options", "said"), REFUSED)
+def test_models_that_are_not_read_are_refused_in_a_sentence(
+    package: str, name: str, options: dict[str, Any] | None, said: str
+) -> None:
+    kind, rng = getattr(pytest.importorskip(package), name), np.random.default_rng(0)
+    frame = rows_of("whole", 100, rng)
+    model = kind(**(options or {}))
+    if options is not None:
+        model.fit(frame, labels_of(frame, 2, rng))
+    target = 1 if name.endswith("Classifier") else cp.Interval(0.5, 1.0)
+    with pytest.raises(cp.CounterpointError, match=said) as error:
+        cp.explain(model, frame[:2], target, data=frame)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("options", [{"criterion": "entropy"}, {"monotonic_cst": [1, 0, 0]}])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_forests_however_they_were_fitted(dtype: str, options: dict[str, Any]) -> None:
+    rng = np.random.default_rng(0)
+    frame = rows_of("whole", 100, rng).astype(dtype)
+    model = RandomForestClassifier(4, warm_start=True, **SMALL, **options)
+    labels = labels_of(frame.astype(float), 2, rng)
+    model.fit(frame, labels, sample_weight=rng.random(100))
+    model.set_params(n_estimators=6).fit(frame, labels)
+    found = cp.explain(model, frame[:6], 1, data=frame)
+    if dtype != "float16":  # the best point may be none of these numbers
+        assert {answer.certificate.claim for answer in found} == {"proved"}
+    assert found.found.all()
+    assert (model.predict(found.to_frame()) == 1).all()
 
 
 def test_inputs_that_mix_columns_are_refused() -> None:

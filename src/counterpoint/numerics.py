@@ -27,6 +27,7 @@ __all__ = [
     "LARGEST",
     "LEAST",
     "LIBRARY",
+    "MISSING",
     "STEP_SLACK",
     "TINY",
     "UNIT",
@@ -59,6 +60,9 @@ EPS = 2.0 * UNIT
 """From 1 to the next number."""
 LARGEST = float(np.finfo(np.float64).max)
 """The largest number."""
+MISSING = 2.0**1000
+"""The code of a missing cell for a model that takes it as missing: a number that no cell is near
+to, and that can be added to others without overflow."""
 TINY = float(np.finfo(np.float64).tiny)
 """The smallest number with all of its digits: granted for each sum, in any unit, since products
 below it lose digits. What is divided by it may overflow, unless it is 0 as well."""

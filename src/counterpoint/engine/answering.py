@@ -15,7 +15,7 @@ from counterpoint.engine.confirm import Confirmation, NotForeseen, ask_about
 from counterpoint.engine.pieces import Pieces, Task
 from counterpoint.engine.span import CELLS as SPAN_CELLS
 from counterpoint.engine.span import FRAMES, InSpan
-from counterpoint.numerics import BoolArray, FloatArray, IntArray, as_slice
+from counterpoint.numerics import MISSING, BoolArray, FloatArray, IntArray, as_slice
 from counterpoint.results import Counterfactuals
 from counterpoint.rows.encoding import PRESENT, Encoded, Rows, decode, encode
 from counterpoint.rows.table import Table
@@ -303,15 +303,15 @@ def _not_filled(task: Task, inputs: Table, encoded: Encoded) -> dict[int, str]:
     An imputer fills in NaN and passes None on, say. All rows that miss the same cells in the
     same way are alike, so the model is asked about one of each sort, before and after filling.
     """
-    features = task.question.features
-    usable = (encoded.missing != PRESENT).any(axis=1)
+    features, fills = task.question.features, task.model.fills
+    native = [fills.get(name) == MISSING for name in features.names]  # the model takes them so
+    missing = np.where(native, PRESENT, encoded.missing)
+    usable = (missing != PRESENT).any(axis=1)
     usable[list(encoded.problems)] = False
     rows = np.flatnonzero(usable)
     if not len(rows):
         return {}
-    kinds, first, sort = np.unique(
-        encoded.missing[rows], axis=0, return_index=True, return_inverse=True
-    )
+    kinds, first, sort = np.unique(missing[rows], axis=0, return_index=True, return_inverse=True)
     asked, after = inputs.take(rows[first]), encoded.codes[rows[first]]
     before = np.where(kinds == PRESENT, after, np.nan)
     filled = decode(asked, features, slice(None), before, after)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.engine.region import Domain
-from counterpoint.numerics import EPS, FloatArray, IntArray, relative
+from counterpoint.numerics import EPS, MISSING, FloatArray, IntArray, relative
 
 __all__ = ["INTEGRAL", "AtMost", "Box", "OneOf", "Transitions", "Whole"]
 
@@ -63,6 +63,9 @@ class Box(Domain):
         if np.isfinite(self.least).any() or np.isfinite(self.most).any():
             low = np.maximum(low, np.where(self.least == 0.0, x, x + self.least))
             high = np.minimum(high, np.where(self.most == 0.0, x, x + self.most))
+        gone = x == MISSING
+        if gone.any():  # what is missing stays so
+            low, high = np.where(gone, x, low), np.where(gone, x, high)
         return np.broadcast_to(low, x.shape), np.broadcast_to(high, x.shape)
 
     @cached_property

@@ -21,7 +21,7 @@ from scipy import sparse
 
 from counterpoint.errors import InvalidInput, UnsupportedModel, is_number, shown
 from counterpoint.models.form import AffineMap, Form, Magnitude
-from counterpoint.numerics import FloatArray
+from counterpoint.numerics import MISSING, FloatArray
 from counterpoint.rows.features import Categorical, Continuous, Features
 
 __all__ = ["NUMBERS", "Columns", "Curves", "Fill", "column_of", "join", "place"]
@@ -268,10 +268,15 @@ class Columns:
                 found[at] = found.get(at, frozenset()) | {fill}
         return replace(self, fills=found, gaps=np.full(len(self), -1))
 
-    def seen(self) -> Columns:
-        """The same, after something took the columns as they are, missing cells included."""
+    def seen(self, *, missing: bool = False) -> Columns:
+        """The same, after something took the columns as they are, missing cells included.
+
+        Numbers are then known as ``missing`` to a model that takes them so.
+        """
         open_ = np.flatnonzero(self.gaps >= 0).tolist()
-        return self.filled(dict.fromkeys(open_, Fill(why_not=""))) if open_ else self
+        numbers = self.features.is_numeric[self.gaps] & missing
+        known, none = Fill(value=MISSING), Fill(why_not="")
+        return self.filled({j: known if numbers[j] else none for j in open_}) if open_ else self
 
     def invented(self, feature: int) -> frozenset[Hashable]:
         """Values that steps put where a feature is missing and that it need not have itself."""

@@ -156,7 +156,7 @@ def finish(model: Any, columns: Columns) -> tuple[Form, Columns]:
             f"got {len(columns)} columns."
         )
     said = f"{type(model).__name__} as {type(form).__name__} over {form.width} inputs"
-    noted = columns.seen().noted(said)
+    noted = columns.seen(missing=form.takes_missing).noted(said)
     return (form if columns.is_identity else form.through(columns.map())), noted
 
 

@@ -143,6 +143,8 @@ class Form(ABC):
     """How class scores become probabilities."""
     has_values: bool = False
     """Whether it predicts numbers, and no classes."""
+    takes_missing: bool = False
+    """Whether it takes missing numbers as they are; their code is then `MISSING`."""
     otherwise: Form | None = None
     """The same model in another form, for programs that are not solved, or sooner, in that one."""
 

@@ -57,6 +57,8 @@ def _(model: Any) -> Form:
 
 def _xgboost(model: Any, outputs: int) -> tuple[Trees, FloatArray, str]:
     """The trees, what is added to them as it is written down, and the objective."""
+    if model.missing is not None and not np.isnan(model.missing):
+        raise _refusal(model, f"takes {model.missing} as missing. Fit it with missing=nan.")
     booster = model.get_booster()
     best = getattr(model, "best_iteration", None)
     if best is not None:  # as it predicts after an early stop
@@ -89,6 +91,7 @@ def _xgboost(model: Any, outputs: int) -> tuple[Trees, FloatArray, str]:
                 values,
                 np.zeros(1, dtype=np.intp),
                 np.full(len(left), -1, dtype=np.intp),
+                missing=np.array(tree["default_left"]).astype(bool),
             )
         )
     written = str(learner["learner_model_param"]["base_score"]).strip("[]").split(",")
@@ -147,6 +150,7 @@ def _lightgbm_tree(model: Any, root: Any, at: int, outputs: int, share: float) -
     count = len(nodes)
     inputs, subset = np.full((2, count), -1)
     cuts, values = np.zeros(count), np.zeros((count, outputs))
+    missing = np.zeros(count, dtype=bool)
     left, right = np.tile(np.arange(count), (2, 1))
     sets: list[FloatArray] = []
     for k, node in enumerate(nodes):
@@ -163,5 +167,7 @@ def _lightgbm_tree(model: Any, root: Any, at: int, outputs: int, share: float) -
             sets.append(np.array(re.findall(r"\d+", str(node["threshold"])), dtype=np.float64))
         else:
             cuts[k] = node["threshold"]
+            # without missing values in training, they count as 0
+            missing[k] = node["default_left"] if node["missing_type"] == "NaN" else cuts[k] >= 0.0
     root_at = np.zeros(1, dtype=np.intp)
-    return Trees(inputs, cuts, left, right, values, root_at, subset, tuple(sets))
+    return Trees(inputs, cuts, left, right, values, root_at, subset, tuple(sets), missing)

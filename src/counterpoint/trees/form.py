@@ -12,9 +12,18 @@ from numpy.typing import NDArray
 
 from counterpoint.caches import Memo
 from counterpoint.engine.region import NonConvex, Region
-from counterpoint.errors import InvalidInput
+from counterpoint.errors import InvalidInput, UnsupportedModel
 from counterpoint.models.form import AffineMap, Form, mask, require_finite, split
-from counterpoint.numerics import AFTER, EPS, UNIT, BoolArray, FloatArray, IntArray, relative
+from counterpoint.numerics import (
+    AFTER,
+    EPS,
+    MISSING,
+    UNIT,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    relative,
+)
 from counterpoint.targets import Target
 from counterpoint.trees.grid import Grid, divided
 
@@ -38,13 +47,17 @@ class Trees:
     # (N,) which of the sets an input must be in to go left, instead of a threshold; −1 for none
     subset: IntArray
     subsets: tuple[FloatArray, ...] = ()  # sets of inputs that are categories, sorted
+    missing: BoolArray | None = None  # (N,) whether what is missing goes left; None if none may be
 
     @classmethod
     def joined(cls, parts: list[Trees]) -> Trees:
         """The trees of all parts."""
+        if not parts:
+            raise UnsupportedModel("The model has no trees. Fit it with one at least.")
         starts = np.cumsum([0, *(len(part.inputs) for part in parts)])
         held = np.cumsum([0, *(len(part.subsets) for part in parts)])
         both = list(zip(parts, starts.tolist(), strict=False))
+        known = [part.missing for part in parts if part.missing is not None]
         moved = [
             np.where(p.subset < 0, -1, p.subset + h) for p, h in zip(parts, held, strict=False)
         ]
@@ -57,6 +70,7 @@ class Trees:
             np.concatenate([part.roots + start for part, start in both]),
             np.concatenate(moved),
             tuple(one for part in parts for one in part.subsets),
+            np.concatenate(known) if len(known) == len(parts) else None,
         )
 
     def valued(self, values: FloatArray) -> Trees:
@@ -90,6 +104,7 @@ class Trees:
         """(n, inputs) → (n, T) the leaf of each tree."""
         at = np.broadcast_to(self.roots, (len(Z), len(self.roots)))
         rows = np.arange(len(Z))[:, None]
+        gaps = None if self.missing is None or not (Z == MISSING).any() else self.missing
         while True:
             tested = self.inputs[at]
             if not (tested >= 0).any():
@@ -100,6 +115,8 @@ class Trees:
                 if s >= 0:
                     here = self.subset[at] == s
                     goes_left[here] = np.isin(z[here], self.subsets[s])
+            if gaps is not None:
+                goes_left = np.where(z == MISSING, gaps[at], goes_left)
             at = np.where(goes_left, self.left[at], self.right[at])
 
     def __call__(self, Z: FloatArray) -> FloatArray:
@@ -164,6 +181,11 @@ class TreeScores(Form):
         return self.classes is None
 
     @property
+    def takes_missing(self) -> bool:  # type: ignore[override]
+        """Whether it takes missing numbers as they are."""
+        return self.trees.missing is not None
+
+    @property
     def width(self) -> int:
         return self.inputs if self.before is None else int(self.before.matrix.shape[1])
 
@@ -226,10 +248,15 @@ class TreeScores(Form):
         seen = before if self.before is None else self.before.through(before)
         return replace(self, before=seen)
 
-    def grid(self, groups: tuple[slice, ...]) -> Grid:
-        """The cells that thresholds cut the columns into, where these groups are categories."""
-        key = tuple((group.start, group.stop) for group in groups)
-        return self._grids.made(key, lambda: Grid.of(self.trees, self.before, groups, self.width))
+    def grid(self, groups: tuple[slice, ...], x: FloatArray) -> Grid:
+        """The cells that thresholds cut the columns into, where these groups are categories.
+
+        What is missing of a row x stays so, and is not cut.
+        """
+        gone = np.flatnonzero(x == MISSING)
+        key = tuple((group.start, group.stop) for group in groups), tuple(gone.tolist())
+        made = lambda: Grid.of(self.trees, self.before, groups, self.width, gone)  # noqa: E731
+        return self._grids.made(key, made)
 
     def _conditions(self, target: Target) -> tuple[LeafSums, ...]:
         """What makes up the target: one of them has to be met."""

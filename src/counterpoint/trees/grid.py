@@ -114,16 +114,21 @@ class Grid:
 
     @classmethod
     def of(
-        cls, trees: Trees, before: AffineMap | None, groups: tuple[slice, ...], width: int
+        cls,
+        trees: Trees,
+        before: AffineMap | None,
+        groups: tuple[slice, ...],
+        width: int,
+        gone: IntArray,
     ) -> Grid:
-        """The grid of trees whose inputs are encoded columns after a map.
+        """The grid of trees whose inputs are encoded columns after a map, where some are missing.
 
         Raises
         ------
         UnsupportedModel
             If an input that is tested mixes several features.
         """
-        nodes = _Nodes.of(trees, before, groups, width)
+        nodes = _Nodes.of(trees, before, groups, width, gone)
         tree, leaf, low, high, among = _leaves(trees, nodes)
         cells = np.diff(nodes.starts)
         used: list[tuple[IntArray, IntArray]] = []
@@ -189,9 +194,14 @@ class _Nodes:
 
     @classmethod
     def of(
-        cls, trees: Trees, before: AffineMap | None, groups: tuple[slice, ...], width: int
+        cls,
+        trees: Trees,
+        before: AffineMap | None,
+        groups: tuple[slice, ...],
+        width: int,
+        gone: IntArray,
     ) -> _Nodes:
-        """What each node tests of encoded columns."""
+        """What each node tests of encoded columns, of which some are missing."""
         matrix, exact = divided(before, width)
         offset = np.zeros(width) if before is None else before.offset
         grouped = np.full(width, -1)
@@ -200,7 +210,7 @@ class _Nodes:
         ends = np.cumsum([0, *(group.stop - group.start for group in groups)])
         spans = tuple(slice(a, b) for a, b in pairwise(ends.tolist()))
         tested = np.unique(matrix[trees.tested].indices)
-        columns = tested[grouped[tested] < 0].astype(np.intp)
+        columns = np.setdiff1d(tested[grouped[tested] < 0], gone).astype(np.intp)
         count = len(trees.inputs)
         number, owner = np.full((2, count), -1)
         cut, slack = np.zeros(count), np.zeros(count)
@@ -217,16 +227,17 @@ class _Nodes:
                     "are no boxes. Fit them on columns that are scaled, selected or encoded one by "
                     "one."
                 )
-            if len(on) and owners[0] < 0:
+            constant = _constant(trees, nodes, None if np.isin(on, gone).any() else on, offset[[i]])
+            if constant is not None:
+                fixed[nodes] = constant
+                continue
+            if owners[0] < 0:
                 _require_thresholds(trees, nodes, i)
                 number[nodes] = np.searchsorted(columns, on[0])
                 falls[nodes], cut[nodes] = weights[0] < 0.0, trees.thresholds[nodes]
                 if not exact[i] and before is not None:
                     cut[nodes] = (cut[nodes] - offset[i]) / weights[0]
                     slack[nodes] = _slack(before, i, on[0], cut[nodes], trees.thresholds[nodes])
-                continue
-            if not len(on):
-                fixed[nodes] = [trees.goes_left(k, offset[[i]])[0] for k in nodes.tolist()]
                 continue
             owner[nodes], span = owners[0], spans[owners[0]]
             values = np.full(span.stop - span.start, offset[i])
@@ -239,19 +250,37 @@ class _Nodes:
             nodes = np.flatnonzero(number == f)
             cell[nodes] = np.searchsorted(cuts, cut[nodes])
             np.maximum.at(off, starts[f] + cell[nodes] + 1, slack[nodes])
-        low = np.concatenate([np.zeros(0), *([-np.inf, *cuts] for cuts in known)])
-        high = np.concatenate([np.zeros(0), *([*cuts, np.inf] for cuts in known)])
-        after, till = np.nextafter(low, np.inf), off[1:]
-        rounded = off[:-1] > 0.0
-        rounded[starts[:-1]] = False
-        till = np.where(np.isinf(high), 0.0, till)
-        edges = (
-            np.where(rounded, low + off[:-1], after),
-            high - till,
-            np.where(rounded, low - off[:-1], after),
-            high + till,
-        )
+        edges = _edges(known, off, starts)
         return cls(columns, spans, starts, edges, number, cell, falls, owner, goes_left, fixed)
+
+
+def _edges(
+    known: list[FloatArray], off: FloatArray, starts: IntArray
+) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    """What is surely in cells and what may be, between cuts that are off by so much."""
+    low = np.concatenate([np.zeros(0), *([-np.inf, *cuts] for cuts in known)])
+    high = np.concatenate([np.zeros(0), *([*cuts, np.inf] for cuts in known)])
+    after, till = np.nextafter(low, np.inf), off[1:]
+    rounded = off[:-1] > 0.0
+    rounded[starts[:-1]] = False
+    till = np.where(np.isinf(high), 0.0, till)
+    return (
+        np.where(rounded, low + off[:-1], after),
+        high - till,
+        np.where(rounded, low - off[:-1], after),
+        high + till,
+    )
+
+
+def _constant(
+    trees: Trees, nodes: IntArray, on: IntArray | None, offset: FloatArray
+) -> BoolArray | None:
+    """Whether all goes left at nodes that test no column, or one that is missing (None)."""
+    if on is None:
+        return None if trees.missing is None else trees.missing[nodes]
+    if len(on):
+        return None
+    return np.array([trees.goes_left(k, offset)[0] for k in nodes.tolist()])
 
 
 def _require_thresholds(trees: Trees, nodes: IntArray, i: int) -> None:

@@ -120,11 +120,12 @@ class ProofTrees(Bounding):
         self, reached: FloatArray, margin: FloatArray | None = None
     ) -> tuple[FloatArray, FloatArray]:
         """(n,) the bounds of the proofs that hold, 0 for the others."""
-        out, grid = np.zeros(len(self.proofs)), self.condition.form.grid(self.program.groups)
+        out, form = np.zeros(len(self.proofs)), self.condition.form
         for i, (case, proof) in enumerate(zip(self.cases, self.proofs, strict=True)):
             floor = 0.0 if margin is None else needed(self.condition, margin[i])
             bound = proof.bound if margin is None else proof.leading
-            if _holds(proof, bound, Row(grid, self.program, case), self.condition, floor):
+            row = Row(form.grid(self.program.groups, case.x[0]), self.program, case)
+            if _holds(proof, bound, row, self.condition, floor):
                 out[i] = bound
         return out, out
 

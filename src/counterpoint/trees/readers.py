@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -67,8 +68,8 @@ def from_float32(thresholds: FloatArray, *, strict: bool = False) -> FloatArray:
     return np.where(stays, middle, np.nextafter(middle, -np.inf))
 
 
-def _tree(model: Any) -> Trees:
-    """One fitted tree, with its own values."""
+def _tree(model: Any, *, missing: bool = True) -> Trees:
+    """One fitted tree, with its own values; whether what is missing may pass."""
     tree = model.tree_
     count = tree.node_count
     own = np.arange(count)
@@ -82,6 +83,7 @@ def _tree(model: Any) -> Trees:
         values,
         np.zeros(1, dtype=np.intp),
         np.full(count, -1, dtype=np.intp),
+        missing=tree.missing_go_to_left.astype(bool) if missing else None,
     )
 
 
@@ -130,7 +132,7 @@ def _(model: Any) -> Form:
     count, parts = len(classes), []
     for stage in model.estimators_:
         for k, one in enumerate(stage):
-            tree = _tree(one)
+            tree = _tree(one, missing=False)
             at = k if len(stage) > 1 else 1
             values = np.zeros((len(tree.values), count))
             values[:, at] = model.learning_rate * tree.values[:, 0]
@@ -145,7 +147,7 @@ def _(model: Any) -> Form:
     _require_constant_start(model)
     rows = np.zeros((1, model.n_features_in_))
     start = np.asarray(model._raw_predict_init(rows))[0]  # noqa: SLF001
-    parts = [_tree(stage[0]) for stage in model.estimators_]
+    parts = [_tree(stage[0], missing=False) for stage in model.estimators_]
     parts = [part.valued(model.learning_rate * part.values) for part in parts]
     return TreeScores(Trees.joined(parts), start, None, model.n_features_in_)
 
@@ -206,6 +208,7 @@ def _histogram_tree(predictor: Any, at: int, count: int) -> Trees:
         np.zeros(1, dtype=np.intp),
         np.where(categories, nodes["bitset_idx"].astype(np.intp), -1),
         tuple(np.flatnonzero(one).astype(np.float64) for one in bits),
+        nodes["missing_go_to_left"].astype(bool),
     )
 
 
@@ -221,7 +224,7 @@ def _(model: Any) -> Form:
         form = _member(model, one, classes, DecisionTreeClassifier)
         chosen = np.eye(len(classes))[form.trees.values.argmax(axis=1)]
         votes = weight * np.where(chosen > 0.0, 1.0, -1.0 / (len(classes) - 1))
-        parts.append(form.trees.valued(votes))
+        parts.append(replace(form.trees, values=votes, missing=None))
     return TreeScores(Trees.joined(parts), np.zeros(len(classes)), classes, model.n_features_in_)
 
 

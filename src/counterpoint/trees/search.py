@@ -319,13 +319,13 @@ def search_trees(found: Found, pieces: Pieces, _: Leads | None) -> Sequence[Boun
         program, cases = piece.program, piece.sees(found.cases)
         condition = next(c for c in program.region if isinstance(c, LeafSums))
         require_separable(program)
-        grid = condition.form.grid(program.groups)
         seconds = found.effort.shared(len(pieces.listed)).seconds
         proofs = []
         for i, case in enumerate(cases):
             end = np.inf if seconds is None else perf_counter() + SEARCHING * seconds
             needs = needed(condition, case.margin[0])
-            search = Search(Row(grid, program, case), condition, needs, float(found.objective[i]))
+            row = Row(condition.form.grid(program.groups, case.x[0]), program, case)
+            search = Search(row, condition, needs, float(found.objective[i]))
             proof, limited = search.run(found.effort.gap, end)
             found.limited[i] |= limited
             proofs.append(proof)

@@ -38,10 +38,10 @@ from counterpoint.groups import (
 )
 from counterpoint.groups.fitting import costliest, starred
 from counterpoint.groups.members import stratified_folds
+from counterpoint.groups.path import Count, count_of
 from counterpoint.groups.problem import levels_of, moving
 from counterpoint.groups.reading import read_rows
 from counterpoint.groups.scene import polished, smoothed_rates, spread_of
-from counterpoint.groups.translations import Count, count_of
 
 COUNTS: tuple[Count, ...] = get_args(Count)
 

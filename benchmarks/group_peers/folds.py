@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.groups import GroupTranslations, Quality, Translations
+from counterpoint.groups.path import Count
 from counterpoint.groups.quality import Points
 from counterpoint.groups.reading import read_rows
 from counterpoint.groups.representations import stages
-from counterpoint.groups.translations import Count
 from group_peers.eldr import Published
 from group_peers.sgd import STRENGTHS, TRIALS, Setting, explain
 

@@ -2,272 +2,34 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import TYPE_CHECKING, Any, Literal, Self, final
+from typing import Any, Literal, final
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.spatial.distance import cdist
-from sklearn.base import BaseEstimator
-from sklearn.utils import check_random_state
 
-from counterpoint.errors import InvalidInput, ModelNotFitted
+from counterpoint.errors import InvalidInput
+from counterpoint.groups.explaining import GroupExplainer
 from counterpoint.groups.fitting import FEW, Fit, at_zero, follow, pruned, refit, starred
-from counterpoint.groups.members import Groups, stratified_folds
-from counterpoint.groups.problem import tie_pattern
-from counterpoint.groups.quality import Points, Quality
-from counterpoint.groups.reading import read_model, read_rows
-from counterpoint.groups.representations import Matrix, Representation, dense
-from counterpoint.groups.scene import Limits, Scene, polished
-from counterpoint.groups.translations import (
+from counterpoint.groups.path import (
     Candidate,
     Count,
     TranslationPath,
-    Translations,
     check_count,
     check_k,
     count_of,
 )
+from counterpoint.groups.problem import tie_pattern
+from counterpoint.groups.scene import Limits, Scene, polished
+from counterpoint.groups.translations import Translations
 from counterpoint.numerics import FloatArray
 from counterpoint.rows.progress import track
 
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.figure import Figure
-
-__all__ = ["DifferenceOfMeans", "GroupExplainer", "GroupTranslations", "prunable"]
+__all__ = ["DifferenceOfMeans", "GroupTranslations", "prunable"]
 
 SHORT: dict[str, Any] = {"smooths": (0.5,), "steps": 8}
 """The six best are polished for a little; the best of them then is polished to the end."""
-
-
-Assign = Callable[[FloatArray], Any]
-"""Takes rows (n, m) of the representation to labels."""
-
-
-class GroupExplainer(BaseEstimator, ABC):  # type: ignore[misc]
-    """An estimator of one explanation for all pairs of groups; subclasses say how it is found."""
-
-    representation: Any
-    k: int | None
-    costs: ArrayLike | Mapping[Any, float] | None
-    radius: float | Literal["each"] | None
-    layer: str | None
-
-    scene_: Scene
-    translations_: Translations
-
-    @abstractmethod
-    def _explain(self, scene: Scene, *, progress: bool | None) -> Translations:
-        """Find the explanation that is asked for, and set the attributes of the subclass."""
-
-    @abstractmethod
-    def sparse(self, k: int | None = None, count: Count | None = None) -> Translations:
-        """The best explanation of at most k features.
-
-        Parameters
-        ----------
-        k
-            How many features may change; None for the sparsest that is about as good as the best.
-        count
-            ``"each"``: changed by each pair; ``"mean"``: on average over pairs; ``"shared"``: by
-            all pairs together; ``"reference"``: by each group and one that all others are told
-            apart from, whichever is best, so that other pairs change up to 2 k. None for that of
-            the estimator.
-        """
-
-    def fit(self, X: Any, groups: Any, *, progress: bool | None = None) -> Self:
-        """Explain the differences between groups.
-
-        Parameters
-        ----------
-        X
-            (n, d) an array, a sparse matrix, a data frame, or an AnnData. A representation that was
-            fitted on names takes columns by name, in any order, and leaves others alone.
-        groups
-            (n,) labels, of which None means no group; a mapping from labels to boolean masks;
-            `Groups`; or the name of a column of the frame, or of ``obs`` of an AnnData.
-        progress
-            Whether to show a progress bar; None to show one on a terminal if it takes long.
-
-        Raises
-        ------
-        InvalidInput
-            If rows or parameters cannot be used, or there are fewer than two groups of two rows.
-        UnsupportedModel
-            If the representation has no derivatives that are known.
-        """
-        representation, intake = read_model(self.representation)
-        return self._learn(
-            representation, *read_rows(X, groups, intake, self.layer), progress=progress
-        )
-
-    def translation(self, start: Any, end: Any) -> FloatArray:
-        """(d,) the change from one group to another, by their labels, in feature units."""
-        self._fitted()
-        return self.translations_.translation(start, end)
-
-    def to_frame(self, names: Mapping[Any, Any] | None = None) -> pd.DataFrame:
-        """One line for each feature that a pair changes: see `Translations.to_frame`."""
-        self._fitted()
-        return self.translations_.to_frame(names)
-
-    def sentences(self, most: int = 6) -> str:
-        """What to change, in words: a line for each pair, which names at most so many features."""
-        self._fitted()
-        return self.translations_.sentences(most)
-
-    def evaluate(
-        self,
-        X: Any,
-        groups: Any,
-        *,
-        folds: int = 2,
-        random_state: Any = 0,
-        progress: bool | None = None,
-        assign: Assign | None = None,
-    ) -> Quality:
-        """How good explanations are for rows that they were not fitted on.
-
-        The rows are dealt into folds, each group by itself. An estimator like this one is fitted on
-        all but one of them and judged on that one; the numbers are the means over folds. The
-        representation stays as it is, and so do the groups, whatever rows they were found by.
-
-        All rows that there are, their groups and ``progress`` come as in `fit`. A group needs two
-        rows in each of the ``folds``; ``random_state`` says how rows are dealt; ``assign`` is that
-        of `judge`.
-        """
-        told: dict[str, Any] = {"folds": folds, "random_state": random_state, "progress": progress}
-        return self.evaluate_each(X, groups, [self.k], assign=assign, **told)[0]
-
-    def evaluate_each(  # noqa: PLR0913 (what `evaluate` takes)
-        self,
-        X: Any,
-        groups: Any,
-        ks: Sequence[int | None],
-        *,
-        folds: int = 2,
-        random_state: Any = 0,
-        progress: bool | None = None,
-        assign: Assign | None = None,
-    ) -> tuple[Quality, ...]:
-        """`evaluate` for several numbers of features, as `sparse` takes them: one fit a fold."""
-        representation, intake = read_model(self.representation)
-        rows, took, members = read_rows(X, groups, intake, self.layer)
-        members.require(rows.shape[0])
-        parts: list[list[Quality]] = []
-        splits = list(stratified_folds(members, folds, check_random_state(random_state)))
-        with track(folds, show=progress, unit="folds") as done:
-            for learn, test in splits:
-                model = self.__sklearn_clone__()
-                own = rows[learn], took, members.take(learn)
-                model._learn(representation, *own, progress=False)  # noqa: SLF001 (its own class)
-                answers = [model.translations_ if k == self.k else model.sparse(k) for k in ks]
-                there = rows[test], members.take(test), assign
-                parts.append([model._judge(answer, *there) for answer in answers])  # noqa: SLF001
-                done(1)
-        return tuple(Quality.mean_of(one) for one in zip(*parts, strict=True))
-
-    def judge(
-        self,
-        X: Any,
-        groups: Any,
-        translations: Translations | None = None,
-        *,
-        assign: Assign | None = None,
-    ) -> Quality:
-        """How good the fitted explanation is for these rows; it says if they were in the fit.
-
-        Rows and groups come as in `fit`. ``translations`` are another explanation of the same
-        groups and features; None for that of the fit. ``assign`` says which group a moved row is
-        taken for: a function of rows (n, m) of the representation to labels, such as the
-        ``predict`` of the clustering that made the groups; None for that of the nearest mean.
-        """
-        scene = self._fitted()
-        if translations is not None:
-            translations.require_about(self.translations_)
-        rows, _, members = read_rows(X, groups, scene.intake, self.layer)
-        answer = self.translations_ if translations is None else translations
-        return self._judge(answer, rows, members.ordered(scene.labels), assign)
-
-    def transform(self, X: Any, groups: Any = None, *, to: Any) -> FloatArray:
-        """(n, d) rows as they would be in another group, in feature units.
-
-        Parameters
-        ----------
-        X
-            Rows as in `fit`.
-        groups
-            Which group each is of, as in `fit`; rows of none stay as they are. None takes each row
-            for one of the group whose mean in the representation is nearest.
-        to
-            The label of the group that all are moved to.
-
-        Raises
-        ------
-        InvalidInput
-            If there is no such group.
-        """
-        scene = self._fitted()
-        end, answer = self.translations_.position(to), self.translations_
-        told = np.zeros(np.shape(X)[0], dtype=np.intp) if groups is None else groups
-        matrix, _, members = read_rows(X, told, scene.intake, self.layer)
-        if groups is None:
-            apart = cdist(scene.points.parts.values(matrix), scene.targets)
-            members = Groups(scene.labels, apart.argmin(axis=1))
-        members, rows = members.ordered(scene.labels), dense(matrix).copy()
-        for i in range(len(scene.labels)):
-            own = members.rows(i)
-            rows[np.ix_(own, answer.columns)] += answer.between(i, end)
-        return rows
-
-    def plot_map(self, X: Any, groups: Any, start: Any, end: Any, *, ax: Any = None) -> Figure:
-        """The rows in the representation, and where those of one group are moved to.
-
-        Rows and groups come as in `fit`; ``ax`` are two Matplotlib axes, or None for a new figure.
-        """
-        from counterpoint.pictures.plots import draw_map
-
-        scene = self._fitted()
-        change, at = self.translation(start, end), self.translations_.position(start)
-        rows, _, members = read_rows(X, groups, scene.intake, self.layer)
-        members, parts = members.ordered(scene.labels), scene.points.parts
-        moved = parts.values(dense(rows[members.rows(at)]) + change)
-        return draw_map(parts.values(rows), members, moved, (start, end), ax)
-
-    def _learn(self, representation: Representation, *read: Any, progress: bool | None) -> Self:
-        """Fit on rows that have been read."""
-        scene = Scene.of(representation, *read, costs=self.costs, radius=self.radius)
-        self.scene_, self.radius_ = scene, scene.radius
-        self.groups_, taken = scene.labels, scene.intake.features.names
-        self.n_features_in_ = len(taken)
-        if scene.intake.named:
-            self.feature_names_in_ = np.array(taken, dtype=object)
-        self.translations_ = self._explain(scene, progress=progress)
-        return self
-
-    def _judge(
-        self, translations: Translations, rows: Matrix, groups: Groups, assign: Assign | None
-    ) -> Quality:
-        if (groups.sizes == 0).any():
-            empty = groups.labels[int(np.flatnonzero(groups.sizes == 0)[0])]
-            raise InvalidInput(
-                f"Expected rows of every group of the fit; group {empty!r} has none. Pass some."
-            )
-        points = Points.of(rows, groups, self.scene_.points.parts)
-        return self.scene_.judge(translations, points, assign)
-
-    def _fitted(self) -> Scene:
-        """What the fit saw; an error before there was one."""
-        if "scene_" not in vars(self):
-            raise ModelNotFitted(f"{type(self).__name__} has not been fitted. Call fit first.")
-        return self.scene_
-
-    def __sklearn_clone__(self) -> Self:
-        """A copy that is not fitted; the representation stays as it is, fitted."""
-        return type(self)(**self.get_params(deep=False))
 
 
 @final

@@ -19,7 +19,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import PowerTransformer, QuantileTransformer
 
 from counterpoint.errors import InvalidInput, ReaderMismatch, UnsupportedModel
-from counterpoint.groups.curved import KernelMap, PowerMap
+from counterpoint.groups.curved import KernelMap, PowerMap, of_module
 from counterpoint.groups.members import Groups
 from counterpoint.groups.representations import (
     Affine,
@@ -29,7 +29,6 @@ from counterpoint.groups.representations import (
     Network,
     Representation,
     dense,
-    of_module,
 )
 from counterpoint.models.categories import fills_of
 from counterpoint.models.columns import Columns

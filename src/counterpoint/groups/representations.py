@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from copy import copy, deepcopy
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 from scipy.special import expit, ndtr
 
-from counterpoint.errors import InvalidInput, MissingExtra
+from counterpoint.errors import InvalidInput
 from counterpoint.numerics import FloatArray
 
 __all__ = [
@@ -21,14 +21,12 @@ __all__ = [
     "Affine",
     "Chain",
     "Composed",
-    "FiniteDifferences",
     "Matrix",
     "Network",
     "Pull",
     "Representation",
-    "TorchFunction",
     "dense",
-    "of_module",
+    "in_parts",
     "stages",
 ]
 
@@ -158,11 +156,11 @@ class Composed(Representation):
 
     def finish(self, hidden: FloatArray) -> FloatArray:
         """(n, m) the values of rows, from the values of the affine map."""
-        return _in_parts(lambda part: self.pull(part)[0], hidden)
+        return in_parts(lambda part: self.pull(part)[0], hidden)
 
     def values(self, X: Matrix) -> FloatArray:
         """(n, m) the values of rows."""
-        return _in_parts(lambda part: self.finish(self.hidden(part)), X)
+        return in_parts(lambda part: self.finish(self.hidden(part)), X)
 
 
 @final
@@ -181,69 +179,6 @@ class Chain(Representation):
         hidden, back = self.first.vjp(X)
         values, pull = self.rest.vjp(hidden)
         return values, lambda C: back(pull(C))
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class FiniteDifferences(Representation):
-    """Any smooth function of few features, with central differences for its derivatives.
-
-    Each gradient takes 2 d times as many rows, in one call or a few. The answers are as exact as
-    the differences, about eight digits of a function in double precision; one in single precision
-    needs a larger step, such as 1e-2.
-
-    Parameters
-    ----------
-    function
-        Takes rows (n, d) to (n, m).
-    features
-        d, at most 64.
-    step
-        How far rows are moved to either side, in feature units; one number or d of them.
-
-    Raises
-    ------
-    InvalidInput
-        If there are more features, or a step is not positive.
-    """
-
-    function: Callable[[FloatArray], Any]
-    features: int
-    step: float | FloatArray = 1e-5
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.features <= 64:  # each gradient takes two rows for each
-            raise InvalidInput(
-                f"Expected finite differences of 1 to 64 features; got {self.features}. "
-                "Pass a representation with derivatives: a Network, a torch module, or your own "
-                "subclass of Representation."
-            )
-        if not np.all(np.asarray(self.step) > 0.0):
-            raise InvalidInput(f"Expected a positive step; got {self.step}. Pass 1e-5, say.")
-
-    @property
-    def n_features(self) -> int:
-        return self.features
-
-    def vjp(self, X: FloatArray) -> tuple[FloatArray, Pull]:
-        d = self.features
-        steps = np.diag(np.broadcast_to(np.asarray(self.step, dtype=np.float64), (d,)))
-
-        def pull(C: FloatArray) -> FloatArray:
-            moved = (X + np.concatenate([steps, -steps])[:, None]).reshape(-1, d)
-            up, down = _in_parts(self._values, moved).reshape(2, d, *C.shape)
-            return np.asarray(np.einsum("dnm,nm->nd", up - down, C) / (2.0 * steps.diagonal()))
-
-        return self._values(X), pull
-
-    def _values(self, X: FloatArray) -> FloatArray:
-        values = np.asarray(self.function(X), dtype=np.float64)
-        if values.ndim != 2 or len(values) != len(X):
-            raise InvalidInput(
-                f"Expected the function to take rows of shape {X.shape} to as many rows; got the "
-                f"shape {values.shape}. Return an array of shape (rows, dimensions)."
-            )
-        return values
 
 
 Activation = Callable[[FloatArray], tuple[FloatArray, FloatArray]]
@@ -405,85 +340,6 @@ def _check_layers(weights: tuple[FloatArray, ...], biases: tuple[FloatArray, ...
             raise InvalidInput(f"Expected finite weights; got others in layer {i}. Train it again.")
 
 
-@final
-class TorchFunction(Representation):
-    """A differentiable function of torch tensors.
-
-    What an encoder needs beside the rows goes into the function, so that encoders of other
-    packages, such as scvi-tools, need no adapter: of one that takes logarithms and returns the
-    mean first, ``lambda x: encoder(torch.log1p(x.clamp(min=0)), batch)[0]``; moved rows may hold
-    negative numbers.
-
-    Parameters
-    ----------
-    function
-        Takes a tensor (n, d) of doubles to one of shape (n, m). Put modules into double precision
-        and evaluation first: ``module.double().eval()``.
-    features
-        d.
-
-    Raises
-    ------
-    MissingExtra
-        If torch is not installed.
-    """
-
-    def __init__(self, function: Callable[[Any], Any], features: int) -> None:
-        try:
-            import torch
-        except ImportError:
-            raise MissingExtra(
-                "TorchFunction needs torch, which is not installed. "
-                "Install it with pip install 'counterpoint[torch]'."
-            ) from None
-        self.function, self.features, self._torch = function, int(features), torch
-
-    def __repr__(self) -> str:
-        name = getattr(self.function, "__name__", type(self.function).__name__)
-        return f"<TorchFunction: {name} of {self.features} features>"
-
-    @property
-    def n_features(self) -> int:
-        return self.features
-
-    def vjp(self, X: FloatArray) -> tuple[FloatArray, Pull]:
-        torch = self._torch
-        with torch.enable_grad():
-            rows = torch.from_numpy(np.array(X, dtype=np.float64)).requires_grad_()
-            values = self.function(rows)
-        if not isinstance(values, torch.Tensor) or values.ndim != 2 or len(values) != len(X):
-            got = tuple(getattr(values, "shape", ())) or type(values).__name__
-            raise InvalidInput(
-                f"Expected a tensor of shape ({len(X)}, m) from the module; got {got}. Wrap it in "
-                "a TorchFunction that returns the tensor of the representation."
-            )
-
-        def pull(C: FloatArray) -> FloatArray:
-            given = torch.from_numpy(np.array(C)).to(values.dtype)
-            (slope,) = torch.autograd.grad(values, rows, given, retain_graph=True)
-            return np.asarray(slope.double().numpy())
-
-        return np.asarray(values.detach().double().numpy()), pull
-
-
-def of_module(module: Any) -> Representation:
-    """A torch module in double precision; it has to begin with nn.Linear, which knows its width."""
-    from torch import nn
-
-    double = deepcopy(module).double().eval().requires_grad_(requires_grad=False).cpu()
-    steps = list(double) if type(double) is nn.Sequential else [double]
-    if not steps or type(steps[0]) is not nn.Linear:
-        raise InvalidInput(
-            f"Expected to know how many features {type(module).__name__} takes, and it does not "
-            "begin with nn.Linear. Pass TorchFunction(module.double().eval(), features)."
-        )
-    weight, bias = steps[0].weight.numpy().T, steps[0].bias
-    first = Affine(np.array(weight), np.zeros(weight.shape[1]) if bias is None else bias.numpy())
-    if len(steps) == 1:
-        return first
-    return Composed(first, TorchFunction(nn.Sequential(*steps[1:]), weight.shape[1]))
-
-
 def stages(representation: Representation) -> Composed:
     """A representation as all that is affine at its beginning, and the rest."""
     match representation:
@@ -506,7 +362,7 @@ def dense(matrix: Matrix) -> FloatArray:
     return np.asarray(filled, dtype=np.float64)
 
 
-def _in_parts(function: Callable[[Matrix], FloatArray], rows: Matrix) -> FloatArray:
+def in_parts(function: Callable[[Matrix], FloatArray], rows: Matrix) -> FloatArray:
     """Rows through a function, 4096 at a time, so that what a network holds of them stays small."""
     starts = range(0, max(rows.shape[0], 1), 4096)
     return np.concatenate([function(rows[i : i + 4096]) for i in starts])

@@ -24,11 +24,12 @@ from sklearn.utils.sparsefuncs import mean_variance_axis
 from counterpoint.errors import InvalidInput
 from counterpoint.groups.fitting import costliest
 from counterpoint.groups.members import Groups
+from counterpoint.groups.path import Candidate
 from counterpoint.groups.problem import Fusion, Objective, levels_of, moving
 from counterpoint.groups.quality import Points, Quality, assigned, away, outside
 from counterpoint.groups.reading import Intake
 from counterpoint.groups.representations import Matrix, Representation, dense, stages
-from counterpoint.groups.translations import Candidate, Translations
+from counterpoint.groups.translations import Translations
 from counterpoint.numerics import BoolArray, FloatArray, IntArray
 from counterpoint.rows.features import unknown_name
 

@@ -94,10 +94,7 @@ class NoiseLaw(ABC):
         return (sign * self._quantiles(q, rows, sloped=False)[0]).reshape(shape)
 
     def quantile_with_gradient(self, p: float, phi: ArrayLike) -> tuple[FloatArray, FloatArray]:
-        """As `quantile`, and its gradient in φ, (F,) or (n, F).
-
-        That is 0 where φ = 0, which is a subgradient for p ≥ ½.
-        """
+        """As `quantile`, and its gradient in φ, (F,) or (n, F): 0 where φ = 0, a subgradient."""
         q, sign = _tail_of(p)
         rows, shape = self._rows(phi)
         values, slopes = self._quantiles(q, rows, sloped=True)
@@ -110,10 +107,7 @@ class NoiseLaw(ABC):
 
     @abstractmethod
     def widest(self, p: float) -> float:
-        """k with P(φᵀμ ≤ k · deviation(φ)) ≥ p for every φ alike, p above ½.
-
-        For elliptical laws the least one.
-        """
+        """k with P(φᵀμ ≤ k · deviation(φ)) ≥ p > ½ for every φ alike; the least, if elliptical."""
 
     def deviation(self, phi: ArrayLike) -> FloatArray:
         """The standard deviation of φᵀμ, () or (n,), in score units, for φ (F,) or (n, F)."""
@@ -411,15 +405,12 @@ def _guesses(squares: FloatArray, q: float) -> FloatArray:
 
 @lru_cache(maxsize=256)
 def _widest_laplace(q: float) -> float:
-    """What no projection of independent Laplace noise exceeds with a chance above q, in deviations.
-
-    Laplace noise is √(2E) times a normal number, E exponential. So φᵀμ with ‖φ‖₂ = 1 has the law of
-    √(2S) times one, S = Σ φ_j² E_j. S is an average of the E_j, and so below E in the convex order:
-    P(φᵀμ > t) = E f(S), f(s) = P(√(2s) normal > t), is at most E g(E) for any convex g ≥ f. f is
-    convex up to t²/6, and concave from there. If the tangent at s = 1 is at least 0 at s = 0 it is
-    such a g, and E g(E) = f(1), as of normal noise. Else g is f up to some τ and then the steepest
-    line to f from there, and τ is where that says least.
-    """
+    """What no projection of Laplace noise exceeds with a chance above q, in deviations."""
+    # φᵀμ, ‖φ‖₂ = 1, has the law of √(2S) times a normal number, S = Σ φ_j² E_j an average of
+    # exponential E_j, and so below E in the convex order: P(φᵀμ > t) = E f(S) ≤ E g(E) for any
+    # convex g ≥ f, f(s) = P(√(2s) normal > t). f is convex up to t²/6, concave beyond. If its
+    # tangent at s = 1 is at least 0 at s = 0, it will do: f(1), as of normal noise. Else g is f up
+    # to some τ, then the steepest line to f from there; τ is where that says least.
     from scipy.integrate import quad
     from scipy.optimize import brentq, minimize_scalar
     from scipy.special import ndtr

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from counterpoint.groups.members import Groups
+    from counterpoint.groups.path import Count, TranslationPath
     from counterpoint.groups.quality import Quality
-    from counterpoint.groups.translations import Count, TranslationPath
     from counterpoint.several.path import Path
 
 __all__ = [

@@ -1,0 +1,215 @@
+"""`TranslationPath`: explanations from sparse to dense, and which of them is chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, final, get_args
+
+import numpy as np
+
+from counterpoint.errors import InvalidInput
+from counterpoint.groups.fitting import Fit
+from counterpoint.groups.translations import Translations
+from counterpoint.numerics import FloatArray, IntArray
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+__all__ = ["Candidate", "Count", "TranslationPath", "check_count", "check_k", "count_of"]
+
+Count = Literal["each", "mean", "shared", "reference"]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """An explanation that may be chosen, with its mean rates on the rows of the fit."""
+
+    translations: Translations
+    offsets: FloatArray  # (l, d) the same in units of the standard deviations
+    loss: float
+    correctness: float
+    coverage: float
+
+    @property
+    def worth(self) -> float:
+        """By which the best is chosen."""
+        return self.correctness + self.coverage
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class TranslationPath:
+    """Explanations at falling strengths of the penalty, from sparse to dense.
+
+    Its length is their number n; its items are `Translations`, refitted without penalty.
+
+    Parameters
+    ----------
+    fits
+        The penalised fits, in units of the standard deviations, with what proves them.
+    penalized
+        The same as translations.
+    refitted
+        (n,) which candidate has the ties of each.
+    candidates
+        What may be chosen: explanations with the ties of these fits, of those from other starts,
+        and of pruned ones, refitted without penalty. Their correctness and coverage on the rows
+        of the fit are what choices are made by; they flatter what they choose.
+    """
+
+    fits: tuple[Fit, ...]
+    penalized: tuple[Translations, ...]
+    refitted: IntArray
+    candidates: tuple[Candidate, ...]
+
+    def __len__(self) -> int:
+        return len(self.fits)
+
+    def __iter__(self) -> Iterator[Translations]:
+        return (self[i] for i in range(len(self)))
+
+    def __getitem__(self, i: int) -> Translations:
+        return self.candidates[self.refitted[i]].translations
+
+    @property
+    def strengths(self) -> FloatArray:
+        """(n,) λ, falling."""
+        return np.array([one.strength for one in self.fits])
+
+    @property
+    def objective(self) -> FloatArray:
+        """(n,) loss plus penalty of the penalised fits."""
+        return np.array([one.objective for one in self.fits])
+
+    @property
+    def residual(self) -> FloatArray:
+        """(n,) how far the penalised fits are from being stationary, relative; see `Fit`."""
+        return np.array([one.residual for one in self.fits])
+
+    @property
+    def gap(self) -> FloatArray:
+        """(n,) of a linear representation, the relative duality gap; NaN of others."""
+        return np.array([one.gap for one in self.fits])
+
+    @property
+    def loss(self) -> FloatArray:
+        """(n,) of the refitted translations."""
+        return np.array([self.candidates[at].loss for at in self.refitted])
+
+    def counts(self, count: Count = "each") -> FloatArray:
+        """(n,) how many features are changed.
+
+        Parameters
+        ----------
+        count
+            ``"each"``: by the pair that changes most; ``"mean"``: on average over pairs;
+            ``"shared"``: by any pair; ``"reference"``: by the pair that changes most of those
+            with the group for which that is least.
+        """
+        check_count(count)
+        return np.array([count_of(one, count) for one in self])
+
+    def at(self, k: int | None, count: Count = "each") -> Translations:
+        """The best explanation of at most k features.
+
+        The best is that of the highest correctness and coverage on the rows of the fit; of equals,
+        that of the lowest loss.
+
+        Parameters
+        ----------
+        k
+            How many features may change; None for the sparsest that is about as good as the best.
+        count
+            By which count: see `counts`.
+
+        Raises
+        ------
+        InvalidInput
+            If k is no number of features.
+        """
+        return self.choose(k, count).translations
+
+    def choose(self, k: int | None, count: Count = "each") -> Candidate:
+        """The candidate that `at` answers with."""
+        return self.able(k, count)[0]
+
+    def able(self, k: int | None, count: Count) -> list[Candidate]:
+        """The candidates of at most k features, the best first."""
+        check_count(count)
+        widths = [count_of(one.translations, count) for one in self.candidates]
+        if k is None:  # the sparsest that is at most 0.02 worse in each of the two shares
+            least = max(one.worth for one in self.candidates) - 2.0 * 0.02
+            both = zip(self.candidates, widths, strict=True)
+            most = min(width for one, width in both if one.worth >= least)
+        else:
+            most = check_k(k, len(self.candidates[0].translations.names))
+        able = [one for one, width in zip(self.candidates, widths, strict=True) if width <= most]
+        return sorted(able, key=lambda one: (-one.worth, one.loss))
+
+    def to_frame(self) -> pd.DataFrame:
+        """One line for each strength: counts, loss, residual, gap, correctness, coverage."""
+        import pandas as pd
+
+        chosen = [self.candidates[at] for at in self.refitted]
+        columns: dict[str, Any] = {
+            "strength": self.strengths,
+            **{count: self.counts(count) for count in get_args(Count)},
+            **{name: getattr(self, name) for name in ("objective", "loss", "residual", "gap")},
+            **{name: [getattr(c, name) for c in chosen] for name in ("correctness", "coverage")},
+        }
+        return pd.DataFrame(columns)
+
+    def plot(self, count: Count = "each", ax: Any = None) -> Figure:
+        """Correctness and coverage on the rows of the fit against the number of features.
+
+        Parameters
+        ----------
+        count
+            By which count: see `counts`.
+        ax
+            Matplotlib axes; None for a new figure.
+
+        Raises
+        ------
+        MissingExtra
+            If matplotlib is not installed.
+        """
+        from counterpoint.pictures.plots import draw_translation_path
+
+        return draw_translation_path(self, count, ax)
+
+    def __repr__(self) -> str:
+        most = int(self.counts().max(initial=0.0))
+        return f"<TranslationPath: {len(self)} strengths, up to {most} features a pair>"
+
+
+def count_of(translations: Translations, count: Count) -> float:
+    """How many features an explanation changes, by a count."""
+    if count == "shared":
+        return float(len(translations.columns))
+    if count == "reference":
+        return float(translations.counts.max(axis=1).min())
+    pairs = translations.counts[~np.eye(len(translations.groups), dtype=bool)]
+    return float(pairs.max() if count == "each" else pairs.mean())
+
+
+def check_count(count: str) -> None:
+    """Raise unless this is a way to count features."""
+    if count not in get_args(Count):
+        raise InvalidInput(
+            f"Expected count to be one of {', '.join(map(repr, get_args(Count)))}; got {count!r}."
+        )
+
+
+def check_k(k: Any, width: int) -> int:
+    """k, a whole number of features, 1 to ``width``; an error if it is none."""
+    whole = isinstance(k, int | np.integer) and not isinstance(k, bool)
+    if not whole or not 1 <= k <= width:
+        raise InvalidInput(
+            f"Expected k to be a whole number of features, 1 to {width}; got {k!r}. Pass None to "
+            "have it chosen."
+        )
+    return int(k)

@@ -126,17 +126,18 @@ def _option(row: Any, lam: Any, g: Any, o: Any, scale: Any) -> Any:
 
 
 @compiled
-def _must(row: Any, box: Any, f: Any) -> Any:
-    """Whether a feature cannot stay, or counts as changed."""
+def _musts(row: Any, box: Any, must: Any) -> None:
+    """Fill in which features of a box cannot stay, or count as changed."""
     low, high, mask, forced = box
     c = len(low)
-    if f < c:
-        return forced[f] or low[f] > 0.0 or high[f] < 0.0
-    return forced[f] or not mask[f - c, row.here[f - c]]
+    for j in range(c):
+        must[j] = forced[j] or low[j] > 0.0 or high[j] < 0.0
+    for g in range(len(mask)):
+        must[c + g] = forced[c + g] or not mask[g, row.here[g]]
 
 
 @compiled
-def _chosen(k: Any, row: Any, box: Any, point: Any, own: Any, leave: Any) -> Any:
+def _chosen(k: Any, row: Any, point: Any, own: Any, leave: Any, must: Any) -> Any:
     """Leave as they are all features but those that must change and the best others.
 
     Only as many as may; ``leave`` becomes what any leaves that takes another value. Whether the
@@ -146,9 +147,8 @@ def _chosen(k: Any, row: Any, box: Any, point: Any, own: Any, leave: Any) -> Any
     c, left = len(change), k.most
     kept = np.zeros(len(own), dtype=np.bool_)
     for f in range(len(own)):
-        must = _must(row, box, f)
-        left -= must
-        kept[f] = must
+        left -= must[f]
+        kept[f] = must[f]
     if left < 0:
         return False
     last = 0.0
@@ -162,7 +162,7 @@ def _chosen(k: Any, row: Any, box: Any, point: Any, own: Any, leave: Any) -> Any
             break
         kept[best] = i < left
     for f in range(len(own)):
-        leave[f] = own[f] if _must(row, box, f) else min(own[f], last)
+        leave[f] = own[f] if must[f] else min(own[f], last)
         if not kept[f]:
             own[f] = 0.0
             if f < c:
@@ -196,7 +196,7 @@ def _least(k: Any, row: Any, box: Any, lam: Any, point: Any, work: Any, scale: A
     """
     low, high, mask, _ = box
     change, choice, _ = point
-    slope, own, leave = work
+    slope, own, leave, must = work
     c, total = len(low), 0.0
     for j in range(c):
         if low[j] > high[j]:
@@ -225,7 +225,7 @@ def _least(k: Any, row: Any, box: Any, lam: Any, point: Any, work: Any, scale: A
             staying += here
     if k.most < 0:
         _put(leave, own)
-    elif not _chosen(k, row, box, point, own, leave):
+    elif not _chosen(k, row, point, own, leave, must):
         return np.inf
     for value in own:
         total += value
@@ -428,6 +428,8 @@ def _highest(
     spot = np.empty(points[0].shape[1]), np.empty(points[1].shape[1], np.int64), np.empty(s)
     for r in range(s):
         lam[r] = min(at[r], steepest)
+    if k.most >= 0:
+        _musts(row, box, work[3])
     bound, mixed, missing, height, loose, raised = -np.inf, np.inf, True, 0.0, -1, 0
     for step in range(STEPS):
         if step:
@@ -539,7 +541,7 @@ def _fixed(k: Any, row: Any, box: Any, lam: Any, ceiling: Any, spot: Any, work: 
     total = _least(k, row, box, lam, spot, work, 1.0) + _dot(lam, row.short)
     if not total > 0.0:
         return False
-    slope, _, leave = work
+    slope, _, leave, must = work
     room, less, c = max(ceiling * (1.0 + SPARE) - total, 0.0), False, len(low)
     for j in range(c):
         if not k.whole[j]:
@@ -559,7 +561,7 @@ def _fixed(k: Any, row: Any, box: Any, lam: Any, ceiling: Any, spot: Any, work: 
             if limit < 0.0 and up < 0.0:
                 fall = limit / up
         rise, fall = rise * (1.0 + SPARE), fall * (1.0 + SPARE)
-        if k.most >= 0 and not _must(row, box, j):  # no change is no part of what is counted
+        if k.most >= 0 and not must[j]:  # no change is no part of what is counted
             rise, fall = max(rise, 0.0), min(fall, 0.0)
         top, bottom = np.floor(rise + STEP_SLACK), np.ceil(fall - STEP_SLACK)
         less |= top < high[j] or bottom > low[j]
@@ -568,7 +570,7 @@ def _fixed(k: Any, row: Any, box: Any, lam: Any, ceiling: Any, spot: Any, work: 
         limit, kept = leave[c + g] + room, -1
         if k.most >= 0:
             limit += _option(row, lam, g, row.here[g], 0.0)
-            kept = -1 if _must(row, box, c + g) else row.here[g]
+            kept = -1 if must[c + g] else row.here[g]
         for o in range(mask.shape[1]):
             if mask[g, o] and o != kept and not _option(row, lam, g, o, 1.0) <= limit:
                 mask[g, o], less = False, True
@@ -576,12 +578,12 @@ def _fixed(k: Any, row: Any, box: Any, lam: Any, ceiling: Any, spot: Any, work: 
 
 
 @compiled
-def _counted(row: Any, box: Any, basis: Any, points: Any) -> Any:
+def _counted(row: Any, must: Any, basis: Any, points: Any) -> Any:
     """The feature that changes in about half of a mixture, −1 if each does in all or none."""
     theta = basis[4]
     c, most, pick = points[0].shape[1], 1e-9, -1
     for f in range(c + points[1].shape[1]):
-        if _must(row, box, f):
+        if must[f]:
             continue
         share = 0.0
         for p in range(len(theta)):
@@ -660,7 +662,7 @@ def _halved(
 
 @compiled
 def _split(
-    k: Any, row: Any, box: Any, lam: Any, basis: Any, points: Any, one: Any, other: Any
+    k: Any, row: Any, box: Any, lam: Any, must: Any, basis: Any, points: Any, one: Any, other: Any
 ) -> Any:
     """Fill in two parts of a box; whether there are two.
 
@@ -670,7 +672,10 @@ def _split(
     c = len(box[0])
     _copied(one, box)
     _copied(other, box)
-    pick = _counted(row, box, basis, points) if k.most >= 0 else -1
+    pick = -1
+    if k.most >= 0:
+        _musts(row, box, must)
+        pick = _counted(row, must, basis, points)
     if pick >= 0:
         other[3][pick] = True
         if pick < c:
@@ -708,7 +713,7 @@ def search(k: Any, rows: Any, share: Any, most: Any, best: Any, nodes: Any) -> A
     )
     points = np.zeros((s + 1, c)), np.zeros((s + 1, t), dtype=np.int64), np.zeros((s + 1, s))
     spot = np.empty(c), np.empty(t, dtype=np.int64), np.empty(s)
-    work = np.empty(c), np.empty(c + t), np.empty(c + t)
+    work = np.empty(c), np.empty(c + t), np.empty(c + t), np.zeros(c + t, np.bool_)
     whole = (
         np.empty(c),
         np.empty(c),
@@ -748,7 +753,8 @@ def search(k: Any, rows: Any, share: Any, most: Any, best: Any, nodes: Any) -> A
                 less = t == k.groups and _fixed(k, own, whole, lam, ceiling, spot, work)
                 one = low[size], high[size], mask[size], forced[size]
                 other = low[size + 1], high[size + 1], mask[size + 1], forced[size + 1]
-                good = _split(k, own, whole, lam, basis, points, one, other) or less
+                must = work[3]
+                good = _split(k, own, whole, lam, must, basis, points, one, other) or less
                 stuck[i] = not good or size - begun > most - 2
                 if not stuck[i]:
                     for child in range(2):

@@ -175,6 +175,68 @@ def test_relations_that_are_only_just_met_are_no_obstacle_to_a_proof(seed: int):
     assert best * (1.0 - 1e-8) <= bound <= best * (1.0 + 1e-12) or bound == best
 
 
+def of_scip(program: Program, x: np.ndarray) -> float:
+    """The optimum of a program of whole columns and categories from (d,) a point, by SCIP."""
+    pyscipopt = pytest.importorskip("pyscipopt")
+    model, box = pyscipopt.Model(), program.cases(x[None])
+    model.hideOutput()
+    model.setParam("limits/gap", 0.0)
+    model.setParam("numerics/feastol", 1e-9)
+    units = np.where(program.steps > 0.0, program.steps, 1.0)
+    ends = np.stack([box.low[0], box.high[0]], axis=1) - x[:, None]
+    moves = [
+        model.addVar(vtype="I", lb=low, ub=high)
+        for low, high in np.rint(ends / units[:, None]).tolist()
+    ]
+    sizes, paid = [model.addVar(lb=0.0) for _ in moves], model.addVar(lb=0.0)
+    for size, move in zip(sizes, moves, strict=True):
+        model.addCons(size >= move)
+        model.addCons(size >= -move)
+    delta = [unit * move for unit, move in zip(units.tolist(), moves, strict=True)]
+    rows, short = program.affine.matrix, program.affine.low - program.affine.matrix @ x
+    for row, low in zip(rows.tolist(), short.tolist(), strict=True):
+        gained = (gain * change for gain, change in zip(row, delta, strict=True))
+        model.addCons(pyscipopt.quicksum(gained) >= low)
+    for group in program.groups:
+        model.addCons(pyscipopt.quicksum(moves[group]) == 0)
+    price = program.price
+    absolute, quadratic = (price.absolute * units).tolist(), (price.quadratic * units**2).tolist()
+    cost = pyscipopt.quicksum(
+        a * size + q * move * move
+        for a, q, size, move in zip(absolute, quadratic, sizes, moves, strict=True)
+    )
+    model.addCons(paid >= cost)
+    model.setObjective(paid)
+    model.optimize()
+    return float(model.getObjVal()) if model.getStatus() == "optimal" else np.inf
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(60))
+def test_it_finds_what_scip_finds(seed: int):
+    """Twelve whole columns and three groups: more points than could be listed."""
+    rng, numbers, groups = np.random.default_rng(seed), 12, 3
+    d, some = numbers + 4 * groups, 1 + seed % 4
+    blocks = [slice(numbers + 4 * g, numbers + 4 * g + 4) for g in range(groups)]
+    none, low, high = np.full(d, np.inf), np.full(d, -np.inf), np.full(d, np.inf)
+    low[:numbers], high[:numbers] = -6.0, 6.0
+    matrix, x = rng.normal(size=(some, d)), np.zeros((1, d))
+    x[0, :numbers] = rng.integers(-3, 4, numbers)
+    x[0, [block.start for block in blocks]] = 1.0
+    rows = LinearBounds(matrix, matrix @ x[0] + rng.uniform(0.5, 4.0, some), np.full(some, np.inf))
+    weights = rng.uniform(0.2, 2.0, d)
+    weights[numbers:] = np.repeat(weights[numbers::4], 4)
+    square = np.where((np.arange(d) < numbers) & (seed % 2 == 1), weights, 0.0)
+    conditions = Whole(np.arange(numbers), np.ones(numbers)), Box(low, high, -none, none)
+    region = Region((rows, *conditions, *map(OneOf, blocks)))
+    program = Program(Price(np.where(square > 0.0, 0.0, weights), square), region)
+    cases, best = program.cases(x), of_scip(program, x[0])
+    found = Knapsacks(program).solve(cases, Effort())
+    assert found.proof is not None
+    assert program.price(found.points - x)[0] == pytest.approx(best, rel=1e-6)
+    assert proved(program, cases, found.proof)[0] >= best * (1.0 - 1e-6)
+
+
 def branched(seed: int) -> tuple[Problem, Proof | None, float, float]:
     """A problem within a ball; its tree, what that proves, and what is reported."""
     one = problem(np.random.default_rng(seed))

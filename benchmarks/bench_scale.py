@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import resource
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -33,7 +34,8 @@ QUESTION = f"""
 A data set of {number(ROWS)} rows × {COLUMNS} float64 columns in Parquet files, explained by a
 pipeline (standardised, logistic regression; Manhattan costs, answers within what the data show)
 into another data set, with all columns of the report. `predict_proba` reads the same files in
-blocks of the same process, and throws its probabilities away.
+blocks of the same process, and throws its probabilities away; two processes that do no more show
+what a second one gains on this machine.
 """
 NOTES = [
     """CPU time is that of all processes together. Memory is the peak of resident memory of one
@@ -67,10 +69,10 @@ def the_model() -> tuple[Any, pd.DataFrame]:
     return make_pipeline(StandardScaler(), LogisticRegression()).fit(X, labels), X
 
 
-def predicted(folder: Path, model: Any) -> tuple[float, float, float]:
+def predicted(model: Any, files: Sequence[Path]) -> tuple[float, float, float]:
     """Seconds of `predict_proba` alone; of CPU, and on the clock, with reading."""
     alone, start, cpu = 0.0, perf_counter(), process_time()
-    for path in sorted(folder.iterdir()):
+    for path in files:
         file = pq.ParquetFile(path, pre_buffer=False, buffer_size=2**20)
         for batch in file.iter_batches(BLOCK, use_threads=False):
             rows = batch.to_pandas()
@@ -78,6 +80,15 @@ def predicted(folder: Path, model: Any) -> tuple[float, float, float]:
             model.predict_proba(rows)
             alone += process_time() - begun
     return alone, process_time() - cpu, perf_counter() - start
+
+
+def by_two(model: Any, files: Sequence[Path]) -> tuple[float, float]:
+    """The same by two processes that share the files: seconds on the clock, and of CPU."""
+    with ProcessPoolExecutor(2) as pool:
+        list(pool.map(partial(predicted, model), [files[:1], files[1:2]]))  # both are up
+        start = perf_counter()
+        told = list(pool.map(partial(predicted, model), [files[::2], files[1::2]]))
+        return perf_counter() - start, sum(cpu for _, cpu, _ in told)
 
 
 @contextmanager
@@ -128,10 +139,13 @@ def main() -> None:
         rows = Path(scratch, "rows")
         rows.mkdir()
         write_rows(rows, count, files)
-        alone, cpu, clock = predicted(rows, model)
+        paths = sorted(rows.iterdir())
+        alone, cpu, clock = predicted(model, paths)
+        both = by_two(model, paths)
         lines = [
             ("predict_proba alone", number(count), "–", in_seconds(alone), "–", "–"),
             ("with reading", number(count), in_seconds(clock), in_seconds(cpu), "–", "–"),
+            ("with reading, by two processes", number(count), *map(in_seconds, both), "–", "–"),
         ]
         clocks, most = {}, 0.0
         for workers in (1, 2):
@@ -156,11 +170,11 @@ def main() -> None:
         return Goal(what, asked, f"{number(found)}{unit}", met)
 
     two, faster = clocks[2], clocks[1] / clocks[2]
-    what = "two workers, on the clock"
+    what, limit = "two workers, on the clock", number(clock / both[0])
     goals = [
         goal(what, "≤ 10 × predict_proba alone", two / alone, two <= 10 * alone),
         goal(what, "≤ 10 × predict_proba with reading", two / clock, two <= 10 * clock),
-        goal("two workers, speed-up", "≥ 1.8", faster, faster >= 1.8, ""),
+        goal("two workers, speed-up", f"≥ 1.8 ({limit} to the model)", faster, faster >= 1.8, ""),
         goal("memory of a worker", "below 1024 MiB", most, most < 1024, " MiB"),
     ]
     parts = f"""A shard of one row takes {number(1e3 * small)} ms of CPU time, and to find that all

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 # Before NumPy is imported: results shall not depend on how many cores there are.
 for _threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_threads, "1")
 os.environ.setdefault("MPLBACKEND", "Agg")  # pictures are drawn, and shown to nobody
+# Compiled loops check every index, which they do not elsewhere: hence a cache of their own.
+os.environ.setdefault("NUMBA_BOUNDSCHECK", "1")
+os.environ.setdefault("NUMBA_CACHE_DIR", str(Path(__file__).parent / "__pycache__"))
 
 from functools import cache
-from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 

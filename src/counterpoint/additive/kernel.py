@@ -1,8 +1,8 @@
-"""The search of `tree` in loops, row by row: compiled by Numba where it is installed.
+"""Bounds and repairs of `dual` and `repair` in loops, box by box, compiled by Numba.
 
-What `dual`, `repair` and `tree` do with arrays of many nodes, for columns that do not bend
-smoothly. Multipliers come from Dantzig and Wolfe's method for any number of demands, with the
-inverse of the basis. Names are those of `Knapsack` and `Given`; features are numbers, then tables.
+For columns that do not bend smoothly. Multipliers come from Dantzig and Wolfe's method for any
+number of demands, with the inverse of the basis. Names are those of `Knapsack` and `Given`;
+features are numbers, then tables.
 """
 
 from __future__ import annotations
@@ -12,10 +12,23 @@ from typing import Any, NamedTuple, final
 import numpy as np
 
 from counterpoint.additive.dual import CLOSE, NEAR, RAISES, SHY, STEPS
-from counterpoint.additive.tree import ANY, REPAIRS, SPARE, STEEP
 from counterpoint.numerics import STEP_SLACK, BoolArray, FloatArray, IntArray, compiled
 
-__all__ = ["Row", "Shared", "search"]
+__all__ = [
+    "Row",
+    "Shared",
+    "copied",
+    "dot",
+    "highest",
+    "least",
+    "moved",
+    "musts",
+    "option",
+    "put",
+    "repaired",
+    "used",
+    "weighed",
+]
 
 
 @final
@@ -49,7 +62,7 @@ POINT, SURPLUS, MISSING = 0, 1, 2
 
 
 @compiled
-def _dot(a: Any, b: Any) -> Any:
+def dot(a: Any, b: Any) -> Any:
     """a · b."""
     out = 0.0
     for i in range(len(a)):
@@ -67,32 +80,32 @@ def _largest(a: Any) -> Any:
 
 
 @compiled
-def _put(to: Any, of: Any) -> None:
+def put(to: Any, of: Any) -> None:
     """Copy vectors: arrays of slices take long to compile."""
     for i in range(len(to)):
         to[i] = of[i]
 
 
 @compiled
-def _moved(to: Any, of: Any) -> None:
+def moved(to: Any, of: Any) -> None:
     """Copy a point."""
-    _put(to[0], of[0])
-    _put(to[1], of[1])
-    _put(to[2], of[2])
+    put(to[0], of[0])
+    put(to[1], of[1])
+    put(to[2], of[2])
 
 
 @compiled
-def _copied(to: Any, of: Any) -> None:
+def copied(to: Any, of: Any) -> None:
     """Copy a box."""
-    _put(to[0], of[0])
-    _put(to[1], of[1])
-    _put(to[3], of[3])
+    put(to[0], of[0])
+    put(to[1], of[1])
+    put(to[3], of[3])
     for g in range(len(to[2])):
-        _put(to[2][g], of[2][g])
+        put(to[2][g], of[2][g])
 
 
 @compiled
-def _used(basis: Any, p: Any) -> Any:
+def used(basis: Any, p: Any) -> Any:
     """Whether a position of a basis holds a point that is part of the mixture."""
     return basis[3][p] == POINT and basis[4][p] > 0.0
 
@@ -117,7 +130,7 @@ def _nearest(k: Any, j: Any, slope: Any, ends: Any, scale: Any) -> Any:
 
 
 @compiled
-def _option(row: Any, lam: Any, g: Any, o: Any, scale: Any) -> Any:
+def option(row: Any, lam: Any, g: Any, o: Any, scale: Any) -> Any:
     """A scale of the price of an option less what it gains."""
     value = scale * row.price[g, o]
     for r in range(len(lam)):
@@ -126,7 +139,7 @@ def _option(row: Any, lam: Any, g: Any, o: Any, scale: Any) -> Any:
 
 
 @compiled
-def _musts(row: Any, box: Any, must: Any) -> None:
+def musts(row: Any, box: Any, must: Any) -> None:
     """Fill in which features of a box cannot stay, or count as changed."""
     low, high, mask, forced = box
     c = len(low)
@@ -173,7 +186,7 @@ def _chosen(k: Any, row: Any, point: Any, own: Any, leave: Any, must: Any) -> An
 
 
 @compiled
-def _weighed(k: Any, row: Any, point: Any) -> Any:
+def weighed(k: Any, row: Any, point: Any) -> Any:
     """The cost of a point; fills in what it gains."""
     change, choice, gain = point
     cost = 0.0
@@ -182,14 +195,14 @@ def _weighed(k: Any, row: Any, point: Any) -> Any:
     for g in range(len(choice)):
         cost += row.price[g, choice[g]]
     for r in range(len(gain)):
-        gain[r] = _dot(change, k.gains[r])
+        gain[r] = dot(change, k.gains[r])
         for g in range(len(choice)):
             gain[r] += row.gain[r, g, choice[g]]
     return cost
 
 
 @compiled
-def _least(k: Any, row: Any, box: Any, lam: Any, point: Any, work: Any, scale: Any) -> Any:
+def least(k: Any, row: Any, box: Any, lam: Any, point: Any, work: Any, scale: Any) -> Any:
     """A scale of the price, less λ · gain, at least in a box; its point, slopes, features' values.
 
     Infinite where the box holds no point.
@@ -213,18 +226,18 @@ def _least(k: Any, row: Any, box: Any, lam: Any, point: Any, work: Any, scale: A
         best, own[c + g] = -1, np.inf
         for o in range(mask.shape[1]):
             if mask[g, o]:
-                value = _option(row, lam, g, o, scale)
+                value = option(row, lam, g, o, scale)
                 if best < 0 or value < own[c + g]:
                     best, own[c + g] = o, value
         if best < 0:
             return np.inf
         choice[g] = best
         if k.most >= 0:
-            here = _option(row, lam, g, row.here[g], 0.0)
+            here = option(row, lam, g, row.here[g], 0.0)
             own[c + g] -= here
             staying += here
     if k.most < 0:
-        _put(leave, own)
+        put(leave, own)
     elif not _chosen(k, row, point, own, leave, must):
         return np.inf
     for value in own:
@@ -246,7 +259,7 @@ def _enter(basis: Any, way: Any, column: Any, cost: Any, kind: Any) -> Any:
                 out, least = i, ratio
     if out < 0:
         return out
-    _put(columns[:, out], column)
+    put(columns[:, out], column)
     costs[out], kinds[out] = cost, kind
     for r in range(size):
         inverse[out, r] /= way[out]
@@ -264,7 +277,7 @@ def _begun(k: Any, row: Any, start: Any, point: Any, cost: Any, basis: Any) -> N
     for i in range(s + 1):
         for r in range(s + 1):
             columns[i, r] = inverse[i, r] = 0.0
-    _put(columns[:s, 0], gain)
+    put(columns[:s, 0], gain)
     columns[s, 0] = inverse[0, s] = 1.0
     costs[0], kinds[0], most, dearest = cost, POINT, 0.0, 0.0
     for j in range(len(k.absolute)):
@@ -298,7 +311,7 @@ def _steepest(k: Any, box: Any) -> Any:
 
 
 @compiled
-def _repaired(k: Any, row: Any, point: Any) -> Any:
+def repaired(k: Any, row: Any, point: Any) -> Any:
     """The cheapest replacement of one feature after which all demands are met, if there is any.
 
     Whether it does so first, or lowers the cost of a point that meets them.
@@ -360,9 +373,9 @@ def _stretched(k: Any, row: Any, basis: Any, points: Any) -> None:
     far = 0 if kinds[0] == MISSING else 1
     near = 1 - far
     first, one = points[2][near][0], (points[0][far], points[1][far], points[2][far])
-    _moved(one, (points[0][near], points[1][near], points[2][near]))
-    if _repaired(k, row, one):
-        _weighed(k, row, one)
+    moved(one, (points[0][near], points[1][near], points[2][near]))
+    if repaired(k, row, one):
+        weighed(k, row, one)
         kinds[far] = POINT
         theta[far] = min(max((row.short[0] - first) / (one[2][0] - first), 0.0), 1.0)
         theta[near] = 1.0 - theta[far]
@@ -374,7 +387,7 @@ def _impossible(k: Any, row: Any, box: Any, lam: Any, raised: Any, spot: Any, wo
     for r in range(-1, len(lam) if raised > RAISES else 0):
         for q in range(len(lam) if r >= 0 else 0):
             lam[q] = 1.0 if q == r else 0.0
-        total, size = _least(k, row, box, lam, spot, work, 0.0), 0.0
+        total, size = least(k, row, box, lam, spot, work, 0.0), 0.0
         for q in range(len(lam)):
             total += lam[q] * row.short[q]
             size += lam[q] * (row.slack[q] + abs(row.short[q]))
@@ -392,12 +405,12 @@ def _duals(basis: Any, lam: Any) -> Any:
     columns, inverse, costs, _, _ = basis
     s, loose, least = len(lam), -1, -NEAR * _largest(costs)
     for r in range(s):
-        lam[r] = _dot(costs, inverse[:, r])
+        lam[r] = dot(costs, inverse[:, r])
         worth = lam[r] * _largest(columns[r])
         if worth < least:
             loose, least = r, worth
         lam[r] = max(lam[r], 0.0)
-    return _dot(costs, inverse[:, s]), loose
+    return dot(costs, inverse[:, s]), loose
 
 
 @compiled
@@ -407,14 +420,14 @@ def _mixed(row: Any, basis: Any) -> Any:
     s, cost, missing = len(row.short), 0.0, False
     scale = 1e-11 * (1.0 + _largest(row.short))
     for i in range(s + 1):
-        theta[i] = _dot(inverse[i, :s], row.short) + inverse[i, s]
+        theta[i] = dot(inverse[i, :s], row.short) + inverse[i, s]
         missing |= kinds[i] == MISSING and theta[i] > scale
         cost += costs[i] * theta[i]
     return cost, missing
 
 
 @compiled
-def _highest(
+def highest(
     k: Any, row: Any, box: Any, at: Any, ceiling: Any, basis: Any, points: Any, work: Any
 ) -> Any:
     """The highest bound of a box, or any from the ceiling on; from multipliers ``at``, and there.
@@ -429,7 +442,7 @@ def _highest(
     for r in range(s):
         lam[r] = min(at[r], steepest)
     if k.most >= 0:
-        _musts(row, box, work[3])
+        musts(row, box, work[3])
     bound, mixed, missing, height, loose, raised = -np.inf, np.inf, True, 0.0, -1, 0
     for step in range(STEPS):
         if step:
@@ -437,17 +450,17 @@ def _highest(
         pinned = s == 1 and step > 0 and lam[0] >= steepest
         if pinned:
             lam[0] = steepest
-        value = _least(k, row, box, lam, spot, work, 1.0)
+        value = least(k, row, box, lam, spot, work, 1.0)
         if value == np.inf:  # there is no point
             bound = np.inf
             break
-        cost, total = _weighed(k, row, spot), value + _dot(lam, row.short)
+        cost, total = weighed(k, row, spot), value + dot(lam, row.short)
         if total > bound:
             bound = total
-            _put(at, lam)
+            put(at, lam)
         if not step:
             _begun(k, row, lam, spot, cost, basis)
-            _moved((points[0][0], points[1][0], points[2][0]), spot)
+            moved((points[0][0], points[1][0], points[2][0]), spot)
         elif pinned and spot[2][0] < row.short[0] - row.slack[0]:
             if missing:
                 _stretched(k, row, basis, points)
@@ -462,7 +475,7 @@ def _highest(
                 raised += 1
                 if _impossible(k, row, box, lam, raised, spot, work):
                     bound = np.inf
-                    _put(at, lam)
+                    put(at, lam)
                 if raised > RAISES or bound == np.inf:
                     break
                 for i in range(s + 1):
@@ -474,13 +487,13 @@ def _highest(
             if loose >= 0:
                 new[loose] = -1.0
             for i in range(s + 1):
-                way[i] = _dot(basis[1][i], new)
+                way[i] = dot(basis[1][i], new)
             kind = POINT if loose < 0 else SURPLUS
             out = _enter(basis, way, new, cost if loose < 0 else 0.0, kind)
             if out < 0:
                 break
             if loose < 0:
-                _moved((points[0][out], points[1][out], points[2][out]), spot)
+                moved((points[0][out], points[1][out], points[2][out]), spot)
         mixed, missing = _mixed(row, basis)
         if bound >= ceiling or (not missing and mixed - bound <= NEAR * abs(mixed)):
             break
@@ -488,278 +501,3 @@ def _highest(
         for i in range(s + 1):
             kinds[i] = SURPLUS
     return max(bound, 0.0)
-
-
-@compiled
-def _rounded(k: Any, basis: Any, points: Any, spot: Any) -> None:
-    """The mixture of points, rounded; of each table, the option of the heaviest."""
-    theta, heavy = basis[4], -1
-    for p in range(len(theta)):
-        if _used(basis, p) and (heavy < 0 or theta[p] > theta[heavy]):
-            heavy = p
-    for j in range(len(spot[0])):
-        spot[0][j] = 0.0
-        for p in range(len(theta)):
-            spot[0][j] += theta[p] * points[0][p, j] if _used(basis, p) else 0.0
-        if k.whole[j]:
-            spot[0][j] = np.rint(spot[0][j])
-    _put(spot[1], points[1][max(heavy, 0)])
-
-
-@compiled
-def _improved(k: Any, row: Any, basis: Any, points: Any, best: Any, worth: Any) -> Any:
-    """What the best point costs, after single features of a mixture's points were replaced."""
-    m = len(basis[4])
-    change, choice = np.empty(points[0].shape[1]), np.empty(points[1].shape[1], np.int64)
-    spot = change, choice, np.empty(points[2].shape[1])
-    for i in range(m if k.most >= 0 else m + 1):
-        if i == m:
-            _rounded(k, basis, points, spot)
-        elif _used(basis, i):
-            _moved(spot, (points[0][i], points[1][i], points[2][i]))
-        else:
-            continue
-        cost = _weighed(k, row, spot)
-        for _ in range(REPAIRS if np.isfinite(cost) else 0):
-            helps = _repaired(k, row, spot)
-            cost, met = _weighed(k, row, spot), True
-            for r in range(len(spot[2])):
-                met &= spot[2][r] >= row.short[r] - row.slack[r]
-            if met and cost < worth:
-                worth = cost
-                _put(best[0], change)
-                _put(best[1], choice)
-            if not helps:
-                break
-    return worth
-
-
-@compiled
-def _fixed(k: Any, row: Any, box: Any, lam: Any, ceiling: Any, spot: Any, work: Any) -> Any:
-    """Take out of a box what its multipliers exclude; whether that is anything."""
-    low, high, mask, _ = box
-    total = _least(k, row, box, lam, spot, work, 1.0) + _dot(lam, row.short)
-    if not total > 0.0:
-        return False
-    slope, _, leave, must = work
-    room, less, c = max(ceiling * (1.0 + SPARE) - total, 0.0), False, len(low)
-    for j in range(c):
-        if not k.whole[j]:
-            continue
-        limit = leave[j] + room
-        if k.curvature[j] > 0.0:
-            middle = slope[j] / (2.0 * k.curvature[j])
-            reach = np.sqrt(max(limit / k.curvature[j] + middle * middle, 0.0))
-            rise, fall = middle + reach, middle - reach
-        else:
-            up, down, flat = k.absolute[j] - slope[j], k.absolute[j] + slope[j], k.absolute[j]
-            rise = limit / up if up > STEEP * flat else np.inf
-            fall = -limit / down if down > STEEP * flat else -np.inf
-            # beyond the end to which a column is pulled, where nothing else is allowed
-            if limit < 0.0 and down < 0.0:
-                rise = limit / -down
-            if limit < 0.0 and up < 0.0:
-                fall = limit / up
-        rise, fall = rise * (1.0 + SPARE), fall * (1.0 + SPARE)
-        if k.most >= 0 and not must[j]:  # no change is no part of what is counted
-            rise, fall = max(rise, 0.0), min(fall, 0.0)
-        top, bottom = np.floor(rise + STEP_SLACK), np.ceil(fall - STEP_SLACK)
-        less |= top < high[j] or bottom > low[j]
-        high[j], low[j] = min(high[j], top), max(low[j], bottom)
-    for g in range(mask.shape[0]):
-        limit, kept = leave[c + g] + room, -1
-        if k.most >= 0:
-            limit += _option(row, lam, g, row.here[g], 0.0)
-            kept = -1 if must[c + g] else row.here[g]
-        for o in range(mask.shape[1]):
-            if mask[g, o] and o != kept and not _option(row, lam, g, o, 1.0) <= limit:
-                mask[g, o], less = False, True
-    return less
-
-
-@compiled
-def _counted(row: Any, must: Any, basis: Any, points: Any) -> Any:
-    """The feature that changes in about half of a mixture, −1 if each does in all or none."""
-    theta = basis[4]
-    c, most, pick = points[0].shape[1], 1e-9, -1
-    for f in range(c + points[1].shape[1]):
-        if must[f]:
-            continue
-        share = 0.0
-        for p in range(len(theta)):
-            if _used(basis, p):
-                moved = points[0][p, f] != 0.0 if f < c else points[1][p, f - c] != row.here[f - c]
-                share += theta[p] if moved else 0.0
-        share = min(share, 1.0 - share)
-        if share > most:
-            most, pick = share, f
-    return pick
-
-
-@compiled
-def _apart(k: Any, box: Any, basis: Any, points: Any) -> Any:
-    """The feature in which the points of a mixture differ most, −1 for none; where it is cut."""
-    low, high, mask, _ = box
-    theta = basis[4]
-    m, most, pick, where = len(theta), 0.0, -1, 0.0
-    for j in range(len(low)):
-        if not k.whole[j] or not low[j] < high[j]:
-            continue
-        mean, first, last = 0.0, np.inf, -np.inf
-        for p in range(m):
-            if _used(basis, p):
-                to = points[0][p, j]
-                mean += theta[p] * to
-                first, last = min(first, to), max(last, to)
-        mean = min(max(mean, low[j]), high[j])
-        score = ANY + abs(mean - np.rint(mean)) if first != last else ANY * ANY
-        if score > most:
-            cut = np.floor(mean)
-            most, pick, where = score, j, max(cut - 1.0 if cut >= high[j] else cut, low[j])
-    for g in range(mask.shape[0]):
-        count, option, differ = 0, -1, 0.0
-        for o in range(mask.shape[1]):
-            count += mask[g, o]
-        if count < 2:
-            continue
-        for p in range(m):
-            if _used(basis, p):
-                option = points[1][p, g] if option < 0 else option
-                differ += theta[p] if points[1][p, g] != option else 0.0
-        score = ANY * ANY + max(min(differ, 1.0 - differ), 0.0)
-        if score > most:
-            most, pick = score, len(low) + g
-    return pick, where
-
-
-@compiled
-def _halved(
-    k: Any, row: Any, lam: Any, basis: Any, points: Any, g: Any, mask: Any, one: Any, other: Any
-) -> None:
-    """Split the options of a table between those of a mixture: categories by gain, or in order."""
-    least, most, first, upper, lower = np.inf, -np.inf, -1, 0, 0
-    ordered = g >= k.groups
-    for p in range(len(basis[4])):
-        if _used(basis, p):
-            o = points[1][p, g]
-            first = o if first < 0 else first
-            value = o if ordered else -_option(row, lam, g, o, 0.0)
-            least, most = min(least, value), max(most, value)
-    for o in range(len(mask)):
-        value = o if ordered else -_option(row, lam, g, o, 0.0)
-        other[o] = mask[o] and value > 0.5 * (least + most)
-        one[o] = mask[o] and not other[o]
-        upper += other[o]
-        lower += one[o]
-    if upper and lower:
-        return
-    for o in range(len(mask)):  # equally good options: the first that is chosen, and the others
-        if mask[o] and (first < 0 or not mask[first]):
-            first = o
-    for o in range(len(mask)):
-        other[o], one[o] = o == first, mask[o] and o != first
-
-
-@compiled
-def _split(
-    k: Any, row: Any, box: Any, lam: Any, must: Any, basis: Any, points: Any, one: Any, other: Any
-) -> Any:
-    """Fill in two parts of a box; whether there are two.
-
-    Where changes are counted, a feature stays or counts as changed; else the column in which the
-    points of a mixture differ most is split between them.
-    """
-    c = len(box[0])
-    _copied(one, box)
-    _copied(other, box)
-    pick = -1
-    if k.most >= 0:
-        _musts(row, box, must)
-        pick = _counted(row, must, basis, points)
-    if pick >= 0:
-        other[3][pick] = True
-        if pick < c:
-            one[0][pick] = one[1][pick] = 0.0
-        else:
-            for o in range(box[2].shape[1]):
-                one[2][pick - c, o] = o == row.here[pick - c]
-        return True
-    pick, cut = _apart(k, box, basis, points)
-    if pick >= c:
-        g = pick - c
-        _halved(k, row, lam, basis, points, g, box[2][g], one[2][g], other[2][g])
-    elif pick >= 0:
-        one[1][pick], other[0][pick] = cut, cut + 1.0
-    return pick >= 0
-
-
-@compiled
-def search(k: Any, rows: Any, share: Any, most: Any, best: Any, nodes: Any) -> Any:
-    """Branch and bound for each row, as `tree.searched`, with at most so many nodes.
-
-    Fills in the ``best`` points, what they cost, whether they are found, and which rows are stuck;
-    and nodes, first the root of each row; the two children of a node are next to each other. How
-    many rows and nodes there are, for stops before there might be too many nodes.
-    """
-    (n, c), (_, t, _), s = rows.low.shape, rows.price.shape, rows.short.shape[1]
-    costs, found, stuck = best[2:]
-    row, multipliers, children, low, high, mask, forced = nodes
-    basis = (
-        np.zeros((s + 1, s + 1)),
-        np.zeros((s + 1, s + 1)),
-        np.zeros(s + 1),
-        np.zeros(s + 1, dtype=np.int64),
-        np.zeros(s + 1),
-    )
-    points = np.zeros((s + 1, c)), np.zeros((s + 1, t), dtype=np.int64), np.zeros((s + 1, s))
-    spot = np.empty(c), np.empty(t, dtype=np.int64), np.empty(s)
-    work = np.empty(c), np.empty(c + t), np.empty(c + t), np.zeros(c + t, np.bool_)
-    whole = (
-        np.empty(c),
-        np.empty(c),
-        np.empty(mask.shape[1:], np.bool_),
-        np.empty(forced.shape[1], np.bool_),
-    )
-    size = 0
-    for i in range(n):
-        if size + most + 2 > len(row):
-            return i, size
-        own = Row(
-            rows.short[i],
-            rows.slack[i],
-            rows.price[i],
-            rows.here[i],
-            rows.gain[i % len(rows.gain)],
-            rows.low[i],
-            rows.high[i],
-            rows.mask[i],
-        )
-        at = begun = size
-        _copied(
-            (low[at], high[at], mask[at], forced[at]), (own.low, own.high, own.mask, forced[at])
-        )
-        row[at], size = i, size + 1
-        while at < size and not stuck[i]:
-            box, lam = (low[at], high[at], mask[at], forced[at]), multipliers[at]
-            ceiling = costs[i] * share * (1.0 + SPARE)
-            bound = _highest(k, own, box, lam, ceiling, basis, points, work)
-            if bound < costs[i]:
-                cost = _improved(k, own, basis, points, (best[0][i], best[1][i]), costs[i])
-                found[i] |= cost < costs[i]
-                costs[i] = cost
-                ceiling = cost * share * (1.0 + SPARE)
-            if bound < ceiling:
-                _copied(whole, box)
-                less = t == k.groups and _fixed(k, own, whole, lam, ceiling, spot, work)
-                one = low[size], high[size], mask[size], forced[size]
-                other = low[size + 1], high[size + 1], mask[size + 1], forced[size + 1]
-                must = work[3]
-                good = _split(k, own, whole, lam, must, basis, points, one, other) or less
-                stuck[i] = not good or size - begun > most - 2
-                if not stuck[i]:
-                    for child in range(2):
-                        _put(multipliers[size + child], lam)
-                        row[size + child], children[at, child] = i, size + child
-                    size += 2
-            at += 1
-    return n, size

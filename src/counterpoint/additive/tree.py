@@ -1,7 +1,7 @@
 """Branch and bound over knapsacks, for whole batches, with a tree that proves the answer.
 
 Each row has a tree of its own, searched a layer at a time, or node by node in the compiled loops of
-`kernel`; what is done for a row does not depend on the others. A node is closed by its bound;
+`loops`; what is done for a row does not depend on the others. A node is closed by its bound;
 before it is split, options are fixed that its multipliers exclude. Points come from replacing one
 feature of what the bounds were reached by. Of equally good points, and of replacements that cost
 the same, the first found and the first column count; a column's smallest change does.
@@ -128,7 +128,8 @@ def _looped(
     k: Knapsack, given: Given, worth: FloatArray, share: float, most: int, end: float
 ) -> _Searched:
     """One row after the other, in compiled loops."""
-    from counterpoint.additive.kernel import Row, Shared, search
+    from counterpoint.additive.kernel import Row, Shared
+    from counterpoint.additive.loops import search
 
     n, start, size, plain = len(worth), 0, 0, np.ascontiguousarray
     limits = len(k.options[0]), -1 if k.count is None else k.count

@@ -46,9 +46,8 @@ from counterpoint.privacy import PrivateSVC
 from counterpoint.robust import attainable
 from counterpoint.robust.attainable import said_of_attainable
 from counterpoint.robust.chance import Chance, Lead, Reach, corners
-from counterpoint.robust.foot import FootLead
 from counterpoint.robust.form import UncertainScores
-from counterpoint.robust.leads import LinearLeads
+from counterpoint.robust.leads import FootLead, LinearLeads
 from counterpoint.robust.refine import purified_evidence, shortest
 from counterpoint.testing import check_reader
 

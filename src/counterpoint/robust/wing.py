@@ -8,8 +8,7 @@ from typing import Any
 from counterpoint.certificate import Bounding
 from counterpoint.robust import form  # noqa: F401 (registers its readers)
 from counterpoint.robust.chance import Chance, Lead
-from counterpoint.robust.foot import FootLead
-from counterpoint.robust.leads import LinearLeads
+from counterpoint.robust.leads import FootLead, LinearLeads
 from counterpoint.robust.refine import cutting_planes
 from counterpoint.robust.search import search_waves
 from counterpoint.robust.wave_bounds import WaveLeads

@@ -171,9 +171,10 @@ def spread_of(matrix: Matrix) -> FloatArray:
 
 def _switches(matrix: Matrix) -> BoolArray:
     """(d,) which columns are of zeros and ones, of dense or sparse rows."""
-    if sparse.issparse(matrix):
-        other = matrix.astype(bool) - matrix.astype(np.float64)
-        return np.asarray(abs(other).max(axis=0).toarray().ravel() == 0.0)
+    if sparse.issparse(matrix):  # by its entries: no other matrix is made
+        rows, found = sparse.csr_array(matrix), np.ones(matrix.shape[1], dtype=bool)
+        found[rows.indices[(rows.data != 0.0) & (rows.data != 1.0)]] = False
+        return found
     return np.asarray(((matrix == 0.0) | (matrix == 1.0)).all(axis=0))
 
 

@@ -30,8 +30,6 @@ LEAF, EXACT = 0, 3
 """What a node of a proof is that is not split: a box that holds nothing cheaper than the bound, by
 the staircase; one in which the best leaves do not meet the demands when their values are added up
 without rounding."""
-TOGETHER = 64
-"""Boxes that are checked at once: they share the leaves of the box around them."""
 
 
 @final
@@ -131,9 +129,17 @@ class ProofTrees(Bounding):
 
 
 def _holds(
-    proof: Proof, bound: float, row: Row, condition: LeafSums, floor: FloatArray | float
+    proof: Proof,
+    bound: float,
+    row: Row,
+    condition: LeafSums,
+    floor: FloatArray | float,
+    together: int = 64,
 ) -> bool:
-    """Whether no point that meets the demands by the ``floor`` costs less than a bound."""
+    """Whether no point that meets the demands by the ``floor`` costs less than a bound.
+
+    So many boxes are checked ``together``: those that share the leaves of the box around them.
+    """
     if row.root is None:
         return True
     grid, found = row.grid, proof.closed(row.grid, row.root)
@@ -141,8 +147,8 @@ def _holds(
         return False
     demands = Demands(condition.weights @ grid.values.T, condition.shift + condition.noise - floor)
     boxes, nodes = found
-    for start in range(0, len(boxes), TOGETHER):
-        part = boxes[start : start + TOGETHER]
+    for start in range(0, len(boxes), together):
+        part = boxes[start : start + together]
         for k, leaves in _left(row, part, demands, bound):
             node, box = nodes[start + k], part[k : k + 1]
             if proof.kind[node] == EXACT and refuted(condition, grid, demands.values, leaves):

@@ -25,11 +25,6 @@ from counterpoint.trees.grid import NUMBER, SET, Split
 
 __all__ = ["Demands", "Literals", "Relaxed", "relaxed"]
 
-SPARE = 1.0 + 1e-3
-"""By how much a bound may exceed what a box is worth."""
-DOUBT = 1e-6
-"""Shares of literals that differ from 0 and 1 by less are rounding."""
-
 
 @final
 class Relaxed(NamedTuple):
@@ -117,7 +112,7 @@ class Literals:
         """The literal that a solution leaves most in doubt for what trees pay for it."""
         q = int((doubt * (1.0 + prices.sum(axis=0))).argmax())
         f, cell, m = self.parts(literals)
-        if doubt[q] < DOUBT:
+        if doubt[q] < np.sqrt(EPS):  # rounding
             return 0, 0, 0
         return (NUMBER, int(f[q]), int(cell[q])) if q < len(f) else (SET, int(m[q - len(f)]), 0)
 
@@ -235,7 +230,7 @@ def relaxed(
             [None, None, sparse.csr_array(1.0 * (which == np.arange(len(owners))[:, None])), None],
         ]
     )
-    gives_up = SPARE * worth - float(known.known.base[0]) if np.isfinite(worth) else 0.0
+    gives_up = 1.001 * worth - float(known.known.base[0]) if np.isfinite(worth) else 0.0
     found = linprog(
         np.concatenate([np.zeros(count + q), atoms.cost, [max(gives_up, 0.0)]]),
         sparse.vstack([*sides, demanded]),

@@ -25,9 +25,9 @@ __all__ = ["search_trees"]
 NODES = 100_000
 """Boxes that are looked at for a row without a time limit; then its bound is what those left open
 leave."""
-FIRST, PATIENCE = 4_000, 500
-"""Boxes by which the staircase may close what is possible, and later each box, before that gets a
-linear program; it takes about as long as the latter."""
+PATIENCE = 500
+"""Boxes by which the staircase may close a box before that gets a linear program, which takes about
+as long; eight times as many at first, for most rows need none."""
 SEARCHING = 0.8
 """What share of the time of a row the search takes; the rest is for its proof."""
 GREEDY = 60
@@ -228,7 +228,7 @@ class Search:
         if self.row.root is not None:
             self.greedy()
             heap = self.look(self.row.root, [np.arange(len(self.grid.tests))], [0.0], [0], [[]])
-        limbo, patience = np.full(2, np.inf), FIRST
+        limbo, patience = np.full(2, np.inf), 8 * PATIENCE
         while heap and heap[0].bound < self.worth and not self.is_over:
             one, size = heapq.heappop(heap), len(proof.kind)
             inside = [one]

@@ -100,10 +100,13 @@ class Table:
         """The columns of NumPy's numbers of a few rows of a pandas frame: one by one takes long."""
         if not self.is_pandas or len(self) > FEW:
             return {}
-        cells, dtypes = self.native.to_numpy(dtype=object), self.native.dtypes
-        kinds = [d.kind if isinstance(d, np.dtype) else "" for d in dtypes]
-        found = [j for j, kind in enumerate(kinds) if kind and kind in "biuf"]
-        return {self.names[j]: cells[:, j].astype(dtypes.iloc[j]) for j in found}
+        cells, dtypes = self.native.to_numpy(dtype=object), list(self.native.dtypes)
+        found = [
+            (j, dtype)
+            for j, dtype in enumerate(dtypes)
+            if isinstance(dtype, np.dtype) and dtype.kind in "biuf"
+        ]
+        return {self.names[j]: cells[:, j].astype(dtype) for j, dtype in found}
 
     def row(self, i: int, names: Sequence[Hashable]) -> dict[Hashable, Any]:
         """Name → value of one row, as Python has it."""

@@ -17,7 +17,6 @@ from counterpoint.numerics import STEP_SLACK, BoolArray, FloatArray, IntArray, c
 __all__ = [
     "Row",
     "Shared",
-    "copied",
     "dot",
     "highest",
     "least",
@@ -92,16 +91,6 @@ def moved(to: Any, of: Any) -> None:
     put(to[0], of[0])
     put(to[1], of[1])
     put(to[2], of[2])
-
-
-@compiled
-def copied(to: Any, of: Any) -> None:
-    """Copy a box."""
-    put(to[0], of[0])
-    put(to[1], of[1])
-    put(to[3], of[3])
-    for g in range(len(to[2])):
-        put(to[2][g], of[2][g])
 
 
 @compiled

@@ -8,7 +8,6 @@ import numpy as np
 
 from counterpoint.additive.kernel import (
     Row,
-    copied,
     dot,
     highest,
     least,
@@ -24,6 +23,16 @@ from counterpoint.additive.tree import ANY, REPAIRS, SPARE, STEEP
 from counterpoint.numerics import STEP_SLACK, compiled
 
 __all__ = ["search"]
+
+
+@compiled
+def copied(to: Any, of: Any) -> None:
+    """Copy a box."""
+    put(to[0], of[0])
+    put(to[1], of[1])
+    put(to[3], of[3])
+    for g in range(len(to[2])):
+        put(to[2][g], of[2][g])
 
 
 @compiled

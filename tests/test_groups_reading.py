@@ -34,6 +34,7 @@ from counterpoint.groups import (
     GroupTranslations,
     Limits,
     estimators,
+    explaining,
     represent,
 )
 
@@ -314,7 +315,8 @@ def test_progress_counts_fits_and_folds(monkeypatch: pytest.MonkeyPatch):
         if unit != "explanations pruned":
             told.append((unit, total, show))
 
-    monkeypatch.setattr(estimators, "track", track)
+    for module in (estimators, explaining):
+        monkeypatch.setattr(module, "track", track)
     model = GroupTranslations(space(), k=2, strengths=5).fit(X, Y)
     model.set_params(representation=represent(bent())).fit(X[NUMBERS], Y, progress=True)
     model.evaluate(X[NUMBERS], Y, progress=True)

@@ -366,7 +366,8 @@ def _stretched(k: Any, row: Any, basis: Any, points: Any) -> None:
     if repaired(k, row, one):
         weighed(k, row, one)
         kinds[far] = POINT
-        theta[far] = min(max((row.short[0] - first) / (one[2][0] - first), 0.0), 1.0)
+        more, lacks = one[2][0] - first, row.short[0] - first
+        theta[far] = min(max(lacks / more, 0.0), 1.0) if more > 0.0 else 1.0
         theta[near] = 1.0 - theta[far]
 
 

@@ -131,7 +131,7 @@ def main() -> None:
         ) as server:
             try:
                 rows = started()
-                load(1, 2.0, rows, server.pid)  # what is made once is made
+                load(8, 2.0 if quick else 5.0, rows, server.pid)  # what is made once is made
                 lines = [load(n, 3.0 if quick else 60.0, rows, server.pid) for n in (1, 8)]
                 page = reactions(10 if quick else 100)
             finally:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import os
+from hashlib import sha256
 from pathlib import Path
 
 # Before NumPy is imported: results shall not depend on how many cores there are.
 for _threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_threads, "1")
 os.environ.setdefault("MPLBACKEND", "Agg")  # pictures are drawn, and shown to nobody
-# Compiled loops check every index, which they do not elsewhere: hence a cache of their own.
+# Compiled loops check every index, which they do not elsewhere: hence a cache of their own. Numba
+# does not see what changes in a file that another imports: hence a folder for each state of them.
+_WINGS = Path(__file__).parents[1] / "src" / "counterpoint"
+_CODE = b"".join(f.read_bytes() for f in sorted(_WINGS.glob("[at]*/*.py")))  # additive, trees
+_CACHE = Path(__file__).parent / "__pycache__" / f"numba-{sha256(_CODE).hexdigest()[:12]}"
 os.environ.setdefault("NUMBA_BOUNDSCHECK", "1")
-os.environ.setdefault("NUMBA_CACHE_DIR", str(Path(__file__).parent / "__pycache__"))
+os.environ.setdefault("NUMBA_CACHE_DIR", str(_CACHE))
 
 from functools import cache
 from types import ModuleType

@@ -555,6 +555,12 @@ def test_any_prices_bound_what_points_cost(kind: str, classes: int) -> None:
                     best.prices[len(values) + 1 :: 4],
                 )
                 assert known.bound(demands, [*best.prices[: len(values)], *near]) <= optimum
+            last = len(best.prices) - 1
+            for place, other in ((0, -1.0), (last, -9.0), (last, np.nan), (last - 2, 1e6)):
+                wrong = [*best.prices]
+                wrong[place] = other
+                assert known.bound(demands, wrong) == 0.0
+            assert known.bound(demands, best.prices[:last]) == 0.0
 
 
 NARROW = [

@@ -117,10 +117,16 @@ class Literals:
         return (NUMBER, int(f[q]), int(cell[q])) if q < len(f) else (SET, int(m[q - len(f)]), 0)
 
     def bound(self, demands: Demands, prices: list[float]) -> float:
-        """What prices prove that every point costs."""
+        """What prices prove that every point costs; 0 if they are none."""
         grid, count = self.grid, len(demands.shift)
+        if len(prices) < count or (len(prices) - count) % 4:
+            return 0.0
         weights = np.array(prices[:count])
         tree, literal, both = _priced(prices[count:])
+        named = (tree >= 0) & (tree < len(grid.tree)) & (literal >= 0)
+        named &= literal < len(self.row.cost) + len(grid.of_set)
+        if not (named.all() and (weights >= 0.0).all() and (both >= 0.0).all()):
+            return 0.0
         literals, at = np.unique(literal, return_inverse=True)
         a, b = np.zeros((2, len(grid.tree), len(literals)))
         a[tree, at], b[tree, at] = both

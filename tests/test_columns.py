@@ -11,7 +11,8 @@ from counterpoint.engine.couplings import LinearBounds, LogLoss, LogSumExp
 from counterpoint.engine.domains import Box
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Condition, Region
-from counterpoint.solvers import Clarabel, Effort, Outcome
+from counterpoint.solvers import Effort, Outcome
+from counterpoint.solvers.clarabel import Clarabel
 from counterpoint.solvers.columns import is_wide
 
 WIDTH, RIVALS = 300, 4

@@ -18,7 +18,8 @@ from counterpoint.engine.pieces import Pieces
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Cases, Region
 from counterpoint.engine.search import search
-from counterpoint.solvers import Effort, HalfSpace, Outcome
+from counterpoint.solvers import Effort, Outcome
+from counterpoint.solvers.halfspace import HalfSpace
 
 ROWS = 24
 CLOSE = 1e-9

@@ -19,7 +19,8 @@ from counterpoint.engine.domains import AtMost, Box, OneOf, Whole
 from counterpoint.engine.program import Program
 from counterpoint.engine.proof import Proof, proved
 from counterpoint.engine.region import Condition, Region
-from counterpoint.solvers import Branching, Effort, Outcome
+from counterpoint.solvers import Effort, Outcome
+from counterpoint.solvers.branching import Branching
 
 
 class Problem(NamedTuple):

@@ -16,9 +16,10 @@ from counterpoint.engine.couplings import Cone, LinearBounds
 from counterpoint.engine.domains import Box
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Condition, Region
-from counterpoint.solvers import Effort, HalfSpace, Highs, Solution, all_solvers, applicable
+from counterpoint.solvers import Effort, Solution, all_solvers, applicable
 from counterpoint.solvers.clarabel import Model
-from counterpoint.solvers.highs import Engine
+from counterpoint.solvers.halfspace import HalfSpace
+from counterpoint.solvers.highs import Engine, Highs
 
 ABSOLUTE = Price(np.ones(2), np.zeros(2))
 ROW = LinearBounds(np.array([[1.0, 1.0]]), [1.0], [np.inf])

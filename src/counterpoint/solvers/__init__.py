@@ -1,7 +1,6 @@
 """Solvers: each a method for one family of programs. They propose; programs and certificates judge.
 
-To add one, write a file and enter it in `OWN`, which is in the order of preference. Wings bring the
-solvers of their conditions.
+To add one, write a file and enter it in `all_solvers`. Wings bring the solvers of their conditions.
 """
 
 from __future__ import annotations
@@ -18,22 +17,9 @@ from counterpoint.solvers.base import (
     Solution,
     Solver,
 )
-from counterpoint.solvers.branching import Branching
-from counterpoint.solvers.clarabel import Clarabel
-from counterpoint.solvers.daqp import Daqp
-from counterpoint.solvers.halfspace import HalfSpace
-from counterpoint.solvers.highs import Highs
-from counterpoint.solvers.probability import Logistic, Newton
 
 __all__ = [
-    "Branching",
-    "Clarabel",
-    "Daqp",
     "Effort",
-    "HalfSpace",
-    "Highs",
-    "Logistic",
-    "Newton",
     "Optimality",
     "Outcome",
     "Solution",
@@ -69,12 +55,19 @@ def _lack(program: Program) -> str:
     )
 
 
-OWN: tuple[type[Solver], ...] = (HalfSpace, Logistic, Newton, Daqp, Highs, Clarabel, Branching)
-"""Those here, in the order of preference; those for whole batches first."""
-
-
 @cache
 def all_solvers() -> tuple[type[Solver], ...]:
-    """All solvers, in the order of preference: first those that settle whole batches."""
-    found = (*OWN, *(solver for wing in wings() for solver in wing.SOLVERS))
+    """All solvers, in the order of preference: first those that settle whole batches.
+
+    Each is imported when the first program is to be solved, with the library that it calls.
+    """
+    from counterpoint.solvers.branching import Branching
+    from counterpoint.solvers.clarabel import Clarabel
+    from counterpoint.solvers.daqp import Daqp
+    from counterpoint.solvers.halfspace import HalfSpace
+    from counterpoint.solvers.highs import Highs
+    from counterpoint.solvers.probability import Logistic, Newton
+
+    own = (HalfSpace, Logistic, Newton, Daqp, Highs, Clarabel, Branching)
+    found = (*own, *(solver for wing in wings() for solver in wing.SOLVERS))
     return tuple(sorted(found, key=lambda solver: not (solver.batched and solver.complete)))

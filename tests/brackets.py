@@ -12,8 +12,15 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from counterpoint.engine.couplings import Cone, LinearBounds
-from counterpoint.engine.domains import AtMost, Box, OneOf, Transitions, Whole
+from counterpoint.engine.conditions import (
+    AtMost,
+    Box,
+    Cone,
+    LinearBounds,
+    OneOf,
+    Transitions,
+    Whole,
+)
 from counterpoint.engine.program import Program
 from counterpoint.prototypes.nearer import Nearer
 

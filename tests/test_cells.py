@@ -22,7 +22,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 import counterpoint as cp
 from counterpoint.costs import Price
 from counterpoint.engine import pieces
-from counterpoint.engine.domains import Box, Whole
+from counterpoint.engine.conditions import Box, Whole
 from counterpoint.engine.pieces import Pieces
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Cases, Region

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from counterpoint.costs import Price
-from counterpoint.engine.couplings import LinearBounds, LogLoss, LogSumExp
-from counterpoint.engine.domains import Box
+from counterpoint.engine.conditions import Box, LinearBounds, LogLoss, LogSumExp
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Condition, Region
 from counterpoint.solvers import Effort, Outcome

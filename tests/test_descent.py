@@ -18,8 +18,15 @@ from test_nearer import CCP, PRICES, local, missing, price, rivals
 
 import counterpoint as cp
 from counterpoint.costs import Price
-from counterpoint.engine.couplings import Cone, LinearBounds
-from counterpoint.engine.domains import AtMost, Box, OneOf, Transitions, Whole
+from counterpoint.engine.conditions import (
+    AtMost,
+    Box,
+    Cone,
+    LinearBounds,
+    OneOf,
+    Transitions,
+    Whole,
+)
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Cases, Condition, Region
 from counterpoint.lvq import LGMLVQ

@@ -29,8 +29,15 @@ from sklearn.linear_model import LogisticRegression
 import counterpoint as cp
 from counterpoint.certificate import CLOSED
 from counterpoint.costs import Price
-from counterpoint.engine.couplings import LinearBounds, LogLoss, LogSumExp
-from counterpoint.engine.domains import AtMost, Box, OneOf, Whole
+from counterpoint.engine.conditions import (
+    AtMost,
+    Box,
+    LinearBounds,
+    LogLoss,
+    LogSumExp,
+    OneOf,
+    Whole,
+)
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Region
 from counterpoint.numerics import depth, dots, gamma, total

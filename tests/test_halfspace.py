@@ -12,8 +12,7 @@ from scipy.optimize import brentq, linprog
 from strategies import seeds
 
 from counterpoint.costs import Price
-from counterpoint.engine.couplings import LinearBounds
-from counterpoint.engine.domains import Box, Whole
+from counterpoint.engine.conditions import Box, LinearBounds, Whole
 from counterpoint.engine.pieces import Pieces
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Cases, Region

@@ -14,8 +14,7 @@ from counterpoint.additive.curves import Curve
 from counterpoint.additive.solver import Knapsacks
 from counterpoint.additive.sums import SumBounds, lifted
 from counterpoint.costs import Price
-from counterpoint.engine.couplings import Cone, LinearBounds
-from counterpoint.engine.domains import AtMost, Box, OneOf, Whole
+from counterpoint.engine.conditions import AtMost, Box, Cone, LinearBounds, OneOf, Whole
 from counterpoint.engine.program import Program
 from counterpoint.engine.proof import Proof, proved
 from counterpoint.engine.region import Condition, Region

@@ -16,8 +16,7 @@ from strategies import Planted, multipliers, planted, seeds
 import counterpoint as cp
 from counterpoint.certificate import Evidence, lower_bounds
 from counterpoint.costs import Price
-from counterpoint.engine.couplings import LinearBounds
-from counterpoint.engine.domains import Box, Whole
+from counterpoint.engine.conditions import Box, LinearBounds, Whole
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Condition, Region
 from counterpoint.prototypes.nearer import Nearer, Quadrics, curvature_of, quadrics_of

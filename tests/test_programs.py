@@ -13,8 +13,7 @@ from strategies import Planted, multipliers, planted, seeds
 
 import counterpoint as cp
 from counterpoint.costs import Price
-from counterpoint.engine.couplings import Cone, LinearBounds
-from counterpoint.engine.domains import AtMost, Box, Transitions, Whole
+from counterpoint.engine.conditions import AtMost, Box, Cone, LinearBounds, Transitions, Whole
 from counterpoint.engine.program import Program, kinds_region
 from counterpoint.engine.region import Coupling, Region
 

@@ -7,8 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from counterpoint.engine.couplings import Cone, LinearBounds, LogSumExp
-from counterpoint.engine.domains import AtMost, Box, OneOf, Transitions, Whole
+from counterpoint.engine.conditions import (
+    AtMost,
+    Box,
+    Cone,
+    LinearBounds,
+    LogSumExp,
+    OneOf,
+    Transitions,
+    Whole,
+)
 from counterpoint.engine.region import Condition, Region
 from counterpoint.prototypes.nearer import Nearer
 

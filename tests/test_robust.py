@@ -30,7 +30,7 @@ from counterpoint.certificate import Evidence
 from counterpoint.cli import app
 from counterpoint.costs import Price
 from counterpoint.engine import confirm, conflicts, possible
-from counterpoint.engine.couplings import LinearBounds
+from counterpoint.engine.conditions import LinearBounds
 from counterpoint.engine.pieces import Question
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Region

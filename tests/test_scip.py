@@ -16,8 +16,15 @@ from sklearn.linear_model import LogisticRegression
 
 import counterpoint as cp
 from counterpoint.costs import Price
-from counterpoint.engine.couplings import Cone, LinearBounds
-from counterpoint.engine.domains import AtMost, Box, OneOf, Transitions, Whole
+from counterpoint.engine.conditions import (
+    AtMost,
+    Box,
+    Cone,
+    LinearBounds,
+    OneOf,
+    Transitions,
+    Whole,
+)
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Condition, Region
 from counterpoint.errors import SolverFailure

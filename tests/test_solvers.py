@@ -12,8 +12,7 @@ from strategies import Planted, planted
 
 import counterpoint as cp
 from counterpoint.costs import Price
-from counterpoint.engine.couplings import Cone, LinearBounds
-from counterpoint.engine.domains import Box
+from counterpoint.engine.conditions import Box, Cone, LinearBounds
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Condition, Region
 from counterpoint.solvers import Effort, Solution, all_solvers, applicable

@@ -9,8 +9,7 @@ from counterpoint.additive.curves import Curve
 from counterpoint.additive.pieces import Bends
 from counterpoint.additive.sums import SumBounds, lifted
 from counterpoint.costs import Price
-from counterpoint.engine.couplings import LinearBounds
-from counterpoint.engine.domains import AtMost, Box, Whole
+from counterpoint.engine.conditions import AtMost, Box, LinearBounds, Whole
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Region
 

@@ -7,7 +7,7 @@ import pytest
 from oracles import allows
 
 import counterpoint as cp
-from counterpoint.engine.domains import Box
+from counterpoint.engine.conditions import Box
 from counterpoint.engine.region import Region
 from counterpoint.testing import check_constraint
 

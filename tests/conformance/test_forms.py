@@ -11,7 +11,7 @@ from strategies import FORMS
 
 import counterpoint as cp
 from counterpoint.additive.form import Additive
-from counterpoint.engine.couplings import LinearBounds
+from counterpoint.engine.conditions import LinearBounds
 from counterpoint.engine.region import Region
 from counterpoint.models.linear import LinearRegressor, LinearScores, Link, Votes
 from counterpoint.noise import ProjectedLaplace

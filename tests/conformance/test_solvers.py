@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from oracles import Additive, Demand, Optimum, Question, optimum
 
 import counterpoint as cp
-from counterpoint.engine.couplings import LinearBounds
+from counterpoint.engine.conditions import LinearBounds
 from counterpoint.engine.program import Program, kinds_region
 from counterpoint.engine.region import Region
 from counterpoint.solvers import Effort, Outcome, Solution, Solver, all_solvers

@@ -24,7 +24,7 @@ from scipy import sparse
 
 from counterpoint.additive.curves import Curve
 from counterpoint.additive.sums import SumBounds, lifted
-from counterpoint.engine.couplings import LinearBounds
+from counterpoint.engine.conditions import LinearBounds
 from counterpoint.engine.region import Condition, Region
 from counterpoint.errors import InvalidInput, UnsupportedModel
 from counterpoint.models.form import EPS, AffineMap, Form, Link

@@ -21,7 +21,7 @@ import numpy as np
 from counterpoint.additive.pieces import Bends
 from counterpoint.additive.sums import SumDuality
 from counterpoint.additive.tables import options_of
-from counterpoint.engine.couplings import LinearBounds
+from counterpoint.engine.conditions import LinearBounds
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Cases
 from counterpoint.numerics import EPS, STEP_SLACK, BoolArray, FloatArray, IntArray

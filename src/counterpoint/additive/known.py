@@ -8,7 +8,7 @@ import numpy as np
 
 from counterpoint.additive.curves import Curve
 from counterpoint.additive.sums import SumBounds
-from counterpoint.engine.couplings import LinearBounds
+from counterpoint.engine.conditions import LinearBounds
 
 if TYPE_CHECKING:
     from counterpoint.testing.known import Solved

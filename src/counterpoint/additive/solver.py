@@ -12,8 +12,7 @@ from counterpoint.additive.knapsack import Knapsack
 from counterpoint.additive.sums import SumBounds, SumDuality
 from counterpoint.additive.tree import searched
 from counterpoint.costs import Manhattan, SquaredEuclidean
-from counterpoint.engine.couplings import LinearBounds
-from counterpoint.engine.domains import INTEGRAL, Box, Transitions
+from counterpoint.engine.conditions import INTEGRAL, Box, LinearBounds, Transitions
 from counterpoint.engine.program import Program
 from counterpoint.engine.proof import Proof
 from counterpoint.engine.region import Cases

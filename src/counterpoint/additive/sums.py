@@ -10,7 +10,7 @@ import numpy as np
 
 from counterpoint.additive.curves import Curve
 from counterpoint.additive.pieces import Bends
-from counterpoint.engine.couplings import LinearBounds
+from counterpoint.engine.conditions import LinearBounds
 from counterpoint.engine.region import Cases, Cut, NonConvex, NonConvexDuality, Region
 from counterpoint.engine.separable import Diagonal
 from counterpoint.errors import UnsupportedModel

@@ -9,7 +9,7 @@ from typing import Any, final
 
 import numpy as np
 
-from counterpoint.engine.domains import AtMost, Box, Transitions
+from counterpoint.engine.conditions import AtMost, Box, Transitions
 from counterpoint.engine.region import Condition, Region
 from counterpoint.errors import (
     InvalidInput,

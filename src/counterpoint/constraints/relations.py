@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from counterpoint.constraints.features import Constraint, between, named, numbers
-from counterpoint.engine.couplings import Cone, LinearBounds
+from counterpoint.engine.conditions import Cone, LinearBounds
 from counterpoint.engine.region import Region
 from counterpoint.errors import (
     InvalidInput,

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from counterpoint.caches import Memo, fields_only
 from counterpoint.constraints import Constraint
 from counterpoint.costs import Cost, Manhattan, Price
-from counterpoint.engine.couplings import LinearBounds
-from counterpoint.engine.domains import AtMost, OneOf, Whole
+from counterpoint.engine.conditions import AtMost, LinearBounds, OneOf, Whole
 from counterpoint.engine.program import Program, kinds_region
 from counterpoint.engine.region import Cases, Domain, LazyUnion, Region, Supported
 from counterpoint.engine.search import highest_probability

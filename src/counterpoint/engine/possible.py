@@ -20,7 +20,7 @@ import numpy as np
 from counterpoint.certificate import VIOLATION, Evidence, RowEvidence, lower_bounds
 from counterpoint.constraints import Constraint, Immutable, MaxChanges, WithinObserved
 from counterpoint.costs import Price
-from counterpoint.engine.domains import Box, Transitions
+from counterpoint.engine.conditions import Box, Transitions
 from counterpoint.engine.pieces import Piece, Pieces, Question
 from counterpoint.engine.program import Program, kinds_region
 from counterpoint.engine.region import Cases, Coupling, Cut, Region

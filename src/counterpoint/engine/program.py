@@ -18,8 +18,16 @@ from typing import TYPE_CHECKING, final
 
 import numpy as np
 
-from counterpoint.engine.couplings import Cone, LinearBounds, LogLoss
-from counterpoint.engine.domains import AtMost, Box, OneOf, Transitions, Whole
+from counterpoint.engine.conditions import (
+    AtMost,
+    Box,
+    Cone,
+    LinearBounds,
+    LogLoss,
+    OneOf,
+    Transitions,
+    Whole,
+)
 from counterpoint.engine.duality import Duality, one_row_bound
 from counterpoint.engine.region import (
     Cases,

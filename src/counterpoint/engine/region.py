@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from counterpoint.numerics import BoolArray, FloatArray, IntArray
 
 if TYPE_CHECKING:
-    from counterpoint.engine.couplings import LinearBounds
+    from counterpoint.engine.conditions import LinearBounds
     from counterpoint.engine.program import Program
 
 __all__ = [

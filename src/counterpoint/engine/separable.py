@@ -32,7 +32,7 @@ from counterpoint.numerics import (
 )
 
 if TYPE_CHECKING:
-    from counterpoint.engine.domains import AtMost
+    from counterpoint.engine.conditions import AtMost
 
 __all__ = ["Diagonal", "OneHotGroups", "SeparableDomain"]
 

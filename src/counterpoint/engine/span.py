@@ -36,7 +36,7 @@ from scipy import sparse
 
 from counterpoint.constraints import Immutable
 from counterpoint.costs import Manhattan, Price, SquaredEuclidean
-from counterpoint.engine.domains import Box
+from counterpoint.engine.conditions import Box
 from counterpoint.engine.pieces import Question
 from counterpoint.models.form import Magnitude
 from counterpoint.models.linear import LinearScores

@@ -24,7 +24,7 @@ import numpy as np
 
 from counterpoint.certificate import CLOSED, Bounding, Kept
 from counterpoint.costs import Price
-from counterpoint.engine.couplings import LinearBounds
+from counterpoint.engine.conditions import LinearBounds
 from counterpoint.engine.pieces import Piece, Pieces
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Cases, Cut, LazyUnion, Region

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.special import logit, logsumexp
 
-from counterpoint.engine.couplings import LinearBounds
+from counterpoint.engine.conditions import LinearBounds
 from counterpoint.engine.region import Condition, Region
 from counterpoint.errors import InvalidInput
 from counterpoint.models.form import (

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from counterpoint.engine.couplings import Cone
+from counterpoint.engine.conditions import Cone
 from counterpoint.prototypes.nearer import Nearer
 
 if TYPE_CHECKING:

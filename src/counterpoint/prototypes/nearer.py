@@ -30,8 +30,7 @@ from typing import final
 
 import numpy as np
 
-from counterpoint.engine.couplings import LinearBounds
-from counterpoint.engine.domains import Box
+from counterpoint.engine.conditions import Box, LinearBounds
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Cases, Cut, NonConvex, NonConvexDuality, Region
 from counterpoint.numerics import (

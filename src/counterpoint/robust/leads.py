@@ -51,7 +51,7 @@ from typing import final
 import numpy as np
 
 from counterpoint.costs import Manhattan, Price
-from counterpoint.engine.couplings import LinearBounds
+from counterpoint.engine.conditions import LinearBounds
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Cases, Supported
 from counterpoint.engine.search import Leads

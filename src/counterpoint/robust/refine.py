@@ -20,7 +20,7 @@ from scipy.optimize import nnls
 
 from counterpoint.certificate import VIOLATION, Bounding, Evidence, RowEvidence
 from counterpoint.costs import Manhattan
-from counterpoint.engine.couplings import LinearBounds
+from counterpoint.engine.conditions import LinearBounds
 from counterpoint.engine.pieces import Piece, Pieces
 from counterpoint.engine.region import Cases, Region
 from counterpoint.engine.search import Found

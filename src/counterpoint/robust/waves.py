@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, final
 
 import numpy as np
 
-from counterpoint.engine.couplings import Cone
+from counterpoint.engine.conditions import Cone
 from counterpoint.engine.region import NonConvex, Region
 from counterpoint.noise import NoiseLaw
 from counterpoint.numerics import EPS, TINY, FloatArray, relative

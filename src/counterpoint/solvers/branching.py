@@ -20,8 +20,17 @@ from typing import ClassVar, NamedTuple, final
 import numpy as np
 
 from counterpoint.costs import Mahalanobis, Manhattan, Price, SquaredEuclidean
-from counterpoint.engine.couplings import Cone, LinearBounds, LogLoss, LogSumExp
-from counterpoint.engine.domains import INTEGRAL, AtMost, Box, Transitions, Whole
+from counterpoint.engine.conditions import (
+    INTEGRAL,
+    AtMost,
+    Box,
+    Cone,
+    LinearBounds,
+    LogLoss,
+    LogSumExp,
+    Transitions,
+    Whole,
+)
 from counterpoint.engine.program import Program
 from counterpoint.engine.proof import Proof
 from counterpoint.engine.region import Cases

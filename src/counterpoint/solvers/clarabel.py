@@ -19,8 +19,7 @@ import numpy as np
 from scipy import sparse
 
 from counterpoint.costs import Mahalanobis, Manhattan, SquaredEuclidean
-from counterpoint.engine.couplings import Cone, LinearBounds, LogLoss, LogSumExp
-from counterpoint.engine.domains import Box, Transitions
+from counterpoint.engine.conditions import Box, Cone, LinearBounds, LogLoss, LogSumExp, Transitions
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Cases, Coupling, Region
 from counterpoint.numerics import LEAST, TINY, FloatArray, IntArray

@@ -13,8 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from counterpoint.costs import Manhattan, Price
-from counterpoint.engine.couplings import LinearBounds, LogLoss, LogSumExp
-from counterpoint.engine.domains import Box
+from counterpoint.engine.conditions import Box, LinearBounds, LogLoss, LogSumExp
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Cases, Condition, Region
 from counterpoint.numerics import BoolArray, FloatArray

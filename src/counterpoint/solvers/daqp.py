@@ -17,8 +17,7 @@ import numpy as np
 
 from counterpoint.caches import Memo
 from counterpoint.costs import Mahalanobis, Price, SquaredEuclidean
-from counterpoint.engine.couplings import LinearBounds
-from counterpoint.engine.domains import Box, OneOf, Transitions
+from counterpoint.engine.conditions import Box, LinearBounds, OneOf, Transitions
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Cases
 from counterpoint.numerics import BoolArray, FloatArray, IntArray

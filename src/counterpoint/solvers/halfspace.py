@@ -18,8 +18,7 @@ from typing import ClassVar, final
 import numpy as np
 
 from counterpoint.costs import Mahalanobis, Manhattan, SquaredEuclidean
-from counterpoint.engine.couplings import LinearBounds
-from counterpoint.engine.domains import INTEGRAL, Box, Transitions
+from counterpoint.engine.conditions import INTEGRAL, Box, LinearBounds, Transitions
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Cases
 from counterpoint.numerics import EPS, LEAST, STEP_SLACK, UNIT, FloatArray, IntArray

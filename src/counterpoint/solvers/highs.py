@@ -19,8 +19,7 @@ import highspy
 import numpy as np
 
 from counterpoint.costs import Manhattan
-from counterpoint.engine.couplings import LinearBounds
-from counterpoint.engine.domains import AtMost, Box, OneOf, Transitions, Whole
+from counterpoint.engine.conditions import AtMost, Box, LinearBounds, OneOf, Transitions, Whole
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Cases
 from counterpoint.errors import SolverFailure

@@ -9,8 +9,17 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from counterpoint.costs import Price
-from counterpoint.engine.couplings import Cone, LinearBounds, LogLoss, LogSumExp
-from counterpoint.engine.domains import AtMost, Box, OneOf, Transitions, Whole
+from counterpoint.engine.conditions import (
+    AtMost,
+    Box,
+    Cone,
+    LinearBounds,
+    LogLoss,
+    LogSumExp,
+    OneOf,
+    Transitions,
+    Whole,
+)
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Condition, Region
 from counterpoint.engine.wings import parts

@@ -19,7 +19,7 @@ from typing import ClassVar, final
 
 import numpy as np
 
-from counterpoint.engine.domains import INTEGRAL
+from counterpoint.engine.conditions import INTEGRAL
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Cases
 from counterpoint.numerics import BoolArray, FloatArray

@@ -20,8 +20,7 @@ from typing import final
 import numpy as np
 
 from counterpoint.costs import Price
-from counterpoint.engine.couplings import Cone, LinearBounds
-from counterpoint.engine.domains import INTEGRAL
+from counterpoint.engine.conditions import INTEGRAL, Cone, LinearBounds
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Cases, Coupling, Region
 from counterpoint.numerics import TINY, BoolArray, FloatArray

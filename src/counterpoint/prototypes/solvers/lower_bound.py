@@ -33,8 +33,15 @@ from numpy.typing import ArrayLike
 
 from counterpoint.caches import Memo
 from counterpoint.costs import Mahalanobis, Manhattan, SquaredEuclidean
-from counterpoint.engine.couplings import Cone, LinearBounds
-from counterpoint.engine.domains import AtMost, Box, OneOf, Transitions, Whole
+from counterpoint.engine.conditions import (
+    AtMost,
+    Box,
+    Cone,
+    LinearBounds,
+    OneOf,
+    Transitions,
+    Whole,
+)
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Cases
 from counterpoint.numerics import EPS, TINY, BoolArray, FloatArray, IntArray

@@ -27,7 +27,7 @@ import numpy as np
 from pyscipopt import SCIP_PARAMSETTING, Model, sqrt
 from pyscipopt.scip import Expr, ExprCons, Term
 
-from counterpoint.engine.couplings import Cone
+from counterpoint.engine.conditions import Cone
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Cases
 from counterpoint.errors import SolverFailure

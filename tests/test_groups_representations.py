@@ -215,7 +215,8 @@ def test_scalers_before_a_network_are_folded_into_its_first_layer():
     np.testing.assert_allclose(parts.values(X), expected, atol=1e-12)
 
 
-def test_finite_differences_take_one_call_for_each_gradient():
+@pytest.mark.parametrize("count", [7, 200])
+def test_finite_differences_take_all_rows_in_a_call_or_two(count: int):
     rng = np.random.default_rng(0)
     net = Network([rng.normal(size=(5, 4)), rng.normal(size=(4, 2))], [np.ones(4), np.zeros(2)])
     calls = []
@@ -224,10 +225,10 @@ def test_finite_differences_take_one_call_for_each_gradient():
         calls.append(len(rows))
         return np.tanh(net.vjp(rows)[0])
 
-    X, C = rng.normal(size=(7, 5)), rng.normal(size=(7, 2))
+    X, C = rng.normal(size=(count, 5)), rng.normal(size=(count, 2))
     _, pull = FiniteDifferences(function, 5, step=np.geomspace(1e-6, 1e-5, 5)).vjp(X)
-    found = pull(C)
-    assert calls == [7, 2 * 5 * 7]
+    found, _ = pull(C), pull(2.0 * C)
+    assert calls == ([11 * 7] if count == 7 else [200, 10 * 200])
     values, back = net.vjp(X)
     np.testing.assert_allclose(found, back(C / np.cosh(values) ** 2), rtol=1e-5, atol=1e-8)
 
@@ -242,6 +243,21 @@ def test_kernel_pca_is_read_with_its_derivatives(kernel: str):
     np.testing.assert_allclose(values, model.transform(rows), rtol=1e-9, atol=1e-12)
     _, by_differences = FiniteDifferences(model.transform, 5).vjp(rows)
     np.testing.assert_allclose(pull(C), by_differences(C), rtol=1e-5, atol=1e-7)
+
+
+def test_a_function_is_called_seldom_for_fits_as_good():
+    space, calls = as_network(net()), []
+
+    def function(rows: np.ndarray) -> np.ndarray:
+        calls.append(len(rows))
+        return space.vjp(rows)[0]
+
+    own, blind = (
+        GroupTranslations(one, k=2, strengths=4).fit(X, Y)
+        for one in (space, FiniteDifferences(function, 4))
+    )
+    assert blind.path_.objective == pytest.approx(own.path_.objective, rel=1e-3)
+    assert len(calls) < 600
 
 
 BENT = {

@@ -190,7 +190,8 @@ class GroupTranslations(GroupExplainer):
         given = self._strengths(self.task_.critical)
         means, starts = scene.centred(self.task_), 1 if self.task_.is_convex else 2
         with track(starts * len(given), show=progress, unit="fits") as done:
-            fits = follow(self.task_, given, means, tol=1e-6, gap=1e-9, done=done)
+            tol = 1e-4 if self.task_.by_tangents else 1e-6
+            fits = follow(self.task_, given, means, tol=tol, gap=1e-9, done=done)
         nothing = at_zero(self.task_, max(self.task_.critical, given[0]))
         self.path_ = self._path([(nothing,), *fits], progress=progress)
         return self.sparse(self.k)

@@ -61,8 +61,10 @@ def fit(  # noqa: PLR0913 (a problem, where to begin, when to end)
     # Until no feature would join (`Fusion.excess`), the proximal gradient is short, relative to the
     # one at zero, and so is the gap, if convex. Steps on ``large`` sets are slow: ``short``.
     D, steps, reach, L = start.copy(), 0, tol * task.scale, task.least_curvature
-    # A task of many features that is not convex has many ends: none is worth many steps.
-    most = 20_000 if task.is_convex or task.shape[1] <= FEW else 150
+    # A task of many features that is not convex has many ends: none is worth many steps; nor
+    # are there many where each is a task of its own.
+    short_enough = task.shape[1] <= FEW and not task.by_tangents
+    most = 20_000 if task.is_convex or short_enough else 150
     for _ in range(60):  # far more than it takes: the set may double each time
         work = _working(task, strength, D, reach)
         grows = len(work) > max(large, len(moving(D)))
@@ -194,9 +196,10 @@ def pruned(task: Objective, start: FloatArray, *, near: bool) -> Iterator[FloatA
     part, D = task.of(columns), start[:, columns]
     k = int(pair_counts(D).max(initial=0))
     while (k := min(k - 1, int(0.93 * k))) > 0:  # a large k falls by many features at once
+        about = part.tangent(D) if part.by_tangents else part
         while ((counts := pair_counts(D)) > k).any():
             # A short refit: what is kept is refitted later.
-            D = refit(part, _merged(part, D, counts > k, near=near), 0.0, steps=30).D
+            D = refit(about, _merged(about, D, counts > k, near=near), 0.0, steps=30).D
         whole = np.zeros_like(start)
         whole[:, columns] = D
         yield whole

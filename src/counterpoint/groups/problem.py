@@ -12,12 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import final
+from typing import Any, final
 
 import numpy as np
 from scipy.optimize import isotonic_regression
 
-from counterpoint.groups.representations import Composed, Matrix, Pull, dense
+from counterpoint.groups.curved import FiniteDifferences
+from counterpoint.groups.representations import Composed, Matrix, Pull, Representation, dense
 from counterpoint.numerics import TINY, FloatArray, IntArray
 
 __all__ = [
@@ -177,6 +178,25 @@ def tied(fusion: Fusion, pattern: FloatArray) -> Prox:
 
 @final
 @dataclass(frozen=True, eq=False)
+class Tangent(Representation):
+    """A representation to first order about some rows; those that it takes are in their order."""
+
+    rows: FloatArray  # (n, h)
+    values: FloatArray  # (n, m)
+    slopes: FloatArray  # (n, m, h)
+
+    @property
+    def n_features(self) -> int:
+        return self.rows.shape[1]
+
+    def vjp(self, X: FloatArray) -> tuple[FloatArray, Pull]:
+        away = X.reshape(-1, *self.rows.shape) - self.rows
+        values = self.values + (self.slopes @ away[..., None])[..., 0]
+        return values.reshape(len(X), -1), lambda C: (C[:, None] @ self.slopes)[:, 0]
+
+
+@final
+@dataclass(frozen=True, eq=False)
 class Objective:
     """Minimise loss(D M) + λ Σ_f w_f Σ_{i<j} |D_jf − D_if| over offsets D within their bounds.
 
@@ -199,6 +219,11 @@ class Objective:
     def is_convex(self) -> bool:
         """Whether the representation is affine."""
         return self.parts.rest is None
+
+    @property
+    def by_tangents(self) -> bool:
+        """Whether derivatives are so dear that descents are on linearised tasks."""
+        return isinstance(self.parts.rest, FiniteDifferences)
 
     def of(self, columns: IntArray) -> Objective:
         """The task over some features, where all others stay."""
@@ -243,6 +268,14 @@ class Objective:
         """What the sum of squares is divided by."""
         count = len(self.base)
         return count - 1 if self.is_convex else 2 * count * (count - 1)
+
+    def tangent(self, D: FloatArray) -> Objective:
+        """The task whose representation is to first order about D: of the same gradient there."""
+        Q = D @ self.matrix
+        at = ((self.base - Q)[:, None] + Q).reshape(-1, Q.shape[1])
+        values, pull = self.parts.pull(at)
+        slopes = np.stack([pull(np.tile(one, (len(at), 1))) for one in np.eye(values.shape[1])], 1)
+        return replace(self, parts=Composed(self.parts.first, Tangent(at, values, slopes)))
 
     def exchanged(
         self, D: FloatArray, features: IntArray, columns: FloatArray, *, at_once: int = 2**15
@@ -342,6 +375,9 @@ def descend(  # noqa: PLR0913 (a problem, where to begin, when to end)
     fusion = task.fusion
     prox = partial(fusion.prox, strength=strength) if pattern is None else tied(fusion, pattern)
     x = y = prox(start, 0.0)
+    if task.by_tangents:
+        how = {"rounding": rounding, "pattern": pattern}
+        return _by_tangents(task, strength, x, L, tol, max_iter, **how)
     best, moment, plain = task.value(x), 1.0, True
     if strength:
         best += strength * fusion.value(x)
@@ -365,6 +401,38 @@ def descend(  # noqa: PLR0913 (a problem, where to begin, when to end)
             L *= 0.9
         if residual <= tol:
             break
+    return x, residual, L, steps
+
+
+def _by_tangents(
+    task: Objective,
+    strength: float,
+    start: FloatArray,
+    L: float,
+    tol: float,
+    max_iter: int,
+    **how: Any,
+) -> tuple[FloatArray, float, float, int]:
+    """`descend` on one linearised task after the other (Gauss–Newton), of which few are made."""
+    # Where the objective rises in truth, the descent on the last one is made shorter: down to a
+    # proximal step, of growing curvature.
+    x = ahead = start
+    best, residual, length, steps = np.inf, np.inf, 64, 0
+    while steps < max_iter:
+        steps += 1
+        there = task.tangent(ahead)
+        value = there.value(ahead) + strength * task.fusion.value(ahead)
+        if value <= best + how["rounding"]:
+            x, best, near = ahead, value, there
+            _, residual, L, _ = descend(near, strength, x, L, tol=0.0, max_iter=1, **how)
+            if residual <= tol:
+                break
+        elif length > 1:
+            length //= 4
+        else:
+            L *= 4.0
+        reach = 0.3 * residual
+        ahead, _, L, _ = descend(near, strength, x, L, tol=reach, max_iter=length, **how)
     return x, residual, L, steps
 
 

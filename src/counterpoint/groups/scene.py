@@ -22,7 +22,7 @@ from scipy.special import expit
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
 from counterpoint.errors import InvalidInput
-from counterpoint.groups.fitting import costliest
+from counterpoint.groups.fitting import FEW, costliest
 from counterpoint.groups.members import Groups
 from counterpoint.groups.path import Candidate
 from counterpoint.groups.problem import Fusion, Objective, levels_of, moving
@@ -264,6 +264,8 @@ class Scene:
             limits.monotone(self.names),
         )
         matrix = sparse.diags_array(self.scale, format="csr") @ parts.first.matrix
+        if len(self.names) <= FEW:  # arrays of so few are faster dense
+            matrix = dense(matrix)
         return Objective(self.base, self.targets, parts, matrix, fusion)
 
     def centred(self, task: Objective) -> FloatArray:

@@ -25,10 +25,10 @@ from numpy.typing import ArrayLike
 from scipy.linalg.lapack import dposv
 
 from counterpoint.models.softmax.logistic import logistic_root, rough_root
-from counterpoint.numerics import EPS, TINY, BoolArray, FloatArray, IntArray
+from counterpoint.numerics import EPS, TINY, BoolArray, FloatArray, IntArray, as_slice
 
 __all__ = [
-    "ROUGH",
+    "FORCING",
     "STEPS",
     "Descent",
     "Reduced",
@@ -54,8 +54,9 @@ HALVINGS = 40
 """How often a step is halved at most, to 1e-12 of it; a row that no such step helps is stuck."""
 FINE = 6
 """How often a step is halved where only the gradient can tell whether it helps."""
-ROUGH = 0.002
-"""How exactly a Newton direction is computed at least; later as exactly as the progress asks."""
+FORCING = 2e-6, 0.002
+"""How exactly Newton directions are computed: no better, so that single precision will do, and no
+worse; in between as exactly as the progress asks."""
 STEPS = 200
 """Newton steps at most: what is not settled then is returned as it is, and says so."""
 
@@ -192,8 +193,9 @@ class Descent:
         return self.scores, self.label, self.size
 
     def take(self, rows: Any) -> Descent:
-        """Some of the rows."""
-        parts = (getattr(self, name)[..., rows] for name in OF_ROWS)
+        """Some of the rows; `numpy.take` keeps the order in memory, an index does not."""
+        at = np.flatnonzero(rows) if rows.dtype == bool else rows
+        parts = (getattr(self, name).take(at, axis=-1) for name in OF_ROWS)
         return Descent(self.gram, self.loss, *parts)
 
     def put(self, rows: Any, other: Descent) -> None:
@@ -285,8 +287,14 @@ def direction(
     if right.ndim == 1 or shares.size * len(shares) <= 1 << 14:
         h = _solved(gram, (root, mean, spread, weight), right)
     else:
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            h = _iterated(gram, (root, mean, spread, weight), right, forcing)
+        h, rounding = np.empty_like(right), np.finfo(np.float32).eps * (gram.diagonal() @ shares)
+        single = (forcing >= FORCING[0]) & (rounding <= 0.05 * weight)
+        for kind, some in (np.float32, single), (np.float64, ~single):
+            if some.any():
+                at = as_slice(np.flatnonzero(some))
+                known = root[:, at], mean[:, at], spread[at], weight[at]
+                with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+                    h[:, at] = _iterated(gram, known, right[:, at], forcing[at], kind)
     h -= root * dots(root, h)
     return np.asarray(-(residual + root * h) / weight)
 
@@ -314,39 +322,52 @@ def _solved(gram: FloatArray, known: System, right: FloatArray) -> FloatArray:
 
 
 def _iterated(
-    gram: FloatArray, known: System, right: FloatArray, forcing: FloatArray
+    gram: FloatArray, known: System, right: FloatArray, forcing: FloatArray, kind: Any
 ) -> FloatArray:
-    """Those of many rows by conjugate gradients, preconditioned by the diagonal, or by LAPACK.
+    """Those of many rows by conjugate gradients, in some precision; by LAPACK where these fail.
 
-    Where rounding leaves no positive curvature, steps overflow: these rows go to LAPACK.
+    They are scaled to a diagonal of 1. Where rounding leaves no positive curvature, steps overflow.
     """
     root, mean, spread, weight = known
-    centred = gram.diagonal()[:, None] - 2.0 * mean + spread
-    inverse = 1.0 / (weight + root * root * np.maximum(centred, 0.0))
-    h, left = np.zeros_like(right), right
-    step = inverse * left
-    size = dots(left, step)
+    diagonal = gram.diagonal()[:, None]
+    scale = 1.0 / np.sqrt(weight + root * root * np.maximum(diagonal - 2.0 * mean + spread, 0.0))
+    start, top = scale * right, max(diagonal.max(), TINY)
+    norm = np.maximum(np.sqrt(dots(start, start)), TINY)
+    start /= norm
+    parts = 0.0 * start, start, start, np.sqrt(top) * root * scale, mean / top, weight * scale**2
+    work, matrix, common = np.array(parts, kind), (gram / top).astype(kind), spread / top
+    common = common.astype(kind)
     # 1e-28: what they cannot reduce further, relative to where they began
-    wanted = np.maximum(forcing * forcing, 1e-28) * size
-    for _ in range(2 * min(len(right), 20) + 4):
-        active = size > wanted
-        if not active.any():
-            return h
-        scaled = root * step
-        image = gram @ scaled
-        total = scaled.sum(axis=0)
-        image -= mean * total
-        image += spread * total - dots(mean, scaled)
-        image *= root
-        image += weight * step
-        length = np.where(active, size / np.maximum(dots(step, image), TINY), 0.0)
-        h += length * step
-        left = left - length * image
-        scaled = inverse * left
-        following = dots(left, scaled)
-        step = scaled + np.where(active, following / np.maximum(size, TINY), 0.0) * step
+    wanted, size = np.maximum(forcing * forcing, 1e-28), dots(start, start)
+    h, last, rows = np.empty_like(right), np.empty_like(size), np.arange(len(size))
+    for left in range(2 * min(len(right), 20) + 4, -1, -1):
+        active = size > wanted[rows]
+        if 2 * np.count_nonzero(active) <= len(rows) or not left:
+            h[:, rows], last[rows] = work[0], size
+            rows, size, common = rows[active], size[active], common[active]
+            work = work.compress(active, axis=-1)
+            if not len(rows):
+                break
+            active = active[active]
+        reached, rest, step, edge, centre, ridge = work
+        moved = edge * step
+        image = matrix @ moved
+        total = np.add.reduce(moved)
+        shift = common * total - dots(centre, moved)
+        image -= np.multiply(centre, total, out=moved)
+        image += shift
+        image *= edge
+        image += np.multiply(ridge, step, out=moved)
+        length = np.where(active, size / np.maximum(dots(step, image), TINY), 0.0).astype(kind)
+        reached += np.multiply(length, step, out=moved)
+        image *= length
+        rest -= image
+        following = dots(rest, rest)
+        step *= np.where(active, following / np.maximum(size, TINY), 0.0).astype(kind)
+        step += rest
         size = np.where(active, following, size)
-    some = ~(size <= wanted)
+    h *= norm * scale
+    some = ~(last <= wanted)
     if some.any():
         resisting = root[:, some], mean[:, some], spread[some], weight[some]
         h[:, some] = _solved(gram, resisting, right[:, some])
@@ -414,7 +435,7 @@ def _descend(
             rows, state, start = rows[~gone], state.take(~gone), start[~gone]
         # one row alone is solved exactly
         alone, progress = state.label.ndim == 0, state.gradient / start
-        forcing = progress if alone else np.minimum(ROUGH, np.sqrt(progress))
+        forcing = progress if alone else np.clip(np.sqrt(progress), *FORCING)
         state, stuck = state.descended(state.newton(forcing))
 
 
@@ -451,22 +472,29 @@ def _guess(scores: FloatArray, gram: FloatArray, label: IntArray, weight: FloatA
     mine = own(label)
     shares = np.zeros(scores.shape)
     shares[mine] = 1.0
-    ahead = scores - scores[mine]  # of the label, at the current shares
-    for _ in range(min(3, len(scores))):  # a worse guess costs steps of Newton's method alone
-        # a rival without a share stays without one below 1e-8 of the label's
-        held = np.log(np.maximum(shares / np.maximum(shares[mine], TINY), 1e-8))
-        lead = ahead - held
-        lead[mine] = -np.inf
+    # the logarithm of a share, which without one counts as that of 1e-8; and by how much a rival is
+    # ahead of the label at the current shares, beyond that
+    held = np.full(scores.shape, np.log(1e-8))
+    lead = scores - scores[mine] - held
+    lead[mine] = -np.inf
+    toward_label = gram.take(label, axis=1)
+    for _ in range(min(3 + len(scores) // 16, len(scores))):
         rival = lead.argmax(axis=0)
         at = (rival, *mine[1:])
-        if every(lead[at] < 1.0):  # log-odds are near enough for Newton's method to begin
-            break
+        if every(lead[at] + np.log(np.maximum(shares[mine], TINY)) < 1.0):
+            break  # log-odds are near enough for Newton's method to begin
         before, slope = shares[at], _apart(gram, rival, label) / weight
         total = before + shares[mine]
-        share, rest = rough_root(total * slope, ahead[at] + slope * before)
+        share, rest = rough_root(total * slope, lead[at] + held[at] + slope * before)
         shares[at], shares[mine] = total * share, total * rest
-        toward = gram[:, rival] - gram[:, label]
-        ahead -= ((total * share - before) / weight) * (toward - toward[mine])
+        toward = np.array(gram[rival].T, order="C")
+        toward -= toward_label
+        toward -= toward[mine]
+        toward *= (total * share - before) / weight
+        lead -= toward
+        now = np.log(np.maximum(total * share, 1e-8))
+        lead[at] += held[at] - now
+        held[at] = now
     return _pulled(shares, label, weight)
 
 

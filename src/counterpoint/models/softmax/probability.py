@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from counterpoint.models.softmax.newton import (
-    ROUGH,
+    FORCING,
     STEPS,
     Descent,
     Reduced,
@@ -230,7 +230,7 @@ class _Search:
     def advance(self) -> None:
         """One step of each row, of u alone or of u and λ."""
         state, missing = self.state, self._missing
-        forcing = np.minimum(ROUGH, np.sqrt(np.minimum(np.abs(missing), 1.0)) * ROUGH)
+        forcing = np.clip(FORCING[1] * np.sqrt(np.abs(missing)), *FORCING)
         inner = state.newton(forcing)
         gain = dots(_slope(state), inner)
         left = -dots(state.weighed, inner)  # about twice what the value can still fall

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from hashlib import sha256
 from pathlib import Path
+from re import findall
 
 # Before NumPy is imported: results shall not depend on how many cores there are.
 for _threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
@@ -12,9 +13,12 @@ for _threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 os.environ.setdefault("MPLBACKEND", "Agg")  # pictures are drawn, and shown to nobody
 # Compiled loops check every index, which they do not elsewhere: hence a cache of their own. Numba
 # does not see what changes in a file that another imports: hence a folder for each state of them.
-_WINGS = Path(__file__).parents[1] / "src" / "counterpoint"
-_CODE = b"".join(f.read_bytes() for f in sorted(_WINGS.glob("[at]*/*.py")))  # additive, trees
-_CACHE = Path(__file__).parent / "__pycache__" / f"numba-{sha256(_CODE).hexdigest()[:12]}"
+_SOURCE = Path(__file__).parents[1] / "src"
+_LOOPS = {f: f.read_text() for f in _SOURCE.rglob("*.py") if "\n@compiled" in f.read_text()}
+_NAMES = {name for text in _LOOPS.values() for name in findall(r"from (counterpoint[\w.]+)", text)}
+_CODE = [*_LOOPS.values(), *((_SOURCE / f"{n.replace('.', '/')}.py").read_text() for n in _NAMES)]
+_STATE = sha256("".join(sorted(_CODE)).encode()).hexdigest()[:12]
+_CACHE = Path(__file__).parent / "__pycache__" / f"numba-{_STATE}"
 os.environ.setdefault("NUMBA_BOUNDSCHECK", "1")
 os.environ.setdefault("NUMBA_CACHE_DIR", str(_CACHE))
 

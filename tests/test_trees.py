@@ -367,9 +367,11 @@ def test_missing_cells_are_taken_as_the_model_takes_them(
     cost = cp.Manhattan(dict.fromkeys(frame, 1.0))
     features = [cp.Continuous(column) for column in frame]
     for constraints in ([], [cp.Bounds("a", -0.5, 0.5)], [cp.WithinObserved()]):
-        found = cp.explain(
-            model, rows, 1, data=frame, features=features, cost=cost, constraints=constraints
+        explainer = cp.Explainer(
+            model, data=frame, features=features, cost=cost, constraints=constraints
         )
+        assert "stay missing, as the model takes them: 'a', 'b', 'count'" in explainer.summary()
+        found = explainer.explain(rows, 1)
         for i, answer in enumerate(found):
             x, values = rows.iloc[i], []
             for j, column in enumerate(frame):
@@ -392,6 +394,16 @@ def test_missing_cells_are_taken_as_the_model_takes_them(
         returned = found.to_frame()[found.found]
         assert (model.predict(returned) == 1).all()
         assert (returned.isna() == rows[found.found].isna()).all(axis=None)
+
+
+def test_no_number_is_on_the_side_of_what_is_missing() -> None:
+    data = pd.DataFrame({"a": [1.0, 2.0, 3.0, np.nan, np.nan, np.nan]})
+    model = DecisionTreeClassifier(max_depth=1).fit(data[["a"]], data["a"].isna())
+    assert np.isinf(model.tree_.threshold[0])
+    explainer = cp.Explainer(model, data=data[["a"]], extrapolate=True)
+    told, back = explainer.explain(data[["a"]].iloc[[0, 5]], cp.OtherLabel())
+    assert {str(told.status), str(back.status)} == {"infeasible"}
+    assert told.certificate.claim == "proved"
 
 
 BOOSTED = [

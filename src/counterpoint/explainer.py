@@ -17,7 +17,8 @@ from counterpoint.constraints import (
     named,
 )
 from counterpoint.costs import Cost, Manhattan, described, ranges, spreads
-from counterpoint.errors import InvalidInput, check_flag, check_number, several, shown
+from counterpoint.errors import InvalidInput, check_flag, check_number, several, shown, some
+from counterpoint.numerics import MISSING
 from counterpoint.pictures import html
 from counterpoint.rows.encoding import match_columns
 from counterpoint.rows.features import (
@@ -351,10 +352,17 @@ class Explainer:
         """What `summary` says, line by line."""
         features = [str(feature) for feature in self.features]
         fills = self.reading.fills.items()
-        filled = [f"{n} as {f'{v:g}' if isinstance(v, float) else v}" for n, v in fills]
+        taken = [str(name) for name, value in fills if value == MISSING]
+        filled = [
+            f"{name} as {f'{value:g}' if isinstance(value, float) else value}"
+            for name, value in fills
+            if value != MISSING
+        ]
         if filled:
             told = "missing cells count, as the model fills them in: "
             features.append(told + ", ".join(filled))
+        if taken:
+            features.append(f"missing cells stay missing, as the model takes them: {some(taken)}")
         return {
             "model": list(self.reading.steps),
             "features": features,

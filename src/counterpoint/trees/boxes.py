@@ -295,7 +295,8 @@ def _on_lattice(
 
 def _nearest(x: FloatArray, low: FloatArray, high: FloatArray, steps: FloatArray) -> FloatArray:
     """The values in [low, high] nearest to x, in whole steps from it if there are; NaN if none."""
-    out = np.where(low > high, np.nan, np.clip(x, low, high))
+    out = np.clip(x, low, high)
+    out[(low > high) | np.isinf(out)] = np.nan  # a split by what is missing alone is at infinity
     whole = np.flatnonzero((steps > 0.0) & (out != x) & ~np.isnan(out))
     if len(whole):
         at, step, up = x[whole], steps[whole], out[whole] > x[whole]

@@ -191,6 +191,8 @@ class Search:
 
     def _best_move(self, now: FloatArray, found: FloatArray, extra: FloatArray) -> int | None:
         """The move of one feature to make next; None to stay."""
+        if not len(extra):  # all numbers are missing, and there are no categories
+            return None
         needs = np.reshape(self.needs, (-1, 1))
         met: BoolArray = np.asarray((found >= needs).all(axis=0))
         best = int(np.where(met, extra, np.inf).argmin())

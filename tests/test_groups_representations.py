@@ -300,10 +300,31 @@ def test_groups_are_explained_through_a_transformer_that_bends():
     assert model.translations_.names == tuple(X.columns)
 
 
-def test_quantiles_are_refused():
-    model = make_pipeline(QuantileTransformer(n_quantiles=20), PCA(2)).fit(X)
-    with pytest.raises(UnsupportedModel, match="Use PowerTransformer"):
-        represent(model)
+@pytest.mark.parametrize("output", ["uniform", "normal"])
+def test_quantiles_are_exact_and_their_slopes_are_secants(output: str):
+    model = QuantileTransformer(n_quantiles=150, output_distribution=output)
+    model.set_output(transform="pandas").fit(pd.DataFrame(X, columns=list("abcd")))
+    space, rows = represent(model), X[::10] + 0.01
+    values, pull = space.vjp(rows)
+    told = QuantileTransformer(n_quantiles=150, output_distribution=output).fit(X)
+    np.testing.assert_array_equal(values, told.transform(rows))
+    low, high = np.quantile(X, [0.1, 0.9], axis=0)
+    step = 0.1 * (high - low)
+    secants = (told.transform(rows + step) - told.transform(rows - step)) / (2.0 * step)
+    np.testing.assert_allclose(pull(np.ones_like(rows)), secants, rtol=0.05, atol=1e-2)
+    assert (pull(np.ones_like(rows)) >= 0.0).all()
+
+
+def test_groups_are_explained_through_quantiles():
+    space = make_pipeline(QuantileTransformer(n_quantiles=100), PCA(2)).fit(X)
+    model = GroupTranslations(space, k=3, strengths=5).fit(X, Y)
+    quality = model.judge(X, Y)
+    assert quality.mean(quality.correctness) > quality.mean(quality.unchanged) + 0.5
+    assert model.translations_.counts.max() <= 3
+    assert model.path_.loss[-1] < 0.05 * model.path_.loss[0]
+    parts = stages(represent(space))
+    moved = np.array([X[Y == 0].mean(axis=0) + model.translation(0, 2)])
+    np.testing.assert_allclose(parts.values(moved), space.transform(moved), atol=1e-12)
 
 
 def test_other_kernels_are_refused():

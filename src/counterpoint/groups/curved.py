@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import deepcopy
+from copy import copy, deepcopy
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, final
@@ -23,7 +23,14 @@ from counterpoint.groups.representations import (
 )
 from counterpoint.numerics import FloatArray
 
-__all__ = ["FiniteDifferences", "KernelMap", "PowerMap", "TorchFunction", "of_module"]
+__all__ = [
+    "FiniteDifferences",
+    "KernelMap",
+    "PowerMap",
+    "QuantileMap",
+    "TorchFunction",
+    "of_module",
+]
 
 
 @final
@@ -64,6 +71,10 @@ class FiniteDifferences(Representation):
             )
         if not np.all(np.asarray(self.step) > 0.0):
             raise InvalidInput(f"Expected a positive step; got {self.step}. Pass 1e-5, say.")
+
+    @property
+    def by_tangents(self) -> bool:
+        return True
 
     @property
     def n_features(self) -> int:
@@ -261,3 +272,28 @@ class PowerMap(Representation):
             values = sign * boxcox1p(np.abs(X), 1.0 + powers)
         slopes = base**powers / self.scale
         return (values - self.centre) / self.scale, lambda C: np.asarray(C * slopes)
+
+
+@final
+class QuantileMap(Representation):
+    """A fitted ``QuantileTransformer``: its values, and secants in place of its many slopes."""
+
+    def __init__(self, model: Any) -> None:
+        self.model = copy(model).set_output(transform="default")
+        vars(self.model).pop("feature_names_in_", None)  # it is given arrays
+        low, high = np.quantile(model.quantiles_, [0.1, 0.9], axis=0)
+        self.step = np.where(high > low, 0.1 * (high - low), 1.0)  # over several corners
+
+    @property
+    def by_tangents(self) -> bool:
+        return True
+
+    @property
+    def n_features(self) -> int:
+        return len(self.step)
+
+    def vjp(self, X: FloatArray) -> tuple[FloatArray, Pull]:
+        stacked = np.concatenate([X, X + self.step, X - self.step])
+        values, up, down = np.split(self.model.transform(stacked), 3)
+        slopes = (up - down) / (2.0 * self.step)
+        return values, lambda C: np.asarray(C * slopes)

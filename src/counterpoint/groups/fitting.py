@@ -81,7 +81,7 @@ def fit(  # noqa: PLR0913 (a problem, where to begin, when to end)
         D[:, work] = found
         steps += taken
         ended = task.residual(D, strength, L) <= 2.0 * tol
-        if steps >= most or (ended and not task.gap(D, strength) > gap):
+        if steps >= most or task.by_tangents or (ended and not task.gap(D, strength) > gap):
             break
         reach = reach / 10.0 if ended else reach  # stationary enough, but the gap is still wide
     return _measured(task, strength, D, L, steps)

@@ -17,7 +17,6 @@ from typing import Any, final
 import numpy as np
 from scipy.optimize import isotonic_regression
 
-from counterpoint.groups.curved import FiniteDifferences
 from counterpoint.groups.representations import Composed, Matrix, Pull, Representation, dense
 from counterpoint.numerics import TINY, FloatArray, IntArray
 
@@ -223,7 +222,7 @@ class Objective:
     @property
     def by_tangents(self) -> bool:
         """Whether derivatives are so dear that descents are on linearised tasks."""
-        return isinstance(self.parts.rest, FiniteDifferences)
+        return self.parts.by_tangents
 
     def of(self, columns: IntArray) -> Objective:
         """The task over some features, where all others stay."""
@@ -407,7 +406,7 @@ def descend(  # noqa: PLR0913 (a problem, where to begin, when to end)
 def _by_tangents(
     task: Objective,
     strength: float,
-    start: FloatArray,
+    x: FloatArray,
     L: float,
     tol: float,
     max_iter: int,
@@ -415,22 +414,21 @@ def _by_tangents(
 ) -> tuple[FloatArray, float, float, int]:
     """`descend` on one linearised task after the other (Gauss–Newton), of which few are made."""
     # Where the objective rises in truth, the descent on the last one is made shorter: down to a
-    # proximal step, of growing curvature.
-    x = ahead = start
-    best, residual, length, steps = np.inf, np.inf, 64, 0
-    while steps < max_iter:
+    # proximal step, of growing curvature. Secants may lead nowhere, though: then this is the end.
+    ahead, best, residual, length, steps, rises = x, np.inf, np.inf, 64, 0, 0
+    while steps < max_iter and rises < 7:
         steps += 1
         there = task.tangent(ahead)
         value = there.value(ahead) + strength * task.fusion.value(ahead)
         if value <= best + how["rounding"]:
-            x, best, near = ahead, value, there
+            stalls = best - value < 1e9 * how["rounding"]  # 1e-5 of the loss at zero
+            x, best, near, rises = ahead, value, there, 0
             _, residual, L, _ = descend(near, strength, x, L, tol=0.0, max_iter=1, **how)
-            if residual <= tol:
+            if residual <= tol or stalls:
                 break
-        elif length > 1:
-            length //= 4
         else:
-            L *= 4.0
+            rises += 1
+            length, L = (length // 4, L) if length > 1 else (1, 4.0 * L)
         reach = 0.3 * residual
         ahead, _, L, _ = descend(near, strength, x, L, tol=reach, max_iter=length, **how)
     return x, residual, L, steps

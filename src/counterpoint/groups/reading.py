@@ -19,7 +19,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import PowerTransformer, QuantileTransformer
 
 from counterpoint.errors import InvalidInput, ReaderMismatch, UnsupportedModel
-from counterpoint.groups.curved import KernelMap, PowerMap, of_module
+from counterpoint.groups.curved import KernelMap, PowerMap, QuantileMap, of_module
 from counterpoint.groups.members import Groups
 from counterpoint.groups.representations import (
     Affine,
@@ -45,8 +45,8 @@ __all__ = ["Intake", "read_model", "read_rows", "represent"]
 INSTEAD = (
     "Pass linear maps of scikit-learn (scalers, encoders of categories, PCA, TruncatedSVD, "
     "FastICA, FactorAnalysis, linear discriminants, NCA, pipelines and column transformers of "
-    "these), KernelPCA, PowerTransformer, a Network, a torch module, your own subclass of "
-    "Representation, or FiniteDifferences(function, features) for few features."
+    "these), KernelPCA, PowerTransformer, QuantileTransformer, a Network, a torch module, your own "
+    "subclass of Representation, or FiniteDifferences(function, features) for few features."
 )
 
 
@@ -97,9 +97,9 @@ def represent(model: Any) -> Representation:
     Parameters
     ----------
     model
-        A fitted transformer of scikit-learn or a pipeline of these, with ``KernelPCA`` and
-        ``PowerTransformer`` among its steps; an ``MLPRegressor`` whose outputs are the space, a
-        torch module, or a `Representation`.
+        A fitted transformer of scikit-learn or a pipeline of these, with ``KernelPCA``,
+        ``PowerTransformer`` and ``QuantileTransformer`` among its steps; an ``MLPRegressor`` whose
+        outputs are the space, a torch module, or a `Representation`.
 
     Returns
     -------
@@ -141,11 +141,9 @@ def _(model: PowerTransformer) -> Representation:
 
 
 @represent.register
-def _(_: QuantileTransformer) -> Representation:
-    raise UnsupportedModel(
-        "QuantileTransformer has a corner at each of its quantiles, where its derivative jumps. "
-        "Use PowerTransformer, which is smooth."
-    )
+def _(model: QuantileTransformer) -> Representation:
+    fitted(model)
+    return QuantileMap(model)
 
 
 def read_model(model: Any) -> Reading:

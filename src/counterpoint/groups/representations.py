@@ -40,6 +40,11 @@ class Representation(ABC):
     """A differentiable map r from features (n, d) to a space of few dimensions (n, m)."""
 
     @property
+    def by_tangents(self) -> bool:
+        """Whether slopes are dear, or secants: few are then asked for, and values decide."""
+        return False
+
+    @property
     @abstractmethod
     def n_features(self) -> int:
         """d."""
@@ -135,6 +140,10 @@ class Composed(Representation):
     rest: Representation | None
 
     @property
+    def by_tangents(self) -> bool:
+        return self.rest is not None and self.rest.by_tangents
+
+    @property
     def n_features(self) -> int:
         return self.first.n_features
 
@@ -170,6 +179,10 @@ class Chain(Representation):
 
     first: Representation
     rest: Representation
+
+    @property
+    def by_tangents(self) -> bool:
+        return self.first.by_tangents or self.rest.by_tangents
 
     @property
     def n_features(self) -> int:

@@ -129,6 +129,13 @@ CASES: dict[str, Any] = {
         X[NUMBERS].head(6),
         "yes",
     ),
+    "a forest with relations": lambda: (
+        RandomForestClassifier(8, max_depth=4, random_state=0).fit(X[NUMBERS], Y),
+        X[NUMBERS],
+        {"constraints": [cp.Linear.parse("age + 10 * score <= 40")]},
+        X[NUMBERS].head(6),
+        "yes",
+    ),
     "prototypes": lambda: (
         NearestCentroid().fit(X[NUMBERS], Y),
         X[NUMBERS],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from copy import deepcopy
 from dataclasses import replace
-from itertools import product
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
@@ -165,6 +165,104 @@ def test_the_cheapest_change_is_that_of_brute_force(model: Any, kind: str, seed:
                 assert answer.certificate.cost == pytest.approx(best, abs=2e-5)
         returned = found.to_frame()[found.found]
         assert (model.predict(returned) == target).all()
+
+
+def nearest_in(x: Any, low: Any, high: Any, row: tuple[Any, float], power: int) -> Any:
+    """(n,) the least Σ |y − x| ** power between (n, d) ends that meets a row, by bisection."""
+    weights, limit = row
+
+    def points(price: Any) -> Any:
+        pull = price[:, None] * weights
+        if power == 2:
+            return np.clip(x - 0.5 * pull, low, high)
+        return np.clip(np.where(np.abs(pull) <= 1.0, x, -1e9 * np.sign(pull)), low, high)
+
+    cheap, dear = np.zeros(len(low)), np.full(len(low), 1e9)
+    for _ in range(100):
+        middle = 0.5 * (cheap + dear)
+        kept = points(middle) @ weights <= limit
+        cheap, dear = np.where(kept, cheap, middle), np.where(kept, middle, dear)
+    ends = points(cheap), points(dear)
+    over, under = (np.maximum(end @ weights - limit, 0.0) for end in ends)
+    left = np.maximum(over + (limit - ends[1] @ weights), 1e-12)
+    share = np.where(under > 1e-9, np.nan, over / left)
+    y = ends[0] + np.clip(share, 0.0, 1.0)[:, None] * (ends[1] - ends[0])
+    free = points(np.zeros(len(low)))
+    y = np.where((free @ weights <= limit)[:, None], free, y)
+    return np.nan_to_num((np.abs(y - x) ** power).sum(axis=1), nan=np.inf)
+
+
+def with_a_relation(
+    model: Any, frame: pd.DataFrame, x: pd.Series, row: tuple[Any, float], power: int
+) -> list[float]:
+    """(d,) the least cost at which a forest says 1 and row @ y <= limit, if so many may change.
+
+    Cell by cell; a category costs 1 and a whole number is each of its values.
+    """
+    names = [name for name in frame if name != "kind"]
+    forest = model[-1] if hasattr(model, "steps") else model
+    inputs = ["", "", "", "a", "b", "count"] if hasattr(model, "steps") else names
+    scaler = model[0].named_transformers_["standardscaler"] if hasattr(model, "steps") else None
+    cells: list[list[Any]] = []
+    for name, end in zip(names, (50.0, 9.0, None), strict=False):
+        trees = [one.tree_ for one in forest.estimators_]
+        cuts = {t for one in trees for t in one.threshold[one.feature == inputs.index(name)]}
+        if scaler is not None and name == "a":
+            cuts = {t * scaler.scale_[0] + scaler.mean_[0] for t in cuts}
+        ends = [] if end is None else list(pairwise([-end, *sorted(cuts), end]))
+        cells.append([(x[name], x[name]), *(ends or [(v, v) for v in range(18)])])
+    if "kind" in frame:
+        cells.append(["red", "green", "blue"])
+    grid, numbers = list(product(*cells)), x[names].to_numpy(float)
+    inside = [[v if isinstance(v, str) else 0.5 * sum(v) for v in cell] for cell in grid]
+    good = np.flatnonzero(model.predict(pd.DataFrame(inside, columns=frame.columns)) == 1)
+    ends = np.array([grid[k][: len(names)] for k in good]).reshape(len(good), len(names), 2)
+    low, high = np.moveaxis(ends, 2, 0)
+    other = np.array(["kind" in frame and grid[k][-1] != x["kind"] for k in good], dtype=int)
+    moved = ((low != numbers) | (high != numbers)).sum(axis=1) + other
+    best = np.full(len(x) + 1, np.inf)
+    np.minimum.at(best, moved, other + nearest_in(numbers, low, high, row, power))
+    return np.minimum.accumulate(best).tolist()
+
+
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 40))]
+)
+@pytest.mark.parametrize("kind", ["numbers", "whole", "categories"])
+def test_linear_relations_are_kept(kind: str, seed: int) -> None:
+    model, frame = fitted(RandomForestClassifier(3, **SMALL), kind, 2, seed)
+    rows = frame[model.predict(frame) == 0].iloc[:2]
+    asked = [("a + b <= -0.5", [1.0, 1.0, 0.0], -0.5), ("a + b <= -60", [1.0, 1.0, 0.0], -60.0)]
+    if kind != "numbers":
+        asked.append(("a - 0.3*count >= 0.2", [-1.0, 0.0, 0.3], -0.2))
+    width = len(frame.columns) - (kind == "categories")
+    bounds = [cp.Bounds("a", -50, 50), cp.Bounds("b", -9, 9)]
+    for (said, weights, limit), cost in product(asked, (cp.Manhattan, cp.SquaredEuclidean)):
+        power = 1 if cost is cp.Manhattan else 2
+        least = [
+            with_a_relation(model, frame, rows.iloc[i], (np.array(weights[:width]), limit), power)
+            for i in range(len(rows))
+        ]
+        for most in (2, len(frame.columns)):
+            constraints = [cp.Linear.parse(said), cp.MaxChanges(most), *bounds]
+            found = cp.explain(
+                model,
+                rows,
+                1,
+                data=frame,
+                cost=cost(dict.fromkeys(frame, 1.0)),
+                constraints=constraints,
+            )
+            for i, answer in enumerate(found):
+                best, at = least[i][most], answer.certificate
+                assert str(answer.status) == ("optimal" if np.isfinite(best) else "infeasible")
+                # what rests on whole numbers or on counts may be reported
+                alone = most > 2 and kind == "numbers"
+                assert at.claim in ("proved", "proved" if alone else "reported")
+                if np.isfinite(best):
+                    assert at.cost == pytest.approx(best, abs=5e-5, rel=1e-5)
+                    y = [answer.row[name] for name in frame if name != "kind"]
+                    assert np.dot(weights[:width], y) <= limit + 1e-7
 
 
 def by_cp_sat(cp_model: Any, model: Any, x: pd.Series) -> float:
@@ -406,6 +504,17 @@ def test_no_number_is_on_the_side_of_what_is_missing() -> None:
     assert told.certificate.claim == "proved"
 
 
+def test_a_missing_cell_keeps_no_relation() -> None:
+    rng = np.random.default_rng(0)
+    frame = rows_of("numbers", 100, rng)
+    model = HistGradientBoostingClassifier(max_iter=5).fit(frame, labels_of(frame, 2, rng))
+    rows = frame[model.predict(frame) == 0].iloc[:3]
+    rows.iloc[1, 1] = np.nan
+    found = cp.explain(model, rows, 1, data=frame, constraints=cp.Linear.parse("a + b <= 1"))
+    assert [str(status) for status in found.status] == ["optimal", "invalid", "optimal"]
+    assert "'b' is missing, and a constraint relates it" in found[1].message
+
+
 BOOSTED = [
     ("xgboost", "XGBClassifier", {"n_estimators": 10, "max_depth": 3}),
     ("xgboost", "XGBRegressor", {"n_estimators": 10, "max_depth": 3}),
@@ -465,7 +574,7 @@ def forest(seed: int, trees: int = 30) -> tuple[Any, pd.DataFrame]:
     return model, frame
 
 
-def evidence_of(model: Any, frame: pd.DataFrame) -> Any:
+def evidence_of(model: Any, frame: pd.DataFrame, **options: Any) -> Any:
     """What a search leaves behind of one row that is not easy."""
     kept = []
 
@@ -473,7 +582,8 @@ def evidence_of(model: Any, frame: pd.DataFrame) -> Any:
         kept.append((found, search_trees(found, pieces, leads)))
         return kept[-1][1]
 
-    explainer = cp.Explainer(model, data=frame, cost=cp.Manhattan(dict.fromkeys(frame, 1.0)))
+    cost = cp.Manhattan(dict.fromkeys(frame, 1.0))
+    explainer = cp.Explainer(model, data=frame, cost=cost, **options)
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(wing.SEARCHES, LeafSums, keep)
         explainer.explain(frame[model.predict(frame) == 0].iloc[:8], 1)
@@ -481,15 +591,17 @@ def evidence_of(model: Any, frame: pd.DataFrame) -> Any:
 
 
 @pytest.mark.parametrize("times", [5, pytest.param(125, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("related", [False, True])
 @pytest.mark.parametrize("patience", [0.5, 500])
 def test_a_proof_that_was_tampered_with_is_refused_or_still_true(
-    monkeypatch: pytest.MonkeyPatch, times: int, patience: int
+    monkeypatch: pytest.MonkeyPatch, times: int, patience: int, related: bool
 ) -> None:
     monkeypatch.setattr(search, "PATIENCE", patience)
     model, frame = forest(0)
     rng = np.random.default_rng(0)
     refused = 0
-    for found, (evidence,) in evidence_of(model, frame):
+    constraints = [cp.Linear.parse("a + b <= -0.5")] if related else []
+    for found, (evidence,) in evidence_of(model, frame, constraints=constraints):
         optimum = found.objective
         before = evidence.bounds(optimum)[0]
         assert (before <= optimum).all()
@@ -714,7 +826,11 @@ def test_several_answers_differ() -> None:
     [
         ({}, cp.Tradeoff(1, 1.0), "has steps"),
         ({"cost": cp.Mahalanobis(np.eye(3) + 0.1)}, 1, "Mahalanobis"),
-        ({"constraints": cp.Linear.parse("a <= b + 9")}, 1, "relations between columns"),
+        (
+            {"constraints": cp.Ellipsoid({"a": 0.0, "b": 0.0}, np.eye(2), 9.0)},
+            1,
+            "relations that are not linear",
+        ),
     ],
 )
 def test_what_trees_cannot_do_is_said(options: dict[str, Any], target: Any, said: str) -> None:

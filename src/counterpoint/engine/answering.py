@@ -305,18 +305,25 @@ def _not_filled(task: Task, inputs: Table, encoded: Encoded) -> dict[int, str]:
     """
     features, fills = task.question.features, task.model.fills
     native = [fills.get(name) == MISSING for name in features.names]  # the model takes them so
+    wrong: dict[int, str] = {}
+    normals = task.question.actionable.normals
+    related = [normals[:, block].any() for block in features.blocks]
+    for i, j in zip(*np.nonzero((encoded.missing != PRESENT) & native & related), strict=True):
+        wrong[int(i)] = (
+            f"Column {features.names[j]!r} is missing, and a constraint relates it to "
+            "other columns. Fill it in, or leave the constraint out."
+        )
     missing = np.where(native, PRESENT, encoded.missing)
     usable = (missing != PRESENT).any(axis=1)
-    usable[list(encoded.problems)] = False
+    usable[[*encoded.problems, *wrong]] = False
     rows = np.flatnonzero(usable)
     if not len(rows):
-        return {}
+        return wrong
     kinds, first, sort = np.unique(missing[rows], axis=0, return_index=True, return_inverse=True)
     asked, after = inputs.take(rows[first]), encoded.codes[rows[first]]
     before = np.where(kinds == PRESENT, after, np.nan)
     filled = decode(asked, features, slice(None), before, after)
     good = task.model.is_indifferent(asked, filled, features.expand(after))
-    wrong: dict[int, str] = {}
     for k in np.flatnonzero(~good).tolist():
         row = asked.take(slice(k, k + 1))
         names = [features.names[j] for j in np.flatnonzero(kinds[k])]

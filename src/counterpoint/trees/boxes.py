@@ -11,10 +11,19 @@ import numpy as np
 from counterpoint.costs import Price
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Cases
-from counterpoint.numerics import STEP_SLACK, UNIT, BoolArray, FloatArray, IntArray
+from counterpoint.numerics import (
+    AFTER,
+    LEAST,
+    STEP_SLACK,
+    UNIT,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    gamma,
+)
 from counterpoint.trees.grid import NUMBER, SET, Grid
 
-__all__ = ["Boxes", "Costs", "Row", "held", "reduced"]
+__all__ = ["Boxes", "Costs", "Row", "held", "on_lattice", "reduced"]
 
 ROUNDINGS = 16
 """Roundings of what one feature costs, and of a share of it."""
@@ -49,6 +58,11 @@ class Boxes:
         """One box that holds all of them."""
         low, high = self.low.min(axis=0), self.high.max(axis=0)
         return Boxes(low[None], high[None], np.logical_or.reduce(self.among)[None])
+
+    def hold(self, cells: IntArray, categories: IntArray) -> bool:
+        """Whether the first box holds cells and categories."""
+        within = (self.low[0] <= cells) & (cells <= self.high[0])
+        return bool(within.all() and self.among[0, categories].all())
 
     def halves(self, grid: Grid, splits: IntArray) -> Boxes:
         """The two parts of each box by (n, 3) splits, one after the other.
@@ -100,27 +114,84 @@ class Costs:
 
 
 @final
-class Row:
-    """One row of a program: what its cells cost, and where in them the nearest value is."""
+class Charges:
+    """What changes of single columns cost at least, with multipliers of linear relations.
 
-    def __init__(self, grid: Grid, program: Program, case: Cases) -> None:
-        self.grid, self.x, self.steps = grid, case.x[0], program.steps
-        low, high = _on_lattice(self.x, case.low[0], case.high[0], program.steps)
+    For any multipliers, no point that keeps the relations costs less than price(y − x) + slope ·
+    (y − x) + base. All of it is lowered by a ``share`` of its terms, for roundings.
+    """
+
+    def __init__(
+        self, program: Program, case: Cases, multipliers: FloatArray, share: float
+    ) -> None:
+        self.program, self.x, price = program, case.x[0], program.price
+        cut = program.cut(multipliers[None])
+        self.slope, terms = cut.normal[0], (cut.weights @ cut.normals)[0]
+        self.off = gamma(cut.roundings) * terms + share * np.abs(self.slope)
+        self.absolute = price.absolute * (1.0 - share) - self.off
+        self.curved, self.share = price.diagonal * (1.0 - share), share
+        size = terms @ np.abs(self.x) + np.abs(cut.offset[0])
+        base = self.slope @ self.x - cut.offset[0] - cut.doubt[0]
+        self.base = float(base - (gamma(cut.roundings + len(terms) + AFTER) + share) * size)
+
+    def least(self, columns: IntArray, low: FloatArray, high: FloatArray) -> FloatArray:
+        """(m,) the least that values of columns in [low, high] cost; infinite if there are none."""
+        x, steps, slope = self.x[columns], self.program.steps[columns], self.slope[columns]
+        flat, curved = np.maximum(self.absolute[columns], 0.0), self.curved[columns]
+        steep = np.maximum(np.abs(slope) - flat, 0.0)
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            free = -np.sign(slope) * np.where(steep > 0.0, steep / (2.0 * curved), 0.0)
+            count = np.where(steps > 0.0, free / steps, 0.0)
+            both = []
+            for near in (np.floor(count), np.ceil(count)):
+                toward = np.where(steps > 0.0, x + near * steps, x + free)
+                change = _nearest(x, low, high, steps, toward) - x
+                size = np.abs(change)
+                both.append(flat * size + curved * size * size + slope * change)
+            lost = np.maximum(-self.absolute[columns], 0.0)
+            reach = np.maximum(np.abs(low - x), np.abs(high - x))
+            found = np.minimum(*both) - np.where(lost > 0.0, lost * reach, 0.0)
+        empty = np.isnan(_nearest(x, low, high, steps))
+        return np.where(empty, np.inf, np.where(np.isfinite(found), found, -(LEAST**-0.5)))
+
+
+@final
+class Row:
+    """One row of a program: what its cells cost, and where in them the nearest value is.
+
+    With (m,) multipliers of linear relations, cells cost what `Charges` say.
+    """
+
+    def __init__(
+        self, grid: Grid, program: Program, case: Cases, multipliers: FloatArray | None = None
+    ) -> None:
+        self.grid, self.x, self.program, self.case = grid, case.x[0], program, case
+        low, high = on_lattice(self.x, case.low[0], case.high[0], program.steps)
         self.bounds = low, high
-        shave = 1.0 - (len(grid.columns) + len(grid.groups) + ROUNDINGS) * 2.0 * UNIT
-        self._set_numbers(program, low, high, shave)
-        self._set_categories(program, low, high, shave)
+        share = (len(grid.columns) + len(grid.groups) + ROUNDINGS) * 2.0 * UNIT
+        self.shave, self.share, charges = 1.0 - share, 0.0, None
+        if multipliers is not None:
+            self.share = 4.0 * (share + program.width * UNIT)
+            charges = Charges(program, case, multipliers, self.share)
+        self._set_numbers(program, low, high, charges)
+        self._set_categories(program, low, high, charges)
         rest = np.flatnonzero(program.numeric)
         self.rest = rest[~np.isin(rest, grid.columns)]  # what no tree looks at
         x = self.x[self.rest]
-        self.away = _nearest(x, low[self.rest], high[self.rest], program.steps[self.rest])
-        self.rest_cost = float(shave * _paid(program.price, self.rest, self.away - x).sum())
+        ends = low[self.rest], high[self.rest]
+        self.away = _nearest(x, *ends, program.steps[self.rest])
+        paid = self.shave * _paid(program.price, self.rest, self.away - x)
+        if charges is not None:
+            paid = charges.least(self.rest, *ends)
+        self.rest_cost = float(paid.sum() - self.share * np.abs(paid).sum())
+        self.rest_cost += 0.0 if charges is None else charges.base
         self.most: int | None = None
         if program.at_most is not None:
             counted = np.zeros(len(self.x), dtype=bool)
             for block in program.at_most.blocks:
                 counted[block] = True
-            self.most = program.at_most.count - int((counted[self.rest] & (self.away != x)).sum())
+            gone = (self.away != x) if charges is None else (ends[0] > x) | (ends[1] < x)
+            self.most = program.at_most.count - int((counted[self.rest] & gone).sum())
             self.counts = counted[grid.columns]
             self.group_counts = np.array([counted[g.start] for g in grid.groups], dtype=bool)
         among = np.isfinite(self.category)
@@ -130,7 +201,7 @@ class Row:
         self.root = None if empty else Boxes(first[None], last[None], among[None])
 
     def _set_numbers(
-        self, program: Program, low: FloatArray, high: FloatArray, shave: float
+        self, program: Program, low: FloatArray, high: FloatArray, charges: Charges | None
     ) -> None:
         grid, price = self.grid, program.price
         self.top = np.diff(grid.starts) - 1
@@ -143,8 +214,11 @@ class Row:
         # (M,) by who goes there, and at least by whatever is there
         self.paid = _paid(price, on, self.value - x)
         self.paid[np.isnan(self.value)] = np.inf
-        self.cost = shave * _paid(price, on, _nearest(x, *outer, step) - x)
-        self.cost[np.isnan(self.cost)] = np.inf
+        if charges is None:
+            self.cost = self.shave * _paid(price, on, _nearest(x, *outer, step) - x)
+            self.cost[np.isnan(self.cost)] = np.inf
+        else:
+            self.cost = charges.least(on, *outer)
         self.can_stay = self.value == x
         # of each cell, the first from it on that has a value, and the last up to it: from 0, past
         # the ends if there is none
@@ -158,18 +232,25 @@ class Row:
         least = reduced(np.minimum, self.cost[None], grid.starts[:-1])[0]
         best = np.flatnonzero(self.cost == least[owner])
         home = best[np.searchsorted(owner[best], np.arange(len(self.top)))]
-        home[owner[self.can_stay]] = place[self.can_stay]
+        if charges is not None:  # roundings must not undo that
+            for a, b, c in zip(grid.starts[:-1], home, grid.starts[1:], strict=True):
+                self.cost[a:b] = np.minimum.accumulate(self.cost[a:b])
+                self.cost[b:c] = np.minimum.accumulate(self.cost[b:c][::-1])[::-1]
+            self.cost[~there] = np.inf
+        self.here = np.full(len(self.top), -1)  # the cell of each number as it is; −1 for none
+        self.here[owner[self.can_stay]] = (place - start)[self.can_stay]
+        if charges is None:
+            home[owner[self.can_stay]] = place[self.can_stay]
         self.home = home - grid.starts[:-1]
-        # of each test, the ends without cells that have no value, what it costs to pass, and
-        # whether the number may stay as it is
+        # of each test, the ends without cells that have no value, and what it costs to pass
         begin = grid.starts[grid.number]
         self.first, self.final = self.next[begin + grid.first], self.last[begin + grid.last]
         empty = self.first > self.final
         at = begin + np.where(empty, 0, np.clip(self.home[grid.number], self.first, self.final))
-        self.asked, self.keeps = np.where(empty, np.inf, self.cost[at]), self.can_stay[at]
+        self.asked = np.where(empty, np.inf, self.cost[at])
 
     def _set_categories(
-        self, program: Program, low: FloatArray, high: FloatArray, shave: float
+        self, program: Program, low: FloatArray, high: FloatArray, charges: Charges | None
     ) -> None:
         grid, on = self.grid, self.grid.members
         allowed, held = high[on] > 0.5, low[on] > 0.5
@@ -180,7 +261,13 @@ class Row:
         entered = _paid(program.price, on, 1.0 - self.x[on])
         whole = reduced(np.add, left[None], grid.firsts)[0][grid.owner]
         self.category = np.where(allowed, whole - left + entered, np.inf)
-        self.category_low = shave * self.category
+        self.category_low = self.shave * self.category
+        if charges is not None:
+            slope, off = charges.slope[on], charges.off[on]
+            both = np.where(self.stays, [slope, off], 0.0)
+            now = reduced(np.add, both, grid.firsts)[:, grid.owner]
+            charged = (1.0 - self.share) * self.category_low[allowed]
+            self.category_low[allowed] = charged + (slope - off - now.sum(axis=0))[allowed]
 
     def costs(self, boxes: Boxes) -> Costs:
         """What boxes cost."""
@@ -197,11 +284,13 @@ class Row:
         base = self.rest_cost + own.sum(axis=1) + groups.sum(axis=1)
         empty = np.isinf(base)[:, None]
         own, groups = np.where(empty, 0.0, own), np.where(empty, 0.0, groups)
+        if self.share:
+            base -= self.share * (np.abs(own).sum(axis=1) + np.abs(groups).sum(axis=1))
         best = [some[:, span].argmin(axis=1) + span.start for span in grid.spans]
         categories = np.array(best, dtype=np.intp).reshape(len(grid.spans), len(boxes)).T
         stays = leaves = left = None
         if self.most is not None:
-            stays = self.counts & self.can_stay[at]
+            stays = self.counts & (low <= self.here) & (self.here <= high)
             leaves = self.group_counts & reduced(
                 np.logical_or, boxes.among & self.stays, grid.firsts
             )
@@ -234,7 +323,8 @@ class Row:
         if known.stays is None or known.leaves is None:
             return more, None
         changes = np.zeros(more.shape, dtype=bool)
-        changes[: ends[0]] = known.stays.T[f] & ~self.keeps[n, None]
+        stay = (grid.first[n] <= self.here[f]) & (self.here[f] <= grid.last[n])
+        changes[: ends[0]] = known.stays.T[f] & ~stay[:, None]
         if len(m):
             kept = np.logical_or.reduceat((boxes.among & self.stays).T[members], begin)
             changes[ends[0] : ends[1]] = known.leaves.T[g] & ~kept
@@ -248,6 +338,30 @@ class Row:
             return True
         numbers = self.counts & ~self.can_stay[self.grid.starts[:-1] + cells]
         return int(numbers.sum() + (self.group_counts & ~self.stays[categories]).sum()) <= self.most
+
+    def passed(self, cells: IntArray, categories: IntArray) -> BoolArray:
+        """(tests + 1,): which tests the points of cells pass."""
+        grid, at = self.grid, cells[self.grid.number]
+        sets = grid.sets[np.arange(len(grid.of_set)), categories[grid.of_set]]
+        return np.concatenate([(grid.first <= at) & (at <= grid.last), sets, [True]])
+
+    def around(self, cells: IntArray, categories: IntArray) -> Boxes:
+        """The box of all cells in which every tree has the leaf that it has in these."""
+        grid, passed = self.grid, self.passed(cells, categories)
+        own = np.unique(grid.tests[passed[grid.tests].all(axis=1)])
+        n = own[own < len(grid.number)]
+        m = own[(own >= len(grid.number)) & (own < grid.pad)] - len(grid.number)
+        low, high = np.zeros(len(cells), dtype=np.intp), np.array(self.top)
+        np.maximum.at(low, grid.number[n], grid.first[n])
+        np.minimum.at(high, grid.number[n], grid.last[n])
+        among = (grid.sets[m] | (grid.owner != grid.of_set[m, None])).all(axis=0)
+        return Boxes(low[None], high[None], among[None])
+
+    def charging(self, multipliers: FloatArray) -> Row:
+        """The row with multipliers of linear relations."""
+        if not multipliers.any():
+            return self
+        return Row(self.grid, self.program, self.case, multipliers)
 
     def price_of(self, cells: IntArray, categories: IntArray) -> float:
         """What the nearest point in cells costs."""
@@ -271,7 +385,7 @@ def held(row: Row, cells: IntArray, categories: IntArray, eps: float) -> FloatAr
     at = row.grid.starts[:-1] + cells
     low, high = (np.asarray(end)[at] for end in row.grid.inner(eps))
     low, high = np.maximum(low, row.bounds[0][on]), np.minimum(high, row.bounds[1][on])
-    value = _nearest(row.x[on], low, high, row.steps[on])
+    value = _nearest(row.x[on], low, high, row.program.steps[on])
     y[on] = np.where(np.isnan(value), y[on], value)
     return y
 
@@ -281,7 +395,7 @@ def reduced(how: np.ufunc, values: Any, begin: IntArray) -> Any:
     return how.reduceat(values, begin, axis=1) if len(begin) else values[:, :0]
 
 
-def _on_lattice(
+def on_lattice(
     x: FloatArray, low: FloatArray, high: FloatArray, steps: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """The bounds of whole columns on the values that are whole steps from x."""
@@ -293,13 +407,23 @@ def _on_lattice(
     return low, high
 
 
-def _nearest(x: FloatArray, low: FloatArray, high: FloatArray, steps: FloatArray) -> FloatArray:
-    """The values in [low, high] nearest to x, in whole steps from it if there are; NaN if none."""
-    out = np.clip(x, low, high)
+def _nearest(
+    x: FloatArray,
+    low: FloatArray,
+    high: FloatArray,
+    steps: FloatArray,
+    toward: FloatArray | None = None,
+) -> FloatArray:
+    """The values in [low, high] nearest to x, in whole steps from it if there are; NaN if none.
+
+    Or nearest to other values, which are as many steps away.
+    """
+    toward = x if toward is None else toward
+    out = np.clip(toward, low, high)
     out[(low > high) | np.isinf(out)] = np.nan  # a split by what is missing alone is at infinity
-    whole = np.flatnonzero((steps > 0.0) & (out != x) & ~np.isnan(out))
+    whole = np.flatnonzero((steps > 0.0) & (out != toward) & ~np.isnan(out))
     if len(whole):
-        at, step, up = x[whole], steps[whole], out[whole] > x[whole]
+        at, step, up = x[whole], steps[whole], out[whole] > toward[whole]
         way, end = np.where(up, step, -step), np.where(up, low[whole], high[whole])
         count = np.ceil((end - at) / way) - 1.0
         for _ in range(2):  # the quotient may have been rounded across a whole number

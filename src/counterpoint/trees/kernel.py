@@ -64,16 +64,18 @@ def _base(t: Any, box: Any, at: Any, chosen: Any, stays: Any) -> Any:
         at[f] = _nearest(after, before, starts[f], top, home[f], low[f], high[f])
         if at[f] < 0:
             return np.inf, 0
-        base += cost[starts[f] + at[f]]
+        own = cost[starts[f] + at[f]]
+        base += own - t.share * abs(own)
         if t.most >= 0:
-            stays[f] = t.counts[f] and t.can_stay[starts[f] + at[f]]
+            stays[f] = t.counts[f] and low[f] <= t.here[f] <= high[f]
             left -= t.counts[f] and not stays[f]
     for g in range(len(t.spans) - 1):
         start, stop = t.spans[g], t.spans[g + 1]
         chosen[g] = _best(among, t.category, everything, start, stop)
         if chosen[g] < 0:
             return np.inf, 0
-        base += t.category[chosen[g]]
+        own = t.category[chosen[g]]
+        base += own - t.share * abs(own)
         if t.most >= 0:
             stays[len(home) + g] = t.group_counts[g] and (among & t.stays)[start:stop].any()
             left -= t.group_counts[g] and not stays[len(home) + g]
@@ -97,7 +99,7 @@ def _asked(t: Any, box: Any, near: Any, known: Any) -> None:
             cell = _nearest(after, before, start, starts[f + 1] - 1, home[f], ends[0], ends[1])
             more[test] = np.inf if cell < 0 else cost[start + cell] - cost[start + here]
             if counted:
-                moves[test] = stays[f] and cell >= 0 and not t.can_stay[start + cell]
+                moves[test] = stays[f] and not first[test] <= t.here[f] <= last[test]
     for m in range(len(t.of_set)):
         g = t.of_set[m]
         start, stop = t.spans[g], t.spans[g + 1]

@@ -22,9 +22,10 @@ from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray
 from counterpoint.trees.boxes import Boxes, Row
 from counterpoint.trees.form import LeafSums
 from counterpoint.trees.grid import Grid, Split
+from counterpoint.trees.relations import Relations, without_trees
 from counterpoint.trees.relaxation import Demands, Literals
 
-__all__ = ["EXACT", "Proof", "ProofTrees", "evidence_of", "needed", "refuted", "require_separable"]
+__all__ = ["EXACT", "Proof", "ProofTrees", "evidence_of", "needed", "refuted", "require_rows"]
 
 LEAF, EXACT = 0, 3
 """What a node of a proof is that is not split: a box that holds nothing cheaper than the bound, by
@@ -41,7 +42,8 @@ class Proof:
     what: list[int]  # of a split
     where: list[int]
     left: list[int]  # the first of its two parts; the other is the next
-    prices: list[list[float]]  # by which a linear relaxation closes a box; else none
+    # multipliers of linear relations, then prices by which a linear relaxation closes a box, if any
+    prices: list[list[float]]
     bound: float  # no point that meets the demands costs less
     leading: float  # nor does any that leads by what was needed, which may be more
 
@@ -105,6 +107,7 @@ class ProofTrees(Bounding):
     condition: LeafSums
     cases: Cases
     proofs: Sequence[Proof]
+    reported: FloatArray  # (n,) bounds that rest on the word of a solver; 0 for none
 
     @property
     def is_local(self) -> bool:
@@ -125,7 +128,7 @@ class ProofTrees(Bounding):
             row = Row(form.grid(self.program.groups, case.x[0]), self.program, case)
             if _holds(proof, bound, row, self.condition, floor):
                 out[i] = bound
-        return out, out
+        return out, np.maximum(out, self.reported)
 
 
 def _holds(
@@ -142,32 +145,63 @@ def _holds(
     """
     if row.root is None:
         return True
-    grid, found = row.grid, proof.closed(row.grid, row.root)
+    grid, m = row.grid, row.program.size
+    found = proof.closed(grid, row.root)
     if found is None:
         return False
-    demands = Demands(condition.weights @ grid.values.T, condition.shift + condition.noise - floor)
     boxes, nodes = found
-    for start in range(0, len(boxes), together):
-        part = boxes[start : start + together]
-        for k, leaves in _left(row, part, demands, bound):
-            node, box = nodes[start + k], part[k : k + 1]
-            if proof.kind[node] == EXACT and refuted(condition, grid, demands.values, leaves):
-                continue
-            prices = proof.prices[node]
-            if not prices or not Literals(row, box, leaves).bound(demands, prices) >= bound:
-                return False
+    each = [proof.prices[node][:m] for node in nodes.tolist()] if m else [[]]
+    if {len(some) for some in each} != {m} or not np.isfinite(each).all():
+        return False
+    demands = Demands(condition.weights @ grid.values.T, condition.shift + condition.noise - floor)
+    relations = Relations(row, without_trees(row.program)) if m else None
+    kinds: FloatArray
+    kinds, alike = np.unique(each, axis=0, return_inverse=True)
+    for kind, multipliers in enumerate(kinds):
+        rows = [row, row.charging(multipliers)][not multipliers.any() :]
+        those = np.flatnonzero(alike.ravel() == kind) if m else np.arange(len(boxes))
+        for part in (those[k : k + together] for k in range(0, len(those), together)):
+            for k, leaves in _left(rows, boxes[part], demands, bound):
+                node, box = nodes[part[k]], boxes[part[k : k + 1]]
+                exact = proof.kind[node] == EXACT
+                told = exact and refuted(condition, grid, demands.values, leaves)
+                known = rows[-1], box, leaves, proof.prices[node], demands, relations
+                if not told and not _priced(*known) >= bound:
+                    return False
     return True
 
 
-def _left(row: Row, boxes: Boxes, demands: Demands, bound: float) -> Iterator[tuple[int, IntArray]]:
-    """The boxes that the staircase does not close, and their leaves at less than a bound."""
-    grid, some = row.grid, np.arange(len(row.grid.tests))
+def _priced(
+    row: Row,
+    box: Boxes,
+    leaves: IntArray,
+    prices: list[float],
+    demands: Demands,
+    relations: Relations | None,
+) -> float:
+    """What multipliers of relations, or prices besides, prove that a box costs; 0 for nothing."""
+    m, bound = row.program.size, 0.0
+    if relations is not None:
+        bound = relations.bound(box, np.array(prices[:m]))
+    if len(prices) > m:
+        bound = max(bound, Literals(row, box, leaves).bound(demands, prices[m:]))
+    return bound
+
+
+def _left(
+    rows: Sequence[Row], boxes: Boxes, demands: Demands, bound: float
+) -> Iterator[tuple[int, IntArray]]:
+    """The boxes that the staircase does not close, and their leaves at less than a bound.
+
+    By what each of some rows is charged, with multipliers of relations and without.
+    """
+    grid, some = rows[0].grid, np.arange(len(rows[0].grid.tests))
     if len(boxes) > 1:
-        some = some[_cheaper(row, boxes.hull, some, bound)[:, 0]]
+        some = some[_cheaper(rows, boxes.hull, some, bound)[:, 0]]
     begin = np.searchsorted(some, grid.tree)
     if (np.diff(begin, append=len(some)) == 0).any():
         return  # a tree has no leaf here
-    near = _cheaper(row, boxes, some, bound)
+    near = _cheaper(rows, boxes, some, bound)
     left = np.ones(len(boxes), dtype=bool)
     for value, shift in zip(demands.values[:, some], demands.shift, strict=True):
         top = np.maximum.reduceat(np.where(near, value[:, None], -np.inf), begin)
@@ -176,19 +210,21 @@ def _left(row: Row, boxes: Boxes, demands: Demands, bound: float) -> Iterator[tu
         yield k, some[near[:, k]]
 
 
-def _cheaper(row: Row, boxes: Boxes, leaves: IntArray, bound: float) -> BoolArray:
-    """(A, n): whether leaves meet boxes at less than a bound."""
-    tests = row.grid.tests[leaves]
-    asked = np.zeros(row.grid.pad + 1, dtype=bool)
+def _cheaper(rows: Sequence[Row], boxes: Boxes, leaves: IntArray, bound: float) -> BoolArray:
+    """(A, n): whether leaves meet boxes at less than a bound, as each of some rows is charged."""
+    grid, near = rows[0].grid, np.ones((len(leaves), len(boxes)), dtype=bool)
+    tests = grid.tests[leaves]
+    asked = np.zeros(grid.pad + 1, dtype=bool)
     asked[tests] = True
-    known = row.costs(boxes)
-    more, changes = row.asks(known, np.flatnonzero(asked))
     at, ends = (np.cumsum(asked) - 1)[tests].ravel(), np.arange(0, tests.size + 1, tests.shape[1])
-    adds = sparse.csr_array((np.ones(tests.size), at, ends), (len(tests), len(more)))
-    near = adds @ more + known.base < bound
-    if changes is not None:
-        near &= adds @ changes <= known.left
-    return np.asarray(near)
+    for row in rows:
+        known = row.costs(boxes)
+        more, changes = row.asks(known, np.flatnonzero(asked))
+        adds = sparse.csr_array((np.ones(tests.size), at, ends), (len(tests), len(more)))
+        near &= adds @ more + known.base < bound
+        if changes is not None:
+            near &= adds @ changes <= known.left
+    return near
 
 
 def refuted(condition: LeafSums, grid: Grid, values: FloatArray, leaves: IntArray) -> bool:
@@ -215,21 +251,21 @@ def needed(condition: LeafSums, margin: FloatArray) -> FloatArray:
     return np.asarray(margin[0] + np.where(condition.lost, margin[1], 0.0))
 
 
-def require_separable(program: Program) -> None:
+def require_rows(program: Program) -> None:
     """Raise `NoSolver` for what ties columns together beside the trees."""
     full = program.price.quadratic.ndim == 2
-    if full or program.size:
-        what = "a full Mahalanobis cost" if full else "relations between columns"
+    if full or program.beyond_rows:
+        what = "a full Mahalanobis cost" if full else "relations that are not linear"
         raise NoSolver(
-            f"Trees cannot be searched with {what}. Use a cost and constraints of one feature at a "
-            "time."
+            f"Trees cannot be searched with {what}. Use a cost of one feature at a time, and "
+            "constraints of one feature at a time or Linear."
         )
 
 
 def evidence_of(program: Program, cases: Cases, told: Sequence[dict[str, Any]]) -> ProofTrees:
     """Proofs as a record tells them; a ValueError if they are none."""
     condition = next(c for c in program.region if isinstance(c, LeafSums))
-    require_separable(program)
+    require_rows(program)
     proofs = []
     for each in told:
         entries = [each[name] for name in ("kind", "what", "where", "left")]
@@ -240,7 +276,7 @@ def evidence_of(program: Program, cases: Cases, told: Sequence[dict[str, Any]]) 
         bounds = (_bound(each[name]) for name in ("bound", "leading"))
         kind, what, where, left = entries
         proofs.append(Proof(kind, what, where, left, prices, *bounds))
-    return ProofTrees(program, condition, cases, proofs)
+    return ProofTrees(program, condition, cases, proofs, np.zeros(len(cases)))
 
 
 def _bound(told: float | str) -> float:

@@ -151,7 +151,8 @@ class Literals:
         groups = reduced(np.minimum, cost[None], grid.firsts)[0]
         parts = [trees, numbers, groups, -b[: len(f)], -weights * demands.shift]
         total = self.row.rest_cost + sum(float(part.sum()) for part in parts)
-        size = sum(float(np.abs(part).sum()) for part in parts) + 2.0 * (a.sum() + b.sum())
+        size = abs(self.row.rest_cost) + 2.0 * (a.sum() + b.sum())
+        size += sum(float(np.abs(part).sum()) for part in parts)
         size += float((weights @ np.abs(demands.values).max(axis=1, initial=0.0)).sum())
         terms = len(literals) + len(grid.tree) + len(self.row.cost) + AFTER
         bound = total - terms * EPS * size

@@ -10,13 +10,16 @@ from typing import final
 
 import numpy as np
 
+from counterpoint.caches import Memo
 from counterpoint.certificate import Bounding
 from counterpoint.engine.pieces import Pieces
 from counterpoint.engine.search import Found, Leads
 from counterpoint.numerics import EPS, TINY, BoolArray, FloatArray, IntArray
 from counterpoint.trees.boxes import Boxes, Row, held
 from counterpoint.trees.form import LeafSums
-from counterpoint.trees.proofs import EXACT, Proof, ProofTrees, needed, refuted, require_separable
+from counterpoint.trees.grid import NUMBER, SET, Split
+from counterpoint.trees.proofs import EXACT, Proof, ProofTrees, needed, refuted, require_rows
+from counterpoint.trees.relations import Relations, without_trees
 from counterpoint.trees.relaxation import Demands, relaxed
 from counterpoint.trees.staircase import Staircase
 
@@ -48,8 +51,15 @@ class Open:
     box: Boxes  # one
     leaves: IntArray  # (A,) those that matter
     split: IntArray  # (3,)
-    own: IntArray  # (T,) the leaves of the nearest point
-    prices: list[float]  # by which a linear relaxation bounds it, or a box around it
+    own: IntArray  # (T,) the leaves of the nearest point, and its
+    cells: IntArray
+    categories: IntArray
+    # multipliers of relations, then prices by which a linear relaxation bounds it, or one around it
+    prices: list[float]
+    # the cells and categories of its cheapest point that keeps relations, once that is known, and
+    # its bound, if solvers are believed
+    tied: tuple[IntArray, IntArray] | None = None
+    reported: float = 0.0
 
     def __lt__(self, other: Open) -> bool:
         return (self.bound, self.node) < (other.bound, other.node)
@@ -65,13 +75,19 @@ class Search:
         condition: LeafSums,
         needs: FloatArray | float = 0.0,
         reached: float = np.inf,
+        eps: float = EPS,
+        relations: Relations | None = None,
     ) -> None:
         self.row, self.grid, self.condition, self.needs = row, row.grid, condition, needs
-        self.stairs = Staircase(row, condition, needs)
-        self.values = self.stairs.values
+        self.relations, self.size, self.eps = relations, row.program.size, eps
+        self.values = np.ascontiguousarray(condition.weights @ row.grid.values.T)
         self.gap, self.end, self.looked = 0.0, np.inf, 0
         self.cost = reached  # of the best point so far, and
-        self.best: tuple[IntArray, IntArray] | None = None  # its cells and categories
+        self.point: FloatArray | None = None  # it, and how to hold it in numbers that are shorter
+        self.written: FloatArray | None = None
+        # the bound if solvers are believed, and what is proved of boxes that their word closes
+        self.least, self.told = 0.0, np.inf
+        self._stairs, self._tried = Memo[bytes, Staircase](), set[bytes]()
 
     @property
     def worth(self) -> float:
@@ -93,7 +109,7 @@ class Search:
         No point of a box costs less than the ``least``.
         """
         self.looked += len(boxes)
-        seen = self.stairs.look(boxes, leaves, self.worth, np.array(least))
+        seen = self.stairs(prices[0]).look(boxes, leaves, self.worth, np.array(least))
         for k in np.flatnonzero(seen.met).tolist():
             self.offer(seen.cells[k], seen.categories[k])
         begins = np.append(0, seen.ends)
@@ -105,27 +121,48 @@ class Search:
                 seen.leaves[begins[k] : begins[k + 1]],
                 seen.splits[k],
                 seen.own[k],
+                seen.cells[k],
+                seen.categories[k],
                 prices[k],
             )
             for k in np.flatnonzero(np.isfinite(seen.bound)).tolist()
         ]
 
+    def stairs(self, prices: list[float]) -> Staircase:
+        """The staircase of the row with the multipliers among some prices."""
+        multipliers = np.array(prices[: self.size])
+
+        def made() -> Staircase:
+            row = self.row.charging(multipliers)
+            return Staircase(row, self.condition, self.needs, self.values)
+
+        return self._stairs.made(multipliers.tobytes(), made)
+
     def offer(self, cells: IntArray, categories: IntArray) -> None:
-        """The nearest point in cells meets the demands; it is kept if it is better."""
+        """Cells meet the demands; their cheapest point is kept if it is better."""
         cost = self.row.price_of(cells, categories)
-        if cost < self.cost:
-            self.cost, self.best = cost, (cells, categories)
+        if not cost < self.cost:
+            return
+        if self.relations is None:
+            self.cost, self.point = cost, self.row.point(cells, categories)
+            if self.eps > EPS:
+                self.written = held(self.row, cells, categories, self.eps)
+            return
+        box = self.row.around(cells, categories)
+        key = b"".join(part.tobytes() for part in (box.low, box.high, box.among))
+        if key not in self._tried:
+            self._tried.add(key)
+            y = self.relations.cheapest(box, self.gap, self.eps).point
+            cost = self.relations.cost(y)
+            if cost < self.cost:
+                self.cost, self.point = cost, y
 
     # --- answers to begin with ---
 
     def _moves(self, cells: IntArray, categories: IntArray) -> tuple[FloatArray, FloatArray]:
         """(r,) what a point meets demands by, and (r, M + C) if one feature alone moves."""
         grid, count = self.grid, len(self.grid.number)
-        passed = np.ones(grid.pad + 1, dtype=bool)
-        at = cells[grid.number]
-        passed[:count] = (grid.first <= at) & (at <= grid.last)
-        passed[count:-1] = grid.sets[np.arange(len(grid.of_set)), categories[grid.of_set]]
-        failed = ~passed[grid.tests]
+        failed = ~self.row.passed(cells, categories)[grid.tests]
         fails = failed.sum(axis=1)
         own, near = np.flatnonzero(fails == 0), np.flatnonzero(fails == 1)
         # leaves that the point is in are left, those that it fails one test of are entered
@@ -229,7 +266,9 @@ class Search:
         self.gap, self.end, proof, heap = gap, end, Proof.begun(), list[Open]()
         if self.row.root is not None:
             self.greedy()
-            heap = self.look(self.row.root, [np.arange(len(self.grid.tests))], [0.0], [0], [[]])
+            begin, everything = [0.0] * self.size, np.arange(len(self.grid.tests))
+            proof.prices[0] = begin
+            heap = self.look(self.row.root, [everything], [0.0], [0], [begin])
         limbo, patience = np.full(2, np.inf), 8 * PATIENCE
         while heap and heap[0].bound < self.worth and not self.is_over:
             one, size = heapq.heappop(heap), len(proof.kind)
@@ -249,7 +288,8 @@ class Search:
         for one in heap:
             proof.prices[one.node] = one.prices
         least = min([self.worth, *(one.bound for one in heap[:1])])
-        proof.bound, proof.leading = np.minimum(least, limbo).tolist()
+        proof.bound, proof.leading = np.minimum(min(least, self.told), limbo).tolist()
+        self.least = min(least, limbo[0]) if np.isfinite(self.told) else 0.0
         return proof, self.end < np.inf and self.is_over
 
     @property
@@ -265,7 +305,7 @@ class Search:
             while heap and len(opened) < at_once and heap[0].bound < self.worth:
                 opened.append(heapq.heappop(heap))
             limbo = np.minimum(limbo, self._open(opened, heap, proof))
-            at_once = min(2 * at_once, AT_ONCE)
+            at_once = min(2 * at_once, AT_ONCE) if self.relations is None else 1
         return limbo
 
     def _relax(self, one: Open) -> Open:
@@ -273,12 +313,14 @@ class Search:
         demands = Demands(self.values, self.condition.shift + self.condition.noise)
         self.looked += PATIENCE
         seconds = self.end - perf_counter()
-        found = relaxed(self.row, one.box, one.leaves, demands, self.worth, seconds)
+        row = self.stairs(one.prices).row
+        found = relaxed(row, one.box, one.leaves, demands, self.worth, seconds)
         if found is None or found.bound <= one.bound:
             return one
         self.greedy((found.cells, found.categories))
         split = np.array(found.split) if found.split[0] else one.split
-        return replace(one, bound=found.bound, split=split, prices=found.prices)
+        prices = [*one.prices[: self.size], *found.prices]
+        return replace(one, bound=found.bound, split=split, prices=prices)
 
     def _open(self, opened: Sequence[Open], heap: list[Open], proof: Proof) -> FloatArray:
         """Split boxes and look at the parts.
@@ -287,31 +329,109 @@ class Search:
         lead by what is needed.
         """
         limbo = np.full(2, np.inf)
-        parts: list[Boxes] = []
-        leaves: list[IntArray] = []
-        least: list[float] = []
-        nodes: list[int] = []
-        prices: list[list[float]] = []
-        for one in opened:
-            proof.prices[one.node] = [] if one.split[0] and one.bound < self.worth else one.prices
+        whole: list[Open] = []
+        splits: list[Split] = []
+        for one in map(self._tied, opened):
+            proof.prices[one.node] = one.prices
             if one.bound >= self.worth:
                 continue
-            if one.split[0]:
-                parts.append(one.box.halves(self.grid, one.split[None]))
-                leaves += [one.leaves] * 2
-                least += [one.bound] * 2
-                prices += [one.prices] * 2
-                nodes += proof.split(one.node, tuple(one.split.tolist()))
+            split = self._apart(one)
+            if split[0]:
+                whole.append(one)
+                splits.append(split)
+            elif one.reported >= self.worth:
+                self.told = min(self.told, one.bound)
             elif refuted(self.condition, self.grid, self.values, one.leaves):
                 proof.kind[one.node] = EXACT
             else:
-                sums = self.values[:, one.own].sum(axis=1) + self.condition.shift
-                leads = bool((sums >= self.needs - self.condition.noise).all())
+                leads = bool((self._sums(one) >= self.needs - self.condition.noise).all())
                 limbo = np.minimum(limbo, [one.bound, one.bound if leads else np.inf])
-        if parts:
-            for child in self.look(Boxes.stacked(parts), leaves, least, nodes, prices):
-                heapq.heappush(heap, child)
+        if whole:
+            self._halve(whole, splits, heap, proof)
         return limbo
+
+    def _halve(
+        self, whole: Sequence[Open], splits: Sequence[Split], heap: list[Open], proof: Proof
+    ) -> None:
+        """Look at both parts of boxes, and keep what is not closed."""
+        nodes: list[int] = []
+        for one, split in zip(whole, splits, strict=True):
+            proof.prices[one.node] = []
+            nodes += proof.split(one.node, split)
+            proof.prices[nodes[-2]] = proof.prices[nodes[-1]] = one.prices[: self.size]
+        twice = [one for one in whole for _ in range(2)]
+        found = self.look(
+            Boxes.stacked([one.box for one in whole]).halves(self.grid, np.array(splits)),
+            [one.leaves for one in twice],
+            [one.bound for one in twice],
+            nodes,
+            [one.prices for one in twice],
+        )
+        for part in found:
+            one = twice[nodes.index(part.node)] if self.relations else part
+            if one.tied is not None and part.box.hold(*one.tied):
+                part = replace(part, tied=one.tied, reported=one.reported)  # noqa: PLW2901
+            heapq.heappush(heap, part)
+
+    def _sums(self, one: Open) -> FloatArray:
+        """(r,) what the nearest point of a box meets the demands by."""
+        return np.asarray(self.values[:, one.own].sum(axis=1) + self.condition.shift)
+
+    def _tied(self, one: Open) -> Open:
+        """A box with its cheapest point that keeps relations, and the best bound of multipliers."""
+        if self.relations is None or one.tied is not None or one.bound >= self.worth:
+            return one
+        y, multipliers, reported = self.relations.cheapest(one.box, self.gap)
+        self.looked += AT_ONCE
+        tied = one.cells, one.categories
+        if not np.isnan(y).any():
+            tied = self.relations.cells(y, one.box)
+            own = self.row.passed(*tied)[self.grid.tests].all(axis=1)
+            sums = self.values[:, own].sum(axis=1) + self.condition.shift
+            if (sums >= self.needs).all():
+                self.offer(*tied)
+        one = self._charged(one, multipliers)
+        return replace(one, tied=tied, reported=reported)
+
+    def _charged(self, one: Open, multipliers: FloatArray) -> Open:
+        """A box with multipliers of relations, if they bound it better."""
+        assert self.relations is not None  # noqa: S101 (asked by the caller)
+        bound, none = self.relations.bound(one.box, multipliers), [0.0] * self.size
+        found = [replace(one, leaves=np.arange(len(self.grid.tests)))]
+        for prices in (none, multipliers.tolist()):
+            if bound < self.worth:
+                found = self.look(one.box, [found[0].leaves], [0.0], [one.node], [prices])
+                bound = max([bound, *(each.bound for each in found)]) if found else np.inf
+        if bound <= one.bound:
+            return one
+        return replace(found[0] if found else one, bound=bound, prices=prices)
+
+    def _apart(self, one: Open) -> Split:
+        """Where to split a box, if it can be split.
+
+        With relations, nearest cells that meet the demands are parted from those of the cheapest
+        point that keeps these.
+        """
+        if one.tied is None or not (self._sums(one) >= self.needs).all():
+            return int(one.split[0]), int(one.split[1]), int(one.split[2])
+        cells, categories = one.tied
+        away = np.abs(cells - one.cells)
+        if away.any():
+            f = int(away.argmax())
+            return NUMBER, f, int(cells[f] + one.cells[f] + 1) // 2
+        among, of_set = one.box.among[0], self.grid.of_set
+        inside, both = self.grid.sets[:, categories], self.grid.sets[:, one.categories]
+        places = np.arange(len(of_set))
+        differs = inside[places, of_set] != both[places, of_set]
+        some = (self.grid.sets & among).any(axis=1)
+        some &= (~self.grid.sets & among & (self.grid.owner == of_set[:, None])).any(axis=1)
+        for m in np.flatnonzero(some)[np.argsort(~differs[some], kind="stable")].tolist():
+            return SET, m, 0
+        wide = one.box.high[0] - one.box.low[0]
+        if not wide.any():
+            return 0, 0, 0
+        f = int(wide.argmax())
+        return NUMBER, f, int(one.box.low[0, f] + one.box.high[0, f] + 1) // 2
 
 
 def search_trees(found: Found, pieces: Pieces, _: Leads | None) -> Sequence[Bounding]:
@@ -320,21 +440,24 @@ def search_trees(found: Found, pieces: Pieces, _: Leads | None) -> Sequence[Boun
     for s, piece in enumerate(pieces.listed):
         program, cases = piece.program, piece.sees(found.cases)
         condition = next(c for c in program.region if isinstance(c, LeafSums))
-        require_separable(program)
+        require_rows(program)
         seconds = found.effort.shared(len(pieces.listed)).seconds
-        proofs = []
+        proofs, told, rest = [], np.zeros(len(cases)), without_trees(program)
         for i, case in enumerate(cases):
             end = np.inf if seconds is None else perf_counter() + SEARCHING * seconds
             needs = needed(condition, case.margin[0])
             row = Row(condition.form.grid(program.groups, case.x[0]), program, case)
-            search = Search(row, condition, needs, float(found.objective[i]))
+            relations = Relations(row, rest) if program.size else None
+            reached, eps = float(found.objective[i]), found.effort.eps
+            search = Search(row, condition, needs, reached, eps, relations)
             proof, limited = search.run(found.effort.gap, end)
             found.limited[i] |= limited
             proofs.append(proof)
-            if search.best is not None:
-                y = search.row.point(*search.best)[None, :]
+            told[i] = search.least
+            if search.point is not None:
+                y = search.point[None, :]
                 found.offer(s, np.array([i]), y, program.objective(y, case))
-                if found.effort.eps > EPS and found.piece[i] == s:
-                    found.written[i] = held(search.row, *search.best, found.effort.eps)
-        evidence.append(ProofTrees(program, condition, cases, proofs))
+                if search.written is not None and found.piece[i] == s:
+                    found.written[i] = search.written
+        evidence.append(ProofTrees(program, condition, cases, proofs, told))
     return evidence

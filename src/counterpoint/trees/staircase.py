@@ -57,8 +57,9 @@ class Tables(NamedTuple):
     rest: float
     counts: BoolArray
     group_counts: BoolArray
-    can_stay: BoolArray
+    here: IntArray
     stays: BoolArray
+    share: float
     most: int  # changes; −1 if they are not counted
     values: FloatArray  # (r, L)
     shift: FloatArray
@@ -104,14 +105,17 @@ class Staircase:
         The demands.
     needs
         (r,) by how much an answer has to meet each.
+    values
+        (r, L) what leaves add to each demand.
     """
 
-    def __init__(self, row: Row, condition: LeafSums, needs: FloatArray | float) -> None:
+    def __init__(
+        self, row: Row, condition: LeafSums, needs: FloatArray | float, values: FloatArray
+    ) -> None:
         self.row, self.grid, self.condition = row, row.grid, condition
         self.needs = np.broadcast_to(np.asarray(needs, dtype=np.float64), condition.shift.shape)
         self.missed = -condition.noise[:, None]  # (r, 1) a sum below it is sure to be negative
-        # (r, L) what leaves add to each demand
-        self.values = np.ascontiguousarray(condition.weights @ row.grid.values.T)
+        self.values = values
 
     def look(
         self,
@@ -179,8 +183,9 @@ class Staircase:
             row.rest_cost,
             counts,
             group_counts,
-            row.can_stay,
+            row.here,
             row.stays,
+            row.share,
             -1 if row.most is None else row.most,
             self.values,
             self.condition.shift,

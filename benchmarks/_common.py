@@ -6,6 +6,7 @@ Importing it limits linear algebra to one thread, so that "one core" is one core
 from __future__ import annotations
 
 import argparse
+import ctypes
 import json
 import os
 import sys
@@ -125,6 +126,18 @@ def interleaved(tasks: Mapping[str, Callable[[], Any]], repeats: int) -> dict[st
             task()
             times[name].append(process_time() - start)
     return {name: float(np.median(seconds)) for name, seconds in times.items()}
+
+
+def keep_memory() -> None:
+    """Memory that is freed stays with the process, where the allocator can be told so.
+
+    A virtual machine hands it back to its host some time later: to touch new memory costs some
+    calls next to nothing, and others as much as all of their work.
+    """
+    tell = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
+    if tell is not None:
+        tell(-4, 0)  # M_MMAP_MAX: none by mmap
+        tell(-1, 2**31 - 1)  # M_TRIM_THRESHOLD
 
 
 def each(tasks: Sequence[Callable[[], Any]]) -> tuple[np.ndarray, np.ndarray]:

@@ -15,6 +15,7 @@ from _common import (
     finish,
     interleaved,
     is_quick,
+    keep_memory,
     microseconds,
     milliseconds,
     number,
@@ -56,8 +57,8 @@ PUBLIC = """
 Through the public interface: `explain(rows, Tradeoff(k, λ)).to_frame()`, certificates and the
 model's own `predict_proba` of every answer included, all rows to one class. The limit is what no
 method does without that asks the model as well: `X @ A.T`, `U @ A`, the subtraction that writes x
-into new memory, and `predict_proba` of x, in the same run. Memory as tracemalloc sees it, beyond
-the rows.
+into memory of its own, and `predict_proba` of x, in the same run. Freed memory stays with the
+process, for the limit as for us. Memory as tracemalloc sees it, beyond the rows.
 """
 Measured = tuple[list[tuple[Any, ...]], list[Goal]]
 
@@ -394,6 +395,7 @@ def classifier(A: np.ndarray, b: np.ndarray) -> LogisticRegression:
 
 def main() -> None:
     quick = is_quick()
+    keep_memory()
     every = [measure(case, quick=quick) for case in (CASES[:3:2] if quick else CASES)]
     asked, public_goals = public(every)
     batch, batch_goals = batches(every)

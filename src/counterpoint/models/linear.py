@@ -186,6 +186,9 @@ class LinearScores(_Affine):
 
     def predict(self, X: FloatArray) -> NDArray[Any]:
         scores = self.scores(X)
+        if self.is_binary:  # which is quicker than to look for the largest of two
+            ahead = np.greater_equal if self.last_of_ties else np.greater
+            return np.asarray(self.classes[ahead(scores[:, 1], scores[:, 0]).astype(np.intp)])
         if self.last_of_ties:
             return np.asarray(self.classes[::-1][scores[:, ::-1].argmax(axis=1)])
         return np.asarray(self.classes[scores.argmax(axis=1)])

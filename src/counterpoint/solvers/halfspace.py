@@ -121,12 +121,12 @@ class HalfSpace(Solver):
         """Keep the points that meet every condition; name the rows that cannot be met."""
         blocked = np.isnan(out.points[:, 0])
         met = ~blocked
-        points = np.nan_to_num(out.points)
         if len(self._normals) > 1 or self._is_integral:
+            points = np.nan_to_num(out.points)
             rest, size = self._shortfall(points, cases), np.abs(points) @ np.abs(self._normals.T)
             met &= (rest <= 8 * EPS * (size + np.abs(self._limits))).all(axis=1)
         if self._is_integral:
-            met &= self.program.violation(points, cases.x) == 0.0
+            met &= self.program.violation(np.nan_to_num(out.points), cases.x) == 0.0
         out.points[~met] = np.nan
         out.outcomes[met] = Outcome.FOUND
         if blocked.any():

@@ -141,7 +141,9 @@ def test_naive_bayes_of_two_classes_is_a_sum_of_parabolas(kind, cost, target):
     for i, row in enumerate(X[:8]):
         now = model.predict(row[None])[0]
         there = points[said != now if target == cp.OtherLabel() else probable >= 0.6]
-        paid = np.asarray(cost.price(features)(there - row)).min(initial=np.inf)
+        paid = np.asarray(cost.price(features)(there, np.broadcast_to(row, there.shape))).min(
+            initial=np.inf
+        )
         if report.status[i] == "already":
             continue
         assert report.status[i] == "optimal"

@@ -340,7 +340,7 @@ def test_no_rival_and_no_weight_lifts_a_bound_over_a_point(seed: int):
         some = spread_of(price, rng.random(d) < 0.7)
         relaxation = CellRelaxation(program, cells, case, rivals, weights, some)
         bounds = relaxation.bounds()
-        paid = price(y[i] - x[i])
+        paid = price(y[i], np.broadcast_to(x[i], y[i].shape))
         for s in range(count):
             inside = cells[s].violation(y[i], y[i]) == 0.0
             assert (bounds[s] <= paid[inside] * (1.0 + 1e-9) + 1e-12).all()
@@ -401,9 +401,8 @@ def test_no_nearer_point_gets_the_label(many: Any, cost: str):
     rng = np.random.default_rng(0)
     way = rng.normal(size=(2_000, 10))
     for i in np.flatnonzero(answers.cost > 0.0):
-        away = cp.Explainer(model, data=data, extrapolate=True, cost=price)._default_question.price(
-            way
-        )
+        explainer = cp.Explainer(model, data=data, extrapolate=True, cost=price)
+        away = explainer._default_question.price(way, np.zeros_like(way))
         root = 1.0 if cost == "manhattan" else 0.5
         length = rng.random(len(way)) ** 0.1 * (answers.cost[i] * (1.0 - 1e-6)) ** root
         ball = rows[i] + way * (length / away**root)[:, None]

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from itertools import product
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given
-from scipy.stats import median_abs_deviation
+from scipy.stats import median_abs_deviation, percentileofscore
+from sklearn.compose import make_column_transformer
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
 from strategies import seeds, spd
 
 import counterpoint as cp
 from counterpoint.costs import Price
+from counterpoint.noise import ProjectedGaussian
 
 
 def test_mad_weights_are_one_over_the_median_absolute_deviation():
@@ -28,8 +38,6 @@ def test_where_the_mad_is_0_the_standard_deviation_takes_its_place():
 
 
 def test_the_summary_says_where_a_weight_came_from():
-    from sklearn.linear_model import LogisticRegression
-
     data = pd.DataFrame({"rare": [0.0] * 9 + [10.0], "usual": np.arange(10.0)})
     model = LogisticRegression().fit(data, [0, 1] * 5)
     assert (
@@ -59,9 +67,95 @@ def test_a_full_matrix_over_categories_alone_has_no_floor():
     features = cp.Features([cp.Categorical("a", ("p", "q"))])
     price = cp.Mahalanobis([[2.0]]).price(features)
     assert price.floor.tolist() == [0.0, 0.0]
-    assert price(np.array([[1.0, -1.0]])).tolist() == [2.0]
+    assert price(np.array([[1.0, 0.0]]), np.array([[0.0, 1.0]])).tolist() == [2.0]
 
 
 def test_a_mapping_may_leave_features_out():
     features = cp.Features([cp.Continuous("a"), cp.Continuous("b")])
     assert cp.Manhattan({"b": 3.0}).price(features).absolute.tolist() == [1.0, 3.0]
+
+
+def test_a_rank_is_the_share_below_and_half_of_what_is_equal():
+    data = pd.DataFrame({"a": np.random.default_rng(0).integers(0, 30, 500), "b": ["p", "q"] * 250})
+    ranks = cp.percentile_ranks(data)
+    assert ranks.keys() == {"a"}
+    for value, rank in ranks["a"]:
+        assert rank == pytest.approx(percentileofscore(data["a"], value, kind="mean") / 100.0)
+    assert len(ranks["a"]) == 30
+    few = cp.percentile_ranks(data, knots=5)["a"]
+    assert {*few} <= {*ranks["a"]}
+    assert len(few) == 5
+    assert few[0] == ranks["a"][0]
+    assert few[-1] == ranks["a"][-1]
+
+
+@pytest.mark.parametrize(
+    ("cost", "sentence"),
+    [
+        (cp.Manhattan({"a": {("p", "q"): 1.0}}), "Expected one weight for 'a'"),
+        (cp.Manhattan({"c": {("p", "z"): 1.0}}), "which are 'p', 'q'; got"),
+        (cp.Manhattan({"c": {("p", "p"): 1.0}}), "two categories of 'c'"),
+        (cp.Manhattan({"c": {("p", "q"): 0.0}}), "positive finite cost of 'c' from 'p' to 'q'"),
+        (cp.SquaredEuclidean({"c": {"p": 1.0}}), "pairs .from, to."),
+        (cp.PercentileShift({}), "percentile ranks of 'a'; got none"),
+        (cp.PercentileShift({"a": [(0.0, 0.0), (0.0, 1.0)]}), "both increasing"),
+        (cp.PercentileShift({"a": [0.0, 1.0]}), "pairs .value, rank. for 'a'"),
+        (cp.PercentileShift({"a": [(0, 0)], "z": [(0, 0)]}), "no feature 'z'"),
+    ],
+)
+def test_tables_that_are_none_are_refused(cost: cp.Cost, sentence: str):
+    with pytest.raises(cp.InvalidInput, match=sentence):
+        cost.price(cp.Features([cp.Continuous("a"), cp.Categorical("c", ("p", "q"))]))
+
+
+def people() -> pd.DataFrame:
+    rng = np.random.default_rng(1)
+    return pd.DataFrame(
+        {
+            "age": rng.integers(20, 32, 200),
+            "loans": rng.integers(0, 6, 200),
+            "home": rng.choice(["free", "own", "rent"], 200),
+        }
+    )
+
+
+@pytest.mark.parametrize("kind", [LogisticRegression, RandomForestClassifier])
+@pytest.mark.parametrize("cost", [cp.Manhattan, cp.SquaredEuclidean, cp.PercentileShift])
+def test_answers_are_the_cheapest_by_the_tables(kind: Any, cost: Any, tmp_path: Path):
+    """Linear models and forests, against all that could be done; proofs hold when checked again."""
+    data = people()
+    score = 0.3 * data["age"] - data["loans"] + 2.0 * (data["home"] == "own")
+    forest = {"n_estimators": 5, "max_depth": 3, "random_state": 0}
+    own = kind(**forest) if kind is RandomForestClassifier else kind(max_iter=1000)
+    columns = make_column_transformer((OneHotEncoder(), ["home"]), remainder="passthrough")
+    model = make_pipeline(columns, own).fit(data, score > score.median())
+    weights = {"home": {("rent", "own"): 9.0, ("rent", "free"): 0.2, ("free", "own"): 0.3}}
+    ranks = [cp.percentile_ranks(data)] if cost is cp.PercentileShift else []
+    asked = cost(*ranks, weights)
+    refused = data[~model.predict(data)].head(8)
+    answers = cp.Explainer(model, data=data, cost=asked).explain(refused, True)
+    assert {*answers.report()["claim"]} == {"proved"}
+    every = product(range(20, 32), range(6), ["free", "own", "rent"])
+    points = pd.DataFrame(list(every), columns=[*data])
+    points = points[model.predict(points)]
+    price, codes = asked.price(answers.features), {"free": 0, "own": 1, "rent": 2}
+    y = answers.features.expand(points.replace({"home": codes}).to_numpy(dtype=float))
+    for i, (_, row) in enumerate(refused.iterrows()):
+        x = np.array([[row["age"], row["loans"], codes[row["home"]]]], dtype=float)
+        costs = price(y, np.repeat(answers.features.expand(x), len(y), axis=0))
+        assert answers.cost[i] == pytest.approx(costs.min(), rel=1e-9)
+    answers.to_records(tmp_path / "answers.jsonl")
+    assert cp.recheck(tmp_path / "answers.jsonl", model).ok
+
+
+@pytest.mark.parametrize(
+    "target", [cp.Tradeoff(True, 2.0), cp.Robust(True, 0.9)], ids=["trade-off", "robust"]
+)
+def test_what_tables_are_not_taken_for_is_said(target: cp.Target):
+    data = people().drop(columns="home")
+    model = LogisticRegression().fit(data, data["age"] > 25)
+    if isinstance(target, cp.Robust):
+        model = cp.UncertainClassifier(model, law=ProjectedGaussian(np.eye(3) * 1e-2))
+    cost = cp.PercentileShift(cp.percentile_ranks(data))
+    with pytest.raises(cp.NoSolver, match="Costs by pair of categories and percentile shifts"):
+        cp.Explainer(model, data=data, cost=cost).explain(data.head(3), target)

@@ -38,7 +38,9 @@ COSTS = {
 def lattice_optimum(model: Any, cost: cp.Cost, x: np.ndarray, target: int, reach: int) -> float:
     """By trying every whole change up to a reach, and asking the model."""
     steps = np.array(list(product(range(-reach, reach + 1), repeat=len(x))), dtype=float)
-    price = cost.price(cp.Features([cp.Integer("x0"), cp.Integer("x1")]))(steps)
+    price = cost.price(cp.Features([cp.Integer("x0"), cp.Integer("x1")]))(
+        steps, np.zeros_like(steps)
+    )
     return float(price[model.predict(x + steps) == target].min())
 
 

@@ -13,7 +13,7 @@ from counterpoint.additive import tree
 from counterpoint.additive.curves import Curve
 from counterpoint.additive.solver import Knapsacks
 from counterpoint.additive.sums import SumBounds, lifted
-from counterpoint.costs import Price
+from counterpoint.costs import Level, Pairs, Price
 from counterpoint.engine.conditions import AtMost, Box, Cone, LinearBounds, OneOf, Whole
 from counterpoint.engine.program import Program
 from counterpoint.engine.proof import Proof, proved
@@ -41,7 +41,21 @@ def random_curves(rng: np.random.Generator) -> list[Curve]:
     return [made[i] for i in rng.choice(3, size=int(rng.integers(1, 3)), replace=False)]
 
 
-def problem(rng: np.random.Generator, *, curves: bool = False) -> Problem:
+def tables(rng: np.random.Generator, numbers: int, blocks: list[slice]) -> list[Pairs | Level]:
+    """Levels of some numbers, and costs by pair of some categories."""
+    out: list[Pairs | Level] = []
+    for j in np.flatnonzero(rng.random(numbers) < 0.7).tolist():
+        knots = np.unique(rng.integers(-6, 7, size=int(rng.integers(1, 6))) / 2.0)
+        slopes = rng.uniform(1.0, 8.0, size=len(knots) + 1)
+        out.append(Level(j, knots, slopes / slopes.min()))
+    for block in blocks:
+        size = block.stop - block.start
+        if rng.random() < 0.7:
+            out.append(Pairs(block, rng.uniform(0.1, 3.0, (size, size)) * (1.0 - np.eye(size))))
+    return out
+
+
+def problem(rng: np.random.Generator, *, curves: bool = False, priced: bool = False) -> Problem:
     """Whole columns, categories, one to three rows, any separable price, perhaps few changes."""
     numbers, groups = int(rng.integers(0, 4)), int(rng.integers(0, 3))
     numbers += numbers + groups == 0
@@ -87,24 +101,31 @@ def problem(rng: np.random.Generator, *, curves: bool = False) -> Problem:
         absolute[:numbers], quadratic[:numbers] = 0.0, weights[:numbers]
     for block in blocks[numbers:]:
         absolute[block] = weights[block.start] / 2.0
-    program = Program(Price(absolute, quadratic), Region(tuple(conditions)))
+    some_tables = tables(rng, numbers, blocks[numbers:]) if priced else []
+    for table in some_tables:
+        if isinstance(table, Pairs):
+            costs = table.costs[table.costs > 0.0]
+            absolute[table.columns] = 0.5 * costs.min(initial=np.inf)
+        else:
+            absolute[table.column], quadratic[table.column] = weights[table.column], 0.0
+    program = Program(Price(absolute, quadratic, tuple(some_tables)), Region(tuple(conditions)))
     points = [np.concatenate([np.atleast_1d(v) for v in chosen]) for chosen in product(*choices)]
     return Problem(program, x[None], np.array(points).reshape(-1, d))
 
 
-def least(one: Problem) -> float:
+def least_of(one: Problem) -> float:
     """By brute force."""
     if not len(one.points):
         return np.inf
     x = np.repeat(one.x, len(one.points), axis=0)
     met = one.program.region.violation(one.points, x) <= 1e-12
-    return float(one.program.price(one.points - x)[met].min(initial=np.inf))
+    return float(one.program.price(one.points, x)[met].min(initial=np.inf))
 
 
-def check(seed: int, *, curves: bool = False) -> tuple[str, int]:
-    one = problem(np.random.default_rng(seed), curves=curves)
+def check(seed: int, *, curves: bool = False, priced: bool = False) -> tuple[str, int]:
+    one = problem(np.random.default_rng(seed), curves=curves, priced=priced)
     solver, cases = Knapsacks(one.program), one.program.cases(one.x)
-    found, best = solver.solve(cases, Effort()), least(one)
+    found, best = solver.solve(cases, Effort()), least_of(one)
     assert found.proof is not None
     bound = float(proved(one.program, cases, found.proof)[0])
     assert bound <= best * (1.0 + 1e-12), (seed, bound, best)
@@ -116,7 +137,7 @@ def check(seed: int, *, curves: bool = False) -> tuple[str, int]:
     else:
         assert found.outcomes[0] == Outcome.FOUND, seed
         assert one.program.violation(found.points, one.x)[0] <= 1e-9, seed
-        assert one.program.price(found.points - one.x)[0] == pytest.approx(best, rel=1e-9), seed
+        assert one.program.price(found.points, one.x)[0] == pytest.approx(best, rel=1e-9), seed
     closed = bound >= best * (1.0 - 1e-8)
     return "proved" if closed else "unproved", len(found.proof.row)
 
@@ -147,9 +168,63 @@ def test_so_it_does_where_columns_are_bent(start: int):
     assert {check(seed, curves=True)[0] for seed in range(start, start + 50)} == {"proved"}
 
 
+@pytest.mark.parametrize("curves", [False, True])
+def test_so_it_does_where_prices_are_tables(*, curves: bool):
+    assert {check(seed, curves=curves, priced=True)[0] for seed in range(40)} == {"proved"}
+
+
+def test_and_without_compiled_loops(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(tree, "has_numba", bool)
+    assert {check(seed, priced=True)[0] for seed in range(40)} == {"proved"}
+
+
+@pytest.mark.parametrize("is_compiled", [False, True])
+@pytest.mark.parametrize("changes", [None, 1, 2])
+def test_numbers_priced_by_level(
+    changes: int | None, *, is_compiled: bool, monkeypatch: pytest.MonkeyPatch
+):
+    """All but one number are where their level bends, at an end or stay; that one does the rest."""
+    if not is_compiled:
+        monkeypatch.setattr(tree, "has_numba", bool)
+    for seed in range(12):
+        rng, d = np.random.default_rng(seed), 3
+        x, row = rng.normal(size=(1, d)), rng.normal(size=d)
+        low, high, free = x[0] - 2.0, x[0] + 2.0, np.full(d, np.inf)
+        levels = []
+        for j in range(d):
+            slopes = rng.uniform(1.0, 9.0, size=5)
+            levels.append(Level(j, np.sort(rng.normal(size=4)), slopes / slopes.min()))
+        least = float(row @ x[0] + rng.uniform(0.2, 2.0) * np.abs(row).sum())
+        limit = LinearBounds(row[None], np.array([least]), np.array([np.inf]))
+        most = (
+            [] if changes is None else [AtMost(changes, tuple(slice(j, j + 1) for j in range(d)))]
+        )
+        region = Region((limit, Box(low, high, -free, free), *most))
+        program = Program(Price(rng.uniform(0.5, 2.0, d), np.zeros(d), tuple(levels)), region)
+        ends = [np.array([low[j], high[j], x[0, j], *levels[j].knots]) for j in range(d)]
+        points = []
+        for j in range(d):
+            others = np.delete(np.arange(d), j)
+            for chosen in product(*(ends[k] for k in others)):
+                y = np.zeros(d)
+                y[others] = chosen
+                y[j] = (least - row @ y) / row[j]
+                points += [y, np.where(np.arange(d) == j, x[0, j], y)]
+        best = least_of(Problem(program, x, np.clip(points, low, high)))
+        cases = program.cases(x)
+        found = Knapsacks(program).solve(cases, Effort())
+        assert found.proof is not None
+        bound = float(proved(program, cases, found.proof)[0])
+        assert bound <= best * (1.0 + 1e-9), seed
+        if np.isfinite(best):
+            assert program.price(found.points, x)[0] == pytest.approx(best, rel=1e-8), seed
+        assert bound >= best * (1.0 - 1e-8), seed
+
+
 @pytest.mark.slow
-def test_it_finds_what_brute_force_finds_of_thousands():
-    found = Counter(check(seed)[0] for seed in range(1000, 5000))
+@pytest.mark.parametrize("priced", [False, True])
+def test_it_finds_what_brute_force_finds_of_thousands(*, priced: bool):
+    found = Counter(check(seed, priced=priced)[0] for seed in range(1000, 5000))
     assert set(found) <= {"proved", "unproved"}
     assert found["unproved"] <= 4  # reported alone, and right
 
@@ -167,7 +242,7 @@ def test_relations_that_are_only_just_met_are_no_obstacle_to_a_proof(seed: int):
     program = Program(Price(rng.uniform(0.3, 1.0, d), np.zeros(d)), region)
     x = np.tile([1.0, 0.0], pairs)[None]
     points = np.array(list(product([0.0, 1.0], repeat=d)))
-    best = least(Problem(program, x, points))
+    best = least_of(Problem(program, x, points))
     cases = program.cases(x)
     found = Knapsacks(program).solve(cases, Effort())
     assert found.proof is not None
@@ -233,7 +308,7 @@ def test_it_finds_what_scip_finds(seed: int):
     cases, best = program.cases(x), of_scip(program, x[0])
     found = Knapsacks(program).solve(cases, Effort())
     assert found.proof is not None
-    assert program.price(found.points - x)[0] == pytest.approx(best, rel=1e-6)
+    assert program.price(found.points, x)[0] == pytest.approx(best, rel=1e-6)
     assert proved(program, cases, found.proof)[0] >= best * (1.0 - 1e-6)
 
 
@@ -254,7 +329,7 @@ def test_a_branch_and_bound_within_a_ball_leaves_a_proof_too(start: int):
     trees = 0
     for seed in range(start, start + 30):
         one, tree, bound, reported = branched(seed)
-        best = least(one)
+        best = least_of(one)
         assert bound <= best * (1.0 + 1e-12), (seed, bound, best)
         if tree is not None:
             assert bound >= reported * (1.0 - 1e-12), seed
@@ -266,7 +341,7 @@ def test_its_proof_is_refused_or_still_true_when_it_is_tampered_with():
     rng, refused = np.random.default_rng(0), 0
     for seed in range(20):
         one, tree, own, _ = branched(seed)
-        best, cases = least(one), one.program.cases(one.x)
+        best, cases = least_of(one), one.program.cases(one.x)
         for _ in range(20 if tree is not None and len(tree.row) > 2 else 0):
             assert tree is not None
             bound = float(proved(one.program, cases, tampered(rng, tree))[0])
@@ -288,7 +363,7 @@ def test_several_demands_on_columns_without_an_end_are_proved_too(seed: int):
     price = Price(np.where(curved, 0.0, weights), np.where(curved, weights, 0.0))
     program = Program(price, Region((rows, Whole(np.arange(d), np.ones(d)))))
     points = np.array(list(product(np.arange(-20.0, 21.0), repeat=d)))
-    best = least(Problem(program, np.zeros((1, d)), points))
+    best = least_of(Problem(program, np.zeros((1, d)), points))
     cases = program.cases(np.zeros((3, d)))
     found = Knapsacks(program).solve(cases, Effort())
     assert found.proof is not None
@@ -332,7 +407,7 @@ def test_a_tampered_proof_is_refused_or_still_true(times: int, curves: bool):
     while changed < times:
         one = problem(np.random.default_rng(seed), curves=curves)
         seed += 1
-        cases, best = one.program.cases(one.x), least(one)
+        cases, best = one.program.cases(one.x), least_of(one)
         proof = Knapsacks(one.program).solve(cases, Effort()).proof
         assert proof is not None
         own = float(proved(one.program, cases, proof)[0])

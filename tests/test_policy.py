@@ -46,6 +46,8 @@ COSTS = [
     cp.Manhattan(np.array([1.0, 2.0])),
     cp.SquaredEuclidean({"age": 0.1}),
     cp.Mahalanobis(np.array([[2.0, 0.1], [0.1, 1.0]])),
+    cp.Manhattan({"age": 2.0, "gender": {("f", "m"): 3.0, ("m", "f"): 0.5}}),
+    cp.PercentileShift({"age": ((18.0, 0.0), (40.0, 0.5)), "income": ((0.0, 0.5),)}, {"age": 2.0}),
 ]
 CONSTRAINTS = [
     cp.Immutable("age", "gender"),
@@ -248,8 +250,8 @@ WRONG = [
     (
         '[cost]\nkind = "euclid"',
         (
-            "loan.toml, cost: expected a kind of cost: 'manhattan', 'squared_euclidean' or "
-            "'mahalanobis'; got 'euclid'."
+            "loan.toml, cost: expected a kind of cost: 'manhattan', 'squared_euclidean', "
+            "'mahalanobis' or 'percentile_shift'; got 'euclid'."
         ),
     ),
     (

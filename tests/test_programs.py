@@ -106,7 +106,7 @@ def test_the_bound_is_the_exact_minimum_over_the_domain(case: Planted, seed: int
     values = []
     for y in domain(case, program, normal[0]):
         change = (y - case.x[0])[None, :]
-        values.append(program.price(change)[0] + normal[0] @ y - offset[0])
+        values.append(program.price(change, np.zeros_like(change))[0] + normal[0] @ y - offset[0])
     expected = max(min(values), 0.0)
     if program.price.quadratic.ndim == 2:
         # A full matrix is bounded by a tangent, exact where it touches; elsewhere only below.

@@ -64,7 +64,7 @@ def test_a_bound_is_the_least_of_the_lagrangian_and_below_every_cost(seed):
     cases = program.cases(np.repeat(x, 20, axis=0))
     bound = program.bound(cases, multipliers)
     demands = program.region.conditions[0]
-    cost = program.price(y - rows)
+    cost = program.price(y, rows)
     value = lifted(demands.curves, y) @ demands.rows.matrix.T - demands.rows.low
     lagrangian = cost[:, None] + value @ multipliers.T
     if program.at_most is not None:

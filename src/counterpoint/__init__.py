@@ -16,7 +16,15 @@ from counterpoint.constraints import (
     Monotone,
     WithinObserved,
 )
-from counterpoint.costs import Cost, Mahalanobis, Manhattan, SquaredEuclidean, mad_weights
+from counterpoint.costs import (
+    Cost,
+    Mahalanobis,
+    Manhattan,
+    PercentileShift,
+    SquaredEuclidean,
+    mad_weights,
+    percentile_ranks,
+)
 from counterpoint.errors import (
     CounterpointError,
     InvalidInput,
@@ -97,6 +105,7 @@ __all__ = [
     "NoSolver",
     "OtherLabel",
     "Path",
+    "PercentileShift",
     "Probability",
     "Problem",
     "ReaderMismatch",
@@ -116,6 +125,7 @@ __all__ = [
     "explain",
     "letter",
     "mad_weights",
+    "percentile_ranks",
     "read",
     "recheck",
     "trace",

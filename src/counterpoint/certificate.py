@@ -488,7 +488,7 @@ def certify(  # noqa: PLR0913 (what an answer is judged by)
     the ``gap``; violations up to the ``resolution`` are rounding. For rows in other coordinates,
     the bound is on what meets the target by a ``margin``, at 1 + ``stretch`` times the objective.
     """
-    objective = cost = program.price(points - cases.x)
+    objective = cost = program.price(points, cases.x)
     violation = program.violation(points, cases.x)
     if program.charges:
         objective = program.objective(points, cases)

@@ -360,11 +360,9 @@ def _pair(old: Any, new: Any) -> str:
 def _shares(answers: cp.Counterfactuals, rows: IntArray) -> FloatArray:
     """(n, p) what each feature's change costs alone; negative where a number falls."""
     before, after = answers.before[rows], answers.after[rows]
-    out, expand = np.zeros(before.shape), answers.features.expand
-    for j in np.flatnonzero((before != after).any(axis=0)).tolist():
-        one = before.copy()
-        one[:, j] = after[:, j]
-        out[:, j] = answers.question.price(expand(one) - expand(before))
+    expand, starts = answers.features.expand, [b.start for b in answers.features.blocks]
+    paid = answers.question.price.each(expand(after), expand(before))
+    out = np.add.reduceat(paid, starts, axis=1)
     falls = (after < before) & answers.features.is_numeric
     return np.where(falls, -out, out)
 

@@ -32,7 +32,7 @@ from counterpoint.constraints import (
     WithinObserved,
     all_constraints,
 )
-from counterpoint.costs import Cost, Mahalanobis, Manhattan, SquaredEuclidean
+from counterpoint.costs import Cost, Mahalanobis, Manhattan, PercentileShift, SquaredEuclidean
 from counterpoint.engine.wings import parts
 from counterpoint.errors import InvalidInput, InvalidSpec
 from counterpoint.explainer import Explainer
@@ -220,11 +220,18 @@ _numbers = _list_of(a_number, "a list of numbers")
 _rows = _list_of(_numbers, "a list of rows of numbers")
 
 
-def _pair(value: Any, place: str) -> Any:
-    pair = _numbers(value, place)
-    if len(pair) != 2:
-        raise wrong(place, "a smallest and a largest number", value)
-    return pair
+def _pair_of(expected: str) -> Parameter:
+    """Two numbers."""
+
+    def read(value: Any, place: str) -> Any:
+        if len(pair := _numbers(value, place)) != 2:
+            raise wrong(place, expected, value)
+        return pair
+
+    return read
+
+
+_pair = _pair_of("a smallest and a largest number")
 
 
 def _matrix(value: Any, place: str) -> Any:
@@ -245,6 +252,10 @@ def _table_of(item: Parameter, expected: str) -> Parameter:
     return read
 
 
+_ranks = _table_of(
+    _list_of(_pair_of("a value and its rank"), "a list of [value, rank]"),
+    "[value, rank] pairs by feature name",
+)
 _by_name = _table_of(a_number, "numbers by feature name, such as { age = 2.0 }")
 
 
@@ -261,8 +272,21 @@ def _one_or_more(value: Any, place: str) -> Any:
     return (_labels if isinstance(value, list | tuple) else a_label)(value, place)
 
 
+def _weight(value: Any, place: str) -> Any:
+    """A number; or of a category, [from, to, cost] for pairs."""
+    if not isinstance(value, list | tuple):
+        return a_number(value, place)
+    triples = _list_of(_labels, "a list of [from, to, cost]")(value, place)
+    if any(len(triple) != 3 for triple in triples):
+        raise wrong(place, "a list of [from, to, cost]", value)
+    return {(one, other): a_number(cost, place) for one, other, cost in triples}
+
+
+_by_name_or_pair = _table_of(_weight, "numbers by feature name, such as { age = 2.0 }")
+
+
 def _weights(value: Any, place: str) -> Any:
-    return (_numbers if isinstance(value, list | tuple) else _by_name)(value, place)
+    return (_numbers if isinstance(value, list | tuple) else _by_name_or_pair)(value, place)
 
 
 @cache
@@ -282,6 +306,7 @@ def kinds() -> dict[str, dict[type, dict[str, Parameter]]]:
             Manhattan: {"weights": _weights},
             SquaredEuclidean: {"weights": _weights},
             Mahalanobis: {"matrix": _matrix},
+            PercentileShift: {"ranks": _ranks, "weights": _weights},
         },
         "constraint": {
             Immutable: {"features": _names},
@@ -461,6 +486,8 @@ def _plain(value: Any) -> Any:
     if isinstance(value, np.ndarray | np.generic):
         return _plain(value.tolist())
     if isinstance(value, Mapping):
+        if value and all(isinstance(key, tuple) for key in value):  # costs by pair
+            return [[*map(_plain, key), _plain(cost)] for key, cost in value.items()]
         return {a_text(_plain(k), "problem, feature names"): _plain(v) for k, v in value.items()}
     if isinstance(value, set | frozenset):
         return sorted(map(_plain, value), key=lambda v: (type(v).__name__, v))

@@ -8,7 +8,7 @@ import pkgutil
 
 import numpy as np
 import pytest
-from conformance import test_constraints, test_forms, test_solvers
+from conformance import test_constraints, test_costs, test_forms, test_solvers
 from strategies import COSTS, FORMS
 
 import counterpoint as cp
@@ -38,7 +38,7 @@ def checked() -> dict[type, set[type]]:
     plain = cp.Features([cp.Continuous("a")])
     return {
         Form: {type(form) for form in forms},
-        cp.Cost: {type(make(rng, plain)) for make in COSTS.values()},
+        cp.Cost: {type(make(rng, plain)) for make in COSTS.values()}.union(test_costs.TABLED),
         cp.Constraint: {type(c) for c in test_constraints.CONSTRAINTS},
         Solver: {*test_solvers.BY_NAME.values()},
         Target: {type(t) for form in forms for t in test_forms.targets(form)},

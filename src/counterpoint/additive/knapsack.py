@@ -74,7 +74,11 @@ class Given(NamedTuple):
     gain: FloatArray
     boxes: Boxes
     added: FloatArray  # (n, k, s) what columns that bend smoothly add to demands as they are
-    cases: Cases | None  # the rows, if there are such columns
+    cases: Cases | None  # the rows, if there are such columns, or prices by level
+    # (n, l, p) increasing changes in units, and what they cost: of l columns priced by level,
+    # linear between two of them
+    at: FloatArray
+    paid: FloatArray
 
     def take(self, rows: Any) -> Given:
         """Some of them."""
@@ -87,6 +91,8 @@ class Given(NamedTuple):
             self.boxes.take(rows),
             self.added[rows],
             None if self.cases is None else self.cases.take(rows),
+            self.at[rows],
+            self.paid[rows],
         )
 
     def met(self, moves: Moves) -> BoolArray:
@@ -135,6 +141,12 @@ class Knapsack:
         """(k,) which of them bend smoothly."""
         own = np.zeros(0, dtype=np.intp) if self.smooth is None else self.smooth.columns
         return np.searchsorted(self.numbers, own)
+
+    @cached_property
+    def levelled(self) -> IntArray:
+        """(l,) which of them are priced by level, and do not bend otherwise."""
+        own = [level.column for level in self.program.price.levels]
+        return np.setdiff1d(np.flatnonzero(np.isin(self.numbers, own)), self.bending)
 
     @cached_property
     def rows(self) -> LinearBounds:
@@ -251,7 +263,7 @@ class Knapsack:
         mask = (cases.high[:, columns] > 0.5) & real
         demanded = (cases.low[:, columns] > 0.5) & real
         mask &= demanded | ~demanded.any(axis=2, keepdims=True)
-        price = 2.0 * self.program.price.absolute[columns] * (block < 0.5)
+        price = self.program.duality.diagonal.entered(x)[:, columns]
         gain, values = np.zeros((n, 0, 0, 0)), np.zeros((3, n, 0, 0))
         if self.tabulated is not None and len(self.bent):
             more = options_of(self.program, self.tabulated, cases, self._gains_at)
@@ -268,7 +280,30 @@ class Knapsack:
             terms += self.smooth.roundings * np.abs(added).sum(axis=1)
         count = 0 if self.count is None else len(self.numbers) + self.tables
         boxes = Boxes(low, high, mask, np.zeros((n, count), dtype=bool))
-        return Given(short, 4.0 * EPS * terms, price, here, gain, boxes, added, seen), values
+        seen = cases if self.program.price.levels else seen
+        slack, priced = 4.0 * EPS * terms, self._priced(own, low, high)
+        return Given(short, slack, price, here, gain, boxes, added, seen, *priced), values
+
+    def _priced(
+        self, x: FloatArray, low: FloatArray, high: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """(n, l, p) changes of columns priced by level, and what they cost."""
+        by_column = {level.column: level for level in self.program.price.levels}
+        tables = [
+            by_column[int(self.numbers[j])].table(
+                x[:, j], low[:, j], high[:, j], float(self.program.steps[self.numbers[j]])
+            )
+            for j in self.levelled
+        ]
+        most = max((at.shape[1] for at, _ in tables), default=0)
+        out = np.zeros((2, len(x), len(tables), most))
+        for i, (j, table) in enumerate(zip(self.levelled, tables, strict=True)):
+            order = np.argsort(table[0], axis=1, kind="stable")
+            for part, values in zip(out, table, strict=True):
+                part[:, i, : order.shape[1]] = np.take_along_axis(values, order, axis=1)
+                part[:, i, order.shape[1] :] = part[:, i, order.shape[1] - 1, None]
+            out[1, :, i] = self.program.price.absolute[self.numbers[j]] * np.abs(out[1, :, i])
+        return out[0], out[1]
 
     def _gains_at(self, values: FloatArray) -> FloatArray:
         """(n, s, b, k) what (n, b, k) values of tabulated columns add to demands."""
@@ -289,9 +324,13 @@ class Knapsack:
         out[..., ours] = signs[ours] * added[..., rows[ours] - self.program.affine.size]
         return out
 
-    def paid(self, change: FloatArray) -> FloatArray:
+    def paid(self, given: Given, change: FloatArray) -> FloatArray:
         """(n, c) what changes cost."""
-        value = np.abs(change) * self.absolute
+        away = np.abs(change)
+        if given.cases is not None and self.program.price.levels:
+            x = given.cases.x[:, self.numbers]
+            away = self.program.price.apart(self.numbers, x + change * self.units, x) / self.units
+        value = away * self.absolute
         return value + change * change * self.curvature if self.is_curved else value
 
     def slopes(self, multipliers: FloatArray) -> FloatArray:
@@ -336,6 +375,21 @@ class Knapsack:
         y = given.cases.x[:, self.smooth.columns] + change * self.units[self.bending]
         return self._sided(self.smooth.added(y[:, :, None])[:, :, 0]) - given.added
 
+    def _by_level(self, given: Given, slope: FloatArray, change: FloatArray, boxes: Boxes) -> None:
+        """Put the changes at which columns priced by level less slope · change are least."""
+        own = self.levelled
+        low, high, ends = boxes.low[:, own], boxes.high[:, own], np.array(change)
+        at, value = [given.at], [given.paid - slope[:, own, None] * given.at]
+        value[0][(given.at < low[..., None]) | (given.at > high[..., None])] = np.inf
+        for end in (low, high):
+            ends[:, own] = end
+            at.append(end[..., None])
+            value.append((self.paid(given, ends)[:, own] - slope[:, own] * end)[..., None])
+        every, values = np.concatenate(at, axis=2), np.concatenate(value, axis=2)
+        least = values == values.min(axis=2, keepdims=True)
+        best = np.where(least, np.abs(every), np.inf).argmin(axis=2)[..., None]
+        change[:, own] = np.take_along_axis(every, best, axis=2)[..., 0]
+
     def nearest(self, slope: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray:
         """(n, c) the change of each column at which its price less slope · change is least."""
         still = np.minimum(np.maximum(low, 0.0), high)
@@ -368,7 +422,9 @@ class Knapsack:
             value = np.where(slope == 0.0, 0.0, -slope * change)
         else:
             change = self.nearest(slope, boxes.low, boxes.high)
-            value = self.paid(change) - slope * change
+            if len(self.levelled):
+                self._by_level(given, slope, change, boxes)
+            value = self.paid(given, change) - slope * change
             value[np.isinf(change)] = -np.inf  # it gains more than it costs, without end
         if self.smooth is not None:
             at = self.bending
@@ -435,7 +491,7 @@ class Knapsack:
 
     def moves(self, given: Given, change: FloatArray, choice: IntArray) -> Moves:
         """Points with their cost and gain."""
-        cost = self.paid(change).sum(axis=1)
+        cost = self.paid(given, change).sum(axis=1)
         if self.tables:
             cost = cost + chosen(given.price, choice).sum(axis=1)
         return Moves(change, choice, cost, self.gained(given, change, choice))

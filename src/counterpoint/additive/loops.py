@@ -89,7 +89,7 @@ def _fixed(k: Any, row: Any, box: Any, lam: Any, ceiling: Any, spot: Any, work: 
     slope, _, leave, must = work
     room, less, c = max(ceiling * (1.0 + SPARE) - total, 0.0), False, len(low)
     for j in range(c):
-        if not k.whole[j]:
+        if not k.whole[j] or k.place[j] >= 0:  # these are not convex
             continue
         limit = leave[j] + room
         if k.curvature[j] > 0.0:
@@ -142,13 +142,14 @@ def _counted(row: Any, must: Any, basis: Any, points: Any) -> Any:
 
 
 @compiled
-def _apart(k: Any, box: Any, basis: Any, points: Any) -> Any:
+def _apart(k: Any, row: Any, box: Any, basis: Any, points: Any) -> Any:
     """The feature in which the points of a mixture differ most, −1 for none; where it is cut."""
     low, high, mask, _ = box
     theta = basis[4]
     m, most, pick, where = len(theta), 0.0, -1, 0.0
     for j in range(len(low)):
-        if not k.whole[j] or not low[j] < high[j]:
+        bends = k.place[j] >= 0
+        if not (k.whole[j] or bends) or not low[j] < high[j]:
             continue
         mean, first, last = 0.0, np.inf, -np.inf
         for p in range(m):
@@ -157,6 +158,14 @@ def _apart(k: Any, box: Any, basis: Any, points: Any) -> Any:
                 mean += theta[p] * to
                 first, last = min(first, to), max(last, to)
         mean = min(max(mean, low[j]), high[j])
+        if not k.whole[j]:  # where its price bends in between, if it does
+            near = np.inf
+            for cut in row.at[k.place[j]]:
+                if first < cut < last and abs(cut - mean) < abs(near - mean):
+                    near = cut
+            if near < np.inf and ANY + abs(mean - np.rint(mean)) > most:
+                most, pick, where = ANY + abs(mean - np.rint(mean)), j, near
+            continue
         score = ANY + abs(mean - np.rint(mean)) if first != last else ANY * ANY
         if score > most:
             cut = np.floor(mean)
@@ -229,12 +238,12 @@ def _split(
             for o in range(box[2].shape[1]):
                 one[2][pick - c, o] = o == row.here[pick - c]
         return True
-    pick, cut = _apart(k, box, basis, points)
+    pick, cut = _apart(k, row, box, basis, points)
     if pick >= c:
         g = pick - c
         _halved(k, row, lam, basis, points, g, box[2][g], one[2][g], other[2][g])
     elif pick >= 0:
-        one[1][pick], other[0][pick] = cut, cut + 1.0
+        one[1][pick], other[0][pick] = cut, cut + (1.0 if k.whole[pick] else 0.0)
     return pick >= 0
 
 
@@ -278,6 +287,8 @@ def search(k: Any, rows: Any, share: Any, most: Any, best: Any, nodes: Any) -> A
             rows.low[i],
             rows.high[i],
             rows.mask[i],
+            rows.at[i],
+            rows.paid[i],
         )
         at = begun = size
         copied((low[at], high[at], mask[at], forced[at]), (own.low, own.high, own.mask, forced[at]))

@@ -15,6 +15,7 @@ from typing import final
 import numpy as np
 
 from counterpoint.additive.curves import Curve
+from counterpoint.costs import Level
 from counterpoint.engine.region import Cases
 from counterpoint.numerics import STEP_SLACK, TINY, BoolArray, FloatArray, IntArray, gamma
 
@@ -36,17 +37,26 @@ class Bends:
     centers: FloatArray  # (k, p)
     coefficients: FloatArray  # (k, p, m, degree + 1)
     roundings: int  # of each value, relative to the sizes of its terms
+    # (k, p, 2) the level at each center and its slope, where prices are by `Level`; None: nowhere
+    levels: FloatArray | None = None
 
     @classmethod
-    def of(cls, matrix: FloatArray, curves: tuple[tuple[int, Curve], ...]) -> Bends:
+    def of(
+        cls,
+        matrix: FloatArray,
+        curves: tuple[tuple[int, Curve], ...],
+        levels: tuple[Level, ...] = (),
+    ) -> Bends:
         """Of (m, d + outputs) rows over columns, and then the outputs of curves without warps."""
         width = matrix.shape[1] - sum(curve.outputs for _, curve in curves)
         ends = width + np.cumsum([0, *(curve.outputs for _, curve in curves)])
+        by_level = {level.column: level for level in levels}
         columns = sorted({column for column, _ in curves})
         starts, centers, pieces = list[FloatArray](), list[FloatArray](), list[FloatArray]()
         for j in columns:
             own = [(c, s) for (i, c), s in zip(curves, ends[:-1], strict=True) if i == j]
-            first = np.unique(np.concatenate([curve.starts for curve, _ in own]))
+            knots = by_level[j].knots if j in by_level else ()
+            first = np.unique(np.concatenate([[-np.inf], knots, *(c.starts for c, _ in own)]))
             inside = np.append(first[1:], first[-1] + 1.0)
             center = np.where(np.isfinite(first), first, np.where(np.isfinite(inside), inside, 0.0))
             total = np.zeros((len(first), len(matrix), 4))
@@ -66,10 +76,17 @@ class Bends:
             np.zeros(shape),
             np.zeros((*shape, len(matrix), 4)),
             64 + max(curve.roundings for _, curve in curves) + len(curves),
+            np.ones((*shape, 2)) if by_level.keys() & set(columns) else None,
         )
-        for i, first in enumerate(starts):
+        for i, (j, first) in enumerate(zip(columns, starts, strict=True)):
             out.starts[i, : len(first)], out.centers[i, : len(first)] = first, centers[i]
             out.coefficients[i, : len(first)] = pieces[i]
+            if out.levels is not None:
+                level, at = by_level.get(j), centers[i]
+                out.levels[i, : len(first), 0] = at if level is None else level(at)
+                if level is not None:
+                    slopes = np.searchsorted(level.knots, first, side="right")
+                    out.levels[i, : len(first), 1] = level.slopes[slopes]
         return out
 
     def some(self, which: BoolArray) -> Bends:
@@ -80,6 +97,7 @@ class Bends:
             starts=self.starts[which],
             centers=self.centers[which],
             coefficients=self.coefficients[which],
+            levels=None if self.levels is None else self.levels[which],
         )
 
     @cached_property
@@ -185,7 +203,7 @@ class Bends:
         """
         absolute, curvature = (part[self.columns][:, None] for part in price)
         out, where = np.empty((2, len(cases), len(self.columns)))
-        flat = self.is_flat and not slope[:, self.columns].any()
+        flat = self.is_flat and not slope[:, self.columns].any() and self.levels is None
         for part in self.parts(len(cases)):
             own = cases.take(part)
             if flat:
@@ -200,9 +218,10 @@ class Bends:
                 y = np.minimum(np.maximum(y, -FAR), FAR)  # noqa: PLW2901 (0 · ∞ is no number)
                 with np.errstate(invalid="ignore", over="ignore"):
                     delta = y - x
-                    paid = absolute * np.abs(delta) + curvature * delta * delta
+                    away, tall = self._apart(y, own.x)
+                    paid = absolute * away + curvature * delta * delta
                     value, size = self.value(y, weights[part])
-                    size = size + paid + np.abs(pull * delta)
+                    size = size + paid + np.abs(pull * delta) + absolute * tall
                     value = value + paid + pull * delta - gamma(self.roundings) * size - TINY
                 value = np.where(np.isnan(value), -np.inf, value)
                 best, at = np.minimum(best, value), np.where(value < best, y, at)
@@ -211,6 +230,22 @@ class Bends:
             out[part] = np.take_along_axis(best, piece, axis=2)[:, :, 0]
             where[part] = np.take_along_axis(at, piece, axis=2)[:, :, 0]
         return out, where
+
+    def _apart(self, y: FloatArray, x: FloatArray) -> tuple[FloatArray, FloatArray | float]:
+        """How far (n, k, p) values in their pieces are from (n, d) points, by their levels if any.
+
+        And the sizes of what that is a difference of.
+        """
+        own = x[:, self.columns]
+        if self.levels is None:
+            return np.abs(y - own[:, :, None]), 0.0
+        every = np.arange(len(self.columns))
+        at = [np.searchsorted(self.starts[i], own[:, i], side="right") - 1 for i in every]
+        piece = every, np.maximum(np.stack(at, axis=1), 0)
+        here = self.levels[piece][..., 0] + self.levels[piece][..., 1] * (own - self.centers[piece])
+        there = self.levels[..., 0] + self.levels[..., 1] * (y - self.centers)
+        here = here[:, :, None]
+        return np.abs(there - here), np.abs(there) + np.abs(here)
 
     def _least_flat(
         self,
@@ -253,8 +288,14 @@ class Bends:
         mixed = np.einsum("nm,kpmc->nkpc", weights, self.coefficients)
         absolute, curvature = price
         unit = steps[self.columns][:, None]
+        steep = 1.0 if self.levels is None else self.levels[..., 1]
         for sign in (-1.0, 1.0) if absolute.any() else (0.0,):
-            slope = mixed[..., 1] + pull + sign * absolute + 2.0 * curvature * (self.centers - x)
+            slope = (
+                mixed[..., 1]
+                + pull
+                + sign * absolute * steep
+                + 2.0 * curvature * (self.centers - x)
+            )
             for u in _roots(3.0 * mixed[..., 3], 2.0 * (mixed[..., 2] + curvature), slope):
                 y = u + self.centers
                 if not unit.any():

@@ -35,7 +35,7 @@ def repaired(k: Knapsack, given: Given, moves: Moves) -> tuple[BoolArray, Moves]
         low[:, at], high[:, at] = given.boxes.low[:, at], given.boxes.high[:, at]
     possible &= (low <= target) & (target <= high) & np.isfinite(target)
     target = np.where(possible, target, 0.0)
-    price = np.where(possible, k.paid(target) - k.paid(moves.change), np.inf)
+    price = np.where(possible, k.paid(given, target) - k.paid(given, moves.change), np.inf)
     counted = None
     if k.count is not None:
         counted = k.changed(given, moves)

@@ -11,7 +11,7 @@ import numpy as np
 from counterpoint.additive.knapsack import Knapsack
 from counterpoint.additive.sums import SumBounds, SumDuality
 from counterpoint.additive.tree import searched
-from counterpoint.costs import Manhattan, SquaredEuclidean
+from counterpoint.costs import Level, Manhattan, Pairs, SquaredEuclidean
 from counterpoint.engine.conditions import INTEGRAL, Box, LinearBounds, Transitions
 from counterpoint.engine.program import Program
 from counterpoint.engine.proof import Proof
@@ -41,19 +41,22 @@ class Knapsacks(Solver):
     """Branch and bound over knapsacks of few linear rows, at separable prices."""
 
     accepts: ClassVar[frozenset[type]] = frozenset(
-        {Manhattan, SquaredEuclidean, Box, LinearBounds, SumBounds, Transitions, *INTEGRAL}
-    )
+        {Manhattan, SquaredEuclidean, Pairs, Level, Box, LinearBounds, SumBounds, Transitions}
+    ).union(INTEGRAL)
     accuracy: ClassVar[float] = 1e-9
     batched: ClassVar[bool] = True
 
     @classmethod
     def takes(cls, program: Program) -> bool:
-        if not program.kinds <= cls.accepts or not program.kinds & {*INTEGRAL, SumBounds}:
+        if not program.kinds <= cls.accepts or not program.kinds & {*INTEGRAL, SumBounds, Level}:
             return False
         sums = program.nonconvex_duality
         if program.nonconvex and not isinstance(sums, SumDuality):
             return False
         knapsack = Knapsack(program)
+        levels = [level.column for level in program.price.levels]
+        if not (program.box.below & program.box.above)[levels].all():
+            return False
         demands, priced = len(knapsack.sides[0]), knapsack.absolute > 0.0
         return demands == 1 or (1 < demands <= DEMANDS and not (knapsack.endless & ~priced).any())
 

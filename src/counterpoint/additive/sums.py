@@ -81,7 +81,7 @@ class SumDuality(NonConvexDuality):
         rows = own[0].rows
         for other in own[1:]:
             rows = rows.stacked(other.rows)
-        return cls(program, rows, Bends.of(rows.matrix, curves))
+        return cls(program, rows, Bends.of(rows.matrix, curves, program.price.levels))
 
     @property
     def size(self) -> int:

@@ -34,7 +34,8 @@ def options_of(
     low, high = bends.reachable(cases, program.steps)
     left = low <= high
     at = np.where(left, np.clip(x, low, high), x)
-    away = np.abs(at - x)
+    far = program.price.apart(bends.columns, *(np.moveaxis(v, 1, 2) for v in (at, x)))
+    away = np.moveaxis(far, 1, 2)
     absolute, curvature = (v[bends.columns, None] for v in (price.absolute, price.quadratic))
     paid, gain = absolute * away + curvature * away**2, gains(at)
     here = np.where(left, away, np.inf).argmin(axis=2)

@@ -133,7 +133,9 @@ def _looped(
 
     n, start, size, plain = len(worth), 0, 0, np.ascontiguousarray
     limits = len(k.options[0]), -1 if k.count is None else k.count
-    shared = Shared(plain(k.absolute), plain(k.curvature), k.whole, k.gains, *limits)
+    place = np.full(len(k.numbers), -1)
+    place[k.levelled] = np.arange(len(k.levelled))
+    shared = Shared(plain(k.absolute), plain(k.curvature), k.whole, k.gains, *limits, place)
     best = Moves(
         np.zeros(given.boxes.low.shape), np.array(given.here), np.array(worth), given.short
     )
@@ -141,7 +143,8 @@ def _looped(
     while start < n:
         some = slice(start, n if end == np.inf else start + FEW)
         gain = given.gain[some] if given.gain.shape[1] else k.table_gains[None]
-        own = (*(part[some] for part in given[:4]), gain, *(b[some] for b in given.boxes[:3]))
+        tables = given.at[some], given.paid[some]
+        own = (*(v[some] for v in given[:4]), gain, *(b[some] for b in given.boxes[:3]), *tables)
         rows: Any = map(plain, own)
         points = best.change[some], best.choice[some], best.cost[some], found[some], stuck[some]
         limit = most if perf_counter() <= end else 1
@@ -233,6 +236,7 @@ def _fixed(k: Knapsack, given: Given, boxes: Boxes, dual: Dual, ceiling: FloatAr
         rise = np.where(k.curved, middle + reach, rise)
         fall = np.where(k.curved, middle - reach, fall)
     rise, fall = rise * (1.0 + SPARE), fall * (1.0 + SPARE)
+    rise[:, k.levelled], fall[:, k.levelled] = np.inf, -np.inf  # these are not convex
     if k.count is not None:  # no change is no part of what is counted
         may = ~k.musts(given, boxes)[:, : len(k.numbers)]
         rise, fall = (
@@ -312,6 +316,9 @@ def _apart(k: Knapsack, given: Given, boxes: Boxes, dual: Dual) -> tuple[FloatAr
     cut, off = np.floor(inside), np.abs(inside - np.rint(inside))
     cut = np.maximum(np.where(cut >= boxes.high, cut - 1.0, cut), boxes.low)
     several, apart = (boxes.low < boxes.high) & k.whole, low != high
+    at = k.levelled[~k.whole[k.levelled]]
+    if len(at):
+        cut[:, at], several[:, at] = _bent_between(k, given, low, high, mean)
     if k.smooth is not None:
         at = k.bending
         ends = np.where(apart, low, boxes.low), np.where(apart, high, boxes.high)
@@ -331,6 +338,21 @@ def _apart(k: Knapsack, given: Given, boxes: Boxes, dual: Dual) -> tuple[FloatAr
     choices = boxes.mask.sum(axis=2) > 1
     options = np.where(choices, ANY * ANY + np.minimum(differ, 1.0 - differ), 0.0)
     return np.hstack([score, options]), cut
+
+
+def _bent_between(
+    k: Knapsack, given: Given, low: FloatArray, high: FloatArray, mean: FloatArray
+) -> tuple[FloatArray, BoolArray]:
+    """(n, l) where prices by level of continuous columns bend between two changes; if they do.
+
+    The nearest such place to what is given.
+    """
+    some = ~k.whole[k.levelled]
+    at, own = given.at[:, some], k.levelled[some]
+    inside = (at > low[:, own, None]) & (at < high[:, own, None])
+    off = np.where(inside, np.abs(at - mean[:, own, None]), np.inf)
+    best = off.argmin(axis=2)[..., None]
+    return np.take_along_axis(at, best, axis=2)[..., 0], np.asarray(inside.any(axis=2))
 
 
 def _upper_options(

@@ -9,8 +9,9 @@ from counterpoint.additive.solver import Knapsacks
 from counterpoint.certificate import Bounding
 from counterpoint.solvers.base import Solver
 
-__all__ = ["PROOFS", "SEARCHES", "SOLVERS"]
+__all__ = ["PROOFS", "SEARCHES", "SOLVERS", "TABLES"]
 
 SOLVERS: tuple[type[Solver], ...] = (Knapsacks,)
+TABLES = True
 SEARCHES: dict[type, Callable[..., Sequence[Bounding]]] = {}
 PROOFS: dict[type, Callable[..., Bounding]] = {}

@@ -139,7 +139,9 @@ def _weights(cost: cp.Cost, names: tuple[Any, ...]) -> dict[str, float]:
         return {}
     given = cost.weights
     if given is None or isinstance(given, Mapping):
-        return {name: float((given or {}).get(name, 1.0)) for name in names}
+        own = [(given or {}).get(name, 1.0) for name in names]
+        one = [float(weight) for weight in own if not isinstance(weight, Mapping)]
+        return dict(zip(names, one, strict=True)) if len(one) == len(own) else {}
     return dict(zip(names, np.asarray(given, dtype=float).tolist(), strict=True))
 
 

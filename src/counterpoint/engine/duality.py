@@ -106,7 +106,8 @@ class Duality:
     @cached_property
     def diagonal(self) -> Diagonal:
         """The price, or what a diagonal leaves of it."""
-        return Diagonal(self.price.absolute, self.price.floor)
+        price = self.price
+        return Diagonal(price.absolute, price.floor, price.pairs, price.levels)
 
     @cached_property
     def _flat(self) -> BoolArray:

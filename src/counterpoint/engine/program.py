@@ -1,6 +1,6 @@
 """Programs: one cost over one region, without the row in it, and what bounds them.
 
-A program is minimise price(y − x) over y in the region. Its region is a *domain* D (intervals,
+A program is minimise price(y, x) over y in the region. Its region is a *domain* D (intervals,
 whole steps, categories, the number of changes: one feature at a time) cut by *couplings* (linear
 rows, cones). For any multipliers, each coupling gives a linear inequality that its points meet, and
 their sum bounds every feasible cost from below, whoever found the multipliers and however wrong
@@ -79,8 +79,8 @@ class Program:
 
     @cached_property
     def kinds(self) -> frozenset[type]:
-        """The kind of its price and the types of its conditions: what a solver must take."""
-        return self.region.kinds | {self.price.kind, Box}
+        """The kinds of its price and the types of its conditions: what a solver must take."""
+        return self.region.kinds | self.price.kinds | {Box}
 
     def relaxed(self, *dropped: type) -> Program:
         """The program with conditions of some types dropped; a one-hot group becomes a simplex.
@@ -243,11 +243,11 @@ class Program:
 
     def cost(self, y: FloatArray, x: FloatArray) -> FloatArray:
         """(n,) in cost units."""
-        return self.price(y - x)
+        return self.price(y, x)
 
     def objective(self, y: FloatArray, cases: Cases) -> FloatArray:
         """(n,) what is minimised: the cost; with charges, the weighed cost and what they take."""
-        cost = self.price(y - cases.x)
+        cost = self.price(y, cases.x)
         if not self.charges:
             return cost
         return np.asarray(cases.weights * cost + sum(c.amount(y) for c in self.charges))
@@ -376,7 +376,7 @@ class Program:
         """Whether there is one linear row, a separable price, and nothing integral."""
         plain = not self.steps.any() and not self.groups and self.at_most is None
         row = self.size == self.affine.size == 1
-        return plain and row and self.price.quadratic.ndim == 1
+        return plain and row and self.price.quadratic.ndim == 1 and not self.price.levels
 
     def refutes(self, cases: Cases, multipliers: FloatArray) -> BoolArray:
         """(n,): whether the multipliers prove that no point of the region exists (Farkas).

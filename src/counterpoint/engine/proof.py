@@ -260,6 +260,11 @@ class _Excluded:
         program, price = self.program, self.price
         with np.errstate(invalid="ignore", over="ignore"):
             own = price.value(self.best, self.slope)
+        for level in price.levels:
+            j = level.column
+            own[:, j] = program.domain.by_level(
+                level, price.absolute[j], self.slope[:, j], self.node
+            )[0]
         if program.groups:
             hot = program.domain.hot
             values, staying = self._options()
@@ -283,14 +288,14 @@ class _Excluded:
     def _terms(self, reach: FloatArray) -> FloatArray:
         """(N, d) the sizes of what changes of (N, d) lengths take, for each unit."""
         price = self.price
-        terms = self.size + np.abs(self.slope) + 2.0 * price.absolute + price.curvature * reach
+        terms = self.size + np.abs(self.slope) + price.dearest + price.curvature * reach
         return np.asarray(terms)
 
     def _options(self) -> tuple[FloatArray, FloatArray]:
         """(N, columns of groups) what categories take; (N, groups) what those take that stay."""
         hot, node = self.program.domain.hot, self.node
         here, slope = node.x[:, hot.columns] > 0.5, self.slope[:, hot.columns]
-        value = np.where(here, slope, slope + 2.0 * self.price.absolute[hot.columns])
+        value = slope + self.price.entered(node.x)[:, hot.columns]
         return value, hot.reduce(np.add, np.where(here, slope, 0.0))
 
     def numbers(self, at: FloatArray, way: float) -> BoolArray:
@@ -305,6 +310,7 @@ class _Excluded:
             tilt = price.absolute * np.sign(at) + 2.0 * price.curvature * at + slope
             beyond = (way * tilt > terms) & (way * (at - self.best) > 0.0)
             excluded = (beyond & (rise - off >= self.room)) | (least - off >= self.room)
+            excluded[:, [level.column for level in price.levels]] = False  # they are not convex
             if self.must is not None:  # no change is no part of what is counted
                 excluded &= self.must | (way * at > 0.0)
             return np.asarray(excluded)
@@ -315,7 +321,7 @@ class _Excluded:
         value, staying = self._options()
         instead = hot.spread(self.instead[:, hot.first] + staying)
         tall = self.size[:, hot.columns] + np.abs(self.slope[:, hot.columns])
-        tall = hot.reduce(np.maximum, tall + 2.0 * self.price.absolute[hot.columns])
+        tall = hot.reduce(np.maximum, tall + self.price.dearest[hot.columns])
         off = 16.0 * self.share * hot.spread(tall) + self.off
         with np.errstate(invalid="ignore"):
             excluded = value - instead - off - TINY >= self.room

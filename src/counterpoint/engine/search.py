@@ -20,7 +20,9 @@ import numpy as np
 from counterpoint.certificate import VIOLATION, Bounding, Evidence
 from counterpoint.engine.region import Cases
 from counterpoint.engine.wings import wings
+from counterpoint.errors import NoSolver
 from counterpoint.numerics import BoolArray, FloatArray, IntArray
+from counterpoint.solvers import lack
 from counterpoint.solvers.base import Effort, Optimality, Outcome, Solution, Solver
 
 if TYPE_CHECKING:
@@ -92,6 +94,8 @@ def search(pieces: Pieces, cases: Cases, effort: Effort, leads: Leads | None = N
     kinds = pieces.kinds | {type(leads)}
     for wing in wings():
         for kind in kinds & wing.SEARCHES.keys():
+            if pieces.program.price.tables and not wing.TABLES:
+                raise NoSolver(lack(pieces.program))
             found.evidence = wing.SEARCHES[kind](found, pieces, leads)
             return found
     return search_listed(found, pieces.listed)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+from counterpoint.costs import Level, Pairs
 from counterpoint.engine.region import Cases
 from counterpoint.numerics import (
     AFTER,
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Diagonal", "OneHotGroups", "SeparableDomain"]
 
+PART = 4096
+"""How many rows are compared with the knots of a level at once."""
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -45,6 +49,9 @@ class Diagonal:
     # absolute, curvature: (d,) non-negative; no column has both
     absolute: FloatArray
     curvature: FloatArray
+    # what categories cost instead, by the factual one; and numbers, where their cases have ends
+    pairs: tuple[Pairs, ...] = ()
+    levels: tuple[Level, ...] = ()
 
     def of(self, columns: BoolArray | slice) -> Diagonal:
         """The function of some of the columns."""
@@ -66,6 +73,21 @@ class Diagonal:
     def is_curved_throughout(self) -> bool:
         """Whether all columns have curvature."""
         return bool(self.curvature.all())
+
+    def entered(self, x: FloatArray) -> FloatArray:
+        """(n, d) what it costs to be in each category."""
+        out = 2.0 * self.absolute * (x <= 0.5)
+        for columns, costs in self.pairs:
+            out[:, columns] = costs[x[:, columns].argmax(axis=1)]
+        return np.asarray(out)
+
+    @cached_property
+    def dearest(self) -> FloatArray:
+        """(d,) what it costs to come to a category, at most."""
+        out = 2.0 * self.absolute
+        for columns, costs in self.pairs:
+            out[columns] = costs.max(axis=0)
+        return out
 
     def least(self, slope: FloatArray) -> tuple[FloatArray, FloatArray]:
         """(n, d) the least of each column's function plus slope · δ over all δ, and |δ| there."""
@@ -147,14 +169,14 @@ class OneHotGroups:
         tall = sizes.heights if sizes.units is None else sizes.units
         tallest = self.reduce(np.maximum, tall[:, self.columns])
         height = tallest if sizes.units is None else sizes.heights @ tallest
-        dearest = self.reduce(np.maximum, price.absolute[None, self.columns])
-        return np.asarray(2.0 * (height + dearest))
+        dearest = self.reduce(np.maximum, price.dearest[None, self.columns])
+        return np.asarray(2.0 * height + dearest)
 
     def least(self, price: Diagonal, slope: FloatArray, cases: Cases) -> FloatArray:
         """(n, groups) the least price and slope, against staying."""
         here, allowed = cases.x[:, self.columns] > 0.5, self.permitted(cases)
-        slopes, weight = slope[:, self.columns], 2.0 * price.absolute[self.columns]
-        value = np.where(allowed, np.where(here, slopes, slopes + weight), np.inf)
+        slopes = slope[:, self.columns]
+        value = np.where(allowed, slopes + price.entered(cases.x)[:, self.columns], np.inf)
         staying = self.reduce(np.add, np.where(here, slopes, 0.0))
         return np.asarray(self.reduce(np.minimum, value) - staying)
 
@@ -322,6 +344,7 @@ class SeparableDomain:
     ) -> tuple[FloatArray, FloatArray]:
         """(n, numeric columns) the least of each column's function of one variable, and |δ|."""
         mask: BoolArray | slice = slice(None) if self.numeric.all() else self.numeric
+        levels, every = price.levels, slope
         price, steps, slope = price.of(mask), self.steps[mask], slope[:, mask]
         if cases.unbounded and not steps.any():
             return price.least(slope)
@@ -341,7 +364,36 @@ class SeparableDomain:
                 near = np.clip(rounding(best / unit) * unit, low, high)
                 candidate = price.value(near, slope)
                 value = np.where(whole, np.minimum(value, candidate), value)
-        return np.where(low > high, np.inf, value), np.abs(best)
+        reach = np.abs(best)
+        for level in levels:
+            at = int(self.numeric[: level.column].sum())
+            ended = np.flatnonzero(np.isfinite(high[:, at] - low[:, at]))
+            for part in np.split(ended, range(PART, len(ended), PART)):
+                own = cases.take(part)
+                value[part, at], reach[part, at] = self.by_level(
+                    level, price.absolute[at], every[part, level.column], own
+                )
+        return np.where(low > high, np.inf, value), reach
+
+    def by_level(
+        self, level: Level, absolute: float, slope: FloatArray, cases: Cases
+    ) -> tuple[FloatArray, FloatArray]:
+        """(n,) the least price by level and slope of a column with ends, lowered by its rounding.
+
+        And the largest |δ| within them.
+        """
+        j = level.column
+        x, step = cases.x[:, j], float(self.steps[j])
+        low, high = cases.low[:, j] - x, cases.high[:, j] - x
+        if step:
+            low, high = np.ceil(low / step - STEP_SLACK), np.floor(high / step + STEP_SLACK)
+        at, rise = level.table(x, low, high, step)
+        at *= step or 1.0
+        reach = np.abs(at).max(axis=1)
+        tall = np.abs(level(x)) + np.abs(rise).max(axis=1)
+        off = np.where(reach == 0.0, 0.0, gamma(AFTER + LIBRARY + len(level.knots)) * tall)
+        least = (absolute * np.abs(rise) + slope[:, None] * at).min(axis=1)
+        return least - 2.0 * absolute * off, reach
 
     @cached_property
     def hot(self) -> OneHotGroups:

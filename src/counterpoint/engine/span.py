@@ -96,7 +96,7 @@ class Span:
         add to the scores is V S. None if answers do not move within one.
         """
         form, price, free = question.form, question.price, free_columns(question)
-        if free is None or not isinstance(form, LinearScores):
+        if free is None or price.tables or not isinstance(form, LinearScores):
             return None
         matrix, offset = form.matrix - form.matrix.mean(axis=0), form.offset - form.offset.mean()
         if price.absolute.any():

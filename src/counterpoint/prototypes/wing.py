@@ -28,10 +28,11 @@ from counterpoint.prototypes.solvers.lower_bound import Quadric
 from counterpoint.prototypes.solvers.scip import Scip
 from counterpoint.solvers.base import Solver
 
-__all__ = ["PROOFS", "SEARCHES", "SOLVERS"]
+__all__ = ["PROOFS", "SEARCHES", "SOLVERS", "TABLES"]
 
 SOLVERS: tuple[type[Solver], ...] = (Quadric, Ccp, Scip)
 """In the order of preference."""
+TABLES = False
 SEARCHES: dict[type, Callable[..., Sequence[Bounding]]] = {Cells: search_cells}
 
 MOST_NEIGHBORS = 100_000

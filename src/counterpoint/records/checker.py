@@ -166,8 +166,9 @@ def _settled(
         # Optimal among the points that lead by the rounding error, see `Status.OPTIMAL`: the cost
         # is that of the cheapest point that may have been rounded to the answer.
         off = (asked.eps > EPS) * asked.eps * np.abs(rows.y)
-        near = np.maximum(np.abs(rows.y - rows.x) - off, 0.0)
-        cheap = question.price(near) if question.price.quadratic.ndim == 1 else worth
+        delta = rows.y - rows.x
+        near = np.where(np.abs(delta) > off, rows.y - np.copysign(off, delta), rows.x)
+        cheap = worth if question.price.quadratic.ndim == 2 else question.price(near, rows.x)
         here = target.requirement.rounding(question.form, rows.x, asked.eps)
         lead = SPARE * np.fmax(here, rows.rounding)
         both = np.stack([lead, np.zeros_like(lead)], axis=1)

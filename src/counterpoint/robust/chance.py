@@ -160,7 +160,7 @@ class Lead(Supported):
 def lengths(norm: Price, delta: FloatArray) -> tuple[FloatArray, FloatArray]:
     """(n,) norms of (n, d) changes; and functionals of dual norm 1, or 0, that gain as much."""
     if norm.kind is Manhattan:
-        return norm(delta), norm.absolute * np.sign(delta)
+        return norm(delta, np.zeros_like(delta)), norm.absolute * np.sign(delta)
     full = norm.quadratic.ndim == 2
     weighed = delta @ norm.quadratic if full else delta * norm.quadratic
     length = np.sqrt(np.maximum((delta * weighed).sum(axis=1), 0.0))

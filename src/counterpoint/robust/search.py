@@ -108,7 +108,7 @@ class RowSearch:
 
     def price(self, y: FloatArray) -> float:
         """What a point (d,) costs."""
-        return float(self.rest.price((y - self.x)[None])[0])
+        return float(self.rest.price(y[None], self.x[None])[0])
 
     def _ask(self, asked: float) -> None:
         """Ask for another lead from here on."""

@@ -14,10 +14,11 @@ from counterpoint.robust.search import search_waves
 from counterpoint.robust.wave_bounds import WaveLeads
 from counterpoint.robust.waves import WaveLimit
 
-__all__ = ["PROOFS", "SEARCHES", "SOLVERS"]
+__all__ = ["PROOFS", "SEARCHES", "SOLVERS", "TABLES"]
 
 SOLVERS: tuple[Any, ...] = ()
 """None: no solver takes its conditions as they are, see `SEARCHES`."""
+TABLES = False
 SEARCHES: dict[type, Callable[..., Sequence[Bounding]]] = {
     **dict.fromkeys((Chance, FootLead, Lead, LinearLeads), cutting_planes),
     **dict.fromkeys((WaveLimit, WaveLeads), search_waves),

@@ -151,10 +151,11 @@ class Path:
         With its sign; where the cost is the square of a length, the length.
         """
         price, starts = self.measure.price(self.features), [b.start for b in self.features.blocks]
-        quadratic = price.quadratic if price.quadratic.ndim == 1 else np.diag(price.quadratic)
-        sides = np.where(self.features.is_numeric, 1.0, 2.0)  # two entries of a category move
-        unit = sides * price.absolute[starts] + quadratic[starts]
-        return self.changes * (np.sqrt(unit) if self.is_squared else unit)
+        expand = self.features.expand
+        each = [price.each(expand(a.after), expand(a.before)) for a in self.answers]
+        paid = np.stack([np.add.reduceat(part, starts, axis=1) for part in each], axis=1)
+        paid = np.sqrt(paid) if self.is_squared else paid
+        return np.where(np.isnan(self.changes), np.nan, np.copysign(paid, self.changes))
 
     @property
     def is_squared(self) -> bool:

@@ -26,6 +26,7 @@ __all__ = [
     "Solver",
     "all_solvers",
     "applicable",
+    "lack",
 ]
 
 
@@ -39,11 +40,19 @@ def applicable(program: Program) -> tuple[type[Solver], ...]:
     """
     found = tuple(solver for solver in all_solvers() if solver.takes(program))
     if not any(solver.complete and not solver.exhaustive for solver in found):
-        raise NoSolver(_lack(program))
+        raise NoSolver(lack(program))
     return found
 
 
-def _lack(program: Program) -> str:
+def lack(program: Program) -> str:
+    """A sentence on why no solver takes a program."""
+    if program.price.tables:
+        return (
+            "Costs by pair of categories and percentile shifts are taken for the labels of linear, "
+            "additive and tree models, and the probabilities of two classes; numbers with ranks "
+            "need bounds, as data give them. Use one weight for each feature here."
+        )
+
     def missing(solver: type[Solver]) -> list[str]:
         return sorted(kind.__name__ for kind in program.kinds - solver.accepts)
 

@@ -419,7 +419,7 @@ def rounded(program: Program, points: FloatArray, cases: Cases) -> tuple[FloatAr
 
 def _moves(program: Program, delta: FloatArray) -> FloatArray:
     """(n, features) how much each feature's change costs, alone."""
-    price, at_most = program.price, program.at_most
-    paid = price.absolute * np.abs(delta) + price.diagonal * delta * delta
+    at_most = program.at_most
+    paid = program.price.each(delta, np.zeros_like(delta))
     starts = [block.start for block in at_most.blocks] if at_most else []
     return np.asarray(np.add.reduceat(paid, starts, axis=1))

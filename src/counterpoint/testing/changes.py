@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from counterpoint.constraints import Constraint
-from counterpoint.costs import Cost, Manhattan
+from counterpoint.costs import Cost, Manhattan, Price
 from counterpoint.engine.program import Program, kinds_region
 from counterpoint.engine.region import Coupling
 from counterpoint.numerics import FloatArray
@@ -29,8 +29,8 @@ def check_cost(
 ) -> None:
     """Check that a cost is a price of changes.
 
-    It is 0 for no change and positive for any; it is convex; a category costs the same to leave for
-    any other; and it is what ``value`` says of the raw rows.
+    It is 0 for no change and positive for any; its formula is convex, and tables of features take
+    no less; and it is what ``value`` says of the raw rows.
 
     Parameters
     ----------
@@ -53,15 +53,19 @@ def check_cost(
     n = 200
     before, after = _changes(features, n, random_state)
     x, y = features.expand(before), features.expand(after)
-    found = price(y - x)
+    found, zero = price(y, x), np.zeros_like(x)
+    formula = Price(price.absolute, price.quadratic)
+    least = formula(y, x)
     assert found.shape == (n,), f"The price of {n} changes has shape {found.shape}."
-    assert not price(np.zeros_like(x)).any(), f"{cost!r} asks a price for no change."
+    assert not price(x, x).any(), f"{cost!r} asks a price for no change."
     free = (before != after).any(axis=1) & ~(found > 0)
     assert not free.any(), f"{cost!r} asks nothing for the change of row {free.argmax()}."
-    bent = price((y - x) / 2.0) > found / 2.0 * (1.0 + 1e-12)
+    bent = formula((y - x) / 2.0, zero) > least / 2.0 * (1.0 + 1e-12)
     assert not bent.any(), (
         f"{cost!r} is not convex: half of change {bent.argmax()} costs more than half of its cost."
     )
+    low = found < least * (1.0 - 1e-12)
+    assert not low.any(), f"{cost!r} asks less for change {low.argmax()} than its formula."
     if value is not None:
         pairs = zip(_raw(features, before), _raw(features, after), strict=True)
         for i, (old, new) in enumerate(pairs):

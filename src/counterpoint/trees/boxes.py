@@ -180,7 +180,7 @@ class Row:
         x = self.x[self.rest]
         ends = low[self.rest], high[self.rest]
         self.away = _nearest(x, *ends, program.steps[self.rest])
-        paid = self.shave * _paid(program.price, self.rest, self.away - x)
+        paid = self.shave * _paid(program.price, self.rest, self.away, x)
         if charges is not None:
             paid = charges.least(self.rest, *ends)
         self.rest_cost = float(paid.sum() - self.share * np.abs(paid).sum())
@@ -212,10 +212,10 @@ class Row:
         outer = np.maximum(grid.outer_low, low[on]), np.minimum(grid.outer_high, high[on])
         self.value = _nearest(x, *inner, step)
         # (M,) by who goes there, and at least by whatever is there
-        self.paid = _paid(price, on, self.value - x)
+        self.paid = _paid(price, on, self.value, x)
         self.paid[np.isnan(self.value)] = np.inf
         if charges is None:
-            self.cost = self.shave * _paid(price, on, _nearest(x, *outer, step) - x)
+            self.cost = self.shave * _paid(price, on, _nearest(x, *outer, step), x)
             self.cost[np.isnan(self.cost)] = np.inf
         else:
             self.cost = charges.least(on, *outer)
@@ -256,11 +256,8 @@ class Row:
         allowed, held = high[on] > 0.5, low[on] > 0.5
         allowed &= held | ~reduced(np.logical_or, held[None], grid.firsts)[0][grid.owner]
         self.stays = self.x[on] > 0.5
-        # what it costs to leave all categories of a group, and to be in one instead
-        left = _paid(program.price, on, self.x[on])
-        entered = _paid(program.price, on, 1.0 - self.x[on])
-        whole = reduced(np.add, left[None], grid.firsts)[0][grid.owner]
-        self.category = np.where(allowed, whole - left + entered, np.inf)
+        entered = program.duality.diagonal.entered(self.x[None])[0, on]
+        self.category = np.where(allowed, entered, np.inf)
         self.category_low = self.shave * self.category
         if charges is not None:
             slope, off = charges.slope[on], charges.off[on]
@@ -434,7 +431,7 @@ def _nearest(
     return out
 
 
-def _paid(price: Price, columns: IntArray, change: FloatArray) -> FloatArray:
-    """What changes of columns cost one by one; NaN if there is none."""
-    size = np.abs(change)
+def _paid(price: Price, columns: IntArray, y: FloatArray, x: FloatArray) -> FloatArray:
+    """What it costs to move columns to values one by one; NaN if there is none."""
+    size = price.apart(columns, y, x)
     return np.asarray(price.absolute[columns] * size + price.diagonal[columns] * size * size)

@@ -11,9 +11,10 @@ from counterpoint.trees.form import LeafSums
 from counterpoint.trees.proofs import evidence_of
 from counterpoint.trees.search import search_trees
 
-__all__ = ["PROOFS", "SEARCHES", "SOLVERS"]
+__all__ = ["PROOFS", "SEARCHES", "SOLVERS", "TABLES"]
 
 SOLVERS: tuple[Any, ...] = ()
 """None: no solver takes its conditions as they are, see `SEARCHES`."""
+TABLES = True
 SEARCHES: dict[type, Callable[..., Sequence[Bounding]]] = {LeafSums: search_trees}
 PROOFS: dict[type, Callable[..., Bounding]] = {LeafSums: evidence_of}

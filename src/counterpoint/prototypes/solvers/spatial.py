@@ -118,7 +118,10 @@ class Ball:
         self.hot_price = np.where(stays, -share, share)
         delta = self.center - x
         delta[at[self.is_hot]] = 0.0
-        self.paid = float(share[stays].sum()) + float(price(delta[None])[0]) / radius
+        self.paid = (
+            float(share[stays].sum())
+            + float(price(delta[None], np.zeros((1, len(delta))))[0]) / radius
+        )
         # (p,) least and largest values: of the ball, and of columns with a coordinate each
         self.low = np.where(self.is_hot, low[at], -limit)
         self.high = np.where(self.is_hot, high[at], limit)

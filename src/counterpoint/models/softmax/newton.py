@@ -54,7 +54,7 @@ HALVINGS = 40
 """How often a step is halved at most, to 1e-12 of it; a row that no such step helps is stuck."""
 FINE = 6
 """How often a step is halved where only the gradient can tell whether it helps."""
-FORCING = 2e-6, 0.002
+FORCING = 2e-6, 0.005
 """How exactly Newton directions are computed: no better, so that single precision will do, and no
 worse; in between as exactly as the progress asks."""
 STEPS = 200
@@ -424,8 +424,11 @@ def _descend(
     rows = np.arange(len(out.weight))[part]
     start: FloatArray = np.maximum(state.gradient, TINY)
     stuck: Any = np.bool_(closed)
+    alone, forcing = state.label.ndim == 0, start  # alone, a row is solved exactly
+    exact: Any = np.full(state.label.shape, alone)
     for step in range(STEPS + 1):
-        settled = _is_settled(state, *accuracy)
+        goal = _goal(state, *accuracy)
+        settled = state.gradient <= goal
         gone = settled | stuck | (step == STEPS)
         if every(gone):
             out.put(rows, state, step, settled)
@@ -433,16 +436,18 @@ def _descend(
         if gone.any():
             out.put(rows[gone], state.take(gone), step, settled[gone])
             rows, state, start = rows[~gone], state.take(~gone), start[~gone]
-        # one row alone is solved exactly
-        alone, progress = state.label.ndim == 0, state.gradient / start
-        forcing = progress if alone else np.clip(np.sqrt(progress), *FORCING)
-        state, stuck = state.descended(state.newton(forcing))
+            goal, exact = goal[~gone], exact[~gone]
+        if not alone:  # no better than the next step may need, unless one so rough has failed
+            left = goal / np.maximum(state.gradient, TINY)
+            needed = np.sqrt(np.maximum(state.gradient / start, 1e-4 * left))
+            forcing = np.where(exact, 0.0, np.clip(needed, *FORCING))
+        state, failed = state.descended(state.newton(forcing))
+        stuck, exact = failed & exact, failed | exact
 
 
-def _is_settled(state: Descent, tolerance: float, gap: float) -> BoolArray:
-    """(n,): strong convexity bounds E − E* by ‖∇E‖² / 2λ."""
-    close = state.gradient <= 2.0 * state.weight * gap * state.value
-    return close & (state.gradient <= tolerance * tolerance)
+def _goal(state: Descent, tolerance: float, gap: float) -> FloatArray:
+    """(n,) the ‖∇E‖² at which a row is settled: strong convexity bounds E − E* by ‖∇E‖² / 2λ."""
+    return np.minimum(2.0 * state.weight * gap * state.value, tolerance * tolerance)
 
 
 def _apart(gram: FloatArray, i: IntArray, j: IntArray) -> FloatArray:

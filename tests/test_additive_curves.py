@@ -125,25 +125,25 @@ def test_an_interval_of_a_regressor_over_splines(kind):
     assert (report.status == "optimal").mean() > 0.5
 
 
-@pytest.mark.parametrize("kind", ["continuous", "whole"])
+@pytest.mark.parametrize("kind", ["continuous", "whole", "categorical"])
 @pytest.mark.parametrize("cost", [cp.Manhattan(), cp.SquaredEuclidean()], ids=repr)
 @pytest.mark.parametrize("target", [cp.OtherLabel(), cp.Probability("yes", 0.6)], ids=repr)
 def test_naive_bayes_of_two_classes_is_a_sum_of_parabolas(kind, cost, target):
     model = quietly(GaussianNB(), BINARY)
-    within = cp.WithinObserved("x0", "x1")
     features = Features(KINDS[kind])
+    within = cp.WithinObserved(*("x0", "x1")[: 1 if kind == "categorical" else 2])
     check_reader(model, X, features=features)
     answers = cp.explain(
         model, X[:8], target, data=X, features=features, cost=cost, constraints=within
     )
-    points, report, found = grid(kind == "whole"), answers.report(), answers.to_frame()
+    points, report, found = grid(kind != "continuous"), answers.report(), answers.to_frame()
     said, probable = model.predict(points), model.predict_proba(points)[:, 1]
     for i, row in enumerate(X[:8]):
         now = model.predict(row[None])[0]
         there = points[said != now if target == cp.OtherLabel() else probable >= 0.6]
-        paid = np.asarray(cost.price(features)(there, np.broadcast_to(row, there.shape))).min(
-            initial=np.inf
-        )
+        after = features.expand(there)
+        before = np.broadcast_to(features.expand(row[None]), after.shape)
+        paid = np.asarray(cost.price(features)(after, before)).min(initial=np.inf)
         if report.status[i] == "already":
             continue
         assert report.status[i] == "optimal"

@@ -195,13 +195,15 @@ class Parabolas:
 
 @finish.register(GaussianNB)
 def _(model: Any, columns: Columns) -> tuple[Form, Columns]:
-    """Of two classes also a sum of parabolas, unless inputs are mixed or the sum is linear."""
+    """Of two classes also a sum of parabolas, unless inputs are mixed or the sum is linear.
+
+    On the values of a category a parabola is as good as any function.
+    """
     classes = classes_of(fitted(model, columns.where))
     plain, after = PLAIN(model, columns)
     variances, priors = dense(model.var_), dense(model.class_prior_)
     bends = bool(np.ptp(variances, axis=0).any() and (priors > 0.0).all())
-    numbers = len(numbers_in(columns)) == len(columns) and not columns.curves
-    if not (bends and numbers and len(classes) == 2):
+    if not (bends and len(numbers_in(columns)) and len(classes) == 2) or columns.curves:
         return plain, after
     step, owner = Parabolas(dense(model.theta_), variances), np.repeat(np.arange(len(columns)), 2)
     try:
@@ -212,4 +214,4 @@ def _(model: Any, columns: Columns) -> tuple[Form, Columns]:
     matrix = np.tile(np.eye(2), len(columns))
     form = LinearScores(matrix, offset, classes, link=Link.SOFTMAX).through(bent.map())
     lift = partial(Additive, otherwise=plain)
-    return form, replace(bent, lift=lift).noted(f"GaussianNB as {2 * len(columns)} parabolas")
+    return form, replace(bent, lift=lift).noted(f"GaussianNB as {2 * len(bent.curves)} parabolas")

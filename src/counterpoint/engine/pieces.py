@@ -277,7 +277,7 @@ class Question:
     def _regions(self, target: Target) -> Sequence[Region]:
         """The regions of a target in the form that suits cost and constraints, if there are two."""
         asked, other = self.actionable, self.form.otherwise
-        smooth = not (asked.steps.any() or asked.price.absolute[asked.numeric].any())
+        smooth = not (self.is_discrete or asked.price.absolute[asked.numeric].any())
         if other is not None and smooth:  # a closed form may do
             return other.regions(target)
         regions = self.form.regions(target)

@@ -832,6 +832,8 @@ def test_k_features_from_a_reference_group_explain_more_than_k_of_each_pair(
     for k in (1, 2, 4):
         each, star = model.sparse(k), model.sparse(k, "reference")
         assert count_of(star, "reference") <= k
+        wide = model.sparse(2 * k)  # for stars are explanations of at most twice as many
+        assert sum(model.scene_.rates(wide)) >= sum(model.scene_.rates(star))
         assert count_of(star, "each") <= 2 * k
         assert sum(model.scene_.rates(star)) >= sum(model.scene_.rates(each))
 

@@ -113,7 +113,7 @@ def sparse(
     known: dict[Any, Translations] = {}
     for k in ks:
         able = model.path_.able(k, COUNTS[method])
-        chosen = k if method == STAR else tuple(map(id, able[:6]))
+        chosen = tuple(map(id, able[:6])) if method == MEAN else k
         if chosen not in known:
             known[chosen] = model.sparse(k, COUNTS[method])
         yield k, known[chosen]

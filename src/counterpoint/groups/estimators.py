@@ -131,19 +131,23 @@ class GroupTranslations(GroupExplainer):
             able += self._shared(len(able[0].translations.columns))
         if count == "reference":
             able += self._starred(most)
+        if count == "each" and len(self.scene_.names) <= FEW:  # pairs change up to twice as many
+            able += self._shared(most) + self._starred(most // 2)
         able.sort(key=lambda one: (-one.worth, one.loss))
         if not self.polish:
             return able[0].translations
-        scene, task = self.scene_, self.task_
+        scene = self.scene_
 
-        def moved(one: Candidate, **short: Any) -> Candidate:
-            D = polished(scene, task, one.offsets, **short)
-            return scene.candidate(D, task.value(D), one.translations.strength)
+        def moved(one: Candidate, **short: Any) -> Translations:
+            D = polished(scene, self.task_, one.offsets, **short)
+            return scene.translations(D, one.translations.strength)
+
+        def worth(one: Translations) -> float:  # shares within one radius alone flatter more
+            return sum(scene.rates(one, (0.8, 0.9, 1.0, 1.1, 1.25)))
 
         tried = [moved(one, **SHORT) for one in able[:6]]
-        best = able[int(np.argmax([one.worth for one in tried]))]
-        ended = [able[0], *tried, moved(best)]  # polishing may not help
-        return max(ended, key=lambda one: one.worth).translations
+        best = able[int(np.argmax([worth(one) for one in tried]))]
+        return max([able[0].translations, *tried, moved(best)], key=worth)  # it may not help
 
     def truncated(self, k: int) -> Translations:
         """The best explanation if k features of each pair are kept, as the paper does.

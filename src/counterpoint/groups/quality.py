@@ -281,23 +281,32 @@ class Points:
         return self.parts.finish(self.hidden[self.members[i]] + shift)
 
     def rates(
-        self, translations: Translations, radius: float | FloatArray, *, diagonal: bool = True
+        self,
+        translations: Translations,
+        radius: float | FloatArray,
+        *,
+        diagonal: bool = True,
+        times: Sequence[float] = (1.0,),
     ) -> tuple[FloatArray, FloatArray]:
-        """(l, l) correctness and coverage within a radius, or (l,) one for each group moved to."""
+        """(l, l) correctness and coverage within a radius, or (l,) one for each group moved to.
+
+        Of several ``times`` that radius, their means.
+        """
         count = len(self.groups)
         correctness, coverage = np.full((2, count, count), np.nan)
         # Of one radius and an affine map, moved rows are as near as the others that move back.
         mirrored = self.parts.rest is None and np.ndim(radius) == 0
-        radii = np.broadcast_to(radius, (count,)).tolist()
+        radii = np.multiply.outer(np.broadcast_to(radius, (count,)), times)
         for i, j in np.ndindex(count, count):
             if i == j and not diagonal:
                 continue
-            which, most = 2 if i == j else 1, float(np.nextafter(radii[j], np.inf))
+            which, most = 2 if i == j else 1, float(np.nextafter(radii[j].max(), np.inf))
             moved = self.arrived(translations, i, j)  # trees look for what is nearer than most
-            correctness[i, j] = (_distances(self.near[j], moved, which, most) <= radii[j]).mean()
+            apart = _distances(self.near[j], moved, which, most)
+            correctness[i, j] = (apart[:, None] <= radii[j]).mean()
             if not mirrored:
-                away = _distances(_searchable(moved), self.own[j], which, most)
-                coverage[i, j] = (away <= radii[j]).mean()
+                apart = _distances(_searchable(moved), self.own[j], which, most)
+                coverage[i, j] = (apart[:, None] <= radii[j]).mean()
         return correctness, correctness.T.copy() if mirrored else coverage
 
     def keys(self, extent: float) -> list[bytes]:

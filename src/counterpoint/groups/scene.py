@@ -284,10 +284,12 @@ class Scene:
         translations = self.translations(D, strength)
         return Candidate(translations, D, loss, *self.rates(translations))
 
-    def rates(self, translations: Translations) -> tuple[float, float]:
+    def rates(
+        self, translations: Translations, times: Sequence[float] = (1.0,)
+    ) -> tuple[float, float]:
         """Correctness and coverage, the means over pairs, on the rows of the fit."""
-        off = ~np.eye(len(self.labels), dtype=bool)
-        correctness, coverage = self.points.rates(translations, self.radius, diagonal=False)
+        off, judge = ~np.eye(len(self.labels), dtype=bool), self.points.rates
+        correctness, coverage = judge(translations, self.radius, diagonal=False, times=times)
         return float(correctness[off].mean()), float(coverage[off].mean())
 
     def judge(

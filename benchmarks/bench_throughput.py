@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from _common import Goal, Report, finish, interleaved, is_quick, number, standard
+from _common import Goal, Report, finish, interleaved, is_quick, keep_memory, number, standard
 from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import LogisticRegression
 
@@ -23,8 +23,10 @@ with `report()`.
 """
 METHOD = """
 `other label` makes every row work; with `label 1` those that have it already are answered at cost
-0. Peak memory as tracemalloc sees it, answers and frame included; the input itself is 240 B/row,
-and so is the frame that is returned.
+0. The limit is what no method does without, in the same run: the model's scores of the rows, its
+predictions before and after, and the rows moved along one direction, in a frame of their own. Freed
+memory stays with the process, for everyone. Peak memory as tracemalloc sees it, answers and frame
+included; the input itself is 240 B/row, and so is the frame that is returned.
 """
 COSTS = {"L1": cp.Manhattan(), "L2": cp.SquaredEuclidean()}
 CONSTRAINTS: dict[str, list[cp.Constraint]] = {"none": [], "within observed": [cp.WithinObserved()]}
@@ -59,6 +61,16 @@ def memory_goal(peaks: list[float], sizes: tuple[int, ...]) -> Goal:
     return Goal("peak memory beyond the input", asked, measured, off < 0.05 and slope <= 480)
 
 
+def limit_of(model: LogisticRegression, rows: Any) -> None:
+    """Read the rows, move them, and ask the model before and after."""
+    values, row = np.asarray(rows), model.coef_[0]
+    moved = np.multiply.outer((values @ row + model.intercept_) / -(row @ row), row)
+    moved += values
+    model.predict(rows)
+    framed = isinstance(rows, pd.DataFrame)
+    model.predict(pd.DataFrame(moved, rows.index, rows.columns, copy=False) if framed else moved)
+
+
 def measure(name: str, case: tuple[Any, Any, Any], rows: Any, target: Any, repeats: int) -> Any:
     """One line of the table: answers and frame, against predict in the same run."""
     data, model, (cost, constraints) = case
@@ -77,6 +89,7 @@ def measure(name: str, case: tuple[Any, Any, Any], rows: Any, target: Any, repea
         "ours": answer,
         "report": report,
         "predict": lambda: model.predict(rows),
+        "limit": lambda: limit_of(model, rows),
     }
     seconds = interleaved(tasks, repeats)
     answers = held[0]
@@ -85,6 +98,7 @@ def measure(name: str, case: tuple[Any, Any, Any], rows: Any, target: Any, repea
     speed = len(rows) / seconds["ours"]
     multiple = seconds["ours"] / seconds["predict"]
     reported = multiple + seconds["report"] / seconds["predict"]
+    limit = seconds["limit"] / seconds["predict"]
     cells = (
         name,
         number(len(rows)),
@@ -92,15 +106,17 @@ def measure(name: str, case: tuple[Any, Any, Any], rows: Any, target: Any, repea
         number(speed),
         number(multiple),
         number(reported),
+        number(limit),
         f"{np.mean(answers.closed_form):.1%}",
         f"{proved:.1%}",
         f"{np.nanmax(answers.gap):.0e}",
     )
-    return cells, speed, reported
+    return cells, speed, (reported, limit)
 
 
 def main() -> None:
     quick = is_quick()
+    keep_memory()
     count, repeats = (20_000, 1) if quick else (ROWS, 3)
     frame, labels, model = standard(load_breast_cancer)
     nameless = LogisticRegression(max_iter=1000, tol=1e-8).fit(frame.to_numpy(), labels)
@@ -115,14 +131,14 @@ def main() -> None:
                 for source, data, fitted, given in inputs:
                     name = f"{source}, {cost_name}, constraints: {kind}, {target_name}"
                     case = data, fitted, (cost, constraints)
-                    cells, speed, reported = measure(name, case, given, target, repeats)
+                    cells, speed, (reported, limit) = measure(name, case, given, target, repeats)
                     rows.append(cells)
                     if kind == "none":
                         measured = f"{number(speed)} rows/s"
                         goals.append(Goal(name, "at least 500 000 rows/s", measured, speed >= GOAL))
                     if kind == "none" and cost_name == "L2":
                         met, asked = reported <= MULTIPLE, f"≤ {MULTIPLE} × predict"
-                        measured = f"{number(reported)}×"
+                        measured = f"{number(reported)}× (limit: {number(limit)}×)"
                         goals.append(Goal(f"{name}, with report", asked, measured, met))
     sizes = (20_000, 40_000) if quick else (100_000, 200_000, 400_000, 800_000)
     goals.append(memory_goal([memory_of(size) for size in sizes], sizes))
@@ -137,6 +153,7 @@ def main() -> None:
             "rows/s",
             "× predict",
             "with report, × predict",
+            "limit, × predict",
             "closed form",
             "proved",
             "largest gap",

@@ -210,9 +210,14 @@ class PlainTarget(Target):
         if not self.requirement.others or self.requirement.labels:
             yield [(self, np.arange(len(predicted)))]
             return
-        margin = self.requirement.margin
-        labels = [x.item() if isinstance(x, np.generic) else x for x in np.unique(predicted)]
-        yield [(OtherLabel(x, margin), np.flatnonzero(predicted == x)) for x in labels]
+        parts: list[tuple[Target, IntArray]] = []
+        left, margin = np.arange(len(predicted)), self.requirement.margin
+        while len(left):  # of few labels this is quicker than to sort or to hash
+            label, same = predicted[left[0]], predicted[left] == predicted[left[0]]
+            value = label.item() if isinstance(label, np.generic) else label
+            parts.append((OtherLabel(value, margin), left[same]))
+            left = left[~same]
+        yield parts
 
     @final
     def misfit(self, model: str, fitting: str) -> InvalidInput:

@@ -813,6 +813,16 @@ def test_a_lead_and_a_probability_are_kept() -> None:
     assert (ahead.cost >= cp.explain(model, rows, 1, data=frame).cost - 1e-12).all()
 
 
+def test_boosted_votes_of_two_classes_have_log_odds() -> None:
+    model, frame = fitted(AdaBoostClassifier(TREE, n_estimators=5, random_state=0), "whole", 2)
+    likely = np.quantile(model.predict_proba(frame)[:, 1], 0.8)
+    found = cp.explain(model, frame.iloc[:8], cp.Probability(1, likely), data=frame)
+    returned = model.predict_proba(found.to_frame())[:, 1]
+    assert (returned >= likely).all()
+    assert found.certificates.probability == pytest.approx(returned, rel=1e-12)
+    assert {str(status) for status in found.status} == {"already", "optimal"}
+
+
 def test_several_answers_differ() -> None:
     model, frame = forest(3)
     rows = frame[model.predict(frame) == 0].iloc[:2]

@@ -225,7 +225,8 @@ def _(model: Any) -> Form:
         chosen = np.eye(len(classes))[form.trees.values.argmax(axis=1)]
         votes = weight * np.where(chosen > 0.0, 1.0, -1.0 / (len(classes) - 1))
         parts.append(replace(form.trees, values=votes, missing=None))
-    return TreeScores(Trees.joined(parts), np.zeros(len(classes)), classes, model.n_features_in_)
+    base, odds = np.zeros(len(classes)), Odds.LOGISTIC if len(classes) == 2 else Odds.NONE
+    return TreeScores(Trees.joined(parts), base, classes, model.n_features_in_, odds)
 
 
 @read.register(BaggingClassifier)

@@ -312,23 +312,34 @@ def test_it_finds_what_scip_finds(seed: int):
     assert proved(program, cases, found.proof)[0] >= best * (1.0 - 1e-6)
 
 
-def branched(seed: int) -> tuple[Problem, Proof | None, float, float]:
-    """A problem within a ball; its tree, what that proves, and what is reported."""
-    one = problem(np.random.default_rng(seed))
+def metric(rng: np.random.Generator, program: Program) -> Price:
+    """A price by a full matrix over the numbers; categories as they are."""
+    some = np.flatnonzero(program.numeric)
+    root, quadratic = rng.normal(size=(len(some), len(some))), np.zeros((program.width,) * 2)
+    quadratic[np.ix_(some, some)] = root @ root.T + 0.2 * np.eye(len(some))
+    return Price(np.where(program.numeric, 0.0, program.price.absolute), quadratic)
+
+
+def branched(seed: int, *, full: bool) -> tuple[Problem, Proof | None, float, float]:
+    """A problem within a ball, or at a full price; its tree, what that proves, what is reported."""
+    rng = np.random.default_rng(seed)
+    one = problem(rng)
     around = one.x[0] + np.random.default_rng(seed).normal(size=one.x.shape[1])
-    ball = Cone(np.eye(len(around)), -around, 4.0)
-    one = one._replace(program=Program(one.program.price, one.program.region & Region((ball,))))
+    ball = Region(() if full else (Cone(np.eye(len(around)), -around, 4.0),))
+    price = metric(rng, one.program) if full else one.program.price
+    one = one._replace(program=Program(price, one.program.region & ball))
     cases = one.program.cases(one.x)
     found = Branching(one.program).solve(cases, Effort())
     bound = np.zeros(1) if found.proof is None else proved(one.program, cases, found.proof)
     return one, found.proof, float(bound[0]), float(found.reported[0])
 
 
+@pytest.mark.parametrize("full", [False, True])
 @pytest.mark.parametrize("start", range(0, 60, 30))
-def test_a_branch_and_bound_within_a_ball_leaves_a_proof_too(start: int):
+def test_a_branch_and_bound_leaves_a_proof_too(start: int, *, full: bool):
     trees = 0
     for seed in range(start, start + 30):
-        one, tree, bound, reported = branched(seed)
+        one, tree, bound, reported = branched(seed, full=full)
         best = least_of(one)
         assert bound <= best * (1.0 + 1e-12), (seed, bound, best)
         if tree is not None:
@@ -337,10 +348,11 @@ def test_a_branch_and_bound_within_a_ball_leaves_a_proof_too(start: int):
     assert trees >= 25
 
 
-def test_its_proof_is_refused_or_still_true_when_it_is_tampered_with():
+@pytest.mark.parametrize("full", [False, True])
+def test_its_proof_is_refused_or_still_true_when_it_is_tampered_with(*, full: bool):
     rng, refused = np.random.default_rng(0), 0
     for seed in range(20):
-        one, tree, own, _ = branched(seed)
+        one, tree, own, _ = branched(seed, full=full)
         best, cases = least_of(one), one.program.cases(one.x)
         for _ in range(20 if tree is not None and len(tree.row) > 2 else 0):
             assert tree is not None
@@ -400,12 +412,13 @@ def tampered(rng: np.random.Generator, proof: Proof) -> Proof:
     return proof._replace(**{name: part})
 
 
-@pytest.mark.parametrize("curves", [False, True])
+@pytest.mark.parametrize("kind", ["plain", "curves", "priced"])
 @pytest.mark.parametrize("times", [100, pytest.param(1000, marks=pytest.mark.slow)])
-def test_a_tampered_proof_is_refused_or_still_true(times: int, curves: bool):
+def test_a_tampered_proof_is_refused_or_still_true(times: int, kind: str):
     rng, changed, seed, refused = np.random.default_rng(0), 0, 0, 0
     while changed < times:
-        one = problem(np.random.default_rng(seed), curves=curves)
+        own_kind = {} if kind == "plain" else {kind: True}
+        one = problem(np.random.default_rng(seed), **own_kind)
         seed += 1
         cases, best = one.program.cases(one.x), least_of(one)
         proof = Knapsacks(one.program).solve(cases, Effort()).proof

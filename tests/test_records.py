@@ -76,9 +76,25 @@ POLICY = [
     cp.Bounds("score", low=-1.0),
 ]
 SINGLES = X[["income", "score"]].astype(np.float32)
+METRIC = np.diag([0.01, 1e-6, 1.0, 0.5, 1.0])
+METRIC[0, 3] = METRIC[3, 0] = 0.05
 FIXED = cp.Immutable("age", "income", "job", "score")
 CASES: dict[str, Any] = {
     "mixed types": lambda: (_mixed().fit(X, Y), X, {}, X.head(12), "yes"),
+    "a metric": lambda: (
+        _mixed().fit(X, Y),
+        X,
+        {"cost": cp.Mahalanobis(METRIC)},
+        X.head(6),
+        "yes",
+    ),
+    "percentile shifts": lambda: (
+        _mixed().fit(X, Y),
+        X,
+        {"cost": cp.PercentileShift(cp.percentile_ranks(X), {"job": {("a", "b"): 2.0}})},
+        X.head(6),
+        "yes",
+    ),
     "any other label": lambda: (_mixed().fit(X, Y), X, {}, X.head(12), cp.OtherLabel()),
     "a policy": lambda: (
         _mixed().fit(X, Y),

@@ -35,7 +35,8 @@ class Proof(NamedTuple):
     low: FloatArray  # (N, d) bounds on y
     high: FloatArray
     forced: BoolArray  # (N, d): features that count as changed, by their first columns
-    multipliers: FloatArray  # (N, size), any
+    # (N, size), any; of a full quadratic price (N, size + d), with points whose tangents bound it
+    multipliers: FloatArray
     children: IntArray  # (N, 2); −1 for a leaf
     root: IntArray  # (n,) −1 for a row without a tree
     ceiling: FloatArray  # (n,) in cost units; infinite where there is no point
@@ -106,7 +107,10 @@ def _proved(program: Program, cases: Cases, proof: Proof) -> FloatArray:
     own = cases.take(proof.row)
     forced = proof.forced if proof.forced.any() else None
     nodes = replace(own.within(proof.low, proof.high), forced=forced)
-    bound, ceiling = program.bound(nodes, proof.multipliers), proof.ceiling[proof.row]
+    multipliers, at = np.split(proof.multipliers, [program.size], axis=1)
+    proof = proof._replace(multipliers=multipliers)
+    bound = program.bound(nodes, multipliers, at if at.size else None)
+    ceiling = proof.ceiling[proof.row]
     leaf = np.asarray((proof.children < 0).all(axis=1))
     short = np.flatnonzero(leaf & (bound < ceiling))
     if len(short):

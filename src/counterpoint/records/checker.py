@@ -125,7 +125,8 @@ class Rows(NamedTuple):
 def _proved(asked: Asked, rows: Rows, proofs: list[Any]) -> tuple[FloatArray, BoolArray]:
     """(n,) what multipliers and trees prove, and whether that settles the row."""
     question, pieces = asked.question, asked.question.pieces(asked.target)
-    kept = kept_of(proofs, [p.program.size for p in pieces.listed], rows.x.shape[1])
+    sizes, full = [p.program.size for p in pieces.listed], question.price.quadratic.ndim == 2
+    kept = kept_of(proofs, sizes, rows.x.shape[1], tangents=full)
     bound, settled = np.zeros(len(proofs)), np.zeros(len(proofs), dtype=bool)
     # Where whole columns are on their lattice, ties are decided there: as when it was answered.
     on = question.on_lattice(rows.x) if question.is_discrete else np.zeros(len(proofs), dtype=bool)

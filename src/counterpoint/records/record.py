@@ -348,7 +348,7 @@ def _tree(proof: Proof) -> dict[str, Any]:
     """A tree of one row: its nodes as numbers, little-endian in base64, the root first.
 
     Each is its two children (−1 for none), bounds from below and above, which features are forced
-    to change, and multipliers.
+    to change, multipliers, and of a full quadratic price the point whose tangent bounds it.
     """
     parts = proof.children, proof.low, proof.high, proof.forced, proof.multipliers
     nodes = np.column_stack(parts).astype("<f8")
@@ -375,10 +375,11 @@ def _together(trees: Sequence[tuple[int, Any]], size: int, d: int) -> tuple[IntA
     return rows, Proof(row, low, high, forced != 0.0, multipliers, children, root, ceiling)
 
 
-def kept_of(proofs: Sequence[Any], sizes: Sequence[int], d: int) -> list[Kept]:
+def kept_of(proofs: Sequence[Any], sizes: Sequence[int], d: int, *, tangents: bool) -> list[Kept]:
     """What proves the bounds of rows, piece by piece; ValueError if it is not of these pieces.
 
-    Pieces have so many (``sizes``) multipliers, over d columns.
+    Pieces have so many (``sizes``) multipliers, over d columns; nodes also points of tangents, if
+    that is how their price is bounded.
     """
     trees: list[list[tuple[int, Any]]] = [[] for _ in sizes]
     own: list[list[Any]] = [[None] * len(proofs) for _ in sizes]
@@ -394,7 +395,11 @@ def kept_of(proofs: Sequence[Any], sizes: Sequence[int], d: int) -> list[Kept]:
             own[s][i] = piece.get("own")
     parts = np.split(whole, np.cumsum(sizes)[:-1], axis=1)
     return [
-        Kept(part, _chunks(grown, size, d), None if its.count(None) == len(its) else its)
+        Kept(
+            part,
+            _chunks(grown, size + d * tangents, d),
+            None if its.count(None) == len(its) else its,
+        )
         for part, grown, its, size in zip(parts, trees, own, sizes, strict=True)
     ]
 

@@ -141,10 +141,11 @@ class Tree:
         self.x = case.x[0]
         self.best = cutoff
         self.point: FloatArray | None = None
+        self.is_full = self.program.price.quadratic.ndim == 2
         self.root = np.zeros(self.program.size)
         self.complete, self.cut_short = True, False
         self.visited = 0
-        self._kept: list[tuple[Node, FloatArray]] = []  # nodes, and what bounds them
+        self._kept: list[tuple[Node, FloatArray]] = []  # nodes, and what bounds them, as `Proof`
         self._open: list[tuple[float, int, Node]] = []
         self._order = count()
         self._closed = np.inf
@@ -214,11 +215,12 @@ class Tree:
         found = solution.found
         at = np.where(found[:, None], solution.points, cases.x)
         own, first = self.program.bound(cases, multipliers, at), len(self._kept)
+        bounding = np.hstack([multipliers, at]) if self.is_full else multipliers
         bounds = np.maximum(own, solution.reported)
         bounds = np.maximum(bounds, [node.bound for node in nodes])
         for i, node in enumerate(nodes):
             better = refuted[i] or node.place < 0 or own[i] >= node.bound
-            self._kept.append((node, multipliers[i] if better else self._kept[node.place][1]))
+            self._kept.append((node, bounding[i] if better else self._kept[node.place][1]))
         hopeful = np.flatnonzero(found & (bounds < self.best))
         if len(hopeful):
             self._round(solution.points[hopeful], cases.take(hopeful))
@@ -246,8 +248,7 @@ class Tree:
     def is_proof(self) -> bool:
         """Whether the tree is complete, no larger than proofs are, and bounded by multipliers."""
         convex = not self.relaxation.program.kinds & {*INTEGRAL}
-        separable = self.program.price.quadratic.ndim == 1
-        return convex and separable and not self.cut_short and len(self._kept) <= PROVED
+        return convex and not self.cut_short and len(self._kept) <= PROVED
 
     def proof(self) -> Proof:
         """The tree; its leaves are closed by the bounds of their multipliers, or leave a gap."""

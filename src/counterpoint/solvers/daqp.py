@@ -1,9 +1,9 @@
-"""DAQP: small dense quadratic programs, with categories as binaries.
+"""DAQP: small dense quadratic programs.
 
 Changes are measured in units in which the price has a unit diagonal. Without bounds the answer lies
 in the span of the rows, x − P⁻¹Aᵀλ, so the program is solved there: its size is the number of rows,
-whatever the number of features. A one-hot column's share of its category's weight, w/2 |δ|, enters
-as w/2 δ²: the same at 0 and ±1, and less between.
+whatever the number of features. Of relaxed categories, a column's share of the weight, w/2 |δ|,
+enters as w/2 δ²: the same at 0 and ±1, and less between.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 
 from counterpoint.caches import Memo
 from counterpoint.costs import Mahalanobis, Price, SquaredEuclidean
-from counterpoint.engine.conditions import Box, LinearBounds, OneOf, Transitions
+from counterpoint.engine.conditions import Box, LinearBounds, Transitions
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Cases
 from counterpoint.numerics import BoolArray, FloatArray, IntArray
@@ -28,8 +28,8 @@ from counterpoint.solvers.standard_form import BatchBounds, StandardForm
 __all__ = ["Daqp"]
 
 
-EQUAL, BINARY, INFEASIBLE = 5, 16, -1
-"""DAQP's own numbers: what a row or column is, and that there is no point."""
+EQUAL, INFEASIBLE = 5, -1
+"""DAQP's own numbers: that a row or column is fixed, and that there is no point."""
 OUTCOMES = {
     1: Outcome.FOUND,
     2: Outcome.FOUND,
@@ -45,10 +45,10 @@ terms). The limit of iterations ends what cycles."""
 @final
 @dataclass(frozen=True, eq=False)
 class Daqp(Solver):
-    """Quadratic programs, continuous or with one-hot groups, by DAQP."""
+    """Continuous quadratic programs, by DAQP; `Branching` proves those with categories."""
 
     accepts: ClassVar[frozenset[type]] = frozenset(
-        {SquaredEuclidean, Mahalanobis, Box, LinearBounds, Transitions, OneOf}
+        {SquaredEuclidean, Mahalanobis, Box, LinearBounds, Transitions}
     )
     accuracy: ClassVar[float] = 1e-8
 
@@ -101,11 +101,7 @@ class Daqp(Solver):
             part = BatchBounds(*(limit[rows] for limit in limits))
             moved, flags[rows], lam = self._run(mask, change[rows], part, seconds)
             change[np.ix_(rows, own)], duals[rows] = moved, lam / size[rows]
-        solution = self._solution(cases, flags, duals, change, lengths)
-        branched = np.flatnonzero((free & ~self.program.numeric).any(axis=1) & solution.found)
-        cost = self.program.cost(solution.points[branched], cases.x[branched])
-        solution.reported[branched] = cost * (1.0 - 1e-9)  # as far as it may stop from the optimum
-        return solution
+        return self._solution(cases, flags, duals, change, lengths)
 
     def _run(
         self, mask: bytes, held: FloatArray, limits: BatchBounds, seconds: dict[str, float]
@@ -116,20 +112,20 @@ class Daqp(Solver):
         """
         own = np.frombuffer(mask, dtype=bool)
         low, high, n = limits.low[:, own], limits.high[:, own], len(held)
-        linear, hot, directions = held @ self._hessian[:, own], ~self.program.numeric[own], None
+        linear, directions = held @ self._hessian[:, own], None
         hessian, matrix = self._restricted(mask)
         if np.isinf(low).all() and np.isinf(high).all() and not linear.any():
             directions, matrix = self._span(mask)
-            hessian, low, high, hot = np.eye(matrix.shape[1]), low[:, :0], high[:, :0], hot[:0]
+            hessian, low, high = np.eye(matrix.shape[1]), low[:, :0], high[:, :0]
             linear = np.zeros((n, len(hessian)))
+        first = low.shape[1]  # the first row, after the bounds
         # DAQP reads the numbers of a row one after the other, wherever the row lies.
         low = np.ascontiguousarray(np.hstack([low, limits.row_low]))
         high = np.ascontiguousarray(np.hstack([high, limits.row_high]))
         linear = np.ascontiguousarray(linear)
         sense = np.where(low == high, EQUAL, 0).astype(np.int32, order="C")
-        sense[:, np.flatnonzero(hot)] = BINARY
-        out, first = np.zeros((n, len(hessian))), len(hot)  # the first row, after the bounds
-        flags, duals = np.zeros(n, dtype=np.intp), np.zeros((n, len(matrix)))
+        out, flags = np.zeros((n, len(hessian))), np.zeros(n, dtype=np.intp)
+        duals = np.zeros((n, len(matrix)))
         for i in range(n):
             out[i], _, flags[i], info = daqp.solve(
                 hessian, linear[i], matrix, high[i], low[i], sense[i], **TOLERANCES, **seconds
@@ -150,8 +146,6 @@ class Daqp(Solver):
         outcomes = [OUTCOMES.get(flag, Outcome.NOTHING) for flag in flags.tolist()]
         found = np.array([outcome == Outcome.FOUND for outcome in outcomes], dtype=bool)[:, None]
         points = np.where(found, self.form.points(change, cases, lengths), np.nan)
-        for group in self.program.groups:
-            points[:, group] = np.round(points[:, group])
         multipliers = self.form.multipliers(duals * lengths[:, None])
         return Solution(points, multipliers, np.array(outcomes, np.int8), np.zeros(len(points)))
 
@@ -166,12 +160,12 @@ class Daqp(Solver):
             return
         part = cases.take(rows)
         linear = self._refuter.solve(part, Effort())
-        solution.multipliers[rows] = self.program.own_multipliers(linear.multipliers)
+        solution.multipliers[rows] = linear.multipliers
         change = np.abs((linear.points - part.x) / self.form.unit).max(axis=1)
         for i in np.flatnonzero(linear.found & (change > 0.0)).tolist():
             one = slice(i, i + 1)
             other = self._solved(part.take(one), effort, change[one])
-            if not other.found[0] and not self.program.groups:
+            if not other.found[0]:
                 other.points[0], other.outcomes[0] = linear.points[i], Outcome.FOUND
             solution.put(rows[one], other)
 
@@ -218,4 +212,4 @@ class Daqp(Solver):
     def _refuter(self) -> Highs:
         """The linear relaxation in HiGHS, which gives the multipliers that DAQP does not."""
         price = Price(np.ones(self.program.width), np.zeros(self.program.width))
-        return Highs(Program(price, self.program.relaxed(OneOf).region))
+        return Highs(Program(price, self.program.region))

@@ -231,7 +231,11 @@ class Span:
         if sparse.issparse(rows):
             return np.sqrt(rows.multiply(rows) @ metric)
         if (metric == metric[0]).all():
-            return np.sqrt(metric[0] * np.einsum("ij,ij->i", rows, rows))
+            if rows.flags.c_contiguous and len(metric) > ROWS:  # one product of BLAS a row
+                squares = np.matmul(rows[:, None, :], rows[:, :, None])[:, 0, 0]
+            else:
+                squares = np.einsum("ij,ij->i", rows, rows)
+            return np.sqrt(metric[0] * squares)
         return np.sqrt((rows * rows) @ metric)
 
     @cached_property

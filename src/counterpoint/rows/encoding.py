@@ -166,7 +166,9 @@ def decode(
     The table is as it came in, and may hold more columns than the features; no cell is missing if
     it is ``whole``.
     """
-    if features.all_numeric and table.float_matrix is not None and table.names == features.names:
+    # columns of an array are matched by position: to compare 100 000 names would take its time
+    same = len(table.names) == len(features) if table.is_array else table.names == features.names
+    if features.all_numeric and table.float_matrix is not None and same:
         if whole:
             return table.with_matrix(rows, after)
         came = table.float_matrix[rows]

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from itertools import pairwise
 from typing import Any, final
 
 import numpy as np
@@ -102,9 +103,9 @@ def every(flags: Any) -> bool:
 
 
 def blocks(n: int, classes: int) -> list[slice]:
-    """Rows in blocks that fit the cache, and are worth the overhead of Python."""
-    size = max(64, (1 << 15) // classes)
-    return [slice(start, min(start + size, n)) for start in range(0, n, size)]
+    """Rows in blocks of one size, which fit the cache and are worth the overhead of Python."""
+    most = max(64, (1 << 15) // classes)
+    return [slice(*ends) for ends in pairwise(np.linspace(0, n, -(-n // most) + 1, dtype=int))]
 
 
 @final

@@ -19,7 +19,8 @@ from counterpoint.costs import Price
 from counterpoint.engine.conditions import Box, LinearBounds, Whole
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Condition, Region
-from counterpoint.prototypes.nearer import Nearer, Quadrics, curvature_of, quadrics_of
+from counterpoint.prototypes.lagrangian import Quadrics
+from counterpoint.prototypes.nearer import Nearer, curvature_of, quadrics_of
 from counterpoint.prototypes.solvers.lower_bound import Quadric, relaxed
 from counterpoint.solvers import Effort, Outcome, all_solvers
 

@@ -1,4 +1,4 @@
-"""The Lagrangian of quadratic conditions: where it is least, and whether it is positive.
+"""Quadratic conditions together, and their Lagrangian: where it is least, whether it is positive.
 
 L(y) = (y − x)ᵀP(y − x) + Σ λ_j e_j(y) + normal · y − offset, see `counterpoint.prototypes.nearer`.
 Where its curvature is at least t B over the columns that can move, for a diagonal B and t > 0,
@@ -11,7 +11,8 @@ steps, categories and bounds included. It is the least of L itself if z is that.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, final
 
@@ -19,12 +20,134 @@ import numpy as np
 
 from counterpoint.engine.region import Cases, Cut
 from counterpoint.engine.separable import Diagonal, SeparableDomain
-from counterpoint.numerics import LIBRARY, TINY, UNIT, BoolArray, FloatArray, Sizes, gamma
+from counterpoint.numerics import (
+    EPS,
+    LIBRARY,
+    TINY,
+    UNIT,
+    BoolArray,
+    FloatArray,
+    Sizes,
+    gamma,
+    relative,
+)
 
 if TYPE_CHECKING:
-    from counterpoint.prototypes.nearer import Quadrics
+    from counterpoint.prototypes.nearer import Nearer
 
-__all__ = ["Lagrangian"]
+__all__ = ["Lagrangian", "Quadrics"]
+
+
+@final
+class Quadrics:
+    """The excesses e_j(y) = ‖F_j y + f_j‖² − ‖H_j y + h_j‖² − limit_j of J conditions.
+
+    They are differences of the squared lengths ‖A_g y + a_g‖² of M maps: `signs` (J, M) is 1 for
+    the one to be near to, `near_of` (J,), and −1 for its rival. Conditions on one prototype share F
+    and f.
+    """
+
+    def __init__(self, conditions: Sequence[Nearer], d: int) -> None:
+        self.conditions = tuple(conditions)
+        first: dict[tuple[bytes, bytes], int] = {}
+        keys = [(c.matrix.tobytes(), c.offset.tobytes()) for c in conditions]
+        self.near_of = np.array([first.setdefault(k, len(first)) for k in keys], dtype=np.intp)
+        self.nearest = [keys.index(key) for key in first]
+        """The first condition on each prototype."""
+        maps = [(conditions[j].matrix, conditions[j].offset) for j in self.nearest]
+        maps += [(c.rival, c.rival_offset) for c in conditions]
+        self.signs = np.eye(len(maps))[self.near_of] - np.eye(len(maps))[len(first) :]
+        self._both = np.abs(self.signs).T
+        k = max((len(a) for _, a in maps), default=1)
+        self.maps, self._offset = np.zeros((len(maps), k, d)), np.zeros((len(maps), k))
+        for g, (matrix, offset) in enumerate(maps):
+            self.maps[g, : len(offset)], self._offset[g, : len(offset)] = matrix, offset
+        self._flat = self.maps.reshape(-1, d).T
+        self.limits = np.array([c.limit for c in conditions])
+        self.closing = np.array([[c.tight, c.lost] for c in conditions]).reshape(-1, 2)
+        self._gamma = gamma(k + d + 2)  # of one entry of a map
+        self.depth = len(maps) * k + 2 * (k + d) + 2 * len(conditions) + 12
+        """How many roundings a weighed sum of excesses is worth, or of slopes, or curvatures."""
+
+    def __len__(self) -> int:
+        return len(self.conditions)
+
+    @cached_property
+    def columns(self) -> BoolArray:
+        """(d,) the columns that have an effect on any of them."""
+        return np.asarray(self.maps.any(axis=(0, 1)))
+
+    @cached_property
+    def forms(self) -> FloatArray:
+        """(J, d, d) the curvatures Q_j = F_jᵀF_j − H_jᵀH_j."""
+        forms = np.matmul(self.maps.transpose(0, 2, 1), self.maps)
+        return np.tensordot(self.signs, forms, axes=1)
+
+    @cached_property
+    def sizes(self) -> FloatArray:
+        """(J, d, d) the sums of the sizes of the terms of Q_j."""
+        absolute = np.abs(self.maps)
+        sizes = np.matmul(absolute.transpose(0, 2, 1), absolute)
+        return np.tensordot(self._both.T, sizes, axes=1)
+
+    def _seen(self, y: FloatArray) -> FloatArray:
+        """(n, M, k) A_g y + a_g."""
+        return np.asarray((y @ self._flat).reshape(len(y), *self._offset.shape) + self._offset)
+
+    def excess(self, y: FloatArray, margin: FloatArray | None = None) -> FloatArray:
+        """(n, J) by how much points miss each condition, with (n, 2) margins, in score units."""
+        seen = self._seen(y)
+        excess = np.einsum("igk,igk->ig", seen, seen) @ self.signs.T - self.limits
+        return np.asarray(excess if margin is None else excess + self.closed_in(margin))
+
+    def closed_in(self, margin: FloatArray) -> FloatArray:
+        """(n, J) by how much (n, 2) margins lower the limits."""
+        return np.asarray(margin @ self.closing.T)
+
+    def misses(self, y: FloatArray, margin: FloatArray) -> FloatArray:
+        """(n, J) `excess`, relative to the size of its terms; 0 where that is rounding."""
+        seen = self._seen(y)
+        squares = np.einsum("igk,igk->ig", seen, seen)
+        excess = squares @ self.signs.T - self.limits + self.closed_in(margin)
+        size = squares @ self._both + np.abs(self.limits)
+        return relative(excess - 16.0 * EPS * size, size)
+
+    def slopes(self, y: FloatArray) -> FloatArray:
+        """(n, J, d) the gradients of the excesses."""
+        return self.steepness(y)[0]
+
+    def steepness(self, y: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """(n, J, d) the gradients of the excesses, and the sizes of their two terms."""
+        each = 2.0 * np.einsum("igk,gkj->igj", self._seen(y), self.maps)
+        return np.matmul(self.signs, each), np.matmul(self._both.T, np.abs(each))
+
+    def _back(self, seen: FloatArray, weights: FloatArray, flat: FloatArray) -> FloatArray:
+        """(n, d) (n, M, k) numbers, weighed by the (n, M) maps, times (d, M · k) maps."""
+        return np.asarray((seen * weights[:, :, None]).reshape(len(seen), flat.shape[1]) @ flat.T)
+
+    def slope(self, y: FloatArray, weights: FloatArray) -> FloatArray:
+        """(n, d) the gradient of Σ weights_j e_j."""
+        return 2.0 * self._back(self._seen(y), weights @ self.signs, self._flat)
+
+    def expanded(self, y: FloatArray, weights: FloatArray) -> tuple[FloatArray, ...]:
+        """Σ weights_j e_j, the sizes of its terms, its slope, and those of its terms.
+
+        The weights are not negative.
+        """
+        seen, terms = self._seen(y), np.abs(y) @ np.abs(self._flat)
+        terms = terms.reshape(seen.shape) + np.abs(self._offset)
+        squares = np.einsum("igk,igk->ig", seen, seen)
+        # What A_g y + a_g may lose where its terms cancel, as it enters the square.
+        lost = (2.0 * np.abs(seen) + self._gamma * terms) * terms
+        sizes = squares + lost.sum(axis=2)
+        apart = squares @ self.signs.T - self.limits
+        each = sizes @ self._both + np.abs(self.limits)
+        return (
+            np.einsum("ij,ij->i", weights, apart),
+            np.einsum("ij,ij->i", weights, each),
+            2.0 * self._back(seen, weights @ self.signs, self._flat),
+            2.0 * self._back(terms, weights @ self._both.T, np.abs(self._flat)),
+        )
 
 
 @final
@@ -47,10 +170,6 @@ class Lagrangian:
     price: FloatArray
     base: FloatArray
 
-    def priced(self, price: FloatArray) -> Lagrangian:
-        """The same with a (d, d) or (n, d, d) price besides."""
-        return replace(self, price=self.price + price)
-
     @cached_property
     def _bounds(self) -> tuple[FloatArray, FloatArray]:
         """(n, d) least and largest values; the only category that is left of a group is chosen."""
@@ -63,7 +182,7 @@ class Lagrangian:
                 low[:, group] = np.where(only, high[:, group], low[:, group])
         return low, high
 
-    def inside(self, y: FloatArray) -> FloatArray:
+    def _inside(self, y: FloatArray) -> FloatArray:
         """Points moved between the bounds; x where there is none."""
         low, high = self._bounds
         return np.minimum(np.maximum(np.where(np.isfinite(y), y, self.cases.x), low), high)
@@ -93,7 +212,7 @@ class Lagrangian:
         if not convex.any():
             return np.full(len(start), -np.inf)
         floor = np.where(convex, self._floor, 1.0)
-        z = self._lowest(start)
+        z = self._lowest(self._inside(start))
         value, size, slope, slope_size = self._expanded(z)
         delta, lift = z - self.cases.x, floor[:, None] * self.base
         bent = 2.0 * lift * np.abs(delta)
@@ -117,7 +236,7 @@ class Lagrangian:
         of a sum that cancels count as 0. So does such a curvature: then positive means up to a
         thousand times as far away as the row itself. And it means more than 1e-12 of the terms.
         """
-        z = self._lowest(start)
+        z = self._lowest(self._inside(start))
         value, size, slope, slope_size = self._expanded(z)
         delta, low, high = z - self.cases.x, self.cases.low, self.cases.high
         cancelled = max(128.0 * UNIT, self._gamma)
@@ -181,7 +300,7 @@ class Lagrangian:
         for _ in range(5):  # steps of Newton's method between the bounds
             slope = self.slope(y)
             held = ((y <= low) & (slope >= 0.0)) | ((y >= high) & (slope <= 0.0))
-            y = self.inside(y + self._newton(slope, held | (self._scale == 0.0)))
+            y = self._inside(y + self._newton(slope, held | (self._scale == 0.0)))
             if held_before is not None and (held == held_before).all():
                 break
             held_before = held

@@ -23,7 +23,6 @@ The left side is a `Lagrangian`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import final
@@ -34,7 +33,6 @@ from counterpoint.engine.conditions import Box, LinearBounds
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Cases, Cut, NonConvex, NonConvexDuality, Region
 from counterpoint.numerics import (
-    EPS,
     UNIT,
     BoolArray,
     FloatArray,
@@ -42,9 +40,9 @@ from counterpoint.numerics import (
     gamma,
     relative,
 )
-from counterpoint.prototypes.lagrangian import Lagrangian
+from counterpoint.prototypes.lagrangian import Lagrangian, Quadrics
 
-__all__ = ["Curvature", "Nearer", "Quadrics", "curvature_of", "quadrics_of"]
+__all__ = ["Curvature", "Nearer", "curvature_of", "quadrics_of"]
 
 MET = 1e-13
 """The largest relative violation of a quadratic condition that is rounding."""
@@ -87,118 +85,6 @@ class Nearer(NonConvex):
 
     def duality(self, program: Program) -> Curvature:
         return Curvature(program)
-
-
-@final
-class Quadrics:
-    """The excesses e_j(y) = ‖F_j y + f_j‖² − ‖H_j y + h_j‖² − limit_j of J conditions.
-
-    They are differences of the squared lengths ‖A_g y + a_g‖² of M maps: `signs` (J, M) is 1 for
-    the one to be near to, `near_of` (J,), and −1 for its rival. Conditions on one prototype share F
-    and f.
-    """
-
-    def __init__(self, conditions: Sequence[Nearer], d: int) -> None:
-        self.conditions = tuple(conditions)
-        first: dict[tuple[bytes, bytes], int] = {}
-        keys = [(c.matrix.tobytes(), c.offset.tobytes()) for c in conditions]
-        self.near_of = np.array([first.setdefault(k, len(first)) for k in keys], dtype=np.intp)
-        self.nearest = [keys.index(key) for key in first]
-        """The first condition on each prototype."""
-        maps = [(conditions[j].matrix, conditions[j].offset) for j in self.nearest]
-        maps += [(c.rival, c.rival_offset) for c in conditions]
-        self.signs = np.eye(len(maps))[self.near_of] - np.eye(len(maps))[len(first) :]
-        self._both = np.abs(self.signs).T
-        k = max((len(a) for _, a in maps), default=1)
-        self.maps, self._offset = np.zeros((len(maps), k, d)), np.zeros((len(maps), k))
-        for g, (matrix, offset) in enumerate(maps):
-            self.maps[g, : len(offset)], self._offset[g, : len(offset)] = matrix, offset
-        self._flat = self.maps.reshape(-1, d).T
-        self.limits = np.array([c.limit for c in conditions])
-        self.closing = np.array([[c.tight, c.lost] for c in conditions]).reshape(-1, 2)
-        self._gamma = gamma(k + d + 2)  # of one entry of a map
-        self.depth = len(maps) * k + 2 * (k + d) + 2 * len(conditions) + 12
-        """How many roundings a weighed sum of excesses is worth, or of slopes, or curvatures."""
-
-    def __len__(self) -> int:
-        return len(self.conditions)
-
-    @cached_property
-    def columns(self) -> BoolArray:
-        """(d,) the columns that have an effect on any of them."""
-        return np.asarray(self.maps.any(axis=(0, 1)))
-
-    @cached_property
-    def forms(self) -> FloatArray:
-        """(J, d, d) the curvatures Q_j = F_jᵀF_j − H_jᵀH_j."""
-        forms = np.matmul(self.maps.transpose(0, 2, 1), self.maps)
-        return np.tensordot(self.signs, forms, axes=1)
-
-    @cached_property
-    def sizes(self) -> FloatArray:
-        """(J, d, d) the sums of the sizes of the terms of Q_j."""
-        absolute = np.abs(self.maps)
-        sizes = np.matmul(absolute.transpose(0, 2, 1), absolute)
-        return np.tensordot(self._both.T, sizes, axes=1)
-
-    def _seen(self, y: FloatArray) -> FloatArray:
-        """(n, M, k) A_g y + a_g."""
-        return np.asarray((y @ self._flat).reshape(len(y), *self._offset.shape) + self._offset)
-
-    def excess(self, y: FloatArray, margin: FloatArray | None = None) -> FloatArray:
-        """(n, J) by how much points miss each condition, with (n, 2) margins, in score units."""
-        seen = self._seen(y)
-        excess = np.einsum("igk,igk->ig", seen, seen) @ self.signs.T - self.limits
-        return np.asarray(excess if margin is None else excess + self.closed_in(margin))
-
-    def closed_in(self, margin: FloatArray) -> FloatArray:
-        """(n, J) by how much (n, 2) margins lower the limits."""
-        return np.asarray(margin @ self.closing.T)
-
-    def misses(self, y: FloatArray, margin: FloatArray) -> FloatArray:
-        """(n, J) `excess`, relative to the size of its terms; 0 where that is rounding."""
-        seen = self._seen(y)
-        squares = np.einsum("igk,igk->ig", seen, seen)
-        excess = squares @ self.signs.T - self.limits + self.closed_in(margin)
-        size = squares @ self._both + np.abs(self.limits)
-        return relative(excess - 16.0 * EPS * size, size)
-
-    def slopes(self, y: FloatArray) -> FloatArray:
-        """(n, J, d) the gradients of the excesses."""
-        return self.steepness(y)[0]
-
-    def steepness(self, y: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """(n, J, d) the gradients of the excesses, and the sizes of their two terms."""
-        each = 2.0 * np.einsum("igk,gkj->igj", self._seen(y), self.maps)
-        return np.matmul(self.signs, each), np.matmul(self._both.T, np.abs(each))
-
-    def _back(self, seen: FloatArray, weights: FloatArray, flat: FloatArray) -> FloatArray:
-        """(n, d) (n, M, k) numbers, weighed by the (n, M) maps, times (d, M · k) maps."""
-        return np.asarray((seen * weights[:, :, None]).reshape(len(seen), flat.shape[1]) @ flat.T)
-
-    def slope(self, y: FloatArray, weights: FloatArray) -> FloatArray:
-        """(n, d) the gradient of Σ weights_j e_j."""
-        return 2.0 * self._back(self._seen(y), weights @ self.signs, self._flat)
-
-    def expanded(self, y: FloatArray, weights: FloatArray) -> tuple[FloatArray, ...]:
-        """Σ weights_j e_j, the sizes of its terms, its slope, and those of its terms.
-
-        The weights are not negative.
-        """
-        seen, terms = self._seen(y), np.abs(y) @ np.abs(self._flat)
-        terms = terms.reshape(seen.shape) + np.abs(self._offset)
-        squares = np.einsum("igk,igk->ig", seen, seen)
-        # What A_g y + a_g may lose where its terms cancel, as it enters the square.
-        lost = (2.0 * np.abs(seen) + self._gamma * terms) * terms
-        sizes = squares + lost.sum(axis=2)
-        apart = squares @ self.signs.T - self.limits
-        each = sizes @ self._both + np.abs(self.limits)
-        return (
-            np.einsum("ij,ij->i", weights, apart),
-            np.einsum("ij,ij->i", weights, each),
-            2.0 * self._back(seen, weights @ self.signs, self._flat),
-            2.0 * self._back(terms, weights @ self._both.T, np.abs(self._flat)),
-        )
 
 
 def quadrics_of(program: Program) -> Quadrics:
@@ -305,29 +191,31 @@ class Curvature(NonConvexDuality):
             weights = np.maximum(multipliers[:, : len(self.quadrics)], 0.0)
             more = np.einsum("ij,ij->i", weights, self.quadrics.closed_in(margin))
             cut = cut._replace(offset=cut.offset - more)
-        rows, plain = self._weighed(cases, multipliers, cut, self.base)
-        if not len(rows):
-            return out
-        start = plain.inside(plain.cases.x if at is None else at[rows])
-        if not self.is_absolute:
-            out[rows] = np.maximum(plain.priced(self.form).least(start), 0.0)
-            return out
-        square = plain.priced(self.form * self._ratios(multipliers[rows])).least(start)
-        out[rows] = np.sqrt(np.maximum(square, 0.0)) * (1.0 - 8.0 * UNIT)
+        price = self.form * self._ratios(multipliers) if self.is_absolute else self.form
+        rows, whole = self._weighed(cases, multipliers, cut, self.base, price)
+        if len(rows):
+            least = np.maximum(whole.least(whole.cases.x if at is None else at[rows]), 0.0)
+            out[rows] = np.sqrt(least) * (1.0 - 8.0 * UNIT) if self.is_absolute else least
         return out
 
     def refutes(self, cases: Cases, multipliers: FloatArray, cut: Cut) -> BoolArray:
         """(n,): whether Σ λ_j e_j + normal · y − offset is convex and positive throughout."""
         out = np.zeros(len(cases.x), dtype=bool)
-        rows, plain = self._weighed(cases, multipliers, cut, self._own_base)
+        none = np.zeros((len(self._own_base),) * 2)
+        rows, plain = self._weighed(cases, multipliers, cut, self._own_base, none)
         if len(rows):
-            out[rows] = plain.is_positive(plain.inside(plain.cases.x))
+            out[rows] = plain.is_positive(plain.cases.x)
         return out
 
     def _weighed(
-        self, cases: Cases, multipliers: FloatArray, cut: Cut, base: FloatArray
+        self,
+        cases: Cases,
+        multipliers: FloatArray,
+        cut: Cut,
+        base: FloatArray,
+        price: FloatArray,
     ) -> tuple[IntArray, Lagrangian]:
-        """The rows with multipliers, and what these add up to without a price."""
+        """The rows with multipliers, and what these and a (d, d) or (n, d, d) price add up to."""
         count = len(self.quadrics)
         weights = np.maximum(multipliers[:, :count], 0.0)
         sane = np.abs(multipliers).max(axis=1, initial=0.0) <= 1e100  # so that nothing overflows
@@ -361,6 +249,7 @@ class Curvature(NonConvexDuality):
                 doubt=cut.doubt + gamma(d + 6) * lost,
             )
         cut = cut._replace(weights=terms, normals=np.eye(len(base)))
+        form = form + (price if price.ndim == 2 else price[rows])
         return rows, Lagrangian(self.quadrics, self.domain, part, weights[rows], cut, form, base)
 
     def _ratios(self, multipliers: FloatArray) -> FloatArray:

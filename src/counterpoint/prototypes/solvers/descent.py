@@ -24,7 +24,8 @@ from counterpoint.engine.conditions import INTEGRAL, Cone, LinearBounds
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Cases, Coupling, Region
 from counterpoint.numerics import TINY, BoolArray, FloatArray
-from counterpoint.prototypes.nearer import Quadrics, curvature_of
+from counterpoint.prototypes.lagrangian import Quadrics
+from counterpoint.prototypes.nearer import curvature_of
 from counterpoint.solvers.base import Effort, translated
 from counterpoint.solvers.clarabel import SOLVED, Clarabel
 

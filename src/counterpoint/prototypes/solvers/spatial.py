@@ -32,7 +32,8 @@ from counterpoint.engine.program import Program
 from counterpoint.engine.region import Cases
 from counterpoint.errors import SolverFailure
 from counterpoint.numerics import EPS, TINY, FloatArray
-from counterpoint.prototypes.nearer import Nearer, Quadrics, quadrics_of
+from counterpoint.prototypes.lagrangian import Quadrics
+from counterpoint.prototypes.nearer import Nearer, quadrics_of
 
 __all__ = ["Ball", "ScipFound", "Spatial", "scip_errors"]
 

@@ -18,6 +18,7 @@ from counterpoint.groups.representations import (
     Composed,
     Pull,
     Representation,
+    Rough,
     dense,
     in_parts,
 )
@@ -35,7 +36,7 @@ __all__ = [
 
 @final
 @dataclass(frozen=True, eq=False)
-class FiniteDifferences(Representation):
+class FiniteDifferences(Rough):
     """Any smooth function of few features, with central differences for its derivatives.
 
     Derivatives take 2 d times as many rows, in one call or a few. Explanations take few of them:
@@ -71,10 +72,6 @@ class FiniteDifferences(Representation):
             )
         if not np.all(np.asarray(self.step) > 0.0):
             raise InvalidInput(f"Expected a positive step; got {self.step}. Pass 1e-5, say.")
-
-    @property
-    def by_tangents(self) -> bool:
-        return True
 
     @property
     def n_features(self) -> int:
@@ -275,7 +272,7 @@ class PowerMap(Representation):
 
 
 @final
-class QuantileMap(Representation):
+class QuantileMap(Rough):
     """A fitted ``QuantileTransformer``: its values, and secants in place of its many slopes."""
 
     def __init__(self, model: Any) -> None:
@@ -283,10 +280,6 @@ class QuantileMap(Representation):
         vars(self.model).pop("feature_names_in_", None)  # it is given arrays
         low, high = np.quantile(model.quantiles_, [0.1, 0.9], axis=0)
         self.step = np.where(high > low, 0.1 * (high - low), 1.0)  # over several corners
-
-    @property
-    def by_tangents(self) -> bool:
-        return True
 
     @property
     def n_features(self) -> int:

@@ -17,7 +17,14 @@ from typing import Any, final
 import numpy as np
 from scipy.optimize import isotonic_regression
 
-from counterpoint.groups.representations import Composed, Matrix, Pull, Representation, dense
+from counterpoint.groups.representations import (
+    Composed,
+    Matrix,
+    Pull,
+    Representation,
+    dense,
+    is_rough,
+)
 from counterpoint.numerics import TINY, FloatArray, IntArray
 
 __all__ = [
@@ -222,7 +229,7 @@ class Objective:
     @property
     def by_tangents(self) -> bool:
         """Whether derivatives are so dear that descents are on linearised tasks."""
-        return self.parts.by_tangents
+        return is_rough(self.parts)
 
     def of(self, columns: IntArray) -> Objective:
         """The task over some features, where all others stay."""

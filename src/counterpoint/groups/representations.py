@@ -25,8 +25,10 @@ __all__ = [
     "Network",
     "Pull",
     "Representation",
+    "Rough",
     "dense",
     "in_parts",
+    "is_rough",
     "stages",
 ]
 
@@ -38,11 +40,6 @@ Pull = Callable[[FloatArray], FloatArray]
 
 class Representation(ABC):
     """A differentiable map r from features (n, d) to a space of few dimensions (n, m)."""
-
-    @property
-    def by_tangents(self) -> bool:
-        """Whether slopes are dear, or secants: few are then asked for, and values decide."""
-        return False
 
     @property
     @abstractmethod
@@ -64,6 +61,10 @@ class Representation(ABC):
             (n, m) the values r(x); and a function that takes (n, m) to (n, d), the vector–Jacobian
             product of each row.
         """
+
+
+class Rough(Representation):
+    """A representation whose slopes are dear, or secants: few are asked for, and values decide."""
 
 
 @final
@@ -140,10 +141,6 @@ class Composed(Representation):
     rest: Representation | None
 
     @property
-    def by_tangents(self) -> bool:
-        return self.rest is not None and self.rest.by_tangents
-
-    @property
     def n_features(self) -> int:
         return self.first.n_features
 
@@ -181,10 +178,6 @@ class Chain(Representation):
     rest: Representation
 
     @property
-    def by_tangents(self) -> bool:
-        return self.first.by_tangents or self.rest.by_tangents
-
-    @property
     def n_features(self) -> int:
         return self.first.n_features
 
@@ -192,6 +185,16 @@ class Chain(Representation):
         hidden, back = self.first.vjp(X)
         values, pull = self.rest.vjp(hidden)
         return values, lambda C: back(pull(C))
+
+
+def is_rough(representation: Representation | None) -> bool:
+    """Whether a representation, or a part of it, is rough."""
+    match representation:
+        case Composed(_, rest):
+            return is_rough(rest)
+        case Chain(first, rest):
+            return is_rough(first) or is_rough(rest)
+    return isinstance(representation, Rough)
 
 
 Activation = Callable[[FloatArray], tuple[FloatArray, FloatArray]]

@@ -8,7 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
+import counterpoint as cp
 from counterpoint.additive import tree
 from counterpoint.additive.curves import Curve
 from counterpoint.additive.solver import Knapsacks
@@ -387,6 +391,38 @@ def test_several_demands_on_columns_without_an_end_are_proved_too(seed: int):
     low = np.array(found.proof.low)
     low[found.proof.root[0]] = 0.0  # a part of the domain
     assert proved(program, cases, found.proof._replace(low=low))[0] == 0.0
+
+
+@pytest.mark.parametrize("is_compiled", [False, True])
+def test_a_mixture_is_an_answer_where_no_more_change_than_may(
+    *, is_compiled: bool, monkeypatch: pytest.MonkeyPatch
+):
+    """Two demands on continuous columns beside a whole one: both change, in shares."""
+    if not is_compiled:
+        monkeypatch.setattr(tree, "has_numba", bool)
+    matrix = np.array([[2.0, 1.0, 0.1], [1.0, 2.0, 0.1]])
+    rows = LinearBounds(matrix, np.array([3.0, 3.0]), np.full(2, np.inf))
+    none, blocks = np.full(3, np.inf), tuple(slice(j, j + 1) for j in range(3))
+    box = Box(np.zeros(3), np.full(3, 9.0), -none, none)
+    whole = Whole(np.array([2]), np.ones(1))
+    program = Program(Price(np.ones(3), np.zeros(3)), Region((rows, whole, box, AtMost(2, blocks))))
+    cases = program.cases(np.zeros((1, 3)))
+    found = Knapsacks(program).solve(cases, Effort())
+    assert found.outcomes[0] == Outcome.FOUND
+    assert found.points[0] == pytest.approx([1.0, 1.0, 0.0])
+    assert found.proof is not None
+    assert proved(program, cases, found.proof)[0] == pytest.approx(2.0, rel=1e-8)
+
+
+@pytest.mark.parametrize("cost", [None, cp.SquaredEuclidean([1.0, 0.5, 0.2, 1.0, 2.0])])
+def test_twenty_classes_over_whole_steps_are_proved(cost: cp.Cost | None):
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 12, (600, 5))
+    model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
+    model.fit(X, ((X - 5.5) @ rng.normal(size=(5, 20))).argmax(axis=1))
+    answers = cp.Explainer(model, data=X, cost=cost).explain(X[:12], int(model.classes_[-1]))
+    assert len(model.classes_) > 12
+    assert {*answers.report()["claim"]} == {"proved"}
 
 
 # Tampering

@@ -57,9 +57,16 @@ def _improved(k: Any, row: Any, basis: Any, points: Any, best: Any, worth: Any) 
     m = len(basis[4])
     change, choice = np.empty(points[0].shape[1]), np.empty(points[1].shape[1], np.int64)
     spot = change, choice, np.empty(points[2].shape[1])
-    for i in range(m if k.most >= 0 else m + 1):
+    for i in range(m if k.most >= 0 and m == 2 else m + 1):
         if i == m:
             _rounded(k, basis, points, spot)
+            changes = 0
+            for j in range(len(change)):
+                changes += change[j] != 0.0
+            for g in range(len(choice)):
+                changes += choice[g] != row.here[g]
+            if 0 <= k.most < changes:
+                break
         elif used(basis, i):
             moved(spot, (points[0][i], points[1][i], points[2][i]))
         else:

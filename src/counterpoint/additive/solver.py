@@ -21,7 +21,7 @@ from counterpoint.solvers.base import Effort, Outcome, Solution, Solver
 
 __all__ = ["Knapsacks"]
 
-DEMANDS = 12
+DEMANDS = 64
 """The most demands, sides of linear rows, that are taken: the time of a node grows with their
 square."""
 NODES = 10_000

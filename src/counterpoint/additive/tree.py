@@ -206,10 +206,14 @@ def _rounded(k: Knapsack, given: Given, points: list[Moves], weights: FloatArray
         for i, p in enumerate(points)
     )
     change = np.asarray(np.where(k.whole, np.rint(change), change))
-    if k.count is not None:
-        return points[0]
     heaviest = weights.argmax(axis=1)
     choice = np.stack([p.choice for p in points], axis=1)[np.arange(len(weights)), heaviest]
+    if k.count is not None:  # not where more would change than may
+        several = np.hstack([change != 0.0, choice != given.here]).sum(axis=1) > k.count
+        change, choice = (
+            np.where(several[:, None], old, new)
+            for old, new in zip(points[0][:2], (change, choice), strict=True)
+        )
     return k.moves(given, change, choice)
 
 

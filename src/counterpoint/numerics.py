@@ -226,13 +226,20 @@ class Sizes:
             return np.asarray((self.heights * factors).max(axis=1, initial=0.0))
         return np.asarray(self.heights @ (self.units * factors).max(axis=1, initial=0.0))
 
-    def over(self, bends: FloatArray) -> FloatArray:
-        """(n,) at least the sums of the squares of the sizes, over (d,) bends >= 0."""
+    def bent(self, bends: FloatArray) -> FloatArray:
+        """(n,) by how much rounding of slopes may lower parabolas with (d,) bends >= 0 in all."""
         share = 1.0 / np.where(bends > 0.0, bends, np.inf)
         if self.units is None:
-            return np.asarray((self.heights * self.heights) @ share)
-        squares = (self.units * self.units) @ share
-        return np.asarray(len(self.units) * (self.heights * self.heights) @ squares)
+            over = np.asarray((self.heights * self.heights) @ share)
+        else:
+            squares = (self.units * self.units) @ share
+            over = np.asarray(len(self.units) * (self.heights * self.heights) @ squares)
+        slopes = gamma(self.count + AFTER)
+        return np.asarray(slopes * slopes * over)
+
+    def rounding(self, d: int, more: int) -> float:
+        """γ of the roundings of sums of d such numbers times others, and of so many more."""
+        return gamma(self.count + depth(d) + AFTER + more)
 
     def scaled(self, factor: FloatArray) -> Sizes:
         """The same, where the numbers are multiplied by (n,) factors, for which see `AFTER`."""

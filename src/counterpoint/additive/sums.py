@@ -14,7 +14,7 @@ from counterpoint.engine.conditions import LinearBounds
 from counterpoint.engine.region import Cases, Cut, NonConvex, NonConvexDuality, Region
 from counterpoint.engine.separable import Diagonal
 from counterpoint.errors import UnsupportedModel
-from counterpoint.numerics import AFTER, TINY, BoolArray, FloatArray, Sizes, depth, dots, gamma
+from counterpoint.numerics import TINY, BoolArray, FloatArray, Sizes, dots, gamma
 
 if TYPE_CHECKING:
     from counterpoint.engine.program import Program
@@ -166,5 +166,5 @@ class SumDuality(NonConvexDuality):
             size = dots(terms, np.abs(x)) + np.abs(offsets).sum(axis=1) + np.abs(cut.offset)
             size = size + np.abs(np.where(np.isfinite(total), total, 0.0)) + tall.sum(axis=1)
             value = total + dots(normal, x) + here.sum(axis=1) - offset
-            lost = lost + off + doubt + gamma(sizes.count + depth(len(zero)) + AFTER + 12) * size
+            lost = lost + off + doubt + sizes.rounding(len(zero), 12) * size
         return value, lost + TINY, size

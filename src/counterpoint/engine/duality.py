@@ -20,7 +20,6 @@ import numpy as np
 from counterpoint.engine.region import Cases, Cut
 from counterpoint.engine.separable import Diagonal, SeparableDomain
 from counterpoint.numerics import (
-    AFTER,
     LEAST,
     TINY,
     UNIT,
@@ -99,7 +98,7 @@ class Duality:
                 slopes = sizes = sizes.scaled(shrink)
         least, lost = self.domain.lower(self.diagonal, slope, cases, slopes)
         size = sizes.along(np.abs(cases.x)) + np.abs(offset) + np.abs(least)
-        lost = lost + doubt + gamma(sizes.count + depth(d) + AFTER + 8) * size + TINY
+        lost = lost + doubt + sizes.rounding(d, 8) * size + TINY
         bound = np.maximum(least + dots(normal, cases.x) - offset - lost, 0.0)
         return np.asarray(bound * (cases.weights * (1.0 - 4.0 * UNIT))) if self.weighed else bound
 

@@ -26,7 +26,6 @@ from counterpoint.numerics import (
     FloatArray,
     IntArray,
     Sizes,
-    depth,
     dots,
     gamma,
     total,
@@ -227,20 +226,19 @@ class SeparableDomain:
             reach = self._either(part, slope, reach, own, cases)
         if self.steps.any():
             reach = reach + self.steps[self.numeric]
-        roundings = sizes.count + depth(cases.x.shape[1]) + AFTER + LIBRARY
+        share = sizes.rounding(cases.x.shape[1], LIBRARY)
         if self.at_most is not None:
-            return value, gamma(roundings) * self._changed(price, sizes, reach, cases) + TINY
+            return value, share * self._changed(price, sizes, reach, cases) + TINY
         size, bend = own.along(reach), np.zeros(len(slope))
         if cases.unbounded and not self.steps.any() and not self.groups:
             size -= value  # which is −curvature · reach²
         else:
             size += self._paid(part, reach)
         if part.is_curved:
-            slopes = gamma(sizes.count + AFTER)
-            bend = slopes * slopes * own.over(2.0 * part.curvature)
+            bend = own.bent(2.0 * part.curvature)
         if self.groups:
             size += self.hot.size(price, sizes).sum(axis=1)
-        return value, gamma(roundings) * size + bend + TINY
+        return value, share * size + bend + TINY
 
     def _put(
         self, least: FloatArray, reach: FloatArray, instead: tuple[IntArray, FloatArray] | None

@@ -87,7 +87,7 @@ class Quadric(Solver):
         return Memo()
 
     def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
-        out = Solution.blank(len(cases), self.program)
+        out = Solution.blank(len(cases.x), self.program)
         points, weights, empty = self.nearest(cases)
         out.multipliers[:, self.program.convex_size :][:, : weights.shape[1]] = weights
         met = self.curvature.meets(points, cases)
@@ -102,8 +102,8 @@ class Quadric(Solver):
         These (n, d) points, NaN without one; (n, J) multipliers, not 0 for that condition alone;
         (n,) whether a condition holds no point at all.
         """
-        shape = len(cases), len(self.curvature.quadrics)
-        out = np.array(cases.x), np.zeros(shape), np.zeros(len(cases), dtype=bool)
+        shape = len(cases.x), len(self.curvature.quadrics)
+        out = np.array(cases.x), np.zeros(shape), np.zeros(len(cases.x), dtype=bool)
         movable = cases.low < cases.high
         movable |= (cases.low != cases.x) & ~cases.empty[:, None]  # a relaxation where it must move
         kinds, which = np.unique(movable, axis=0, return_inverse=True)
@@ -143,7 +143,7 @@ class Quadric(Solver):
         steps, multipliers, price = _on_the_surface(np.broadcast_to(q, beta.shape), beta, c)
         price = np.where(c > 0.0, price, 0.0)
         worst = price.argmax(axis=1)
-        one = np.arange(len(cases)), worst
+        one = np.arange(len(cases.x)), worst
         empty, missed = np.isinf(price[one]), price[one] > 0.0
         step = np.einsum("ndk,nk->nd", axes[worst], steps[one])
         points = cases.x + np.where(missed[:, None], step, 0.0)

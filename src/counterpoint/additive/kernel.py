@@ -103,43 +103,24 @@ def used(basis: Any, p: Any) -> Any:
 
 
 @compiled
-def _paid(k: Any, row: Any, j: Any, change: Any) -> Any:
+def _paid(k: Any, j: Any, change: Any) -> Any:
     """What the change of a number costs."""
-    if k.place[j] >= 0:
-        at, paid = row.at[k.place[j]], row.paid[k.place[j]]
-        i = min(max(np.searchsorted(at, change), 1), len(at) - 1)
-        if at[i] == change or at[i] == at[i - 1]:
-            return paid[i]
-        return paid[i - 1] + (paid[i] - paid[i - 1]) * (change - at[i - 1]) / (at[i] - at[i - 1])
     value = abs(change) * k.absolute[j]
     return value + change * change * k.curvature[j] if k.curvature[j] > 0.0 else value
 
 
 @compiled
-def _by_level(k: Any, row: Any, j: Any, slope: Any, ends: Any, scale: Any) -> Any:
-    """The same of a number priced by level: where that bends, or at an end; the least such."""
-    low, high = ends
-    best = low if abs(low) <= abs(high) else high
-    other = high if best == low else low
-    least = scale * _paid(k, row, j, best) - slope * best
-    value = scale * _paid(k, row, j, other) - slope * other
-    if value < least:
-        least, best = value, other
-    at, paid = row.at[k.place[j]], row.paid[k.place[j]]
-    for i in range(np.searchsorted(at, low), len(at)):
-        if at[i] > high:
-            break
-        value = scale * paid[i] - slope * at[i]
-        if value < least or (value == least and abs(at[i]) < abs(best)):
-            least, best = value, at[i]
-    return best
+def _level_paid(at: Any, paid: Any, change: Any) -> Any:
+    """The same of a number priced by level, between the changes at which that bends."""
+    i = min(max(np.searchsorted(at, change), 1), len(at) - 1)
+    if at[i] == change or at[i] == at[i - 1]:
+        return paid[i]
+    return paid[i - 1] + (paid[i] - paid[i - 1]) * (change - at[i - 1]) / (at[i] - at[i - 1])
 
 
 @compiled
-def _nearest(k: Any, row: Any, j: Any, slope: Any, ends: Any, scale: Any) -> Any:
+def _nearest(k: Any, j: Any, slope: Any, ends: Any, scale: Any) -> Any:
     """The change of a number at which a scale of its price less slope · change is least."""
-    if k.place[j] >= 0:
-        return _by_level(k, row, j, slope, ends, scale)
     low, high = ends
     if scale * k.curvature[j] > 0.0:
         free = slope / (2.0 * k.curvature[j])
@@ -147,6 +128,25 @@ def _nearest(k: Any, row: Any, j: Any, slope: Any, ends: Any, scale: Any) -> Any
     if abs(slope) > scale * k.absolute[j]:
         return high if slope > 0.0 else low
     return min(max(low, 0.0), high)
+
+
+@compiled
+def _level_nearest(at: Any, paid: Any, slope: Any, ends: Any, scale: Any) -> Any:
+    """The same of a number priced by level: where that bends, or an end; the smallest such."""
+    low, high = ends
+    best = low if abs(low) <= abs(high) else high
+    other = high if best == low else low
+    least = scale * _level_paid(at, paid, best) - slope * best
+    value = scale * _level_paid(at, paid, other) - slope * other
+    if value < least:
+        least, best = value, other
+    for i in range(np.searchsorted(at, low), len(at)):
+        if at[i] > high:
+            break
+        value = scale * paid[i] - slope * at[i]
+        if value < least or (value == least and abs(at[i]) < abs(best)):
+            least, best = value, at[i]
+    return best, least
 
 
 @compiled
@@ -211,7 +211,11 @@ def weighed(k: Any, row: Any, point: Any) -> Any:
     change, choice, gain = point
     cost = 0.0
     for j in range(len(change)):
-        cost += _paid(k, row, j, change[j])
+        p = k.place[j]
+        if p >= 0:
+            cost += _level_paid(row.at[p], row.paid[p], change[j])
+        else:
+            cost += _paid(k, j, change[j])
     for g in range(len(choice)):
         cost += row.price[g, choice[g]]
     for r in range(len(gain)):
@@ -237,10 +241,15 @@ def least(k: Any, row: Any, box: Any, lam: Any, point: Any, work: Any, scale: An
         slope[j] = 0.0
         for r in range(len(lam)):
             slope[j] += lam[r] * k.gains[r, j]
-        to = _nearest(k, row, j, slope[j], (low[j], high[j]), scale)
+        p = k.place[j]
+        if p >= 0:
+            at, paid = row.at[p], row.paid[p]
+            change[j], own[j] = _level_nearest(at, paid, slope[j], (low[j], high[j]), scale)
+            continue
+        to = _nearest(k, j, slope[j], (low[j], high[j]), scale)
         change[j], own[j] = to, -np.inf  # it gains more than it costs, without end
         if not np.isinf(to):
-            own[j] = scale * _paid(k, row, j, to) - slope[j] * to
+            own[j] = scale * _paid(k, j, to) - slope[j] * to
     staying = 0.0
     for g in range(len(choice)):
         best, own[c + g] = -1, np.inf
@@ -361,7 +370,12 @@ def repaired(k: Any, row: Any, point: Any) -> Any:
         target = min(max(low, 0.0), high)
         if not fits or low > high or np.isinf(target) or (full and change[j] == 0.0 != target):
             continue
-        price = _paid(k, row, j, target) - _paid(k, row, j, change[j])
+        p = k.place[j]
+        if p >= 0:
+            price = _level_paid(row.at[p], row.paid[p], target)
+            price -= _level_paid(row.at[p], row.paid[p], change[j])
+        else:
+            price = _paid(k, j, target) - _paid(k, j, change[j])
         if price < best:
             best, item, to = price, j, target
     option = -1

@@ -1,14 +1,20 @@
-"""Write README.md from results/*.json. Run as a script, or by each benchmark that finishes."""
+"""Write README.md and the tables of docs/*.md from results/*.json.
+
+Run as a script, or by each benchmark that finishes. On a page of docs, the lines between
+``<!-- trees: wine -->`` and ``<!-- end -->`` are the rows of results/trees.json that begin so.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
 ORDER = ("optimality", "speed_cvxpy", "throughput", "latency", "heloc", "peers", "softmax")
+MARKED = re.compile(r"(?s)(?P<first><!-- (?P<subject>\w+): (?P<begins>[^>]*) -->).*?<!-- end -->")
 HEAD = """\
 # Benchmarks
 
@@ -30,6 +36,20 @@ def write() -> None:
     for result in results:
         lines += ["", *section(result), "", _versions(result)]
     (HERE / "README.md").write_text("\n".join(lines).rstrip() + "\n")
+    known = {result["subject"]: result for result in results}
+    for page in (HERE.parent / "docs").glob("*.md"):
+        text = page.read_text()
+        filled = MARKED.sub(lambda found: _filled(found, known), text)
+        if filled != text:
+            page.write_text(filled)
+
+
+def _filled(found: re.Match[str], known: Mapping[str, Any]) -> str:
+    """Marked lines of a page, with the rows that they are for."""
+    result, begins = known[found["subject"]], tuple(found["begins"].split(", "))
+    rows = [row for row in result["rows"] if str(row[0]).startswith(begins)]
+    table = "\n".join(_table(result["columns"], rows))
+    return f"{found['first']}\n\n{table}\n\n<!-- end -->"
 
 
 def section(result: Mapping[str, Any]) -> list[str]:

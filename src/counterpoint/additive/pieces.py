@@ -119,11 +119,14 @@ class Bends:
 
     def added(self, y: FloatArray) -> FloatArray:
         """(n, k, q, m) what q values of each column add to each row."""
-        at = np.zeros(y.shape, dtype=np.intp)
-        for i in range(len(self.columns) if self.starts.shape[1] > 1 else 0):
-            at[:, i] = np.maximum(np.searchsorted(self.starts[i], y[:, i], side="right") - 1, 0)
-        which = np.arange(len(self.columns))[:, None], at
-        u, own = (y - self.centers[which])[..., None], self.coefficients[which]
+        if self.starts.shape[1] == 1:
+            u, own = (y - self.centers)[..., None], self.coefficients
+        else:
+            at = np.zeros(y.shape, dtype=np.intp)
+            for i in range(len(self.columns)):
+                at[:, i] = np.maximum(np.searchsorted(self.starts[i], y[:, i], side="right") - 1, 0)
+            which = np.arange(len(self.columns))[:, None], at
+            u, own = (y - self.centers[which])[..., None], self.coefficients[which]
         value = own[..., 3]
         for c in (2, 1, 0):
             value = value * u + own[..., c]
@@ -324,5 +327,5 @@ def _roots(a: FloatArray, b: FloatArray, c: FloatArray) -> Iterator[FloatArray]:
     with np.errstate(all="ignore"):
         root = np.sqrt(np.maximum(b * b - 4.0 * a * c, 0.0))
         q = -0.5 * (b + np.copysign(root, b))
-        for u in (q / a, c / q):
+        for u in (q / a, c / q) if a.any() else (c / q,):
             yield np.where(np.isfinite(u), u, 0.0)

@@ -9,7 +9,7 @@ from counterpoint.numerics import STEP_SLACK, BoolArray, FloatArray
 
 __all__ = ["repaired"]
 
-HALVINGS = 50
+HALVINGS = 36
 """How closely a column with a curve is taken back: its change, over 2 to the power of so many."""
 
 

@@ -173,7 +173,7 @@ def test_activations_are_those_of_torch(name: str):
     value, slope = ACTIVATIONS[name](a)
     np.testing.assert_allclose(value, out.detach().numpy(), atol=1e-12)
     out.sum().backward()
-    np.testing.assert_allclose(slope, given.grad.numpy(), atol=1e-12)
+    np.testing.assert_allclose(slope(), given.grad.numpy(), atol=1e-12)
 
 
 def test_a_torch_module_is_the_network_of_its_weights():

@@ -197,46 +197,52 @@ def is_rough(representation: Representation | None) -> bool:
     return isinstance(representation, Rough)
 
 
-Activation = Callable[[FloatArray], tuple[FloatArray, FloatArray]]
-"""Takes inputs to values and derivatives, entry by entry."""
+Activation = Callable[[FloatArray], tuple[FloatArray, Callable[[], FloatArray]]]
+"""Takes inputs to values, and to what gives derivatives if asked for, entry by entry."""
 
 
-def _elu(a: FloatArray, scale: float = 1.0, alpha: float = 1.0) -> tuple[FloatArray, FloatArray]:
+def _elu(
+    a: FloatArray, scale: float = 1.0, alpha: float = 1.0
+) -> tuple[FloatArray, Callable[[], FloatArray]]:
     tail = alpha * np.expm1(np.minimum(a, 0.0))
-    return scale * (np.maximum(a, 0.0) + tail), scale * (tail + np.where(a > 0.0, 1.0, alpha))
+    value = scale * (np.maximum(a, 0.0) + tail)
+    return value, lambda: scale * (tail + np.where(a > 0.0, 1.0, alpha))
 
 
-def _tanh(a: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _tanh(a: FloatArray) -> tuple[FloatArray, Callable[[], FloatArray]]:
     value = np.tanh(a)
-    return value, 1.0 - value * value
+    return value, lambda: 1.0 - value * value
 
 
-def _sigmoid(a: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _sigmoid(a: FloatArray) -> tuple[FloatArray, Callable[[], FloatArray]]:
     value = expit(a)
-    return value, value * (1.0 - value)
+    return value, lambda: value * (1.0 - value)
 
 
-def _silu(a: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _silu(a: FloatArray) -> tuple[FloatArray, Callable[[], FloatArray]]:
     gate = expit(a)
-    return a * gate, gate * (1.0 + a * (1.0 - gate))
+    return a * gate, lambda: gate * (1.0 + a * (1.0 - gate))
 
 
-def _gelu(a: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _gelu(a: FloatArray) -> tuple[FloatArray, Callable[[], FloatArray]]:
     below = ndtr(a)
-    return a * below, below + a * np.exp(-0.5 * a * a) / np.sqrt(2.0 * np.pi)
+    return a * below, lambda: below + a * np.exp(-0.5 * a * a) / np.sqrt(2.0 * np.pi)
 
 
 ACTIVATIONS: Mapping[str, Activation] = {
     "elu": _elu,
     "gelu": _gelu,
-    "identity": lambda a: (a, np.ones_like(a)),
-    "leaky_relu": lambda a: (np.where(a > 0.0, a, 0.01 * a), np.where(a > 0.0, 1.0, 0.01)),
+    "identity": lambda a: (a, lambda: np.ones_like(a)),
+    "leaky_relu": lambda a: (
+        np.where(a > 0.0, a, 0.01 * a),
+        lambda: np.where(a > 0.0, 1.0, 0.01),
+    ),
     "logistic": _sigmoid,
-    "relu": lambda a: (np.maximum(a, 0.0), (a > 0.0).astype(float)),
+    "relu": lambda a: (np.maximum(a, 0.0), lambda: (a > 0.0).astype(float)),
     "selu": lambda a: _elu(a, 1.0507009873554805, 1.6732632423543772),  # Klambauer et al. (2017)
     "sigmoid": _sigmoid,
     "silu": _silu,
-    "softplus": lambda a: (np.logaddexp(0.0, a), expit(a)),
+    "softplus": lambda a: (np.logaddexp(0.0, a), lambda: expit(a)),
     "tanh": _tanh,
 }
 """As PyTorch and scikit-learn define them, with their default parameters."""
@@ -319,7 +325,7 @@ class Network(Representation):
 
         def pull(C: FloatArray) -> FloatArray:
             for weight, slope in zip(self.weights[::-1], slopes[::-1], strict=True):
-                C = (C @ weight.T) * slope
+                C = (C @ weight.T) * slope()
             return C
 
         return X, pull

@@ -656,6 +656,34 @@ def test_a_direction_is_the_newton_step_in_all_columns(rows: int, seed: int):
         assert off <= 1e-8 * np.linalg.norm(expected.astype(float)) + rounding
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_a_rough_direction_leads_down_and_is_near_the_newton_step(seed: int):
+    """Among many rows: those whose rounding allows it in single precision, others in double."""
+    rng = np.random.default_rng(seed)
+    matrix, rows = rng.normal(size=(40, 60)), 80
+    gram, weight = matrix @ matrix.T, 10.0 ** rng.uniform(-6, 2, size=rows)
+    shares = rng.dirichlet(np.full(40, 0.1), size=rows).T
+    residual = rng.normal(size=(40, rows))
+    residual -= residual.mean(axis=0)
+
+    def step(forcing: float) -> np.ndarray:
+        given = gram, shares, weight, residual, gram @ residual
+        return direction(*given, np.full(rows, forcing))
+
+    def length(change: np.ndarray) -> np.ndarray:
+        """In the metric of the second derivatives of E."""
+        moved = gram @ change
+        mean = (shares * moved).sum(axis=0)
+        square = weight * (change * moved).sum(axis=0) + (shares * (moved - mean) ** 2).sum(axis=0)
+        return np.sqrt(square)
+
+    exact, rough = step(1e-14), step(1e-3)
+    assert ((gram @ residual) * rough).sum(axis=0).max() < 0.0
+    conditioned = weight >= 0.1  # a small residual tells little of the others
+    near = length(rough - exact) <= 0.05 * length(exact)
+    assert near[conditioned].all()
+
+
 @pytest.mark.parametrize("rows", [1, 9])
 def test_rows_of_equal_classes_are_no_singular_matrix(rows: int):
     rng = np.random.default_rng(0)

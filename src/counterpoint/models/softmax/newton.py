@@ -51,13 +51,12 @@ System = tuple[FloatArray, FloatArray, FloatArray, FloatArray]
 
 DECREASE = 1e-4
 """The share of the predicted decrease that a step must bring (Armijo)."""
-HALVINGS = 40
-"""How often a step is halved at most, to 1e-12 of it; a row that no such step helps is stuck."""
-FINE = 6
-"""How often a step is halved where only the gradient can tell whether it helps."""
+HALVINGS = 6, 40
+"""How often a step is halved at most: where only the gradient can tell whether it helps, and else,
+to 1e-12 of it. A row that no such step helps is stuck."""
 FORCING = 2e-6, 0.005
-"""How exactly Newton directions are computed: no better, so that single precision will do, and no
-worse; in between as exactly as the progress asks."""
+"""How exactly Newton directions are computed: at best, so that single precision will do, and at
+least; in between as exactly as the progress asks."""
 STEPS = 200
 """Newton steps at most: what is not settled then is returned as it is, and says so."""
 
@@ -231,7 +230,7 @@ class Descent:
         if self.u.ndim == 2:
             return self._shortened(reached, good, step, slope, slack)
         length = 1.0  # one row alone: as `_shortened` does, at half the cost
-        for _ in range(FINE if fine else HALVINGS):
+        for _ in range(HALVINGS[not fine]):
             length *= 0.5
             tried = self.moved(length * step)
             lower = self.value + DECREASE * length * slope + slack
@@ -249,8 +248,8 @@ class Descent:
     ) -> tuple[Descent, BoolArray]:
         """Rows whose full step was not good halve it, and stay where they were if none is."""
         fine, length = -slope <= slack, 1.0
-        for halving in range(HALVINGS):
-            bad = np.flatnonzero(~good & (~fine | (halving < FINE)))
+        for halving in range(HALVINGS[1]):
+            bad = np.flatnonzero(~good & (~fine | (halving < HALVINGS[0])))
             if not len(bad):
                 break
             length *= 0.5
@@ -316,10 +315,8 @@ def _solved(gram: FloatArray, known: System, right: FloatArray) -> FloatArray:
     try:
         return np.asarray(np.linalg.solve(matrices, right.T[..., None])[..., 0].T)
     except np.linalg.LinAlgError:
-        root, mean, spread, weight = known
-        columns = range(right.shape[1])
-        alone = [(root[:, i], mean[:, i], spread[i], weight[i]) for i in columns]
-        return np.stack([_solved(gram, alone[i], right[:, i]) for i in columns], axis=1)
+        each = zip(*(of.T for of in (*known, right)), strict=True)
+        return np.stack([_solved(gram, (d, m, s, w), b) for d, m, s, w, b in each], axis=1)
 
 
 def _iterated(
@@ -336,8 +333,7 @@ def _iterated(
     norm = np.maximum(np.sqrt(dots(start, start)), TINY)
     start /= norm
     parts = 0.0 * start, start, start, np.sqrt(top) * root * scale, mean / top, weight * scale**2
-    work, matrix, common = np.array(parts, kind), (gram / top).astype(kind), spread / top
-    common = common.astype(kind)
+    work, matrix, common = (np.array(of, kind) for of in (parts, gram / top, spread / top))
     # 1e-28: what they cannot reduce further, relative to where they began
     wanted, size = np.maximum(forcing * forcing, 1e-28), dots(start, start)
     h, last, rows = np.empty_like(right), np.empty_like(size), np.arange(len(size))
@@ -346,10 +342,9 @@ def _iterated(
         if 2 * np.count_nonzero(active) <= len(rows) or not left:
             h[:, rows], last[rows] = work[0], size
             rows, size, common = rows[active], size[active], common[active]
-            work = work.compress(active, axis=-1)
+            work, active = work.compress(active, axis=-1), active[active]
             if not len(rows):
                 break
-            active = active[active]
         reached, rest, step, edge, centre, ridge = work
         moved = edge * step
         image = matrix @ moved
@@ -375,9 +370,6 @@ def _iterated(
     return h
 
 
-# --- the trade-off λ/2 δᵀPδ − log p ---
-
-
 def minimise(
     scores: FloatArray,
     gram: FloatArray,
@@ -401,11 +393,10 @@ def minimise(
     n, classes = scores.shape
     weights, labels = np.empty(n), np.empty(n, dtype=np.intp)
     weights[:], labels[:] = weight, label
-    scores = np.asarray(scores, dtype=np.float64)
     out = Reduced.blank(n, classes)
     # alone, a row takes a third of what a batch of one takes
     for part in range(n) if n <= 4 else blocks(n, classes):
-        columns = np.ascontiguousarray(scores[part].T)
+        columns = np.ascontiguousarray(scores[part].T, dtype=np.float64)
         given = columns, labels[part], np.abs(columns).max(axis=0)
         if classes == 2:
             u = _of_two(columns, gram, labels[part], weights[part])
@@ -422,13 +413,14 @@ def _descend(
     state: Descent, accuracy: tuple[float, float], out: Reduced, part: Any, *, closed: bool
 ) -> None:
     """The rows of a block, or one row alone, from a start; finished rows leave."""
-    rows = np.arange(len(out.weight))[part]
+    rows, (tolerance, gap) = np.arange(len(out.weight))[part], accuracy
     start: FloatArray = np.maximum(state.gradient, TINY)
     stuck: Any = np.bool_(closed)
     alone, forcing = state.label.ndim == 0, start  # alone, a row is solved exactly
     exact: Any = np.full(state.label.shape, alone)
     for step in range(STEPS + 1):
-        goal = _goal(state, *accuracy)
+        # strong convexity bounds E − E* by ‖∇E‖² / 2λ
+        goal = np.minimum(2.0 * state.weight * gap * state.value, tolerance * tolerance)
         settled = state.gradient <= goal
         gone = settled | stuck | (step == STEPS)
         if every(gone):
@@ -444,11 +436,6 @@ def _descend(
             forcing = np.where(exact, 0.0, np.clip(needed, *FORCING))
         state, failed = state.descended(state.newton(forcing))
         stuck, exact = failed & exact, failed | exact
-
-
-def _goal(state: Descent, tolerance: float, gap: float) -> FloatArray:
-    """(n,) the ‖∇E‖² at which a row is settled: strong convexity bounds E − E* by ‖∇E‖² / 2λ."""
-    return np.minimum(2.0 * state.weight * gap * state.value, tolerance * tolerance)
 
 
 def _apart(gram: FloatArray, i: IntArray, j: IntArray) -> FloatArray:

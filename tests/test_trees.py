@@ -546,6 +546,65 @@ def test_models_of_other_packages(
     assert {answer.certificate.claim for answer in found} == {"proved"}
 
 
+def test_what_lightgbm_takes_for_zero() -> None:
+    kind, rng = pytest.importorskip("lightgbm").LGBMClassifier, np.random.default_rng(0)
+    X = pd.DataFrame({"a": rng.normal(size=100)})
+    model = kind(n_estimators=5, verbose=-1).fit(X, X["a"] > 0.0)
+    small = np.array([1e-36, 1e-35, np.float32(1e-35), 2e-35])
+    points = np.concatenate([-small, [0.0], small])
+    for step in (np.inf, 0.0, -np.inf):
+        near = pd.DataFrame({"a": np.nextafter(points, step)})
+        assert (read(model).predict(near.to_numpy()) == model.predict(near)).all()
+    found = cp.explain(model, X[:8], cp.OtherLabel(), data=X)
+    assert {str(status) for status in found.status} == {"optimal"}
+
+
+OWN = [
+    ("sklearn.ensemble", "HistGradientBoostingClassifier", {"categorical_features": "from_dtype"}),
+    ("xgboost", "XGBClassifier", {"enable_categorical": True, "max_cat_to_onehot": 1}),
+    ("xgboost", "XGBClassifier", {"enable_categorical": True, "max_cat_to_onehot": 9}),
+    ("xgboost", "XGBRegressor", {"enable_categorical": True}),
+    ("lightgbm", "LGBMClassifier", {"min_data_per_group": 5, "cat_smooth": 1, "verbose": -1}),
+    ("lightgbm", "LGBMRegressor", {"min_data_per_group": 5, "max_cat_to_onehot": 1, "verbose": -1}),
+]
+
+
+@pytest.mark.parametrize("values", [["red", "green", "blue", "grey", "pink"], [9, 3, 7, 5, 4]])
+@pytest.mark.parametrize(("package", "name", "options"), OWN)
+def test_categories_of_the_model_are_those_of_brute_force(
+    package: str, name: str, options: dict[str, Any], values: list[Any]
+) -> None:
+    kind, rng = getattr(pytest.importorskip(package), name), np.random.default_rng(0)
+    frame = rows_of("numbers", 300, rng)[["b", "a"]]
+    frame.insert(1, "kind", pd.Categorical(rng.choice(values, 300), categories=values))
+    score = frame["a"] - 0.5 * frame["b"] + 2.0 * frame["kind"].isin(values[1:3])
+    count = {"max_iter" if package == "sklearn.ensemble" else "n_estimators": 6}
+    model = kind(**options, **count, max_depth=3).fit(frame, (score > 0.8).astype(int))
+    target = cp.Label(1) if hasattr(model, "classes_") else cp.Interval(0.6, 1.2)
+
+    def good(grid: pd.DataFrame) -> Any:
+        said = model.predict(grid)
+        return said == 1 if hasattr(model, "classes_") else (said >= 0.6) & (said <= 1.2)
+
+    explainer = cp.Explainer(model, data=frame, cost=cp.Manhattan(dict.fromkeys(frame, 1.0)))
+    rows = frame[~good(frame)].iloc[:3]
+    found = explainer.explain(rows, target)
+    step = 0.05
+    for i, answer in enumerate(found):
+        x, moves = rows.iloc[i], step * np.arange(-50, 51)
+        grid = pd.DataFrame(
+            list(product(x["b"] + moves, values, x["a"] + moves)), columns=list(frame)
+        )
+        grid["kind"] = pd.Categorical(grid["kind"], categories=values)
+        grid = grid[good(grid)]
+        cost = abs(grid["b"] - x["b"]) + abs(grid["a"] - x["a"]) + (grid["kind"] != x["kind"])
+        assert str(answer.status) == "optimal"
+        assert answer.certificate.claim == "proved"
+        least = cost.min() - answer.certificate.cost
+        assert -1e-6 <= least <= 2.0 * step + 1e-6
+    assert good(found.to_frame()).all()
+
+
 @pytest.mark.parametrize("model", [*CLASSIFIERS, *REGRESSORS], ids=lambda m: type(m).__name__)
 def test_sums_are_those_of_the_model(model: Any) -> None:
     rng = np.random.default_rng(1)

@@ -37,6 +37,7 @@ __all__ = [
     "classes_of",
     "dense",
     "finish",
+    "finish_alone",
     "fitted",
     "fitted_inputs",
     "inputs_of",
@@ -141,6 +142,12 @@ def finish(model: Any, columns: Columns) -> tuple[Form, Columns]:
     if reader is not None:
         found: tuple[Form, Columns] = reader(model, columns)
         return found
+    return finish_alone(model, columns)
+
+
+def finish_alone(model: Any, columns: Columns) -> tuple[Form, Columns]:
+    """`finish` of a model that holds no other models."""
+    kind = type(model)
     fitted(model, columns.where)
     if _reader(finish, kind) is not None and _reader(read, kind) is None:
         raise _refusal(kind)  # of numbers, a wing that is gone reads it

@@ -50,7 +50,15 @@ from sklearn.svm import SVC, SVR, LinearSVC, LinearSVR, NuSVC, NuSVR
 
 from counterpoint.errors import InvalidInput, UnsupportedModel
 from counterpoint.models.columns import NUMBERS, Columns
-from counterpoint.models.dispatch import classes_of, dense, finish, fitted, quiet, read
+from counterpoint.models.dispatch import (
+    classes_of,
+    dense,
+    finish,
+    finish_alone,
+    fitted,
+    quiet,
+    read,
+)
 from counterpoint.models.form import Form, Magnitude
 from counterpoint.models.linear import LinearRegressor, LinearScores, Link, Votes, scores_of_rows
 from counterpoint.models.transformers import by_running
@@ -228,7 +236,7 @@ def _(model: Any, columns: Columns) -> tuple[Form, Columns]:
     """Of categories any log-likelihood that is a sum over columns is linear."""
     fitted(model, columns.where)
     if (columns.sources == NUMBERS).any():
-        return finish.dispatch(object)(model, columns)
+        return finish_alone(model, columns)
     scores = by_running(model, columns, method="predict_joint_log_proba").map()
     form = scores_of_rows(scores.matrix, scores.offset, classes_of(model), Link.SOFTMAX)
     said = (

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from sklearn.preprocessing import OrdinalEncoder
 
 from counterpoint.errors import UnsupportedModel
-from counterpoint.models.dispatch import by_name, classes_of
+from counterpoint.models.columns import Columns, join
+from counterpoint.models.dispatch import (
+    by_name,
+    classes_of,
+    finish,
+    finish_alone,
+    fitted,
+    read_step,
+)
 from counterpoint.models.form import Form
 from counterpoint.numerics import FloatArray
 from counterpoint.trees.form import Odds, Trees, TreeScores
@@ -73,11 +83,14 @@ def _xgboost(model: Any, outputs: int) -> tuple[Trees, FloatArray, str]:
     weights = [1.0] * len(found["trees"]) if drops is None else drops
     parts = []
     for tree, at, weight in zip(found["trees"], found["tree_info"], weights, strict=True):
-        if any(tree["split_type"]):
-            raise _refusal(
-                model, "splits by categories itself, which is not read. Encode them before it."
-            )
-        left, right = np.array(tree["left_children"]), np.array(tree["right_children"])
+        sides = np.array([tree["left_children"], tree["right_children"]])
+        chosen, subset = np.array(tree["split_type"]) > 0, np.full(len(sides[0]), -1)
+        left, right = np.where(chosen, sides[::-1], sides)  # its sets go right, and ours left
+        subset[tree["categories_nodes"]] = np.arange(chosen.sum())
+        begins = tree["categories_segments"][1:]
+        sets = (
+            np.split(np.array(tree["categories"], dtype=np.float64), begins) if any(chosen) else []
+        )
         leaf, own = left < 0, np.arange(len(left))
         cuts = np.array(tree["split_conditions"], dtype=np.float32).astype(np.float64)
         values = np.zeros((len(left), outputs))
@@ -90,8 +103,9 @@ def _xgboost(model: Any, outputs: int) -> tuple[Trees, FloatArray, str]:
                 np.where(leaf, own, right).astype(np.intp),
                 values,
                 np.zeros(1, dtype=np.intp),
-                np.full(len(left), -1, dtype=np.intp),
-                missing=np.array(tree["default_left"]).astype(bool),
+                subset,
+                tuple(np.sort(one) for one in sets),
+                missing=np.array(tree["default_left"]).astype(bool) ^ chosen,
             )
         )
     written = str(learner["learner_model_param"]["base_score"]).strip("[]").split(",")
@@ -99,7 +113,53 @@ def _xgboost(model: Any, outputs: int) -> tuple[Trees, FloatArray, str]:
     return Trees.joined(parts), np.array(start), str(learner["objective"]["name"])
 
 
+@by_name(
+    "xgboost",
+    "XGBClassifier",
+    "XGBRFClassifier",
+    "XGBRegressor",
+    "XGBRFRegressor",
+    question=finish,
+)
+def _(model: Any, columns: Columns) -> tuple[Form, Columns]:
+    learner = json.loads(bytes(fitted(model).get_booster().save_raw("json")))["learner"]
+    boosted = learner["gradient_booster"]
+    found = boosted.get("gbtree", boosted).get("model", {}).get("cats", {}).get("enc", [])
+    known: dict[int, list[Any]] = {}
+    for j, one in enumerate(found):
+        if "offsets" not in one:
+            known[j] = one["values"]
+        elif one["offsets"]:
+            text = np.array(one["values"], dtype=np.int64).astype(np.uint8).tobytes()
+            known[j] = [text[a:b].decode("latin-1") for a, b in pairwise(one["offsets"])]
+            if not text.isascii():  # it cuts them between characters and not bytes
+                raise _refusal(model, "takes categories that are not in ASCII. Rename them.")
+    return finish_alone(model, _coded(columns, known))
+
+
 # --- LightGBM ---
+
+
+@by_name("lightgbm", "LGBMClassifier", "LGBMRegressor", question=finish)
+def _(model: Any, columns: Columns) -> tuple[Form, Columns]:
+    booster = fitted(model).booster_
+    infos, lists = booster.dump_model()["feature_infos"], booster.pandas_categorical or []
+    names = booster.feature_name()
+    at = [j for j, name in enumerate(names) if infos.get(name, {}).get("values")]
+    if lists and len(lists) != len(at):
+        raise _refusal(
+            model, "has categories that no split can tell apart. Leave their columns out."
+        )
+    return finish_alone(model, _coded(columns, dict(zip(at, lists, strict=bool(lists)))))
+
+
+def _coded(columns: Columns, known: dict[int, list[Any]]) -> Columns:
+    """The columns with the codes of their categories, at the positions of lists of these."""
+    parts = [columns.take([j]) for j in range(len(columns))]
+    for j, listed in known.items():
+        values = np.array(listed, dtype=object)
+        parts[j] = read_step(OrdinalEncoder(categories=[values]).fit(values[:, None]), parts[j])
+    return join(columns, parts) if known else columns
 
 
 @by_name("lightgbm", "LGBMClassifier")
@@ -138,6 +198,14 @@ def _lightgbm(model: Any, outputs: int) -> tuple[Trees, str]:
     return Trees.joined(parts), str(found["objective"])
 
 
+def _beyond_zero(threshold: float) -> float:
+    """A threshold where numbers that LightGBM takes for 0 are on the side of 0."""
+    zero = float(np.float32(1e-35))
+    if abs(threshold) > zero:
+        return threshold
+    return zero if threshold >= 0.0 else float(np.nextafter(-zero, -np.inf))
+
+
 def _lightgbm_tree(model: Any, root: Any, at: int, outputs: int, share: float) -> Trees:
     nodes = [root]
     sides: list[list[int]] = []
@@ -166,7 +234,7 @@ def _lightgbm_tree(model: Any, root: Any, at: int, outputs: int, share: float) -
             subset[k] = len(sets)
             sets.append(np.array(re.findall(r"\d+", str(node["threshold"])), dtype=np.float64))
         else:
-            cuts[k] = node["threshold"]
+            cuts[k] = _beyond_zero(node["threshold"])
             # without missing values in training, they count as 0
             missing[k] = node["default_left"] if node["missing_type"] == "NaN" else cuts[k] >= 0.0
     root_at = np.zeros(1, dtype=np.intp)

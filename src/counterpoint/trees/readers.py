@@ -26,7 +26,7 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from counterpoint.errors import UnsupportedModel
 from counterpoint.models.columns import NUMBERS, Columns, join
-from counterpoint.models.dispatch import classes_of, finish, read, read_step
+from counterpoint.models.dispatch import classes_of, finish, finish_alone, read, read_step
 from counterpoint.models.form import Form
 from counterpoint.numerics import FloatArray
 from counterpoint.trees.form import Odds, Trees, TreeScores
@@ -317,7 +317,7 @@ def _on_columns(model: Any, columns: Columns) -> tuple[Form, Columns]:
                 f"it tests its input {i}, which mixes several columns, so that its leaves are no "
                 "boxes. Fit it on columns that are scaled, selected or encoded one by one.",
             )
-    return finish.dispatch(object)(model, columns)
+    return finish_alone(model, columns)
 
 
 for kind in KINDS:

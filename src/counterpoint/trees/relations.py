@@ -28,6 +28,7 @@ def without_trees(program: Program) -> Piece:
     return Piece(Program(program.price, Region(rest)))
 
 
+@final
 class Cheapest(NamedTuple):
     """The cheapest point of a box that keeps relations."""
 

@@ -425,6 +425,20 @@ def test_twenty_classes_over_whole_steps_are_proved(cost: cp.Cost | None):
     assert {*answers.report()["claim"]} == {"proved"}
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_probabilities_with_few_changes_of_columns_without_an_end_are_proved(seed: int):
+    """Where as many change as may, the others stay, and their missing ends loosen no bound."""
+    rng = np.random.default_rng(seed)
+    X = np.column_stack([rng.integers(0, 15, (300, 2)), rng.normal(size=(300, 2))])
+    score = (X - X.mean(axis=0)) / X.std(axis=0) @ rng.normal(size=(4, 4))
+    model = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, score.argmax(axis=1))
+    kinds = [cp.Integer("x0"), cp.Integer("x1"), cp.Continuous("x2"), cp.Continuous("x3")]
+    few, rows = [cp.MaxChanges(2)], X[model.predict(X) != 1][:6]
+    explainer = cp.Explainer(model, features=kinds, constraints=few, cost=cp.Manhattan())
+    answers = explainer.explain(rows, cp.Probability(1, 0.6))
+    assert {*answers.report()["claim"]} == {"proved"}
+
+
 # Tampering
 
 

@@ -109,12 +109,13 @@ def _proved(program: Program, cases: Cases, proof: Proof) -> FloatArray:
     nodes = replace(own.within(proof.low, proof.high), forced=forced)
     multipliers, at = np.split(proof.multipliers, [program.size], axis=1)
     proof = proof._replace(multipliers=multipliers)
-    bound = program.bound(nodes, multipliers, at if at.size else None)
+    bounded = _exhausted(program, nodes)
+    bound = program.bound(bounded, multipliers, at if at.size else None)
     ceiling = proof.ceiling[proof.row]
     leaf = np.asarray((proof.children < 0).all(axis=1))
     short = np.flatnonzero(leaf & (bound < ceiling))
     if len(short):
-        refuted = program.refutes(nodes.take(short), proof.multipliers[short])
+        refuted = program.refutes(bounded.take(short), proof.multipliers[short])
         bound[short[refuted]] = np.inf
     least = np.array(proof.ceiling)
     np.minimum.at(least, proof.row[leaf], bound[leaf])
@@ -124,6 +125,18 @@ def _proved(program: Program, cases: Cases, proof: Proof) -> FloatArray:
         made_up = _made_up(program, nodes, bound, proof, inner)
         sound[proof.row[inner[~made_up]]] = False
     return np.where(sound & ~np.isnan(least), np.maximum(least, 0.0), 0.0)
+
+
+def _exhausted(program: Program, nodes: Cases) -> Cases:
+    """The same boxes; where as many features must change as may, the others stay."""
+    if program.at_most is None or nodes.forced is None:
+        return nodes
+    must = program.domain.must_change(nodes)
+    full = must[:, [block.start for block in program.at_most.blocks]].sum(axis=1)
+    still = np.zeros(must.shape, dtype=bool)
+    for block in program.at_most.blocks:
+        still[:, block] = ((full >= program.at_most.count) & ~must[:, block.start])[:, None]
+    return nodes.holding(still, nodes.x)
 
 
 def _begun(cases: Cases, proof: Proof) -> BoolArray:

@@ -984,3 +984,27 @@ def test_ties_between_shares_are_no_answers_and_leave_no_doubt(seed: int) -> Non
         assert set(map(str, found.status)) <= {"optimal", "already"}
         assert {answer.certificate.claim for answer in found} == {"proved"}
         assert (model.predict(found.to_frame()) == target).all()
+
+
+@pytest.mark.parametrize("count", [3, 6, 7])
+def test_shares_of_exactly_what_is_asked_are_found_and_bounded(count: int) -> None:
+    points = np.array(list(product(range(5), range(5))), dtype=np.float64)
+    features = [cp.Integer("x0"), cp.Integer("x1")]
+    cost, weights = cp.Manhattan({"x0": 1.0, "x1": 1.3}), np.array([1.0, 1.3])
+    for seed in (2, 3, 4):
+        rng = np.random.default_rng(seed)
+        X, y = rng.integers(0, 5, (40, 2)).astype(float), rng.integers(0, 3, 40)
+        options = {"bootstrap": False, "max_features": 1, "random_state": seed}
+        model = RandomForestClassifier(count, **options).fit(X, y)
+        shares = model.predict_proba(points)
+        asked = [(cp.Probability(k, 0.5), shares[:, k] >= 0.5) for k in range(3)]
+        asked += [(cp.Label(k), model.predict(points) == k) for k in range(3)]
+        for target, met in asked:
+            found = cp.explain(model, X[:3], target, data=points, features=features, cost=cost)
+            for x, answer in zip(X[:3], found, strict=True):
+                best = (np.abs(points[met] - x) @ weights).min(initial=np.inf)
+                assert answer.certificate.bound <= best * (1.0 + 1e-9)
+                if isinstance(target, cp.Probability):
+                    assert str(answer.status) in ("optimal", "already", "infeasible")
+                if str(answer.status) == "optimal":
+                    assert answer.certificate.cost == pytest.approx(best)

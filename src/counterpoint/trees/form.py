@@ -157,6 +157,8 @@ class TreeScores(Form):
         How many inputs there are.
     eps
         The distance from 1 to the next number where the model adds up.
+    divisor
+        What the model divides sums over its own leaves by, if it does nothing else; else 0.
     """
 
     trees: Trees
@@ -166,6 +168,7 @@ class TreeScores(Form):
     odds: Odds = Odds.NONE
     before: AffineMap | None = None
     eps: float = EPS
+    divisor: int = 0
     _grids: Memo[Any, Grid] = field(default_factory=Memo, init=False, repr=False)
 
     def __post_init__(self) -> None:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any, final
 
 import numpy as np
 from scipy import sparse
 
 from counterpoint.certificate import Bounding, Kept
+from counterpoint.engine.conditions import FINE
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Cases
 from counterpoint.errors import NoSolver
@@ -164,7 +164,7 @@ def _holds(
             for k, leaves in _left(rows, boxes[part], demands, bound):
                 node, box = nodes[part[k]], boxes[part[k : k + 1]]
                 exact = proof.kind[node] == EXACT
-                told = exact and refuted(condition, grid, demands.values, leaves)
+                told = exact and refuted(condition, grid, leaves)
                 known = rows[-1], box, leaves, proof.prices[node], demands, relations
                 if not told and not _priced(*known) >= bound:
                     return False
@@ -227,23 +227,25 @@ def _cheaper(rows: Sequence[Row], boxes: Boxes, leaves: IntArray, bound: float) 
     return near
 
 
-def refuted(condition: LeafSums, grid: Grid, values: FloatArray, leaves: IntArray) -> bool:
-    """Whether the best of a box's leaves do not meet a demand, added up without rounding."""
-    begin, values = np.searchsorted(leaves, grid.tree), values[:, leaves]
-    near = np.maximum.reduceat(values - EPS * np.abs(values), begin, axis=1)
-    sizes = np.diff(np.append(begin, len(leaves)))
-    tree = np.repeat(np.arange(len(begin)), sizes)
-    more = np.column_stack([condition.weights * condition.form.base, condition.offset])
-    for r, weight in enumerate(condition.weights):
-        best: dict[int, Fraction] = {}
-        for k in np.flatnonzero(values[r] + EPS * np.abs(values[r]) >= near[r][tree]).tolist():
-            pairs = zip(weight.tolist(), grid.values[leaves[k]].tolist(), strict=True)
-            exact = sum((Fraction(w) * Fraction(v) for w, v in pairs), Fraction(0))
-            best[tree[k]] = max(best.get(tree[k], exact), exact)
-        total = sum(best.values(), sum(map(Fraction, more[r].tolist()), Fraction(0)))
-        if total < 0 or (condition.lost[r] and total == 0):
-            return True
-    return False
+def refuted(condition: LeafSums, grid: Grid, leaves: IntArray) -> bool:
+    """Whether the model's own sums over the best of a box's leaves miss a demand.
+
+    That is known of one tree, and where nothing is rounded but the last division, for all values
+    are binary fractions. What other sums come to, within their rounding, is up to the order in
+    which the model adds up.
+    """
+    divisor, values = condition.form.divisor, grid.values[leaves]
+    if len(grid.tree) > 1:
+        whole = values * divisor
+        values = np.ldexp(np.rint(np.ldexp(whole, FINE)), -FINE)
+        if not divisor or (np.abs(values - whole) > 2.0 * EPS * np.abs(whole)).any():
+            return False
+    each = np.searchsorted(leaves, grid.tree)
+    best = np.maximum.reduceat(condition.weights @ values.T, each, axis=1).sum(axis=1)
+    sums = best / max(divisor, 1) + condition.offset
+    # by a margin in score units no model decides
+    decides = (condition.offset == 0.0) | (condition.weights.sum(axis=1) != 0.0)
+    return bool((decides & ((sums < 0.0) | (condition.lost & (sums == 0.0)))).any())
 
 
 def needed(condition: LeafSums, margin: FloatArray) -> FloatArray:

@@ -97,13 +97,14 @@ def _(model: Any) -> Form:
     classes = classes_of(model)
     tree = _tree(model)
     tree = tree.valued(_shares(tree.values))
-    return TreeScores(tree, np.zeros(len(classes)), classes, model.n_features_in_, Odds.SHARES)
+    base, inputs = np.zeros(len(classes)), model.n_features_in_
+    return TreeScores(tree, base, classes, inputs, Odds.SHARES, divisor=1)
 
 
 @read.register(DecisionTreeRegressor)
 def _(model: Any) -> Form:
     _require_one_output(model)
-    return TreeScores(_tree(model), np.zeros(1), None, model.n_features_in_)
+    return TreeScores(_tree(model), np.zeros(1), None, model.n_features_in_, divisor=1)
 
 
 @read.register(RandomForestClassifier | ExtraTreesClassifier)
@@ -111,8 +112,8 @@ def _(model: Any) -> Form:
     classes = classes_of(model)
     parts = [_tree(one) for one in model.estimators_]
     parts = [part.valued(_shares(part.values) / len(parts)) for part in parts]
-    base = np.zeros(len(classes))
-    return TreeScores(Trees.joined(parts), base, classes, model.n_features_in_, Odds.SHARES)
+    base, inputs, trees = np.zeros(len(classes)), model.n_features_in_, Trees.joined(parts)
+    return TreeScores(trees, base, classes, inputs, Odds.SHARES, divisor=len(parts))
 
 
 @read.register(RandomForestRegressor | ExtraTreesRegressor)
@@ -120,7 +121,8 @@ def _(model: Any) -> Form:
     _require_one_output(model)
     parts = [_tree(one) for one in model.estimators_]
     parts = [part.valued(part.values / len(parts)) for part in parts]
-    return TreeScores(Trees.joined(parts), np.zeros(1), None, model.n_features_in_)
+    trees, inputs = Trees.joined(parts), model.n_features_in_
+    return TreeScores(trees, np.zeros(1), None, inputs, divisor=len(parts))
 
 
 @read.register(GradientBoostingClassifier)
@@ -254,7 +256,7 @@ def _(model: Any) -> Form:
     votes = [np.eye(len(classes))[form.trees.values.argmax(axis=1)] for form in own]
     parts = zip(own, votes, weights.tolist(), strict=True)
     trees = Trees.joined([form.trees.valued(weight * vote) for form, vote, weight in parts])
-    return TreeScores(trees, np.zeros(len(classes)), classes, model.n_features_in_)
+    return TreeScores(trees, np.zeros(len(classes)), classes, model.n_features_in_, divisor=1)
 
 
 @read.register(VotingRegressor)
@@ -299,7 +301,9 @@ def _mean(
         trees = [tree.over(np.asarray(own)) for tree, own in zip(trees, inputs, strict=True)]
     base = sum((w * form.base for form, w in zip(forms, shares, strict=True)), np.zeros(1))
     odds = Odds.NONE if classes is None else Odds.SHARES
-    return TreeScores(Trees.joined(trees), base, classes, model.n_features_in_, odds)
+    plain = np.ptp(weights) == 0.0 and all(len(form.trees.roots) == 1 for form in forms)
+    joined, divisor = Trees.joined(trees), len(forms) if plain else 0
+    return TreeScores(joined, base, classes, model.n_features_in_, odds, divisor=divisor)
 
 
 # --- on top of other steps ---

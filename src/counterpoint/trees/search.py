@@ -341,10 +341,12 @@ class Search:
                 splits.append(split)
             elif one.reported >= self.worth:
                 self.told = min(self.told, one.bound)
-            elif refuted(self.condition, self.grid, self.values, one.leaves):
+            elif refuted(self.condition, self.grid, one.leaves):
                 proof.kind[one.node] = EXACT
             else:
                 leads = bool((self._sums(one) >= self.needs - self.condition.noise).all())
+                if leads and not np.any(self.needs):  # up to the model, which is asked
+                    self.offer(*(one.tied or (one.cells, one.categories)))
                 limbo = np.minimum(limbo, [one.bound, one.bound if leads else np.inf])
         if whole:
             self._halve(whole, splits, heap, proof)

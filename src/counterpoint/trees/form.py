@@ -27,7 +27,7 @@ from counterpoint.numerics import (
 from counterpoint.targets import Target
 from counterpoint.trees.grid import Grid, divided
 
-__all__ = ["LeafSums", "Odds", "TreeScores", "Trees"]
+__all__ = ["LeafSums", "Odds", "Order", "TreeScores", "Trees"]
 
 CELLS = 1 << 20
 """How many nodes are walked at once: 8 MiB of each of a few arrays."""
@@ -136,6 +136,14 @@ class Odds(Enum):
     NONE = "no probabilities"
 
 
+class Order(Enum):
+    """In which order a model adds up leaves, where it only divides the sum thereafter."""
+
+    LISTED = "tree by tree"
+    ANY = "any, as threads come by"
+    OWN = "something else is done"
+
+
 @final
 @dataclass(frozen=True, eq=False)
 class TreeScores(Form):
@@ -158,7 +166,9 @@ class TreeScores(Form):
     eps
         The distance from 1 to the next number where the model adds up.
     divisor
-        What the model divides sums over its own leaves by, if it does nothing else; else 0.
+        What sums are divided by.
+    order
+        How the model adds them up.
     """
 
     trees: Trees
@@ -168,7 +178,8 @@ class TreeScores(Form):
     odds: Odds = Odds.NONE
     before: AffineMap | None = None
     eps: float = EPS
-    divisor: int = 0
+    divisor: int = 1
+    order: Order = Order.OWN
     _grids: Memo[Any, Grid] = field(default_factory=Memo, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -192,13 +203,18 @@ class TreeScores(Form):
     def width(self) -> int:
         return self.inputs if self.before is None else int(self.before.matrix.shape[1])
 
+    @property
+    def sizes(self) -> FloatArray:
+        """(k,) the largest sizes of the sums."""
+        return self.trees.sizes / self.divisor
+
     def sees(self, X: FloatArray) -> FloatArray:
         """(n, d) encoded rows → (n, inputs)."""
         return X if self.before is None else self.before(X)
 
     def scores(self, X: FloatArray) -> FloatArray:
         """(n, k) sums."""
-        return np.asarray(self.trees(self.sees(X)) + self.base)
+        return np.asarray(self.trees(self.sees(X)) / self.divisor + self.base)
 
     def predict(self, X: FloatArray) -> NDArray[Any]:
         scores = self.scores(X)
@@ -209,13 +225,13 @@ class TreeScores(Form):
     @cached_property
     def rounding(self) -> FloatArray:
         """(k,) what sums may be off by, relative to one rounding of the precision."""
-        return (len(self.trees.roots) + AFTER) * (self.trees.sizes + np.abs(self.base))
+        return (len(self.trees.roots) + AFTER) * (self.sizes + np.abs(self.base))
 
     def noise(self, X: FloatArray, eps: float = EPS) -> FloatArray:
         """Twice a bound on the rounding error; all there is where a test may go either way."""
         found = np.full(len(X), 2.0 * max(eps, self.eps) * self.rounding.max(initial=0.0))
         if self.before is not None:
-            found[self._is_doubtful(X, max(eps, EPS))] = 2.0 * self.trees.sizes.max(initial=0.0)
+            found[self._is_doubtful(X, max(eps, EPS))] = 2.0 * self.sizes.max(initial=0.0)
         return found
 
     def _is_doubtful(self, X: FloatArray, eps: float) -> BoolArray:
@@ -258,7 +274,7 @@ class TreeScores(Form):
         """
         gone = np.flatnonzero(x == MISSING)
         key = tuple((group.start, group.stop) for group in groups), tuple(gone.tolist())
-        made = lambda: Grid.of(self.trees, self.before, groups, self.width, gone)  # noqa: E731
+        made = lambda: Grid.of(self.trees, self.before, groups, self.width, gone, self.divisor)  # noqa: E731
         return self._grids.made(key, made)
 
     def _conditions(self, target: Target) -> tuple[LeafSums, ...]:
@@ -344,7 +360,7 @@ class LeafSums(NonConvex):
         return np.asarray(-self.sums(y).min(axis=1))
 
     def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:
-        size = np.abs(self.weights) @ self.form.trees.sizes
+        size = np.abs(self.weights) @ self.form.sizes
         over = -self.sums(y) - self.noise
         return np.asarray(relative(over, np.broadcast_to(size, over.shape)).max(axis=1))
 

@@ -68,6 +68,7 @@ class Grid:
     tests: IntArray  # (L, w) the tests of each leaf: numbers first, padded by one more
     tree: IntArray  # (T,) where the leaves of each tree begin
     values: FloatArray  # (L, k)
+    own: FloatArray  # (L, k) the same before the model divides them
 
     @property
     def pad(self) -> int:
@@ -120,6 +121,7 @@ class Grid:
         groups: tuple[slice, ...],
         width: int,
         gone: IntArray,
+        divisor: int = 1,
     ) -> Grid:
         """The grid of trees whose inputs are encoded columns after a map, where some are missing.
 
@@ -172,6 +174,7 @@ class Grid:
             np.array([span.start for span in nodes.spans], dtype=np.intp),
             tests,
             np.searchsorted(tree, np.arange(len(trees.roots))),
+            trees.values[leaf] / divisor,
             trees.values[leaf],
         )
 

@@ -18,9 +18,9 @@ from counterpoint.engine.conditions import FINE
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Cases
 from counterpoint.errors import NoSolver
-from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray
+from counterpoint.numerics import BoolArray, FloatArray, IntArray
 from counterpoint.trees.boxes import Boxes, Row
-from counterpoint.trees.form import LeafSums
+from counterpoint.trees.form import LeafSums, Order
 from counterpoint.trees.grid import Grid, Split
 from counterpoint.trees.relations import Relations, without_trees
 from counterpoint.trees.relaxation import Demands, Literals
@@ -230,21 +230,31 @@ def _cheaper(rows: Sequence[Row], boxes: Boxes, leaves: IntArray, bound: float) 
 def refuted(condition: LeafSums, grid: Grid, leaves: IntArray) -> bool:
     """Whether the model's own sums over the best of a box's leaves miss a demand.
 
-    That is known of one tree, and where nothing is rounded but the last division, for all values
-    are binary fractions. What other sums come to, within their rounding, is up to the order in
-    which the model adds up.
+    That is known where nothing is rounded but the last division, for all values are binary
+    fractions; and of sums that are added up tree by tree, for no larger term makes a rounded sum
+    smaller. What other sums come to, within their rounding, is up to the model.
     """
-    divisor, values = condition.form.divisor, grid.values[leaves]
-    if len(grid.tree) > 1:
-        whole = values * divisor
-        values = np.ldexp(np.rint(np.ldexp(whole, FINE)), -FINE)
-        if not divisor or (np.abs(values - whole) > 2.0 * EPS * np.abs(whole)).any():
-            return False
-    each = np.searchsorted(leaves, grid.tree)
-    best = np.maximum.reduceat(condition.weights @ values.T, each, axis=1).sum(axis=1)
-    sums = best / max(divisor, 1) + condition.offset
+    form, weights, values = condition.form, condition.weights, grid.own[leaves]
+    each, worth = np.searchsorted(leaves, grid.tree), weights @ values.T
+    top = np.maximum.reduceat(worth, each, axis=1)
+    fine = np.ldexp(values, FINE)
+    if form.order is Order.OWN:
+        return False
+    if (fine == np.rint(fine)).all():
+        sums = top.sum(axis=1) / form.divisor
+    elif form.order is Order.LISTED:
+        # with any other leaf a sum is below 0 by more than rounding, if the best is near it
+        off = 2.0 * form.divisor * condition.noise[:, None]
+        near = worth >= top.repeat(np.diff([*each, len(leaves)]), axis=1) - off
+        low = np.minimum.reduceat(np.where(near[:, :, None], values, np.inf), each, axis=1)
+        high = np.maximum.reduceat(np.where(near[:, :, None], values, -np.inf), each, axis=1)
+        best = np.where(weights[:, None] > 0.0, high, low).cumsum(axis=1)[:, -1] / form.divisor
+        sums = (weights * best).sum(axis=1)
+    else:
+        return False
+    sums = sums + condition.offset
     # by a margin in score units no model decides
-    decides = (condition.offset == 0.0) | (condition.weights.sum(axis=1) != 0.0)
+    decides = (condition.offset == 0.0) | (weights.sum(axis=1) != 0.0)
     return bool((decides & ((sums < 0.0) | (condition.lost & (sums == 0.0)))).any())
 
 

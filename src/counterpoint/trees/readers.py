@@ -29,7 +29,7 @@ from counterpoint.models.columns import NUMBERS, Columns, join
 from counterpoint.models.dispatch import classes_of, finish, finish_alone, read, read_step
 from counterpoint.models.form import Form
 from counterpoint.numerics import FloatArray
-from counterpoint.trees.form import Odds, Trees, TreeScores
+from counterpoint.trees.form import Odds, Order, Trees, TreeScores
 
 __all__ = ["from_float32"]
 
@@ -87,42 +87,41 @@ def _tree(model: Any, *, missing: bool = True) -> Trees:
     )
 
 
-def _shares(values: FloatArray) -> FloatArray:
-    """(N, k) shares of classes in each leaf."""
-    return values / values.sum(axis=1, keepdims=True)
+def _order(model: Any) -> Order:
+    """In which order sums over a model's members are added up."""
+    return Order.LISTED if model.n_jobs in (None, 1) else Order.ANY
 
 
 @read.register(DecisionTreeClassifier)
 def _(model: Any) -> Form:
     classes = classes_of(model)
-    tree = _tree(model)
-    tree = tree.valued(_shares(tree.values))
     base, inputs = np.zeros(len(classes)), model.n_features_in_
-    return TreeScores(tree, base, classes, inputs, Odds.SHARES, divisor=1)
+    return TreeScores(_tree(model), base, classes, inputs, Odds.SHARES, order=Order.LISTED)
 
 
 @read.register(DecisionTreeRegressor)
 def _(model: Any) -> Form:
     _require_one_output(model)
-    return TreeScores(_tree(model), np.zeros(1), None, model.n_features_in_, divisor=1)
+    inputs = model.n_features_in_
+    return TreeScores(_tree(model), np.zeros(1), None, inputs, order=Order.LISTED)
 
 
 @read.register(RandomForestClassifier | ExtraTreesClassifier)
 def _(model: Any) -> Form:
     classes = classes_of(model)
     parts = [_tree(one) for one in model.estimators_]
-    parts = [part.valued(_shares(part.values) / len(parts)) for part in parts]
     base, inputs, trees = np.zeros(len(classes)), model.n_features_in_, Trees.joined(parts)
-    return TreeScores(trees, base, classes, inputs, Odds.SHARES, divisor=len(parts))
+    form = TreeScores(trees, base, classes, inputs, Odds.SHARES)
+    return replace(form, divisor=len(parts), order=_order(model))
 
 
 @read.register(RandomForestRegressor | ExtraTreesRegressor)
 def _(model: Any) -> Form:
     _require_one_output(model)
     parts = [_tree(one) for one in model.estimators_]
-    parts = [part.valued(part.values / len(parts)) for part in parts]
     trees, inputs = Trees.joined(parts), model.n_features_in_
-    return TreeScores(trees, np.zeros(1), None, inputs, divisor=len(parts))
+    form = TreeScores(trees, np.zeros(1), None, inputs)
+    return replace(form, divisor=len(parts), order=_order(model))
 
 
 @read.register(GradientBoostingClassifier)
@@ -256,7 +255,7 @@ def _(model: Any) -> Form:
     votes = [np.eye(len(classes))[form.trees.values.argmax(axis=1)] for form in own]
     parts = zip(own, votes, weights.tolist(), strict=True)
     trees = Trees.joined([form.trees.valued(weight * vote) for form, vote, weight in parts])
-    return TreeScores(trees, np.zeros(len(classes)), classes, model.n_features_in_, divisor=1)
+    return TreeScores(trees, np.zeros(len(classes)), classes, model.n_features_in_, order=Order.ANY)
 
 
 @read.register(VotingRegressor)
@@ -295,15 +294,14 @@ def _mean(
     """The weighted mean of sums, of which each may take some of the inputs only."""
     shares = weights / weights.sum()
     trees = [
-        form.trees.valued(w * form.trees.values) for form, w in zip(forms, shares, strict=True)
+        form.trees.valued(w / form.divisor * form.trees.values)
+        for form, w in zip(forms, shares, strict=True)
     ]
     if inputs is not None:
         trees = [tree.over(np.asarray(own)) for tree, own in zip(trees, inputs, strict=True)]
     base = sum((w * form.base for form, w in zip(forms, shares, strict=True)), np.zeros(1))
     odds = Odds.NONE if classes is None else Odds.SHARES
-    plain = np.ptp(weights) == 0.0 and all(len(form.trees.roots) == 1 for form in forms)
-    joined, divisor = Trees.joined(trees), len(forms) if plain else 0
-    return TreeScores(joined, base, classes, model.n_features_in_, odds, divisor=divisor)
+    return TreeScores(Trees.joined(trees), base, classes, model.n_features_in_, odds)
 
 
 # --- on top of other steps ---

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.costs import Level, Pairs
 from counterpoint.engine.region import Cases
 from counterpoint.numerics import (
     AFTER,
@@ -32,6 +31,7 @@ from counterpoint.numerics import (
 )
 
 if TYPE_CHECKING:
+    from counterpoint.costs import Level, Pairs
     from counterpoint.engine.conditions import AtMost
 
 __all__ = ["Diagonal", "OneHotGroups", "SeparableDomain"]

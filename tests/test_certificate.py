@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -13,6 +14,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
+from sklearn.tree import DecisionTreeClassifier
 from strategies import Planted, multipliers, planted, seeds
 
 import counterpoint as cp
@@ -333,7 +335,7 @@ def unsure() -> cp.Counterfactuals:
 
 
 def turned() -> cp.Counterfactuals:
-    """Whole numbers at a price that is no sum over columns: no tree proves what was searched."""
+    """Whole numbers at a price that is no sum over columns."""
     X, y = load_wine(return_X_y=True, as_frame=True)
     X = (X.iloc[:, :3] * 2).round()
     model = LogisticRegression(max_iter=1000).fit(X, y == 1)
@@ -345,6 +347,14 @@ def turned() -> cp.Counterfactuals:
     return explainer.explain(X[::30], cp.OtherLabel())
 
 
+def related() -> cp.Counterfactuals:
+    """Whole numbers in a relation, within one leaf: no split and no multipliers close the gap."""
+    X = np.array(list(product(range(10), range(10))), dtype=np.float64)
+    model = DecisionTreeClassifier(max_depth=1).fit(X, X[:, 1] > 3)
+    features, relation = [cp.Integer("x0"), cp.Integer("x1")], cp.Linear({"x0": 3, "x1": -1}, low=0)
+    return cp.explain(model, X[:1], True, data=X, features=features, constraints=relation)
+
+
 QUESTIONS = {
     "convex": plain,
     "turned": turned,
@@ -354,6 +364,7 @@ QUESTIONS = {
     "out of time": lambda: whole(time_limit=1e-9),
     "local": bent,
     "unsure": unsure,
+    "related": related,
 }
 
 

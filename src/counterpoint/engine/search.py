@@ -22,7 +22,6 @@ from counterpoint.engine.region import Cases
 from counterpoint.engine.wings import wings
 from counterpoint.errors import NoSolver
 from counterpoint.numerics import BoolArray, FloatArray, IntArray
-from counterpoint.solvers import lack
 from counterpoint.solvers.base import Effort, Optimality, Outcome, Solution, Solver
 
 if TYPE_CHECKING:
@@ -95,6 +94,8 @@ def search(pieces: Pieces, cases: Cases, effort: Effort, leads: Leads | None = N
     for wing in wings():
         for kind in kinds & wing.SEARCHES.keys():
             if pieces.program.price.tables and not wing.TABLES:
+                from counterpoint.solvers import lack
+
                 raise NoSolver(lack(pieces.program))
             found.evidence = wing.SEARCHES[kind](found, pieces, leads)
             return found

@@ -351,6 +351,14 @@ def test_a_worse_answer_does_not_pass_for_the_best() -> None:
         assert "Its bound is not what is computed." in cp.recheck(honest, model).problems
 
 
+def test_on_how_many_threads_a_forest_runs_makes_it_no_other_model() -> None:
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    model = RandomForestClassifier(4, max_depth=3, random_state=0).fit(X, X.sum(axis=1) > 0.0)
+    records = [a.to_record() for a in cp.explain(model, X[:3], cp.OtherLabel(), data=X)]
+    model.n_jobs = 2
+    assert cp.recheck(records, model).ok
+
+
 def test_a_record_of_another_model_is_named() -> None:
     model, answers = _answers("mixed types")
     other = copy.deepcopy(model)

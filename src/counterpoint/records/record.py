@@ -170,7 +170,8 @@ def _parts(value: Any) -> Iterator[bytes]:
     elif isinstance(value, list | tuple | set | frozenset):
         inside = value if isinstance(value, list | tuple) else sorted(value, key=repr)
     elif is_dataclass(value) and not isinstance(value, type):
-        inside = [getattr(value, field.name) for field in fields(value) if field.init]  # no caches
+        own = (field for field in fields(value) if field.init and field.compare)  # no caches
+        inside = [getattr(value, field.name) for field in own]
     else:
         yield str(getattr(value, "__name__", value)).encode()
     yield f"{type(value).__name__}:{len(inside)}".encode()

@@ -168,7 +168,8 @@ class TreeScores(Form):
     divisor
         What sums are divided by.
     order
-        How the model adds them up.
+        How the model adds them up. That depends on its ``n_jobs``, and is no part of what it
+        decides, which records name by a fingerprint.
     """
 
     trees: Trees
@@ -179,7 +180,7 @@ class TreeScores(Form):
     before: AffineMap | None = None
     eps: float = EPS
     divisor: int = 1
-    order: Order = Order.OWN
+    order: Order = field(default=Order.OWN, compare=False)
     _grids: Memo[Any, Grid] = field(default_factory=Memo, init=False, repr=False)
 
     def __post_init__(self) -> None:

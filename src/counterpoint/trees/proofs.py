@@ -18,7 +18,7 @@ from counterpoint.engine.conditions import FINE
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Cases
 from counterpoint.errors import NoSolver
-from counterpoint.numerics import BoolArray, FloatArray, IntArray
+from counterpoint.numerics import UNIT, BoolArray, FloatArray, IntArray
 from counterpoint.trees.boxes import Boxes, Row
 from counterpoint.trees.form import LeafSums, Order
 from counterpoint.trees.grid import Grid, Split
@@ -240,7 +240,8 @@ def refuted(condition: LeafSums, grid: Grid, leaves: IntArray) -> bool:
     fine = np.ldexp(values, FINE)
     if form.order is Order.OWN:
         return False
-    if (fine == np.rint(fine)).all():
+    largest = np.abs(fine).max(initial=0.0) * len(each)
+    if (fine == np.rint(fine)).all() and largest <= 1.0 / UNIT:  # all of its sums are exact
         sums = top.sum(axis=1) / form.divisor
     elif form.order is Order.LISTED:
         # with any other leaf a sum is below 0 by more than rounding, if the best is near it

@@ -310,7 +310,7 @@ def _not_filled(task: Task, inputs: Table, encoded: Encoded) -> dict[int, str]:
     related = [normals[:, block].any() for block in features.blocks]
     for i, j in zip(*np.nonzero((encoded.missing != PRESENT) & native & related), strict=True):
         wrong[int(i)] = (
-            f"Column {features.names[j]!r} is missing, and a constraint relates it to "
+            f"column {features.names[j]!r} is missing, and a constraint relates it to "
             "other columns. Fill it in, or leave the constraint out."
         )
     missing = np.where(native, PRESENT, encoded.missing)

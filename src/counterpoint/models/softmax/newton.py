@@ -51,9 +51,10 @@ System = tuple[FloatArray, FloatArray, FloatArray, FloatArray]
 
 DECREASE = 1e-4
 """The share of the predicted decrease that a step must bring (Armijo)."""
-HALVINGS = 6, 40
-"""How often a step is halved at most: where only the gradient can tell whether it helps, and else,
-to 1e-12 of it. A row that no such step helps is stuck."""
+HALVINGS = 40
+"""How often a step is halved at most, to 1e-12 of it; a row that no such step helps is stuck."""
+FINE = 6
+"""How often a step is halved where only the gradient can tell whether it helps."""
 FORCING = 2e-6, 0.005
 """How exactly Newton directions are computed: at best, so that single precision will do, and at
 least; in between as exactly as the progress asks."""
@@ -230,7 +231,7 @@ class Descent:
         if self.u.ndim == 2:
             return self._shortened(reached, good, step, slope, slack)
         length = 1.0  # one row alone: as `_shortened` does, at half the cost
-        for _ in range(HALVINGS[not fine]):
+        for _ in range(FINE if fine else HALVINGS):
             length *= 0.5
             tried = self.moved(length * step)
             lower = self.value + DECREASE * length * slope + slack
@@ -248,8 +249,8 @@ class Descent:
     ) -> tuple[Descent, BoolArray]:
         """Rows whose full step was not good halve it, and stay where they were if none is."""
         fine, length = -slope <= slack, 1.0
-        for halving in range(HALVINGS[1]):
-            bad = np.flatnonzero(~good & (~fine | (halving < HALVINGS[0])))
+        for halving in range(HALVINGS):
+            bad = np.flatnonzero(~good & (~fine | (halving < FINE)))
             if not len(bad):
                 break
             length *= 0.5

@@ -56,8 +56,8 @@ class Explainer:
     Parameters
     ----------
     model
-        A fitted scikit-learn classifier or regressor, linear or of nearest prototypes, also at the
-        end of a pipeline.
+        A fitted classifier or regressor that counterpoint reads: linear, additive, of nearest
+        prototypes, of trees; also at the end of a pipeline.
     data
         Rows like those the model was fitted on: features, their kinds and the default cost come
         from them. Columns that the model does not use are passed over; constant columns are

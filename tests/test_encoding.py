@@ -76,7 +76,7 @@ def test_missing_cells_have_the_codes_of_their_fills_and_stay_missing(kind: str,
     after[:, 2] = np.where(moved[:, 2], (after[:, 2] == 0).astype(float), after[:, 2])
     changed = after != encoded.codes
     answer = decode(table, MIXED, every, encoded.codes, after)
-    np.testing.assert_array_equal(recode(answer, MIXED, after), after)
+    np.testing.assert_array_equal(recode(answer, MIXED, encoded.codes, after), after)
     again = encode(answer, MIXED, FILLS)
     np.testing.assert_array_equal(again.codes, after)
     np.testing.assert_array_equal(again.missing != 0, gone & ~changed)
@@ -109,7 +109,7 @@ def test_numbers_are_recoded_as_their_dtype_holds_them(dtype: str):
     before = encode(Table.read(frame), MIXED).codes
     after = before + np.array([[0.1, 1.0, 0.0], [0.0, 0.0, 0.0]])
     returned = decode(Table.read(frame), MIXED, slice(None), before, after)
-    codes = recode(returned, MIXED, after)
+    codes = recode(returned, MIXED, before, after)
     held = np.array([1.1], dtype=dtype.lower())[0]
     assert codes[0, 0] == float(held) != 1.1
     np.testing.assert_array_equal(codes, [[float(held), 4.0, 0.0], [2.0, 4.0, 1.0]])

@@ -151,7 +151,7 @@ def test_emptied_rows_of_pandas_are_missing_and_nothing_else_changes(index: Any)
     """Only whole numbers and booleans of NumPy change their dtype, to the nullable twin."""
     frame = MANY.set_axis(index)
     table = Table.read(frame)
-    assert table.emptied(list(frame), np.zeros(3, dtype=bool)).native is frame
+    assert table.emptied(list(frame), np.zeros(3, dtype=bool)).native is table.native
     names = [name for name in frame if name != "Int64"]
     back = table.emptied(names, HOLE).native
     assert back.index.equals(frame.index)

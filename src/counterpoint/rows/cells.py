@@ -23,17 +23,17 @@ __all__ = [
 ]
 
 
-def plain_pandas(frame: Any) -> Any:
+def plain_pandas(frame: Any, dtypes: list[Any]) -> Any:
     """A pandas frame without sparse columns, into which nothing can be written, and decimals."""
     import pandas as pd
 
-    dtypes: dict[Hashable, Any] = {}
-    for name, dtype in frame.dtypes.items():
+    casts: dict[Hashable, Any] = {}
+    for name, dtype in zip(frame.columns, dtypes, strict=True):
         if isinstance(dtype, pd.SparseDtype):
-            dtypes[name] = dtype.subtype
+            casts[name] = dtype.subtype
         elif isinstance(dtype, pd.ArrowDtype) and str(dtype).startswith("decimal"):
-            dtypes[name] = np.float64
-    return frame.astype(dtypes) if dtypes else frame
+            casts[name] = np.float64
+    return frame.astype(casts) if casts else frame
 
 
 def plain(frame: Any) -> Any:

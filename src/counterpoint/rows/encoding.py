@@ -136,11 +136,11 @@ def encode(
         return Encoded.of_numbers(matrix)
     codes = np.empty((len(table), len(features)))
     missing = np.zeros(codes.shape, dtype=np.int8)
-    for j, feature in enumerate(features):
-        name = feature.name
-        values = table.column(name) if matrix is None else matrix[:, j]
+    columns = table.columns() if matrix is None else matrix.T
+    for j, (feature, came) in enumerate(zip(features, columns, strict=True)):
+        name, values = feature.name, came
         if not isinstance(feature, Categorical):
-            values = _as_numbers(name, values, problems, table.foreign(name))
+            values = _as_numbers(name, came, problems, table.foreign(name))
         fill, why_not = fills.get(name), unfilled.get(name, "")
         codes[:, j], missing[:, j] = _column_codes(feature, values, fill, why_not, problems)
     return Encoded(codes, problems, missing)
@@ -198,22 +198,22 @@ def as_returned(
 ) -> tuple[Table, FloatArray, FloatArray]:
     """`decode`, with the codes of the rows as they are returned, and the same encoded."""
     returned = decode(table, features, rows, before, after)
-    codes = after if table.all_floats else recode(returned, features, after)
+    codes = after if table.all_floats else recode(returned, features, before, after)
     return returned, codes, codes if features.all_numeric else features.expand(codes)
 
 
-def recode(returned: Table, features: Features, codes: FloatArray) -> FloatArray:
+def recode(
+    returned: Table, features: Features, before: FloatArray, after: FloatArray
+) -> FloatArray:
     """(n, p) the codes of rows as they were returned: numbers after the cast to their dtypes.
 
-    A cell that is still missing keeps its code.
+    A cell that is still missing keeps its code, and so do columns that nothing was written into.
     """
-    if returned.float_matrix is not None:
-        return codes
-    codes = np.array(codes)
-    for j, feature in enumerate(features):
-        if not isinstance(feature, Categorical):
-            values = _as_numbers(feature.name, returned.column(feature.name), {})
-            codes[:, j] = np.where(np.isnan(values), codes[:, j], values)
+    codes = np.array(after)
+    for j in np.flatnonzero((before != after).any(axis=0) & features.is_numeric).tolist():
+        name = features.items[j].name
+        values = _as_numbers(name, returned.column(name), {})
+        codes[:, j] = np.where(np.isnan(values), codes[:, j], values)
     return codes
 
 

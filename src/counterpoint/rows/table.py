@@ -5,7 +5,7 @@ What is written into a column keeps the dtype that came in, if that can hold it.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, final
@@ -34,6 +34,8 @@ __all__ = ["Cells", "Table", "repeated"]
 
 FEW = 64
 """Of so many rows, all cells of a pandas frame are read at once."""
+ONE_BY_ONE = 8
+"""Fewer cells of one row are read one by one."""
 Cells = tuple[IntArray, NDArray[Any]]
 """Positions within a column, and the values to write there."""
 
@@ -56,9 +58,12 @@ class Table:
         table = cls(*_frame_or_array(data))
         if table.all_floats or table.is_array:
             return table
-        if table.is_pandas:
-            return cls(plain_pandas(table.native), table.names)
-        return cls(plain(table.frame).to_native(), table.names)
+        if not table.is_pandas:
+            return cls(plain(table.frame).to_native(), table.names)
+        native = plain_pandas(table.native, table.dtypes)
+        if native is table.native and len(native) > FEW:
+            return table
+        return cls(native.copy() if len(native) <= FEW else native, table.names)  # fewer blocks
 
     __getstate__ = fields_only
 
@@ -80,44 +85,56 @@ class Table:
     def __len__(self) -> int:
         return len(self.native)
 
+    @cached_property
+    def dtypes(self) -> list[Any]:
+        """The dtypes of a frame's columns, as its library has them."""
+        return list(self.native.dtypes if self.is_pandas else self.frame.schema.values())
+
     def column(self, name: Hashable) -> NDArray[Any]:
         """The values of one column; floats are float64 with NaN for what is missing."""
         if self.is_array:
             return np.asarray(self.native[:, self.names.index(name)])
-        if name in self._at_once:
-            return self._at_once[name]
         if self.is_pandas:
             values = self.native[name]
             if isinstance(values.dtype, np.dtype) and values.dtype.kind in "biuf":
-                return np.asarray(values)
+                return np.asarray(values.array)
         series = self.frame.get_column(name)
         if series.dtype.is_numeric():
             return np.asarray(series.to_numpy())
         return np.fromiter(series.to_list(), dtype=object, count=len(self))
 
-    @cached_property
-    def _at_once(self) -> Mapping[Hashable, NDArray[Any]]:
-        """The columns of NumPy's numbers of a few rows of a pandas frame: one by one takes long."""
+    def columns(self) -> Iterator[NDArray[Any]]:
+        """The values of each `column`; those of a few rows of a pandas frame are read at once."""
         if not self.is_pandas or len(self) > FEW:
-            return {}
-        cells, dtypes = self.native.to_numpy(dtype=object), list(self.native.dtypes)
-        found = [
-            (j, dtype)
-            for j, dtype in enumerate(dtypes)
-            if isinstance(dtype, np.dtype) and dtype.kind in "biuf"
-        ]
-        return {self.names[j]: cells[:, j].astype(dtype) for j, dtype in found}
+            yield from map(self.column, self.names)
+            return
+        for j, (name, dtype) in enumerate(zip(self.names, self.dtypes, strict=True)):
+            cells = self._cells[:, j]
+            if isinstance(dtype, np.dtype) and dtype.kind in "biuf":
+                yield cells.astype(dtype)
+            else:
+                yield cells if dtype in ("str", object) else self.column(name)
+
+    @cached_property
+    def _cells(self) -> NDArray[Any]:
+        """All cells of a pandas frame of a few rows."""
+        return np.asarray(self.native.to_numpy(dtype=object))
 
     def row(self, i: int, names: Sequence[Hashable]) -> dict[Hashable, Any]:
         """Name → value of one row, as Python has it."""
         matrix = self.native if self.is_array else self.float_matrix
+        known: Sequence[Hashable] = self.names
         if matrix is not None:
             cells = matrix[i].tolist()
-        elif self.is_pandas:
-            cells = self.native.iloc[i : i + 1].to_numpy(dtype=object)[0].tolist()
-        else:
+        elif not self.is_pandas:
             cells = self.take(slice(i, i + 1)).frame.rows()[0]
-        found = dict(zip(self.names, cells, strict=True))
+        elif len(names) < ONE_BY_ONE:
+            cells, known = [self.native[name].array[i] for name in names], names
+        elif len(self) <= FEW:
+            cells = self._cells[i].tolist()
+        else:
+            cells = self.native.iloc[i : i + 1].to_numpy(dtype=object)[0].tolist()
+        found = dict(zip(known, cells, strict=True))
         return {n: v.item() if isinstance(v := found[n], np.generic) else v for n in names}
 
     def foreign(self, name: Hashable) -> str:
@@ -189,8 +206,8 @@ class Table:
         if self.is_array:
             return bool(self.native.dtype == np.float64)
         if self.is_pandas:
-            return set(self.native.dtypes) == {np.dtype(np.float64)}
-        return all(dtype == nw.Float64 for dtype in self.frame.schema.values())
+            return set(self.dtypes) == {np.dtype(np.float64)}
+        return all(dtype == nw.Float64 for dtype in self.dtypes)
 
     @cached_property
     def singles(self) -> dict[int, float]:
@@ -200,8 +217,7 @@ class Table:
         if self.is_array:
             kinds = [self.native.dtype.name] * len(self.names)
         else:
-            dtypes = self.native.dtypes if self.is_pandas else self.frame.schema.values()
-            kinds = [str(dtype).lower() for dtype in dtypes]
+            kinds = [str(dtype).lower() for dtype in self.dtypes]
         narrow = {kind: float(np.finfo(kind).eps) for kind in ("float16", "float32")}
         return {j: narrow[kind] for j, kind in enumerate(kinds) if kind in narrow}
 
@@ -271,11 +287,11 @@ class Table:
             both = np.concatenate([self.float_matrix, other.float_matrix])
             frame = type(self.native)(both, columns=self.native.columns, copy=False)
             return Table(frame, self.names, known_floats=True)
-        if list(self.native.dtypes) != list(other.native.dtypes):
+        if self.dtypes != other.dtypes:
             return None
         import pandas as pd
 
-        return Table(pd.concat([self.native, other.native]), self.names)
+        return Table(pd.concat([self.native, other.native], ignore_index=True), self.names)
 
     def with_cells(self, rows: IntArray | slice, cells: Mapping[Hashable, Cells]) -> Table:
         """These rows with some cells of some columns replaced, in the dtypes that came in.

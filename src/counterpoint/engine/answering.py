@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from counterpoint.certificate import CLOSED, Certificates, Status, certify
 from counterpoint.engine.confirm import Confirmation, NotForeseen, ask_about
+from counterpoint.engine.line import Line
 from counterpoint.engine.pieces import Pieces, Task
 from counterpoint.engine.span import CELLS as SPAN_CELLS
 from counterpoint.engine.span import FRAMES, InSpan
@@ -69,7 +70,11 @@ def answers_to(
     rows_of = came, codes, after, np.broadcast_to(missing, codes.shape)
     out = _blank(task, rows_of, encoded.problems, into, cheapest=cheapest)
     if spanned is not None:
-        usable &= ~_answer_in_span(task, spanned, out, weight, advance)
+        line = Line.of(task, spanned) if weight is None else None
+        if line is not None:
+            usable &= ~line.settle(inputs, out, usable, advance)
+        else:
+            usable &= ~_answer_in_span(task, spanned, out, weight, advance)
     size = max(64, CELLS // max(features.width, WIDE))
     if task.span is not None:  # the model is asked about whole blocks
         size = task.span.block * max(1, size // task.span.block)

@@ -156,7 +156,9 @@ class Confirmation:
         margin, stretch, span = None, 0.0, self.task.span
         if span is not None:
             price = asked.objective(y, self.cases) / self.cases.weights
-            margin, stretch = span.slack(self.rows.codes[:, -1], price), span.span.stretch
+            numbers, stretch = np.rint(self.rows.codes[:, -1]).astype(np.intp), span.span.stretch
+            lost = span.slack(numbers, price)
+            margin = np.stack([-lost, np.zeros_like(lost)], axis=1)
         certificates = certify(
             asked,
             y,

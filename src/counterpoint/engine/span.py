@@ -387,13 +387,13 @@ class InSpan:
         for here in blocks_of(len(self.X), self.X.shape[1], self.cells):
             first, last = np.searchsorted(rows, (here.start, here.stop))
             if first < last:
-                self._move(here, changes[here], answers[here])
+                self.move(here, changes[here], answers[here])
                 asked[here] = True
                 whole = np.asarray(method(self._input(here, answers[here])))
                 said.append(whole[rows[first:last] - here.start])
         return np.concatenate(said)
 
-    def _move(self, rows: slice, change: FloatArray, out: FloatArray) -> None:
+    def move(self, rows: slice, change: FloatArray, out: FloatArray) -> None:
         """Write full rows moved by changes of coordinates."""
         full, directions = self.X[rows], self.span.directions
         if self.span.absolute:
@@ -432,11 +432,10 @@ class InSpan:
         if same.any():
             np.copyto(answers, self.X, where=same[:, None])
 
-    def slack(self, numbers: FloatArray, price: FloatArray) -> FloatArray:
-        """(n, 2) margins that allow for what coordinates lose of points up to a price."""
-        rows = np.rint(numbers).astype(np.intp)
+    def slack(self, rows: IntArray | slice, price: FloatArray) -> FloatArray:
+        """(m,) how much coordinates may lose of the scores of points up to a price."""
         far = 2.0 * self.span.stray * self.span.far(np.where(np.isfinite(price), price, 0.0))
-        return np.stack([-(self.doubt[rows] + far), np.zeros(len(rows))], axis=1)
+        return np.asarray(self.doubt[rows] + far)
 
     def were_asked(self, after: FloatArray) -> BoolArray:
         """(n,): whether these are the coordinates about which the model was asked last."""
@@ -444,8 +443,8 @@ class InSpan:
         last = np.nan if self.kept is None else self.kept[1]
         return np.asarray((after[:, :r] - self.start[:, :r] == last).all(axis=1))
 
-    def misses(self, cost: FloatArray) -> FloatArray:
-        """(n,) what share of the cost of answers their rounding, and that of the span, is at most.
+    def misses(self, cost: FloatArray, rows: slice = slice(None)) -> FloatArray:
+        """(m,) what share of the cost of answers their rounding, and that of the span, is at most.
 
         An entry is off by u of itself, and by γ of the sum over the directions.
         """
@@ -456,7 +455,7 @@ class InSpan:
         if price.quadratic.ndim == 2:
             wide = float(np.sqrt(d * (price.diagonal / price.floor).max()))
         with np.errstate(divide="ignore", invalid="ignore"):
-            rounded = wide * 2.0 * UNIT * (self.length / change + 1.0)
+            rounded = wide * 2.0 * UNIT * (self.length[rows] / change + 1.0)
         off = self.span.stretch + gamma(r + 2) * r * wide + rounded
         return 2.0 * off
 

@@ -14,6 +14,8 @@ from sklearn.preprocessing import StandardScaler
 import counterpoint as cp
 from counterpoint.engine import answering
 from counterpoint.engine.line import Line
+from counterpoint.models.form import Magnitude, rounding
+from counterpoint.numerics import AFTER, EPS
 
 
 @pytest.fixture(autouse=True)
@@ -130,3 +132,21 @@ def test_no_time_is_lost_where_more_is_asked(monkeypatch: pytest.MonkeyPatch):
     for target in (cp.Probability(1, 0.8), cp.Tradeoff(1, 0.1), cp.Label(1, margin=0.5)):
         assert set(explainer.explain(X, target).status) <= {"optimal", "already"}
     assert not told
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_largest_of_the_sizes_of_terms(seed: int):
+    """One output may be nowhere less than the others; the bits of a bound are six, rounded up."""
+    rng = np.random.default_rng(seed)
+    matrix, offset = rng.normal(size=(3, 5)), rng.normal(size=3)
+    if seed % 2:
+        matrix[1], offset[1] = 4.0 * np.abs(matrix).max(axis=0), 5.0
+    x = rng.normal(size=(50, 5)) * 10.0 ** rng.uniform(-200, 200, (50, 1))
+    sizes = Magnitude(np.abs(matrix), np.abs(offset), 5)
+    assert sizes.largest(x) == pytest.approx(sizes(x).max(axis=1), rel=1e-14)
+    assert (sizes._tallest is not None) == bool(seed % 2)
+    exact = (5 + AFTER) * EPS * sizes.largest(x) * 2.0
+    bound = rounding(x, sizes, EPS)
+    assert ((bound >= exact) & (bound <= exact * (1.0 + 1.0 / 32.0))).all()
+    mantissa = 64.0 * np.frexp(bound)[0]
+    assert (mantissa == np.rint(mantissa)).all()

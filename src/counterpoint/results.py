@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 __all__ = ["Counterfactual", "Counterfactuals"]
 
 
+CELLS = 1 << 18
+"""Cells that are compared at a time: few enough to stay in the cache."""
 REMARKS = 20
 """Of so many rows without an answer a report says what is attainable instead."""
 
@@ -429,9 +431,13 @@ class Counterfactuals:
                     f"Expected one value of {name!r} for each of {len(self)} rows; got "
                     f"{shown(values)}."
                 )
-        c, width = self.certificates, self.before.shape[1]
+        c, (n, width) = self.certificates, self.before.shape
         # products of matrices add up fastest, and exactly what is below 2**24
-        moved = (self.before != self.after).astype(np.float32) @ np.ones(width, np.float32)
+        moved, ones, size = np.empty(n, np.float32), np.ones(width, np.float32), 1 + CELLS // width
+        for start in range(0, n, size):
+            here = slice(start, start + size)
+            differs = self.before[here] != self.after[here]
+            moved[here] = differs.astype(np.float32) @ ones
         columns = {
             **beside,
             "status": (self.statuses, [*map(str, Status)]),

@@ -14,8 +14,7 @@ from counterpoint.certificate import CLOSED, Certificates, Status, certify
 from counterpoint.engine.confirm import Confirmation, NotForeseen, ask_about
 from counterpoint.engine.line import Line
 from counterpoint.engine.pieces import Pieces, Task
-from counterpoint.engine.span import CELLS as SPAN_CELLS
-from counterpoint.engine.span import FRAMES, InSpan
+from counterpoint.engine.span import InSpan
 from counterpoint.numerics import MISSING, BoolArray, FloatArray, IntArray, as_slice
 from counterpoint.results import Counterfactuals
 from counterpoint.rows.encoding import PRESENT, Encoded, Rows, decode, encode
@@ -26,6 +25,9 @@ __all__ = ["answers_to", "encoded_rows"]
 CELLS = 1 << 18
 """Cells of a chunk: small enough for the cache, large enough that Python's overhead is
 negligible."""
+ASKED = 1 << 23
+"""Cells of full rows about which the model is asked at a time: each call takes scikit-learn up to a
+millisecond, and steps of a pipeline make copies, of 64 MiB at most."""
 PRODUCTS = 1 << 16
 """So many products make up the scores of all rows at least, or a search in their span costs more
 than it saves."""
@@ -114,8 +116,7 @@ def _in_span(task: Task, inputs: Table) -> InSpan | None:
     def as_input(rows: IntArray | slice, full: FloatArray) -> Any:
         return inputs.with_matrix(rows, full).to_model_input(named=model.named)
 
-    cells = FRAMES * SPAN_CELLS if model.named else SPAN_CELLS
-    options: dict[str, Any] = {"exactly": task.target.demanding, "cells": cells}
+    options: dict[str, Any] = {"exactly": task.target.demanding, "cells": ASKED}
     rows = InSpan.of(span, model.model, matrix, keep=True, as_input=as_input, **options)
     if np.isfinite(rows.length).all():
         return rows

@@ -182,10 +182,13 @@ def one_row_bound(
     weight, offset = weighed
     flat = price.quadratic == 0
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-        steepest = np.nan_to_num(np.abs(row[flat]) / price.absolute[flat]).max(initial=0.0)
+        steepest = 0.0
+        if flat.any():
+            steepest = np.nan_to_num(np.abs(row[flat]) / price.absolute[flat]).max()
         curved = (row[~flat] ** 2 / (4.0 * price.quadratic[~flat])).sum()
-        shrink = SHY / np.maximum(np.abs(weight) * steepest, SHY)
-        weight, offset = weight * shrink, offset * shrink
+        if steepest > 0.0:
+            shrink = SHY / np.maximum(np.abs(weight) * steepest, SHY)
+            weight, offset = weight * shrink, offset * shrink
         least = weight * weight * curved
         size = np.abs(weight) * dots(np.abs(x), np.abs(row)) + np.abs(offset) + least
         lost = gamma(depth(len(row)) + 12) * size + TINY

@@ -50,10 +50,8 @@ __all__ = ["InSpan", "Span", "blocks_of"]
 FAINT = 64.0 * EPS
 """A direction that is this small beside the largest is none."""
 CELLS = 1 << 18
-"""Cells of full rows at a time: 2 MiB, so that they are still in the cache when the model is asked
-about them."""
-FRAMES = 8
-"""So many times as many in a data frame, which takes scikit-learn half a millisecond at least."""
+"""Cells of full rows at a time: 2 MiB, so that they are still in the cache when they are looked at
+again."""
 ROWS = 64
 """So many rows at a time at least, or reading the model's coefficients would take longest."""
 
@@ -243,6 +241,16 @@ class Span:
         """(d, k) C, as products with rows need it."""
         return np.ascontiguousarray(self.matrix.T)
 
+    def _products(self, rows: Any) -> FloatArray:
+        """(k, n) the products of C with rows."""
+        if len(self.matrix) == 2 and (self.matrix[0] == -self.matrix[1]).all():
+            second = rows @ self.matrix[1]
+            return np.stack([-second, second])
+        if sparse.issparse(rows):
+            return np.asarray((rows @ self._upright).T)
+        # which of the two is quicker
+        return np.asarray((self._upright.T if len(rows) > ROWS else self.matrix) @ rows.T)
+
     def coordinates(self, X: Any, *, exactly: bool) -> tuple[FloatArray, FloatArray, FloatArray]:
         """(n, r + h + 2) rows as `question` takes them; (n,) their lengths, in F; (n,) `doubt`.
 
@@ -256,17 +264,14 @@ class Span:
         for part in blocks_of(n, d):
             rows = X[part].astype(np.float64, copy=False)
             with np.errstate(over="ignore", invalid="ignore"):
-                if sparse.issparse(rows):
-                    scores = (rows @ self._upright).T
-                else:  # which of the two is quicker
-                    scores = (self._upright.T if len(rows) > ROWS else self.matrix) @ rows.T
+                scores = self._products(rows)
                 found = back @ scores
                 scores -= ways @ found  # what is left of them, but for a part that all share
                 doubt[part] = scores.max(axis=0) - scores.min(axis=0)
                 out[part, :-2] = found.T
                 length[part] = self._length(rows)
                 if exactly:
-                    out[part, -2] = self.form.sizes(rows).max(axis=1)
+                    out[part, -2] = self.form.sizes.largest(rows)
         length *= 1.0 + gamma(d + 4)
         steepest, widest, tallest = self.lengths
         if not exactly:
@@ -401,10 +406,14 @@ class InSpan:
             np.copyto(out, full)
             out[:, column] += change * directions[:, column]
             return
-        # one direction needs no product of matrices, which is slow to write columns
-        product = np.multiply if len(directions) == 1 else np.matmul
+        by_rows = out.flags.c_contiguous
         for part in blocks_of(len(full), full.shape[1]):  # that are still in the cache
-            product(change[part], directions, out=out[part])
+            if len(directions) > 1:
+                np.matmul(change[part], directions, out=out[part])
+            elif by_rows:  # one direction needs no product of matrices, which is slow to write
+                np.einsum("i,j->ij", change[part, 0], directions[0], out=out[part])
+            else:
+                np.multiply(change[part], directions, out=out[part])
             out[part] += full[part]
 
     def _full(self, rows: IntArray, change: FloatArray) -> Any:

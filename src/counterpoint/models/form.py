@@ -35,6 +35,10 @@ __all__ = [
 ]
 
 
+DIGITS = (1 << 47) - 1
+"""The bits of a float after its first six."""
+
+
 @final
 @dataclass(frozen=True, eq=False)
 class Magnitude:
@@ -85,6 +89,23 @@ class Magnitude:
         if self.lengths is None:
             return size
         return np.asarray(size + (self.lengths(x) ** 2).sum(axis=1, keepdims=True))
+
+    def largest(self, x: FloatArray) -> FloatArray:
+        """(n, d) → (n,) the largest of the outputs."""
+        tallest = self._tallest
+        if tallest is None:
+            return np.asarray(self(x).max(axis=1))
+        return np.asarray(np.abs(x) @ tallest[0] + tallest[1])
+
+    @cached_property
+    def _tallest(self) -> tuple[FloatArray, float] | None:
+        """The one output, if there is one, that is nowhere less than any other."""
+        best = int(np.argmax(self.offset))
+        if self.lengths is not None or sparse.issparse(self.matrix):
+            return None
+        if (self.matrix > self.matrix[best]).any():
+            return None
+        return np.ascontiguousarray(self.matrix[best]), float(self.offset[best])
 
     def through(self, before: AffineMap) -> Magnitude:
         """The same for inputs that pass ``before`` first."""
@@ -209,11 +230,13 @@ def rounding(X: FloatArray, magnitude: Magnitude, eps: float) -> FloatArray:
     A sum of t products has an error of at most t · eps / 2 times the size of its terms; that X was
     itself rounded counts as well, see `Form.noise`.
     """
-    bound = (magnitude.terms + AFTER) * eps * magnitude(X).max(axis=1) * 2.0
+    bound = (magnitude.terms + AFTER) * eps * magnitude.largest(X) * 2.0
     # Six bits, rounded up: or the last ones, and with them an answer, would depend on how many
-    # rows are multiplied at once.
-    mantissa, exponent = np.frexp(bound)
-    return np.ldexp(np.ceil(64.0 * mantissa) / 64.0, exponent)
+    # rows are multiplied at once. Floats of one sign are in the order of their bits.
+    bits = bound.view(np.int64)
+    bits += DIGITS
+    bits &= ~DIGITS
+    return bound
 
 
 def split(

@@ -26,7 +26,7 @@ from counterpoint.certificate import (
 from counterpoint.errors import InvalidInput, NoAnswer, several, shown
 from counterpoint.numerics import BoolArray, FloatArray, IntArray, WordArray
 from counterpoint.pictures import html
-from counterpoint.rows.encoding import decode
+from counterpoint.rows.encoding import cells_after, decode
 from counterpoint.rows.features import Features
 from counterpoint.rows.table import Table
 from counterpoint.targets import Guarantee
@@ -302,11 +302,10 @@ class Counterfactuals:
                 "of report() or to_frame()."
             )
         i = range(len(self))[i]
-        names, row = self.features.names, slice(i, i + 1)
-        factual = {} if i in self.problems else self.table.row(i, names)
-        changes, moved = {}, np.flatnonzero(self.before[i] != self.after[i])
-        if self.found[i] and len(moved):
-            new = self.decoded(row).row(0, [names[j] for j in moved])
+        row, changes = slice(i, i + 1), {}
+        factual = {} if i in self.problems else self.table.row(i, self.features.names)
+        if self.certificates.valid[i]:
+            new = cells_after(self.table, self.features, i, self.before[row], self.after[row])
             changes = {name: (factual[name], new[name]) for name in new}
         return Counterfactual(self._status(i), factual, changes, self.certificates[i], self, i)
 

@@ -86,7 +86,7 @@ class Box(Domain):
         if self._gives_way and ((x < self.soft_low) | (x > self.soft_high)).any():
             low = np.maximum(self.low, np.minimum(self.soft_low, x))
             high = np.minimum(self.high, np.maximum(self.soft_high, x))
-        if np.isfinite(self.least).any() or np.isfinite(self.most).any():
+        if self._is_relative:
             low = np.maximum(low, np.where(self.least == 0.0, x, x + self.least))
             high = np.minimum(high, np.where(self.most == 0.0, x, x + self.most))
         gone = x == MISSING
@@ -98,6 +98,11 @@ class Box(Domain):
     def _ends(self) -> tuple[FloatArray, FloatArray]:
         """(d,) the bounds of a row that lies within all soft ones and may change by any amount."""
         return np.maximum(self.low, self.soft_low), np.minimum(self.high, self.soft_high)
+
+    @cached_property
+    def _is_relative(self) -> bool:
+        """Whether any change is bounded."""
+        return bool(np.isfinite(self.least).any() or np.isfinite(self.most).any())
 
     @cached_property
     def _gives_way(self) -> bool:

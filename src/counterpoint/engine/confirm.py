@@ -63,19 +63,21 @@ def ask_about(
             each.answer(codes, each.rows.x[:0], Verdict.none(0))
         return
     here = as_slice(which)
+    features, followed = task.question.features, foreseen is not None
     returned, after, y = as_returned(
-        rows.table, task.question.features, here, rows.codes[here], codes
+        rows.table, features, here, rows.codes[here], codes, followed=followed
     )
     if foreseen is None:
-        said = task.target.said(task.model, returned)
+        said = task.target.said(task.model, returned[0])
     else:
-        said, factual = np.split(task.model.predict(returned, rows.table), [len(which)])
-        _compare(rows, searches, foreseen, factual)
+        both = task.model.predict(*returned)
+        said = both[: len(which)]
+        _compare(rows, searches, foreseen, both[len(which) :])
     for each, place in zip(searches, places, strict=True):
         there, own = each.proposed
         own = own if after is codes else after[place]
         point = own if y is after else y[place]
-        verdict = each.verdict_of(there, returned, own, point, said[place])
+        verdict = each.verdict_of(there, returned[0], own, point, said[place])
         each.answer(own, point, verdict)
 
 
@@ -247,13 +249,14 @@ class Confirmation:
         if not len(here):
             return better
         table = self.rows.table
-        asked = as_returned(
+        (asked,), codes, y = as_returned(
             table, self.features, self.rows.at[which], self.rows.codes[which], codes
         )
-        said = self.verdict_of(which, *asked, self.task.target.said(self.task.model, asked[0]))
+        said = self.verdict_of(
+            which, asked, codes, y, self.task.target.said(self.task.model, asked)
+        )
         ahead = said.valid & (~valid[here] | (said.margin > self.verdict.margin[which]))
         kept, better[here] = which[ahead], ahead
-        _, codes, y = asked
         self.after[kept], self.y[kept] = codes[ahead], y[ahead]
         self.exact[kept] = other.points[better]
         heard = ahead | ~valid[here]

@@ -254,8 +254,8 @@ class Program:
 
     @cached_property
     def _merged(self) -> Region:
-        """The same region with one box, and one stack of rows."""
-        others = [c for c in self.region if not isinstance(c, Box | LinearBounds)]
+        """The same region with one box, and one stack of rows; without groups."""
+        others = [c for c in self.region if not isinstance(c, Box | LinearBounds | OneOf)]
         first: list[Condition] = [self.box]
         if self.affine.size:
             first.append(self.affine)
@@ -263,7 +263,8 @@ class Program:
 
     def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:
         """(n,) the largest violation of any condition, relative to the size of its terms."""
-        return self._merged.violation(y, x)
+        worst = self._merged.violation(y, x)
+        return np.maximum(worst, self.domain.hot.violation(y)) if self.groups else worst
 
     def tightened(self, margin: FloatArray) -> Region:
         """The demands of the target closed in by a (1, 2) margin, and all linear rows."""

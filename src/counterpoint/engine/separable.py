@@ -154,6 +154,12 @@ class OneHotGroups:
         """(n, columns of groups) → (n, groups)."""
         return np.asarray(how.reduceat(values, self._starts, axis=1))
 
+    def violation(self, y: FloatArray) -> FloatArray:
+        """(n,) the largest `OneOf.violation` of any group."""
+        own = y[:, self.columns]
+        fractional = np.minimum(np.abs(own), np.abs(1.0 - own)).max(axis=1)
+        return np.maximum(fractional, np.abs(self.reduce(np.add, own) - 1.0).max(axis=1))
+
     def permitted(self, cases: Cases) -> BoolArray:
         """(n, columns of groups): which category may be chosen."""
         allowed = cases.high[:, self.columns] > 0.5

@@ -24,6 +24,7 @@ __all__ = [
     "Encoded",
     "Rows",
     "as_returned",
+    "cells_after",
     "decode",
     "encode",
     "match_columns",
@@ -166,17 +167,9 @@ def decode(
     The table is as it came in, and may hold more columns than the features; no cell is missing if
     it is ``whole``.
     """
-    # columns of an array are matched by position: to compare 100 000 names would take its time
-    same = len(table.names) == len(features) if table.is_array else table.names == features.names
-    if features.all_numeric and table.float_matrix is not None and same:
-        if whole:
-            return table.with_matrix(rows, after)
-        came = table.float_matrix[rows]
-        gaps = np.isnan(came) & (before == after) if np.isnan(came.sum()) else None
-        if gaps is None or not gaps.any():
-            return table.with_matrix(rows, after)
-        if table.is_array or table.is_pandas:  # others tell a null from a NaN
-            return table.with_matrix(rows, np.where(gaps, came, after))
+    matrix = _matrix(table, features, rows, before, after, whole=whole)
+    if matrix is not None:
+        return table.with_matrix(rows, matrix)
     cells: dict[Hashable, Cells] = {}
     changed = before != after
     for j in np.flatnonzero(changed.any(axis=0)).tolist():
@@ -189,17 +182,67 @@ def decode(
     return table.with_cells(rows, cells)
 
 
+def cells_after(
+    table: Table, features: Features, i: int, before: FloatArray, after: FloatArray
+) -> dict[Hashable, Any]:
+    """Name → value of those cells of one row whose (1, p) codes differ, as `decode` writes them."""
+    row, moved = slice(i, i + 1), np.flatnonzero(before[0] != after[0]).tolist()
+    names = [features.names[j] for j in moved]
+    if not names:
+        return {}
+    matrix = _matrix(table, features, row, before, after, whole=False)
+    if matrix is not None:
+        return dict(zip(names, matrix[0, moved].tolist(), strict=True))
+    return decode(table, features, row, before, after).row(0, names)
+
+
+def _matrix(
+    table: Table,
+    features: Features,
+    rows: slice | IntArray,
+    before: FloatArray,
+    after: FloatArray,
+    *,
+    whole: bool,
+) -> FloatArray | None:
+    """`decode` for a table of nothing but float64, as its matrix; None for others."""
+    # columns of an array are matched by position: to compare 100 000 names would take its time
+    same = len(table.names) == len(features) if table.is_array else table.names == features.names
+    if not (same and features.all_numeric) or table.float_matrix is None:
+        return None
+    if whole:
+        return after
+    came = table.float_matrix[rows]
+    gaps = np.isnan(came) & (before == after) if np.isnan(came.sum()) else None
+    if gaps is None or not gaps.any():
+        return after
+    if table.is_array or table.is_pandas:  # others tell a null from a NaN
+        return np.where(gaps, came, after)
+    return None
+
+
 def as_returned(
     table: Table,
     features: Features,
     rows: slice | IntArray,
     before: FloatArray,
     after: FloatArray,
-) -> tuple[Table, FloatArray, FloatArray]:
-    """`decode`, with the codes of the rows as they are returned, and the same encoded."""
+    *,
+    followed: bool = False,
+) -> tuple[tuple[Table, ...], FloatArray, FloatArray]:
+    """`decode`, with the codes of the rows as they are returned, and the same encoded.
+
+    They may be ``followed`` by all rows of the table as they came: in the same frame, or another.
+    """
+    if followed:
+        matrix = _matrix(table, features, rows, before, after, whole=False)
+        if matrix is not None and table.float_matrix is not None:
+            both = np.concatenate([matrix, table.float_matrix])
+            return (table.with_matrix(None, both),), after, after
     returned = decode(table, features, rows, before, after)
     codes = after if table.all_floats else recode(returned, features, before, after)
-    return returned, codes, codes if features.all_numeric else features.expand(codes)
+    tables = (returned, table) if followed else (returned,)
+    return tables, codes, codes if features.all_numeric else features.expand(codes)
 
 
 def recode(
@@ -219,7 +262,7 @@ def recode(
 
 def _column_codes(
     feature: Feature, values: NDArray[Any], fill: Any, why_not: str, problems: dict[int, str]
-) -> tuple[FloatArray, NDArray[np.int8]]:
+) -> tuple[FloatArray, NDArray[np.int8] | int]:
     """The codes of one column, and how a cell is missing that counts as the fill.
 
     What cannot be used is a problem of its row: an unknown category, what is infinite, what is
@@ -231,9 +274,9 @@ def _column_codes(
     else:
         codes, expected = values, "a finite number"
         bad = ~np.isfinite(codes)
-    missing = np.zeros(len(values), dtype=np.int8)
     if not bad.any():
-        return codes, missing
+        return codes, PRESENT
+    missing = np.zeros(len(values), dtype=np.int8)
     at = np.flatnonzero(bad)
     missing[at] = [_kind(value) for value in values[at].tolist()]
     codes = np.where(bad, 0.0 if fill is None else fill, codes)
@@ -249,7 +292,7 @@ def _column_codes(
         else:
             said = "is infinite. Replace it by a finite number."
         problems.setdefault(i, f"column {feature.name!r} {said}")
-    return codes, np.zeros_like(missing) if fill is None else missing
+    return codes, PRESENT if fill is None else missing
 
 
 def _as_numbers(

@@ -298,30 +298,31 @@ class Features:
     @cached_property
     def numeric_columns(self) -> IntArray:
         """The encoded columns that hold numbers, in order."""
-        starts = [block.start for block in self.blocks]
-        return np.array(starts, dtype=np.intp)[self.is_numeric]
+        return self._starts[self.is_numeric]
+
+    @cached_property
+    def _starts(self) -> IntArray:
+        """(p,) the first encoded column of each feature."""
+        return np.array([block.start for block in self.blocks], dtype=np.intp)
 
     def expand(self, codes: FloatArray) -> FloatArray:
         """(n, p) codes → (n, d) encoded points."""
         if self.all_numeric:
             return codes
         out = np.zeros((len(codes), self.width))
-        rows = np.arange(len(codes))
-        for j, (feature, block) in enumerate(zip(self.items, self.blocks, strict=True)):
-            if isinstance(feature, Categorical):
-                out[rows, block.start + codes[:, j].astype(np.intp)] = 1.0
-            else:
-                out[:, block.start] = codes[:, j]
+        out[:, self.numeric_columns] = codes[:, self.is_numeric]
+        words = ~self.is_numeric
+        hot = self._starts[words] + codes[:, words].astype(np.intp)
+        out[np.arange(len(codes))[:, None], hot] = 1.0
         return out
 
     def compress(self, encoded: FloatArray) -> FloatArray:
         """(n, d) encoded points → (n, p) codes; a category is the largest entry of its block."""
         if self.all_numeric:
             return encoded
-        out = np.empty((len(encoded), len(self.items)))
-        for j, (feature, block) in enumerate(zip(self.items, self.blocks, strict=True)):
-            values = encoded[:, block]
-            out[:, j] = values.argmax(axis=1) if isinstance(feature, Categorical) else values[:, 0]
+        out = encoded[:, self._starts]
+        for j in np.flatnonzero(~self.is_numeric).tolist():
+            out[:, j] = encoded[:, self.blocks[j]].argmax(axis=1)
         return out
 
     def describe(self, name: Hashable, code: float) -> Any:

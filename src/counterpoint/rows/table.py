@@ -5,6 +5,7 @@ What is written into a column keeps the dtype that came in, if that can hold it.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -47,7 +48,7 @@ class Table:
 
     native: Any  # a data frame of any library, or an ndarray of shape (n, p)
     names: tuple[Hashable, ...]  # of an array ``x0 … x{p-1}``, as scikit-learn names them
-    known_floats: bool | None = None  # whether every dtype is float64, if that is known already
+    known_dtypes: list[Any] | None = None  # the dtypes of a frame, if they are known already
     labels: Any = None  # the columns of the pandas frame that came, if it goes by other names here
 
     @classmethod
@@ -61,9 +62,9 @@ class Table:
         if not table.is_pandas:
             return cls(plain(table.frame).to_native(), table.names)
         native = plain_pandas(table.native, table.dtypes)
-        if native is table.native and len(native) > FEW:
-            return table
-        return cls(native.copy() if len(native) <= FEW else native, table.names)  # fewer blocks
+        if native is not table.native:
+            return cls(native, table.names)
+        return table if len(native) > FEW else cls(native.copy(), table.names, table.dtypes)
 
     __getstate__ = fields_only
 
@@ -75,7 +76,7 @@ class Table:
     @cached_property
     def is_pandas(self) -> bool:
         """Whether the table is backed by a pandas data frame."""
-        return bool(nw.dependencies.is_pandas_dataframe(self.native))
+        return _is_pandas(self.native)
 
     @cached_property
     def frame(self) -> Any:
@@ -88,6 +89,8 @@ class Table:
     @cached_property
     def dtypes(self) -> list[Any]:
         """The dtypes of a frame's columns, as its library has them."""
+        if self.known_dtypes is not None:
+            return self.known_dtypes
         return list(self.native.dtypes if self.is_pandas else self.frame.schema.values())
 
     def column(self, name: Hashable) -> NDArray[Any]:
@@ -196,13 +199,11 @@ class Table:
         else:  # narwhals takes NumPy's whole numbers for names
             part = slice(*rows.indices(len(self))) if isinstance(rows, slice) else rows
             some = self.frame[part].to_native()
-        return Table(some, self.names, self.all_floats, self.labels)
+        return Table(some, self.names, None if self.is_array else self.dtypes, self.labels)
 
     @cached_property
     def all_floats(self) -> bool:
         """Whether every dtype is float64."""
-        if self.known_floats is not None:
-            return self.known_floats
         if self.is_array:
             return bool(self.native.dtype == np.float64)
         if self.is_pandas:
@@ -217,7 +218,8 @@ class Table:
         if self.is_array:
             kinds = [self.native.dtype.name] * len(self.names)
         else:
-            kinds = [str(dtype).lower() for dtype in self.dtypes]
+            words = {dtype: str(dtype).lower() for dtype in set(self.dtypes)}
+            kinds = [words[dtype] for dtype in self.dtypes]
         narrow = {kind: float(np.finfo(kind).eps) for kind in ("float16", "float32")}
         return {j: narrow[kind] for j, kind in enumerate(kinds) if kind in narrow}
 
@@ -256,7 +258,7 @@ class Table:
         if self.is_array:
             return Table(self.native, tuple(names))
         native = self.native.set_axis(list(names), axis=1)
-        return Table(native, tuple(names), self.known_floats, self.native.columns)
+        return Table(native, tuple(names), self.known_dtypes, self.native.columns)
 
     def as_it_came(self, answers: Table) -> Any:
         """The native frame of rows of this table, under the names that this one came with."""
@@ -264,17 +266,20 @@ class Table:
             return answers.native
         return answers.native.set_axis(self.labels, axis=1)
 
-    def with_matrix(self, rows: IntArray | slice, matrix: FloatArray) -> Table:
-        """These rows with all cells replaced by ``matrix`` (only where every dtype is float64)."""
+    def with_matrix(self, rows: IntArray | slice | None, matrix: FloatArray) -> Table:
+        """These rows with all cells replaced by ``matrix`` (only where every dtype is float64).
+
+        None for rows that go by labels of their own.
+        """
         native = self.native
         if self.is_array:
             made: Any = matrix
         elif self.is_pandas:
-            index, columns = native.index[rows], native.columns
-            made = type(native)(matrix, index=index, columns=columns, copy=False)
+            index = None if rows is None else native.index[rows]
+            made = type(native)(matrix, index=index, columns=native.columns, copy=False)
         else:
             made = self._made({str(name): matrix[:, j] for j, name in enumerate(self.names)})
-        return Table(made, self.names, known_floats=True)
+        return Table(made, self.names, None if self.is_array else self.dtypes)
 
     def _followed_by(self, other: Table) -> Table | None:
         """The rows of both; None unless one frame can hold them in the dtypes that they have."""
@@ -283,10 +288,6 @@ class Table:
             return Table(np.concatenate([self.native, other.native]), self.names) if same else None
         if not self.is_pandas or not other.is_pandas:
             return None
-        if self.float_matrix is not None and other.float_matrix is not None:
-            both = np.concatenate([self.float_matrix, other.float_matrix])
-            frame = type(self.native)(both, columns=self.native.columns, copy=False)
-            return Table(frame, self.names, known_floats=True)
         if self.dtypes != other.dtypes:
             return None
         import pandas as pd
@@ -311,10 +312,11 @@ class Table:
             return Table(out, self.names)
         some = self.take(rows)
         if self.is_pandas:
-            out = some.native.copy(deep=False)
+            out, dtypes = some.native.copy(deep=False), list(self.dtypes)
             for name in cells:
-                out[name] = written(out[name], *cells[name])
-            return Table(out, self.names)
+                out[name] = column = written(out[name], *cells[name])
+                dtypes[self.names.index(name)] = column.dtype
+            return Table(out, self.names, dtypes)
         changed = [scattered(some.frame.get_column(name), *cells[name]) for name in cells]
         return Table(some.frame.with_columns(*changed).to_native(), self.names)
 
@@ -392,10 +394,9 @@ def _frame_or_array(data: Any) -> tuple[Any, tuple[Hashable, ...]]:
         return _named(_stacked(data))
     if isinstance(data, Mapping) or (isinstance(data, list | tuple) and data):
         data = _of_mappings(data)
-    elif nw.dependencies.is_pandas_series(data):  # of dtype object where columns differ
+    elif _is_pandas(data, "Series"):  # of dtype object where columns differ
         data = data.to_frame().T.infer_objects()
-    is_pandas = nw.dependencies.is_pandas_dataframe(data)
-    names = tuple(data.columns.tolist() if is_pandas else _wrapped(data).columns)
+    names = tuple(data.columns.tolist() if _is_pandas(data) else _wrapped(data).columns)
     if len(set(names)) < len(names):
         twice = sorted({str(name) for name in names if names.count(name) > 1})
         raise InvalidInput(
@@ -404,6 +405,12 @@ def _frame_or_array(data: Any) -> tuple[Any, tuple[Hashable, ...]]:
     if not names:
         raise InvalidInput("Expected a frame with at least one column; got none.")
     return data, names
+
+
+def _is_pandas(data: Any, kind: str = "DataFrame") -> bool:
+    """Whether it is a data frame of pandas, or a series."""
+    pandas = sys.modules.get("pandas")
+    return pandas is not None and isinstance(data, getattr(pandas, kind))
 
 
 def _wrapped(data: Any) -> Any:

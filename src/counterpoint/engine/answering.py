@@ -181,7 +181,8 @@ def _answer_in_span(
     found = answers_to(asked, (table, table), advance, weight=weight, into=out)
     stays = found.statuses == Status.ALREADY.code
     optimal = (found.statuses == Status.OPTIMAL.code) & rows.were_asked(found.after)
-    done = stays | (optimal & (rows.misses(found.cost) <= CLOSED))
+    far = rows.span.far(np.where(optimal, found.cost, 0.0))
+    done = stays | (optimal & rows.keeps(far, CLOSED))
     rows.stay(stays, done)
     return done
 

@@ -159,7 +159,7 @@ class Confirmation:
         if span is not None:
             price = asked.objective(y, self.cases) / self.cases.weights
             numbers, stretch = np.rint(self.rows.codes[:, -1]).astype(np.intp), span.span.stretch
-            lost = span.slack(numbers, price)
+            lost = span.slack(numbers, span.span.far(np.where(np.isfinite(price), price, 0.0)))
             margin = np.stack([-lost, np.zeros_like(lost)], axis=1)
         certificates = certify(
             asked,

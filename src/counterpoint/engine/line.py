@@ -16,7 +16,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.certificate import CLOSED, Claim, Kept, Status, relative_gap
+from counterpoint.certificate import CLOSED, Claim, Kept, Status
 from counterpoint.costs import Price
 from counterpoint.engine.confirm import SPARE
 from counterpoint.engine.duality import one_row_bound
@@ -118,10 +118,12 @@ class Line:
         """Write how far rows move to meet the target by the lead that is asked for, and a proof."""
         task, span, x, which = self.task, self.rows.span, self.rows.start[here], self._which(said)
         form, t, sign = span.question.form, x[:, 0].copy(), self.signs[which]
-        self.rows.reading(task.model).check(x, said)
-        lead = SPARE * task.target.requirement.rounding(form, x, task.eps)
-        short = sign * (self.slope * t) - self.high[which] + lead
-        short[self.met[which]] = 0.0
+        short, stays = sign * (self.slope * t) - self.high[which], self.met[which]
+        unlike = np.flatnonzero((short > 0.0) == stays)
+        if len(unlike):  # the model says otherwise than what was read of it, or there is a tie
+            self.rows.reading(task.model).check(x[unlike], said[unlike])
+        short += SPARE * task.target.requirement.rounding(form, x, task.eps)
+        short[stays] = 0.0
         np.maximum(short, 0.0, out=short)  # a tie, which is left
         change[:] = (t - sign * (short / self.slope)) - t
         multiplier[:] = 1.0 if span.absolute else 2.0 * (short / self.slope)
@@ -147,15 +149,17 @@ class Line:
         valid = first.met(form, y, after)
         if second is not first:
             valid = np.where(which, second.met(form, y, after), valid)
-        cost = np.abs(change) if span.absolute else change * change
+        far = np.abs(change)
+        cost = far if span.absolute else change * change
         margin = high - sign * (self.slope * y[:, 0])
         rounding = task.target.requirement.rounding(form, y, task.eps)
         # the margins allow for points that cost no more than the answer
-        offset = multiplier * high + multiplier * self.rows.slack(here, cost)
+        offset = multiplier * high + multiplier * self.rows.slack(here, far)
         one = np.array([self.slope]), t, (sign * multiplier, offset)
         bound = np.minimum(one_row_bound(self._price, *one) / (1.0 + span.stretch), cost)
-        moves = valid & (margin >= rounding) & (relative_gap(cost, bound) <= gap) & (cost > 0.0)
-        moves &= ~stays & (self.rows.misses(cost, here) <= CLOSED)
+        # so that the gap is no larger, whatever rounds
+        moves = valid & (margin >= rounding) & (cost - bound <= (gap - 4.0 * EPS) * cost)
+        moves &= self.rows.keeps(far, CLOSED, here) & (far > 0.0) & (cost > 0.0)
         done = usable & (moves | stays)
         bound[stays] = 0.0
         c = out.certificates

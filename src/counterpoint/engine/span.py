@@ -261,28 +261,25 @@ class Span:
         ways = np.hstack([self.scores, self.held])
         back = (ways / np.einsum("ij,ij->j", ways, ways)).T
         out, length, doubt = np.empty((n, r + h + 2)), np.empty(n), np.empty(n)
+        steepest, widest, tallest = self.lengths
         for part in blocks_of(n, d):
             rows = X[part].astype(np.float64, copy=False)
             with np.errstate(over="ignore", invalid="ignore"):
                 scores = self._products(rows)
                 found = back @ scores
                 scores -= ways @ found  # what is left of them, but for a part that all share
-                doubt[part] = scores.max(axis=0) - scores.min(axis=0)
-                out[part, :-2] = found.T
-                length[part] = self._length(rows)
-                if exactly:
-                    out[part, -2] = self.form.sizes.largest(rows)
-        length *= 1.0 + gamma(d + 4)
-        steepest, widest, tallest = self.lengths
-        if not exactly:
-            out[:, -2] = widest * length + self.form.sizes.offset.max()
+                long = self._length(rows) * (1.0 + gamma(d + 4))
+                sizes = self.form.sizes
+                own = sizes.largest(rows) if exactly else widest * long + sizes.offset.max()
+                far = np.sqrt(np.einsum("ij,ij->j", found[:r], found[:r])) * (1.0 + gamma(r + 4))
+                terms = np.minimum(steepest * long, 2.0 * own)  # of Cx; of no row twice those of A
+                size = tallest * far + np.abs(found[r:]).sum(axis=0) + np.abs(self.offset).max()
+                size *= gamma(k + r + h + 8)
+                size += gamma(d + 4) * terms
+                doubt[part] = scores.max(axis=0) - scores.min(axis=0) + 2.0 * size
+                out[part, :-2], length[part] = found.T, long
+                out[part, -2] = own + widest * (1.0 + self.stretch) * far
         out[:, -1] = np.arange(n)
-        far = np.sqrt(np.einsum("ij,ij->i", out[:, :r], out[:, :r])) * (1.0 + gamma(r + 4))
-        terms = np.minimum(steepest * length, 2.0 * out[:, -2])  # of Cx; of no row twice those of A
-        out[:, -2] += widest * (1.0 + self.stretch) * far
-        size = tallest * far
-        size += np.abs(out[:, r:-2]).sum(axis=1) + np.abs(self.offset).max()
-        doubt += 2.0 * (gamma(d + 4) * terms + gamma(k + r + h + 8) * size)
         return out, length, doubt
 
 
@@ -441,10 +438,9 @@ class InSpan:
         if same.any():
             np.copyto(answers, self.X, where=same[:, None])
 
-    def slack(self, rows: IntArray | slice, price: FloatArray) -> FloatArray:
-        """(m,) how much coordinates may lose of the scores of points up to a price."""
-        far = 2.0 * self.span.stray * self.span.far(np.where(np.isfinite(price), price, 0.0))
-        return np.asarray(self.doubt[rows] + far)
+    def slack(self, rows: IntArray | slice, far: FloatArray) -> FloatArray:
+        """(m,) how much coordinates may lose of the scores of points, up to (m,) so far away."""
+        return np.asarray(self.doubt[rows] + 2.0 * self.span.stray * far)
 
     def were_asked(self, after: FloatArray) -> BoolArray:
         """(n,): whether these are the coordinates about which the model was asked last."""
@@ -452,21 +448,18 @@ class InSpan:
         last = np.nan if self.kept is None else self.kept[1]
         return np.asarray((after[:, :r] - self.start[:, :r] == last).all(axis=1))
 
-    def misses(self, cost: FloatArray, rows: slice = slice(None)) -> FloatArray:
-        """(m,) what share of the cost of answers their rounding, and that of the span, is at most.
+    def keeps(self, far: FloatArray, share: float, rows: slice = slice(None)) -> BoolArray:
+        """(m,): whether the costs of changes of (m,) such lengths are known up to a share of them.
 
-        An entry is off by u of itself, and by γ of the sum over the directions.
+        Besides what the span loses, an entry is off by u of itself, and by γ of the sum over the
+        directions.
         """
         r, d = self.span.directions.shape
-        change = self.span.far(np.maximum(cost, 0.0))
-        price = self.span.price
-        wide = 1.0
+        price, wide = self.span.price, 1.0
         if price.quadratic.ndim == 2:
             wide = float(np.sqrt(d * (price.diagonal / price.floor).max()))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            rounded = wide * 2.0 * UNIT * (self.length[rows] / change + 1.0)
-        off = self.span.stretch + gamma(r + 2) * r * wide + rounded
-        return 2.0 * off
+        left = 0.5 * share - self.span.stretch - gamma(r + 2) * r * wide - wide * 2.0 * UNIT
+        return np.asarray(self.length[rows] <= far * (left / (wide * 2.0 * UNIT)))
 
 
 def moved_rows(rows: Any, change: FloatArray, directions: FloatArray) -> NDArray[Any]:

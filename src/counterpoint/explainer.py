@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator
 from copy import copy
 from functools import cached_property, partial
+from math import inf
 from typing import TYPE_CHECKING, Any, Literal, final, overload
 
 from counterpoint.caches import Memo
@@ -504,7 +505,7 @@ def explain(  # noqa: PLR0913 (two calls in one)
 def effort_of(gap: float, time_limit: float | None, optimality: str = "local") -> Effort:
     """When a search of a row may stop, in seconds; what makes no sense is an `InvalidInput`."""
     check_number("gap", gap)
-    if not 0 <= gap < float("inf"):
+    if not 0 <= gap < inf:
         raise InvalidInput(f"Expected a finite gap of at least 0; got {shown(gap)}.")
     if time_limit is not None:
         check_number("time_limit", time_limit)
@@ -512,11 +513,12 @@ def effort_of(gap: float, time_limit: float | None, optimality: str = "local") -
             raise InvalidInput(f"Expected a time limit above 0 seconds; got {shown(time_limit)}.")
     from counterpoint.solvers import Effort, Optimality
 
-    if str(optimality) not in tuple(Optimality):
+    try:
+        return Effort(gap, time_limit, Optimality(str(optimality)))
+    except ValueError:
         raise InvalidInput(
             f"Expected an optimality of 'local' or 'global'; got {shown(optimality)}."
-        )
-    return Effort(gap, time_limit, Optimality(str(optimality)))
+        ) from None
 
 
 def _of_data(model: Any, data: object) -> Table:

@@ -22,6 +22,7 @@ from counterpoint.numerics import (
     IntArray,
     gamma,
     relative,
+    repeated,
 )
 
 __all__ = [
@@ -92,7 +93,7 @@ class Box(Domain):
         gone = x == MISSING
         if gone.any():  # what is missing stays so
             low, high = np.where(gone, x, low), np.where(gone, x, high)
-        return np.broadcast_to(low, x.shape), np.broadcast_to(high, x.shape)
+        return (low, high) if low.ndim > 1 else (repeated(low, len(x)), repeated(high, len(x)))
 
     @cached_property
     def _ends(self) -> tuple[FloatArray, FloatArray]:
@@ -283,7 +284,12 @@ class LinearBounds(Coupling):
 
     def closed_in(self, margin: FloatArray) -> FloatArray:
         """(n, m) how much (n, 2) margins, see `Cases`, close in each row's bounds."""
-        return np.minimum(margin @ np.stack([self.tight, self.lost]), self.room)
+        return np.minimum(margin @ self._closing, self.room)
+
+    @cached_property
+    def _closing(self) -> FloatArray:
+        """(2, m) `tight` and `lost`."""
+        return np.stack([self.tight, self.lost])
 
     def decided(self, units: FloatArray) -> LinearBounds:
         """The same points of a lattice, with each tie lost that is lost there.

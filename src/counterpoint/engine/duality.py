@@ -34,7 +34,7 @@ from counterpoint.numerics import (
 if TYPE_CHECKING:
     from counterpoint.costs import Price
 
-__all__ = ["Duality", "one_row_bound"]
+__all__ = ["Duality", "OneRow"]
 
 
 CANCELLED = 128 * UNIT
@@ -172,28 +172,28 @@ class Duality:
         return np.where(excess > SHY, SHY / np.maximum(excess, SHY), 1.0)
 
 
-def one_row_bound(
-    price: Price, row: FloatArray, x: FloatArray, weighed: tuple[FloatArray, FloatArray]
-) -> FloatArray:
-    """(n,) `Duality.bound` for one row (d,) and columns without bounds, without an (n, d) array.
+@final
+class OneRow:
+    """What one linear row (d,) proves of a separable price over columns without bounds."""
 
-    The price is separable; each x has a weight of that row, and an offset: both (n,).
-    """
-    weight, offset = weighed
-    flat = price.quadratic == 0
-    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-        steepest = 0.0
-        if flat.any():
-            steepest = np.nan_to_num(np.abs(row[flat]) / price.absolute[flat]).max()
-        curved = (row[~flat] ** 2 / (4.0 * price.quadratic[~flat])).sum()
-        if steepest > 0.0:
-            shrink = SHY / np.maximum(np.abs(weight) * steepest, SHY)
-            weight, offset = weight * shrink, offset * shrink
-        least = weight * weight * curved
-        size = np.abs(weight) * dots(np.abs(x), np.abs(row)) + np.abs(offset) + least
-        lost = gamma(depth(len(row)) + 12) * size + TINY
-        # what overflows is not a number in the end, and proves nothing.
-        return np.fmax(weight * dots(x, row) - least - offset - lost, 0.0)
+    def __init__(self, price: Price, row: FloatArray) -> None:
+        flat = price.quadratic == 0
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+            steepest = np.nan_to_num(np.abs(row[flat]) / price.absolute[flat])
+            self._curved = (row[~flat] ** 2 / (4.0 * price.quadratic[~flat])).sum()
+        self._row, self._size, self._steepest = row, np.abs(row), steepest.max(initial=0.0)
+
+    def bound(self, x: FloatArray, weight: FloatArray, offset: FloatArray) -> FloatArray:
+        """(n,) `Duality.bound`, without an (n, d) array, by (n,) weights of the row and offsets."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            if self._steepest > 0.0:
+                shrink = SHY / np.maximum(np.abs(weight) * self._steepest, SHY)
+                weight, offset = weight * shrink, offset * shrink
+            least = weight * weight * self._curved
+            size = np.abs(weight) * dots(np.abs(x), self._size) + np.abs(offset) + least
+            lost = gamma(depth(len(self._row)) + 12) * size + TINY
+            # what overflows is not a number in the end, and proves nothing.
+            return np.fmax(weight * dots(x, self._row) - least - offset - lost, 0.0)
 
 
 def _without_faint(cut: Cut, columns: BoolArray, cases: Cases) -> tuple[FloatArray, Sizes]:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from counterpoint.certificate import CLOSED, Claim, Kept, Status
 from counterpoint.costs import Price
 from counterpoint.engine.confirm import SPARE
-from counterpoint.engine.duality import one_row_bound
+from counterpoint.engine.duality import OneRow
 from counterpoint.engine.pieces import Task
 from counterpoint.engine.span import InSpan, blocks_of
 from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray
@@ -155,8 +155,8 @@ class Line:
         rounding = task.target.requirement.rounding(form, y, task.eps)
         # the margins allow for points that cost no more than the answer
         offset = multiplier * high + multiplier * self.rows.slack(here, far)
-        one = np.array([self.slope]), t, (sign * multiplier, offset)
-        bound = np.minimum(one_row_bound(self._price, *one) / (1.0 + span.stretch), cost)
+        one = OneRow(self._price, np.array([self.slope]))
+        bound = np.minimum(one.bound(t, sign * multiplier, offset) / (1.0 + span.stretch), cost)
         # so that the gap is no larger, whatever rounds
         moves = valid & (margin >= rounding) & (cost - bound <= (gap - 4.0 * EPS) * cost)
         moves &= self.rows.keeps(far, CLOSED, here) & (far > 0.0) & (cost > 0.0)

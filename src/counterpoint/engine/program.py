@@ -28,7 +28,7 @@ from counterpoint.engine.conditions import (
     Transitions,
     Whole,
 )
-from counterpoint.engine.duality import Duality, one_row_bound
+from counterpoint.engine.duality import Duality, OneRow
 from counterpoint.engine.region import (
     Cases,
     Condition,
@@ -318,6 +318,11 @@ class Program:
             np.asarray(doubt + sum(cut.doubt for cut in cuts)),
         )
 
+    @cached_property
+    def _one_row(self) -> OneRow:
+        """What its only row proves."""
+        return OneRow(self.price, self.affine.matrix[0])
+
     def bound(
         self,
         cases: Cases,
@@ -337,7 +342,7 @@ class Program:
             weight, offset = weighed[0][:, 0], weighed[1][:, 0]
             if margin is not None:
                 offset = offset - np.abs(weight) * self.affine.closed_in(margin)[:, 0]
-            return one_row_bound(self.price, self.affine.matrix[0], cases.x, (weight, offset))
+            return self._one_row.bound(cases.x, weight, offset)
         cut = self.cut(multipliers)
         if margin is not None:
             cut = cut._replace(offset=cut.offset - self._gained(multipliers, margin))

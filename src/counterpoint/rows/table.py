@@ -129,6 +129,8 @@ class Table:
         known: Sequence[Hashable] = self.names
         if matrix is not None:
             cells = matrix[i].tolist()
+            if tuple(names) == self.names and matrix.dtype.kind == "f":
+                return dict(zip(names, cells, strict=True))
         elif not self.is_pandas:
             cells = self.take(slice(i, i + 1)).frame.rows()[0]
         elif len(names) < ONE_BY_ONE:

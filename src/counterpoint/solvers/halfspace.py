@@ -91,6 +91,15 @@ class HalfSpace(Solver):
         """(s, d) the rows of (quadratic⁻¹ a)."""
         return np.asarray(np.linalg.solve(self.program.price.quadratic, self._normals.T).T)
 
+    @cached_property
+    def _buys(self) -> list[tuple[FloatArray, IntArray]]:
+        """For each demand what a unit of score costs, and the columns that give any, best first."""
+        gains = np.abs(self._normals)
+        price = np.broadcast_to(self.program.price.absolute, gains.shape)
+        worth = np.divide(price, gains, out=np.full(gains.shape, np.inf), where=gains > 0.0)
+        order, some = np.argsort(worth, axis=1, kind="stable"), np.count_nonzero(gains, axis=1)
+        return [(worth[s], order[s, :count]) for s, count in enumerate(some.tolist())]
+
     def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
         start = cases.x
         if not cases.unbounded:
@@ -163,7 +172,7 @@ class HalfSpace(Solver):
         if price.kind is Manhattan:
             if self.program.groups:
                 return _filled_with_categories(self.program, demand, start, short, cases)
-            return _filled(price.absolute, demand, start, short, cases)
+            return _filled(self._buys[side], demand, start, short, cases)
         if price.kind is SquaredEuclidean:
             return _meet_diagonal(demand, price.quadratic, start, short, cases)
         return self._meet_full(side, start, short, cases)
@@ -242,18 +251,24 @@ def _root(
 
 
 def _filled(
-    price: FloatArray, demand: FloatArray, start: FloatArray, short: FloatArray, cases: Cases
+    buys: tuple[FloatArray, IntArray],
+    demand: FloatArray,
+    start: FloatArray,
+    short: FloatArray,
+    cases: Cases,
 ) -> Moves:
     """One demand under weighted Manhattan cost: a knapsack, filled with the best buys first.
 
     A column gives the score that its interval leaves room for, in the demand's direction.
     """
-    gain = np.abs(demand)
-    worth = np.divide(price, gain, out=np.full(len(price), np.inf), where=gain > 0.0)
-    order = np.argsort(worth, kind="stable")[: np.count_nonzero(gain)]
+    worth, order = buys
     if not len(order):
         return np.full_like(start, np.nan), np.ones(len(start))
-    points, worths, left, width = np.array(start), np.ones(len(start)), np.arange(len(start)), 1
+    points, gain = np.array(start), np.abs(demand)
+    if cases.unbounded:  # then the best column gives all
+        points[:, order[0]] += np.maximum(short, 0.0) / demand[order[0]]
+        return points, np.full(len(start), worth[order[0]])
+    worths, left, width = np.ones(len(start)), np.arange(len(start)), 1
     while len(left):  # most rows need the first few columns only
         ways, some = order[:width], cases if len(left) == len(start) else cases.take(left)
         at, low, high = start[left[:, None], ways], some.low[:, ways], some.high[:, ways]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from counterpoint.answer import Counterfactual
 from counterpoint.certificate import Certificate, Claim, Status
 from counterpoint.constraints import (
     Bounds,
@@ -40,7 +41,7 @@ from counterpoint.errors import (
 )
 from counterpoint.explainer import Explainer, explain
 from counterpoint.policy import Problem
-from counterpoint.results import Counterfactual, Counterfactuals
+from counterpoint.results import Counterfactuals
 from counterpoint.rows.features import Categorical, Continuous, Features, Integer
 from counterpoint.several.diversity import Alternatives, diversify
 from counterpoint.several.path import Path, trace

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from counterpoint.answer import Counterfactual
 from counterpoint.constraints import Immutable
 from counterpoint.engine.answering import answers_to
 from counterpoint.engine.pieces import Question, Task
@@ -24,7 +25,7 @@ from counterpoint.errors import InvalidInput, floats
 from counterpoint.models.linear import LinearScores
 from counterpoint.models.reading import Reading
 from counterpoint.numerics import FloatArray
-from counterpoint.results import Counterfactual, Counterfactuals
+from counterpoint.results import Counterfactuals
 from counterpoint.rows.features import Features
 from counterpoint.rows.progress import track
 from counterpoint.solvers import Effort

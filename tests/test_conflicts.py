@@ -21,6 +21,7 @@ from sklearn.preprocessing import OneHotEncoder
 
 import counterpoint as cp
 from counterpoint.lvq import LGMLVQ
+from counterpoint.noise import ProjectedGaussian
 
 NAMES = list("abcd")
 
@@ -537,3 +538,27 @@ def test_a_probability_that_the_row_has_already_is_no_relaxation():
         assert answer.conflict is not None
         assert answer.conflict.attainable == pytest.approx(now, rel=1e-6)
         assert not [one for one in answer.conflict.relaxed if isinstance(one.new, cp.Probability)]
+
+
+@pytest.mark.parametrize("seed", [7, 8])
+def test_the_highest_probability_is_told_in_digits_that_an_answer_has(seed: int):
+    """Only points without end come near to the highest; in six of its digits they are too far."""
+    rng = np.random.default_rng(seed)
+    data = pd.DataFrame(rng.normal(size=(50, 2)), columns=["a", "b"])
+    plain = LogisticRegression().fit(data, rng.integers(0, 2, 50))
+    plain.coef_, plain.intercept_ = rng.uniform(0.02, 0.06, (1, 2)), np.array([-1.0])
+    model = cp.UncertainClassifier(plain, law=ProjectedGaussian(0.05 * np.eye(3)))
+    limits = [cp.MaxChanges(1), cp.Bounds("b", rise=0.5, fall=0.5)]
+
+    def ask(target: cp.Target) -> cp.Counterfactual:
+        row = data.head(1) * 0.0
+        return cp.explain(model, row, target, data=data, extrapolate=True, constraints=limits)[0]
+
+    conflict = ask(cp.Robust(1, 0.99, "fixed")).conflict
+    assert conflict is not None
+    (told,) = (one for one in conflict.relaxed if isinstance(one.new, cp.Robust))
+    answer = ask(told.new)
+    assert answer.status is cp.Status.OPTIMAL
+    assert abs(answer.changes["a"][1]) < 1e5
+    assert conflict.attainable is not None
+    assert conflict.attainable - 1e-2 < told.new.probability <= conflict.attainable

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
+from decimal import ROUND_FLOOR, Decimal
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, final
 
@@ -31,6 +32,7 @@ __all__ = [
     "Tradeoff",
     "Verdict",
     "as_target",
+    "rounded_down",
 ]
 
 
@@ -455,6 +457,13 @@ def as_target(target: Any) -> Target:
             f"Expected a target such as cp.Label('yes'), or a class label; got {shown(target)}."
         )
     return Label(target)
+
+
+def rounded_down(probability: float, digits: int = 3) -> str:
+    """A probability in so many digits, and in as many of what it is below 1."""
+    exact = Decimal(probability)
+    place = Decimal(1).scaleb(min(exact.adjusted(), (1 - exact).adjusted()) + 1 - digits)
+    return f"{exact.quantize(place, rounding=ROUND_FLOOR):f}"
 
 
 def _check_margin(margin: float) -> None:

@@ -28,7 +28,7 @@ from counterpoint.engine.pieces import Question
 from counterpoint.engine.possible import Possible
 from counterpoint.numerics import FloatArray
 from counterpoint.rows.features import Categorical
-from counterpoint.targets import Guarantee, Target
+from counterpoint.targets import Guarantee, Target, rounded_down
 
 __all__ = ["Conflict", "Relaxation", "conflict_of"]
 
@@ -349,18 +349,20 @@ def _probability(possible: Possible) -> tuple[float | None, list[Relaxation]]:
     field = target.sought
     if reached is None or field is None:
         return None, []
-    said, least, asked = _rounded_down(reached), False, getattr(target, field)
+    is_exact = target.promise is Guarantee.NONE  # else it was searched for in three digits
+    said, least = rounded_down(reached, 6 if is_exact else 3), False
 
     def other(probability: float) -> Possible:
         wanted: Target = replace(target, **{field: probability})  # type: ignore[type-var]
         return Possible(question, wanted, x, possible.eps, possible.end)
 
     easier = other(float(said))
-    if target.promise is Guarantee.NONE and question.form.margin(x, easier.target)[0] >= 0.0:
+    if is_exact and question.form.margin(x, easier.target)[0] >= 0.0:
         return reached, []  # the row itself has as much
     if not easier.surely(question.constraints):
         return reached, []
-    if target.promise is Guarantee.NONE:  # else a search takes long
+    asked = getattr(target, field)
+    if is_exact:  # else a search takes long
         least = other(0.5 * (float(said) + asked)).point(question.constraints)[1]
     text = _said(f"a probability of {said} is enough", f"at least {asked:.6g}")
     return reached, [Relaxation(target, easier.target, text, least)]
@@ -369,13 +371,6 @@ def _probability(possible: Possible) -> tuple[float | None, list[Relaxation]]:
 def _said(easier: str, now: str) -> str:
     """What would give an answer, and what holds now."""
     return f"{EXISTS}{easier} (now {now})"
-
-
-def _rounded_down(value: float) -> str:
-    """Six digits, none of them too high."""
-    digits = Decimal(value)
-    place = Decimal(1).scaleb(digits.adjusted() - 5)
-    return f"{digits.quantize(place, rounding=ROUND_FLOOR):g}"
 
 
 def _outwards(value: float, limit: float, *, up: bool) -> float:

@@ -6,7 +6,7 @@ Both are found by trying: what is told was reached by some point. More may be po
 from __future__ import annotations
 
 from dataclasses import replace
-from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from time import thread_time
 
 import numpy as np
@@ -17,7 +17,7 @@ from counterpoint.numerics import TINY, FloatArray
 from counterpoint.robust.form import FourierScores, UncertainForm
 from counterpoint.robust.target import Robust
 from counterpoint.solvers import Effort
-from counterpoint.targets import Label
+from counterpoint.targets import Label, rounded_down
 
 __all__ = [
     "attainable_of",
@@ -60,7 +60,7 @@ def said_of_attainable(
         means = " by the paper's rule" if target.rule == "paper" else " for a fixed point"
         if target.selects:  # whoever asks for it now has looked at the weights
             means = " (a promise only if it was settled on beforehand)"
-        told = f"A probability of {_told(probability)} is attainable{means}"
+        told = f"A probability of {rounded_down(probability)} is attainable{means}"
     if share is not None:
         more = "" if epsilon is None else f" (epsilon = {epsilon:g})"
         told += (
@@ -86,8 +86,8 @@ def said_of_rule(target: Robust, probability: float) -> str:
     if probability >= target.probability:
         return ""
     return (
-        f"A point fixed beforehand would only have a probability of {_told(probability)} here: "
-        "the paper's rule asks for too little."
+        "A point fixed beforehand would only have a probability of "
+        f"{rounded_down(probability)} here: the paper's rule asks for too little."
     )
 
 
@@ -102,7 +102,7 @@ def said_of_prototype(
         return "The prototype was not used: the model takes it for the other class."
     if y is None:
         sure = float(form.certainty(z[None], target.label)[0])
-        return f"The prototype itself has a probability of {_told(sure)}, had it been fixed."
+        return f"The prototype itself has a probability of {rounded_down(sure)}, had it been fixed."
     cases = question.actionable.cases(x)
     way, gone = (np.clip(z, cases.low, cases.high) - x)[0], (y - x)[0]
     off = gone - float(way @ gone) / max(float(way @ way), TINY) * way
@@ -176,12 +176,6 @@ def _point(
     cases, effort = question.actionable.cases(x), Effort(1.0, min(SECONDS, left))
     found = search(pieces, cases, effort, leads)
     return found.points[0] if found.piece[0] >= 0 else None
-
-
-def _told(value: float) -> str:
-    """A probability, rounded down to a hundredth of what it is below 1."""
-    places = 2 - Decimal(1.0 - value).adjusted()
-    return f"{Decimal(value).quantize(Decimal(1).scaleb(-places), rounding=ROUND_FLOOR):f}"
 
 
 def _rounded(value: float, digits: int, way: str) -> float:

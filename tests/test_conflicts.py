@@ -337,6 +337,27 @@ def test_conflicts_are_true(
             assert (id(constraint) in told) == either
 
 
+def test_a_bound_gives_although_few_columns_without_ends_may_change():
+    """Where other columns cost nothing, a mixed-integer solver may find no point at all."""
+    row = DATA[["a", "b", "k"]].head(1).assign(a=0, b=0)
+    bound = cp.Bounds("b", high=0.0, fall=0.0)
+    asked = [cp.MaxChanges(1), cp.Linear({"a": 1.0, "b": -1.0}, high=0.0), bound]
+    (answer,) = cp.explain(
+        whole_model(1, 1, (0, 0, 0), -3),
+        row,
+        1,
+        data=DATA[["a", "b", "k"]],
+        extrapolate=True,
+        features=FEATURES,
+        constraints=asked,
+    )
+    assert answer.conflict is not None
+    (relaxation,) = answer.conflict.relaxed
+    assert relaxation.old is bound
+    assert isinstance(relaxation.new, cp.Bounds)
+    assert relaxation.new.high == 3.0
+
+
 def test_a_bound_that_the_row_breaks_gives_towards_the_row():
     """Only b can change, so a must be allowed to stay where it is."""
     model, data, row = problem(0)

@@ -300,9 +300,9 @@ def _nearest(
 ) -> float | None:
     """The value of a feature nearest to a limit, and beyond it, at which some piece has a point.
 
-    Between the limit and the row there is no price to find it by, but bisection. Where boundaries
-    bend, every change needs a price: the other columns have a small one, and the value is one at
-    which there is a point, near to the nearest.
+    Between the limit and the row there is no price to find it by, but bisection. Where every change
+    needs a price, as where boundaries bend, or few columns without ends may change, the other
+    columns have a small one, and the value is one at which there is a point, near to the nearest.
     """
     column = possible.features.columns(name).start
 
@@ -323,9 +323,13 @@ def _nearest(
                     break
             return best
         limit = here
-    weights = np.full(possible.features.width, 1e-4 if possible.bends else 0.0)
-    weights[column] = 1.0
-    return reached(np.inf if up else -np.inf, Price(weights, np.zeros(len(weights))))
+    for others_cost in (1e-4,) if possible.bends else (0.0, 1e-4):
+        weights = np.full(possible.features.width, others_cost)
+        weights[column] = 1.0
+        found = reached(np.inf if up else -np.inf, Price(weights, np.zeros(len(weights))))
+        if found is not None:
+            return found
+    return None
 
 
 def _moved(atom: Bounds, here: float, value: float, *, up: bool) -> Bounds:

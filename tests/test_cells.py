@@ -27,7 +27,7 @@ from counterpoint.engine.pieces import Pieces
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Cases, Region
 from counterpoint.engine.search import search
-from counterpoint.prototypes.cells import CellEvidence, CellRelaxation, Cells, spread_of
+from counterpoint.prototypes.cells import CellRelaxation, Cells, spread_of
 from counterpoint.prototypes.form import Prototypes
 from counterpoint.solvers import Effort
 
@@ -339,13 +339,13 @@ def test_no_rival_and_no_weight_lifts_a_bound_over_a_point(seed: int):
         weights = np.where(rng.random(count) < 0.7, rng.exponential(size=count), weights)
         some = spread_of(price, rng.random(d) < 0.7)
         relaxation = CellRelaxation(program, cells, case, rivals, weights, some)
-        bounds = relaxation.bounds()
+        bounds = relaxation.each()
         paid = price(y[i], np.broadcast_to(x[i], y[i].shape))
         for s in range(count):
             inside = cells[s].violation(y[i], y[i]) == 0.0
             assert (bounds[s] <= paid[inside] * (1.0 + 1e-9) + 1e-12).all()
-        least = CellEvidence([(relaxation, [])]).bounds(np.zeros(1))[0]
-        np.testing.assert_array_equal(least, relaxation.bounds(0.0).min())
+        least = relaxation.bounds(np.zeros(1))[0]
+        np.testing.assert_array_equal(least, relaxation.each(0.0).min())
 
 
 def test_a_margin_is_a_lead_besides():
@@ -360,10 +360,8 @@ def test_a_margin_is_a_lead_besides():
     for margin in (0.0, 0.5, 3.0):
         given = np.array([[margin, 0.0]])
         expected = [2.0 + margin / 8.0]
-        np.testing.assert_allclose(relaxation.bounds(margin=given), expected)
-        np.testing.assert_allclose(
-            CellEvidence([(relaxation, [])]).bounds(np.ones(1), given)[0], expected
-        )
+        np.testing.assert_allclose(relaxation.each(margin=given), expected)
+        np.testing.assert_allclose(relaxation.bounds(np.ones(1), given)[0], expected)
 
 
 def test_only_what_was_reached_needs_to_be_refuted():
@@ -376,8 +374,8 @@ def test_only_what_was_reached_needs_to_be_refuted():
     relaxation = CellRelaxation(
         program, cells, case, np.zeros(1, dtype=np.intp), np.full(1, 0.1), None
     )
-    assert np.isposinf(relaxation.bounds())
-    assert np.isfinite(relaxation.bounds(0.5))
+    assert np.isposinf(relaxation.each())
+    assert np.isfinite(relaxation.each(0.5))
 
 
 # Thousands of points

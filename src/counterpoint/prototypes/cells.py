@@ -14,15 +14,15 @@ already costs more than what was reached says enough. Regions are written down o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from time import perf_counter
 from typing import final, overload
 
 import numpy as np
 
-from counterpoint.certificate import CLOSED, Bounding, Kept
+from counterpoint.certificate import CLOSED, Bounding, Kept, RowEvidence
 from counterpoint.costs import Price
 from counterpoint.engine.conditions import LinearBounds
 from counterpoint.engine.pieces import Piece, Pieces
@@ -31,7 +31,7 @@ from counterpoint.engine.region import Cases, Cut, LazyUnion, Region
 from counterpoint.engine.search import Found, search_listed
 from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray, Sizes, gamma
 
-__all__ = ["CellEvidence", "CellRelaxation", "Cells", "blocks", "search_cells", "spread_of"]
+__all__ = ["CellRelaxation", "Cells", "blocks", "search_cells", "spread_of"]
 
 
 @final
@@ -155,12 +155,13 @@ class Cells(LazyUnion):
 
 @final
 @dataclass(frozen=True, eq=False)
-class CellRelaxation:
-    """One rival for each cell, and how much its row weighs: a bound without a search.
+class CellRelaxation(Bounding):
+    """One rival for each cell, and how much its row weighs: bounds for one row without a search.
 
     ``program``: the cost over what is possible, without the target; ``cells``: the target;
     ``rivals``: (S,) positions among the rivals, any; ``weights``: (S,), any; negative ones count as
-    0; ``spread``: of a full quadratic price, see `spread_of`.
+    0; ``spread``: of a full quadratic price, see `spread_of`; ``opened``: cells that were searched,
+    each with what is known of a relaxation with some of its rows.
     """
 
     program: Program
@@ -169,8 +170,28 @@ class CellRelaxation:
     rivals: IntArray
     weights: FloatArray
     spread: FloatArray | None
+    opened: list[tuple[int, Bounding]] = field(default_factory=list)
 
-    def bounds(self, reached: float = np.inf, margin: FloatArray | None = None) -> FloatArray:
+    @property
+    def is_local(self) -> bool:
+        return False
+
+    @property
+    def kept(self) -> Kept | None:
+        return None
+
+    def bounds(
+        self, reached: FloatArray, margin: FloatArray | None = None
+    ) -> tuple[FloatArray, FloatArray]:
+        proved = self.each(float(reached[0]), margin)
+        best = np.array(proved)
+        for cell, evidence in self.opened:
+            bound, told = evidence.bounds(reached, margin)
+            proved[cell] = max(proved[cell], bound[0])
+            best[cell] = max(best[cell], told[0])
+        return proved.min(keepdims=True), best.min(keepdims=True)
+
+    def each(self, reached: float = np.inf, margin: FloatArray | None = None) -> FloatArray:
         """(S,) lower bounds on the cost in each cell; infinite where there is no point of it.
 
         Only a cell whose bound is below what was ``reached`` needs to be refuted. Points lead by
@@ -187,7 +208,7 @@ class CellRelaxation:
         self, cells: Cells, part: slice | IntArray, rivals: IntArray, weights: FloatArray,
         reached: float = np.inf,
     ) -> FloatArray:  # fmt: skip
-        """`bounds` of some cells by other rivals and weights."""
+        """`each` of some cells by other rivals and weights."""
         rivals = np.clip(rivals, 0, len(cells.rivals) - 1)
         cut = cells.cuts(part, rivals, np.nan_to_num(weights, posinf=0.0))
         sizes, at = Sizes(cut.weights, cut.normals, cut.roundings), None
@@ -229,42 +250,7 @@ def blocks(count: int, width: int, numbers: int = 1 << 17) -> Iterator[slice]:
     return (slice(start, min(start + size, count)) for start in range(0, count, size))
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class CellEvidence(Bounding):
-    """What a search leaves behind of many cells, row by row.
-
-    For each row a relaxation of all cells, and of the cells that were searched what is known of a
-    relaxation of each with some of its rows.
-    """
-
-    rows: Sequence[tuple[CellRelaxation, Sequence[tuple[int, Bounding]]]]
-
-    @property
-    def is_local(self) -> bool:
-        return False
-
-    @property
-    def kept(self) -> Kept | None:
-        return None
-
-    def bounds(
-        self, reached: FloatArray, margin: FloatArray | None = None
-    ) -> tuple[FloatArray, FloatArray]:
-        both = np.empty((2, len(reached)))
-        for i, (relaxation, opened) in enumerate(self.rows):
-            part = None if margin is None else margin[[i]]
-            proved = relaxation.bounds(float(reached[i]), part)
-            best = np.array(proved)
-            for cell, evidence in opened:
-                bound, told = evidence.bounds(reached[[i]], part)
-                proved[cell] = max(proved[cell], bound[0])
-                best[cell] = max(best[cell], told[0])
-            both[:, i] = proved.min(), best.min()
-        return both[0], both[1]
-
-
-def search_cells(found: Found, pieces: Pieces, _leads: object) -> list[CellEvidence]:
+def search_cells(found: Found, pieces: Pieces, _leads: object) -> list[RowEvidence]:
     """Cells that are never all written down, one row after the other; what bounds them."""
     program, cells = pieces.program, pieces.lazy
     assert isinstance(cells, Cells)  # noqa: S101 (the wing's `SEARCHES` are asked by type)
@@ -275,10 +261,10 @@ def search_cells(found: Found, pieces: Pieces, _leads: object) -> list[CellEvide
             spreads[free.tobytes()] = spread_of(program.price, free)
         rivals, weights = np.zeros(len(cells), dtype=np.intp), np.zeros(len(cells))
         spread = spreads[free.tobytes()]
-        row = _CellSearch(found, i, CellRelaxation(program, cells, case, rivals, weights, spread))
-        row.run()
-        known.append((row.relaxation, row.opened))
-    return [CellEvidence(known)]
+        relaxation = CellRelaxation(program, cells, case, rivals, weights, spread)
+        _CellSearch(found, i, relaxation).run()
+        known.append([relaxation])
+    return [RowEvidence(known)]
 
 
 @final
@@ -292,7 +278,7 @@ class _CellSearch:
     def __init__(self, found: Found, i: int, relaxation: CellRelaxation) -> None:
         self.found, self.row, self.relaxation = found, np.array([i]), relaxation
         self.program, self.cells, self.case = relaxation.program, relaxation.cells, relaxation.case
-        self.opened: list[tuple[int, Bounding]] = []
+        self.opened = relaxation.opened
         self.end = perf_counter() + (found.effort.seconds or np.inf)
         x, low, high = self.case.x[0], self.case.low[0], self.case.high[0]
         start = np.where(self.program.numeric, np.minimum(np.maximum(x, low), high), x)
@@ -314,7 +300,7 @@ class _CellSearch:
             cells = np.arange(part.start, part.stop)
             relaxation.weights[part] = self._against(cells, self.pool[:1])[1][:, 0]
         # (S,) lower bounds; infinite for a cell that is out of reach, or done with
-        self.bounds = relaxation.bounds()
+        self.bounds = relaxation.each()
 
     def _worth(self) -> float:
         """A cell with a bound from here on is not opened."""

@@ -2,10 +2,8 @@
 
 A relaxation knows a few half-spaces of a convex condition; any solver takes it, and its bound
 holds. Where its optimum misses a condition, the half-space that it misses most is added, and so on
-(Kelley 1960); the one at a point between that optimum and earlier ones is added too, which saves
-many rounds where many columns move (Ben-Ameur & Neto 2007). Whole steps and categories are found in
-the relaxation by a branch and bound; then they are held, and the other columns are refined by
-themselves (Duran & Grossmann 1986).
+(Kelley 1960). Whole steps and categories are found in the relaxation by a branch and bound; then
+they are held, and the other columns are refined by themselves (Duran & Grossmann 1986).
 """
 
 from __future__ import annotations
@@ -81,7 +79,7 @@ class Refinement:
         self.end = stop if end is None else end
         self.bound, self.cost, self.limited = -np.inf, np.inf, False
         self.point: FloatArray | None = None
-        self.centre = case.x
+        self.last = case.x  # the last optimum of a relaxation
         excesses = (float(c.excess(case.x)[0]) for c in piece.supported)
         self._missed_at_first = max(excesses, default=0.0)
         self.inwards, self.missed, self.fenced = 0.0, np.inf, False
@@ -101,14 +99,13 @@ class Refinement:
                 if self.limited or not self._goes_on(worth):
                     return
                 continue
-            missed = self._cut(y)
+            self.last, missed = y, self._cut(y)
             if missed <= 0.0:
                 self._offer(y)
                 return
             if self.branches:
                 self._hold(y, worth)
                 continue
-            self._cut_between(y, k)
             self._go_inwards(y, missed)
 
     def _approach(self) -> None:
@@ -142,20 +139,11 @@ class Refinement:
         # rounding alone lets points far out meet them, and what solvers rightly hold to be
         # impossible cannot be refuted. Half-spaces hardly turn from so far on.
         self.fenced, x = True, self.case.x
-        far = 1e3 * np.maximum(np.abs(self.centre - x), np.abs(x))
+        far = 1e3 * np.maximum(np.abs(self.last - x), np.abs(x))
         for ends, way in ((self.case.low, -1.0), (self.case.high, 1.0)):
             for j in np.flatnonzero(np.isinf(ends[0])):
                 self._cut(x + way * np.where(np.arange(x.shape[1]) == j, far, 0.0))
         return True
-
-    def _cut_between(self, y: FloatArray, k: int) -> None:
-        """Half-spaces at a point between the optimum of a relaxation and earlier ones.
-
-        Eight rounds settle most rows, and the quantile there takes as long as a round.
-        """
-        self.centre = 0.5 * (y + self.centre)
-        if k >= 8:
-            self._cut(self.centre)
 
     def _go_inwards(self, y: FloatArray, missed: float) -> None:
         """Where hardly anything is missed, the next point is to be a little inside."""

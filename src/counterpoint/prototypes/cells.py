@@ -3,13 +3,13 @@
 To lead a single rival j, the score i of a cell must gain what it is behind at x. Under an absolute
 price that costs at least ``behind / rate``, where the rate is the most that a unit of cost gains, a
 dual norm; under a quadratic one, the square of that. All cells are bounded by the rival that leads
-at x; those with the least bounds, by a handful of rivals near x, and by rivals that turn out to be
-in the way of other cells. Only which rival, and how much its row weighs, is chosen by the search;
-what that proves is computed by `CellRelaxation`, with bounds and whole steps.
+at x. Only how much its row weighs is chosen by the search; what that proves is computed by
+`CellRelaxation`, with bounds and whole steps.
 
-The most promising cell is then solved with the rows of a few rivals; whatever rival its point does
-not lead is added, and so on. A relaxation whose optimum leads all rivals is the cell; one that
-already costs more than what was reached says enough. Regions are written down only where needed.
+The most promising cell is then solved with the rows of a few rivals, near x or in the way of cells
+that were searched before; whatever rival its point does not lead is added, and so on. A relaxation
+whose optimum leads all rivals is the cell; one that already costs more than what was reached says
+enough. Regions are written down only where needed.
 """
 
 from __future__ import annotations
@@ -198,30 +198,26 @@ class CellRelaxation(Bounding):
         (1, 2) margins more.
         """
         cells, out = self.cells, np.empty(len(self.cells))
+        rivals = np.clip(self.rivals, 0, len(cells.rivals) - 1)
+        weights = np.nan_to_num(self.weights, posinf=0.0)
         if margin is not None:
             cells = replace(cells, lead=cells.lead + float(margin[0, 0]))
         for part in blocks(len(cells), self.program.width):
-            out[part] = self.weighed(cells, part, self.rivals[part], self.weights[part], reached)
+            cut, at = cells.cuts(part, rivals[part], weights[part]), None
+            cases = self._repeated(len(cut.offset))
+            if (
+                self.spread is not None
+            ):  # where the price would have its least, were there no bounds
+                at = cases.x - 0.5 * (cut.normal @ self.spread) @ self.spread.T
+            sizes = Sizes(cut.weights, cut.normals, cut.roundings)
+            bound = self.program.duality.bound(cases, cut, sizes, at)
+            doubtful = np.flatnonzero(bound < reached * (1.0 - CLOSED))
+            if len(doubtful) and not cases.unbounded:
+                some = cut.take(doubtful)
+                refuted = self.program.duality.refutes(self._repeated(len(doubtful)), some)
+                bound[doubtful[refuted]] = np.inf
+            out[part] = bound
         return out
-
-    def weighed(
-        self, cells: Cells, part: slice | IntArray, rivals: IntArray, weights: FloatArray,
-        reached: float = np.inf,
-    ) -> FloatArray:  # fmt: skip
-        """`each` of some cells by other rivals and weights."""
-        rivals = np.clip(rivals, 0, len(cells.rivals) - 1)
-        cut = cells.cuts(part, rivals, np.nan_to_num(weights, posinf=0.0))
-        sizes, at = Sizes(cut.weights, cut.normals, cut.roundings), None
-        cases = self._repeated(len(rivals))
-        if self.spread is not None:  # where the price would have its least, were there no bounds
-            at = cases.x - 0.5 * (cut.normal @ self.spread) @ self.spread.T
-        bound = self.program.duality.bound(cases, cut, sizes, at)
-        doubtful = np.flatnonzero(bound < reached * (1.0 - CLOSED))
-        if len(doubtful) and not cases.unbounded:
-            some = cut.take(doubtful)
-            refuted = self.program.duality.refutes(self._repeated(len(doubtful)), some)
-            bound[doubtful[refuted]] = np.inf
-        return bound
 
     def _repeated(self, count: int) -> Cases:
         """The row as often as that, without repeating anything in memory."""
@@ -291,10 +287,8 @@ class _CellSearch:
         self.fall, self.rise = (start - low)[self.gratis], (high - start)[self.gratis]
         scores = self.scores[self.cells.rivals]
         near = np.argpartition(-scores, min(16, len(scores)) - 1)[:16]
-        # The rivals that cells are compared with: those that lead most, the first first.
+        # The rivals that a cell is opened with: those that lead most, the first first.
         self.pool = near[np.argsort(-scores[near], kind="stable")]
-        # (S,) with how many rivals of the pool each cell was compared
-        self.seen = np.zeros(len(self.cells), dtype=np.intp)
         relaxation.rivals[:] = self.pool[0]
         for part in blocks(len(self.cells), self.program.width):
             cells = np.arange(part.start, part.stop)
@@ -308,7 +302,7 @@ class _CellSearch:
 
     def run(self) -> None:
         """Search."""
-        while (s := self._next_cell(self._worth())) is not None:
+        while self.bounds[s := int(self.bounds.argmin())] < self._worth():
             if perf_counter() > self.end:
                 self.found.limited[self.row] = True
                 return
@@ -350,36 +344,6 @@ class _CellSearch:
         if np.isfinite(self.end):
             effort = replace(effort, seconds=max(0.5 * (self.end - perf_counter()), 1e-6))
         return search_listed(Found(self.case, effort, self.found.objective[self.row]), (piece,))
-
-    def _next_cell(self, reached: float) -> int | None:
-        """The cell with the least bound below what was reached, compared with all of the pool."""
-        while True:
-            s = int(self.bounds.argmin())
-            if not self.bounds[s] < reached:
-                return None
-            if self.seen[s] == len(self.pool):
-                return s
-            cells = np.flatnonzero((self.bounds < reached) & (self.seen < len(self.pool)))
-            if (most := 512) < len(cells):  # the most promising first
-                cells = cells[np.argpartition(self.bounds[cells], most)[:most]]
-            self._compare(cells, self.pool[self.seen[cells].min() :])
-            self.seen[cells] = len(self.pool)
-
-    def _compare(self, cells: IntArray, rivals: IntArray) -> None:
-        """Some cells with some rivals; what bounds them better is kept."""
-        for part in blocks(len(cells), len(rivals) * self.program.width):
-            some = cells[part]
-            gains, weights = self._against(some, rivals)
-            best = gains.argmax(axis=1)
-            rival, weight = rivals[best], weights[np.arange(len(some)), best]
-            bound = self.relaxation.weighed(self.cells, some, rival, weight)
-            better = bound > self.bounds[some]
-            some = some[better]
-            self.bounds[some] = bound[better]
-            self.relaxation.rivals[some], self.relaxation.weights[some] = (
-                rival[better],
-                weight[better],
-            )
 
     def _against(self, cells: IntArray, rivals: IntArray) -> tuple[FloatArray, FloatArray]:
         """(m, k) the least cost by which each cell leads each rival, and the weight that shows it.

@@ -137,6 +137,8 @@ def depth(d: int) -> int:
 def dots(a: FloatArray, b: FloatArray) -> FloatArray:
     """(n, d) and (n, d) or (d,) → (n,) the sums of products, row by row."""
     d = a.shape[1]
+    if d == 1:  # which BLAS is slow at
+        return np.asarray(a[:, 0] * b[..., 0])
     if d <= BLOCK:
         return a @ b if b.ndim == 1 else np.einsum("ij,ij->i", a, b)
     blocks = (slice(start, min(start + BLOCK, d)) for start in range(0, d, BLOCK))

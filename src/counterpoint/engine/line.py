@@ -173,7 +173,7 @@ class Line:
         np.copyto(out.statuses[here], code, where=where)
         out.closed_form[here] |= done
         if second is not first:
-            out.targets[here] = self.targets[which]
+            np.take(self.targets, which, out=out.targets[here], mode="clip")
         return done
 
     @cached_property

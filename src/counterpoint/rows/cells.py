@@ -190,7 +190,9 @@ def as_they_are(values: Any) -> Any:
     if isinstance(values, tuple):
         import pandas as pd
 
-        return pd.Categorical.from_codes(*values)
+        codes, words = values
+        dtype = pd.CategoricalDtype(words)
+        return pd.Categorical.from_codes(codes, dtype=dtype, validate=False)
     kinds = {type(value) for value in values} if isinstance(values, list) else set()
     if len(kinds) < 2 or kinds == {float, type(None)}:
         return values

@@ -77,6 +77,27 @@ def test_no_other_multipliers_prove_more(seed: int):
 
 
 @given(planted(), seeds)
+def test_what_is_learned_of_some_rows_bounds_as_if_all_were_computed_at_the_end(
+    case: Planted, seed: int
+):
+    """Rows of which nothing was learned have no multipliers, and are not passed over."""
+    rng = np.random.default_rng(seed)
+    n, program = 6, case.program
+    given, some = multipliers(rng, program.size, n), np.flatnonzero(rng.random(n) < 0.7)
+    cases = program.cases(np.repeat(case.x, n, axis=0))
+    known, at = Evidence.blank(program, cases), case.x + rng.normal(size=(n, program.width))
+    here = at[some] if program.has_tangents else None
+    known.learn(some, given[some], here, program.bound(cases.take(some), given[some], here))
+    whole = Evidence(program, cases, known.multipliers, known.at, np.zeros(n))
+    for reached in (np.full(n, np.inf), np.full(n, case.costs.min())):
+        learned, computed = (each.bounds(reached)[0] for each in (known, whole))
+        size = 1.0 + case.costs.max() + np.abs(given).sum(axis=1) * 1e3
+        assert (np.isinf(learned) == np.isinf(computed)).all()
+        assert (np.abs(learned - computed)[np.isfinite(computed)] <= (ROUNDING * size).max()).all()
+        assert (learned <= case.costs.min() + ROUNDING * size).all()
+
+
+@given(planted(), seeds)
 def test_bounds_never_exceed_what_a_feasible_point_costs(case: Planted, seed: int):
     """Whatever multipliers, tangents, and however the rest of the union was refuted."""
     rng = np.random.default_rng(seed)

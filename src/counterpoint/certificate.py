@@ -377,12 +377,15 @@ class Evidence(Bounding):
     reported: FloatArray
     # trees that prove some of it, and the rows that they are of
     proofs: list[tuple[IntArray, Proof]] = field(default_factory=list)
+    # (n,) what the multipliers prove; NaN where it has not been computed
+    proved: FloatArray | None = None
 
     @classmethod
     def blank(cls, program: Program, cases: Cases) -> Evidence:
         """Nothing, to be filled in."""
         n, at = len(cases.x), np.array(cases.x) if program.has_tangents else None
-        return cls(program, cases, np.zeros((n, program.size)), at, np.zeros(n))
+        multipliers, unknown = np.zeros((n, program.size)), np.full(n, np.nan)
+        return cls(program, cases, multipliers, at, np.zeros(n), proved=unknown)
 
     @property
     def is_local(self) -> bool:
@@ -395,17 +398,30 @@ class Evidence(Bounding):
     def bounds(
         self, reached: FloatArray, margin: FloatArray | None = None
     ) -> tuple[FloatArray, FloatArray]:
-        bound = self.program.bound(self.cases, self.multipliers, self.at, margin)
+        if margin is None and self.proved is not None and not np.isnan(self.proved).any():
+            bound = np.array(self.proved)
+        else:
+            bound = self.program.bound(self.cases, self.multipliers, self.at, margin)
         if self.proofs:
-            bound = np.maximum(bound, self._proved)
+            bound = np.maximum(bound, self._proved_by_trees)
         doubtful = np.flatnonzero(bound < reached * (1.0 - CLOSED))
         if len(doubtful):
             part, multipliers = self.cases.take(doubtful), self.multipliers[doubtful]
             bound[doubtful[self.program.refutes(part, multipliers)]] = np.inf
         return bound, np.maximum(bound, self.reported)
 
+    def learn(
+        self, rows: IntArray, multipliers: FloatArray, at: FloatArray | None, proved: FloatArray
+    ) -> None:
+        """Take other multipliers of some rows, and what `Program.bound` says that they prove."""
+        self.multipliers[rows] = multipliers
+        if self.at is not None and at is not None:
+            self.at[rows] = at
+        if self.proved is not None:
+            self.proved[rows] = proved
+
     @cached_property
-    def _proved(self) -> FloatArray:
+    def _proved_by_trees(self) -> FloatArray:
         """(n,) what the trees prove; 0 where there are none."""
         bound = np.zeros(len(self.cases))
         for rows, proof in self.proofs:

@@ -15,7 +15,7 @@ from counterpoint.engine.confirm import Confirmation, NotForeseen, ask_about
 from counterpoint.engine.line import Line
 from counterpoint.engine.pieces import Pieces, Task
 from counterpoint.engine.span import InSpan
-from counterpoint.numerics import MISSING, BoolArray, FloatArray, IntArray, as_slice, repeated
+from counterpoint.numerics import MISSING, BoolArray, FloatArray, IntArray, as_slice
 from counterpoint.results import Counterfactuals
 from counterpoint.rows.encoding import PRESENT, Encoded, Rows, decode, encode
 from counterpoint.rows.table import Table
@@ -69,7 +69,7 @@ def answers_to(
     if weight is None and required.weight is not None:
         weight = np.full(n, required.weight)
     after = np.array(codes) if spanned is None else spanned.answers
-    rows_of = came, codes, after, missing if len(missing) == n else repeated(missing[0], n)
+    rows_of = came, codes, after, np.broadcast_to(missing, codes.shape)
     out = _blank(task, rows_of, encoded.problems, into, cheapest=cheapest)
     if spanned is not None:
         line = Line.of(task, spanned) if weight is None else None
@@ -135,8 +135,7 @@ def encoded_rows(task: Task, inputs: Table, spanned: InSpan | None = None) -> En
     problems = task.target.unusable(encoded.codes, features.names)
     encoded.problems.update(problems | encoded.problems)
     if required.labels or not required.others:
-        asked = task.question if spanned is None else spanned.span.question
-        asked.pieces(task.target)
+        _ = task.pieces if spanned is None else spanned.span.question.pieces(task.target)
     if reading.fills:
         encoded.problems.update(_not_filled(task, inputs, encoded))
     return encoded

@@ -22,7 +22,6 @@ from counterpoint.numerics import (
     IntArray,
     gamma,
     relative,
-    repeated,
 )
 
 __all__ = [
@@ -93,12 +92,16 @@ class Box(Domain):
         gone = x == MISSING
         if gone.any():  # what is missing stays so
             low, high = np.where(gone, x, low), np.where(gone, x, high)
-        return (low, high) if low.ndim > 1 else (repeated(low, len(x)), repeated(high, len(x)))
+        if low.ndim == 1 and len(x) == 1:  # of which a view takes less
+            return low[None], high[None]
+        return np.broadcast_to(low, x.shape), np.broadcast_to(high, x.shape)
 
     @cached_property
     def _ends(self) -> tuple[FloatArray, FloatArray]:
         """(d,) the bounds of a row that lies within all soft ones and may change by any amount."""
-        return np.maximum(self.low, self.soft_low), np.minimum(self.high, self.soft_high)
+        low, high = np.maximum(self.low, self.soft_low), np.minimum(self.high, self.soft_high)
+        low.flags.writeable = high.flags.writeable = False
+        return low, high
 
     @cached_property
     def _is_relative(self) -> bool:

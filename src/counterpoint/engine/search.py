@@ -254,9 +254,8 @@ class _Listed:
             refuted = program.refutes(case.take(claimed), solution.multipliers[claimed])
             bound[claimed[refuted]] = np.inf
         tighter = bound >= bounds[rows]
-        known.multipliers[rows[tighter]] = solution.multipliers[tighter]
-        if known.at is not None and at is not None:
-            known.at[rows[tighter]] = at[tighter]
+        near = None if at is None else at[tighter]
+        known.learn(rows[tighter], solution.multipliers[tighter], near, bound[tighter])
         known.reported[rows] = np.maximum(known.reported[rows], solution.reported)
         if solution.proof is not None:
             known.proofs.append((rows, solution.proof))

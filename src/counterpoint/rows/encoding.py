@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.errors import InvalidInput, is_comparable, some
-from counterpoint.numerics import BoolArray, FloatArray, IntArray, as_slice, repeated
+from counterpoint.numerics import BoolArray, FloatArray, IntArray, as_slice
 from counterpoint.rows.cells import is_missing
 from counterpoint.rows.features import Categorical, Feature, Features, unknown_name
 from counterpoint.rows.table import Cells, Table
@@ -52,7 +52,7 @@ class Encoded:
     @classmethod
     def of_numbers(cls, matrix: FloatArray) -> Encoded:
         """Of finite numbers, which are their own codes."""
-        return cls(matrix, {}, repeated(np.zeros(matrix.shape[1], dtype=np.int8), len(matrix)))
+        return cls(matrix, {}, np.broadcast_to(np.int8(PRESENT), matrix.shape))
 
 
 @final

@@ -20,7 +20,7 @@ from counterpoint.engine.conditions import Box, LinearBounds, Whole
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Condition, Region
 from counterpoint.prototypes.lagrangian import Quadrics
-from counterpoint.prototypes.nearer import Nearer, curvature_of, quadrics_of
+from counterpoint.prototypes.nearer import Nearer, curvature_of
 from counterpoint.prototypes.solvers.lower_bound import Quadric, relaxed
 from counterpoint.solvers import Effort, Outcome, all_solvers
 
@@ -59,7 +59,7 @@ def missing(program: Program, seed: int) -> np.ndarray:
     """(1, d) a point that misses some condition of a program."""
     rng = np.random.default_rng(seed)
     tried = 3.0 * rng.normal(size=(200, program.width))
-    return tried[quadrics_of(program).excess(tried).max(axis=1) > 0.0][:1]
+    return tried[curvature_of(program).quadrics.excess(tried).max(axis=1) > 0.0][:1]
 
 
 # What the conditions hold
@@ -145,7 +145,9 @@ def about(case: Planted, rng: np.random.Generator) -> np.ndarray:
 def test_no_multipliers_bound_above_a_feasible_cost_or_refute_it(case: Planted, seed: int):
     rng, program = np.random.default_rng(seed), case.program
     given_ = multipliers(rng, program.size, TRIES)
-    curvature = np.abs(quadrics_of(program).sizes).max() / curvature_of(program).base.min()
+    curvature = (
+        np.abs(curvature_of(program).quadrics.sizes).max() / curvature_of(program).base.min()
+    )
     given_[::3] *= rng.uniform() / (1.0 + curvature)  # small enough to be convex now and then
     cases = program.cases(np.repeat(case.x, TRIES, axis=0))
     room = 1e-12 * (1.0 + np.abs(given_).sum(axis=1)) * (1.0 + case.costs.max())
@@ -223,14 +225,18 @@ def _least(
     full = program.price.quadratic
     full = np.diag(full) if full.ndim == 1 else full
     row, conditions, bounds = np.split(given_, [1, 4])
-    form = full + np.tensordot(conditions, quadrics_of(program).forms, axes=1) + np.diag(bounds)
+    form = (
+        full
+        + np.tensordot(conditions, curvature_of(program).quadrics.forms, axes=1)
+        + np.diag(bounds)
+    )
     if np.linalg.eigvalsh(form)[0] <= 1e-6:
         return None
 
     def value(y: np.ndarray) -> float:
         excess = sum(
             w * c.excess(y[None])[0]
-            for w, c in zip(conditions, quadrics_of(program).conditions, strict=True)
+            for w, c in zip(conditions, curvature_of(program).quadrics.conditions, strict=True)
         )
         along = row[0] * (program.affine.matrix[0] @ y) - abs(row[0])  # its limits are −1 and 1
         within = bounds @ ((y - low) * (y - high))
@@ -299,7 +305,7 @@ def test_units_of_columns_change_no_bound(seed: int):
         Region(
             tuple(
                 replace(c, matrix=c.matrix / unit, rival=c.rival / unit)
-                for c in quadrics_of(program).conditions
+                for c in curvature_of(program).quadrics.conditions
             )
         ),
     )
@@ -334,7 +340,7 @@ def test_a_gap_that_no_convexity_closes_is_called_local():
 
 def sdp(program: Program, x: np.ndarray) -> float:
     """Shor's relaxation by CVXPY; of the squared price, where that is absolute."""
-    d, quadrics = program.width, quadrics_of(program)
+    d, quadrics = program.width, curvature_of(program).quadrics
     moment = cvxpy.Variable((d + 1, d + 1), PSD=True)
     X, delta = moment[:d, :d], moment[d, :d]
     excess, slopes = quadrics.excess(x)[0], quadrics.slopes(x)[0]
@@ -397,7 +403,7 @@ def test_columns_that_cannot_move_are_left_out():
         program.cases(x), low=np.array([[x[0, 0], *[-np.inf] * 3]]),
         high=np.array([[x[0, 0], *[np.inf] * 3]]),
     )  # fmt: skip
-    (condition,) = quadrics_of(program).conditions
+    (condition,) = curvature_of(program).quadrics.conditions
     smaller = Program(
         Price(np.zeros(3), program.price.quadratic[1:]),
         Region((

@@ -29,7 +29,7 @@ from counterpoint.engine.program import Program
 from counterpoint.engine.region import Condition, Region
 from counterpoint.errors import SolverFailure
 from counterpoint.lvq import LGMLVQ
-from counterpoint.prototypes.nearer import Nearer, quadrics_of
+from counterpoint.prototypes.nearer import Nearer, curvature_of
 from counterpoint.prototypes.solvers.scip import Scip
 from counterpoint.prototypes.solvers.spatial import ScipFound, Spatial, scip_errors
 from counterpoint.solvers import Effort, Outcome, Solution
@@ -309,7 +309,7 @@ def test_a_margin_tightens_the_answer_and_not_the_bound():
     cases = program.cases(x[None])
     plain = Scip(program).solve(cases, ASKED)
     wide = Scip(program).solve(cases.with_margin(np.array([0.1])), ASKED)
-    assert (quadrics_of(program).excess(wide.points) <= -0.1 + 1e-9).all()
+    assert (curvature_of(program).quadrics.excess(wide.points) <= -0.1 + 1e-9).all()
     assert wide.reported[0] <= cost_of(program, x, plain)
 
 

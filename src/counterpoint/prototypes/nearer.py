@@ -42,7 +42,7 @@ from counterpoint.numerics import (
 )
 from counterpoint.prototypes.lagrangian import Lagrangian, Quadrics
 
-__all__ = ["Curvature", "Nearer", "curvature_of", "quadrics_of"]
+__all__ = ["Curvature", "Nearer", "curvature_of"]
 
 MET = 1e-13
 """The largest relative violation of a quadratic condition that is rounding."""
@@ -85,11 +85,6 @@ class Nearer(NonConvex):
 
     def duality(self, program: Program) -> Curvature:
         return Curvature(program)
-
-
-def quadrics_of(program: Program) -> Quadrics:
-    """A program's quadratic conditions, evaluated together; there may be none."""
-    return curvature_of(program).quadrics
 
 
 def curvature_of(program: Program) -> Curvature:

@@ -44,7 +44,7 @@ from counterpoint.engine.conditions import (
 )
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Cases
-from counterpoint.numerics import EPS, TINY, BoolArray, FloatArray, IntArray
+from counterpoint.numerics import EPS, TINY, BoolArray, FloatArray
 from counterpoint.prototypes.nearer import Curvature, Nearer, curvature_of
 from counterpoint.solvers.base import Effort, Optimality, Outcome, Solution, Solver, translated
 from counterpoint.solvers.clarabel import SOLVED, entries_of, settings, sparse_columns
@@ -228,22 +228,10 @@ def relaxed(
 
     (program.size,) multipliers, which bound the price or refute the program; (d,) x + δ, NaN if the
     relaxation has no point. ``size`` is about the root of the answer's price; of its square, if
-    that is absolute. Only the quadratic conditions that it misses are looked at.
+    that is absolute.
     """
-    missed = curvature_of(program).quadrics.excess(case.x, case.margin)[0]
-    order = np.argsort(-missed, kind="stable")
-    chosen, found = order[:4], None
     with translated("Clarabel"):
-        for _ in range(6):
-            moments = _Moments(program, case, size, np.sort(chosen))
-            found = moments.solve(effort)
-            if found is None or np.isnan(found[1]).any():
-                break
-            missed = np.setdiff1d(moments.missed(order), chosen)
-            if not len(missed):
-                break
-            chosen = np.concatenate([chosen, missed])
-    return found
+        return _Moments(program, case, size).solve(effort)
 
 
 @final
@@ -256,7 +244,7 @@ class _Moments:
     are at ``positions`` in the program (−1 for none), with a sign.
     """
 
-    def __init__(self, program: Program, case: Cases, size: float, chosen: IntArray) -> None:
+    def __init__(self, program: Program, case: Cases, size: float) -> None:
         self.program, self.case, self.size = program, case, size
         self.curvature = curvature_of(program)
         d, low, high = program.width, case.low[0], case.high[0]
@@ -279,10 +267,13 @@ class _Moments:
         self.pairs = pairs if len(self.curvature.pairs[0]) else pairs[:0]
         self.matrices, self.heights = np.zeros((0, k + 1, k + 1)), np.zeros(0)
         self.positions, self.signs = np.zeros(0, dtype=np.intp), np.zeros(0)
-        self._add(*self._quadratic(chosen), program.convex_size + chosen)
+        quadrics = self.curvature.quadrics
+        values, slopes = quadrics.excess(case.x, case.margin)[0], quadrics.slopes(case.x)[0]
+        every = program.convex_size + np.arange(len(quadrics))
+        self._add(quadrics.forms, slopes, values, every)
         self._add_within()
         self._add_linear()
-        self.plain, self.moment = len(self.signs), np.zeros((k + 1, k + 1))
+        self.plain = len(self.signs)
         self.cones, at = list[int](), program.affine.size
         for coupling in program.curved:
             if isinstance(coupling, Cone):
@@ -294,35 +285,18 @@ class _Moments:
         sign: float = 1.0, *, together: bool = False,
     ) -> None:  # fmt: skip
         """sign · (δᵀ form δ + slope · δ + value) <= 0, or one cone of such together."""
-        m, matrices = len(value), sign * self._lifted(form, slope, value)
+        m, d = len(value), self.program.width
+        full = np.zeros((m, d + 1, d + 1))
+        full[:, :d, :d] = form
+        full[:, :d, d] = full[:, d, :d] = 0.5 * slope
+        full[:, d, d] = value
+        matrices = sign * (self.change.T @ full @ self.change)
         heights = np.maximum(np.abs(matrices).max(axis=(1, 2), initial=0.0), TINY)
         heights = np.full(m, heights.max()) if together else heights
         self.matrices = np.concatenate([self.matrices, matrices / heights[:, None, None]])
         self.heights = np.append(self.heights, heights)
         self.positions = np.append(self.positions, positions)
         self.signs = np.append(self.signs, np.full(m, sign))
-
-    def _lifted(self, form: ArrayLike, slope: FloatArray, value: FloatArray) -> FloatArray:
-        """(m, k + 1, k + 1) δᵀ form δ + slope · δ + value."""
-        d = self.program.width
-        full = np.zeros((len(value), d + 1, d + 1))
-        full[:, :d, :d] = form
-        full[:, :d, d] = full[:, d, :d] = 0.5 * slope
-        full[:, d, d] = value
-        return np.asarray(self.change.T @ full @ self.change)
-
-    def _quadratic(self, chosen: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Forms, slopes and values of quadratic conditions."""
-        quadrics, x = self.curvature.quadrics, self.case.x
-        values = quadrics.excess(x, self.case.margin)[0, chosen]
-        return quadrics.forms[chosen], quadrics.slopes(x)[0, chosen], values
-
-    def missed(self, chosen: IntArray) -> IntArray:
-        """The quadratic conditions that the moments miss."""
-        matrices = self._lifted(*self._quadratic(chosen))
-        value = np.einsum("mij,ij->m", matrices, self.moment)
-        size = np.einsum("mij,ij->m", np.abs(matrices), np.abs(self.moment))
-        return np.asarray(chosen[value > 1e-7 * size])  # ten times the solver's tolerance
 
     def _add_within(self) -> None:
         """(y − low)(y − high) for columns with two bounds; equal to 0 for one-hot blocks."""
@@ -400,8 +374,8 @@ class _Moments:
         v = np.asarray(result.x) * (1.0 if empty else 1.0 - 1e-8)
         v[:m] = np.maximum(v[:m], 0.0)
         moments = np.asarray(result.z)[-len(self.root) :] / self.root
-        self.moment[self.at] = self.moment[self.at[::-1]] = moments
-        delta = self.change @ self.moment[-1]
+        last = self.at[1] == self.k  # X's border, δ: the last column of an upper triangle
+        delta = self.change @ moments[last]
         point = self.case.x[0] + (np.nan if empty else 1.0) * delta[:-1]
         multipliers, known = np.zeros(self.program.size), self.positions >= 0
         weights = self.signs * v[:q] / self.heights * self.size**2

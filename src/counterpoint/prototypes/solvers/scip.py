@@ -19,7 +19,7 @@ import numpy as np
 from counterpoint.engine.region import Cases
 from counterpoint.errors import MissingExtra, SolverFailure
 from counterpoint.numerics import FloatArray
-from counterpoint.prototypes.nearer import quadrics_of
+from counterpoint.prototypes.nearer import curvature_of
 from counterpoint.prototypes.solvers.ccp import Ccp
 from counterpoint.prototypes.solvers.lower_bound import Quadric
 from counterpoint.solvers.base import Effort, Outcome, Solution, Solver
@@ -190,7 +190,7 @@ class GlobalSearch:
         """Twice what it costs to meet the most demanding quadratic condition, or about |x|."""
         x = self.case.x
         points = x + np.maximum(np.abs(x), 1.0)
-        if len(quadrics_of(self.program)):
+        if len(curvature_of(self.program).quadrics):
             nearest = self.owner.local.quadric.nearest(self.case)[0]
             points = np.vstack([nearest, points])
         paid = self.program.cost(points, np.repeat(x, len(points), axis=0))

@@ -33,7 +33,7 @@ from counterpoint.engine.region import Cases
 from counterpoint.errors import SolverFailure
 from counterpoint.numerics import EPS, TINY, FloatArray
 from counterpoint.prototypes.lagrangian import Quadrics
-from counterpoint.prototypes.nearer import Nearer, quadrics_of
+from counterpoint.prototypes.nearer import Nearer, curvature_of
 
 __all__ = ["Ball", "ScipFound", "Spatial", "scip_errors"]
 
@@ -347,7 +347,7 @@ class Spatial:
 
         ‖M y + c‖ <= radius is one of them.
         """
-        ball, conditions = self.ball, list(quadrics_of(self.program).conditions)
+        ball, conditions = self.ball, list(curvature_of(self.program).quadrics.conditions)
         for c in self.cones:
             if not c.slope.any():
                 radius = np.full(1, c.radius)

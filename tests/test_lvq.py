@@ -25,8 +25,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from counterpoint.errors import InvalidInput
 from counterpoint.lvq import GLVQ, GMLVQ, GRLVQ, LGMLVQ, LMRSLVQ, MRSLVQ, RSLVQ
-from counterpoint.lvq.starts import TrainingRows, centres, starting_prototypes
-from counterpoint.lvq.training import Training, unit
+from counterpoint.lvq.training import Training, TrainingRows, centres, starting_prototypes, unit
 
 RELATIVE = (GLVQ, GRLVQ, GMLVQ, LGMLVQ)
 LIKELIHOOD = (RSLVQ, MRSLVQ, LMRSLVQ)

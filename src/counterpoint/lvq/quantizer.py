@@ -20,13 +20,15 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from counterpoint.errors import InvalidInput, among, check_parameters, is_listed
-from counterpoint.lvq.starts import TrainingRows, directions, starting_prototypes
 from counterpoint.lvq.training import (
     Training,
     TrainingCost,
+    TrainingRows,
+    directions,
     likelihood_ratio,
     relative_distance,
     squared_distances,
+    starting_prototypes,
     unit,
 )
 from counterpoint.numerics import FloatArray, IntArray

@@ -171,15 +171,17 @@ def test_columns_that_bend_may_move_without_end(kind, constraints):
     cost = cp.Manhattan({"x0": 1.0, "x1": 2.0})
     asked = {"cost": cost, "constraints": constraints, "extrapolate": True}
     answers = cp.Explainer(model, data=rows, **asked).explain(rows[:10], cp.OtherLabel())
-    ends = np.linspace(-30.0, 30.0, 3001)
-    points = np.stack(np.meshgrid(ends, ends, indexing="ij"), axis=-1).reshape(-1, 2)
-    said, now = model.predict(points), model.predict(rows[:10])
+    ends, now = np.linspace(-30.0, 30.0, 3001), model.predict(rows[:10])
+    if not constraints:
+        plane = np.stack(np.meshgrid(ends, ends, indexing="ij"), axis=-1).reshape(-1, 2)
+        said = model.predict(plane)
     for i, row in enumerate(rows[:10]):
-        there = points[said != now[i]]
         if constraints:
             sides = [np.column_stack([ends, np.full(3001, row[1])])]
             sides += [np.column_stack([np.full(3001, row[0]), ends])]
             there = np.concatenate([side[model.predict(side) != now[i]] for side in sides])
+        else:
+            there = plane[said != now[i]]
         least = (np.abs(there - row) @ [1.0, 2.0]).min(initial=np.inf)
         assert answers.status[i] == ("infeasible" if np.isinf(least) else "optimal")
         assert np.isinf(least) or least - 0.1 <= answers.cost[i] <= least + 1e-9

@@ -26,9 +26,12 @@ from functools import cache
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+import loops
 import pytest
 from coverings import is_left_to_the_slow_run
 from hypothesis import HealthCheck, settings
+
+from counterpoint.numerics import has_numba
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -118,6 +121,18 @@ ORACLES = {"brackets", "cvxpy", "mpmath", "oracles", "pyscipopt"}
 def pytest_addoption(parser: pytest.Parser) -> None:
     """``--few N``."""
     parser.addoption("--few", type=int, help="run each test with at most so many of its parameters")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Compile once: a run of all tests by several workers has a process for that."""
+    if not has_numba():
+        return
+    loops.take_turns()
+    everything = config.args_source is pytest.Config.ArgsSource.TESTPATHS
+    if everything and config.getoption("dist", "no") != "no" and not config.option.collectonly:
+        process = loops.start()  # by whoever distributes tests, and not by its workers
+        config.add_cleanup(process.communicate)
+        config.add_cleanup(process.terminate)  # first, if it takes longer than the tests
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -30,7 +30,7 @@ from counterpoint.engine.conditions import (
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Cases, Condition, Region
 from counterpoint.lvq import LGMLVQ
-from counterpoint.prototypes.nearer import quadrics_of
+from counterpoint.prototypes.nearer import curvature_of
 from counterpoint.solvers import Effort, Outcome, Solution
 
 INF = np.inf
@@ -72,7 +72,7 @@ def slsqp(program: Program, x: np.ndarray, start: np.ndarray) -> float:
     def demand(value: Any) -> dict[str, Any]:
         return {"type": "ineq", "fun": lambda v: np.atleast_1d(value(point(v)))}
 
-    demands = [demand(lambda y: -quadrics_of(program).excess(y[None])[0])]
+    demands = [demand(lambda y: -curvature_of(program).quadrics.excess(y[None])[0])]
     affine = program.affine
     for matrix, low, high in (
         (affine.matrix, affine.low, affine.high),
@@ -98,7 +98,9 @@ def slsqp(program: Program, x: np.ndarray, start: np.ndarray) -> float:
 def several(program: Program, x: np.ndarray, count: int = 8) -> float:
     """The best of several local optima."""
     rng = np.random.default_rng(0)
-    places = [np.linalg.pinv(c.matrix) @ -c.offset for c in quadrics_of(program).conditions[:1]]
+    places = [
+        np.linalg.pinv(c.matrix) @ -c.offset for c in curvature_of(program).quadrics.conditions[:1]
+    ]
     starts = [*places, *(x[0] + 2.0 * rng.normal(size=(count, program.width)))]
     return min(slsqp(program, x, start) for start in starts)
 
@@ -114,9 +116,14 @@ def scip(program: Program, x: np.ndarray) -> float:
     for one, most in zip(delta, size, strict=True):
         model.addCons(one <= most)
         model.addCons(-one <= most)
-    excess, slopes = quadrics_of(program).excess(x)[0], quadrics_of(program).slopes(x)[0]
+    excess, slopes = (
+        curvature_of(program).quadrics.excess(x)[0],
+        curvature_of(program).quadrics.slopes(x)[0],
+    )
     pairs = list(product(range(d), range(d)))
-    for form, slope, value in zip(quadrics_of(program).forms, slopes, excess, strict=True):
+    for form, slope, value in zip(
+        curvature_of(program).quadrics.forms, slopes, excess, strict=True
+    ):
         bent = pyscipopt.quicksum(form[i, j] * delta[i] * delta[j] for i, j in pairs)
         along = pyscipopt.quicksum(slope[i] * delta[i] for i in range(d))
         model.addCons(bent + along + value <= 0)
@@ -138,14 +145,14 @@ def scip(program: Program, x: np.ndarray) -> float:
 
 def papers(program: Program, x: np.ndarray) -> float:
     """One convex-concave procedure from the prototype (Artelt & Hammer), by CVXPY."""
-    first = quadrics_of(program).conditions[0]
+    first = curvature_of(program).quadrics.conditions[0]
     y = np.linalg.solve(first.matrix, -first.offset)
     best = np.inf
     for _ in range(30):
         point = cvxpy.Variable(program.width)
         near = cvxpy.sum_squares(first.matrix @ point + first.offset)
         demands = []
-        for condition in quadrics_of(program).conditions:
+        for condition in curvature_of(program).quadrics.conditions:
             far = condition.rival @ y + condition.rival_offset
             tangent = far @ far + 2.0 * (far @ condition.rival) @ (point - y)
             demands.append(near <= tangent + condition.limit)
@@ -235,7 +242,8 @@ def test_every_constraint_is_met_and_answers_are_local_optima(kind: str, extra: 
         x = missing(plain, seed)
         rng = np.random.default_rng(seed)
         place = np.linalg.solve(
-            quadrics_of(plain).conditions[0].matrix, -quadrics_of(plain).conditions[0].offset
+            curvature_of(plain).quadrics.conditions[0].matrix,
+            -curvature_of(plain).quadrics.conditions[0].offset,
         )
         made: Sequence[Condition] = EXTRA[extra](rng, place)
         program = Program(plain.price, Region((*plain.region, *made)))
@@ -261,7 +269,7 @@ def test_a_margin_keeps_answers_off_the_boundary():
         x = missing(program, 1)
         cases = program.cases(x).with_margin(np.array([0.25]))
         solution = CCP(program).solve(cases, Effort())
-        worst = quadrics_of(program).excess(solution.points).max()
+        worst = curvature_of(program).quadrics.excess(solution.points).max()
         assert worst == pytest.approx(-0.25, rel=1e-9)
         assert program.cost(solution.points, x)[0] > costs(program, x)
 
@@ -276,7 +284,7 @@ def test_units_of_columns_change_no_answer(kind: str):
         outer = unit**2 if quadratic.ndim == 1 else np.outer(unit, unit)
         scaled = [
             replace(c, matrix=c.matrix / unit, rival=c.rival / unit)
-            for c in quadrics_of(program).conditions
+            for c in curvature_of(program).quadrics.conditions
         ]
         other = Program(Price(program.price.absolute / unit, quadratic / outer), Region((*scaled,)))
         assert costs(other, x * unit) == pytest.approx(costs(program, x), rel=1e-6)
@@ -286,7 +294,7 @@ def test_a_row_that_meets_everything_stays():
     program = local(2, "absolute", 3, 2)
     rng = np.random.default_rng(0)
     tried = 2.0 * rng.normal(size=(500, 3))
-    x = tried[quadrics_of(program).excess(tried).max(axis=1) < 0.0][:1]
+    x = tried[curvature_of(program).quadrics.excess(tried).max(axis=1) < 0.0][:1]
     assert costs(program, x) == 0.0
 
 
@@ -338,7 +346,7 @@ def test_whole_steps_are_as_cheap_as_by_brute_force(kind: str):
         program = Program(price(kind, rng, 3), Region((*rivals(rng, 3, 3), whole)))
         x = missing(program, seed)
         points = x + grid
-        met = quadrics_of(program).excess(points).max(axis=1) <= 0.0
+        met = curvature_of(program).quadrics.excess(points).max(axis=1) <= 0.0
         if met.any():
             best = program.cost(points[met], np.repeat(x, met.sum(), axis=0)).min()
             dearer.append(costs(program, x) / best)
@@ -370,7 +378,7 @@ def test_a_category_and_numbers_are_as_cheap_as_each_category_alone(kind: str):
                 np.where(np.arange(5) < 3, fixed, -INF), np.where(np.arange(5) < 3, fixed, INF),
                 np.full(5, -INF), np.full(5, INF),
             )  # fmt: skip
-            part = Program(bent, Region((*quadrics_of(program).conditions, box)))
+            part = Program(bent, Region((*curvature_of(program).quadrics.conditions, box)))
             alone.append(several(part, x, 3))
         if np.isfinite(min(alone)):
             assert costs(program, x) <= min(alone) * (1.0 + 1e-5) + 1e-9

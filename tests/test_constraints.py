@@ -73,6 +73,7 @@ def test_dependent_columns_make_no_ellipsoid():
         (cp.Immutable("age"), "age is immutable"),
         (cp.Monotone("age", "increasing"), "age only rises"),
         (cp.Monotone("age", "decreasing"), "age only falls"),
+        (cp.Clearance("age", 2.5), "age ends at least 2.5 beyond each threshold that it crosses"),
         (cp.MaxChanges(1), "at most 1 feature may change"),
         (cp.MaxChanges(3), "at most 3 features may change"),
     ],

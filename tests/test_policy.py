@@ -54,6 +54,7 @@ CONSTRAINTS = [
     cp.Bounds("income", high=9e4),
     cp.Bounds("income", low=250, fall=10.0, rise=0.0),
     cp.Monotone("education", "increasing"),
+    cp.Clearance("amount", 25.0),
     cp.Linear.parse("2ndFlr <= 1stFlr"),
     cp.Linear.parse("2 * a - b >= -0.1"),
     cp.Linear.parse("a + b == 3"),

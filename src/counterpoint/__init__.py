@@ -9,6 +9,7 @@ from counterpoint.answer import Counterfactual
 from counterpoint.certificate import Certificate, Claim, Status
 from counterpoint.constraints import (
     Bounds,
+    Clearance,
     Constraint,
     Ellipsoid,
     Immutable,
@@ -74,6 +75,7 @@ __all__ = [
     "Categorical",
     "Certificate",
     "Claim",
+    "Clearance",
     "Conflict",
     "Constraint",
     "Continuous",

@@ -23,6 +23,7 @@ import numpy as np
 
 from counterpoint.constraints import (
     Bounds,
+    Clearance,
     Constraint,
     Ellipsoid,
     Immutable,
@@ -312,6 +313,7 @@ def kinds() -> dict[str, dict[type, dict[str, Parameter]]]:
             Immutable: {"features": _names},
             Bounds: {"feature": a_text, **ends, "fall": a_number, "rise": a_number},
             Monotone: {"feature": a_text, "direction": a_text},
+            Clearance: {"feature": a_text, "margin": a_number},
             Linear: {"coefficients": _by_name, **ends},
             Ellipsoid: {"center": _by_name, "matrix": _matrix, "radius": a_number},
             MaxChanges: {"count": a_count},

@@ -2,6 +2,7 @@
 
 from counterpoint.constraints.features import (
     Bounds,
+    Clearance,
     Constraint,
     Immutable,
     MaxChanges,
@@ -14,6 +15,7 @@ from counterpoint.constraints.relations import Ellipsoid, Linear
 
 __all__ = [
     "Bounds",
+    "Clearance",
     "Constraint",
     "Ellipsoid",
     "Immutable",

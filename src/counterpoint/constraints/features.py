@@ -9,7 +9,7 @@ from typing import Any, final
 
 import numpy as np
 
-from counterpoint.engine.conditions import AtMost, Box, Transitions
+from counterpoint.engine.conditions import AtMost, Box, Clear, Transitions
 from counterpoint.engine.region import Condition, Region
 from counterpoint.errors import (
     InvalidInput,
@@ -28,6 +28,7 @@ from counterpoint.rows.features import Categorical, Continuous, Features, Intege
 
 __all__ = [
     "Bounds",
+    "Clearance",
     "Constraint",
     "Immutable",
     "MaxChanges",
@@ -207,6 +208,55 @@ class Bounds(Constraint):
         change = values[None, :] - values[:, None]
         within = (values >= self.low) & (values <= self.high)
         return within[None, :] & (change >= -self.fall) & (change <= self.rise)
+
+
+@final
+@dataclass(frozen=True)
+class Clearance(Constraint):
+    """A feature ends at least so far beyond each threshold of the trees that it crosses.
+
+    Whoever then falls short of the answer by less than the margin, in one feature or in several,
+    still reaches the same leaf of every tree, and so the same decision. A feature that crosses no
+    threshold is not concerned, however near to one it is; nor are thresholds that lie ahead.
+    Between two thresholds that are nearer to each other than the margin no answer ends.
+
+    Parameters
+    ----------
+    feature
+        A name; the feature must be a number, and the model one of trees.
+    margin
+        More than 0, in feature units.
+
+    Examples
+    --------
+    >>> import counterpoint as cp
+    >>> print(cp.Clearance("amount", 50))
+    amount ends at least 50 beyond each threshold that it crosses
+    """
+
+    feature: Hashable
+    margin: float
+
+    def __post_init__(self) -> None:
+        check_name("Clearance", self.feature)
+        check_number(f"margin of {self.feature!r}", self.margin)
+        if not 0.0 < self.margin < np.inf:
+            raise InvalidInput(
+                f"Expected a finite margin above 0 for {self.feature!r}; got {self.margin!r}."
+            )
+
+    def __str__(self) -> str:
+        return f"{self.feature} ends at least {self.margin:g} beyond each threshold that it crosses"
+
+    def region(self, features: Features) -> Region:
+        if isinstance(features[self.feature], Categorical):
+            raise InvalidInput(
+                f"Clearance needs a number; {self.feature!r} is a category, which has no "
+                "thresholds."
+            )
+        margins = np.zeros(features.width)
+        margins[features.columns(self.feature)] = self.margin
+        return Region((Clear(margins),))
 
 
 @final

@@ -15,6 +15,7 @@ import numpy as np
 
 from counterpoint.constraints import (
     Bounds,
+    Clearance,
     Constraint,
     Ellipsoid,
     Immutable,
@@ -41,6 +42,7 @@ CLOSE = 1e-4
 FIRST_TO_GO: tuple[type[Constraint], ...] = (
     WithinObserved,
     Ellipsoid,
+    Clearance,
     Linear,
     Monotone,
     MaxChanges,

@@ -253,7 +253,7 @@ class Question:
         region = kinds_region(self.features)
         for constraint in self.constraints:
             region = region & constraint.region(self.features)
-        return Program(self.price, region)
+        return Program(self.price, self.form.placed(region))
 
     @cached_property
     def _pieces(self) -> Memo[Requirement, Pieces]:

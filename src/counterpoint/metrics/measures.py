@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 
 import counterpoint as cp
+from counterpoint.engine.program import kinds_region
 from counterpoint.errors import InvalidInput, all_of, shown
 from counterpoint.metrics.pairs import (
     Pairs,
@@ -164,7 +165,13 @@ def constraint_violation(
     worst = np.zeros(len(asked.row))
     x, y = asked.encoded(asked.x), asked.encoded(asked.y)
     for constraint in (*known, *more):
-        worst = np.maximum(worst, constraint.region(asked.features).violation(y, x))
+        region = constraint.region(asked.features)
+        if isinstance(constraint, cp.Clearance):  # which depends on the model's thresholds
+            read_by = model
+            if not isinstance(model, cp.Explainer):
+                read_by = cp.Explainer(model, features=asked.features, cost=cp.Manhattan())
+            region = read_by.reading.form.placed(kinds_region(asked.features) & region)
+        worst = np.maximum(worst, region.violation(y, x))
     for j, feature in enumerate(asked.features):
         if isinstance(feature, cp.Integer):
             steps = np.nan_to_num((asked.y[:, j] - asked.x[:, j]) / feature.step)

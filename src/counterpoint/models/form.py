@@ -6,8 +6,8 @@ Source of the bounds: Higham, Accuracy and stability of numerical algorithms, se
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
 from typing import Any, final
@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from counterpoint.caches import fields_only
+from counterpoint.engine.conditions import Clear, OneOf
 from counterpoint.engine.region import Region
 from counterpoint.errors import InvalidInput, shown
-from counterpoint.numerics import AFTER, EPS, FloatArray
+from counterpoint.numerics import AFTER, EPS, FloatArray, IntArray
 from counterpoint.targets import Target
 
 __all__ = [
@@ -168,6 +169,9 @@ class Form(ABC):
     """Whether it takes missing numbers as they are; their code is then `MISSING`."""
     otherwise: Form | None = None
     """The same model in another form, for programs that are not solved, or sooner, in that one."""
+    thresholds: Callable[[tuple[slice, ...]], tuple[IntArray, FloatArray, FloatArray]] | None = None
+    """Which thresholds it compares columns with, see `Clear`, where these groups are categories;
+    None if there are none."""
 
     __getstate__ = fields_only
 
@@ -213,6 +217,25 @@ class Form(ABC):
     @abstractmethod
     def through(self, before: AffineMap) -> Form:
         """The same model for inputs that pass ``before`` first."""
+
+    def placed(self, region: Region) -> Region:
+        """The region of what is possible, where that depends on the model's thresholds.
+
+        Raises
+        ------
+        InvalidInput
+            If it does and there are none.
+        """
+        if Clear not in region.kinds:
+            return region
+        if self.thresholds is None:
+            raise InvalidInput(
+                "Clearance is kept from the thresholds of trees, and this model has none. Ask for "
+                "a margin in score units instead, as in Label(1, margin=0.1)."
+            )
+        known = self.thresholds(tuple(c.columns for c in region if isinstance(c, OneOf)))
+        each = (replace(c, thresholds=known) if isinstance(c, Clear) else c for c in region)
+        return Region(tuple(each))
 
 
 def require_finite(*coefficients: FloatArray | float) -> None:

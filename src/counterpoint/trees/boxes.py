@@ -9,10 +9,12 @@ from typing import Any, final
 import numpy as np
 
 from counterpoint.costs import Price
+from counterpoint.engine.conditions import Clear
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Cases
 from counterpoint.numerics import (
     AFTER,
+    EPS,
     LEAST,
     STEP_SLACK,
     UNIT,
@@ -21,7 +23,7 @@ from counterpoint.numerics import (
     IntArray,
     gamma,
 )
-from counterpoint.trees.grid import NUMBER, SET, Grid
+from counterpoint.trees.grid import NUMBER, SET, Grid, narrowed
 
 __all__ = ["Boxes", "Costs", "Row", "held", "on_lattice", "reduced"]
 
@@ -168,6 +170,8 @@ class Row:
         self.grid, self.x, self.program, self.case = grid, case.x[0], program, case
         low, high = on_lattice(self.x, case.low[0], case.high[0], program.steps)
         self.bounds = low, high
+        clear = [c.margins for c in program.region if isinstance(c, Clear)]
+        self.clear = np.max(clear, axis=0) if clear else np.zeros(program.width)
         share = (len(grid.columns) + len(grid.groups) + ROUNDINGS) * 2.0 * UNIT
         self.shave, self.share, charges = 1.0 - share, 0.0, None
         if multipliers is not None:
@@ -208,8 +212,10 @@ class Row:
         owner = np.repeat(np.arange(len(self.top)), self.top + 1)
         on = grid.columns[owner]
         x, step = self.x[on], program.steps[on]
-        inner = np.maximum(grid.inner_low, low[on]), np.minimum(grid.inner_high, high[on])
-        outer = np.maximum(grid.outer_low, low[on]), np.minimum(grid.outer_high, high[on])
+        inner, outer = (
+            (np.maximum(first, low[on]), np.minimum(last, high[on]))
+            for first, last in (self.ends(EPS), self.ends())
+        )
         self.value = _nearest(x, *inner, step)
         # (M,) by who goes there, and at least by whatever is there
         self.paid = _paid(price, on, self.value, x)
@@ -248,6 +254,28 @@ class Row:
         empty = self.first > self.final
         at = begin + np.where(empty, 0, np.clip(self.home[grid.number], self.first, self.final))
         self.asked = np.where(empty, np.inf, self.cost[at])
+
+    def ends(self, eps: float | None = None) -> tuple[FloatArray, FloatArray]:
+        """(M,) what may be in each cell; what surely is, of numbers kept so that 1 + eps is next.
+
+        What is left of it beyond the thresholds that are crossed, by the clearance that is asked.
+        """
+        grid = self.grid
+        low, high = (grid.outer_low, grid.outer_high) if eps is None else grid.inner(eps)
+        on = np.repeat(grid.columns, np.diff(grid.starts))
+        clear, x = self.clear[on], self.x[on]
+        if not clear.any():
+            return low, high
+        if eps is None:  # whatever may hold x is not cut, for what stays crosses nothing
+            rises, falls = grid.outer_low > x, grid.outer_high < x
+        else:
+            rises, falls = grid.cuts >= x, grid.upper < x
+        cut = (clear > 0.0) & np.isfinite(grid.cuts), (clear > 0.0) & np.isfinite(grid.upper)
+        first = np.where(rises & cut[0], Clear.beyond(grid.cuts, clear)[0], -np.inf)
+        last = np.where(falls & cut[1], Clear.beyond(grid.upper, clear)[1], np.inf)
+        if eps is not None and eps > EPS:
+            first, last = narrowed(first, last)
+        return np.maximum(low, first), np.minimum(high, last)
 
     def _set_categories(
         self, program: Program, low: FloatArray, high: FloatArray, charges: Charges | None
@@ -343,7 +371,10 @@ class Row:
         return np.concatenate([(grid.first <= at) & (at <= grid.last), sets, [True]])
 
     def around(self, cells: IntArray, categories: IntArray) -> Boxes:
-        """The box of all cells in which every tree has the leaf that it has in these."""
+        """The box of all cells in which every tree has the leaf that it has in these.
+
+        Of a number that is to be clear of thresholds only its own: not all between them are.
+        """
         grid, passed = self.grid, self.passed(cells, categories)
         own = np.unique(grid.tests[passed[grid.tests].all(axis=1)])
         n = own[own < len(grid.number)]
@@ -351,6 +382,8 @@ class Row:
         low, high = np.zeros(len(cells), dtype=np.intp), np.array(self.top)
         np.maximum.at(low, grid.number[n], grid.first[n])
         np.minimum.at(high, grid.number[n], grid.last[n])
+        alone = self.clear[grid.columns] > 0.0
+        low[alone] = high[alone] = cells[alone]
         among = (grid.sets[m] | (grid.owner != grid.of_set[m, None])).all(axis=0)
         return Boxes(low[None], high[None], among[None])
 
@@ -380,7 +413,7 @@ def held(row: Row, cells: IntArray, categories: IntArray, eps: float) -> FloatAr
     """(d,) the nearest point in cells among numbers that are kept so that 1 + eps is next."""
     y, on = row.point(cells, categories), row.grid.columns
     at = row.grid.starts[:-1] + cells
-    low, high = (np.asarray(end)[at] for end in row.grid.inner(eps))
+    low, high = (np.asarray(end)[at] for end in row.ends(eps))
     low, high = np.maximum(low, row.bounds[0][on]), np.minimum(high, row.bounds[1][on])
     value = _nearest(row.x[on], low, high, row.program.steps[on])
     y[on] = np.where(np.isnan(value), y[on], value)

@@ -278,6 +278,12 @@ class TreeScores(Form):
         made = lambda: Grid.of(self.trees, self.before, groups, self.width, gone, self.divisor)  # noqa: E731
         return self._grids.made(key, made)
 
+    def thresholds(self, groups: tuple[slice, ...]) -> tuple[IntArray, FloatArray, FloatArray]:
+        """The thresholds of all trees, in the columns that are numbers."""
+        grid = self.grid(groups, np.zeros(self.width))
+        column, some = np.repeat(grid.columns, np.diff(grid.starts)), np.isfinite(grid.cuts)
+        return column[some], grid.cuts[some], grid.doubts[some]
+
     def _conditions(self, target: Target) -> tuple[LeafSums, ...]:
         """What makes up the target: one of them has to be met."""
         asked = target.requirement

@@ -23,7 +23,7 @@ from counterpoint.numerics import AFTER, EPS, BoolArray, FloatArray, IntArray
 if TYPE_CHECKING:
     from counterpoint.trees.form import Trees
 
-__all__ = ["NUMBER", "SET", "Grid", "Split", "divided"]
+__all__ = ["NUMBER", "SET", "Grid", "Split", "divided", "narrowed"]
 
 NUMBER, SET = 1, 2
 """What is split: a number at one of its cells, or the categories of a feature by a set."""
@@ -58,6 +58,9 @@ class Grid:
     inner_high: FloatArray
     outer_low: FloatArray
     outer_high: FloatArray
+    # (M,) the threshold below each cell, and how far from it a pipeline's rounding leaves doubt
+    cuts: FloatArray
+    doubts: FloatArray
     # tests of numbers: the position of the number, and the first and last of its cells, from 0
     number: IntArray
     first: IntArray
@@ -84,10 +87,14 @@ class Grid:
             share = 0.5 * eps / EPS
             low = low + np.nan_to_num(share * (low - self.outer_low))
             high = high - np.nan_to_num(share * (self.outer_high - high))
-            first, last = low.astype(np.float32), high.astype(np.float32)
-        first = np.where(first < low, np.nextafter(first, np.float32(np.inf)), first)
-        last = np.where(last > high, np.nextafter(last, np.float32(-np.inf)), last)
-        return first.astype(np.float64), last.astype(np.float64)
+        return narrowed(low, high)
+
+    @property
+    def upper(self) -> FloatArray:
+        """(M,) the threshold above each cell."""
+        out = np.append(self.cuts, np.inf)[1:]
+        out[self.starts[1:] - 1] = np.inf
+        return out
 
     @cached_property
     def owner(self) -> IntArray:
@@ -166,6 +173,8 @@ class Grid:
             groups,
             nodes.starts,
             *nodes.edges,
+            nodes.cuts,
+            nodes.doubts,
             number[:, 0],
             number[:, 1],
             number[:, 2],
@@ -188,6 +197,8 @@ class _Nodes:
     spans: tuple[slice, ...]  # where the categories of each group are among those of all
     starts: IntArray  # (F + 1,) where the cells of each number begin
     edges: tuple[FloatArray, FloatArray, FloatArray, FloatArray]  # (M,) each, see `Grid`
+    cuts: FloatArray  # (M,) both, see `Grid`
+    doubts: FloatArray
     number: IntArray  # (N,) which number a node tests; −1 for none
     cell: IntArray  # (N,) the last cell on the side of the lower ones
     falls: BoolArray  # (N,) whether the higher ones go left
@@ -254,7 +265,18 @@ class _Nodes:
             cell[nodes] = np.searchsorted(cuts, cut[nodes])
             np.maximum.at(off, starts[f] + cell[nodes] + 1, slack[nodes])
         edges = _edges(known, off, starts)
-        return cls(columns, spans, starts, edges, number, cell, falls, owner, goes_left, fixed)
+        cuts = np.concatenate([np.zeros(0), *([-np.inf, *part] for part in known)])
+        tests = number, cell, falls, owner, goes_left, fixed
+        return cls(columns, spans, starts, edges, cuts, off[:-1], *tests)
+
+
+def narrowed(low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """The intervals of float32 numbers within intervals."""
+    with np.errstate(over="ignore"):
+        first, last = low.astype(np.float32), high.astype(np.float32)
+    first = np.where(first < low, np.nextafter(first, np.float32(np.inf)), first)
+    last = np.where(last > high, np.nextafter(last, np.float32(-np.inf)), last)
+    return first.astype(np.float64), last.astype(np.float64)
 
 
 def _edges(

@@ -11,6 +11,7 @@ from typing import NamedTuple, final
 import numpy as np
 
 from counterpoint.certificate import VIOLATION
+from counterpoint.engine.conditions import Clear
 from counterpoint.engine.pieces import Piece
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Cases, NonConvex, Region
@@ -23,8 +24,8 @@ __all__ = ["Relations", "without_trees"]
 
 
 def without_trees(program: Program) -> Piece:
-    """What is possible without the trees."""
-    rest = tuple(c for c in program.region if not isinstance(c, NonConvex))
+    """What is possible without the trees, and without what is asked of their thresholds."""
+    rest = tuple(c for c in program.region if not isinstance(c, NonConvex | Clear))
     return Piece(Program(program.price, Region(rest)))
 
 
@@ -48,7 +49,7 @@ class Relations:
         """The row within a box; surely so, if numbers are kept so that 1 + eps is next."""
         row, grid = self.row, self.row.grid
         low, high = np.array(self.row.bounds)
-        ends = (grid.outer_low, grid.outer_high) if eps is None else grid.inner(eps)
+        ends = row.ends(eps)
         at, to = grid.starts[:-1] + box.low[0], grid.starts[:-1] + box.high[0]
         low[grid.columns] = np.maximum(low[grid.columns], ends[0][at])
         high[grid.columns] = np.minimum(high[grid.columns], ends[1][to])

@@ -18,9 +18,10 @@ from sklearn.tree import DecisionTreeClassifier
 from strategies import Planted, multipliers, planted, seeds
 
 import counterpoint as cp
-from counterpoint.certificate import Certificates, Evidence, certify, judge, lower_bounds
+from counterpoint.certificate import Certificates, certify, judge, lower_bounds
 from counterpoint.costs import Price
 from counterpoint.engine.conditions import LinearBounds
+from counterpoint.engine.evidence import Evidence
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Region
 from counterpoint.lvq import LGMLVQ

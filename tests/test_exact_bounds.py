@@ -27,7 +27,6 @@ from exact import (
 from sklearn.linear_model import LogisticRegression
 
 import counterpoint as cp
-from counterpoint.certificate import CLOSED
 from counterpoint.costs import Price
 from counterpoint.engine.conditions import (
     AtMost,
@@ -40,7 +39,7 @@ from counterpoint.engine.conditions import (
 )
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Region
-from counterpoint.numerics import depth, dots, gamma, total
+from counterpoint.numerics import CLOSED, depth, dots, gamma, total
 from counterpoint.solvers import Effort, applicable
 
 ROWS = 12

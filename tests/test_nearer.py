@@ -14,9 +14,10 @@ from scipy.optimize import minimize
 from strategies import Planted, multipliers, planted, seeds
 
 import counterpoint as cp
-from counterpoint.certificate import Evidence, lower_bounds
+from counterpoint.certificate import lower_bounds
 from counterpoint.costs import Price
 from counterpoint.engine.conditions import Box, LinearBounds, Whole
+from counterpoint.engine.evidence import Evidence
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Condition, Region
 from counterpoint.prototypes.lagrangian import Quadrics

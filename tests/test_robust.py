@@ -26,11 +26,11 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from typer.testing import CliRunner
 
 import counterpoint as cp
-from counterpoint.certificate import Evidence
 from counterpoint.cli import app
 from counterpoint.costs import Price
 from counterpoint.engine import confirm, conflicts, possible
 from counterpoint.engine.conditions import LinearBounds
+from counterpoint.engine.evidence import Evidence
 from counterpoint.engine.pieces import Question
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Region

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 __all__ = [
     "AFTER",
+    "CLOSED",
     "EPS",
     "LARGEST",
     "LEAST",
@@ -31,6 +32,7 @@ __all__ = [
     "STEP_SLACK",
     "TINY",
     "UNIT",
+    "VIOLATION",
     "BoolArray",
     "FloatArray",
     "IntArray",
@@ -78,6 +80,12 @@ AFTER = 4
 """How many roundings, relative to the number itself, a sum may go through when it is done."""
 STEP_SLACK = 1e-9
 """How far, in steps, a whole number may lie outside its interval because of rounding."""
+VIOLATION = 1e-8
+"""Largest relative violation of a constraint that counts as rounding: ten times what solvers are
+asked for (1e-9 and less), since their points are scaled, decoded and encoded again."""
+CLOSED = 1e-9
+"""A relative gap below which nothing is left to prove: far above the rounding of bounds, far below
+the 1e-6 that is asked for by default."""
 
 
 @cache

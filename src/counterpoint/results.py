@@ -12,15 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.answer import Counterfactual
-from counterpoint.certificate import (
-    COLUMNS,
-    Bounding,
-    Certificates,
-    Claim,
-    Kept,
-    Status,
-    said_of,
-)
+from counterpoint.certificate import COLUMNS, Certificates, Claim, Status, said_of
+from counterpoint.engine.evidence import Bounding, Kept
 from counterpoint.errors import InvalidInput, shown
 from counterpoint.numerics import BoolArray, FloatArray, IntArray, WordArray
 from counterpoint.pictures import html

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from counterpoint.additive import estimators, readers  # noqa: F401 (they register themselves)
 from counterpoint.additive.solver import Knapsacks
-from counterpoint.certificate import Bounding
+from counterpoint.engine.evidence import Bounding
 from counterpoint.solvers.base import Solver
 
 __all__ = ["PROOFS", "SEARCHES", "SOLVERS", "TABLES"]

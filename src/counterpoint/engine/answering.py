@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.certificate import CLOSED, Certificates, Status, certify
+from counterpoint.certificate import Certificates, Status, certify
 from counterpoint.engine.confirm import Confirmation, NotForeseen, ask_about
 from counterpoint.engine.line import Line
 from counterpoint.engine.pieces import Pieces, Task
 from counterpoint.engine.span import InSpan
-from counterpoint.numerics import MISSING, BoolArray, FloatArray, IntArray, as_slice
+from counterpoint.numerics import CLOSED, MISSING, BoolArray, FloatArray, IntArray, as_slice
 from counterpoint.results import Counterfactuals
 from counterpoint.rows.encoding import PRESENT, Encoded, Rows, decode, encode
 from counterpoint.rows.table import Table

@@ -12,10 +12,18 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.certificate import VIOLATION, Certificates, certify, judge, lower_bounds
+from counterpoint.certificate import Certificates, certify, judge, lower_bounds
 from counterpoint.engine.pieces import Pieces, Task
 from counterpoint.engine.search import Found, Leads, search
-from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray, WordArray, as_slice
+from counterpoint.numerics import (
+    EPS,
+    VIOLATION,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    WordArray,
+    as_slice,
+)
 from counterpoint.rows.encoding import Rows, as_returned
 from counterpoint.rows.table import Table
 from counterpoint.targets import Verdict

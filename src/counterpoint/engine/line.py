@@ -16,13 +16,14 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.certificate import CLOSED, Claim, Kept, Status
+from counterpoint.certificate import Claim, Status
 from counterpoint.costs import Price
 from counterpoint.engine.confirm import SPARE
 from counterpoint.engine.duality import OneRow
+from counterpoint.engine.evidence import Kept
 from counterpoint.engine.pieces import Task
 from counterpoint.engine.span import InSpan, blocks_of
-from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray
+from counterpoint.numerics import CLOSED, EPS, BoolArray, FloatArray, IntArray
 from counterpoint.results import Counterfactuals
 from counterpoint.rows.table import Table
 

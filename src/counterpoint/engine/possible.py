@@ -17,16 +17,17 @@ from typing import final
 
 import numpy as np
 
-from counterpoint.certificate import VIOLATION, Evidence, RowEvidence, lower_bounds
+from counterpoint.certificate import lower_bounds
 from counterpoint.constraints import Constraint, Immutable, MaxChanges, WithinObserved
 from counterpoint.costs import Price
 from counterpoint.engine.conditions import Box, Transitions
+from counterpoint.engine.evidence import Evidence, RowEvidence
 from counterpoint.engine.pieces import Piece, Pieces, Question
 from counterpoint.engine.program import Program, kinds_region
 from counterpoint.engine.region import Cases, Coupling, Cut, Region
 from counterpoint.engine.search import Found, search
 from counterpoint.engine.separable import Diagonal
-from counterpoint.numerics import BoolArray, FloatArray, IntArray
+from counterpoint.numerics import VIOLATION, BoolArray, FloatArray, IntArray
 from counterpoint.rows.features import Features
 from counterpoint.solvers import Effort
 from counterpoint.targets import Guarantee, Target

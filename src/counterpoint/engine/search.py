@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, final
 
 import numpy as np
 
-from counterpoint.certificate import VIOLATION, Bounding, Evidence
+from counterpoint.engine.evidence import Bounding, Evidence
 from counterpoint.engine.region import Cases
 from counterpoint.engine.wings import wings
 from counterpoint.errors import NoSolver
-from counterpoint.numerics import BoolArray, FloatArray, IntArray
+from counterpoint.numerics import VIOLATION, BoolArray, FloatArray, IntArray
 from counterpoint.solvers.base import Effort, Optimality, Outcome, Solution, Solver
 
 if TYPE_CHECKING:

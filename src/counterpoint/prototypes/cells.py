@@ -22,14 +22,14 @@ from typing import final, overload
 
 import numpy as np
 
-from counterpoint.certificate import CLOSED, Bounding, Kept, RowEvidence
 from counterpoint.costs import Price
 from counterpoint.engine.conditions import LinearBounds
+from counterpoint.engine.evidence import Bounding, Kept, RowEvidence
 from counterpoint.engine.pieces import Piece, Pieces
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Cases, Cut, LazyUnion, Region
 from counterpoint.engine.search import Found, search_listed
-from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray, Sizes, gamma
+from counterpoint.numerics import CLOSED, EPS, BoolArray, FloatArray, IntArray, Sizes, gamma
 
 __all__ = ["CellRelaxation", "Cells", "blocks", "search_cells", "spread_of"]
 

@@ -15,7 +15,7 @@ from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 
-from counterpoint.certificate import Bounding
+from counterpoint.engine.evidence import Bounding
 from counterpoint.errors import UnsupportedModel
 from counterpoint.models.dispatch import by_name, classes_of, dense, read
 from counterpoint.models.form import Form, Link

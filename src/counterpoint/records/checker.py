@@ -24,28 +24,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 import numpy as np
 
-from counterpoint.certificate import (
-    CLOSED,
-    Claim,
-    Evidence,
-    Status,
-    lower_bounds,
-    relative_gap,
-)
+from counterpoint.certificate import Claim, Status, lower_bounds, relative_gap
 from counterpoint.engine.answering import encoded_rows
 from counterpoint.engine.confirm import SPARE
+from counterpoint.engine.evidence import Evidence
 from counterpoint.engine.pieces import Task
 from counterpoint.engine.wings import wings
 from counterpoint.errors import CounterpointError
 from counterpoint.explainer import effort_of
-from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray
+from counterpoint.numerics import CLOSED, EPS, BoolArray, FloatArray, IntArray
 from counterpoint.records.record import NUMBERS, Asked, Batch, kept_of
 from counterpoint.rows.encoding import match_columns
 from counterpoint.rows.table import Table
 from counterpoint.targets import Guarantee, Verdict
 
 if TYPE_CHECKING:
-    from counterpoint.certificate import Bounding, Kept
+    from counterpoint.engine.evidence import Bounding, Kept
     from counterpoint.engine.program import Program
 
 __all__ = ["BROKEN", "check", "concluded", "nothing"]

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from counterpoint.certificate import VIOLATION, Claim, Status
+from counterpoint.certificate import Claim, Status
 from counterpoint.engine.confirm import SINGLE
 from counterpoint.errors import InvalidInput, MissingExtra, shown
-from counterpoint.numerics import BoolArray, IntArray
+from counterpoint.numerics import VIOLATION, BoolArray, IntArray
 from counterpoint.records.checker import BROKEN, concluded, nothing
 from counterpoint.records.record import (
     EDITED,

@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, final
 import numpy as np
 from scipy import sparse
 
-from counterpoint.certificate import VIOLATION, Kept
 from counterpoint.constraints import Constraint, WithinObserved
 from counterpoint.engine.confirm import SINGLE
+from counterpoint.engine.evidence import Kept
 from counterpoint.engine.pieces import Question
 from counterpoint.engine.proof import Proof
 from counterpoint.errors import InvalidInput
 from counterpoint.explainer import effort_of
-from counterpoint.numerics import FloatArray, IntArray
+from counterpoint.numerics import VIOLATION, FloatArray, IntArray
 from counterpoint.policy import Problem
 from counterpoint.rows.cells import is_missing
 from counterpoint.rows.features import Categorical, Features

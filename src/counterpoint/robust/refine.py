@@ -16,13 +16,13 @@ from typing import final
 import numpy as np
 from scipy.optimize import nnls
 
-from counterpoint.certificate import VIOLATION, Bounding, Evidence, RowEvidence
 from counterpoint.costs import Manhattan
 from counterpoint.engine.conditions import LinearBounds
+from counterpoint.engine.evidence import Bounding, Evidence, RowEvidence
 from counterpoint.engine.pieces import Piece, Pieces
 from counterpoint.engine.region import Cases, Region
 from counterpoint.engine.search import Found
-from counterpoint.numerics import TINY, FloatArray
+from counterpoint.numerics import TINY, VIOLATION, FloatArray
 from counterpoint.robust.leads import LinearLeads
 from counterpoint.solvers import Effort, Outcome
 from counterpoint.solvers.duals import purified

@@ -20,9 +20,9 @@ from typing import final
 
 import numpy as np
 
-from counterpoint.certificate import Bounding
 from counterpoint.costs import Manhattan
 from counterpoint.engine.conditions import AtMost, OneOf, Whole
+from counterpoint.engine.evidence import Bounding
 from counterpoint.engine.pieces import Aim, Piece, Pieces
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Cases, Region

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, final
 
 import numpy as np
 
-from counterpoint.certificate import Bounding, Kept
 from counterpoint.costs import Manhattan, Price
+from counterpoint.engine.evidence import Bounding, Kept
 from counterpoint.engine.region import Cases
 from counterpoint.engine.search import Leads
 from counterpoint.errors import InvalidInput

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from counterpoint.certificate import Bounding
+from counterpoint.engine.evidence import Bounding
 from counterpoint.robust import form  # noqa: F401 (registers its readers)
 from counterpoint.robust.chance import Chance, Lead
 from counterpoint.robust.leads import FootLead, LinearLeads

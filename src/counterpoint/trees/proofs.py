@@ -13,8 +13,8 @@ from typing import Any, final
 import numpy as np
 from scipy import sparse
 
-from counterpoint.certificate import Bounding, Kept
 from counterpoint.engine.conditions import FINE
+from counterpoint.engine.evidence import Bounding, Kept
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Cases
 from counterpoint.errors import NoSolver

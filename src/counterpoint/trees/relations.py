@@ -10,13 +10,12 @@ from typing import NamedTuple, final
 
 import numpy as np
 
-from counterpoint.certificate import VIOLATION
 from counterpoint.engine.conditions import Clear
 from counterpoint.engine.pieces import Piece
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Cases, NonConvex, Region
 from counterpoint.engine.search import Found, search_listed
-from counterpoint.numerics import FloatArray, IntArray
+from counterpoint.numerics import VIOLATION, FloatArray, IntArray
 from counterpoint.solvers.base import Effort
 from counterpoint.trees.boxes import Boxes, Row, on_lattice
 

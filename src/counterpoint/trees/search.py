@@ -11,7 +11,7 @@ from typing import final
 import numpy as np
 
 from counterpoint.caches import Memo
-from counterpoint.certificate import Bounding
+from counterpoint.engine.evidence import Bounding
 from counterpoint.engine.pieces import Pieces
 from counterpoint.engine.search import Found, Leads
 from counterpoint.numerics import EPS, TINY, BoolArray, FloatArray, IntArray

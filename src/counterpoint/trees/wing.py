@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from counterpoint.certificate import Bounding
+from counterpoint.engine.evidence import Bounding
 from counterpoint.trees import boosted, readers  # noqa: F401 (registers them)
 from counterpoint.trees.form import LeafSums
 from counterpoint.trees.proofs import evidence_of

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.engine.evidence import Bounding
-from counterpoint.engine.program import Program
-from counterpoint.engine.region import Cases
 from counterpoint.numerics import CLOSED, VIOLATION, BoolArray, FloatArray, Word, WordArray
 from counterpoint.targets import Guarantee, Verdict
+
+if TYPE_CHECKING:
+    from counterpoint.engine.evidence import Bounding
+    from counterpoint.engine.program import Program
+    from counterpoint.engine.region import Cases
 
 __all__ = [
     "ON_EDGE",

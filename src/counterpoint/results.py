@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from counterpoint.answer import Counterfactual
 from counterpoint.certificate import COLUMNS, Certificates, Claim, Status, said_of
-from counterpoint.engine.evidence import Bounding, Kept
 from counterpoint.errors import InvalidInput, shown
 from counterpoint.numerics import BoolArray, FloatArray, IntArray, WordArray
 from counterpoint.pictures import html
@@ -23,6 +22,7 @@ from counterpoint.rows.table import Table
 from counterpoint.targets import Guarantee
 
 if TYPE_CHECKING:
+    from counterpoint.engine.evidence import Bounding, Kept
     from counterpoint.engine.pieces import Question
     from counterpoint.solvers import Effort
 

@@ -6,14 +6,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple, final
+from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 import numpy as np
 
-from counterpoint.engine.program import Program
 from counterpoint.engine.proof import Proof, proved
-from counterpoint.engine.region import Cases
 from counterpoint.numerics import CLOSED, FloatArray, IntArray
+
+if TYPE_CHECKING:
+    from counterpoint.engine.program import Program
+    from counterpoint.engine.region import Cases
 
 __all__ = ["Bounding", "Evidence", "Kept", "RowEvidence"]
 

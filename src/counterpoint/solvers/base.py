@@ -8,16 +8,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import IntEnum, StrEnum
 from time import perf_counter
-from typing import ClassVar, final
+from typing import TYPE_CHECKING, ClassVar, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.engine.program import Program
-from counterpoint.engine.proof import Proof
-from counterpoint.engine.region import Cases
 from counterpoint.errors import SolverFailure
 from counterpoint.numerics import EPS, FloatArray, IntArray
+
+if TYPE_CHECKING:
+    from counterpoint.engine.program import Program
+    from counterpoint.engine.proof import Proof
+    from counterpoint.engine.region import Cases
 
 __all__ = ["Effort", "Optimality", "Outcome", "Solution", "Solver", "translated"]
 

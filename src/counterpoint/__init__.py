@@ -18,15 +18,7 @@ from counterpoint.constraints import (
     Monotone,
     WithinObserved,
 )
-from counterpoint.costs import (
-    Cost,
-    Mahalanobis,
-    Manhattan,
-    PercentileShift,
-    SquaredEuclidean,
-    mad_weights,
-    percentile_ranks,
-)
+from counterpoint.costs import Cost, Mahalanobis, Manhattan, PercentileShift, SquaredEuclidean
 from counterpoint.errors import (
     CounterpointError,
     InvalidInput,
@@ -55,6 +47,7 @@ from counterpoint.targets import (
     Target,
     Tradeoff,
 )
+from counterpoint.weights import mad_weights, percentile_ranks
 
 if TYPE_CHECKING:
     from counterpoint.audits import Audit, audit

@@ -17,7 +17,7 @@ from counterpoint.constraints import (
     all_constraints,
     named,
 )
-from counterpoint.costs import Cost, Manhattan, described, ranges, spreads
+from counterpoint.costs import Cost, Manhattan
 from counterpoint.errors import InvalidInput, check_flag, check_number, several, shown, some
 from counterpoint.numerics import MISSING
 from counterpoint.pictures import html
@@ -34,6 +34,7 @@ from counterpoint.rows.features import (
 from counterpoint.rows.progress import track
 from counterpoint.rows.table import Table
 from counterpoint.targets import as_target
+from counterpoint.weights import described, ranges, spreads
 
 if TYPE_CHECKING:
     from counterpoint.engine.factored import FactoredCounterfactuals

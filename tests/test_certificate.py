@@ -99,6 +99,32 @@ def test_what_is_learned_of_some_rows_bounds_as_if_all_were_computed_at_the_end(
 
 
 @given(planted(), seeds)
+def test_what_was_learned_is_lowered_by_a_margin_as_if_it_were_computed_with_it(
+    case: Planted, seed: int
+):
+    """It proves no more, and next to nothing less: the points of the region lose nothing by it."""
+    rng = np.random.default_rng(seed)
+    n, program = 6, case.program
+    given = multipliers(rng, program.size, n)
+    cases = program.cases(np.repeat(case.x, n, axis=0))
+    at = case.x + rng.normal(size=(n, program.width)) if program.has_tangents else None
+    proved = program.bound(cases, given, at)
+    margin = np.zeros((n, 2))
+    margin[:, 0] = -(10.0 ** rng.uniform(-14, 1, n))
+    known = Evidence(program, cases, given, at, np.zeros(n), proved=proved)
+    whole = Evidence(program, cases, given, at, np.zeros(n))
+    reached = np.zeros(n)  # so that nothing needs to be refuted
+    lowered, computed = (each.bounds(reached, margin)[0] for each in (known, whole))
+    size = 1.0 + case.costs.max() + np.abs(given).sum(axis=1) * (1e3 - 10.0 * margin[:, 0])
+    assert (lowered <= proved).all()
+    assert (lowered <= computed + ROUNDING * size).all()
+    assert (proved - lowered >= 0.0).all()
+    if not program.nonconvex:
+        lost = proved - computed
+        assert (proved - lowered >= np.minimum(lost, proved) - ROUNDING * size).all()
+
+
+@given(planted(), seeds)
 def test_bounds_never_exceed_what_a_feasible_point_costs(case: Planted, seed: int):
     """Whatever multipliers, tangents, and however the rest of the union was refuted."""
     rng = np.random.default_rng(seed)

@@ -97,10 +97,18 @@ class Evidence(Bounding):
     def bounds(
         self, reached: FloatArray, margin: FloatArray | None = None
     ) -> tuple[FloatArray, FloatArray]:
-        if margin is None and self.proved is not None and not np.isnan(self.proved).any():
-            bound = np.array(self.proved)
+        proved, program = self.proved, self.program
+        if proved is not None and margin is None and not np.isnan(proved).any():
+            bound = np.array(proved)
+        elif (
+            proved is not None
+            and margin is not None
+            and np.isfinite(proved).all()
+            and program.nonconvex_duality is None
+        ):
+            bound = program.lowered(proved, self.multipliers, margin)
         else:
-            bound = self.program.bound(self.cases, self.multipliers, self.at, margin)
+            bound = program.bound(self.cases, self.multipliers, self.at, margin)
         if self.proofs:
             bound = np.maximum(bound, self._proved_by_trees)
         doubtful = np.flatnonzero(bound < reached * (1.0 - CLOSED))

@@ -355,6 +355,15 @@ class Program:
         own = multipliers[:, self.convex_size :]
         return np.maximum(bound, beyond.bound(cases, own, cut, at, margin))
 
+    def lowered(self, bound: FloatArray, multipliers: FloatArray, margin: FloatArray) -> FloatArray:
+        """(n,) finite bounds of these multipliers without a margin, as they are with one.
+
+        What a margin adds to the offsets is all that the bounds lose; what they gain is left out.
+        Of programs whose conditions are convex.
+        """
+        lost = np.minimum(self._gained(multipliers, margin), 0.0) * (1.0 + gamma(self.size + 8))
+        return np.asarray(np.maximum(bound + lost, 0.0) * (1.0 - 4.0 * UNIT))
+
     def _gained(self, multipliers: FloatArray, margin: FloatArray) -> FloatArray:
         """(n,) by how much (n, 2) margins lower the offsets of `cut`."""
         gained, start = np.zeros(len(multipliers)), 0

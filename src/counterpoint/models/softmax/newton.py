@@ -38,7 +38,6 @@ __all__ = [
     "dots",
     "every",
     "log_loss",
-    "log_odds",
     "minimise",
     "own",
 ]
@@ -81,17 +80,6 @@ def log_loss(scores: FloatArray, at: Any) -> tuple[FloatArray, FloatArray, Float
     return value, shares, rest / total
 
 
-def log_odds(scores: FloatArray, at: Any) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """−log(p / (1 − p)): log Σ exp(z) over the others − z_label; see `Loss`."""
-    shares = np.array(scores)
-    shares[at] = -np.inf
-    top = shares.max(axis=0)
-    shares = np.exp(shares - top)
-    total = shares.sum(axis=0)
-    shares /= total
-    return top - scores[at] + np.log(total), shares, np.ones_like(top)
-
-
 def dots(a: FloatArray, b: FloatArray) -> Any:
     """(K, n), (K, n) → (n,): the products column by column, summed."""
     return a @ b if a.ndim == 1 else np.einsum("ij,ij->j", a, b)
@@ -104,7 +92,7 @@ def every(flags: Any) -> bool:
 
 def blocks(n: int, classes: int) -> list[slice]:
     """Rows in blocks of one size, which fit the cache and are worth the overhead of Python."""
-    most = max(64, (1 << 15) // classes)
+    most = max(64, (3 << 14) // classes)
     return [slice(*ends) for ends in pairwise(np.linspace(0, n, -(-n // most) + 1, dtype=int))]
 
 
@@ -330,14 +318,16 @@ def _iterated(
     root, mean, spread, weight = known
     diagonal = gram.diagonal()[:, None]
     scale = 1.0 / np.sqrt(weight + root * root * np.maximum(diagonal - 2.0 * mean + spread, 0.0))
-    start, top = scale * right, max(diagonal.max(), TINY)
-    norm = np.maximum(np.sqrt(dots(start, start)), TINY)
-    start /= norm
-    parts = 0.0 * start, start, start, np.sqrt(top) * root * scale, mean / top, weight * scale**2
-    work, matrix, common = (np.array(of, kind) for of in (parts, gram / top, spread / top))
+    h, top = scale * right, max(diagonal.max(), TINY)
+    norm = np.maximum(np.sqrt(dots(h, h)), TINY)
+    h /= norm
     # 1e-28: what they cannot reduce further, relative to where they began
-    wanted, size = np.maximum(forcing * forcing, 1e-28), dots(start, start)
-    h, last, rows = np.empty_like(right), np.empty_like(size), np.arange(len(size))
+    wanted, size = np.maximum(forcing * forcing, 1e-28), dots(h, h)
+    matrix, common = (gram / top).astype(kind), (spread / top).astype(kind)
+    work = np.empty((6, *h.shape), kind)
+    work[0], work[1:3], work[4] = 0.0, h, mean / top
+    work[3], work[5] = np.sqrt(top) * root * scale, weight * scale * scale
+    last, rows = np.empty_like(size), np.arange(len(size))
     for left in range(2 * min(len(right), 20) + 4, -1, -1):
         active = size > wanted[rows]
         if 2 * np.count_nonzero(active) <= len(rows) or not left:

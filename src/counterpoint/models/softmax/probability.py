@@ -9,7 +9,7 @@ known to be too small and too large.
 
 from __future__ import annotations
 
-from typing import final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -22,7 +22,6 @@ from counterpoint.models.softmax.newton import (
     blocks,
     direction,
     dots,
-    log_odds,
     own,
 )
 from counterpoint.numerics import EPS, LEAST, BoolArray, FloatArray, IntArray
@@ -33,6 +32,17 @@ ROUNDED = 32.0 * EPS
 """The rounding of a score, relative to the size of the scores."""
 LONGEST = 2.0
 """The longest step of log λ."""
+
+
+def log_odds(scores: FloatArray, at: Any) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """−log(p / (1 − p)): log Σ exp(z) over the others − z_label; see `newton.Loss`."""
+    shares = np.array(scores)
+    shares[at] = -np.inf
+    top = shares.max(axis=0)
+    shares = np.exp(shares - top)
+    total = shares.sum(axis=0)
+    shares /= total
+    return top - scores[at] + np.log(total), shares, np.ones_like(top)
 
 
 def reach(

@@ -24,6 +24,9 @@ help: ## list these targets
 demo: $(VENV)/.has-core ## explain a model's decisions on real data (installs the package alone)
 	@$(BIN)/counterpoint demo
 
+# A process for each core: more threads in each would only wait for one another.
+test slow coverage bench-quick: export OMP_NUM_THREADS ?= 1
+
 test: $(VENV)/.has-test ## run the tests
 	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 import pytest
 from oracles import allows
+from sklearn.tree import DecisionTreeClassifier
 
 import counterpoint as cp
 from counterpoint.engine.conditions import Box
@@ -63,6 +67,29 @@ def test_the_order_of_the_features_does_not_matter(constraint: cp.Constraint):
     check_constraint(
         constraint, backwards, allows=lambda old, new: allows(constraint, backwards, old, new)
     )
+
+
+CLEAR = [cp.Clearance("income", 0.5), cp.Clearance("years", 1.0)]
+
+
+@pytest.mark.parametrize("constraint", CLEAR, ids=repr)
+def test_a_constraint_conforms_that_depends_on_the_model(constraint: cp.Clearance):
+    """Each threshold that lies between a value and the other one is so far from the latter."""
+    numbers = cp.Features([FEATURES["income"], FEATURES["years"]])
+    rng = np.random.default_rng(0)
+    data = rng.integers(-4, 5, (200, 2)).astype(float)
+    tree = DecisionTreeClassifier(max_leaf_nodes=6).fit(data, data.sum(axis=1) > 0.0)
+    described = list(cp.Features([cp.Continuous("x0"), cp.Continuous("x1")]))
+    form = cp.Explainer(tree, features=described, cost=cp.Manhattan()).reading.form
+    at = numbers.names.index(constraint.feature)
+    cuts = tree.tree_.threshold[tree.tree_.feature == at]
+
+    def is_clear(old: Mapping[Any, Any], new: Mapping[Any, Any]) -> bool:
+        before, after = old[constraint.feature], new[constraint.feature]
+        passed = cuts[(cuts >= min(before, after)) & (cuts < max(before, after))]
+        return bool((np.abs(after - passed) >= constraint.margin).all())
+
+    check_constraint(constraint, numbers, allows=is_clear, form=form)
 
 
 class Never(cp.Constraint):

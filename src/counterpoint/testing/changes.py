@@ -12,6 +12,7 @@ from counterpoint.constraints import Constraint
 from counterpoint.costs import Cost, Manhattan, Price
 from counterpoint.engine.program import Program, kinds_region
 from counterpoint.engine.region import Coupling
+from counterpoint.models.form import Form
 from counterpoint.numerics import FloatArray
 from counterpoint.rows.features import Categorical, Features, Integer
 
@@ -81,6 +82,7 @@ def check_constraint(
     features: Features,
     *,
     allows: Callable[[Row, Row], bool] | None = None,
+    form: Form | None = None,
     random_state: int = 0,
 ) -> None:
     """Check that a constraint's region is what the constraint says.
@@ -97,6 +99,8 @@ def check_constraint(
     allows
         The definition: whether a change from one raw row to another is permitted; None to check the
         general laws alone.
+    form
+        The model that is asked, if it matters for what the constraint says.
     random_state
         The seed of the sample.
 
@@ -109,6 +113,8 @@ def check_constraint(
     before, after = _changes(features, 400, random_state)
     x, y = features.expand(before), features.expand(after)
     region = constraint.region(features)
+    if form is not None:
+        region = form.placed(kinds_region(features) & region)
     violation = region.violation(y, x)
     assert (violation >= 0).all(), f"{constraint!r} has a negative or undefined violation."
     permitted = violation <= 1e-9

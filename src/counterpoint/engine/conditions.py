@@ -533,7 +533,7 @@ class LogLoss(Coupling):
     @staticmethod
     def shares(multipliers: FloatArray) -> tuple[FloatArray, FloatArray]:
         """(n, m) v >= 0 with Σ v <= 1, exactly, and (n,) the entropy of v and 1 − Σ v."""
-        v = np.maximum(np.nan_to_num(multipliers), 0.0)
+        v = np.minimum(np.fmax(multipliers, 0.0), LARGEST)  # NaN counts as 0
         total = v.sum(axis=1) * (1.0 + gamma(v.shape[1] + 4))
         v = v / np.maximum(total, 1.0)[:, None]
         total = np.minimum(v.sum(axis=1), 1.0)

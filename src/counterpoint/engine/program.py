@@ -279,6 +279,12 @@ class Program:
         return np.vstack([self.affine.matrix, *(part.normals for part in self.beyond_rows)])
 
     @cached_property
+    def _cut_parts(self) -> tuple[Coupling, ...]:
+        """What `cut` adds up: linear rows, if there are any or nothing else, and all beyond."""
+        beyond = self.beyond_rows
+        return (self.affine, *beyond) if self.affine.size or not beyond else beyond
+
+    @cached_property
     def _sizes(self) -> FloatArray:
         """(convex_size, d) the sizes of the numbers in `normals`."""
         return np.abs(self.normals)
@@ -300,13 +306,12 @@ class Program:
 
         The multipliers of conditions that are not convex have no part in it.
         """
-        cut = self.affine.cut(multipliers[:, : self.affine.size])
-        if not self.beyond_rows:
-            return cut
-        cuts, start = [cut], self.affine.size
-        for part in self.beyond_rows:
+        cuts, start = [], 0
+        for part in self._cut_parts:
             cuts.append(part.cut(multipliers[:, start : start + part.size]))
             start += part.size
+        if len(cuts) == 1:
+            return cuts[0]
         offsets = np.stack([cut.offset for cut in cuts])
         doubt = gamma(len(cuts)) * np.abs(offsets).sum(axis=0)
         return Cut(
@@ -367,7 +372,7 @@ class Program:
     def _gained(self, multipliers: FloatArray, margin: FloatArray) -> FloatArray:
         """(n,) by how much (n, 2) margins lower the offsets of `cut`."""
         gained, start = np.zeros(len(multipliers)), 0
-        for part in (self.affine, *self.beyond_rows):
+        for part in self._cut_parts:
             gained += part.gained(multipliers[:, start : start + part.size], margin)
             start += part.size
         return gained

@@ -124,6 +124,18 @@ def test_what_was_learned_is_lowered_by_a_margin_as_if_it_were_computed_with_it(
         assert (proved - lowered >= np.minimum(lost, proved) - ROUNDING * size).all()
 
 
+def test_what_a_lead_gains_is_not_given_away():
+    """y >= 1 costs 1 from 0; by a margin of a half, 1.5."""
+    row = LinearBounds(np.array([[1.0]]), np.array([1.0]), np.array([np.inf]), np.array([1.0]))
+    program = Program(Price(np.ones(1), np.zeros(1)), Region((row,)))
+    cases, given = program.cases(np.zeros((1, 1))), np.array([[-1.0]])
+    proved = program.bound(cases, given)
+    known = Evidence(program, cases, given, None, np.zeros(1), proved=proved)
+    for margin in (-0.5, 0.0, 0.5):
+        bound = known.bounds(np.full(1, np.inf), np.array([[margin, 0.0]]))[0]
+        assert bound[0] == pytest.approx(1.0 + margin, rel=1e-12)
+
+
 @given(planted(), seeds)
 def test_bounds_never_exceed_what_a_feasible_point_costs(case: Planted, seed: int):
     """Whatever multipliers, tangents, and however the rest of the union was refuted."""

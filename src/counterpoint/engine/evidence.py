@@ -103,6 +103,7 @@ class Evidence(Bounding):
         elif (
             proved is not None
             and margin is not None
+            and (margin <= 0.0).all()
             and np.isfinite(proved).all()
             and program.nonconvex_duality is None
         ):

@@ -361,12 +361,12 @@ class Program:
         return np.maximum(bound, beyond.bound(cases, own, cut, at, margin))
 
     def lowered(self, bound: FloatArray, multipliers: FloatArray, margin: FloatArray) -> FloatArray:
-        """(n,) finite bounds of these multipliers without a margin, as they are with one.
+        """(n,) finite bounds of these multipliers without a margin, as they are with one below 0.
 
-        What a margin adds to the offsets is all that the bounds lose; what they gain is left out.
-        Of programs whose conditions are convex.
+        What it adds to the offsets is all that the bounds lose. Of programs whose conditions are
+        convex.
         """
-        lost = np.minimum(self._gained(multipliers, margin), 0.0) * (1.0 + gamma(self.size + 8))
+        lost = self._gained(multipliers, margin) * (1.0 + gamma(self.size + 8))
         return np.asarray(np.maximum(bound + lost, 0.0) * (1.0 - 4.0 * UNIT))
 
     def _gained(self, multipliers: FloatArray, margin: FloatArray) -> FloatArray:

@@ -471,7 +471,7 @@ def _guess(scores: FloatArray, gram: FloatArray, label: IntArray, weight: FloatA
         total = before + shares[mine]
         share, rest = rough_root(total * slope, lead[at] + held[at] + slope * before)
         shares[at], shares[mine] = total * share, total * rest
-        toward = np.array(gram[rival].T, order="C")
+        toward = gram.take(rival, axis=1)
         toward -= toward_label
         toward -= toward[mine]
         toward *= (total * share - before) / weight

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator
 from copy import copy
 from functools import cached_property, partial
-from math import inf
 from typing import TYPE_CHECKING, Any, Literal, final, overload
 
 from counterpoint.caches import Memo
@@ -18,7 +17,7 @@ from counterpoint.constraints import (
     named,
 )
 from counterpoint.costs import Cost, Manhattan
-from counterpoint.errors import InvalidInput, check_flag, check_number, several, shown, some
+from counterpoint.errors import InvalidInput, check_flag, several, shown, some
 from counterpoint.numerics import MISSING
 from counterpoint.pictures import html
 from counterpoint.rows.encoding import match_columns
@@ -29,21 +28,19 @@ from counterpoint.rows.features import (
     Features,
     Integer,
     all_features,
-    with_observed,
 )
 from counterpoint.rows.progress import track
 from counterpoint.rows.table import Table
+from counterpoint.solvers.base import Effort
 from counterpoint.targets import as_target
 from counterpoint.weights import described, ranges, spreads
 
 if TYPE_CHECKING:
     from counterpoint.engine.factored import FactoredCounterfactuals
     from counterpoint.engine.pieces import Question
-    from counterpoint.models.reading import Reading
     from counterpoint.results import Counterfactuals
     from counterpoint.several.diversity import Alternatives
     from counterpoint.several.path import Path
-    from counterpoint.solvers import Effort
 
 __all__ = ["DEFAULT_GAP", "Explainer", "explain"]
 
@@ -110,6 +107,8 @@ class Explainer:
         constraints: Constraint | Iterable[Constraint] = (),
         extrapolate: bool = False,
     ) -> None:
+        from counterpoint.models.reading import data_of, read_over
+
         self.model = model
         self.constraints = all_constraints(constraints)
         if cost is not None:
@@ -117,8 +116,8 @@ class Explainer:
         check_flag("extrapolate", extrapolate)
         self._has_kinds = data is not None or features is not None
         given = None if features is None else all_features(features)
-        table = None if data is None else _of_data(model, data)
-        self.reading = _read(model, table, given)
+        table = None if data is None else data_of(model, data)
+        self.reading = read_over(model, table, given)
         implied = [] if data is None else self._shown(given or (), extrapolate=bool(extrapolate))
         constant = [Immutable(*self.constant)] if self.constant else []
         self.implied: tuple[Constraint, ...] = (*constant, *implied)
@@ -255,12 +254,11 @@ class Explainer:
         from counterpoint.engine.answering import answers_to
         from counterpoint.engine.pieces import Task
 
-        effort = effort_of(gap, time_limit, optimality)
+        effort = Effort.asked(gap, time_limit, optimality)
         if progress is not None:
             check_flag("progress", progress)
         wanted = as_target(target)
         question, tables, eps = self._read(X)
-        one_row = len(tables[1]) == 1
         task = Task(self.reading, question, wanted, effort, eps)
         if n is None and by != "features":
             raise InvalidInput(
@@ -271,7 +269,7 @@ class Explainer:
             from counterpoint.several.diversity import alternatives_to
 
             return alternatives_to(task, tables, n, by, progress=progress)
-        if one_row and not progress:  # nothing of it is done until all is
+        if len(tables[1]) == 1 and not progress:  # nothing of it is done until all is
             return answers_to(task, tables)
         with track(len(tables[1]), show=progress) as advance:
             return answers_to(task, tables, advance)
@@ -301,7 +299,7 @@ class Explainer:
         from counterpoint.engine.pieces import Task
         from counterpoint.several.path import checked_targets, traced
 
-        wanted, effort = checked_targets(targets), effort_of(gap, time_limit)
+        wanted, effort = checked_targets(targets), Effort.asked(gap, time_limit)
         question, tables, eps = self._read(X)
         task = Task(self.reading, question, wanted[0], effort, eps)
         return traced(task, tables, wanted, self.cost, progress=progress)
@@ -341,7 +339,7 @@ class Explainer:
         """
         from counterpoint.engine.factored import explain_factored
 
-        effort = effort_of(gap, time_limit)
+        effort = Effort.asked(gap, time_limit)
         return explain_factored(
             self.reading, self._default_question, X, as_target(target), effort, progress=progress
         )
@@ -455,11 +453,10 @@ class Explainer:
 
 
 def _checked_cost(cost: object) -> Cost:
-    if not isinstance(cost, Cost):
-        raise InvalidInput(
-            f"Expected a cost such as cp.Manhattan(); got {shown(cost)} ({type(cost).__name__})."
-        )
-    return cost
+    if isinstance(cost, Cost):
+        return cost
+    got = f"{shown(cost)} ({type(cost).__name__})"
+    raise InvalidInput(f"Expected a cost such as cp.Manhattan(); got {got}.")
 
 
 def explain(  # noqa: PLR0913 (two calls in one)
@@ -501,50 +498,3 @@ def explain(  # noqa: PLR0913 (two calls in one)
     return explainer.explain(
         X, target, gap=gap, time_limit=time_limit, optimality=optimality, progress=progress
     )
-
-
-def effort_of(gap: float, time_limit: float | None, optimality: str = "local") -> Effort:
-    """When a search of a row may stop, in seconds; what makes no sense is an `InvalidInput`."""
-    check_number("gap", gap)
-    if not 0 <= gap < inf:
-        raise InvalidInput(f"Expected a finite gap of at least 0; got {shown(gap)}.")
-    if time_limit is not None:
-        check_number("time_limit", time_limit)
-        if not time_limit > 0:
-            raise InvalidInput(f"Expected a time limit above 0 seconds; got {shown(time_limit)}.")
-    from counterpoint.solvers import Effort, Optimality
-
-    try:
-        return Effort(gap, time_limit, Optimality(str(optimality)))
-    except ValueError:
-        raise InvalidInput(
-            f"Expected an optimality of 'local' or 'global'; got {shown(optimality)}."
-        ) from None
-
-
-def _of_data(model: Any, data: object) -> Table:
-    """The columns of ``data=`` that the model takes; those of an array, by position."""
-    from counterpoint.models.dispatch import inputs_of
-
-    table, inputs = Table.read(data), inputs_of(model)
-    if inputs is None or inputs.names is None:
-        return table
-    every = inputs.needed is None or table.is_array
-    names = inputs.names if every else [inputs.names[j] for j in inputs.needed or ()]
-    try:
-        return match_columns(table, Features(map(Continuous, names)))
-    except InvalidInput as error:
-        raise InvalidInput(f"In data=: {error}") from None
-
-
-def _read(model: Any, table: Table | None, items: tuple[Feature, ...] | None) -> Reading:
-    """Read the model over the features that data, user and model say."""
-    from counterpoint.models.reading import see_through
-
-    if table is None:
-        known = None if items is None else Features(items)
-        return see_through(model, known, fixed=items is not None)
-    features = Features.from_data(table)
-    for item in items or ():
-        features = features.replaced(with_observed(item, features[item.name]))
-    return see_through(model, features, fixed=False)

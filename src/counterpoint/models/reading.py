@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import FunctionType, ModuleType
 from typing import Any, TypeVar, final
@@ -22,11 +22,12 @@ from counterpoint.models.columns import Columns
 from counterpoint.models.dispatch import Inputs, finish, fitted, inputs_of, read, read_step
 from counterpoint.models.form import EPS, Form
 from counterpoint.numerics import BoolArray, FloatArray
-from counterpoint.rows.features import Continuous, Features, unknown_name
+from counterpoint.rows.encoding import match_columns
+from counterpoint.rows.features import Continuous, Feature, Features, unknown_name, with_observed
 from counterpoint.rows.table import Table
 from counterpoint.targets import DISAGREEMENT, Label
 
-__all__ = ["Reading", "see_columns", "see_through"]
+__all__ = ["Reading", "data_of", "read_over", "see_columns", "see_through"]
 
 Found = TypeVar("Found")
 
@@ -196,6 +197,30 @@ def see_through(model: Any, features: Features | None, *, fixed: bool) -> Readin
     named = inputs.names is not None
     form = last.lifted(form)
     return Reading(model, form, chosen, named, last.steps, fills, unfilled, _eps_of(model))
+
+
+def read_over(model: Any, table: Table | None, items: Sequence[Feature] | None) -> Reading:
+    """Read a model over the features that data, user and model say."""
+    if table is None:
+        known = None if items is None else Features(items)
+        return see_through(model, known, fixed=items is not None)
+    features = Features.from_data(table)
+    for item in items or ():
+        features = features.replaced(with_observed(item, features[item.name]))
+    return see_through(model, features, fixed=False)
+
+
+def data_of(model: Any, data: object) -> Table:
+    """The columns of ``data=`` that the model takes; those of an array, by position."""
+    table, inputs = Table.read(data), inputs_of(model)
+    if inputs is None or inputs.names is None:
+        return table
+    every = inputs.needed is None or table.is_array
+    names = inputs.names if every else [inputs.names[j] for j in inputs.needed or ()]
+    try:
+        return match_columns(table, Features(map(Continuous, names)))
+    except InvalidInput as error:
+        raise InvalidInput(f"In data=: {error}") from None
 
 
 def see_columns(transformer: Any, inputs: Inputs) -> Columns:

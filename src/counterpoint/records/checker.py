@@ -31,11 +31,11 @@ from counterpoint.engine.evidence import Evidence
 from counterpoint.engine.pieces import Task
 from counterpoint.engine.wings import wings
 from counterpoint.errors import CounterpointError
-from counterpoint.explainer import effort_of
 from counterpoint.numerics import CLOSED, EPS, BoolArray, FloatArray, IntArray
 from counterpoint.records.record import NUMBERS, Asked, Batch, kept_of
 from counterpoint.rows.encoding import match_columns
 from counterpoint.rows.table import Table
+from counterpoint.solvers import Effort
 from counterpoint.targets import Guarantee, Verdict
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ def check(batch: Batch, asked: Asked) -> tuple[list[tuple[str, BoolArray]], Bool
         for frame in (batch.rows, batch.answers)
     )
     asked = replace(asked, eps=max(asked.eps, table.eps))
-    task = Task(reading, question, target, effort_of(asked.gap, None), asked.eps)
+    task = Task(reading, question, target, Effort.asked(asked.gap, None), asked.eps)
     before, returned = encoded_rows(task, table), encoded_rows(task, after)
     every = np.arange(len(batch.at))
     usable = ~np.isin(every, [*before.problems])

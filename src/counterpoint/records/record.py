@@ -25,11 +25,11 @@ from counterpoint.engine.evidence import Kept
 from counterpoint.engine.pieces import Question
 from counterpoint.engine.proof import Proof
 from counterpoint.errors import InvalidInput
-from counterpoint.explainer import effort_of
 from counterpoint.numerics import VIOLATION, FloatArray, IntArray
 from counterpoint.policy import Problem
 from counterpoint.rows.cells import is_missing
 from counterpoint.rows.features import Categorical, Features
+from counterpoint.solvers import Effort
 from counterpoint.targets import Target
 
 if TYPE_CHECKING:
@@ -286,7 +286,7 @@ class Asked:
             )
         if shared["model"]["features"] != [str(name) for name in question.features.names]:
             problems.append("The model's features are others than the record says.")
-        effort = effort_of(asked["gap"], asked["time_limit"], asked["optimality"])
+        effort = Effort.asked(asked["gap"], asked["time_limit"], asked["optimality"])
         limited, resolution = effort.seconds is not None, SINGLE if asked["float32"] else VIOLATION
         found = question, problem.target, effort.gap, reading.eps, resolution, limited
         return cls(*found, reading, tuple(problems))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.errors import SolverFailure
+from counterpoint.errors import InvalidInput, SolverFailure, check_number, shown
 from counterpoint.numerics import EPS, FloatArray, IntArray
 
 if TYPE_CHECKING:
@@ -55,6 +55,25 @@ class Effort:
     seconds: float | None = None  # time for each row, or None
     optimality: Optimality = Optimality.LOCAL  # whether exhaustive solvers are used
     eps: float = EPS  # from 1 to the next number where rows are kept
+
+    @classmethod
+    def asked(cls, gap: float, time_limit: float | None, optimality: str = "local") -> Effort:
+        """That which a user asks for, in seconds; what makes no sense is an `InvalidInput`."""
+        check_number("gap", gap)
+        if not 0 <= gap < np.inf:
+            raise InvalidInput(f"Expected a finite gap of at least 0; got {shown(gap)}.")
+        if time_limit is not None:
+            check_number("time_limit", time_limit)
+            if not time_limit > 0:
+                raise InvalidInput(
+                    f"Expected a time limit above 0 seconds; got {shown(time_limit)}."
+                )
+        try:
+            return cls(gap, time_limit, Optimality(str(optimality)))
+        except ValueError:
+            raise InvalidInput(
+                f"Expected an optimality of 'local' or 'global'; got {shown(optimality)}."
+            ) from None
 
     def shared(self, parts: int) -> Effort:
         """The same, with the time shared evenly among some parts."""

@@ -27,12 +27,14 @@ from sklearn.discriminant_analysis import (
     LinearDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
 )
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression, PoissonRegressor, Ridge
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier, NearestCentroid
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import SVC, LinearSVC
+from sklearn.tree import DecisionTreeClassifier
 
 import counterpoint as cp
 from counterpoint.lvq import GLVQ, GMLVQ, LGMLVQ, RSLVQ
@@ -258,6 +260,46 @@ def private() -> Iterator[tuple[str, cp.Counterfactuals]]:
     yield "fourier, segment", explainer.explain(low[:4], segment)
 
 
+def single_precision() -> Iterator[tuple[str, cp.Counterfactuals]]:
+    """Models and rows in float32: answers lead, and are the cheapest of those that do."""
+    for name, load in (("iris", load_iris), ("breast cancer", load_breast_cancer)):
+        X, y = load(return_X_y=True)
+        X = X.astype(np.float32)
+        models = {
+            "softmax": make_pipeline(StandardScaler(), LogisticRegression()),
+            "votes": SVC(kernel="linear"),
+            "centroids": NearestCentroid(),
+        }
+        for m, model in models.items():
+            model.fit(X, y)
+            for c, cost in (("mad", None), ("squared", cp.SquaredEuclidean())):
+                explainer = cp.Explainer(model, data=X, cost=cost)
+                yield f"{name}, {m}, {c}", explainer.explain(X[::12], cp.OtherLabel())
+
+
+def trees() -> Iterator[tuple[str, cp.Counterfactuals]]:
+    """Trees, forests and boosting: every class a target, few changes, clearances, relations."""
+    X, y = load_wine(return_X_y=True, as_frame=True)
+    X = X.iloc[:, [0, 1, 6, 9, 12]]
+    models = {
+        "tree": DecisionTreeClassifier(max_depth=4, random_state=0),
+        "forest": RandomForestClassifier(10, max_depth=3, random_state=0),
+        "boosting": HistGradientBoostingClassifier(max_iter=10, random_state=0),
+    }
+    asked = {
+        "free": [],
+        "few": [cp.MaxChanges(2)],
+        "clear": [cp.Clearance("alcohol", 0.1), cp.Clearance("proline", 10)],
+        "relation": [cp.Linear({"alcohol": 1.0, "flavanoids": 1.0}, high=16.0)],
+    }
+    for m, model in models.items():
+        model.fit(X, y)
+        for a, constraints in asked.items():
+            explainer = cp.Explainer(model, data=X, constraints=constraints)
+            for k in range(3):
+                yield f"{m}, {a}, {k}", explainer.explain(X[::9], k)
+
+
 def clients() -> Iterator[tuple[str, cp.Counterfactuals]]:
     """Several answers, and paths."""
     X, y = load_breast_cancer(return_X_y=True, as_frame=True)
@@ -279,6 +321,8 @@ FAMILIES = {
         regressors,
         prototypes,
         private,
+        single_precision,
+        trees,
         clients,
     )
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import highspy
 import numpy as np
 import pytest
 from hypothesis import given
@@ -12,7 +13,7 @@ from strategies import Planted, planted
 
 import counterpoint as cp
 from counterpoint.costs import Price
-from counterpoint.engine.conditions import Box, Cone, LinearBounds
+from counterpoint.engine.conditions import Box, Cone, LinearBounds, Whole
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Condition, Region
 from counterpoint.solvers import Effort, Solution, all_solvers, applicable
@@ -131,6 +132,22 @@ def test_a_row_that_highs_gives_up_is_solved_in_other_units(monkeypatch: pytest.
     solution = Highs(program).solve(cases, Effort())
     np.testing.assert_allclose(program.cost(solution.points, cases.x), [1.0, 0.5, 2.0])
     np.testing.assert_allclose(program.bound(cases, solution.multipliers), [1.0, 0.5, 2.0])
+
+
+def test_highs_answers_after_others_have_run_it_with_more_threads():
+    """One scheduler serves all of a thread, and HiGHS refuses to run with another number."""
+    highspy.Highs.resetGlobalScheduler(True)
+    other = highspy.Highs()
+    other.setOptionValue("output_flag", False)
+    other.setOptionValue("threads", 3)
+    other.addVar(0.0, 10.0)
+    other.run()
+    row = LinearBounds(np.array([[2.0]]), np.array([3.0]), np.array([np.inf]))
+    program = Program(
+        Price(np.ones(1), np.zeros(1)), Region((Whole(np.array([0]), np.ones(1)), row))
+    )
+    solution = Highs(program).solve(program.cases(np.zeros((1, 1))), Effort(), np.full(1, 9.0))
+    assert solution.points[0] == 2.0
 
 
 def test_a_blank_solution_claims_nothing():

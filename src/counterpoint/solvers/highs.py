@@ -303,6 +303,10 @@ class Engine:
             highs.setOptionValue("mip_rel_gap", gap)
             highs.setOptionValue("time_limit", np.inf if seconds is None else seconds)
         highs.run()
+        if highs.getModelStatus() == STATUS.kNotset:
+            # Whoever else asked HiGHS in this thread for more threads has left it with them.
+            highs.resetGlobalScheduler(True)  # noqa: FBT003 (it has no name)
+            highs.run()
         return highs.getModelStatus()
 
     def solution(self) -> tuple[FloatArray, FloatArray]:

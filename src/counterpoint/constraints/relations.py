@@ -26,7 +26,6 @@ from counterpoint.errors import (
     shown,
 )
 from counterpoint.numerics import FloatArray
-from counterpoint.rows.encoding import present
 from counterpoint.rows.features import Categorical, Features, unknown_name
 from counterpoint.rows.table import Table
 
@@ -156,6 +155,8 @@ class Ellipsoid(Constraint):
         explanations, ICANN.
         """
         from scipy.special import chdtri
+
+        from counterpoint.rows.encoding import present
 
         check_number("coverage", coverage)
         if not 0 < coverage < 1:

@@ -15,12 +15,12 @@ from counterpoint.engine.confirm import Confirmation, NotForeseen, ask_about
 from counterpoint.engine.line import Line
 from counterpoint.engine.pieces import Pieces, Task
 from counterpoint.engine.span import InSpan
-from counterpoint.numerics import CLOSED, MISSING, BoolArray, FloatArray, IntArray, as_slice
+from counterpoint.numerics import CLOSED, BoolArray, FloatArray, IntArray, as_slice
 from counterpoint.results import Counterfactuals
-from counterpoint.rows.encoding import PRESENT, Encoded, Rows, decode, encode
+from counterpoint.rows.encoding import PRESENT, Rows, encode
 from counterpoint.rows.table import Table
 
-__all__ = ["answers_to", "encoded_rows"]
+__all__ = ["answers_to"]
 
 CELLS = 1 << 18
 """Cells of a chunk: small enough for the cache, large enough that Python's overhead is
@@ -60,7 +60,7 @@ def answers_to(
     """
     (came, inputs), features = tables, task.question.features
     spanned = None if held is not None else _in_span(task, inputs)
-    encoded = encoded_rows(task, inputs, spanned)
+    encoded = task.encoded(inputs, spanned)
     codes, n = encoded.codes, len(encoded.codes)
     missing = encoded.missing[: 1 if encoded.missing.strides[0] == 0 else n] != PRESENT
     required, usable = task.target.requirement, np.ones(n, dtype=bool)
@@ -122,23 +122,6 @@ def _in_span(task: Task, inputs: Table) -> InSpan | None:
         return rows
     codes = encode(inputs, question.features, model.fills, model.unfilled).codes
     return InSpan.of(span, model.model, codes, keep=True, as_input=as_input, **options)
-
-
-def encoded_rows(task: Task, inputs: Table, spanned: InSpan | None = None) -> Encoded:
-    """Codes of rows, and why some cannot be used; what does not fit is an error in any case."""
-    features, reading, required = task.question.features, task.model, task.target.requirement
-    matrix = inputs.float_matrix
-    if matrix is not None and spanned is not None and spanned.X is matrix:
-        encoded = Encoded.of_numbers(matrix)
-    else:
-        encoded = encode(inputs, features, reading.fills, reading.unfilled)
-    problems = task.target.unusable(encoded.codes, features.names)
-    encoded.problems.update(problems | encoded.problems)
-    if required.labels or not required.others:
-        _ = task.pieces if spanned is None else spanned.span.question.pieces(task.target)
-    if reading.fills:
-        encoded.problems.update(_not_filled(task, inputs, encoded))
-    return encoded
 
 
 def _blank(
@@ -301,39 +284,3 @@ def _put_already(task: Task, rows: Rows, said: NDArray[Any], out: Counterfactual
     already = certify(actionable, rows.x, actionable.cases(rows.x), verdict, None)
     status = np.full(n, Status.ALREADY.code, np.int8)
     out.put(rows.index, rows.codes, status, already, np.ones(n, dtype=bool))
-
-
-def _not_filled(task: Task, inputs: Table, encoded: Encoded) -> dict[int, str]:
-    """The rows whose missing cells the model does not take as the values they count as.
-
-    An imputer fills in NaN and passes None on, say. All rows that miss the same cells in the
-    same way are alike, so the model is asked about one of each sort, before and after filling.
-    """
-    features, fills = task.question.features, task.model.fills
-    native = [fills.get(name) == MISSING for name in features.names]  # the model takes them so
-    wrong: dict[int, str] = {}
-    normals = task.question.actionable.normals
-    related = [normals[:, block].any() for block in features.blocks]
-    for i, j in zip(*np.nonzero((encoded.missing != PRESENT) & native & related), strict=True):
-        wrong[int(i)] = (
-            f"column {features.names[j]!r} is missing, and a constraint relates it to "
-            "other columns. Fill it in, or leave the constraint out."
-        )
-    missing = np.where(native, PRESENT, encoded.missing)
-    usable = (missing != PRESENT).any(axis=1)
-    usable[[*encoded.problems, *wrong]] = False
-    rows = np.flatnonzero(usable)
-    if not len(rows):
-        return wrong
-    kinds, first, sort = np.unique(missing[rows], axis=0, return_index=True, return_inverse=True)
-    asked, after = inputs.take(rows[first]), encoded.codes[rows[first]]
-    before = np.where(kinds == PRESENT, after, np.nan)
-    filled = decode(asked, features, slice(None), before, after)
-    good = task.model.is_indifferent(asked, filled, features.expand(after))
-    for k in np.flatnonzero(~good).tolist():
-        row = asked.take(slice(k, k + 1))
-        names = [features.names[j] for j in np.flatnonzero(kinds[k])]
-        held = ", ".join(f"column {name!r} holds {row.column(name)[0]!r}" for name in names)
-        sentence = f"{held}, which the pipeline does not fill in. Fill it in."
-        wrong |= dict.fromkeys(rows[sort.ravel() == k].tolist(), sentence)
-    return wrong

@@ -19,7 +19,9 @@ from counterpoint.engine.region import Cases, Domain, LazyUnion, Region, Support
 from counterpoint.engine.search import highest_probability
 from counterpoint.models.form import Form
 from counterpoint.numerics import BoolArray, FloatArray
+from counterpoint.rows.encoding import Encoded, encode
 from counterpoint.rows.features import Features
+from counterpoint.rows.table import Table
 from counterpoint.solvers import Effort, Solver, all_solvers, applicable
 from counterpoint.targets import Requirement, Target
 
@@ -333,6 +335,24 @@ class Task:
     def pieces(self) -> Pieces:
         """The programs whose union is the target."""
         return self.question.pieces(self.target)
+
+    def encoded(self, inputs: Table, spanned: InSpan | None = None) -> Encoded:
+        """Codes of rows, and why some cannot be used; what does not fit is an error in any case."""
+        features, model, required = self.question.features, self.model, self.target.requirement
+        matrix = inputs.float_matrix
+        if matrix is not None and spanned is not None and spanned.X is matrix:
+            encoded = Encoded.of_numbers(matrix)
+        else:
+            encoded = encode(inputs, features, model.fills, model.unfilled)
+        problems = self.target.unusable(encoded.codes, features.names)
+        encoded.problems.update(problems | encoded.problems)
+        if required.labels or not required.others:
+            _ = self.pieces if spanned is None else spanned.span.question.pieces(self.target)
+        if model.fills:
+            normals = self.question.actionable.normals
+            related = np.array([normals[:, block].any() for block in features.blocks])
+            encoded.problems.update(model.not_filled(inputs, encoded, features, related))
+        return encoded
 
     def stays(self, x: FloatArray, said: NDArray[Any]) -> BoolArray:
         """(n,): which rows meet the target as they are, and lead by what is asked of them then."""

@@ -21,8 +21,8 @@ from counterpoint.models.categories import (
 from counterpoint.models.columns import Columns
 from counterpoint.models.dispatch import Inputs, finish, fitted, inputs_of, read, read_step
 from counterpoint.models.form import EPS, Form
-from counterpoint.numerics import BoolArray, FloatArray
-from counterpoint.rows.encoding import match_columns
+from counterpoint.numerics import MISSING, BoolArray, FloatArray
+from counterpoint.rows.encoding import PRESENT, Encoded, decode, match_columns
 from counterpoint.rows.features import Continuous, Feature, Features, unknown_name, with_observed
 from counterpoint.rows.table import Table
 from counterpoint.targets import DISAGREEMENT, Label
@@ -109,7 +109,44 @@ class Reading:
                 "their columns in the dtypes that it was fitted on."
             ) from error
 
-    def is_indifferent(self, rows: Table, others: Table, x: FloatArray) -> BoolArray:
+    def not_filled(
+        self, inputs: Table, encoded: Encoded, features: Features, related: BoolArray
+    ) -> dict[int, str]:
+        """The rows whose missing cells the model does not take as the values they count as.
+
+        An imputer fills in NaN and passes None on, say. All rows that miss the same cells in the
+        same way are alike, so the model is asked about one of each sort, before and after filling.
+        ``related`` (p,) says which features a constraint relates to others.
+        """
+        native = [self.fills.get(name) == MISSING for name in features.names]  # taken as they are
+        wrong: dict[int, str] = {}
+        for i, j in zip(*np.nonzero((encoded.missing != PRESENT) & native & related), strict=True):
+            wrong[int(i)] = (
+                f"column {features.names[j]!r} is missing, and a constraint relates it to "
+                "other columns. Fill it in, or leave the constraint out."
+            )
+        missing = np.where(native, PRESENT, encoded.missing)
+        usable = (missing != PRESENT).any(axis=1)
+        usable[[*encoded.problems, *wrong]] = False
+        rows = np.flatnonzero(usable)
+        if not len(rows):
+            return wrong
+        kinds, first, sort = np.unique(
+            missing[rows], axis=0, return_index=True, return_inverse=True
+        )
+        asked, after = inputs.take(rows[first]), encoded.codes[rows[first]]
+        before = np.where(kinds == PRESENT, after, np.nan)
+        filled = decode(asked, features, slice(None), before, after)
+        good = self._is_indifferent(asked, filled, features.expand(after))
+        for k in np.flatnonzero(~good).tolist():
+            row = asked.take(slice(k, k + 1))
+            names = [features.names[j] for j in np.flatnonzero(kinds[k])]
+            held = ", ".join(f"column {name!r} holds {row.column(name)[0]!r}" for name in names)
+            sentence = f"{held}, which the pipeline does not fill in. Fill it in."
+            wrong |= dict.fromkeys(rows[sort.ravel() == k].tolist(), sentence)
+        return wrong
+
+    def _is_indifferent(self, rows: Table, others: Table, x: FloatArray) -> BoolArray:
         """(n,): whether the model takes rows as it takes as many others; not if it stops at them.
 
         ``x``: (n, d) the others, encoded.
@@ -120,7 +157,7 @@ class Reading:
             if len(rows) == 1:
                 return np.zeros(1, dtype=bool)
             halves = np.array_split(np.arange(len(rows)), 2)
-            parts = [self.is_indifferent(rows.take(h), others.take(h), x[h]) for h in halves]
+            parts = [self._is_indifferent(rows.take(h), others.take(h), x[h]) for h in halves]
             return np.concatenate(parts)
         allowed = DISAGREEMENT * self.form.noise(x)[:, None] * (1.0 + np.abs(there))
         return np.asarray((np.abs(here - there) <= allowed).all(axis=1))

@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, final
 import numpy as np
 
 from counterpoint.certificate import Claim, Status, lower_bounds, relative_gap
-from counterpoint.engine.answering import encoded_rows
 from counterpoint.engine.confirm import SPARE
 from counterpoint.engine.evidence import Evidence
 from counterpoint.engine.pieces import Task
@@ -192,7 +191,7 @@ def check(batch: Batch, asked: Asked) -> tuple[list[tuple[str, BoolArray]], Bool
     )
     asked = replace(asked, eps=max(asked.eps, table.eps))
     task = Task(reading, question, target, Effort.asked(asked.gap, None), asked.eps)
-    before, returned = encoded_rows(task, table), encoded_rows(task, after)
+    before, returned = task.encoded(table), task.encoded(after)
     every = np.arange(len(batch.at))
     usable = ~np.isin(every, [*before.problems])
     lost = np.isin(every, [*returned.problems]) & usable

@@ -28,7 +28,6 @@ __all__ = [
     "INTEGRAL",
     "AtMost",
     "Box",
-    "Clear",
     "Cone",
     "LinearBounds",
     "LogLoss",
@@ -124,13 +123,8 @@ class Box(Domain):
         """(d,): which columns have a bound from above."""
         return np.isfinite(self.high) | np.isfinite(self.most) | np.isfinite(self.soft_high)
 
-    @cached_property
-    def is_unbounded(self) -> bool:
-        """Whether no column has a bound."""
-        return not (self.below.any() or self.above.any())
-
     def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:
-        if self.is_unbounded:
+        if not (self.below | self.above).any():
             return np.zeros(len(y))
         worst, (low, high) = np.zeros(len(y)), self.bounds(x)
         if ((y >= low) & (y <= high)).all():
@@ -207,43 +201,6 @@ class AtMost(Domain):
         """(n, number of blocks): which features differ."""
         differs = y != x
         return np.stack([differs[:, block].any(axis=1) for block in self.blocks], axis=1)
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Clear(Domain):
-    """y ends at least a margin beyond each threshold that lies between x and it.
-
-    A value up to a threshold is on its lower side. A threshold counts as passed where rounding
-    leaves doubt; what does not change passes none. The margin is one up to the rounding of float32,
-    in which many models compare: so half a step beyond 2.5 is 3.
-    """
-
-    margins: FloatArray  # (d,) in feature units, 0 for none
-    # (k,) the thresholds of a model: the column of each, where it is, and how far from it doubt
-    # reaches, in feature units; None until they are known
-    thresholds: tuple[IntArray, FloatArray, FloatArray] | None = None
-
-    def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:
-        if self.thresholds is None:
-            raise ValueError("The thresholds are not known; see Form.placed.")
-        columns, at, doubt = self.thresholds
-        kept = self.margins[columns] > 0.0
-        columns, at, doubt = columns[kept], at[kept], doubt[kept]
-        before, after, margins = x[:, columns], y[:, columns], self.margins[columns]
-        rises = (after > before) & (before <= at) & (after > at - doubt)
-        falls = (after < before) & (before > at)
-        falls &= np.where(doubt > 0.0, after < at + doubt, after <= at)
-        low, high = self.beyond(at, margins)
-        short = np.where(rises, low - after, np.where(falls, after - high, 0.0))
-        return np.asarray((np.maximum(short, 0.0) / margins).max(axis=1, initial=0.0))
-
-    @staticmethod
-    def beyond(at: FloatArray, margins: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """From where on values are clear of thresholds above them, and up to where below them."""
-        with np.errstate(invalid="ignore"):  # of a threshold at infinity
-            kept = margins - float(np.finfo(np.float32).eps) * (np.abs(at) + margins)
-            return at + kept, at - kept
 
 
 INTEGRAL: tuple[type[Domain], ...] = (Whole, OneOf, AtMost)
@@ -366,10 +323,7 @@ class LinearBounds(Coupling):
         terms = (np.abs(y) + np.abs(x)) @ weight
         change = np.abs(y - x) @ weight
         worst = np.zeros(len(y))
-        for after, came, limit in (
-            (value, before, self.high),
-            (-value, -before, -self.low),
-        ):
+        for after, came, limit in ((value, before, self.high), (-value, -before, -self.low)):
             with np.errstate(invalid="ignore"):
                 over = after - limit - 16.0 * EPS * terms
                 size = np.minimum(terms + np.abs(limit), change + np.abs(limit - came))

@@ -11,12 +11,13 @@ from typing import Any, get_args
 import numpy as np
 import pandas as pd
 import pytest
+import tomli_w
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
 import counterpoint as cp
-from counterpoint.policy import kinds, toml
+from counterpoint.policy import kinds
 from counterpoint.rows import features
 
 TARGETS = [
@@ -126,7 +127,7 @@ def test_any_name_and_number_survive(name: str, number: float):
         features=[cp.Integer(name, step=2.0)],
     )
     data = asked.to_dict()
-    assert tomllib.loads(toml(data)) == data == json.loads(json.dumps(data))
+    assert tomllib.loads(tomli_w.dumps(data)) == data == json.loads(json.dumps(data))
     assert same(asked, cp.Problem.from_dict(data))
 
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, final
 
 import numpy as np
+import tomli_w
 
 from counterpoint.constraints import (
     Bounds,
@@ -40,7 +41,7 @@ from counterpoint.explainer import Explainer
 from counterpoint.rows.features import Categorical, Continuous, Feature, Integer, all_features
 from counterpoint.targets import Interval, Label, OtherLabel, Probability, Target, Tradeoff
 
-__all__ = ["Problem", "kinds", "toml"]
+__all__ = ["Problem", "kinds"]
 
 
 @final
@@ -135,7 +136,7 @@ class Problem:
     def save(self, path: str | PathLike[str]) -> None:
         """Write a file that `load` reads: JSON if its name ends in ``.json``, else TOML."""
         path, data = Path(path), self.to_dict()
-        text = json.dumps(data, indent=2) + "\n" if path.suffix == ".json" else toml(data)
+        text = json.dumps(data, indent=2) + "\n" if path.suffix == ".json" else tomli_w.dumps(data)
         path.write_text(text, encoding="utf-8")
 
     def explainer(self, model: Any, *, data: object | None = None) -> Explainer:
@@ -496,37 +497,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(v) for v in value]
     return a_label(value, "problem")
-
-
-def toml(data: Mapping[str, Any]) -> str:
-    """Top-level values first, then a table for each key, one below it for each feature."""
-    lines: list[str] = []
-    for key, value in data.items():
-        if key == "constraints":
-            lines += ["constraints = [", *(f"    {_inline(c)}," for c in value), "]"]
-        elif not isinstance(value, Mapping):
-            lines.append(f"{key} = {_inline(value)}")
-    tables = {key: value for key, value in data.items() if isinstance(value, Mapping)}
-    features = tables.pop("features", {})
-    tables |= {f"features.{_key(name)}": table for name, table in features.items()}
-    for head, table in tables.items():
-        lines += [*([""] if lines else []), f"[{head}]"]
-        lines += [f"{_key(key)} = {_inline(value)}" for key, value in table.items()]
-    return "".join(f"{line}\n" for line in lines)
-
-
-def _inline(value: Any) -> str:
-    if isinstance(value, Mapping):
-        inside = ", ".join(f"{_key(k)} = {_inline(v)}" for k, v in value.items())
-        return f"{{ {inside} }}"
-    if isinstance(value, list):
-        return f"[{', '.join(map(_inline, value))}]"
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    return repr(value)
-
-
-def _key(name: str) -> str:
-    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _inline(name)

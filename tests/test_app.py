@@ -13,12 +13,10 @@ from typing import Any
 
 import pandas as pd
 import pytest
-import schemathesis
 import skops.io
 from fastapi.testclient import TestClient
 from hypothesis import given, settings
 from loans import loan_model, loans
-from schemathesis.specs.openapi.checks import positive_data_acceptance
 from sklearn.linear_model import LinearRegression
 from typer.testing import CliRunner
 
@@ -340,6 +338,9 @@ def test_a_body_that_does_not_arrive_is_not_waited_for():
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("count", [3, pytest.param(60, marks=pytest.mark.slow)])
 def test_no_request_that_the_schema_allows_or_forbids_breaks_it(made, count):
+    import schemathesis  # here: it takes seconds, and all workers collect this file
+    from schemathesis.specs.openapi.checks import positive_data_acceptance
+
     app = make_app(*made, hosts=["testserver"])
     schema = schemathesis.openapi.from_asgi("/openapi.json", app)
     operations = [result.ok() for result in schema.get_all_operations()]

@@ -12,7 +12,8 @@ from typing import NamedTuple, final
 
 import numpy as np
 
-from counterpoint.additive.knapsack import Boxes, Given, Knapsack, Moves
+from counterpoint.additive.knapsack import Knapsack
+from counterpoint.additive.moves import Boxes, Given, Moves
 from counterpoint.additive.repair import repaired
 from counterpoint.numerics import BoolArray, FloatArray, IntArray
 

@@ -9,16 +9,15 @@ import numpy as np
 from counterpoint.additive.kernel import (
     Row,
     dot,
-    highest,
     least,
     moved,
     musts,
     option,
     put,
     repaired,
-    used,
     weighed,
 )
+from counterpoint.additive.mixtures import highest, used
 from counterpoint.additive.tree import ANY, REPAIRS, SPARE, STEEP
 from counterpoint.numerics import STEP_SLACK, compiled
 

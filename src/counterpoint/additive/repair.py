@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from counterpoint.additive.knapsack import Given, Knapsack, Moves, chosen
+from counterpoint.additive.knapsack import Knapsack
+from counterpoint.additive.moves import Given, Moves, chosen
 from counterpoint.numerics import STEP_SLACK, BoolArray, FloatArray
 
 __all__ = ["repaired"]

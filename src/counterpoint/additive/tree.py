@@ -16,7 +16,8 @@ from typing import Any, NamedTuple, final
 import numpy as np
 
 from counterpoint.additive.dual import Dual, highest
-from counterpoint.additive.knapsack import Boxes, Given, Knapsack, Moves
+from counterpoint.additive.knapsack import Knapsack
+from counterpoint.additive.moves import Boxes, Given, Moves
 from counterpoint.additive.repair import repaired
 from counterpoint.engine.proof import Proof
 from counterpoint.engine.region import Cases

@@ -64,7 +64,12 @@ def grid(whole):
     return np.stack(np.meshgrid(first, second, indexing="ij"), axis=-1).reshape(-1, 2)
 
 
-QUICK = {("splines", "continuous", False), ("mixed", "whole", True), ("lines", "whole", False)}
+QUICK = {
+    ("splines", "continuous", False),
+    ("mixed", "whole", True),
+    ("lines", "whole", False),
+    ("powers", "whole", True),  # a mixture of options, while the column that bends stands still
+}
 CASES = [
     pytest.param(step, kind, squared, marks=() if at in QUICK else pytest.mark.slow)
     for at in product(STEPS, ("continuous", "whole"), (False, True))

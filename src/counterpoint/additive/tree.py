@@ -17,7 +17,7 @@ import numpy as np
 
 from counterpoint.additive.dual import Dual, highest
 from counterpoint.additive.knapsack import Knapsack
-from counterpoint.additive.moves import Boxes, Given, Moves
+from counterpoint.additive.moves import Boxes, Given, Moves, chosen
 from counterpoint.additive.repair import repaired
 from counterpoint.engine.proof import Proof
 from counterpoint.engine.region import Cases
@@ -332,7 +332,9 @@ def _apart(k: Knapsack, given: Given, boxes: Boxes, dual: Dual) -> tuple[FloatAr
         several[:, at] |= (cut > boxes.low)[:, at] & (cut < boxes.high)[:, at]
         jumps = np.abs(k.bent_gains(given, high[:, at]) - k.bent_gains(given, low[:, at]))
         jumps = np.where(apart[:, at], (jumps * dual.multipliers[:, None]).sum(axis=2), 0.0)
-        most = jumps.max(axis=1, keepdims=True)
+        most = np.maximum(
+            jumps.max(axis=1, keepdims=True), _other_jumps(k, given, dual, high - low)
+        )
         off[:, at] = 0.5 * np.divide(jumps, most, out=np.zeros(jumps.shape), where=most > 0.0)
     score = np.where(several, np.where(apart, ANY + off, ANY * ANY), 0.0)
     if not k.tables:
@@ -343,6 +345,22 @@ def _apart(k: Knapsack, given: Given, boxes: Boxes, dual: Dual) -> tuple[FloatAr
     choices = boxes.mask.sum(axis=2) > 1
     options = np.where(choices, ANY * ANY + np.minimum(differ, 1.0 - differ), 0.0)
     return np.hstack([score, options]), cut
+
+
+def _other_jumps(k: Knapsack, given: Given, dual: Dual, far: FloatArray) -> FloatArray:
+    """(n, 1) by how much single features that do not bend differ in gain in a mixture, at most.
+
+    A column that bends is not worth a split where it moves by far less. ``far`` (n, c): how far
+    points are apart.
+    """
+    rigid = np.array(k.whole)
+    rigid[k.bending] = False
+    slope, far = k.slopes(dual.multipliers), np.where(rigid & np.isfinite(far), far, 0.0)
+    options = k.table_slopes(given, dual.multipliers)
+    gains = np.stack([chosen(options, p.choice) for p in dual.points])
+    used = (dual.weights > 0.0).T[:, :, None]
+    most = np.where(used, gains, -np.inf).max(axis=0) - np.where(used, gains, np.inf).min(axis=0)
+    return np.hstack([np.abs(slope * far), most]).max(axis=1, initial=0.0, keepdims=True)
 
 
 def _bent_between(

@@ -158,15 +158,10 @@ class Duality:
         if cases.unbounded:
             excess = (np.abs(slope) * share).max(axis=1)
             excess += gamma(sizes.count) * sizes.highest(share)
-        elif sizes.units is None:
-            steepest = np.maximum(np.where(above, -slope, -np.inf), np.where(below, slope, -np.inf))
-            steepest += gamma(sizes.count) * sizes.heights
-            excess = (steepest * share).max(axis=1, initial=0.0)
         else:
-            steepest = np.maximum(np.where(above, -slope, 0.0), np.where(below, slope, 0.0))
-            excess = (steepest * share).max(axis=1)
-            open_ = (below | above).any(axis=0)
-            excess += gamma(sizes.count) * sizes.highest(np.where(open_, share, 0.0))
+            off = gamma(sizes.count) * sizes.each
+            up, down = np.where(above, off - slope, -np.inf), np.where(below, off + slope, -np.inf)
+            excess = (np.maximum(up, down) * share).max(axis=1, initial=0.0)
         if not (excess > SHY).any():
             return None
         return np.where(excess > SHY, SHY / np.maximum(excess, SHY), 1.0)

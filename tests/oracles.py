@@ -769,11 +769,12 @@ def _dot(numbers: Any, expressions: Any) -> Any:
 def scip_optimum(q: Question, piece: Piece) -> Optimum:
     """Any columns, in SCIP; where it ends, CVXPY says what the continuous columns cost there.
 
-    With exponentials SCIP now and then calls points optimal where others are far better, be it with
-    presolving or without, rarely with both: the better of the two counts.
+    With exponentials, or products of whole columns, SCIP now and then calls points optimal where
+    others are far better, be it with presolving or without, rarely with both: the better of the two
+    counts.
     """
     found, problem = _scip(q, piece, presolved=True)
-    if problem.has_exponentials:
+    if problem.has_exponentials or isinstance(q.cost, cp.Mahalanobis):
         found = least([found, _scip(q, piece, presolved=False)[0]])
     return found
 

@@ -55,13 +55,16 @@ def cuts_of(model: Any) -> list[np.ndarray]:
 
 
 def is_clear(v: float, x: float, cuts: np.ndarray, margin: float) -> bool:
-    """Whether a value is so far beyond each threshold between x and it."""
+    """Whether a value is so far beyond each threshold between x and it.
+
+    At a threshold it is on the lower side; near to one, rounding may have it on either.
+    """
     if v == x or margin == 0.0:
         return True
     if v > x:
-        passed = cuts[(cuts > x + CLOSE) & (cuts < v - CLOSE)]
+        passed = cuts[((cuts > x + CLOSE) | (cuts == x)) & (cuts < v - CLOSE)]
         return bool((v >= passed + margin - CLOSE).all())
-    passed = cuts[(cuts < x - CLOSE) & (cuts > v + CLOSE)]
+    passed = cuts[(cuts < x - CLOSE) & ((cuts > v + CLOSE) | (cuts == v))]
     return bool((v <= passed - margin + CLOSE).all())
 
 

@@ -18,7 +18,8 @@ from sklearn.ensemble import GradientBoostingClassifier
 import counterpoint as cp
 from counterpoint.additive.curves import Curve
 from counterpoint.additive.form import Additive
-from counterpoint.engine.conditions import AtMost, Box, Cone, LinearBounds, LogSumExp, Transitions
+from counterpoint.engine.conditions import AtMost, Box, Cone, LinearBounds, Transitions
+from counterpoint.engine.losses import LogSumExp
 from counterpoint.engine.program import Program, kinds_region
 from counterpoint.engine.region import Region
 from counterpoint.models import read

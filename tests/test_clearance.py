@@ -22,7 +22,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 import counterpoint as cp
-from counterpoint.constraints.features import Clear
+from counterpoint.engine.conditions import Clear
 from counterpoint.metrics import constraint_violation
 
 NAMES = ["a", "b", "c"]

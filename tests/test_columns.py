@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from counterpoint.costs import Price
-from counterpoint.engine.conditions import Box, LinearBounds, LogLoss, LogSumExp
+from counterpoint.engine.conditions import Box, LinearBounds
+from counterpoint.engine.losses import LogLoss, LogSumExp
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Condition, Region
 from counterpoint.solvers import Effort, Outcome

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from counterpoint.costs import Price
-from counterpoint.engine.conditions import LinearBounds, LogLoss
+from counterpoint.engine.conditions import LinearBounds
+from counterpoint.engine.losses import LogLoss
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Region
 from counterpoint.solvers.duals import priced, purified

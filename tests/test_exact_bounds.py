@@ -28,15 +28,8 @@ from sklearn.linear_model import LogisticRegression
 
 import counterpoint as cp
 from counterpoint.costs import Price
-from counterpoint.engine.conditions import (
-    AtMost,
-    Box,
-    LinearBounds,
-    LogLoss,
-    LogSumExp,
-    OneOf,
-    Whole,
-)
+from counterpoint.engine.conditions import AtMost, Box, LinearBounds, OneOf, Whole
+from counterpoint.engine.losses import LogLoss, LogSumExp
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Region
 from counterpoint.numerics import CLOSED, depth, dots, gamma, total

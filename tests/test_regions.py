@@ -12,11 +12,11 @@ from counterpoint.engine.conditions import (
     Box,
     Cone,
     LinearBounds,
-    LogSumExp,
     OneOf,
     Transitions,
     Whole,
 )
+from counterpoint.engine.losses import LogSumExp
 from counterpoint.engine.region import Condition, Region
 from counterpoint.prototypes.nearer import Nearer
 

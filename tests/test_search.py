@@ -9,7 +9,8 @@ from strategies import Planted, planted, seeds
 
 from counterpoint.certificate import lower_bounds
 from counterpoint.costs import Price
-from counterpoint.engine.conditions import LinearBounds, LogLoss
+from counterpoint.engine.conditions import LinearBounds
+from counterpoint.engine.losses import LogLoss
 from counterpoint.engine.pieces import Piece, Pieces
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Cases, Condition, Region

@@ -31,7 +31,7 @@ from counterpoint.rows.features import (
 )
 from counterpoint.rows.progress import track
 from counterpoint.rows.table import Table
-from counterpoint.solvers.base import Effort
+from counterpoint.solvers.base import DEFAULT_GAP, Effort
 from counterpoint.targets import as_target
 from counterpoint.weights import described, ranges, spreads
 
@@ -42,10 +42,7 @@ if TYPE_CHECKING:
     from counterpoint.several.diversity import Alternatives
     from counterpoint.several.path import Path
 
-__all__ = ["DEFAULT_GAP", "Explainer", "explain"]
-
-DEFAULT_GAP = 1e-6
-"""The relative gap: what SCIP is accurate to, and ten times what the other solvers are at worst."""
+__all__ = ["Explainer", "explain"]
 
 
 @final

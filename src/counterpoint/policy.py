@@ -17,7 +17,7 @@ from difflib import get_close_matches
 from functools import cache
 from os import PathLike
 from pathlib import Path
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 import tomli_w
@@ -37,9 +37,11 @@ from counterpoint.constraints import (
 from counterpoint.costs import Cost, Mahalanobis, Manhattan, PercentileShift, SquaredEuclidean
 from counterpoint.engine.wings import parts
 from counterpoint.errors import InvalidInput, InvalidSpec
-from counterpoint.explainer import Explainer
 from counterpoint.rows.features import Categorical, Continuous, Feature, Integer, all_features
 from counterpoint.targets import Interval, Label, OtherLabel, Probability, Target, Tradeoff
+
+if TYPE_CHECKING:
+    from counterpoint.explainer import Explainer
 
 __all__ = ["Problem", "kinds"]
 
@@ -147,6 +149,8 @@ class Problem:
         model, data
             As for `Explainer`.
         """
+        from counterpoint.explainer import Explainer
+
         return Explainer(
             model,
             data=data,
@@ -343,9 +347,7 @@ def _parsed(path: Path) -> Any:
         keys = [key for key, _ in pairs]
         twice = next((key for key in keys if keys.count(key) > 1), None)
         if twice is not None:
-            raise InvalidSpec(
-                f"{path.name}: the key {twice!r} stands twice in one table; keep one."
-            )
+            raise InvalidSpec(f"{path.name}: the key {twice!r} stands twice in a table; keep one.")
         return dict(pairs)
 
     is_json = path.suffix == ".json"
@@ -366,8 +368,9 @@ def _problem(data: Any, place: str) -> Problem:
     _refuse_unknown(data, keys, place)
     features = data.get("features", {})
     if not isinstance(features, Mapping):
-        expected = "a table for each feature, as in [features.age]"
-        raise wrong(f"{place}, features", expected, features)
+        raise wrong(
+            f"{place}, features", "a table for each feature, as in [features.age]", features
+        )
     constraints = data.get("constraints", [])
     if not isinstance(constraints, list | tuple):
         raise wrong(f"{place}, constraints", "a list", constraints, "Put it in [brackets].")

@@ -9,8 +9,8 @@ from typing import Any, final
 
 import numpy as np
 
-from counterpoint.engine.conditions import AtMost, Box, Transitions
-from counterpoint.engine.region import Condition, Domain, Region
+from counterpoint.engine.conditions import AtMost, Box, Clear, Transitions
+from counterpoint.engine.region import Condition, Region
 from counterpoint.errors import (
     InvalidInput,
     all_of,
@@ -23,12 +23,11 @@ from counterpoint.errors import (
     shown,
     some,
 )
-from counterpoint.numerics import BoolArray, FloatArray, IntArray
+from counterpoint.numerics import BoolArray, FloatArray
 from counterpoint.rows.features import Categorical, Continuous, Features, Integer
 
 __all__ = [
     "Bounds",
-    "Clear",
     "Clearance",
     "Constraint",
     "Immutable",
@@ -209,43 +208,6 @@ class Bounds(Constraint):
         change = values[None, :] - values[:, None]
         within = (values >= self.low) & (values <= self.high)
         return within[None, :] & (change >= -self.fall) & (change <= self.rise)
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Clear(Domain):
-    """y ends at least a margin beyond each threshold that lies between x and it.
-
-    A value up to a threshold is on its lower side. A threshold counts as passed where rounding
-    leaves doubt; what does not change passes none. The margin is one up to the rounding of float32,
-    in which many models compare: so half a step beyond 2.5 is 3.
-    """
-
-    margins: FloatArray  # (d,) in feature units, 0 for none
-    # (k,) the thresholds of a model: the column of each, where it is, and how far from it doubt
-    # reaches, in feature units; None until they are known
-    thresholds: tuple[IntArray, FloatArray, FloatArray] | None = None
-
-    def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:
-        if self.thresholds is None:
-            raise ValueError("The thresholds are not known; see Form.placed.")
-        columns, at, doubt = self.thresholds
-        kept = self.margins[columns] > 0.0
-        columns, at, doubt = columns[kept], at[kept], doubt[kept]
-        before, after, margins = x[:, columns], y[:, columns], self.margins[columns]
-        rises = (after > before) & (before <= at) & (after > at - doubt)
-        falls = (after < before) & (before > at)
-        falls &= np.where(doubt > 0.0, after < at + doubt, after <= at)
-        low, high = self.beyond(at, margins)
-        short = np.where(rises, low - after, np.where(falls, after - high, 0.0))
-        return np.asarray((np.maximum(short, 0.0) / margins).max(axis=1, initial=0.0))
-
-    @staticmethod
-    def beyond(at: FloatArray, margins: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """From where on values are clear of thresholds above them, and up to where below them."""
-        with np.errstate(invalid="ignore"):  # of a threshold at infinity
-            kept = margins - float(np.finfo(np.float32).eps) * (np.abs(at) + margins)
-            return at + kept, at - kept
 
 
 @final

@@ -23,12 +23,12 @@ from counterpoint.engine.conditions import (
     Box,
     Cone,
     LinearBounds,
-    LogLoss,
     OneOf,
     Transitions,
     Whole,
 )
 from counterpoint.engine.duality import Duality, OneRow
+from counterpoint.engine.losses import LogLoss
 from counterpoint.engine.region import (
     Cases,
     Condition,

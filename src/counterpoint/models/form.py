@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from counterpoint.caches import fields_only
-from counterpoint.constraints.features import Clear
-from counterpoint.engine.conditions import OneOf
+from counterpoint.engine.conditions import Clear, OneOf
 from counterpoint.engine.region import Region
 from counterpoint.errors import InvalidInput, shown
 from counterpoint.numerics import AFTER, EPS, FloatArray, IntArray

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from counterpoint.caches import Memo, fields_only
-from counterpoint.engine.conditions import LinearBounds, LogLoss, LogSumExp
+from counterpoint.engine.conditions import LinearBounds
+from counterpoint.engine.losses import LogLoss, LogSumExp
 from counterpoint.engine.region import Region
 from counterpoint.errors import InvalidInput
 from counterpoint.models.form import (

@@ -14,14 +14,15 @@ import numpy as np
 from counterpoint.answer import Counterfactual
 from counterpoint.certificate import COLUMNS, Certificates, Claim, Status
 from counterpoint.errors import InvalidInput, all_of, several, shown
-from counterpoint.explainer import DEFAULT_GAP, Explainer
 from counterpoint.numerics import BoolArray, FloatArray, IntArray
 from counterpoint.results import Counterfactuals
 from counterpoint.rows.progress import track
 from counterpoint.rows.table import Table, repeated
+from counterpoint.solvers.base import DEFAULT_GAP
 
 if TYPE_CHECKING:
     from counterpoint.engine.pieces import Task
+    from counterpoint.explainer import Explainer
 
 __all__ = ["Alternatives", "alternatives_to", "diversify"]
 
@@ -156,6 +157,8 @@ def diversify(  # noqa: PLR0913 (as `explain`)
     >>> [sorted(answer.changes) for answer in several[0]]
     [['petal length (cm)'], ['petal width (cm)', 'sepal width (cm)']]
     """
+    from counterpoint.explainer import Explainer  # whose methods import this module
+
     all_of(Explainer, (explainer,), "an Explainer", " Pass cp.Explainer(model, data=...).")
     return explainer.explain(
         X,

@@ -13,19 +13,20 @@ from numpy.typing import NDArray
 from counterpoint.certificate import Status
 from counterpoint.costs import Cost, Manhattan
 from counterpoint.errors import InvalidInput, all_of, is_comparable, is_listed, several, shown
-from counterpoint.explainer import DEFAULT_GAP, Explainer
 from counterpoint.numerics import BoolArray, FloatArray
 from counterpoint.results import Counterfactuals
 from counterpoint.rows.encoding import decode
 from counterpoint.rows.features import Features
 from counterpoint.rows.progress import track
 from counterpoint.rows.table import Table, repeated
+from counterpoint.solvers.base import DEFAULT_GAP
 from counterpoint.targets import Label, Target, as_target
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from counterpoint.engine.pieces import Task
+    from counterpoint.explainer import Explainer
 
 __all__ = ["Path", "checked_targets", "trace", "traced"]
 
@@ -351,6 +352,8 @@ def trace(
     >>> path.probability.round(2).tolist()
     [[0.04, 0.5, 0.92]]
     """
+    from counterpoint.explainer import Explainer  # whose methods import this module
+
     all_of(Explainer, (explainer,), "an Explainer", " Pass cp.Explainer(model, data=...).")
     return explainer.trace(X, targets, gap=gap, time_limit=time_limit, progress=progress)
 

@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from counterpoint.engine.proof import Proof
     from counterpoint.engine.region import Cases
 
-__all__ = ["Effort", "Optimality", "Outcome", "Solution", "Solver", "translated"]
+__all__ = ["DEFAULT_GAP", "Effort", "Optimality", "Outcome", "Solution", "Solver", "translated"]
+
+DEFAULT_GAP = 1e-6
+"""The relative gap: what SCIP is accurate to, and ten times what the other solvers are at worst."""
 
 
 class Outcome(IntEnum):

@@ -26,11 +26,10 @@ from counterpoint.engine.conditions import (
     Box,
     Cone,
     LinearBounds,
-    LogLoss,
-    LogSumExp,
     Transitions,
     Whole,
 )
+from counterpoint.engine.losses import LogLoss, LogSumExp
 from counterpoint.engine.program import Program
 from counterpoint.engine.proof import Proof
 from counterpoint.engine.region import Cases

@@ -19,7 +19,8 @@ import numpy as np
 from scipy import sparse
 
 from counterpoint.costs import Mahalanobis, Manhattan, SquaredEuclidean
-from counterpoint.engine.conditions import Box, Cone, LinearBounds, LogLoss, LogSumExp, Transitions
+from counterpoint.engine.conditions import Box, Cone, LinearBounds, Transitions
+from counterpoint.engine.losses import LogLoss, LogSumExp
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Cases, Coupling, Region
 from counterpoint.numerics import LEAST, TINY, FloatArray, IntArray

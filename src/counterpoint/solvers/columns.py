@@ -13,7 +13,8 @@ from dataclasses import replace
 import numpy as np
 
 from counterpoint.costs import Manhattan, Price
-from counterpoint.engine.conditions import Box, LinearBounds, LogLoss, LogSumExp
+from counterpoint.engine.conditions import Box, LinearBounds
+from counterpoint.engine.losses import LogLoss, LogSumExp
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Cases, Condition, Region
 from counterpoint.numerics import BoolArray, FloatArray

@@ -22,7 +22,8 @@ from typing import ClassVar, final
 import numpy as np
 
 from counterpoint.costs import Mahalanobis, Manhattan, SquaredEuclidean
-from counterpoint.engine.conditions import Box, LogLoss, LogSumExp
+from counterpoint.engine.conditions import Box
+from counterpoint.engine.losses import LogLoss, LogSumExp
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Cases
 from counterpoint.models.softmax import Reduced, logistic_root, minimise, reach

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from counterpoint.engine.conditions import LogLoss
+from counterpoint.engine.losses import LogLoss
 from counterpoint.engine.region import NonConvex, Supported
 from counterpoint.errors import UnsupportedModel
 from counterpoint.models.form import AffineMap, Form

@@ -14,12 +14,11 @@ from counterpoint.engine.conditions import (
     Box,
     Cone,
     LinearBounds,
-    LogLoss,
-    LogSumExp,
     OneOf,
     Transitions,
     Whole,
 )
+from counterpoint.engine.losses import LogLoss, LogSumExp
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Condition, Region
 from counterpoint.engine.wings import parts

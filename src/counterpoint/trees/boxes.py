@@ -8,8 +8,8 @@ from typing import Any, final
 
 import numpy as np
 
-from counterpoint.constraints.features import Clear
 from counterpoint.costs import Price
+from counterpoint.engine.conditions import Clear
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Cases
 from counterpoint.numerics import (

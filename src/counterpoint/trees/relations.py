@@ -10,7 +10,7 @@ from typing import NamedTuple, final
 
 import numpy as np
 
-from counterpoint.constraints.features import Clear
+from counterpoint.engine.conditions import Clear
 from counterpoint.engine.pieces import Piece
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Cases, NonConvex, Region

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from sklearn.compose import ColumnTransformer
 from sklearn.datasets import load_iris
@@ -292,7 +292,10 @@ def instead(
     return [*constraints[:at], new, *constraints[at + 1 :]]
 
 
-@settings(max_examples=settings.default.max_examples // 2)
+@settings(
+    max_examples=settings.default.max_examples // 2,
+    suppress_health_check=[*settings.default.suppress_health_check, HealthCheck.filter_too_much],
+)  # most constraints leave a way
 @given(
     st.builds(whole_model, WEIGHT, WEIGHT, st.tuples(WEIGHT, WEIGHT, WEIGHT), st.integers(-9, -1)),
     st.tuples(st.integers(-4, 4), st.integers(-4, 4), st.sampled_from("uvw")),

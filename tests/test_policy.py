@@ -349,7 +349,7 @@ def test_what_is_wrong_is_said_with_its_place(text: str, message: str, tmp_path:
         ),
         (
             b'{"cost": {"kind": "manhattan", "kind": "mahalanobis"}}',
-            "loan.json: the key 'kind' stands twice in one table; keep one.",
+            "loan.json: the key 'kind' stands twice in a table; keep one.",
         ),
     ],
 )

@@ -172,6 +172,35 @@ def test_the_cheapest_change_is_that_of_brute_force(model: Any, kind: str, seed:
         assert (model.predict(returned) == target).all()
 
 
+@pytest.mark.parametrize(
+    ("kind", "classes", "seed"), [("numbers", 4, 19), ("whole", 5, 36), ("categories", 4, 35)]
+)
+def test_leaves_that_are_tied_are_those_of_the_class_that_comes_first(
+    kind: str, classes: int, seed: int
+) -> None:
+    """The nearest point of a box is such a leaf: the others are looked at too."""
+    tree = DecisionTreeClassifier(max_depth=4, random_state=0)
+    model, frame = fitted(tree, kind, classes, seed)
+    cost, observed = cp.Manhattan(dict.fromkeys(frame, 1.0)), cp.WithinObserved()
+    explainer = cp.Explainer(model, data=frame, cost=cost, constraints=observed)
+
+    def inside(grid: pd.DataFrame, x: pd.Series) -> np.ndarray:
+        numbers = [name for name in frame if name != "kind"]
+        low, high = frame[numbers].min(), frame[numbers].max()
+        return np.asarray(((grid[numbers] >= low) & (grid[numbers] <= high)).all(axis=1))
+
+    some = frame.iloc[:4]
+    for target in range(classes):
+        for answer, (_, x) in zip(explainer.explain(some, target), some.iterrows(), strict=True):
+            values = options(explainer, model, frame, x)
+            good = lambda m, grid, t=target: m.predict(grid) == t  # noqa: E731
+            best = cheapest(model, frame, x, values, good, inside)
+            assert answer.certificate.claim == "proved"
+            assert answer.found == np.isfinite(best)
+            if answer.found:
+                assert answer.certificate.cost == pytest.approx(best, abs=2e-5)
+
+
 def nearest_in(x: Any, low: Any, high: Any, row: tuple[Any, float], power: int) -> Any:
     """(n,) the least Σ |y − x| ** power between (n, d) ends that meets a row, by bisection."""
     weights, limit = row

@@ -415,7 +415,8 @@ class Search:
         point that keeps these.
         """
         if one.tied is None or not (self._sums(one) >= self.needs).all():
-            return int(one.split[0]), int(one.split[1]), int(one.split[2])
+            found = int(one.split[0]), int(one.split[1]), int(one.split[2])
+            return found if found[0] or one.reported >= self.worth else self._aside(one)
         cells, categories = one.tied
         away = np.abs(cells - one.cells)
         if away.any():
@@ -434,6 +435,22 @@ class Search:
             return 0, 0, 0
         f = int(wide.argmax())
         return NUMBER, f, int(one.box.low[0, f] + one.box.high[0, f] + 1) // 2
+
+    def _aside(self, one: Open) -> Split:
+        """Where to part the nearest point from other leaves, if it is a tie of another class."""
+        grid, row, box, tests = self.grid, self.row, one.box, np.unique(self.grid.tests[one.own])
+        if not refuted(self.condition, grid, one.own) or refuted(self.condition, grid, one.leaves):
+            return 0, 0, 0
+        n, m = tests[tests < len(grid.number)], tests[tests >= len(grid.number)] - len(grid.number)
+        f = grid.number[n]
+        for k in np.flatnonzero(row.first[n] > box.low[0, f]).tolist():
+            return NUMBER, int(f[k]), int(row.first[n[k]])
+        for k in np.flatnonzero(row.final[n] < box.high[0, f]).tolist():
+            return NUMBER, int(f[k]), int(row.next[grid.starts[f[k]] + row.final[n[k]] + 1])
+        for k in m[m < len(grid.of_set)].tolist():
+            if (box.among[0] & ~grid.sets[k] & (grid.owner == grid.of_set[k])).any():
+                return SET, k, 0
+        return 0, 0, 0
 
 
 def search_trees(found: Found, pieces: Pieces, _: Leads | None) -> Sequence[Bounding]:

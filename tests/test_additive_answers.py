@@ -86,3 +86,35 @@ def test_the_cheapest_change_of_bins_is_found_and_proved(seed):
             continue
         assert model.predict(found.iloc[[i]])[0] == 1
         assert told[i] == pytest.approx(best, rel=1e-6, abs=1e-12)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_few_columns_that_are_binned_change_where_ranks_are_what_counts(classes: int) -> None:
+    """Bins begin at values of the data, and a number beside such a value has the same rank."""
+    rng = np.random.default_rng(classes)
+    X = pd.DataFrame(rng.normal(size=(60, 3)), columns=["a", "b", "c"])
+    y = pd.qcut(X.sum(axis=1) + 0.3 * rng.normal(size=60), classes, labels=False)
+    bins = KBinsDiscretizer(
+        4, encode="onehot-dense", quantile_method="averaged_inverted_cdf", dtype=np.float64
+    )
+    columns = make_column_transformer((bins, ["a", "b"]), remainder="passthrough")
+    model = make_pipeline(columns, LogisticRegression()).fit(X, y)
+    ranks = cp.percentile_ranks(X)
+    price = {name: np.array(pairs).T for name, pairs in ranks.items()}
+    found = cp.explain(
+        model, X.head(20), 1, data=X, cost=cp.PercentileShift(ranks), constraints=cp.MaxChanges(1)
+    )
+    for answer, (_, x) in zip(found, X.head(20).iterrows(), strict=True):
+        assert answer.certificate.claim == "proved"
+        best = 0.0 if model.predict(x.to_frame().T)[0] == 1 else np.inf
+        for name in X:
+            values = np.linspace(X[name].min(), X[name].max(), 2001)
+            values = np.append(values, X[name])
+            grid = pd.DataFrame([x] * len(values)).assign(**{name: values})
+            there = values[model.predict(grid) == 1]
+            cost = np.abs(np.interp(there, *price[name]) - np.interp(x[name], *price[name]))
+            best = min([best, *cost])
+        assert answer.found == np.isfinite(best)
+        if answer.found:
+            assert len(answer.changes) <= 1
+            assert best - 2e-2 <= answer.certificate.cost <= best + 1e-9

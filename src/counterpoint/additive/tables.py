@@ -38,7 +38,8 @@ def options_of(
     away = np.moveaxis(far, 1, 2)
     absolute, curvature = (v[bends.columns, None] for v in (price.absolute, price.quadratic))
     paid, gain = absolute * away + curvature * away**2, gains(at)
-    here = np.where(left, away, np.inf).argmin(axis=2)
+    # not by what it costs: where ranks are equal, values beside x cost nothing either
+    here = np.where(left, np.abs(at - x), np.inf).argmin(axis=2)
     if gain.shape[1] == 1:
         order, left, here, low, high = _records(gain[:, 0], left, here, low, high)
         at, paid = (np.take_along_axis(part, order, axis=2) for part in (at, paid))

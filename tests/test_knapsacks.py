@@ -13,6 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import counterpoint as cp
+from counterpoint.additive import solver as knapsacks
 from counterpoint.additive import tree
 from counterpoint.additive.curves import Curve
 from counterpoint.additive.solver import Knapsacks
@@ -520,7 +521,10 @@ def test_a_batch_of_no_rows_has_no_answers():
     assert not len(Knapsacks(one.program).solve(none, Effort()).points)
 
 
-def test_a_row_is_answered_alone_as_in_a_batch():
+@pytest.mark.parametrize("nodes", [10_000, 3, 6])
+def test_a_row_is_answered_alone_as_in_a_batch(nodes: int, monkeypatch: pytest.MonkeyPatch):
+    """Where a row takes too many nodes, those after it begin as if it had not been."""
+    monkeypatch.setattr(knapsacks, "NODES", nodes)
     for seed in range(40):
         one = problem(np.random.default_rng(seed))
         rng = np.random.default_rng(seed)

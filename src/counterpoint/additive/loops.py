@@ -297,6 +297,7 @@ def search(k: Any, rows: Any, share: Any, most: Any, best: Any, nodes: Any) -> A
             rows.paid[i],
         )
         at = begun = size
+        forced[at] = False  # a row before that got stuck has left parts there
         copied((low[at], high[at], mask[at], forced[at]), (own.low, own.high, own.mask, forced[at]))
         row[at], size = i, size + 1
         while at < size and not stuck[i]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import product
+from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,6 +24,7 @@ from counterpoint.engine.conditions import AtMost, Box, Cone, LinearBounds, OneO
 from counterpoint.engine.program import Program
 from counterpoint.engine.proof import Proof, proved
 from counterpoint.engine.region import Condition, Region
+from counterpoint.numerics import clock
 from counterpoint.solvers import Effort, Outcome
 from counterpoint.solvers.branching import Branching
 
@@ -537,3 +539,10 @@ def test_a_row_is_answered_alone_as_in_a_batch(nodes: int, monkeypatch: pytest.M
             assert alone.outcomes[0] == together.outcomes[i]
             assert np.array_equal(alone.points[0], together.points[i], equal_nan=True)
             assert alone.reported[0] == together.reported[i]
+
+
+def test_what_it_takes_to_compile_is_no_time_of_a_search():
+    numba = pytest.importorskip("numba")
+    before, start = clock(), perf_counter()
+    assert numba.njit(lambda x: np.sort(x) + 1.0)(np.ones(2)).sum() == 4.0
+    assert clock() - before < 0.5 * (perf_counter() - start)

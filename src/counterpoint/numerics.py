@@ -11,11 +11,13 @@ Higham (2002), Accuracy and Stability of Numerical Algorithms, section 3.1.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cache
 from importlib.util import find_spec
+from time import perf_counter
 from typing import Any, Self, TypeVar, final
 
 import numpy as np
@@ -40,6 +42,7 @@ __all__ = [
     "Word",
     "WordArray",
     "as_slice",
+    "clock",
     "compiled",
     "depth",
     "dots",
@@ -103,7 +106,23 @@ def compiled(function: F) -> F:
         return function
     from numba import njit
 
+    _compiling()
     return njit(cache=True)(function)
+
+
+@cache
+def _compiling() -> Any:
+    """What counts the seconds in which Numba compiles."""
+    from numba.core import event
+
+    event.register("numba:compile", timer := event.TimingListener())
+    return timer
+
+
+def clock() -> float:
+    """Seconds for time limits, as of `time.perf_counter`, while no loops are being compiled."""
+    spent = _compiling() if "numba" in sys.modules else None
+    return perf_counter() - (spent.duration if spent and spent.done else 0.0)
 
 
 def relative(over: FloatArray, size: FloatArray) -> FloatArray:

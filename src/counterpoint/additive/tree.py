@@ -10,7 +10,6 @@ the same, the first found and the first column count; a column's smallest change
 from __future__ import annotations
 
 from dataclasses import replace
-from time import perf_counter
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -21,7 +20,7 @@ from counterpoint.additive.moves import Boxes, Given, Moves, chosen
 from counterpoint.additive.repair import repaired
 from counterpoint.engine.proof import Proof
 from counterpoint.engine.region import Cases
-from counterpoint.numerics import STEP_SLACK, BoolArray, FloatArray, IntArray, has_numba
+from counterpoint.numerics import STEP_SLACK, BoolArray, FloatArray, IntArray, clock, has_numba
 from counterpoint.solvers.base import Effort, Outcome, Solution
 
 __all__ = ["searched"]
@@ -71,7 +70,7 @@ def searched(
 
     Points are of use only if they cost less than the cutoff (n,).
     """
-    end = np.inf if effort.seconds is None else perf_counter() + effort.seconds * len(cases)
+    end = np.inf if effort.seconds is None else clock() + effort.seconds * len(cases)
     (given, values), n, share = k.given(cases), len(cases), 1.0 - effort.gap
     worth = np.full(n, np.inf) if cutoff is None else cutoff
     looped = k.smooth is None and has_numba()
@@ -104,7 +103,7 @@ def _layered(
     row, boxes, start = np.arange(n), given.boxes, np.zeros(given.short.shape)
     while len(row):
         count += np.bincount(row, minlength=n)
-        stuck |= (count > most) | (perf_counter() > end)
+        stuck |= (count > most) | (clock() > end)
         some, children = given.take(row), np.full((len(row), 2), -1)
         dual = highest(k, some, boxes, start, best.cost[row] * share * (1.0 + SPARE))
         _improved(k, some, dual, row, best, found)
@@ -148,7 +147,7 @@ def _looped(
         own = (*(v[some] for v in given[:4]), gain, *(b[some] for b in given.boxes[:3]), *tables)
         rows: Any = map(plain, own)
         points = best.change[some], best.choice[some], best.cost[some], found[some], stuck[some]
-        limit = most if perf_counter() <= end else 1
+        limit = most if clock() <= end else 1
         longest = limit + 2 + FEW * len(points[0])
         row, children = np.empty(longest, dtype=np.intp), np.full((longest, 2), -1)
         multipliers = np.zeros((longest, len(k.gains)))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from time import perf_counter
 from typing import final
 
 import numpy as np
@@ -14,7 +13,7 @@ from counterpoint.caches import Memo
 from counterpoint.engine.evidence import Bounding
 from counterpoint.engine.pieces import Pieces
 from counterpoint.engine.search import Found, Leads
-from counterpoint.numerics import EPS, TINY, BoolArray, FloatArray, IntArray
+from counterpoint.numerics import EPS, TINY, BoolArray, FloatArray, IntArray, clock
 from counterpoint.trees.boxes import Boxes, Row, held
 from counterpoint.trees.form import LeafSums
 from counterpoint.trees.grid import NUMBER, SET, Split
@@ -295,7 +294,7 @@ class Search:
     @property
     def is_over(self) -> bool:
         """Whether the time is over, or without a limit the number of boxes to be looked at."""
-        return perf_counter() > self.end if self.end < np.inf else self.looked > NODES
+        return clock() > self.end if self.end < np.inf else self.looked > NODES
 
     def _climb(self, heap: list[Open], proof: Proof, most: int) -> FloatArray:
         """Open boxes by the staircase until a proof has so many; what `_open` finds."""
@@ -312,7 +311,7 @@ class Search:
         """A box with the bound and the split of its linear relaxation."""
         demands = Demands(self.values, self.condition.shift + self.condition.noise)
         self.looked += PATIENCE
-        seconds = self.end - perf_counter()
+        seconds = self.end - clock()
         row = self.stairs(one.prices).row
         found = relaxed(row, one.box, one.leaves, demands, self.worth, seconds)
         if found is None or found.bound <= one.bound:
@@ -463,7 +462,7 @@ def search_trees(found: Found, pieces: Pieces, _: Leads | None) -> Sequence[Boun
         seconds = found.effort.shared(len(pieces.listed)).seconds
         proofs, told, rest = [], np.zeros(len(cases)), without_trees(program)
         for i, case in enumerate(cases):
-            end = np.inf if seconds is None else perf_counter() + SEARCHING * seconds
+            end = np.inf if seconds is None else clock() + SEARCHING * seconds
             needs = needed(condition, case.margin[0])
             row = Row(condition.form.grid(program.groups, case.x[0]), program, case)
             relations = Relations(row, rest) if program.size else None

@@ -288,11 +288,9 @@ def _weight(value: Any, place: str) -> Any:
     return {(one, other): a_number(cost, place) for one, other, cost in triples}
 
 
-_by_name_or_pair = _table_of(_weight, "numbers by feature name, such as { age = 2.0 }")
-
-
 def _weights(value: Any, place: str) -> Any:
-    return (_numbers if isinstance(value, list | tuple) else _by_name_or_pair)(value, place)
+    by_name = _table_of(_weight, "numbers by feature name, such as { age = 2.0 }")
+    return (_numbers if isinstance(value, list | tuple) else by_name)(value, place)
 
 
 @cache

@@ -16,8 +16,10 @@ from counterpoint.costs import Price
 from counterpoint.engine.conditions import Box, Cone, LinearBounds, Whole
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Condition, Region
-from counterpoint.solvers import Effort, Solution, all_solvers, applicable
+from counterpoint.solvers import Effort, Outcome, Solution, all_solvers, applicable
+from counterpoint.solvers import daqp as quadratic
 from counterpoint.solvers.clarabel import Model
+from counterpoint.solvers.daqp import Daqp
 from counterpoint.solvers.halfspace import HalfSpace
 from counterpoint.solvers.highs import Engine, Highs
 
@@ -148,6 +150,24 @@ def test_highs_answers_after_others_have_run_it_with_more_threads():
     )
     solution = Highs(program).solve(program.cases(np.zeros((1, 1))), Effort(), np.full(1, 9.0))
     assert solution.points[0] == 2.0
+
+
+def test_what_daqp_leaves_behind_where_it_finds_nothing_is_not_read(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """It may be infinite, of a program without a point."""
+    kept = quadratic.daqp.solve
+
+    def solved(*args: Any, **options: Any) -> Any:
+        point, value, flag, info = kept(*args, **options)
+        return (point, value, flag, info) if flag > 0 else (point - np.inf, value, flag, info)
+
+    monkeypatch.setattr(quadratic.daqp, "solve", solved)
+    rows = LinearBounds(np.array([[1.0, 2.0], [1.0, 2.0]]), [1.0, -np.inf], [np.inf, 0.0])
+    program = Program(Price(np.zeros(2), np.ones(2)), Region((rows,)))
+    with np.errstate(all="raise"):
+        solution = Daqp(program).solve(program.cases(np.zeros((1, 2))), Effort())
+    assert solution.outcomes == Outcome.INFEASIBLE
 
 
 def test_a_blank_solution_claims_nothing():

@@ -127,11 +127,11 @@ class Daqp(Solver):
         out, flags = np.zeros((n, len(hessian))), np.zeros(n, dtype=np.intp)
         duals = np.zeros((n, len(matrix)))
         for i in range(n):
-            out[i], _, flags[i], info = daqp.solve(
+            point, _, flags[i], info = daqp.solve(
                 hessian, linear[i], matrix, high[i], low[i], sense[i], **TOLERANCES, **seconds
             )
-            if flags[i] > 0:  # a point was found
-                duals[i] = info["lam"][first:]
+            if flags[i] > 0:  # else it may be infinite
+                out[i], duals[i] = point, info["lam"][first:]
         return out if directions is None else out @ directions.T, flags, duals
 
     def _solution(

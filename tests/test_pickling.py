@@ -106,6 +106,29 @@ def prototypes() -> cp.Explainer:
     return made
 
 
+def trees() -> cp.Explainer:
+    from sklearn.ensemble import RandomForestClassifier
+
+    X, y = flowers()
+    model = RandomForestClassifier(5, max_depth=3, random_state=0).fit(X, y)
+    made = cp.Explainer(model, data=X)
+    made.explain(X.head(2), 2)
+    return made
+
+
+def sums() -> cp.Explainer:
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import KBinsDiscretizer
+
+    X, y = flowers()
+    bins = KBinsDiscretizer(4, quantile_method="averaged_inverted_cdf")
+    model = make_pipeline(bins, LogisticRegression()).fit(X, y)
+    made = cp.Explainer(model, data=X, constraints=[cp.MaxChanges(3)])
+    made.explain(X.head(2), 2)
+    return made
+
+
 def groups() -> Any:
     from counterpoint.groups import Affine, GroupTranslations
 
@@ -118,6 +141,9 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "fresh explainer": stuck,
     "explainer": used,
     "explainer of prototypes": prototypes,
+    "explainer of trees": trees,
+    "explainer of sums": sums,
+    "answers of trees": lambda: trees().explain(flowers()[0].head(ROWS), 2),
     "counterfactuals": lambda: stuck().explain(flowers()[0].head(ROWS), cp.OtherLabel()),
     "one": lambda: stuck().explain(flowers()[0].head(ROWS), cp.OtherLabel())[1],
     "one found": lambda: explainer().explain(flowers()[0].head(ROWS), 2)[1],

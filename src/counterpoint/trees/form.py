@@ -181,14 +181,13 @@ class TreeScores(Form):
     eps: float = EPS
     divisor: int = 1
     order: Order = field(default=Order.OWN, compare=False)
-    _grids: Memo[Any, Grid] = field(default_factory=Memo, init=False, repr=False)
 
     def __post_init__(self) -> None:
         require_finite(self.trees.values, self.base)
 
-    def __getstate__(self) -> dict[str, Any]:
-        state = super().__getstate__()
-        return {**state, "_grids": Memo()}
+    @cached_property
+    def _grids(self) -> Memo[Any, Grid]:
+        return Memo()
 
     @property
     def has_values(self) -> bool:  # type: ignore[override]

@@ -70,6 +70,33 @@ def test_a_full_matrix_over_categories_alone_has_no_floor():
     assert price(np.array([[1.0, 0.0]]), np.array([[0.0, 1.0]])).tolist() == [2.0]
 
 
+def test_the_labels_of_a_series_say_which_weight_is_whose():
+    features = cp.Features([cp.Continuous("a"), cp.Continuous("b"), cp.Continuous("c")])
+    for series in (pd.Series({"c": 5.0, "b": 3.0}), pd.Series({"a": 1.0, "b": 3.0, "c": 5.0})):
+        cost = cp.Manhattan(series)
+        assert cost.weights == series.to_dict()
+        assert cost.price(features).absolute.tolist() == [1.0, 3.0, 5.0]
+    counted = cp.SquaredEuclidean(pd.Series([1.0, 3.0, 5.0]))
+    assert counted.price(features).diagonal.tolist() == [1.0, 3.0, 5.0]
+    with pytest.raises(cp.InvalidInput, match="'d'"):
+        cp.Manhattan(pd.Series({"d": 3.0})).price(features)
+
+
+def test_the_labels_of_a_matrix_are_the_features_in_their_order():
+    features = cp.Features([cp.Continuous("a"), cp.Continuous("b")])
+    matrix = pd.DataFrame([[2.0, 0.5], [0.5, 1.0]], index=["a", "b"], columns=["a", "b"])
+    for one in (matrix, pd.DataFrame(matrix.to_numpy())):
+        cost = cp.Mahalanobis(one)
+        assert cost.price(features).quadratic.tolist() == matrix.to_numpy().tolist()
+        assert cp.Problem(cost=cost).to_dict()["cost"]["matrix"] == matrix.to_numpy().tolist()
+    turned = matrix.loc[["b", "a"], ["b", "a"]]
+    expected = r"in the order \['a', 'b'\]; got \['b', 'a'\]. Reorder them."
+    with pytest.raises(cp.InvalidInput, match=expected):
+        cp.Mahalanobis(turned).price(features)
+    with pytest.raises(cp.InvalidInput, match=expected):
+        cp.Ellipsoid({"a": 0.0, "b": 0.0}, turned)
+
+
 def test_a_mapping_may_leave_features_out():
     features = cp.Features([cp.Continuous("a"), cp.Continuous("b")])
     assert cp.Manhattan({"b": 3.0}).price(features).absolute.tolist() == [1.0, 3.0]

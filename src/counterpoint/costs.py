@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from counterpoint.errors import InvalidInput, check_numbers, floats, shown, some
+from counterpoint.errors import InvalidInput, by_name, check_numbers, floats, shown, some
 from counterpoint.numerics import EPS, STEP_SLACK, FloatArray, IntArray
 from counterpoint.rows.features import Categorical, Feature, Features
 
@@ -207,16 +207,26 @@ class Cost(ABC):
         """
 
 
+class Weighted(Cost):
+    """A cost with weights, which a series of pandas may say by its labels."""
+
+    weights: Weights
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "weights", by_name(self.weights))
+
+
 @final
 @dataclass(frozen=True)
-class Manhattan(Cost):
+class Manhattan(Weighted):
     """``Σ_j w_j |y_j − x_j|``; a category that changes costs w_j.
 
     Parameters
     ----------
     weights
-        A mapping from names (the others weigh 1), a sequence in the order of the features, or None
-        for all ones; in cost units for each feature unit. In a mapping, the weight of a category
+        A mapping from names, or a series of pandas with them as labels (the others weigh 1), a
+        sequence in the order of the features, or None for all ones; in cost units for each feature
+        unit. In a mapping, the weight of a category
         may itself be a mapping, from pairs (from, to) to costs (the other pairs cost 1).
 
     Examples
@@ -236,15 +246,13 @@ class Manhattan(Cost):
 
 @final
 @dataclass(frozen=True)
-class SquaredEuclidean(Cost):
+class SquaredEuclidean(Weighted):
     """Σ_j w_j (y_j − x_j)²; a category that changes costs w_j.
 
     Parameters
     ----------
     weights
-        A mapping from names (the others weigh 1), a sequence in the order of the features, or None
-        for all ones; in cost units for each squared feature unit. Of categories by pair, as for
-        `Manhattan`.
+        As for `Manhattan`, in cost units for each squared feature unit.
     """
 
     weights: Weights = None
@@ -258,7 +266,7 @@ class SquaredEuclidean(Cost):
 
 @final
 @dataclass(frozen=True)
-class PercentileShift(Cost):
+class PercentileShift(Weighted):
     """``Σ_j w_j |Q_j(y_j) − Q_j(x_j)|`` with percentile ranks Q_j in the data, from 0 to 1.
 
     To pass many others costs much, however small the step; a category that changes costs w_j. Ranks
@@ -308,8 +316,9 @@ class Mahalanobis(Cost):
     Parameters
     ----------
     matrix
-        (p, p) symmetric positive definite, rows and columns in the order of the features. The sign
-        of a change of category has no meaning, so its row may hold a diagonal entry only.
+        (p, p) symmetric positive definite, rows and columns in the order of the features; those of
+        a data frame must be labelled so. The sign of a change of category has no meaning, so its
+        row may hold a diagonal entry only.
     """
 
     matrix: ArrayLike
@@ -410,7 +419,7 @@ def _absolute(weights: FloatArray, features: Features, *, numeric: bool) -> Floa
 
 def _checked_matrix(matrix: ArrayLike, features: Features) -> FloatArray:
     p = len(features)
-    out = floats("the Mahalanobis matrix", matrix)
+    out = floats("the Mahalanobis matrix", matrix, features.names)
     if out.shape != (p, p):
         raise InvalidInput(f"Expected a Mahalanobis matrix of shape {(p, p)}; got {out.shape}.")
     if not np.isfinite(out).all() or not np.allclose(out, out.T, rtol=1e-9, atol=0):

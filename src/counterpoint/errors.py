@@ -6,7 +6,7 @@ Each message is one sentence or two: what was expected, what came, what to do.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, KeysView, Mapping
+from collections.abc import Callable, Hashable, Iterable, KeysView, Mapping, Sequence
 from typing import Any, final
 
 import numpy as np
@@ -28,6 +28,7 @@ __all__ = [
     "UnsupportedModel",
     "all_of",
     "among",
+    "by_name",
     "check_flag",
     "check_interval",
     "check_name",
@@ -238,12 +239,31 @@ def check_name(what: str, name: object) -> None:
         ) from None
 
 
-def floats(what: str, values: Any) -> NDArray[np.float64]:
-    """An array of numbers as float64; anything else is refused."""
+def floats(what: str, values: Any, names: Sequence[Hashable] = ()) -> NDArray[np.float64]:
+    """An array of numbers as float64; anything else is refused.
+
+    So are labels of a pandas frame that are not ``names``, the order of its rows and columns.
+    """
+    for labels in (axis.tolist() for axis in (getattr(values, "axes", ()) if names else ())):
+        if labels not in ([*names], [*range(len(names))]):
+            raise InvalidInput(
+                f"Expected {what} to have rows and columns in the order {shown([*names])}; got "
+                f"{shown(labels)}. Reorder them."
+            )
     try:
         return np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
         raise InvalidInput(f"Expected numbers for {what}; got {shown(values)}.") from None
+
+
+def by_name(values: Any) -> Any:
+    """A pandas series as a mapping from its labels, unless they only count; a frame as an array."""
+    if not hasattr(values, "axes"):
+        return values
+    labels = values.axes[0].tolist()
+    if values.ndim > 1 or labels == [*range(len(labels))]:
+        return values.to_numpy()
+    return dict(zip(labels, values.tolist(), strict=True))
 
 
 def listed(what: str, values: Any) -> tuple[Any, ...]:

@@ -36,7 +36,7 @@ from counterpoint.constraints import (
 )
 from counterpoint.costs import Cost, Mahalanobis, Manhattan, PercentileShift, SquaredEuclidean
 from counterpoint.engine.wings import parts
-from counterpoint.errors import InvalidInput, InvalidSpec
+from counterpoint.errors import InvalidInput, InvalidSpec, by_name
 from counterpoint.rows.features import Categorical, Continuous, Feature, Integer, all_features
 from counterpoint.targets import Interval, Label, OtherLabel, Probability, Target, Tradeoff
 
@@ -223,7 +223,6 @@ def _list_of(item: Parameter, expected: str) -> Parameter:
 _names = _list_of(a_text, "a list of feature names")
 _labels = _list_of(a_label, "a list of values")
 _numbers = _list_of(a_number, "a list of numbers")
-_rows = _list_of(_numbers, "a list of rows of numbers")
 
 
 def _pair_of(expected: str) -> Parameter:
@@ -241,7 +240,7 @@ _pair = _pair_of("a smallest and a largest number")
 
 
 def _matrix(value: Any, place: str) -> Any:
-    rows = _rows(value, place)
+    rows = _list_of(_numbers, "a list of rows of numbers")(value, place)
     if len({len(row) for row in rows}) != 1:
         raise wrong(place, "rows of one length", value)
     return rows
@@ -487,6 +486,7 @@ def _short(number: float) -> str:
 
 def _plain(value: Any) -> Any:
     """Dicts with text for keys, lists, text and numbers."""
+    value = by_name(value)
     if isinstance(value, np.ndarray | np.generic):
         return _plain(value.tolist())
     if isinstance(value, Mapping):

@@ -118,7 +118,7 @@ class Ellipsoid(Constraint):
         check_numbers("the center", self.center)
         check_number("the radius", self.radius)
         q = len(self.center)
-        matrix = floats("the ellipsoid matrix", self.matrix)
+        matrix = floats("the ellipsoid matrix", self.matrix, tuple(self.center))
         if matrix.shape != (q, q) or q == 0:
             raise InvalidInput(
                 f"Expected an ellipsoid matrix of shape {(q, q)}, one row for each feature of the "

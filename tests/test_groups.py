@@ -224,6 +224,15 @@ def test_a_feature_that_costs_more_changes_less():
     assert sizes[0] > sizes[1] > sizes[2] == 0.0
 
 
+def test_costs_in_a_series_go_by_its_labels():
+    _, X, y = fitted("linear")
+    costs = {name: 1.0 + i for i, name in enumerate(reversed(X.columns))}
+    ways = (costs, pd.Series(costs), [costs[name] for name in X.columns])
+    fits = (DifferenceOfMeans(plane(X), costs=way).fit(X, y) for way in ways)
+    one, *others = (list(fit.translations_.costs) for fit in fits)
+    assert others == [one, one]
+
+
 def test_constant_features_stay():
     X, y = load_iris(return_X_y=True)
     wide = np.column_stack([X, np.full(len(X), 7.0), np.zeros(len(X))])

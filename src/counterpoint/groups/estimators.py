@@ -61,7 +61,8 @@ class GroupTranslations(GroupExplainer):
     limits
         What a change may be; None for at most 1.5 times the range of the group means.
     costs
-        c: d positive numbers, or a mapping from names; None for 1 over the standard deviation.
+        c: d positive numbers, or a mapping or series of pandas from names; None for 1 over the
+        standard deviation.
     radius
         ε in correctness and coverage; None for the paper's rule, that of the widest group: 95 % of
         each group are near another row of it; ``"each"`` for that of each group moved to, where

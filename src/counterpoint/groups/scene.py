@@ -21,7 +21,7 @@ from scipy.spatial.distance import cdist
 from scipy.special import expit
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
-from counterpoint.errors import InvalidInput
+from counterpoint.errors import InvalidInput, by_name
 from counterpoint.groups.fitting import FEW, costliest
 from counterpoint.groups.members import Groups
 from counterpoint.groups.path import Candidate
@@ -111,7 +111,7 @@ def _prices(
     costs: ArrayLike | Mapping[Hashable, float] | None, spread: FloatArray, names: Names
 ) -> FloatArray:
     """(d,) what a change of one unit costs; by default 1 for each standard deviation."""
-    price = 1.0 / np.where(spread > 0.0, spread, 1.0)
+    price, costs = 1.0 / np.where(spread > 0.0, spread, 1.0), by_name(costs)
     if isinstance(costs, Mapping):
         for name, cost in costs.items():
             price[_places(name, names)] = _number(cost)

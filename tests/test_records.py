@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.compose import make_column_transformer
+from sklearn.datasets import load_iris
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression, Ridge
@@ -87,6 +88,13 @@ CASES: dict[str, Any] = {
         {"cost": cp.Mahalanobis(METRIC)},
         X.head(6),
         "yes",
+    ),
+    "a metric, any other label": lambda: (
+        LogisticRegression(max_iter=2000).fit(*load_iris(return_X_y=True)),
+        load_iris().data,
+        {"cost": cp.Mahalanobis(np.eye(4) + 0.3)},
+        load_iris().data[::12],
+        cp.OtherLabel(),
     ),
     "percentile shifts": lambda: (
         _mixed().fit(X, Y),

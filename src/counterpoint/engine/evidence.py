@@ -24,7 +24,8 @@ __all__ = ["Bounding", "Evidence", "Kept", "RowEvidence"]
 class Kept(NamedTuple):
     """What proves bounds on one piece of a target, for n rows."""
 
-    multipliers: FloatArray  # (n, size)
+    # (n, kept_size); how far points are from the row, and not where, which would say the row
+    multipliers: FloatArray
     trees: Sequence[tuple[IntArray, Proof]] = ()  # with the rows that they are of
     own: Sequence[Any] | None = None  # (n,) proofs of a wing's own, which it reads itself
 
@@ -92,7 +93,10 @@ class Evidence(Bounding):
 
     @property
     def kept(self) -> Kept | None:
-        return Kept(self.multipliers, self.proofs)
+        if self.at is None:
+            return Kept(self.multipliers, self.proofs)
+        away = np.nan_to_num(self.at - self.cases.x)  # of no point: the row itself
+        return Kept(np.hstack([self.multipliers, away]), self.proofs)
 
     def bounds(
         self, reached: FloatArray, margin: FloatArray | None = None

@@ -167,6 +167,11 @@ class Program:
         """Whether a point sharpens the bound: a full quadratic price, or what is not convex."""
         return self.price.quadratic.ndim == 2 or self.nonconvex_duality is not None
 
+    @property
+    def kept_size(self) -> int:
+        """How many numbers prove a bound: the multipliers and, if any, how far the point is."""
+        return self.size + self.has_tangents * self.width
+
     @cached_property
     def groups(self) -> tuple[slice, ...]:
         """The one-hot groups."""

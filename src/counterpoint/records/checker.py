@@ -118,8 +118,7 @@ class Rows(NamedTuple):
 def _proved(asked: Asked, rows: Rows, proofs: list[Any]) -> tuple[FloatArray, BoolArray]:
     """(n,) what multipliers and trees prove, and whether that settles the row."""
     question, pieces = asked.question, asked.question.pieces(asked.target)
-    sizes, full = [p.program.size for p in pieces.listed], question.price.quadratic.ndim == 2
-    kept = kept_of(proofs, sizes, rows.x.shape[1], tangents=full)
+    kept = kept_of(proofs, [p.program.kept_size for p in pieces.listed], rows.x.shape[1])
     bound, settled = np.zeros(len(proofs)), np.zeros(len(proofs), dtype=bool)
     # Where whole columns are on their lattice, ties are decided there: as when it was answered.
     on = question.on_lattice(rows.x) if question.is_discrete else np.zeros(len(proofs), dtype=bool)
@@ -143,8 +142,9 @@ def _evidence(asked: Asked, program: Program, rows: Rows, kept: Kept) -> Boundin
                 own: Bounding = wing.PROOFS[kind](program, cases, kept.own)
                 return own
         raise ValueError("there is a proof of a kind that is not known")
-    at = rows.y if program.has_tangents else None
-    return Evidence(program, cases, kept.multipliers, at, np.zeros(len(rows.x)), [*kept.trees])
+    multipliers, away = np.split(kept.multipliers, [program.size], axis=1)
+    at = rows.x + away if program.has_tangents else None
+    return Evidence(program, cases, multipliers, at, np.zeros(len(rows.x)), [*kept.trees])
 
 
 def _settled(

@@ -95,7 +95,7 @@ def to_batches(answers: Counterfactuals) -> Iterator[Batch]:
         told = _columns(answers, at, asked, proofs)
         told["message"] = np.array(messages[1], dtype=object)[messages[0][at]]
         rows, after = (frame.iloc[at].reset_index(drop=True) for frame in frames)
-        sizes = [piece.program.size for piece in answers.question.pieces(target).listed]
+        sizes = [piece.program.kept_size for piece in answers.question.pieces(target).listed]
         yield Batch(shared, rows, after, told, proofs, at, sizes)
 
 
@@ -130,7 +130,7 @@ def _proofs(answers: Counterfactuals, at: IntArray, target: Target) -> list[Any]
     """What proves the bounds of some rows; None where nothing was kept, or has to be proved."""
     out: list[Any] = [None] * len(at)
     pieces = answers.question.pieces(target)
-    sizes = [piece.program.size for piece in pieces.listed]
+    sizes = [piece.program.kept_size for piece in pieces.listed]
     known = np.full(len(answers), -1)
     for k, (rows, _) in enumerate(answers.kept):
         known[rows] = k  # what was searched last counts

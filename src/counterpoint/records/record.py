@@ -376,11 +376,10 @@ def _together(trees: Sequence[tuple[int, Any]], size: int, d: int) -> tuple[IntA
     return rows, Proof(row, low, high, forced != 0.0, multipliers, children, root, ceiling)
 
 
-def kept_of(proofs: Sequence[Any], sizes: Sequence[int], d: int, *, tangents: bool) -> list[Kept]:
+def kept_of(proofs: Sequence[Any], sizes: Sequence[int], d: int) -> list[Kept]:
     """What proves the bounds of rows, piece by piece; ValueError if it is not of these pieces.
 
-    Pieces have so many (``sizes``) multipliers, over d columns; nodes also points of tangents, if
-    that is how their price is bounded.
+    Pieces have so many (``sizes``) multipliers, with those of points, over d columns.
     """
     trees: list[list[tuple[int, Any]]] = [[] for _ in sizes]
     own: list[list[Any]] = [[None] * len(proofs) for _ in sizes]
@@ -398,7 +397,7 @@ def kept_of(proofs: Sequence[Any], sizes: Sequence[int], d: int, *, tangents: bo
     return [
         Kept(
             part,
-            _chunks(grown, size + d * tangents, d),
+            _chunks(grown, size, d),
             None if its.count(None) == len(its) else its,
         )
         for part, grown, its, size in zip(parts, trees, own, sizes, strict=True)

@@ -115,7 +115,7 @@ class ProofTrees(Bounding):
 
     @property
     def kept(self) -> Kept:
-        return Kept(np.zeros((len(self.proofs), self.program.size)), own=self.proofs)
+        return Kept(np.zeros((len(self.proofs), self.program.kept_size)), own=self.proofs)
 
     def bounds(
         self, reached: FloatArray, margin: FloatArray | None = None

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -928,3 +930,39 @@ def test_factored_answers_need_extrapolation():
         cp.Explainer(model, **asked).explain_factored(X, True)
     answers = cp.Explainer(model, extrapolate=True, **asked).explain_factored(X, True)
     assert answers.found.all()
+
+
+# Effort
+
+
+def calls(action: Callable[[], Any]) -> int:
+    """How many functions of Python are called: seconds depend on what else runs."""
+    count = 0
+
+    def counted(_frame: Any, event: str, _arg: Any) -> None:
+        nonlocal count
+        count += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(counted)
+    try:
+        action()
+    finally:
+        sys.setprofile(before)
+    return count
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "array", "described"])
+def test_making_an_explainer_takes_work_in_proportion_to_the_columns(kind):
+    work = []
+    for width in (50, 100, 200):
+        X = pd.DataFrame(np.random.default_rng(0).normal(size=(20, width))).add_prefix("c")
+        model = LogisticRegression().fit(X, X["c0"] > 0.0)
+        data = {"polars": pl.from_pandas(X), "array": X.to_numpy()}.get(kind, X)
+        features = [cp.Integer(name) for name in X.columns] if kind == "described" else None
+        if kind == "array":
+            model = LogisticRegression().fit(data, X["c0"] > 0.0)
+        make_one = partial(cp.Explainer, model, data=data, features=features)
+        make_one()  # what is imported or cached is not counted
+        work.append(calls(make_one))
+    assert work[2] - work[1] <= 2.1 * (work[1] - work[0])

@@ -9,7 +9,7 @@ import numpy as np
 
 from counterpoint.errors import InvalidInput, check_number, shown
 from counterpoint.numerics import FloatArray
-from counterpoint.rows.encoding import present
+from counterpoint.rows.encoding import numbers
 from counterpoint.rows.features import Categorical, Feature, Features
 from counterpoint.rows.table import Table
 
@@ -99,7 +99,7 @@ def _numbers(data: object, features: Features | None) -> Iterator[tuple[Feature,
     table, features = Table.read(data), _kinds(data, features)
     for feature in features:
         if not isinstance(feature, Categorical):
-            yield feature, present(table.select([feature.name]), Features([feature]))[:, 0]
+            yield feature, numbers(table, feature.name)
 
 
 def _spread(values: FloatArray) -> tuple[float, str]:

@@ -242,8 +242,8 @@ def read_over(model: Any, table: Table | None, items: Sequence[Feature] | None) 
         known = None if items is None else Features(items)
         return see_through(model, known, fixed=items is not None)
     features = Features.from_data(table)
-    for item in items or ():
-        features = features.replaced(with_observed(item, features[item.name]))
+    described = {item.name: with_observed(item, features[item.name]) for item in items or ()}
+    features = Features(described.get(feature.name, feature) for feature in features)
     return see_through(model, features, fixed=False)
 
 

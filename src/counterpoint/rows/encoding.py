@@ -28,6 +28,7 @@ __all__ = [
     "decode",
     "encode",
     "match_columns",
+    "numbers",
     "present",
     "recode",
 ]
@@ -151,6 +152,12 @@ def present(table: Table, features: Features) -> FloatArray:
     """(m, p) codes of the rows that can be used."""
     encoded = encode(table, features)
     return np.delete(encoded.codes, list(encoded.problems), axis=0)
+
+
+def numbers(table: Table, name: Hashable) -> FloatArray:
+    """(m,) the finite numbers that one column holds, wherever it stands in the table."""
+    values = _as_numbers(name, table.column(name), {}, table.foreign(name))
+    return values[np.isfinite(values)]
 
 
 def decode(

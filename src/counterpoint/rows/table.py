@@ -91,7 +91,12 @@ class Table:
         """The dtypes of a frame's columns, as its library has them."""
         if self.known_dtypes is not None:
             return self.known_dtypes
-        return list(self.native.dtypes if self.is_pandas else self.frame.schema.values())
+        return list(self.native.dtypes if self.is_pandas else self.schema.values())
+
+    @cached_property
+    def schema(self) -> Mapping[Hashable, Any]:
+        """Name → dtype of a frame's columns in narwhals' terms, which it reads all at once."""
+        return dict(self.frame.schema)
 
     def column(self, name: Hashable) -> NDArray[Any]:
         """The values of one column; floats are float64 with NaN for what is missing."""
@@ -149,7 +154,7 @@ class Table:
         """
         if self.is_array or self.is_pandas:
             return ""
-        dtype = self.frame.schema[name]
+        dtype = self.schema[name]
         text = nw.String, nw.Categorical, nw.Enum
         fits = dtype.is_numeric() or dtype in (nw.Boolean, nw.Unknown, *text)
         return "" if fits else f" in dtype {type(dtype).__name__}"
@@ -162,14 +167,14 @@ class Table:
         if self.is_array:
             kinds: dict[Hashable, str] = dict.fromkeys(self.names, self.native.dtype.kind)
         else:
-            dtypes = self.frame.schema.items()
+            dtypes = self.schema.items()
             kinds = {n: "O" if d == nw.Object else "i" * d.is_integer() for n, d in dtypes}
         held = [n for n, kind in kinds.items() if kind == "O" and holds_ints(self.column(n))]
         return frozenset([*held, *(name for name, kind in kinds.items() if kind in ("i", "u"))])
 
     def levels(self, name: Hashable) -> tuple[Hashable, ...] | None:
         """The declared levels of a categorical dtype, in their order; None for other dtypes."""
-        if self.is_array or self.frame.schema[name] not in (nw.Categorical, nw.Enum):
+        if self.is_array or self.schema[name] not in (nw.Categorical, nw.Enum):
             return None
         return tuple(self.frame.get_column(name).cat.get_categories().to_list())
 
@@ -178,7 +183,7 @@ class Table:
         native = self.frame.get_column(name).to_native()
         arrow = nw.dependencies.is_pyarrow_chunked_array(native)
         dtype = native.type if arrow else native.dtype
-        return bool(self.frame.schema[name] == nw.Enum or getattr(dtype, "ordered", False))
+        return bool(self.schema[name] == nw.Enum or getattr(dtype, "ordered", False))
 
     def select(self, names: Sequence[Hashable]) -> Table:
         """The columns with these names, in this order."""

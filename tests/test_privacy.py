@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import pickle
 import sys
 import warnings
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from threading import Barrier
 from typing import Any
 
 import cvxpy as cp
@@ -709,6 +713,75 @@ def test_a_default_accountant_counts_what_got_none():
     assert inner.total() == (2.0, 1e-5)
     assert BudgetAccountant.default() is BudgetAccountant.pop_default() is None
     assert outer.set_default() is BudgetAccountant.default() is BudgetAccountant.pop_default()
+
+
+def test_a_block_counts_the_fits_of_its_own_thread():
+    X, y = data()
+    both_inside, both_fitted = Barrier(2, timeout=20.0), Barrier(2, timeout=20.0)
+
+    def total_of_a_block(epsilon: float) -> float:
+        with BudgetAccountant() as accountant:
+            both_inside.wait()
+            model(epsilon=epsilon).fit(X, y)
+            both_fitted.wait()
+            assert BudgetAccountant.default() is accountant
+        assert BudgetAccountant.default() is None
+        return accountant.total()[0]
+
+    with BudgetAccountant() as outer, ThreadPoolExecutor(2) as pool:
+        assert [*pool.map(total_of_a_block, (1.0, 4.0))] == [1.0, 4.0]
+        assert pool.submit(BudgetAccountant.default).result() is None
+    assert not len(outer)
+
+
+def test_a_block_counts_the_fits_of_its_own_task():
+    async def total_of_a_block(epsilon: float, turns: int) -> float:
+        with BudgetAccountant() as accountant:
+            for _ in range(turns):
+                await asyncio.sleep(0.0)
+                assert BudgetAccountant.default() is accountant
+                BudgetAccountant.default().spend(epsilon)
+        assert BudgetAccountant.default() is outer
+        return accountant.total()[0]
+
+    async def at_once() -> list[float]:
+        return await asyncio.gather(*(total_of_a_block(e, 6 - e) for e in (1, 2, 3)))
+
+    with BudgetAccountant() as outer:
+        assert asyncio.run(at_once()) == [5.0, 8.0, 9.0]
+    assert BudgetAccountant.default() is None
+    assert not len(outer)
+
+
+def test_blocks_may_end_in_any_order():
+    def block(accountant: BudgetAccountant) -> Iterator[None]:
+        with accountant:
+            yield
+
+    first, second = BudgetAccountant(), BudgetAccountant()
+    blocks = block(first), block(second)
+    for entered in blocks:
+        next(entered)
+    assert BudgetAccountant.default() is second
+    blocks[0].close()
+    assert BudgetAccountant.default() is second
+    blocks[1].close()
+    assert BudgetAccountant.default() is None
+    with first, second, first:
+        with first:
+            pass
+        assert BudgetAccountant.default() is first
+
+
+def test_a_default_holds_for_all_threads_and_beside_blocks():
+    process, block = BudgetAccountant(), BudgetAccountant()
+    with ThreadPoolExecutor(1) as pool, block:
+        assert process.set_default() is process
+        assert BudgetAccountant.default() is block
+        assert pool.submit(BudgetAccountant.default).result() is process
+        assert BudgetAccountant.pop_default() is process
+        assert BudgetAccountant.default() is block
+        assert BudgetAccountant.pop_default() is None
 
 
 def test_a_fit_that_releases_nothing_costs_nothing():

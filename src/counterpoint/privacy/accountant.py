@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from contextvars import ContextVar
 from math import fsum, inf, log, log1p, sqrt
 from threading import Lock
 from typing import Any, ClassVar, Literal, Self, final
@@ -24,9 +25,12 @@ class BudgetAccountant:
     """Counts what fits on the same rows cost, and refuses those that would cost more than allowed.
 
     As in diffprivlib, it is passed to a model, or stands for all models that got none: as the
-    default, or inside of a ``with`` block. A search by cross-validation is many fits, and each is
-    counted. Copies are the accountant itself, so that scikit-learn's `clone` counts on. It counts
-    in its process alone: one that was pickled, and so went to another, allows nothing any more.
+    default of the process, or inside of a ``with`` block. A block holds for its own thread or
+    asyncio task, and for tasks that are started inside; a thread that is started inside does not
+    see it, so pass the accountant to models that are fitted there. A search by cross-validation is
+    many fits, and each is counted. Copies are the accountant itself, so that scikit-learn's `clone`
+    counts on. It counts in its process alone: one that was pickled, and so went to another, allows
+    nothing any more.
 
     Parameters
     ----------
@@ -60,6 +64,8 @@ class BudgetAccountant:
     """
 
     _defaults: ClassVar[list[BudgetAccountant]] = []
+    # A tuple, and not one accountant with tokens: blocks of generators may end in any order.
+    _blocks: ClassVar[ContextVar[tuple[BudgetAccountant, ...]]] = ContextVar("blocks", default=())
 
     def __init__(
         self,
@@ -145,25 +151,32 @@ class BudgetAccountant:
             self._spent.append(release)
 
     def set_default(self) -> Self:
-        """Count the fits of all models that got no accountant, in this process."""
+        """Count the fits of all models that got no accountant, in all threads of this process.
+
+        Inside of a ``with`` block that one's accountant counts them.
+        """
         self._defaults.append(self)
         return self
 
     @classmethod
     def pop_default(cls) -> BudgetAccountant | None:
-        """The default, which it then is no more: the one before it is again; None if none is."""
+        """Take back the last `set_default` and return its accountant; None if there is none."""
         return cls._defaults.pop() if cls._defaults else None
 
     @classmethod
     def default(cls) -> BudgetAccountant | None:
         """The accountant of models that got none; None if there is none."""
-        return cls._defaults[-1] if cls._defaults else None
+        accountants = cls._blocks.get() or cls._defaults
+        return accountants[-1] if accountants else None
 
     def __enter__(self) -> Self:
-        return self.set_default()
+        self._blocks.set((*self._blocks.get(), self))
+        return self
 
     def __exit__(self, *_: object) -> None:
-        self.pop_default()
+        blocks = self._blocks.get()
+        innermost = max((i for i, block in enumerate(blocks) if block is self), default=len(blocks))
+        self._blocks.set(blocks[:innermost] + blocks[innermost + 1 :])
 
     def __copy__(self) -> Self:
         return self

@@ -7,6 +7,7 @@ import pickle
 from dataclasses import replace
 from functools import cache
 from itertools import permutations, product
+from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
@@ -305,20 +306,56 @@ def test_rows_of_every_kind_get_the_same_answer(kind: str):
 
 
 def test_changes_are_ranked_as_scanpy_ranks_genes():
-    told = of_wine()[0].translations_
-    first, *others = told.groups
-    kept = told.ranked(first, "kind")
-    assert kept["params"]["groupby"] == "kind"
-    assert kept["params"]["reference"] == str(first)
-    for name in ("names", "scores"):
-        assert kept[name].dtype.names == tuple(map(str, others))
-    price = dict(zip([told.names[c] for c in told.columns], told.costs, strict=True))
-    for label in others:
-        changes, field = told.changes(first, label), str(label)
-        assert [*kept["names"][field][: len(changes)]] == [*changes]
-        worth = [price[name] * change for name, change in changes.items()]
-        np.testing.assert_allclose(kept["scores"][field][: len(changes)], worth)
-        assert not kept["scores"][field][len(changes) :].any()
+    told = Translations.of(
+        [[0, 0, 0, 0], [1, -3, 0, 2], [0, 0, 0, 0], [-5, 0, 1, 0]],
+        ["a", "b", "same", 7],
+        ["p", "q", "r", "s"],
+        costs=[1, 1, 10, 4],
+    )
+    ranked = told.ranked("a", "kind")
+    assert ranked["params"]["groupby"] == "kind"
+    assert ranked["params"]["reference"] == "a"
+    columns = ("names", "scores", "logfoldchanges", "pvals", "pvals_adj")
+    assert ranked.keys() == {"params", *columns}
+    for name in columns:  # nothing changes from a to same
+        assert ranked[name].dtype.names == ("b", "7")
+    assert ranked["names"].tolist() == [("s", "r"), ("q", "p")]  # as long as the shortest, 7
+    assert ranked["scores"].tolist() == [(8.0, 10.0), (-3.0, -5.0)]
+    assert ranked["logfoldchanges"].tolist() == [(2.0, 1.0), (-3.0, -5.0)]
+    assert np.isnan(ranked["pvals"].tolist()).all()
+    one = told.ranked("a", groups=["b"])
+    assert dict(zip(one["names"]["b"], one["logfoldchanges"]["b"], strict=True)) == told.changes(
+        "a", "b"
+    )
+    with pytest.raises(InvalidInput, match="changes from 'a' to another group to rank; there are"):
+        told.ranked("a", groups=["a", "same"])
+    with pytest.raises(InvalidInput, match=r"a group among .* got 'c'"):
+        told.ranked("a", groups=["c"])
+
+
+@pytest.mark.filterwarnings("ignore")  # scanpy's, and those of what it draws with
+def test_scanpy_takes_ranked_changes_and_its_loadings_are_taken(tmp_path: Path):
+    scanpy = pytest.importorskip(
+        "scanpy", reason="scanpy needs pandas 2: make test-pandas2 runs this"
+    )
+    adata = scanpy.datasets.pbmc68k_reduced()
+    unused = np.isnan(adata.varm["PCs"]).all(axis=1)
+    with pytest.warns(UserWarning, match=f"^{unused.sum()} of 765 features have no loadings"):
+        space = Affine(adata.varm["PCs"])
+    model = GroupTranslations(space, k=10, strengths=8).fit(adata, "louvain")
+    told = model.translations_
+    assert not unused[told.columns].any()
+    adata.uns["rank_genes_groups"] = told.ranked("0", "louvain")
+    adata.write_h5ad(tmp_path / "cells.h5ad")
+    adata = scanpy.read_h5ad(tmp_path / "cells.h5ad")
+    for group in adata.uns["rank_genes_groups"]["names"].dtype.names:
+        table, changes = scanpy.get.rank_genes_groups_df(adata, group), told.changes("0", group)
+        largest = list(changes.items())[: len(table)]
+        assert [*zip(table["names"], table["logfoldchanges"], strict=True)] == largest
+        assert (table["scores"] != 0.0).all()
+    for picture in ("", "_dotplot", "_heatmap", "_matrixplot", "_stacked_violin", "_tracksplot"):
+        getattr(scanpy.pl, f"rank_genes_groups{picture}")(adata, show=False)
+    scanpy.pl.rank_genes_groups_violin(adata, groups=["1"], n_genes=20, jitter=False, show=False)
 
 
 def test_an_explanation_is_kept_with_an_anndata():

@@ -34,7 +34,7 @@ from sklearn.preprocessing import (
 )
 from torch import nn
 
-from counterpoint.errors import UnsupportedModel
+from counterpoint.errors import InvalidInput, UnsupportedModel
 from counterpoint.groups import (
     Affine,
     Composed,
@@ -331,3 +331,27 @@ def test_other_kernels_are_refused():
     model = KernelPCA(2, kernel="sigmoid").fit(np.random.default_rng(0).normal(size=(20, 3)))
     with pytest.raises(UnsupportedModel, match="kernel='sigmoid' has no derivatives"):
         represent(model)
+
+
+def test_features_without_loadings_count_as_0():
+    wide = np.column_stack([X, X[:, 0]])
+    loadings = np.random.default_rng(0).normal(size=(5, 2))
+    loadings[[1, 4]] = np.nan
+    zeros = Affine(np.nan_to_num(loadings))
+    assert zeros.offset.tolist() == [0.0, 0.0]
+    says = "^2 of 5 features have no loadings .NaN.: they count as 0, and no explanation changes"
+    with pytest.warns(UserWarning, match=says) as caught:
+        space = Affine(loadings)
+    assert caught[0].filename == __file__
+    with pytest.warns(UserWarning, match="So does the offset, which is NaN with them"):
+        moved = Affine(loadings, -wide.mean(axis=0) @ loadings)
+    for one in (space, moved):
+        np.testing.assert_array_equal(one.matrix, zeros.matrix)
+        np.testing.assert_array_equal(one.offset, zeros.offset)
+    columns = GroupTranslations(space, k=2, strengths=5).fit(wide, Y).translations_.columns
+    assert {*columns.tolist()} <= {0, 2, 3}
+    assert Affine(loadings[[0, 2]], 3.0).offset.tolist() == [3.0, 3.0]
+    loadings[0, 1] = np.nan
+    for bad, offset in ((loadings, 0.0), (loadings[[1, 4]], 0.0), (loadings[1:], [0.0, np.nan])):
+        with pytest.raises(InvalidInput, match="Expected finite numbers in an affine map"):
+            Affine(bad, offset)

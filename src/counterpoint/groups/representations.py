@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, final
 
 import numpy as np
@@ -13,8 +14,8 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 from scipy.special import expit, ndtr
 
-from counterpoint.errors import InvalidInput
-from counterpoint.numerics import FloatArray
+from counterpoint.errors import InvalidInput, several
+from counterpoint.numerics import BoolArray, FloatArray
 
 __all__ = [
     "ACTIVATIONS",
@@ -75,9 +76,11 @@ class Affine(Representation):
     Parameters
     ----------
     matrix
-        (d, m) M, dense or sparse.
+        (d, m) M, dense or sparse. A row of a dense one that is all NaN, as scanpy leaves it for
+        genes that its PCA does not use, counts as 0, and a warning says so.
     offset
-        (m,) c.
+        (m,) c, or one number for all. Explanations of groups in an affine space do not depend on
+        it.
 
     Raises
     ------
@@ -86,17 +89,20 @@ class Affine(Representation):
     """
 
     matrix: Matrix
-    offset: FloatArray
+    offset: FloatArray = field(default_factory=lambda: np.zeros(()))
 
     def __post_init__(self) -> None:
         is_sparse = sparse.issparse(self.matrix)
         matrix: Matrix = self.matrix if is_sparse else np.asarray(self.matrix, dtype=np.float64)
-        offset = np.asarray(self.offset, dtype=np.float64).ravel()
+        offset = np.asarray(self.offset, dtype=np.float64)
+        offset = np.full(matrix.shape[1:], offset) if offset.ndim == 0 else offset.ravel()
         if matrix.ndim != 2 or offset.shape != matrix.shape[1:]:
             raise InvalidInput(
                 "Expected a matrix (features, dimensions) and an offset (dimensions,); got the "
                 f"shapes {matrix.shape} and {offset.shape}. Transpose components_ of scikit-learn."
             )
+        if not is_sparse:
+            matrix, offset = _without_unused(matrix, offset)
         entries = matrix.tocoo().data if is_sparse else matrix
         if not (np.isfinite(entries).all() and np.isfinite(offset).all()):
             raise InvalidInput(
@@ -122,6 +128,24 @@ class Affine(Representation):
     def scaling(cls, scale: FloatArray, offset: FloatArray) -> Affine:
         """r(x) = scale · x + offset, entry by entry."""
         return cls(sparse.diags_array(scale, format="csr"), offset)
+
+
+def _without_unused(matrix: FloatArray, offset: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """An affine map in which features whose loadings are all NaN have the loadings 0."""
+    unused: BoolArray = np.asarray(np.isnan(matrix).all(axis=1))
+    lost = np.isnan(offset).all()  # −means @ matrix
+    rest_is_finite = np.isfinite(matrix[~unused]).all() and (lost or np.isfinite(offset).all())
+    if not unused.any() or unused.all() or not rest_is_finite:
+        return matrix, offset
+    sentence = (
+        f"{unused.sum()} of {several(len(matrix), 'feature')} have no loadings (NaN): they count "
+        "as 0, and no explanation changes these features."
+    )
+    if lost:
+        sentence += " So does the offset, which is NaN with them: it only moves the origin."
+        offset = np.zeros_like(offset)
+    warnings.warn(sentence, UserWarning, stacklevel=4)
+    return np.where(unused[:, None], 0.0, matrix), offset
 
 
 @final

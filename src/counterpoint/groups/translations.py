@@ -245,11 +245,13 @@ class Translations:
         lines = [(*pair, *one) for pair in pairs for one in told.changes(*pair).items()]
         return pd.DataFrame(lines, columns=["from", "to", "feature", "change"])
 
-    def ranked(self, reference: Any, groupby: str = "groups") -> dict[str, Any]:
-        """The changes from one group to each other, as scanpy keeps ranked genes in ``adata.uns``.
+    def ranked(
+        self, reference: Any, groupby: str = "groups", groups: Sequence[Any] | None = None
+    ) -> dict[str, Any]:
+        """The changes from one group to others, as scanpy keeps ranked genes in ``adata.uns``.
 
         ``adata.uns["rank_genes_groups"] = translations.ranked("B cells", "cell_type")`` is what
-        ``scanpy.pl.rank_genes_groups`` draws; there are no p-values for its tables.
+        ``scanpy.pl.rank_genes_groups`` and its relatives draw, and ``scanpy.get`` takes.
 
         Parameters
         ----------
@@ -257,29 +259,49 @@ class Translations:
             The label of the group that others are told apart from.
         groupby
             The column of ``adata.obs`` that has the groups.
+        groups
+            The labels of the others; None for all.
 
         Returns
         -------
         dict
-            ``names``, of all features that any pair changes, and ``scores``, the changes in units
-            of cost, the largest first and others of 0 last: a field for each other group; and
-            ``params``.
+            A field for each other group in ``names``, of the features that change; ``scores``, the
+            changes in units of cost, the largest first; ``logfoldchanges``, the changes in units of
+            the features; ``pvals`` and ``pvals_adj``, which are NaN, as there are none; and
+            ``params``. Scanpy wants lists of one length: they end with the shortest, and a group
+            to which nothing changes has none. With one group, nothing is cut.
+
+        Raises
+        ------
+        InvalidInput
+            If there is no such group, or nothing changes to any of them.
         """
         start = self.position(reference)
+        ends = map(self.position, self.groups if groups is None else groups)
+        changes = {str(self.groups[j]): self.between(start, j) for j in ends if j != start}
+        changes = {label: change for label, change in changes.items() if change.any()}
+        if not changes:
+            raise InvalidInput(
+                f"Expected changes from {reference!r} to another group to rank; there are none. "
+                "Pass another reference, or fit with a larger k."
+            )
+        shortest = min(np.count_nonzero(change) for change in changes.values())
         names = np.array([*map(str, self.names)], dtype=object)[self.columns]
-        ranked: dict[str, tuple[Any, Any]] = {}
-        for end, label in enumerate(self.groups):
-            if end != start:
-                worth = self.costs * self.between(start, end)
-                order = np.argsort(-np.abs(worth), kind="stable")
-                ranked[str(label)] = names[order], worth[order]
+        columns: dict[str, list[Any]] = {}
+        for change in changes.values():
+            scores, unknown = self.costs * change, np.full(shortest, np.nan)
+            largest = np.argsort(-np.abs(scores), kind="stable")[:shortest]
+            columns.setdefault("names", []).append(names[largest])
+            columns.setdefault("scores", []).append(scores[largest])
+            columns.setdefault("logfoldchanges", []).append(change[largest])
+            columns.setdefault("pvals", []).append(unknown)
+            columns.setdefault("pvals_adj", []).append(unknown)
         of = {"groupby": groupby, "reference": str(reference), "method": "counterpoint"}
-        params = of | {"use_raw": False, "layer": None}
-        found: dict[str, Any] = {"params": params}
-        for at, (key, kind) in enumerate({"names": object, "scores": float}.items()):
-            fields_ = [(label, kind) for label in ranked]
-            found[key] = np.rec.fromarrays([both[at] for both in ranked.values()], dtype=fields_)
-        return found
+        ranked: dict[str, Any] = {"params": of | {"use_raw": False, "layer": None}}
+        for column, arrays in columns.items():
+            kind = object if column == "names" else float
+            ranked[column] = np.rec.fromarrays(arrays, dtype=[(label, kind) for label in changes])
+        return ranked
 
     def sentence(self, start: Any, end: Any, most: int = 6) -> str:
         """What to change, in words.

@@ -112,7 +112,10 @@ def page(browser: Any, url: str) -> Iterator[Any]:
 def answered(page: Any, act: Any) -> str:
     """What the page says after something was done."""
     page.evaluate(
-        "() => { window.said = new Promise((r) => addEventListener('answered', r, true)) }"
+        """() => { window.said = new Promise((done, late) => {
+            addEventListener('answered', done, true);
+            setTimeout(() => late(new Error('The page does not answer.')), 20000);
+        }) }"""
     )
     act()
     page.evaluate("() => window.said")
@@ -294,6 +297,103 @@ def test_all_of_it_is_reached_by_the_keyboard(page):
     answered(page, lambda: page.keyboard.press("Space"))
     assert income.is_checked()
     assert table(page) != before or "income" not in str(before)
+
+
+@pytest.fixture(scope="module")
+def foreign() -> tuple[Any, pd.DataFrame]:
+    """A model whose labels, categories and columns have names that HTML and JSON write otherwise."""
+    random = np.random.default_rng(1)
+    X = pd.DataFrame(
+        {
+            "<pay> & 'more'": random.normal(4e4, 1.2e4, 300).round(),
+            "constructor": random.normal(10.0, 3.0, 300).round(1),
+            "Straße": random.choice(["<b>rent</b>", "it's own", "R&D \\ \"x\"", "München"], 300),
+            "grade": random.choice([1.0, 2.0, 3.0], 300),
+        }
+    )
+    score = X.iloc[:, 0] + 900 * X["constructor"] + 4e3 * X["grade"] - 6e3 * (X["Straße"] > "L")
+    kinds = ColumnTransformer(
+        [("words", OneHotEncoder(), ["Straße", "grade"])], remainder=StandardScaler()
+    )
+    labels = np.select([score < 45_000, score < 60_000], ["<=50K", "refusé"], ">50K")
+    return make_pipeline(kinds, LogisticRegression(max_iter=1000)).fit(X, labels), X
+
+
+def test_names_and_values_are_not_compared_as_text(browser, foreign):
+    model, X = foreign
+    page = browser.new_context(**DESKTOP).new_page()
+    faults: list[str] = []
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    with Served(make_app(model, X, cp.Problem(">50K"))) as url:
+        page.goto(url)
+        page.wait_for_selector("#answer h2")
+        explainer = cp.Explainer(model, data=X)
+        rows = [*np.flatnonzero(model.predict(X) != ">50K")[:4]]
+        for row in rows:
+            answered(page, lambda row=row: page.locator("#person").select_option(str(row)))
+            assert table(page) == shown(explainer.explain(X.iloc[[row]], ">50K")[0])
+        answered(page, lambda: page.locator("#target").select_option(label="refusé"))
+        assert table(page) == shown(explainer.explain(X.iloc[[row]], "refusé")[0])
+        answered(page, lambda: page.locator("#certainty").fill("70"))
+        sure = explainer.explain(X.iloc[[row]], cp.Probability("refusé", 0.7))[0]
+        assert table(page) == shown(sure)
+        fields = page.locator(".feature .now")
+        for words in X["Straße"].unique():
+            answered(page, lambda words=words: fields.nth(2).select_option(label=words))
+            for grade in (1.0, 3.0):
+                answered(page, lambda grade=grade: fields.nth(3).select_option(label=str(grade)))
+                person = X.iloc[[row]].assign(**{"Straße": words, "grade": grade})
+                want = explainer.explain(person, cp.Probability("refusé", 0.7))[0]
+                assert table(page) == shown(want)
+        before, address = page.inner_text("#answer"), page.url
+        page.wait_for_selector("#plans svg")
+        page.goto("about:blank")
+        page.goto(address)
+        page.wait_for_selector("#answer h2")
+        assert page.inner_text("#answer") == before
+        page.wait_for_selector("#plans .plan")
+        for button in page.locator("button.receipt").all():
+            with page.expect_download() as loading:
+                button.click()
+            assert cp.recheck(loading.value.path().read_text().splitlines(), model).ok
+        answered(page, lambda: page.locator("button[type=reset]").click())
+        assert page.locator("#target option:checked").inner_text() == ">50K"
+    page.context.close()
+    assert not faults
+
+
+def test_nothing_is_shown_that_is_not_about_the_person(browser, model):
+    X = loans()
+    with Served(make_app(model, X, cp.Problem("granted"))) as url:
+        page = browser.new_context(**DESKTOP).new_page()
+        page.goto(url)
+        page.wait_for_selector("#plans svg")
+        rows = {**X.iloc[3].to_dict(), "home": "castle"}  # a category that the model does not know
+        page.route("**/desk/rows/3", lambda route: route.fulfill(json=rows))
+        said = answered(page, lambda: page.locator("#person").select_option("3"))
+        assert "unknown category 'castle'" in said
+        assert page.locator(".plan").count() == 0
+
+        held: list[Any] = []
+        page.route("**/desk/rows/4", lambda route: held.append(route))
+        page.locator("#person").select_option("4")  # its row has not arrived
+        page.wait_for_function("() => !document.querySelector('#answer').innerText.trim()")
+        answered(page, lambda: page.locator("#person").select_option("5"))
+        five = page.inner_text("#answer")
+        held[0].fulfill(json=X.iloc[4].to_dict())  # too late
+        page.wait_for_timeout(100)
+        assert page.inner_text("#answer") == five
+        assert page.evaluate("() => read().row.age") == X["age"][5]
+
+        page.route("**/desk/rows/6", lambda route: route.abort())
+        said = answered(page, lambda: page.locator("#person").select_option("6"))
+        assert said == "The service does not answer."
+        assert page.locator(".plan").count() == 0
+
+        page.route("**/desk/answer", lambda route: held.append(route))
+        page.locator("#person").select_option("7")
+        page.wait_for_function("() => !document.querySelector('#answer').innerText.trim()")
+        page.context.close()
 
 
 def test_a_regressor_is_asked_for_a_range(browser):

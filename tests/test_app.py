@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
+from threading import Thread
+from time import perf_counter, sleep
 from typing import Any
 
 import pandas as pd
@@ -284,12 +288,16 @@ def test_with_a_token_nothing_is_answered_without_it(made):
     client = TestClient(make_app(*made, token=TOKEN), "http://example.org", follow_redirects=False)
     paths = ["/", "/nothing", "/openapi.json", *client.app.app.openapi()["paths"]]
     assert {"/explain", "/health", "/v2/models/counterpoint/infer"} <= {*paths}
+    paths.remove("/health")
     for path in [
         *paths,
         "/desk/rows/0",
         "/static/desk.js",
         "/?token=other",
         "/explain?token=open",
+        "/health/",
+        "//health",
+        "/health/../model",
     ]:
         for headers in ({}, {"Authorization": "Bearer other"}, {"Cookie": "counterpoint_token=x"}):
             for ask in (client.get, client.post):
@@ -297,7 +305,16 @@ def test_with_a_token_nothing_is_answered_without_it(made):
                 assert said.status_code == 401, path
                 assert "token" in said.json()["detail"]
     bearer = {"Authorization": f"Bearer {TOKEN}"}
-    assert client.get("/health", headers=bearer).status_code == 200
+    assert client.get("/model", headers=bearer).status_code == 200
+
+
+def test_whether_it_runs_is_told_without_a_token_and_nothing_else(made):
+    client = TestClient(make_app(*made, token=TOKEN), "http://10.0.0.7")
+    told = client.request("GET", "/health", content=b"x" * 2**25)  # which nobody reads
+    assert (told.status_code, told.json()) == (200, {"status": "ok"})
+    assert client.get("/health?token=other").json() == {"status": "ok"}
+    for method in ("POST", "PUT", "DELETE", "OPTIONS"):
+        assert client.request(method, "/health").status_code == 401
 
 
 @pytest.mark.parametrize("token", ["", " ", "öpen", "a\nb"])
@@ -413,6 +430,61 @@ def test_the_command_serves_behind_a_token_beyond_this_machine(folder, monkeypat
     assert tokens[2] == "of mine"
     assert "of mine" not in given.output
     assert all(how["access_log"] is False for _, how in started)
+
+
+@pytest.fixture
+def served(folder, monkeypatch) -> Iterator[int]:
+    """The port of what the command serves, which waits for half a second, not for ten."""
+    import uvicorn
+
+    from counterpoint.app import connections
+
+    how: dict[str, Any] = {}
+    monkeypatch.setattr(uvicorn, "run", lambda app, **more: how.update(more, app=app))
+    monkeypatch.setattr(connections, "PATIENCE", 0.5)
+    monkeypatch.setenv("COUNTERPOINT_TOKEN", TOKEN)
+    asked = ["serve", str(folder / "model.skops"), "--data", str(folder / "train.csv")]
+    CliRunner().invoke(commands, [*asked, "--host", "::"])
+    server = uvicorn.Server(uvicorn.Config(**how | {"host": "127.0.0.1", "port": 0}))
+    thread = Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        sleep(0.01)
+    yield server.servers[0].sockets[0].getsockname()[1]
+    server.should_exit = True
+    thread.join()
+
+
+def said_on(connection: socket.socket) -> bytes:
+    """All that comes until the other side ends the connection."""
+    told = b""
+    with suppress(ConnectionResetError):
+        while more := connection.recv(4096):
+            told += more
+    return told
+
+
+def test_who_does_not_finish_a_request_keeps_nobody_out(served):
+    with ExitStack() as opened:
+
+        def connect(begun: bytes = b"") -> socket.socket:
+            connection = socket.create_connection(("127.0.0.1", served), timeout=20)
+            connection.sendall(begun)
+            return opened.enter_context(connection)
+
+        whole = b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+        half = [connect(whole[: 20 * (k % 3)]) for k in range(300)]
+        assert b" 200 OK" in said_on(connect(whole))
+        for connection in half:
+            said_on(connection)
+        head = b"POST /explain HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n"
+        for begun in (head, whole.replace(b"close", b"keep-alive"), b""):
+            connection, start = connect(begun), perf_counter()
+            with suppress(OSError):  # it is closed, however often a byte comes
+                while perf_counter() - start < 8:
+                    connection.sendall(b"G")
+                    sleep(0.1)
+            assert perf_counter() - start < 6
 
 
 def test_models_come_as_skops_files(folder, tmp_path):

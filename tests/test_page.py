@@ -307,7 +307,7 @@ def foreign() -> tuple[Any, pd.DataFrame]:
         {
             "<pay> & 'more'": random.normal(4e4, 1.2e4, 300).round(),
             "constructor": random.normal(10.0, 3.0, 300).round(1),
-            "Straße": random.choice(["<b>rent</b>", "it's own", "R&D \\ \"x\"", "München"], 300),
+            "Straße": random.choice(["<b>rent</b>", "it's own", 'R&D \\ "x"', "München"], 300),
             "grade": random.choice([1.0, 2.0, 3.0], 300),
         }
     )

@@ -40,8 +40,8 @@ def make_app(  # noqa: PLR0913 (as an estimator: options have names)
     people
         A data frame of the rows that the page offers to choose from; None for ``data``.
     token
-        What every request has to bring; None for none, and then only requests to ``hosts`` are
-        answered.
+        What every request has to bring, but for ``GET /health``; None for none, and then only
+        requests to ``hosts`` are answered.
     hosts
         The names that requests go by, without ports.
     rows, seconds, size

@@ -20,6 +20,7 @@ __all__ = ["Guard", "refusal"]
 
 LOG = logging.getLogger("counterpoint.app")
 COOKIE = "counterpoint_token"
+OPEN = "/health"  # for probes, which have no token
 HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
@@ -70,7 +71,9 @@ class Guard:
             await send(message)
 
         answer: ASGIApp | None = self._stopped(scope)
-        if answer is None:
+        if answer is None and scope["path"] == OPEN:
+            answer, receive = self.app, _again(b"", receive)  # whoever asks it sends nothing more
+        elif answer is None:
             body = await self._body(Headers(scope=scope), receive)
             if isinstance(body, bytes):
                 told["bytes"] = len(body)
@@ -96,6 +99,8 @@ class Guard:
             if host in self.hosts:
                 return None
             return refusal(421, "This service answers this machine alone, as localhost.")
+        if scope["path"] == OPEN and scope["method"] in ("GET", "HEAD"):
+            return None
         asked = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
         if asked and scope["path"] == "/" and self._fits(asked):
             response = RedirectResponse("/", 303)

@@ -77,6 +77,8 @@ def serve(
     )
     import uvicorn
 
+    from counterpoint.app.connections import MOST_IDLE, Connection
+
     name = f"[{host}]" if ":" in host else host
     shown = f"/?token={token}" if token and not os.environ.get(TOKEN) else "/"
     typer.echo(f"The page: http://{name}:{port}{shown}", err=True)
@@ -88,7 +90,8 @@ def serve(
         access_log=False,
         server_header=False,
         ws="none",
-        limit_concurrency=64,
+        http=Connection,
+        limit_concurrency=64 + MOST_IDLE,
         timeout_graceful_shutdown=5,
     )
 

@@ -1,0 +1,67 @@
+"""Connections to the service: nobody is waited for who does not finish a request."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import final
+
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
+
+__all__ = ["MOST_IDLE", "Connection"]
+
+PATIENCE = 10.0  # seconds until the headers of the next request are complete
+MOST_IDLE = 64  # connections; a page opens six
+
+
+@final
+class Connection(H11Protocol):
+    """A connection that is closed if nothing is being answered on it for too long.
+
+    uvicorn limits neither the time until a first request comes nor that for its headers, and any
+    byte stops its limit between two requests. Where too many are idle, the one that has been so for
+    longest is closed: whoever opens connections and sends nothing takes no place from a client that
+    sends its request at once.
+    """
+
+    end: asyncio.TimerHandle | None = None  # of waiting; None while a request is answered
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Wait for headers."""
+        super().connection_made(transport)
+        self._wait()
+        idle = {c.end.when(): c for c in self.connections if isinstance(c, Connection) and c.end}
+        if len(idle) > MOST_IDLE:
+            idle[min(idle)].close()
+
+    def data_received(self, data: bytes) -> None:
+        """Go on waiting, if the headers are not complete."""
+        super().data_received(data)
+        self._wait()
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request."""
+        super().on_response_complete()
+        self._wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait no longer."""
+        super().connection_lost(exc)
+        self._stop()
+
+    def close(self) -> None:
+        """End the connection at once."""
+        self._stop()
+        self.transport.abort()
+
+    def _wait(self) -> None:
+        """Let the time run if no request is being answered, and it does not yet."""
+        cycle: RequestResponseCycle | None = self.cycle
+        if cycle is not None and not cycle.response_complete:
+            self._stop()
+        elif self.end is None and not self.transport.is_closing():
+            self.end = self.loop.call_later(PATIENCE, self.close)
+
+    def _stop(self) -> None:
+        if self.end is not None:
+            self.end.cancel()
+            self.end = None

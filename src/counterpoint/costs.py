@@ -21,6 +21,7 @@ from typing import Any, NamedTuple, final
 import numpy as np
 from numpy.typing import ArrayLike
 
+from counterpoint import lattice
 from counterpoint.errors import InvalidInput, by_name, check_numbers, floats, shown, some
 from counterpoint.numerics import EPS, STEP_SLACK, FloatArray, IntArray
 from counterpoint.rows.features import Categorical, Feature, Features
@@ -84,10 +85,10 @@ class Level(NamedTuple):
             at = down
             if off.any():
                 at, rise = np.hstack([down, up]), np.hstack([rise, rise])
-                rise[off] = self(x[off, None] + at[off] * unit) - here[off]
+                rise[off] = self(lattice.number(x[off, None], at[off], unit)) - here[off]
         zero = np.minimum(np.maximum(0.0, low), high)
         ends = np.stack([low, high, zero], axis=1)
-        past = np.where(ends == 0.0, 0.0, self(x[:, None] + ends * unit) - here)
+        past = np.where(ends == 0.0, 0.0, self(lattice.number(x[:, None], ends, unit)) - here)
         at = np.minimum(np.maximum(at, low[:, None]), high[:, None])
         rise = np.minimum(np.maximum(rise, past[:, :1]), past[:, 1:2])
         return np.hstack([at, ends]), np.hstack([rise, past])

@@ -18,6 +18,7 @@ from typing import Any, final
 
 import numpy as np
 
+from counterpoint import lattice
 from counterpoint.additive.moves import Boxes, Given, Moves, chosen
 from counterpoint.additive.pieces import Bends
 from counterpoint.additive.sums import SumDuality
@@ -25,7 +26,7 @@ from counterpoint.additive.tables import options_of
 from counterpoint.engine.conditions import LinearBounds
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Cases
-from counterpoint.numerics import EPS, STEP_SLACK, BoolArray, FloatArray, IntArray
+from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray
 
 __all__ = ["Knapsack"]
 
@@ -184,10 +185,11 @@ class Knapsack:
         parts = own[:, None, :] * self.normals[:, self.numbers]
         short = limits + self.rows.closed_in(cases.margin)[:, rows] - parts.sum(axis=2)
         terms = np.abs(parts).sum(axis=2) + np.abs(limits) + self._largest
-        low, high = cases.low[:, self.numbers] - own, cases.high[:, self.numbers] - own
-        low, high, whole = low / self.units, high / self.units, self.whole
-        low[:, whole] = np.ceil(low[:, whole] - STEP_SLACK)
-        high[:, whole] = np.floor(high[:, whole] + STEP_SLACK)
+        low, high = cases.low[:, self.numbers], cases.high[:, self.numbers]
+        low, high = (
+            np.where(self.whole, count(own, end, self.units), end - own)
+            for count, end in ((lattice.first, low), (lattice.last, high))
+        )
         block = x[:, columns] * real
         here = block.argmax(axis=2) if groups else np.zeros((n, 0), dtype=np.intp)
         mask = (cases.high[:, columns] > 0.5) & real
@@ -259,7 +261,10 @@ class Knapsack:
         away = np.abs(change)
         if given.cases is not None and self.program.price.levels:
             x = given.cases.x[:, self.numbers]
-            away = self.program.price.apart(self.numbers, x + change * self.units, x) / self.units
+            away = (
+                self.program.price.apart(self.numbers, lattice.number(x, change, self.units), x)
+                / self.units
+            )
         value = away * self.absolute
         return value + change * change * self.curvature if self.is_curved else value
 
@@ -302,7 +307,7 @@ class Knapsack:
         """(n, k, s) what curves of smooth columns add to demands, by (n, k) changes."""
         assert self.smooth is not None  # noqa: S101 (asked by the caller)
         assert given.cases is not None  # noqa: S101 (given with such columns)
-        y = given.cases.x[:, self.smooth.columns] + change * self.units[self.bending]
+        y = lattice.number(given.cases.x[:, self.smooth.columns], change, self.units[self.bending])
         return self._sided(self.smooth.added(y[:, :, None])[:, :, 0]) - given.added
 
     def _by_level(self, given: Given, slope: FloatArray, change: FloatArray, boxes: Boxes) -> None:
@@ -406,8 +411,8 @@ class Knapsack:
             np.zeros(cases.x.shape),
         )
         own, unit = bends.columns, self.units[at]
-        low[:, own] = x[:, own] + boxes.low[:, at] * unit
-        high[:, own] = x[:, own] + boxes.high[:, at] * unit
+        low[:, own] = lattice.number(x[:, own], boxes.low[:, at], unit)
+        high[:, own] = lattice.number(x[:, own], boxes.high[:, at], unit)
         pull[:, own] = -slope[:, at] / unit
         weights = self.multipliers(multipliers)[:, self.program.convex_size :]
         price = self.program.price
@@ -440,7 +445,7 @@ class Knapsack:
     def points(self, cases: Cases, values: FloatArray, moves: Moves) -> FloatArray:
         """(n, d) encoded points; the values are those of tabulated columns."""
         y = np.array(cases.x)
-        own = y[:, self.numbers] + moves.change * self.units
+        own = lattice.number(y[:, self.numbers], moves.change, self.units)
         low, high = cases.low[:, self.numbers], cases.high[:, self.numbers]
         y[:, self.numbers] = np.minimum(np.maximum(own, low), high)
         columns, real = self.options

@@ -14,6 +14,7 @@ from typing import final
 
 import numpy as np
 
+from counterpoint import lattice
 from counterpoint.additive.curves import Curve
 from counterpoint.costs import Level
 from counterpoint.engine.region import Cases
@@ -142,18 +143,7 @@ class Bends:
         x, low, high = (v[:, self.columns, None] for v in (cases.x, cases.low, cases.high))
         low, high = np.maximum(low, self.starts), np.minimum(high, self.ends)
         unit = steps[self.columns][:, None]
-        if unit.any():
-            whole, by = unit > 0.0, np.where(unit > 0.0, unit, 1.0)
-            with np.errstate(invalid="ignore"):
-                up, down = x + np.ceil((low - x) / by) * by, x + np.floor((high - x) / by) * by
-                # rounding may leave the next one out, or take one in that lies beside the piece
-                up = np.where(up < low, up + by, np.where(up - by >= low, up - by, up))
-                down = np.where(
-                    down > high, down - by, np.where(down + by <= high, down + by, down)
-                )
-            low = np.where(whole & np.isfinite(low), up, low)
-            high = np.where(whole & np.isfinite(high), down, high)
-        return low, high
+        return lattice.within(x, low, high, unit) if unit.any() else (low, high)
 
     def nearest(self, cases: Cases, steps: FloatArray) -> tuple[FloatArray, BoolArray]:
         """(n, k, p) how far the nearest reachable number of each piece is, and whether any is."""
@@ -307,7 +297,8 @@ class Bends:
                 with np.errstate(invalid="ignore"):
                     by = np.where(unit > 0.0, unit, 1.0)
                     for way in (np.floor, np.ceil):
-                        yield np.where(unit > 0.0, x + way((y - x) / by + STEP_SLACK) * by, y)
+                        count = way((y - x) / by + STEP_SLACK)
+                        yield np.where(unit > 0.0, lattice.number(x, count, by), y)
 
 
 def _moved(coefficients: FloatArray, by: FloatArray) -> FloatArray:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 
+from counterpoint import lattice
 from counterpoint.additive.dual import Dual, highest
 from counterpoint.additive.knapsack import Knapsack
 from counterpoint.additive.moves import Boxes, Given, Moves, chosen
@@ -414,7 +415,9 @@ def _proof(
     root = given.boxes.take(row)
     own = x[:, k.numbers]
     for ends, mine, whole in ((low, boxes.low, root.low), (high, boxes.high, root.high)):
-        ends[:, k.numbers] = np.where(mine != whole, own + mine * k.units, ends[:, k.numbers])
+        ends[:, k.numbers] = np.where(
+            mine != whole, lattice.number(own, mine, k.units), ends[:, k.numbers]
+        )
     columns, real = k.options
     for t, group in enumerate(columns):
         out = (root.mask[:, t] & ~boxes.mask[:, t])[:, : real.shape[1]]

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, final
 import numpy as np
 
 import counterpoint as cp
+from counterpoint import lattice
 from counterpoint.audits.auditing import fixed_rows, parts_of
 from counterpoint.errors import InvalidInput, shown
 
@@ -176,7 +177,8 @@ def _numbers(feature: Any, given: Any, rules: Sequence[cp.Constraint]) -> _Reach
         low, high = np.nan, np.nan
     if isinstance(feature, cp.Integer):
         low, high = (
-            float(f(v / feature.step) * feature.step) for f, v in ((np.ceil, low), (np.floor, high))
+            float(lattice.number(0.0, f(v / feature.step), feature.step))
+            for f, v in ((np.ceil, low), (np.floor, high))
         )
     if not low <= high:
         raise InvalidInput(

@@ -13,6 +13,7 @@ from typing import final
 
 import numpy as np
 
+from counterpoint import lattice
 from counterpoint.constraints import (
     Bounds,
     Clearance,
@@ -275,7 +276,7 @@ def _further(possible: Possible, atom: Bounds, *, up: bool) -> Relaxation | None
         return None
     step = float(possible.question.actionable.steps[possible.features.columns(name).start])
     if step > 0.0:
-        value = here + round((value - here) / step) * step
+        value = float(lattice.nearest(here, value, step))
     for wider in (0.0, 1e-6, 1e-4):  # shares of its move, until the model confirms the answer
         said = _outwards(value + wider * (value - limit), limit, up=up)
         new = _moved(atom, here, said, up=up)

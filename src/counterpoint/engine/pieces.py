@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, final, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from counterpoint import lattice
 from counterpoint.caches import Memo, fields_only
 from counterpoint.constraints import Constraint
 from counterpoint.costs import Cost, Manhattan, Price
@@ -304,7 +305,7 @@ class Question:
         steps = self.actionable.steps
         whole = np.flatnonzero(steps)
         at = x[:, whole]
-        return np.asarray((at == np.rint(at / steps[whole]) * steps[whole]).all(axis=1))
+        return np.asarray((at == lattice.nearest(np.zeros(at.shape), at, steps[whole])).all(axis=1))
 
     def decided(self, target: Target, pieces: Pieces) -> Pieces:
         """The pieces of a target for rows `on_lattice`, each tie in it decided."""

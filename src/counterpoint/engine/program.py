@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, final
 
 import numpy as np
 
+from counterpoint import lattice
 from counterpoint.engine.conditions import (
     AtMost,
     Box,
@@ -39,7 +40,7 @@ from counterpoint.engine.region import (
     Region,
 )
 from counterpoint.engine.separable import SeparableDomain
-from counterpoint.numerics import STEP_SLACK, UNIT, BoolArray, FloatArray, Sizes, gamma
+from counterpoint.numerics import UNIT, BoolArray, FloatArray, Sizes, gamma
 from counterpoint.rows.features import Categorical, Features, Integer
 
 if TYPE_CHECKING:
@@ -242,8 +243,9 @@ class Program:
             return low, high
         low, high = np.array(low), np.array(high)
         at, step = x[:, whole], self.steps[whole]
-        low[:, whole] = at + np.ceil((low[:, whole] - at) / step - STEP_SLACK) * step
-        high[:, whole] = at + np.floor((high[:, whole] - at) / step + STEP_SLACK) * step
+        low[:, whole], high[:, whole] = lattice.within_bounds(
+            at, low[:, whole], high[:, whole], step
+        )
         return low, high
 
     def cost(self, y: FloatArray, x: FloatArray) -> FloatArray:

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, NamedTuple, final
 
 import numpy as np
 
+from counterpoint import lattice
 from counterpoint.engine.region import Cases
-from counterpoint.numerics import AFTER, STEP_SLACK, TINY, BoolArray, FloatArray, IntArray, gamma
+from counterpoint.numerics import AFTER, TINY, BoolArray, FloatArray, IntArray, gamma
 
 if TYPE_CHECKING:
     from counterpoint.engine.program import Program
@@ -192,21 +193,24 @@ def _numbers(
     gap_low, gap_high = np.maximum(one.low, other.low), np.minimum(one.high, other.high)
     whole, unit = steps > 0.0, np.where(steps > 0.0, steps, 1.0)
     with np.errstate(invalid="ignore"):
-        first, last = ((v - node.x) / unit for v in (low, high))
-        start, end = ((v - node.x) / unit for v in (node.low, node.high))
-        first, start = np.ceil(first - STEP_SLACK), np.ceil(start - STEP_SLACK)
-        last, end = np.floor(last + STEP_SLACK), np.floor(end + STEP_SLACK)
-        up, down = (gap_low - node.x) / unit, (gap_high - node.x) / unit
-        next_to = np.ceil(up - STEP_SLACK) <= np.floor(down + STEP_SLACK) + 1.0
-        below, above = (
-            np.where(whole, first > start, low > node.low),
-            np.where(whole, last < end, high < node.high),
+        start, low_count, up = (
+            lattice.first(node.x, end, unit) for end in (node.low, low, gap_low)
         )
-        at_low = np.where(whole, (first - 1.0) * steps, low - node.x)
-        at_high = np.where(whole, (last + 1.0) * steps, high - node.x)
+        end, high_count, down = (
+            lattice.last(node.x, end, unit) for end in (node.high, high, gap_high)
+        )
+        next_to = up <= down + 1.0
+        below, above = (
+            np.where(whole, low_count > start, low > node.low),
+            np.where(whole, high_count < end, high < node.high),
+        )
+        before, after = (
+            np.where(whole, lattice.number(node.x, count, unit), end) - node.x
+            for count, end in ((low_count - 1.0, low), (high_count + 1.0, high))
+        )
     touch = np.where(whole, next_to, gap_low <= np.nextafter(gap_high, np.inf))
     covered = ~numeric | (
-        some & (~below | excluded.numbers(at_low, -1.0)) & (~above | excluded.numbers(at_high, 1.0))
+        some & (~below | excluded.numbers(before, -1.0)) & (~above | excluded.numbers(after, 1.0))
     )
     return differs, touch, covered
 

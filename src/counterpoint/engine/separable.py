@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+from counterpoint import lattice
 from counterpoint.engine.region import Cases
 from counterpoint.numerics import (
     AFTER,
@@ -353,19 +354,18 @@ class SeparableDomain:
         if cases.unbounded and not steps.any():
             return price.least(slope)
         x = cases.x[:, mask]
-        low, high = cases.low[:, mask] - x, cases.high[:, mask] - x
+        low, high = cases.low[:, mask], cases.high[:, mask]
         if steps.any():
             whole = steps > 0
-            low, high = np.array(low), np.array(high)
-            low[:, whole] = np.ceil(low[:, whole] / steps[whole] - STEP_SLACK) * steps[whole]
-            high[:, whole] = np.floor(high[:, whole] / steps[whole] + STEP_SLACK) * steps[whole]
+            low, high = lattice.within_bounds(x, low, high, steps)
+        low, high = low - x, high - x
         best = price.best(slope, low, high)
         value = price.value(best, slope)
         if steps.any():
             value = np.where(whole, np.inf, value)
             unit = np.where(whole, steps, 1.0)
             for rounding in (np.floor, np.ceil):
-                near = np.clip(rounding(best / unit) * unit, low, high)
+                near = np.clip(lattice.number(x, rounding(best / unit), unit) - x, low, high)
                 candidate = price.value(near, slope)
                 value = np.where(whole, np.minimum(value, candidate), value)
         reach = np.abs(best)
@@ -388,9 +388,12 @@ class SeparableDomain:
         """
         j = level.column
         x, step = cases.x[:, j], float(self.steps[j])
-        low, high = cases.low[:, j] - x, cases.high[:, j] - x
+        low, high = cases.low[:, j], cases.high[:, j]
         if step:
-            low, high = np.ceil(low / step - STEP_SLACK), np.floor(high / step + STEP_SLACK)
+            low = lattice.first(x, low - STEP_SLACK * step, step)
+            high = lattice.last(x, high + STEP_SLACK * step, step)
+        else:
+            low, high = low - x, high - x
         at, rise = level.table(x, low, high, step)
         at *= step or 1.0
         reach = np.abs(at).max(axis=1)
@@ -412,7 +415,8 @@ class SeparableDomain:
             return best
         unit = np.where(whole, self.steps, 1.0)
         down, up = (
-            np.clip(rounding(best / unit) * unit, low, high) for rounding in (np.floor, np.ceil)
+            np.clip(lattice.number(cases.x, rounding(best / unit), unit) - cases.x, low, high)
+            for rounding in (np.floor, np.ceil)
         )
         lower = price.value(down, slope) <= price.value(up, slope)
         return np.where(whole, np.where(lower, down, up), best)

@@ -19,6 +19,7 @@ from typing import ClassVar, NamedTuple, final
 
 import numpy as np
 
+from counterpoint import lattice
 from counterpoint.costs import Mahalanobis, Manhattan, Price, SquaredEuclidean
 from counterpoint.engine.conditions import (
     INTEGRAL,
@@ -393,8 +394,8 @@ def _split_whole(program: Program, x: FloatArray, node: Node, close: float) -> l
     if off[column] <= close:
         return []
     high, low = np.array(node.high), np.array(node.low)
-    high[column] = x[column] + np.floor(counts[column]) * unit[column]
-    low[column] = x[column] + np.ceil(counts[column]) * unit[column]
+    high[column] = lattice.number(x[column], np.floor(counts[column]), unit[column])
+    low[column] = lattice.number(x[column], np.ceil(counts[column]), unit[column])
     return [node._replace(high=high), node._replace(low=low)]
 
 
@@ -403,7 +404,7 @@ def rounded(program: Program, points: FloatArray, cases: Cases) -> tuple[FloatAr
     x, low, high = cases.x, np.array(cases.low), np.array(cases.high)
     whole = np.flatnonzero(program.steps)
     step, at = program.steps[whole], x[:, whole]
-    value = at + np.round((points[:, whole] - at) / step) * step
+    value = lattice.nearest(at, points[:, whole], step)
     low[:, whole] = high[:, whole] = np.minimum(np.maximum(value, low[:, whole]), high[:, whole])
     for group in program.groups:
         likeliest = np.where(high[:, group] > 0.5, points[:, group], -1.0).argmax(axis=1)

@@ -17,6 +17,7 @@ from typing import ClassVar, final
 
 import numpy as np
 
+from counterpoint import lattice
 from counterpoint.costs import Mahalanobis, Manhattan, SquaredEuclidean
 from counterpoint.engine.conditions import INTEGRAL, Box, LinearBounds, Transitions
 from counterpoint.engine.program import Program
@@ -149,7 +150,7 @@ class HalfSpace(Solver):
         count = (points[:, whole] - x) / step
         count = np.sign(count) * np.ceil(np.abs(count) - STEP_SLACK)
         low, high = cases.low[:, whole], cases.high[:, whole]
-        points[:, whole] = np.minimum(np.maximum(x + count * step, low), high)
+        points[:, whole] = np.minimum(np.maximum(lattice.number(x, count, step), low), high)
         return points
 
     def _shortfall(self, y: FloatArray, cases: Cases) -> FloatArray:

@@ -8,6 +8,7 @@ from typing import Any, final
 
 import numpy as np
 
+from counterpoint import lattice
 from counterpoint.costs import Price
 from counterpoint.engine.conditions import Clear
 from counterpoint.engine.program import Program
@@ -16,7 +17,6 @@ from counterpoint.numerics import (
     AFTER,
     EPS,
     LEAST,
-    STEP_SLACK,
     UNIT,
     BoolArray,
     FloatArray,
@@ -146,7 +146,7 @@ class Charges:
             count = np.where(steps > 0.0, free / steps, 0.0)
             both = []
             for near in (np.floor(count), np.ceil(count)):
-                toward = np.where(steps > 0.0, x + near * steps, x + free)
+                toward = np.where(steps > 0.0, lattice.number(x, near, steps), x + free)
                 change = _nearest(x, low, high, steps, toward) - x
                 size = np.abs(change)
                 both.append(flat * size + curved * size * size + slope * change)
@@ -432,8 +432,7 @@ def on_lattice(
     low, high = np.array(low), np.array(high)
     whole = np.flatnonzero(steps)
     at, step = x[whole], steps[whole]
-    low[whole] = at + np.ceil((low[whole] - at) / step - STEP_SLACK) * step
-    high[whole] = at + np.floor((high[whole] - at) / step + STEP_SLACK) * step
+    low[whole], high[whole] = lattice.within_bounds(at, low[whole], high[whole], step)
     return low, high
 
 
@@ -454,13 +453,9 @@ def _nearest(
     whole = np.flatnonzero((steps > 0.0) & (out != toward) & ~np.isnan(out))
     if len(whole):
         at, step, up = x[whole], steps[whole], out[whole] > toward[whole]
-        way, end = np.where(up, step, -step), np.where(up, low[whole], high[whole])
-        count = np.ceil((end - at) / way) - 1.0
-        for _ in range(2):  # the quotient may have been rounded across a whole number
-            found = at + count * way
-            count += np.where(up, found < low[whole], found > high[whole])
-        found = at + count * way
-        out[whole] = np.where((found >= low[whole]) & (found <= high[whole]), found, np.nan)
+        least, most = lattice.within(at, low[whole], high[whole], step)
+        value = np.where(up, least, most)
+        out[whole] = np.where(least <= most, value, np.nan)
     return out
 
 

@@ -19,6 +19,7 @@ from typing import ClassVar, final
 
 import numpy as np
 
+from counterpoint import lattice
 from counterpoint.engine.conditions import INTEGRAL
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Cases
@@ -225,7 +226,7 @@ class LocalSearch:
             return None
         held = undecided & (off <= max(0.15, off[undecided].min()))  # at once if nearly there
         away = np.where(counts > nearest, np.ceil(counts), np.floor(counts))
-        values = (x + rounded * program.steps for rounded in (nearest, away))
+        values = (lattice.number(x, rounded, program.steps) for rounded in (nearest, away))
         return held, [np.clip(y, self.case.low[0], self.case.high[0])[held] for y in values]
 
     def _superfluous(self, point: FloatArray) -> BoolArray:
@@ -251,7 +252,9 @@ class LocalSearch:
     def _exactly(self, point: FloatArray) -> FloatArray:
         """The point with its integral parts exactly integral."""
         x, steps, at_most = self.case.x[0], self.program.steps, self.program.at_most
-        point = np.where(steps > 0.0, x + np.round(self._counts(point)) * steps, point)
+        point = np.where(
+            steps > 0.0, lattice.number(x, np.round(self._counts(point)), steps), point
+        )
         for group in self.program.groups:
             point[group] = np.eye(group.stop - group.start)[int(point[group].argmax())]
         change = np.abs(point - x)

@@ -27,6 +27,7 @@ import numpy as np
 from pyscipopt import SCIP_PARAMSETTING, Model, sqrt
 from pyscipopt.scip import Expr, ExprCons, Term
 
+from counterpoint import lattice
 from counterpoint.engine.conditions import Cone
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Cases
@@ -147,8 +148,7 @@ class Ball:
         y = self.center + self.basis @ v
         steps = self.program.steps
         whole = np.flatnonzero(steps)
-        counts = np.rint((y[whole] - self.x[whole]) / steps[whole])
-        y[whole] = self.x[whole] + counts * steps[whole]
+        y[whole] = lattice.nearest(self.x[whole], y[whole], steps[whole])
         for group in self.program.groups:
             y[group] = np.eye(group.stop - group.start)[y[group].argmax()]
         if self.program.at_most is not None:

@@ -112,6 +112,11 @@ class Knapsack:
         return self.curvature > 0.0
 
     @cached_property
+    def priced(self) -> BoolArray:
+        """(c,) which columns cost something to change."""
+        return self.curved | (self.absolute > 0.0)
+
+    @cached_property
     def is_curved(self) -> bool:
         """Whether any has."""
         return bool(self.curved.any())

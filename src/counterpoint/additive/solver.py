@@ -57,8 +57,8 @@ class Knapsacks(Solver):
         levels = [level.column for level in program.price.levels]
         if not (program.box.below & program.box.above)[levels].all():
             return False
-        demands, priced = len(knapsack.sides[0]), knapsack.absolute > 0.0
-        return demands == 1 or (1 < demands <= DEMANDS and not (knapsack.endless & ~priced).any())
+        demands, free = len(knapsack.sides[0]), knapsack.endless & ~knapsack.priced
+        return demands == 1 or (1 < demands <= DEMANDS and not free.any())
 
     @cached_property
     def knapsack(self) -> Knapsack:
@@ -70,7 +70,7 @@ class Knapsacks(Solver):
             return Solution.blank(0, self.program)
         share = FINE if self.knapsack.smooth is None else HALF
         finer = replace(effort, gap=max(share * effort.gap, FINEST))
-        if (self.knapsack.endless & (self.knapsack.absolute > 0.0)).any():
+        if (self.knapsack.endless & self.knapsack.priced).any():
             return self._deepened(cases, finer, cutoff)
         return searched(self.knapsack, cases, finer, cutoff, NODES)
 
@@ -82,11 +82,15 @@ class Knapsacks(Solver):
         out, worth = Solution.blank(len(cases), self.program), np.full(len(cases), np.inf)
         worth, trees = worth if cutoff is None else cutoff, list[tuple[IntArray, Proof]]()
         left, reach = np.arange(len(cases)), np.full(self.program.width, np.inf)
-        endless = self.knapsack.numbers[self.knapsack.endless]
+        endless, price = self.knapsack.numbers[self.knapsack.endless], self.program.price
         for most in 8.0 ** np.arange(-2, 10):
             some = cases.take(left)
             with np.errstate(divide="ignore"):
-                reach[endless] = most * AMPLE / self.program.price.absolute[endless]
+                reach[endless] = AMPLE * np.where(
+                    price.quadratic[endless] > 0.0,
+                    np.sqrt(most / price.quadratic[endless]),
+                    most / price.absolute[endless],
+                )
             near = some.within(some.x - reach, some.x + reach)
             found = searched(self.knapsack, near, effort, np.minimum(worth[left], most), NODES)
             again = (found.outcomes == Outcome.NOTHING) & (worth[left] > most)

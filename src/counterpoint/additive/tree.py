@@ -330,6 +330,7 @@ def _apart(k: Knapsack, given: Given, boxes: Boxes, dual: Dual) -> tuple[FloatAr
         middle = np.where(k.whole, np.floor(0.5 * (ends[0] + ends[1])), 0.5 * (ends[0] + ends[1]))
         cut[:, at] = middle[:, at]
         several[:, at] |= (cut > boxes.low)[:, at] & (cut < boxes.high)[:, at]
+        several &= np.isfinite(cut)  # there is no middle of a range without ends
         jumps = np.abs(k.bent_gains(given, high[:, at]) - k.bent_gains(given, low[:, at]))
         jumps = np.where(apart[:, at], (jumps * dual.multipliers[:, None]).sum(axis=2), 0.0)
         most = np.maximum(

@@ -308,9 +308,12 @@ class Generous(LogisticRegression):
 def test_a_value_that_is_not_what_was_read_is_found_out(off: float):
     X = np.random.default_rng(0).normal(size=(50, 3))
     model = Off().fit(X, X[:, 0] + X[:, 1])
+    explainer = cp.Explainer(model, extrapolate=True, data=X)
     model.off = off
     with pytest.raises(cp.ReaderMismatch, match=r"Off predicts .* \(5 of 5 rows\)"):
-        cp.explain(model, X[:5], cp.Interval(low=5.0), extrapolate=True, data=X)
+        explainer.explain(X[:5], cp.Interval(low=5.0))
+    with pytest.raises(cp.ReaderMismatch, match=r"for row 0 of data=.* \(50 of 50 rows\)"):
+        cp.Explainer(model, extrapolate=True, data=X)
 
 
 def test_rounding_and_ties_are_no_mismatch():

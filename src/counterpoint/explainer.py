@@ -77,6 +77,8 @@ class Explainer:
     ------
     UnsupportedModel, ModelNotFitted
         If the model cannot be read exactly.
+    ReaderMismatch
+        If the model predicts otherwise, on rows of the data, than what was read of it.
     InvalidInput
         If cost or constraints do not fit the features, or there is neither cost nor data, and not
         every range is known.

@@ -38,6 +38,9 @@ __all__ = [
 
 DISAGREEMENT = 2.0**30
 """How many float64 rounding errors apart two scores may be that count as equal (float32 models)."""
+APART = DISAGREEMENT * EPS
+"""The distance from 1 to the next number in a precision of twice the rounding of float32: two
+scores that may be so far off count as equal, whatever else a form knows of its own rounding."""
 
 
 class Guarantee(Word):

@@ -28,7 +28,7 @@ from counterpoint.engine.conditions import LinearBounds
 from counterpoint.engine.region import Condition, Region
 from counterpoint.errors import InvalidInput, UnsupportedModel
 from counterpoint.models.form import EPS, AffineMap, Form, Link
-from counterpoint.numerics import AFTER, FloatArray
+from counterpoint.numerics import AFTER, FloatArray, IntArray
 from counterpoint.targets import Target
 
 __all__ = ["Additive"]
@@ -86,6 +86,13 @@ class Additive(Form):
     @cached_property
     def _roundings(self) -> int:
         return max((curve.roundings for _, curve in self.curves), default=0)
+
+    @property
+    def breakpoints(self) -> tuple[IntArray, FloatArray]:  # type: ignore[override]
+        """Where the pieces of the curves start."""
+        starts = [curve.starts[1:] for _, curve in self.curves]
+        columns = np.array([j for j, _ in self.curves], dtype=np.intp)
+        return np.repeat(columns, [*map(len, starts)]), np.concatenate([np.zeros(0), *starts])
 
     def predict(self, X: FloatArray) -> NDArray[Any]:
         return self.inner.predict(lifted(self.curves, X))

@@ -172,6 +172,9 @@ class Form(ABC):
     thresholds: Callable[[tuple[slice, ...]], tuple[IntArray, FloatArray, FloatArray]] | None = None
     """Which thresholds it compares columns with, see `Clear`, where these groups are categories;
     None if there are none."""
+    breakpoints: tuple[IntArray, FloatArray] | None = None
+    """(m,) columns, and (m,) the numbers there at which scores jump or bend; None if nothing does.
+    A reader is most easily off at one of them: which side has the end, in which precision."""
 
     __getstate__ = fields_only
 

@@ -25,7 +25,7 @@ from counterpoint.numerics import MISSING, BoolArray, FloatArray
 from counterpoint.rows.encoding import PRESENT, Encoded, decode, match_columns
 from counterpoint.rows.features import Continuous, Feature, Features, unknown_name, with_observed
 from counterpoint.rows.table import Table
-from counterpoint.targets import DISAGREEMENT, Label
+from counterpoint.targets import APART, Label
 
 __all__ = ["Reading", "data_of", "read_over", "see_columns", "see_through"]
 
@@ -159,7 +159,7 @@ class Reading:
             halves = np.array_split(np.arange(len(rows)), 2)
             parts = [self._is_indifferent(rows.take(h), others.take(h), x[h]) for h in halves]
             return np.concatenate(parts)
-        allowed = DISAGREEMENT * self.form.noise(x)[:, None] * (1.0 + np.abs(there))
+        allowed = self.form.noise(x, APART)[:, None] * (1.0 + np.abs(there))
         return np.asarray((np.abs(here - there) <= allowed).all(axis=1))
 
     def _responses(self, table: Table) -> FloatArray:
@@ -176,25 +176,35 @@ class Reading:
     ) -> None:
         """What was ``read`` must predict what the model predicts, up to rounding at a tie."""
         read = self.form.predict(x) if read is None else read
-        differs = np.flatnonzero(read != predicted)
-        if not len(differs):
-            return
-        noise = DISAGREEMENT * self.form.noise(x[differs])
-        if self.form.has_values:
-            distance = np.abs(read[differs] - predicted[differs])
-            off = ~(distance <= noise * (1.0 + np.abs(read[differs])))
-        else:
-            labels = predicted[differs].tolist()
-            rows = zip(differs.tolist(), labels, strict=True)
-            off = np.array([self.form.margin(x[[i]], Label(label))[0] for i, label in rows])
-            off = ~(off >= -noise)  # also of NaN
+        off = self.differs(x, predicted, read)
         if off.any():
-            at = int(differs[off][0])
+            at = int(off.argmax())
             raise ReaderMismatch(
                 f"{type(self.model).__name__} predicts {predicted[at]!r} for a row for which what "
                 f"was read of it predicts {read[at]!r} ({int(off.sum())} of {len(x)} rows). The "
                 "model cannot be explained exactly; please report it."
             )
+
+    def differs(
+        self, x: FloatArray, predicted: NDArray[Any], read: NDArray[Any], eps: float = APART
+    ) -> BoolArray:
+        """(n,): where what was ``read`` predicts otherwise than the model, by more than a tie.
+
+        ``eps`` is the distance from 1 to the next number where the model may compute.
+        """
+        differs = read != predicted
+        rows = np.flatnonzero(differs)
+        if not len(rows):
+            return np.asarray(differs)
+        noise = self.form.noise(x[rows], eps)
+        if self.form.has_values:
+            distance = np.abs(read[rows] - predicted[rows])
+            differs[rows] = ~(distance <= noise * (1.0 + np.abs(read[rows])))
+        else:
+            labels = zip(rows.tolist(), predicted[rows].tolist(), strict=True)
+            lead = np.array([self.form.margin(x[[i]], Label(label))[0] for i, label in labels])
+            differs[rows] = ~(lead >= -noise)  # also of NaN
+        return np.asarray(differs)
 
 
 def see_through(model: Any, features: Features | None, *, fixed: bool) -> Reading:
@@ -237,14 +247,18 @@ def see_through(model: Any, features: Features | None, *, fixed: bool) -> Readin
 
 
 def read_over(model: Any, table: Table | None, items: Sequence[Feature] | None) -> Reading:
-    """Read a model over the features that data, user and model say."""
+    """Read a model over the features that data, user and model say; and compare it on the data."""
     if table is None:
         known = None if items is None else Features(items)
         return see_through(model, known, fixed=items is not None)
+    from counterpoint.models.comparison import compare
+
     features = Features.from_data(table)
     described = {item.name: with_observed(item, features[item.name]) for item in items or ()}
     features = Features(described.get(feature.name, feature) for feature in features)
-    return see_through(model, features, fixed=False)
+    reading = see_through(model, features, fixed=False)
+    compare(reading, table)
+    return reading
 
 
 def data_of(model: Any, data: object) -> Table:

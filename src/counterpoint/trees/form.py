@@ -102,22 +102,22 @@ class Trees:
 
     def leaves(self, Z: FloatArray) -> IntArray:
         """(n, inputs) → (n, T) the leaf of each tree."""
-        at = np.broadcast_to(self.roots, (len(Z), len(self.roots)))
-        rows = np.arange(len(Z))[:, None]
+        at = np.tile(self.roots, len(Z))
+        open_ = np.flatnonzero(self.inputs[at] >= 0)  # pairs of a row and a tree not at a leaf yet
         gaps = None if self.missing is None or not (Z == MISSING).any() else self.missing
-        while True:
-            tested = self.inputs[at]
-            if not (tested >= 0).any():
-                return np.array(at)
-            z = Z[rows, tested]
-            goes_left = z <= self.thresholds[at]
-            for s in np.unique(self.subset[at]).tolist():
+        while len(open_):
+            node = at[open_]
+            z = Z[open_ // len(self.roots), self.inputs[node]]
+            goes_left = z <= self.thresholds[node]
+            for s in np.unique(self.subset[node]).tolist() if self.subsets else ():
                 if s >= 0:
-                    here = self.subset[at] == s
+                    here = self.subset[node] == s
                     goes_left[here] = np.isin(z[here], self.subsets[s])
             if gaps is not None:
-                goes_left = np.where(z == MISSING, gaps[at], goes_left)
-            at = np.where(goes_left, self.left[at], self.right[at])
+                goes_left = np.where(z == MISSING, gaps[node], goes_left)
+            at[open_] = node = np.where(goes_left, self.left[node], self.right[node])
+            open_ = open_[self.inputs[node] >= 0]
+        return at.reshape(len(Z), len(self.roots))
 
     def __call__(self, Z: FloatArray) -> FloatArray:
         """(n, inputs) → (n, k) the sums."""
@@ -215,6 +215,20 @@ class TreeScores(Form):
     def scores(self, X: FloatArray) -> FloatArray:
         """(n, k) sums."""
         return np.asarray(self.trees(self.sees(X)) / self.divisor + self.base)
+
+    @property
+    def breakpoints(self) -> tuple[IntArray, FloatArray]:  # type: ignore[override]
+        """The thresholds of inputs that are one column each, whatever it is scaled by."""
+        tests = (self.trees.inputs >= 0) & (self.trees.subset < 0)
+        inputs, cuts = self.trees.inputs[tests], self.trees.thresholds[tests]
+        if self.before is None:
+            return inputs, cuts
+        matrix, _ = divided(self.before, self.inputs)
+        one = np.flatnonzero(np.diff(matrix.indptr)[inputs] == 1)
+        inputs, entry = inputs[one], matrix.indptr[inputs[one]]
+        with np.errstate(over="ignore"):
+            values = (cuts[one] - self.before.offset[inputs]) / matrix.data[entry]
+        return matrix.indices[entry].astype(np.intp), values
 
     def predict(self, X: FloatArray) -> NDArray[Any]:
         scores = self.scores(X)

@@ -1,0 +1,175 @@
+"""What was read of a model, compared with the model itself on rows of data.
+
+A reader that misses an option of its library gives a form that is wrong and consistent: its bounds
+are proofs about another model. The model's own predictions tell the two apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpoint.errors import InvalidInput, ReaderMismatch
+from counterpoint.numerics import MISSING, FloatArray, IntArray
+from counterpoint.rows.encoding import PRESENT, Encoded, as_returned, encode, match_columns
+from counterpoint.rows.features import Integer
+from counterpoint.rows.table import Table
+from counterpoint.targets import APART, Probability
+
+if TYPE_CHECKING:
+    from counterpoint.models.form import Form
+    from counterpoint.models.reading import Reading
+
+__all__ = ["compare"]
+
+ROWS = 1000
+"""So many rows of data are compared."""
+POOL = 4
+"""Classes that are not predicted for these are looked for among so many times as many rows."""
+CELLS = 1 << 22
+"""So many cells of rows are compared at most: 32 MiB of them."""
+BREAKPOINTS = 64
+"""At so many places where scores jump or bend, points at and beside it are compared."""
+FAR = 1e30
+"""Breakpoints beyond it are passed over: columns of float32 hold no numbers beyond 3e38."""
+PROBABILITIES = 4
+"""Of so many rows a probability is compared: one that is read wrongly is wrong nearly everywhere,
+and each takes two margins of the form."""
+SHARE = 1e-6
+"""Relative to the smaller of p and 1 − p, by how much probabilities may differ beside rounding, of
+which `APART` is granted: 1 − p may have been computed in float32."""
+
+
+def compare(reading: Reading, table: Table) -> None:
+    """Compare the model's own predictions and probabilities with those of what was read of it.
+
+    It is asked about rows of the table, spread over the classes that are predicted there, and
+    points at and beside some of the form's breakpoints. Rows that cannot be used, and those where
+    two classes are tied up to rounding, say nothing.
+
+    Raises
+    ------
+    ReaderMismatch
+        If the model says otherwise, with the names of the model and of the row.
+    """
+    inputs = match_columns(table, reading.features, named=reading.named)
+    most = max(1, min(ROWS, CELLS // reading.features.width))
+    rows, encoded = _usable(reading, inputs, most)
+    if not len(rows):
+        return
+    known = set(_compare_rows(reading, inputs, rows, encoded).tolist())
+    if reading.form.has_values or len(inputs) <= most or known.issuperset(reading.classes.tolist()):
+        return
+    rows, encoded = _usable(reading, inputs, POOL * most)
+    labels = reading.form.predict(reading.features.expand(encoded.codes)).tolist()
+    rare = np.array([i for i, label in enumerate(labels) if label not in known][:most], np.intp)
+    if len(rare):
+        some = Encoded(encoded.codes[rare], {}, encoded.missing[rare])
+        _compare_rows(reading, inputs, rows[rare], some)
+
+
+def _usable(reading: Reading, inputs: Table, most: int) -> tuple[IntArray, Encoded]:
+    """Positions of up to so many rows, evenly spread, but for those that cannot be used; codes."""
+    rows = _evenly(len(inputs), most)
+    encoded = encode(inputs.take(rows), reading.features, reading.fills, reading.unfilled)
+    good = np.delete(np.arange(len(rows)), list(encoded.problems))
+    return rows[good], Encoded(encoded.codes[good], {}, encoded.missing[good])
+
+
+def _evenly(count: int, most: int) -> IntArray:
+    """Positions of up to so many of a list, from its first to its last."""
+    return np.unique(np.linspace(0, count - 1, min(count, most)).astype(np.intp))
+
+
+def _compare_rows(
+    reading: Reading, inputs: Table, rows: IntArray, encoded: Encoded
+) -> NDArray[Any]:
+    """(n,) what the model predicts for some rows, after it has been compared.
+
+    Cells that are missing are compared as what they count as.
+    """
+    features, codes = reading.features, encoded.codes
+    filled = encoded.missing != PRESENT
+    filled &= [reading.fills.get(name) != MISSING for name in features.names]
+    source, columns, values = _beside_breakpoints(reading, codes)
+    at = np.concatenate([np.arange(len(rows)), source])
+    after, before = codes[at], np.where(filled, np.nan, codes)[at]
+    after[np.arange(len(rows), len(at)), columns] = values
+    (returned,), _, x = as_returned(inputs, features, rows[at], before, after)
+    predicted, read = reading.predict(returned), reading.form.predict(x)
+    eps = max(APART, 2.0 * inputs.eps)  # where a pipeline computes in the dtype of the rows
+    off = reading.differs(x, predicted, read, eps)
+    if off.any():
+        i = int(off.argmax())
+        moved = columns[i - len(rows)] if i >= len(rows) else None
+        where = "" if moved is None else f", with {features.names[moved]!r} = {after[i, moved]}"
+        raise ReaderMismatch(
+            f"{type(reading.model).__name__} predicts {predicted[i]!r} for row {rows[at[i]]} of "
+            f"data={where}, for which what was read of it predicts {read[i]!r} ({int(off.sum())} "
+            f"of {len(off)} rows). The model cannot be explained exactly; please report it."
+        )
+    _compare_probabilities(reading, returned, rows, x, eps)
+    return predicted[: len(rows)]
+
+
+def _beside_breakpoints(
+    reading: Reading, codes: FloatArray
+) -> tuple[IntArray, IntArray, FloatArray]:
+    """Which rows (m,) are moved in which feature (m,), to which numbers (m,)."""
+    features = reading.features
+    position = np.full(features.width, -1)
+    position[features.numeric_columns] = np.flatnonzero(features.is_numeric)
+    columns, cuts = reading.form.breakpoints or (np.zeros(0, np.intp), np.zeros(0))
+    some = np.flatnonzero((position[columns] >= 0) & (np.abs(cuts) < FAR))
+    some = some[_evenly(len(some), BREAKPOINTS)]
+    moved, cut = position[columns[some]], cuts[some]
+    whole = np.array([isinstance(one, Integer) for one in features])[moved]
+    below = np.where(whole, np.ceil(cut) - 1.0, np.nextafter(cut, -np.inf))
+    above = np.where(whole, np.floor(cut) + 1.0, np.nextafter(cut, np.inf))
+    values = np.concatenate([below, np.where(whole, np.floor(cut), cut), above])
+    return np.arange(len(values)) % len(codes), np.tile(moved, 3), values
+
+
+def _compare_probabilities(
+    reading: Reading, returned: Table, rows: IntArray, x: FloatArray, eps: float
+) -> None:
+    """Compare the model's own probabilities of a few rows, if both it and the form have any."""
+    form, classes = reading.form, reading.classes.tolist()
+    if form.has_values or not hasattr(reading.model, "predict_proba"):
+        return
+    try:
+        form.margin(x[:1], Probability(classes[0], 0.5))
+    except InvalidInput:  # the form has none
+        return
+    at = _evenly(len(rows), PROBABILITIES)
+    asked = returned.take(at).to_model_input(named=reading.named)
+    shares = np.asarray(reading.model.predict_proba(asked), dtype=np.float64)
+    for i, share in zip(at.tolist(), shares, strict=True):
+        k = i % len(classes)
+        slack = SHARE * min(share[k], 1.0 - share[k]) + eps
+        if not _lies_between(form, x[[i]], classes[k], (share[k] - slack, share[k] + slack), eps):
+            raise ReaderMismatch(
+                f"{type(reading.model).__name__} gives {classes[k]!r} the probability "
+                f"{float(share[k])} for row {rows[i]} of data=, and what was read of it gives "
+                "another. The model cannot be explained exactly; please report it."
+            )
+
+
+def _lies_between(
+    form: Form, x: FloatArray, label: Hashable, ends: tuple[float, float], eps: float
+) -> bool:
+    """Whether the form's probability at a (1, d) point lies between two, up to rounding."""
+    for level, sign in zip(ends, (1.0, -1.0), strict=True):
+        if not 0.0 < level < 1.0:
+            continue
+        target = Probability(label, float(level))
+        try:
+            lead = sign * form.margin(x, target)[0]
+        except InvalidInput:  # a calibration gives no row as much
+            return sign < 0.0
+        if not lead >= -target.requirement.rounding(form, x, eps)[0]:
+            return False
+    return True

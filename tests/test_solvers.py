@@ -9,6 +9,10 @@ import highspy
 import numpy as np
 import pytest
 from hypothesis import given
+from sklearn.datasets import load_iris
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import SplineTransformer
 from strategies import Planted, planted
 
 import counterpoint as cp
@@ -43,9 +47,39 @@ def test_an_unknown_condition_is_refused_with_what_is_missing():
 
     program = Program(ABSOLUTE, Region((ROW, Torus())))
     with pytest.raises(
-        cp.NoSolver, match=r"No solver takes \{.*Torus.*\}\. The nearest, .* lacks Torus"
+        cp.NoSolver, match=r"^This model cannot be searched with Torus\. Leave out Torus\.$"
     ):
         applicable(program)
+
+
+def test_what_does_not_go_together_is_said_and_its_advice_is_good():
+    X, y = load_iris(return_X_y=True, as_frame=True)
+    X.columns = [*"abcd"]
+    model = make_pipeline(SplineTransformer(n_knots=3), LogisticRegression()).fit(X, y > 0)
+    linear, ellipsoid = cp.Linear({"a": 1, "b": 1}, high=20), cp.Ellipsoid.from_data(X, ["a", "b"])
+    full, square, manhattan = cp.Mahalanobis(np.eye(4) + 0.1), cp.SquaredEuclidean(), cp.Manhattan()
+    free, within = {"extrapolate": True}, {"extrapolate": False}
+
+    def ask(cost: cp.Cost, constraints: list[cp.Constraint], options: dict[str, bool]) -> bool:
+        question = {"cost": cost, "constraints": constraints, **options}
+        return cp.Explainer(model, data=X, **question).explain(X[:1], True).found.all()
+
+    joined = (
+        "a squared Euclidean cost, constraints that relate columns and features without bounds "
+        "together. Use a Manhattan cost, or leave out these constraints, or bound all features"
+    )
+    both = (
+        "a Mahalanobis cost and an ellipsoid together. Use a squared Euclidean cost and leave out "
+        "the ellipsoid, or use a Manhattan cost and leave out the ellipsoid."
+    )
+    one = "a Mahalanobis cost. Use a squared Euclidean cost, or use a Manhattan cost."
+    refused = [(full, [], one), (square, [linear], joined), (full, [ellipsoid], both)]
+    for cost, constraints, message in refused:
+        with pytest.raises(cp.NoSolver) as caught:
+            ask(cost, constraints, free)
+        assert str(caught.value).startswith(f"This model cannot be searched with {message}")
+    advised = [(square, [], free), (manhattan, [], free), (manhattan, [linear], free)]
+    assert all(ask(*question) for question in [*advised, (square, [linear], within)])
 
 
 def test_a_linear_program_goes_to_highs_and_never_a_quadratic_one():

@@ -5,9 +5,19 @@ To add one, write a file and enter it in `all_solvers`. Wings bring the solvers 
 
 from __future__ import annotations
 
-from functools import cache
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from functools import cache, partial, reduce
+from itertools import combinations
+from operator import methodcaller
 
+import numpy as np
+
+from counterpoint.costs import Mahalanobis, Manhattan, Price
+from counterpoint.engine.conditions import AtMost, Box, Clear, Cone, LinearBounds, Whole
+from counterpoint.engine.losses import LogLoss, LogSumExp
 from counterpoint.engine.program import Program
+from counterpoint.engine.region import Region
 from counterpoint.engine.wings import wings
 from counterpoint.errors import NoSolver
 from counterpoint.solvers.base import (
@@ -39,7 +49,7 @@ def applicable(program: Program) -> tuple[type[Solver], ...]:
         If there is none; the message names the nearest solver and what it lacks.
     """
     found = tuple(solver for solver in all_solvers() if solver.takes(program))
-    if not any(solver.complete and not solver.exhaustive for solver in found):
+    if not _is_taken(program):
         raise NoSolver(lack(program))
     return found
 
@@ -53,15 +63,68 @@ def lack(program: Program) -> str:
             "need bounds, as data give them. Use one weight for each feature here."
         )
 
-    def missing(solver: type[Solver]) -> list[str]:
-        return sorted(kind.__name__ for kind in program.kinds - solver.accepts)
-
-    nearest = min(all_solvers(), key=lambda solver: len(missing(solver)))
-    kinds = ", ".join(sorted(kind.__name__ for kind in program.kinds))
+    for count in (1, 2):
+        ways = [
+            way for way in combinations(_simpler(program), count) if _is_taken(_by(way, program))
+        ]
+        if ways:
+            parts = dict.fromkeys(part for way in ways for part, _, _ in way)
+            advice = dict.fromkeys(" and ".join(advice for _, advice, _ in way) for way in ways)
+            *others, last = parts
+            together = f"{', '.join(others)} and {last} together" if others else last
+            text = ", or ".join(advice)
+            return f"This model cannot be searched with {together}. {text[0].upper()}{text[1:]}."
     return (
-        f"No solver takes {{{kinds}}}. The nearest, {nearest.__name__}, "
-        f"lacks {', '.join(missing(nearest))}."
+        "This model cannot be searched with this cost and these constraints. Use a Manhattan cost, "
+        "and constraints of one feature at a time."
     )
+
+
+Simpler = tuple[str, str, Callable[[Program], Program]]
+"""A part of a question, what to do about it, and what then becomes of its program."""
+
+DISPENSABLE: dict[type, tuple[str, str]] = {
+    LinearBounds: ("constraints that relate columns", "leave out these constraints"),
+    Cone: ("an ellipsoid", "leave out the ellipsoid"),
+    AtMost: ("a limit on the number of changes", "leave out this limit"),
+    Clear: ("a least change", "leave out the least change"),
+    Whole: ("columns of whole numbers", "take these columns as continuous"),
+    LogLoss: ("a probability", "ask for the label"),
+    LogSumExp: ("a probability", "ask for the label"),
+}
+"""Conditions that a question can do without: what they are called, and what to do about them."""
+
+
+def _simpler(program: Program) -> Iterator[Simpler]:
+    """The ways in which a user can make a program simpler by one part."""
+    price, kinds, d = program.price, program.region.kinds, program.width
+    square, size = Price(price.absolute, price.diagonal), np.sqrt(price.diagonal)
+    if price.kind is Mahalanobis:
+        yield "a Mahalanobis cost", "use a squared Euclidean cost", partial(replace, price=square)
+    if price.kind is not Manhattan:
+        cost = "a Mahalanobis cost" if price.kind is Mahalanobis else "a squared Euclidean cost"
+        manhattan = Price(price.absolute + size, np.zeros(d))
+        yield cost, "use a Manhattan cost", partial(replace, price=manhattan)
+    taken = frozenset[type]().union(*(solver.accepts for solver in all_solvers()))
+    unknown = {kind: (kind.__name__, f"leave out {kind.__name__}") for kind in kinds - taken}
+    for kind, (part, advice) in (DISPENSABLE | unknown).items():
+        if kind in kinds:
+            yield part, advice, methodcaller("relaxed", kind)
+    if not (program.box.below & program.box.above).all():
+        box = replace(Box.unbounded(d), low=np.full(d, -1.0), high=np.full(d, 1.0))
+        yield (
+            "features without bounds",
+            "bound all features, as those of data are",
+            lambda simpler: replace(simpler, region=simpler.region & Region((box,))),
+        )
+
+
+def _by(ways: Iterable[Simpler], program: Program) -> Program:
+    return reduce(lambda simpler, way: way[2](simpler), ways, program)
+
+
+def _is_taken(program: Program) -> bool:
+    return any(s.complete and not s.exhaustive and s.takes(program) for s in all_solvers())
 
 
 @cache

@@ -673,7 +673,7 @@ def test_each_class_is_learned_against_the_rest():
     check_reader(many, X)
     answers = counterpoint.Explainer(many).explain(X[:9], "b")
     assert answers.found.all()
-    with pytest.raises(InvalidInput, match="Robust needs a binary linear model"):
+    with pytest.raises(InvalidInput, match="linear model; got a classifier of 3 classes"):
         counterpoint.Explainer(many).explain(X[:1], counterpoint.Robust("b", 0.9))
     waves = PrivateSVC(1e9, classes=CLASSES, feature_map="fourier", **options).fit(X, y)
     assert waves.score(X, y) > 0.95

@@ -23,6 +23,7 @@ from scipy.stats import norm
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.tree import DecisionTreeClassifier
 from typer.testing import CliRunner
 
 import counterpoint as cp
@@ -1252,6 +1253,38 @@ def test_three_classes_are_not_read():
     three = cp.UncertainClassifier(LogisticRegression().fit(X, y), covariance=np.eye(D + 1))
     with pytest.raises(cp.UnsupportedModel, match="binary linear classifiers; got Logistic"):
         cp.explain(three, X, cp.Robust(1, 0.9), cost=cp.Manhattan())
+
+
+def test_what_cannot_be_robust_is_said_with_what_to_do():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, D)), rng.integers(0, 3, size=60)
+
+    def refused(model: Any, kind: type[cp.CounterpointError] = cp.UnsupportedModel) -> str:
+        with pytest.raises(kind) as caught:
+            cp.explain(model, X, cp.Robust(1, 0.9), cost=cp.Manhattan())
+        return str(caught.value)
+
+    against = "Fit one class against the others"
+    three, noise = LogisticRegression().fit(X, y), {"covariance": np.eye(D + 1)}
+    assert refused(three, cp.InvalidInput) == (
+        "Robust needs a binary linear model; got a classifier of 3 classes. "
+        f"{against}, and say how uncertain its weights are."
+    )
+    assert refused(cp.UncertainClassifier(three, **noise)).endswith(f"3 classes. {against}.")
+    two = cp.UncertainClassifier(LogisticRegression().fit(X, y > 0), **noise)
+    options = {"bounds": (-4, 4), "classes": [False, True], "epsilon": 1.0}
+    private = PrivateSVC(**options).fit(X, y > 0)
+    waves = PrivateSVC(**options, feature_map="fourier", n_components=8).fit(X, y > 0)
+    for itself in (two, private, waves):
+        assert refused(cp.UncertainClassifier(itself, **noise)) == (
+            f"{type(itself).__name__} says itself how uncertain its weights are. Pass it as it is, "
+            "without UncertainClassifier."
+        )
+    tree = DecisionTreeClassifier(max_depth=2).fit(X, y > 0)
+    for other in (tree, LinearRegression().fit(X, y)):
+        assert refused(cp.UncertainClassifier(other, **noise)).endswith(
+            f"got {type(other).__name__}, which is none. Explain it without the noise."
+        )
 
 
 @pytest.mark.parametrize(

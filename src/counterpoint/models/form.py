@@ -275,7 +275,8 @@ def split(
     """
     asked = target.requirement
     if not asked.labels or asked.probable or asked.chance is not None:
-        raise target.misfit("a classifier", fitting)
+        more = f" of {len(classes)} classes" if len(classes) > 2 else ""
+        raise target.misfit(f"a classifier{more}", fitting)
     wanted = mask(asked.labels, classes, known) ^ asked.others
     if wanted.all() or not wanted.any():
         raise InvalidInput(

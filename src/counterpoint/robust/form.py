@@ -305,12 +305,19 @@ class FourierScores(UncertainForm):
 
 @by_name("counterpoint", "UncertainClassifier")
 def _(model: Any) -> Form:
-    form = read(fitted(model).estimator)
-    if not isinstance(form, LinearScores) or not form.is_binary:
+    form, name = read(fitted(model).estimator), type(model.estimator).__name__
+    if isinstance(form, UncertainScores | FourierScores):
         raise UnsupportedModel(
-            "UncertainClassifier is read over binary linear classifiers; got "
-            f"{type(model.estimator).__name__} with {len(np.atleast_1d(model.classes_))} classes. "
-            "Explain it without the noise, or one class against the others."
+            f"{name} says itself how uncertain its weights are. Pass it as it is, without "
+            "UncertainClassifier."
+        )
+    if not isinstance(form, LinearScores) or not form.is_binary:
+        count = 0 if form.has_values else len(np.atleast_1d(model.classes_))
+        got, advice = f"{name}, which is none", "Explain it without the noise."
+        if count > 2:
+            got, advice = f"{name} with {count} classes", "Fit one class against the others."
+        raise UnsupportedModel(
+            f"UncertainClassifier is read over binary linear classifiers; got {got}. {advice}"
         )
     d = form.width
     lift = AffineMap(np.vstack([np.eye(d), np.zeros((1, d))]), np.append(np.zeros(d), 1.0))

@@ -170,6 +170,11 @@ class Robust(Target):
         )
 
     def misfit(self, model: str, fitting: str) -> InvalidInput:
+        if "classes" in model:
+            return InvalidInput(
+                f"Robust needs a binary linear model; got {model}. Fit one class against the "
+                "others, and say how uncertain its weights are."
+            )
         return InvalidInput(
             "Robust needs a binary linear model, and the law of the noise on its weights: that of "
             "a PrivateSVC is known, and any other is said by "

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import date
+from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import SVC
 
 import counterpoint as cp
+from counterpoint.letters.writing import write_letters
 
 RNG = np.random.default_rng(0)
 N = 60
@@ -129,6 +132,112 @@ def test_missing_columns_are_named():
 def test_a_misspelt_column_gets_a_suggestion():
     with pytest.raises(cp.InvalidInput, match=r"missing: 'income'.*did you mean 'incone'"):
         explain(ROWS.rename(columns={"income": "incone"}))
+
+
+def test_missing_columns_are_said_in_whole_sentences():
+    cases = {
+        "missing: 'age'.": ROWS.drop(columns="age"),
+        "missing: 'age'. Other columns that are known: 'x'.": ROWS.rename(columns={"age": "x"}),
+        "missing: 'income', 'home'. For 'home', did you mean 'homes'?": ROWS.rename(
+            columns={"income": "x", "home": "homes"}
+        ),
+    }
+    for sentence, rows in cases.items():
+        for ask in (
+            explain,
+            lambda rows: cp.diversify(EXPLAINER, rows, "yes"),
+            lambda rows: cp.trace(EXPLAINER, rows, ["yes"]),
+            lambda rows: cp.audit(EXPLAINER, rows, "yes"),
+            lambda rows: cp.Explainer(MODEL, data=rows),
+        ):
+            with pytest.raises(cp.InvalidInput) as caught:
+                ask(rows)
+            expected = f"Expected the columns that the model uses; {sentence}"
+            assert str(caught.value).removeprefix("In data=: ") == expected
+
+
+# Arguments in the wrong order
+
+
+def test_arguments_in_the_wrong_order_are_told_the_right_one():
+    first = "^Expected a fitted model; got a .* The model comes first, then its rows, then the targ"
+    for rows in (ROWS, ROWS.to_numpy(), ROWS.to_dict("records"), "model.skops", None):
+        with pytest.raises(cp.UnsupportedModel, match=first):
+            cp.explain(rows, MODEL, "yes", data=DATA)
+        with pytest.raises(cp.UnsupportedModel, match=first):
+            cp.Explainer(rows)
+        with pytest.raises(cp.UnsupportedModel, match=first):
+            cp.read(rows)
+    in_one_call = partial(cp.explain, MODEL, data=DATA)
+    for ask in (EXPLAINER.explain, in_one_call, partial(cp.diversify, EXPLAINER)):
+        with pytest.raises(cp.InvalidInput, match=r"rows in a DataFrame\. Rows come first, th"):
+            ask("yes", ROWS)
+    for target in (cp.Manhattan(), cp.MaxChanges(2), MODEL):
+        with pytest.raises(cp.InvalidInput, match=r"^Expected a target such as cp\.Label"):
+            explain(ROWS, target)
+    answers = explain(ROWS)
+    for call in (
+        lambda: cp.audit(MODEL, ROWS, "yes"),
+        lambda: cp.diversify(ROWS, EXPLAINER, "yes"),
+        lambda: cp.trace(MODEL, ROWS, ["yes"]),
+        lambda: cp.letter(answers[0], EXPLAINER),
+        lambda: write_letters(MODEL, answers),
+    ):
+        with pytest.raises(cp.InvalidInput, match=r"^Expected an Explainer; got"):
+            call()
+    with pytest.raises(cp.InvalidInput, match=r"^Expected the answers of an Explainer; got"):
+        write_letters(EXPLAINER, [answers[0]])
+    with pytest.raises(cp.InvalidInput, match=r"^Expected an answer, or several to one row; got"):
+        cp.letter(EXPLAINER, ROWS)
+
+
+# Models that predict something else than labels
+
+
+class Shares:
+    """A model of one's own whose ``predict`` gives probabilities."""
+
+    def __init__(self, model: Any) -> None:
+        self.model, self.classes_ = model, model.classes_
+        self.n_features_in_, self.feature_names_in_ = model.n_features_in_, model.feature_names_in_
+
+    def predict(self, rows: Any) -> Any:
+        return self.model.predict_proba(rows)[:, 1]
+
+
+class Labels(Shares):
+    """One without probabilities."""
+
+    def predict(self, rows: Any) -> Any:
+        return self.model.predict(rows)
+
+
+@cp.read.register(Shares)
+def _(model: Shares) -> Any:
+    return cp.read(model.model)
+
+
+def test_a_model_whose_predict_gives_probabilities_is_told_to_give_labels():
+    model, data = numeric_model()
+    says = (
+        r"Shares\.predict gives 0\.\d+, which is none of the classes \['no', 'yes'\]\. Let predict "
+        "give labels, and predict_proba probabilities"
+    )
+    for target, rows in product(("yes", cp.OtherLabel(), cp.Probability("yes", 0.8)), (2, 40)):
+        with pytest.raises(cp.ReaderMismatch, match=says):
+            cp.explain(Shares(model), data[:rows], target, data=data)
+    with pytest.raises(cp.ReaderMismatch, match=says):
+        cp.diversify(cp.Explainer(Shares(model), data=data), data[:2], "yes")
+
+
+def test_a_model_without_probabilities_is_not_asked_for_them():
+    model, data = numeric_model()
+    explainer = cp.Explainer(Labels(model), data=data)
+    assert explainer.explain(data[:3], "yes").found.all()
+    for target in (cp.Probability("yes", 0.8), cp.Tradeoff("yes", 1.0)):
+        for ask in (explainer.explain, lambda X, target: cp.trace(explainer, X, [target])):
+            with pytest.raises(cp.InvalidInput, match=r"^Labels has no predict_proba, which this"):
+                ask(data[:3], target)
 
 
 def test_reordered_columns_are_matched_by_name():
@@ -617,14 +726,25 @@ def test_a_wrong_type_is_taken_or_refused_in_a_sentence(what: str):
     assert refused
 
 
-@pytest.mark.parametrize("position", [None, "a", 1.0, slice(None), [0], np.array([True, False])])
+@pytest.mark.parametrize(
+    "position", [None, "a", 1.0, True, slice(None), [0], np.array([True, False])]
+)
 def test_answers_go_by_the_position_of_one_row(position: Any):
     answers = said().explain(NUMBERS[:2], "yes")
     assert answers[np.int64(1)].factual == answers[-1].factual
     with pytest.raises(cp.InvalidInput, match="Expected the position of one row; got"):
         answers[position]
-    with pytest.raises(IndexError):
-        answers[2]
+    several = cp.diversify(said(), NUMBERS[:2], "yes"), cp.trace(said(), NUMBERS[:2], ["yes"])
+    for sequence in (answers, *several):
+        with pytest.raises(cp.InvalidInput, match="Expected the position of one row; got"):
+            sequence[position]
+        for beyond in (2, -3):
+            says = f"^Expected a position among 2 rows; got {beyond}. Pass 0 to 1.$"
+            with pytest.raises(IndexError, match=says) as caught:
+                sequence[beyond]
+            assert isinstance(caught.value, cp.InvalidInput)
+    with pytest.raises(cp.InvalidInput, match=r"among 0 rows; got 0.$"):
+        said().explain(NUMBERS[:0], "yes")[0]
 
 
 def test_one_constraint_or_feature_needs_no_list():

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
+    "EXPLAINER",
     "BudgetError",
     "CounterpointError",
     "InvalidInput",
@@ -22,6 +23,7 @@ __all__ = [
     "ModelNotFitted",
     "NoAnswer",
     "NoSolver",
+    "OutOfRange",
     "PrivacyLeakWarning",
     "ReaderMismatch",
     "SolverFailure",
@@ -41,6 +43,7 @@ __all__ = [
     "is_listed",
     "is_number",
     "listed",
+    "position_of",
     "several",
     "shown",
     "some",
@@ -53,6 +56,11 @@ class CounterpointError(Exception):
 
 class InvalidInput(CounterpointError, ValueError):
     """What was passed cannot be used; the message says what to pass instead."""
+
+
+@final
+class OutOfRange(InvalidInput, IndexError):
+    """There is nothing at this position."""
 
 
 @final
@@ -109,6 +117,10 @@ class PrivacyLeakWarning(UserWarning):
     """A private model is used so that something is told which its noise does not cover."""
 
 
+EXPLAINER = ("an Explainer", " Pass cp.Explainer(model, data=...).")
+"""What `all_of` says where something else was passed in its place."""
+
+
 def shown(value: object, most: int = 120) -> str:
     """A value on one line, cut where it is long, for a message."""
     text = " ".join(repr(value).split())
@@ -150,6 +162,19 @@ def is_comparable(value: object) -> bool:
     except (TypeError, ValueError):
         return False
     return True
+
+
+def position_of(i: object, count: int, *, of: str = "row", advice: str = "") -> int:
+    """A position among so many, which a negative one counts from the end.
+
+    ``advice`` says what to do to get several of them.
+    """
+    if isinstance(i, bool) or not isinstance(i, int | np.integer):
+        raise InvalidInput(f"Expected the position of one {of}; got {shown(i)}.{advice}")
+    if not -count <= i < count:
+        highest = f" Pass 0 to {count - 1}." if count else ""
+        raise OutOfRange(f"Expected a position among {several(count, of)}; got {i}.{highest}")
+    return int(i) % count
 
 
 def check_one_label(label: object) -> None:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from counterpoint.answer import Counterfactual
 from counterpoint.certificate import COLUMNS, Certificates, Claim, Status, said_of
-from counterpoint.errors import InvalidInput, shown
+from counterpoint.errors import InvalidInput, position_of, shown
 from counterpoint.numerics import BoolArray, FloatArray, IntArray, WordArray
 from counterpoint.pictures import html
 from counterpoint.rows.encoding import cells_after, decode
@@ -148,12 +148,8 @@ class Counterfactuals:
         return (self.before != self.after) & self.found[:, None]
 
     def __getitem__(self, i: int) -> Counterfactual:
-        if not isinstance(i, int | np.integer):
-            raise InvalidInput(
-                f"Expected the position of one row; got {shown(i)}. For several answers, take rows "
-                "of report() or to_frame()."
-            )
-        i = range(len(self))[i]
+        advice = " For several answers, take rows of report() or to_frame()."
+        i = position_of(i, len(self), advice=advice)
         row, changes = slice(i, i + 1), {}
         factual = {} if i in self.problems else self.table.row(i, self.features.names)
         if self.certificates.valid[i]:

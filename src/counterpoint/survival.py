@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 
 import counterpoint as cp
-from counterpoint.errors import InvalidInput, NoAnswer, all_of, check_number, shown
+from counterpoint.errors import EXPLAINER, InvalidInput, NoAnswer, all_of, check_number, shown
 from counterpoint.metrics.pairs import is_other, meets, pairs, said
 from counterpoint.numerics import FloatArray
 from counterpoint.targets import as_target
@@ -124,7 +124,7 @@ def survival(
     ----------
     Upadhyay, Joshi & Lakkaraju (2021), Towards robust and reliable algorithmic recourse, NeurIPS.
     """
-    all_of(cp.Explainer, (explainer,), "an Explainer", " Pass cp.Explainer(model, data=...).")
+    all_of(cp.Explainer, (explainer,), *EXPLAINER)
     wanted = as_target(target)
     if not isinstance(wanted, cp.Label | cp.OtherLabel) or wanted.margin:
         raise InvalidInput(

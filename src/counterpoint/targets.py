@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, is_dataclass
 from decimal import ROUND_FLOOR, Decimal
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, final
@@ -455,7 +455,12 @@ def as_target(target: Any) -> Target:
     """A target as it is; anything else is taken as the label of `Label`."""
     if isinstance(target, Target):
         return target
-    if isinstance(target, type | dict):
+    if len(getattr(target, "shape", ())) == 2:
+        raise InvalidInput(
+            f"Expected a target such as cp.Label('yes'), or a class label; got rows in a "
+            f"{type(target).__name__}. Rows come first, then the target."
+        )
+    if isinstance(target, type | dict) or is_dataclass(target) or hasattr(target, "predict"):
         raise InvalidInput(
             f"Expected a target such as cp.Label('yes'), or a class label; got {shown(target)}."
         )

@@ -14,7 +14,16 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 import counterpoint as cp
-from counterpoint.errors import InvalidInput, MissingExtra, check_number, several, shown, some
+from counterpoint.errors import (
+    EXPLAINER,
+    InvalidInput,
+    MissingExtra,
+    all_of,
+    check_number,
+    several,
+    shown,
+    some,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -175,6 +184,7 @@ def audit(  # noqa: PLR0913
     """
     import pandas as pd
 
+    all_of(cp.Explainer, (explainer,), *EXPLAINER)
     check_number("confidence", confidence)
     if not 0 < confidence < 1:
         raise InvalidInput(f"Expected a confidence between 0 and 1; got {shown(confidence)}.")

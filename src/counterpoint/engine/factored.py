@@ -21,7 +21,7 @@ from counterpoint.constraints import Immutable
 from counterpoint.engine.answering import answers_to
 from counterpoint.engine.pieces import Question, Task
 from counterpoint.engine.span import InSpan, blocks_of, moved_rows
-from counterpoint.errors import InvalidInput, floats
+from counterpoint.errors import InvalidInput, floats, position_of
 from counterpoint.models.linear import LinearScores
 from counterpoint.models.reading import Reading
 from counterpoint.numerics import FloatArray
@@ -104,7 +104,7 @@ class FactoredCounterfactuals:
 
     def __getitem__(self, i: int) -> Counterfactual:
         """One row's answer, with all columns that change; a dense row is made for it."""
-        i = range(len(self))[i]
+        i = position_of(i, len(self))
         answer = self.answers[i]
         if not answer.found:
             return replace(answer, factual={}, changes={})

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, final, get_args
 
 import numpy as np
 
-from counterpoint.errors import InvalidInput
+from counterpoint.errors import InvalidInput, position_of
 from counterpoint.groups.fitting import Fit
 from counterpoint.groups.translations import Translations
 from counterpoint.numerics import FloatArray, IntArray
@@ -72,6 +72,7 @@ class TranslationPath:
         return (self[i] for i in range(len(self)))
 
     def __getitem__(self, i: int) -> Translations:
+        i = position_of(i, len(self), of="fit")
         return self.candidates[self.refitted[i]].translations
 
     @property

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import counterpoint as cp
-from counterpoint.errors import InvalidInput, some
+from counterpoint.errors import EXPLAINER, InvalidInput, all_of, some
 from counterpoint.letters.texts import Reason, Speech, Texts
 
 __all__ = ["Letter", "letter", "write_letters"]
@@ -68,7 +68,8 @@ def letter(
     texts, language, protected
         As for `write_letters`.
     """
-    several = [answer] if isinstance(answer, cp.Counterfactual) else [*answer]
+    all_of(cp.Explainer, (explainer,), *EXPLAINER)
+    several = [*all_of(cp.Counterfactual, answer, "an answer, or several to one row")]
     if not several or any(one.batch is not several[0].batch for one in several):
         raise InvalidInput(
             "Expected an answer, or several to one row; got none. Letters about rows without an "
@@ -121,6 +122,8 @@ def write_letters(
         If a feature that may change has no text, a text is about an unknown feature, a protected
         feature may change, or the target demands nothing (`Tradeoff`).
     """
+    all_of(cp.Explainer, (explainer,), *EXPLAINER)
+    all_of(cp.Counterfactuals | cp.Alternatives, (answers,), "the answers of an Explainer")
     speech = Speech.of(texts, language)
     if isinstance(answers, cp.Counterfactuals):
         return _letters(explainer, answers, [[i] for i in range(len(answers))], speech, protected)

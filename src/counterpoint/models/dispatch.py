@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import singledispatch
@@ -241,6 +241,11 @@ def _refusal(kind: type) -> UnsupportedModel:
         return UnsupportedModel(
             f"{kind.__name__} cannot be read as it is. Pass the last layer over the features that "
             "come before it, as in counterpoint.LastLayer(module), and explain its inputs."
+        )
+    if issubclass(kind, Iterable | int | float | type(None)) and not hasattr(kind, "predict"):
+        return UnsupportedModel(
+            f"Expected a fitted model; got a {kind.__name__}, which is none. The model comes "
+            "first, then its rows, then the target: explain(model, rows, target)."
         )
     return UnsupportedModel(
         f"{kind.__name__} cannot be read exactly. Counterpoint reads {READABLE}; "

@@ -11,7 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.engine.wings import wings
-from counterpoint.errors import CounterpointError, InvalidInput, ReaderMismatch, UnsupportedModel
+from counterpoint.errors import (
+    CounterpointError,
+    InvalidInput,
+    ReaderMismatch,
+    UnsupportedModel,
+    shown,
+)
 from counterpoint.models.categories import (
     CategoriesWanted,
     fills_of,
@@ -98,14 +104,20 @@ class Reading:
 
     def _asked(self, method: str, rows: Any) -> Any:
         """What a method of the model says of rows in its own terms."""
+        answer, name = getattr(self.model, method, None), type(self.model).__name__
+        if answer is None:
+            raise InvalidInput(
+                f"{name} has no {method}, which this question needs. Ask for a label, or give the "
+                "model this method."
+            )
         try:
-            return getattr(self.model, method)(rows)
+            return answer(rows)
         except (TypeError, ValueError) as error:
             if isinstance(error, CounterpointError):
                 raise
             said = str(error).partition("\n")[0].rstrip(".:")
             raise InvalidInput(
-                f"{type(self.model).__name__}.{method} does not take these rows: {said}. Pass "
+                f"{name}.{method} does not take these rows: {said}. Pass "
                 "their columns in the dtypes that it was fitted on."
             ) from error
 
@@ -201,10 +213,23 @@ class Reading:
             distance = np.abs(read[rows] - predicted[rows])
             differs[rows] = ~(distance <= noise * (1.0 + np.abs(read[rows])))
         else:
-            labels = zip(rows.tolist(), predicted[rows].tolist(), strict=True)
-            lead = np.array([self.form.margin(x[[i]], Label(label))[0] for i, label in labels])
+            labels = predicted[rows].tolist()
+            self._require_labels(labels)
+            pairs = zip(rows.tolist(), labels, strict=True)
+            lead = np.array([self.form.margin(x[[i]], Label(label))[0] for i, label in pairs])
             differs[rows] = ~(lead >= -noise)  # also of NaN
         return np.asarray(differs)
+
+    def _require_labels(self, predicted: list[Any]) -> None:
+        """Raise if the model predicts what is none of its classes, such as a probability."""
+        classes = self.classes.tolist()
+        for label in predicted:
+            if label not in classes:
+                raise ReaderMismatch(
+                    f"{type(self.model).__name__}.predict gives {label!r}, which is none of the "
+                    f"classes {shown(classes)}. Let predict give labels, and predict_proba "
+                    "probabilities."
+                )
 
 
 def see_through(model: Any, features: Features | None, *, fixed: bool) -> Reading:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from types import MappingProxyType
 from typing import Any, final
 
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from counterpoint.errors import InvalidInput, is_comparable, some
 from counterpoint.numerics import BoolArray, FloatArray, IntArray, as_slice
 from counterpoint.rows.cells import is_missing
-from counterpoint.rows.features import Categorical, Feature, Features, unknown_name
+from counterpoint.rows.features import Categorical, Feature, Features, near_names
 from counterpoint.rows.table import Cells, Table
 
 __all__ = [
@@ -113,10 +114,13 @@ def match_columns(table: Table, features: Features, *, named: bool = True) -> Ta
     known = set(table.names)
     missing = [name for name in names if name not in known]
     if missing:
-        hint = unknown_name(missing[0], table.names).split("; ", 1)[1]
+        others = [name for name in table.names if name not in {*names}]
+        alike = ((name, near) for name in missing if (near := near_names(name, others)))
+        hint = f" Other columns that are known: {some(others, 12)}." if others else ""
+        for name, near in islice(alike, 1):
+            hint = f" For {name!r}, did you mean {near}?"
         raise InvalidInput(
-            f"Expected the columns that the model uses; missing: {some(missing)} "
-            f"(for {missing[0]!r}: {hint})."
+            f"Expected the columns that the model uses; missing: {some(missing)}.{hint}"
         )
     return table.select(names)
 

@@ -40,6 +40,7 @@ __all__ = [
     "Features",
     "Integer",
     "all_features",
+    "near_names",
     "unknown_name",
     "with_observed",
 ]
@@ -353,12 +354,17 @@ def with_observed(item: Feature, seen: Feature) -> Feature:
     return replace(item, observed=(float(min(ends)), float(max(ends))))
 
 
-def unknown_name(name: Hashable, known: Sequence[Hashable]) -> str:
-    """A sentence for a name that is not among the known ones, with the nearest of them."""
+def near_names(name: Hashable, known: Sequence[Hashable]) -> str:
+    """``'a' or 'b'``, the known names that look most like another; empty if none does."""
     from difflib import get_close_matches
 
-    near = get_close_matches(str(name), [str(k) for k in known], n=3)
-    hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"known: {some(known, 12)}."
+    return " or ".join(map(repr, get_close_matches(str(name), [str(k) for k in known], n=3)))
+
+
+def unknown_name(name: Hashable, known: Sequence[Hashable]) -> str:
+    """A sentence for a name that is not among the known ones, with the nearest of them."""
+    near = near_names(name, known)
+    hint = f"did you mean {near}?" if near else f"known: {some(known, 12)}."
     return f"There is no feature {shown(name)}; {hint}"
 
 

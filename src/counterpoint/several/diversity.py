@@ -13,7 +13,7 @@ import numpy as np
 
 from counterpoint.answer import Counterfactual
 from counterpoint.certificate import COLUMNS, Certificates, Claim, Status
-from counterpoint.errors import InvalidInput, all_of, several, shown
+from counterpoint.errors import EXPLAINER, InvalidInput, all_of, position_of, several, shown
 from counterpoint.numerics import BoolArray, FloatArray, IntArray
 from counterpoint.results import Counterfactuals
 from counterpoint.rows.progress import track
@@ -59,7 +59,7 @@ class Alternatives:
         return (self[i] for i in range(len(self)))
 
     def __getitem__(self, i: int) -> tuple[Counterfactual, ...]:
-        i = range(len(self))[i]
+        i = position_of(i, len(self))
         mine = np.flatnonzero((self.row == i) & self.answers.found)
         return tuple(self.answers[k] for k in mine.tolist())
 
@@ -159,7 +159,7 @@ def diversify(  # noqa: PLR0913 (as `explain`)
     """
     from counterpoint.explainer import Explainer  # whose methods import this module
 
-    all_of(Explainer, (explainer,), "an Explainer", " Pass cp.Explainer(model, data=...).")
+    all_of(Explainer, (explainer,), *EXPLAINER)
     return explainer.explain(
         X,
         target,

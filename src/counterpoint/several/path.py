@@ -12,7 +12,16 @@ from numpy.typing import NDArray
 
 from counterpoint.certificate import Status
 from counterpoint.costs import Cost, Manhattan
-from counterpoint.errors import InvalidInput, all_of, is_comparable, is_listed, several, shown
+from counterpoint.errors import (
+    EXPLAINER,
+    InvalidInput,
+    all_of,
+    is_comparable,
+    is_listed,
+    position_of,
+    several,
+    shown,
+)
 from counterpoint.numerics import BoolArray, FloatArray
 from counterpoint.results import Counterfactuals
 from counterpoint.rows.encoding import decode
@@ -64,7 +73,7 @@ class Path:
         return (self[i] for i in range(len(self)))
 
     def __getitem__(self, i: int) -> Path:
-        i = range(len(self))[i]
+        i = position_of(i, len(self))
         row = slice(i, i + 1)
         table = self.answers[0].table.take(row)
         return replace(self, answers=tuple(a.part(row, table) for a in self.answers))
@@ -354,7 +363,7 @@ def trace(
     """
     from counterpoint.explainer import Explainer  # whose methods import this module
 
-    all_of(Explainer, (explainer,), "an Explainer", " Pass cp.Explainer(model, data=...).")
+    all_of(Explainer, (explainer,), *EXPLAINER)
     return explainer.trace(X, targets, gap=gap, time_limit=time_limit, progress=progress)
 
 

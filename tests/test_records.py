@@ -19,14 +19,14 @@ from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.neighbors import NearestCentroid
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.preprocessing import KBinsDiscretizer, OneHotEncoder, StandardScaler
 
 import counterpoint as cp
 from counterpoint.records.record import FIELDS, SCHEMA, canonical, digest, problem_of
 from counterpoint.solvers.base import Solver
 
-FREE = ("made", "message")
-"""Fields of free text: what they say is not about the answer."""
+FREE = ("made",)
+"""Fields that nobody can check: what they say is not about the answer."""
 
 
 def _rows(n: int = 300) -> tuple[pd.DataFrame, Any]:
@@ -153,6 +153,22 @@ CASES: dict[str, Any] = {
         X[NUMBERS].head(6),
         "yes",
     ),
+    "bins": lambda: (
+        make_pipeline(
+            KBinsDiscretizer(4, quantile_method="averaged_inverted_cdf"), LogisticRegression()
+        ).fit(X[NUMBERS], Y),
+        X[NUMBERS],
+        {},
+        X[NUMBERS].head(6),
+        "yes",
+    ),
+    "a forest in single precision": lambda: (
+        RandomForestClassifier(8, max_depth=4, random_state=0).fit(X[NUMBERS], Y),
+        X[NUMBERS].astype({"income": np.float32, "score": np.float32}),
+        {},
+        X[NUMBERS].astype({"income": np.float32, "score": np.float32}).head(6),
+        "yes",
+    ),
     "a forest with relations": lambda: (
         RandomForestClassifier(8, max_depth=4, random_state=0).fit(X[NUMBERS], Y),
         X[NUMBERS],
@@ -205,13 +221,18 @@ def _without_time(record: dict[str, Any]) -> str:
 def test_records_of_true_answers_have_no_problems(case: str, tmp_path: Any) -> None:
     model, answers = _answers(case)
     records = _records(answers)
-    found = cp.recheck(records, model)
+    found = cp.recheck(records, model, accept_reported=True)
     assert found.ok, found.problems
     claims = answers.certificates.claim
     assert (found.proved == [str(claim) == "proved" for claim in claims]).all()
+    assert (found.reported == [str(claim) == "reported" for claim in claims]).all()
+    word = "rests on the word of a solver"
+    refused = cp.recheck(records, model).found
+    assert [*refused] == np.flatnonzero(found.reported).tolist()
+    assert all(len(problems) == 1 and word in problems[0] for problems in refused.values())
     for name in ("records.jsonl", "records.parquet"):
         answers.to_records(tmp_path / name)
-        again = cp.recheck(tmp_path / name, model)
+        again = cp.recheck(tmp_path / name, model, accept_reported=True)
         assert again.ok, again.problems
         assert (again.proved == found.proved).all()
     first = (tmp_path / "records.jsonl").read_text().splitlines()
@@ -313,11 +334,12 @@ def _tamper(count: int, seed: int) -> None:
         model, answers = _answers(case)
         records = _records(answers)
         forged = [_tampered(rng, records[rng.integers(len(records))]) for _ in range(count)]
-        found = cp.recheck([record for record, _ in forged], model)
+        found = cp.recheck([record for record, _ in forged], model, accept_reported=True)
         assert {*found.found} == {*range(count)}
         # Whoever writes a digest that fits is found by what does not follow, or has changed what
         # is free text, or less than processors differ by, or a proof that still proves as much.
-        sealed = cp.recheck([_sealed(record) for record, _ in forged], model)
+        again = [_sealed(record) for record, _ in forged]
+        sealed = cp.recheck(again, model, accept_reported=True)
         for i in set(range(count)) - {*sealed.found}:
             record, path = forged[i]
             allowed = path[0] in (*FREE, "proof", "margin", "rounding")
@@ -385,7 +407,8 @@ def test_bad_input_is_one_sentence(tmp_path: Any) -> None:
 
     assert "this version of counterpoint reads" in said(record | {"schema": "x/9"})
     assert "is not JSON" in said(json.dumps(record)[:200])
-    assert "its digest does not fit it" in said(record | {"message": "Fine."})
+    made = record["made"] | {"python": "4.0"}
+    assert "its digest does not fit it" in said(record | {"made": made})
     assert "It lacks the field 'gap'" in said({k: v for k, v in record.items() if k != "gap"})
     assert "has a field 'more' too many" in said(record | {"more": 1})
     assert "expected an object" in said([3])
@@ -401,7 +424,10 @@ def test_bad_input_is_one_sentence(tmp_path: Any) -> None:
 
 
 @pytest.mark.parametrize("ending", ["jsonl", "parquet"])
-@pytest.mark.parametrize("case", ["mixed types", "missing and bad cells", "single precision"])
+@pytest.mark.parametrize(
+    "case",
+    ["mixed types", "missing and bad cells", "single precision", "a forest in single precision"],
+)
 def test_a_record_may_hold_a_hash_in_the_place_of_its_row(
     case: str, ending: str, tmp_path: Any
 ) -> None:
@@ -465,8 +491,9 @@ def test_a_number_that_is_changed_in_a_parquet_file_is_found(tmp_path: Any) -> N
     forged = frame.copy()
     forged.loc[at, "message"] = "Fine."
     forged.to_parquet(tmp_path / "forged.parquet")
-    (problem,) = cp.recheck(tmp_path / "forged.parquet", model).problems
-    assert "its digest does not fit it" in problem
+    first, second = cp.recheck(tmp_path / "forged.parquet", model).problems
+    assert "its digest does not fit it" in first
+    assert "Its message is not what follows from it." in second
     frame.drop(columns="gap").to_parquet(tmp_path / "forged.parquet")
     with pytest.raises(cp.InvalidInput, match=r"is not a file of records: it lacks 'gap'\."):
         cp.recheck(tmp_path / "forged.parquet", model)

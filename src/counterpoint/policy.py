@@ -11,7 +11,8 @@ import inspect
 import json
 import re
 import tomllib
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
@@ -43,7 +44,7 @@ from counterpoint.targets import Interval, Label, OtherLabel, Probability, Targe
 if TYPE_CHECKING:
     from counterpoint.explainer import Explainer
 
-__all__ = ["Problem", "kinds"]
+__all__ = ["Problem", "distinct", "kinds"]
 
 
 @final
@@ -337,20 +338,26 @@ def kinds() -> dict[str, dict[type, dict[str, Parameter]]]:
 # Reading
 
 
+def distinct(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """The table of a JSON object whose keys differ, as ``object_pairs_hook``; `InvalidSpec` else.
+
+    Of a key that stands twice JSON's readers take one value or the other.
+    """
+    table = dict(pairs)
+    if len(table) < len(pairs):
+        twice = Counter(key for key, _ in pairs).most_common(1)[0][0]
+        raise InvalidSpec(f"the key {twice!r} stands twice in a table; keep one.")
+    return table
+
+
 def _parsed(path: Path) -> Any:
     """What a file says, as nested dicts and lists."""
-
-    def distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        keys = [key for key, _ in pairs]
-        twice = next((key for key in keys if keys.count(key) > 1), None)
-        if twice is not None:
-            raise InvalidSpec(f"{path.name}: the key {twice!r} stands twice in a table; keep one.")
-        return dict(pairs)
-
     is_json = path.suffix == ".json"
     try:
         text = path.read_text(encoding="utf-8")
         return json.loads(text, object_pairs_hook=distinct) if is_json else tomllib.loads(text)
+    except InvalidSpec as error:
+        raise InvalidSpec(f"{path.name}: {error}") from None
     except (tomllib.TOMLDecodeError, json.JSONDecodeError) as error:
         language = "JSON" if is_json else "TOML"
         raise InvalidSpec(f"{path.name} is not valid {language}: {error}.") from error

@@ -196,8 +196,7 @@ class Counterfactuals:
         one; of rows without an answer only the first.
         """
         c, found, own = self.certificates, self.found, [*self.problems]
-        if len(self) and self.targets[0].remarks:
-            own += [*np.flatnonzero(found).tolist(), *np.flatnonzero(~found)[:REMARKS].tolist()]
+        own += self.remarks()
         sorts = list(product(Status, Claim, Guarantee, (False, True), (False, True)))
         shape = (len(Status), len(Claim), len(Guarantee), 2, 2)
         columns: list[NDArray[Any]] = [self.statuses, c.claims, c.guarantees, found, c.on_edge]
@@ -214,6 +213,16 @@ class Counterfactuals:
         for i in own:
             codes[i] = words.setdefault(self.message(i), len(words))
         return codes, [*words]
+
+    def remarks(self) -> dict[int, str]:
+        """Row → what is said of it besides; of rows without an answer only of the first."""
+        if not len(self) or not self.targets[0].remarks:
+            return {}
+        found = self.found
+        rows = [*np.flatnonzero(found).tolist(), *np.flatnonzero(~found)[:REMARKS].tolist()]
+        for i in rows:
+            self.message(i)
+        return {i: text for i in rows if (text := self._remarks.get(i))}
 
     def decoded(self, rows: slice) -> Table:
         """The answers, as they are returned; rows without one as they came."""

@@ -173,6 +173,11 @@ class Program:
         """How many numbers prove a bound: the multipliers and, if any, how far the point is."""
         return self.size + self.has_tangents * self.width
 
+    @property
+    def node_size(self) -> int:
+        """How many numbers bound a node of a `Proof`: it has a point for a full price alone."""
+        return self.size + (self.price.quadratic.ndim == 2) * self.width
+
     @cached_property
     def groups(self) -> tuple[slice, ...]:
         """The one-hot groups."""

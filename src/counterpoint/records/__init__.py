@@ -8,6 +8,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+from counterpoint.certificate import Claim
 from counterpoint.errors import InvalidInput
 from counterpoint.records.checker import BROKEN, check
 from counterpoint.records.files import read_records, with_rows
@@ -15,6 +16,11 @@ from counterpoint.records.record import Asked, Batch, canonical, said
 from counterpoint.rows.table import Table
 
 __all__ = ["Recheck", "recheck"]
+
+REPORTED = (
+    "It rests on the word of a solver: nothing in it proves that its answer is optimal, or that "
+    "there is none."
+)
 
 
 @final
@@ -30,13 +36,16 @@ class Recheck:
         Position of a record → what is wrong with it, in sentences; only records with problems.
     proved
         (count,) whether the record's own proof shows that its answer is optimal up to the gap
-        that was asked for, that there is none, or that none is needed. Where it does not, as for a
-        claim that is ``reported``, optimality is not verified, and all else is.
+        that was asked for, that there is none, or that none is needed.
+    reported
+        (count,) whether the record says so on the word of a solver. That is not verified, and a
+        problem unless such records were to be accepted; all else in it is as it should be.
     """
 
     count: int
     found: dict[int, tuple[str, ...]]
     proved: NDArray[np.bool_]
+    reported: NDArray[np.bool_]
 
     @property
     def ok(self) -> bool:
@@ -54,8 +63,17 @@ class Recheck:
         )
 
 
-def recheck(records: Any, model: Any, *, rows: Any = None, salt: str | None = None) -> Recheck:
+def recheck(
+    records: Any,
+    model: Any,
+    *,
+    rows: Any = None,
+    salt: str | None = None,
+    accept_reported: bool = False,
+) -> Recheck:
     """Check records of answers against a model, without solving anything.
+
+    A record is in order if all that it claims has been verified.
 
     Parameters
     ----------
@@ -68,6 +86,10 @@ def recheck(records: Any, model: Any, *, rows: Any = None, salt: str | None = No
         For records that hold hashes in the place of rows: the rows, one for each record, in order.
     salt
         The salt that the hashes were made with.
+    accept_reported
+        Whether to take a solver's word: for records whose claim is ``reported``, nothing proves
+        that the answer is optimal, or that there is none. Whoever forges a record can claim as
+        much.
 
     Returns
     -------
@@ -99,14 +121,18 @@ def recheck(records: Any, model: Any, *, rows: Any = None, salt: str | None = No
     given = None if rows is None else Table.read(rows)
     if given is not None and len(given) != count:
         raise InvalidInput(f"Expected one row for each of {count} records; got {len(given)} rows.")
-    proved, asked = np.zeros(count, dtype=bool), dict[str, Asked]()
+    claims, asked = np.full(count, Claim.NONE, dtype=object), dict[str, Asked]()
     for batch in batches:
         whole, other = with_rows(batch, given, salt)
         for i in whole.at[other].tolist():
             found.setdefault(i, []).append("Its row is not the one that was passed, or its salt.")
-        _check(whole, model, asked, found, proved)
+        _check(whole, model, asked, found, claims)
+    claims[[*found]] = Claim.NONE
+    reported = claims == Claim.REPORTED
+    for i in np.flatnonzero(reported & (not accept_reported)).tolist():
+        found[i] = [REPORTED]
     problems = {i: tuple(dict.fromkeys(sentences)) for i, sentences in found.items()}
-    return Recheck(count, problems, proved & ~np.isin(np.arange(count), [*problems]))
+    return Recheck(count, problems, claims == Claim.PROVED, reported)
 
 
 def _check(
@@ -114,17 +140,20 @@ def _check(
     model: Any,
     known: dict[str, Asked],
     found: dict[int, list[str]],
-    proved: NDArray[np.bool_],
+    claims: NDArray[np.object_],
 ) -> None:
-    """Write what is wrong with the records of a batch; if it cannot be computed, of its halves."""
+    """Write what is wrong with the records of a batch, and what settles them.
+
+    If it cannot be computed, of its halves.
+    """
     try:
         key = canonical([batch.shared[k] for k in ("asked", "asked_hash", "model")])
         asked = known[key] if key in known else known.setdefault(key, Asked.of(batch.shared, model))
-        wrong, shows = check(batch, asked)
+        wrong, settles = check(batch, asked)
     except BROKEN as error:
         if len(batch.at) > 1:
             for half in batch.halves():
-                _check(half, model, known, found, proved)
+                _check(half, model, known, found, claims)
             return
         found.setdefault(int(batch.at[0]), []).append(f"It cannot be checked: {said(error)}.")
         return
@@ -133,4 +162,4 @@ def _check(
     for sentence, rows in wrong:
         for at in batch.at[rows].tolist():
             found.setdefault(at, []).append(sentence)
-    proved[batch.at] = shows
+    claims[batch.at] = settles

@@ -23,8 +23,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 import numpy as np
+from numpy.typing import NDArray
 
-from counterpoint.certificate import Claim, Status, lower_bounds, relative_gap
+from counterpoint.certificate import Claim, Status, lower_bounds, relative_gap, said_of
 from counterpoint.engine.confirm import SPARE
 from counterpoint.engine.evidence import Evidence
 from counterpoint.engine.pieces import Task
@@ -38,12 +39,22 @@ from counterpoint.solvers import Effort
 from counterpoint.targets import Guarantee, Verdict
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from counterpoint.engine.evidence import Bounding, Kept
     from counterpoint.engine.program import Program
 
-__all__ = ["BROKEN", "check", "concluded", "nothing"]
+__all__ = ["BROKEN", "check", "concluded", "messages_of", "nothing"]
 
-BROKEN = (CounterpointError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+BROKEN = (
+    CounterpointError,
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
 """What reading a record raises that somebody changed."""
 
 
@@ -54,11 +65,11 @@ def concluded(
 
     The verdict is the model's own on the answers. Of what a record ``said`` only this counts: its
     proof, whether it is valid or already, and what nothing but a search can know: that a solver
-    reported a bound and which, that an optimum is local, that time ran out.
+    reported a bound that settles the row, and which; of a row that nothing settles, that its
+    optimum is local, or that time ran out.
     """
     program, pieces = asked.question.actionable, asked.question.pieces(asked.target)
     answered, already = said["valid"].astype(bool), said["status"] == Status.ALREADY
-    limited = (said["status"] == Status.LIMIT) & asked.limited
     # By the formulas, at the row that was returned: what the change costs, by how much it breaks
     # constraints, what was minimised.
     worth = asked.worth(x, y)
@@ -72,21 +83,22 @@ def concluded(
         rows = Rows(x, y, answered, worth, verdict.rounding).take(np.flatnonzero(proof))
         proofs = [each for each, counts in zip(said["proof"], proof, strict=True) if counts]
         least[proof], settled[proof] = _proved(asked, rows, proofs)
-    # A reported bound counts where its own proof does not settle the row.
+    # A reported bound counts where it settles the row and its own proof does not.
     reported = (said["claim"] == Claim.REPORTED) & ~settled
-    bound = np.where(reported | ~(proof | already), np.fmax(said["bound"], least), least)
+    bound = np.where(reported, np.fmax(said["bound"], least), least)
     bound, least = (np.where(answered, np.fmin(b, worth), b) for b in (bound, least))
     # An answer is optimal if its gap is closed; without one, an infinite bound refutes the row.
     # Where rounding counts, as in float32, the gap of what is only reported cannot be checked.
     gap = relative_gap(worth, bound)
     small = settled | (gap <= asked.gap) | (asked.eps > EPS) | pieces.jumps
     sure = (settled | reported) & np.where(answered, small, np.isposinf(bound))
-    bound = np.where(answered | sure | np.isfinite(bound), bound, least)
+    bound = np.where(sure, bound, least)  # of what is not settled only what is proved is said
+    gap = relative_gap(worth, bound)
+    limited = (said["status"] == Status.LIMIT) & asked.limited & ~sure
     status, claim, promised = np.full((3, len(x)), Claim.NONE, dtype=object)
     status[:], status[answered] = Status.UNPROVED, Status.SUBOPTIMAL
     status[sure & ~answered], status[sure & answered] = Status.INFEASIBLE, Status.OPTIMAL
     status[limited], status[already] = Status.LIMIT, Status.ALREADY
-    sure &= ~limited
     claim[sure & settled], claim[sure & reported] = Claim.PROVED, Claim.REPORTED
     if any(piece.program.nonconvex for piece in pieces.listed):
         claim[(status == Status.SUBOPTIMAL) & (said["claim"] == Claim.LOCAL)] = Claim.LOCAL
@@ -118,7 +130,7 @@ class Rows(NamedTuple):
 def _proved(asked: Asked, rows: Rows, proofs: list[Any]) -> tuple[FloatArray, BoolArray]:
     """(n,) what multipliers and trees prove, and whether that settles the row."""
     question, pieces = asked.question, asked.question.pieces(asked.target)
-    kept = kept_of(proofs, [p.program.kept_size for p in pieces.listed], rows.x.shape[1])
+    kept = kept_of(proofs, [piece.program for piece in pieces.listed])
     bound, settled = np.zeros(len(proofs)), np.zeros(len(proofs), dtype=bool)
     # Where whole columns are on their lattice, ties are decided there: as when it was answered.
     on = question.on_lattice(rows.x) if question.is_discrete else np.zeros(len(proofs), dtype=bool)
@@ -171,6 +183,21 @@ def _settled(
     return bound, done
 
 
+def messages_of(told: Mapping[str, Any]) -> NDArray[np.object_]:
+    """(n,) what records say in words of rows that can be used, by their other words and numbers."""
+    valid = told["valid"].astype(bool)
+    edge = valid & (told["margin"] < told["rounding"])
+    words = (told[name].tolist() for name in ("status", "claim", "guarantee"))
+    sorts = [*zip(*words, valid.tolist(), edge.tolist(), strict=True)]
+    texts = {
+        each: said_of(
+            Status(each[0]), Claim(each[1]), Guarantee(each[2]), found=each[3], on_edge=each[4]
+        )
+        for each in {*sorts}
+    }
+    return np.array([texts[each] for each in sorts], dtype=object)
+
+
 def nothing(n: int, resolution: float) -> dict[str, Any]:
     """What records of n rows that cannot be used have to say."""
     out: dict[str, Any] = {name: np.full(n, np.nan) for name in NUMBERS}
@@ -180,15 +207,13 @@ def nothing(n: int, resolution: float) -> dict[str, Any]:
     return out | {"resolution": np.full(n, resolution)}
 
 
-def check(batch: Batch, asked: Asked) -> tuple[list[tuple[str, BoolArray]], BoolArray]:
-    """What is wrong, and with which of n records; (n,) whether their proofs settle them."""
+def check(batch: Batch, asked: Asked) -> tuple[list[tuple[str, BoolArray]], NDArray[np.object_]]:
+    """What is wrong, and with which of n records; (n,) what settles them, as a `Claim`."""
     reading, question, target = asked.reading, asked.question, asked.target
     assert reading is not None  # noqa: S101 (made by `Asked.of`)
     # Rows and answers are read as any rows are, and some cannot be used.
-    table, after = (
-        match_columns(Table.read(frame.reset_index(drop=True)), question.features)
-        for frame in (batch.rows, batch.answers)
-    )
+    frames = [_in_their_dtypes(frame, asked) for frame in (batch.rows, batch.answers)]
+    table, after = (match_columns(Table.read(frame), question.features) for frame in frames)
     asked = replace(asked, eps=max(asked.eps, table.eps))
     task = Task(reading, question, target, Effort.asked(asked.gap, None), asked.eps)
     before, returned = task.encoded(table), task.encoded(after)
@@ -229,19 +254,44 @@ def check(batch: Batch, asked: Asked) -> tuple[list[tuple[str, BoolArray]], Bool
         off, moved = found["violation"] > asked.resolution, (x != y).any(axis=1)
         for sentence, rows in (
             ("The model does not give the answer the target.", valid & ~verdict.valid),
-            ("Nothing has to change, but the answer is not the row.", already & moved),
+            ("Nothing has to change, but the answer is not the row.", already & (moved | ~valid)),
             ("It holds a proof of what needs none.", already & proof[here]),
             ("The answer breaks a constraint.", valid & ~already & off),
         ):
             wrong.append((sentence, np.isin(every, here[rows])))
-    return wrong + _different(batch.told, expected), np.asarray(expected["proved"])
+    wrong += _different(batch.told, expected)
+    expected["message"] = messages_of(batch.told | expected)
+    for i, sentence in before.problems.items():
+        expected["message"][i] = sentence
+    told, texts = (each["message"].tolist() for each in (batch.told, expected))
+    same = [each == text for each, text in zip(told, texts, strict=True)]
+    if target.remarks:  # what is said besides is found by searches
+        same = [str(a).startswith(f"{b} ") or a == b for a, b in zip(told, texts, strict=True)]
+    wrong.append(("Its message is not what follows from it.", ~np.array(same)))
+    return wrong, expected["claim"]
+
+
+def _in_their_dtypes(frame: pd.DataFrame, asked: Asked) -> pd.DataFrame:
+    """The rows of a record in the dtypes that they came in: single precision where it says so.
+
+    In these the model computes, and rounds; a ValueError if a number is not of single precision.
+    """
+    out = frame.reset_index(drop=True)
+    for name in asked.singles:
+        column = out[name].astype(np.float64)
+        single = column.astype(np.float32)
+        if not ((single == column) | column.isna()).all():
+            raise ValueError(f"column {name!r} holds numbers that are not of single precision")
+        out[name] = single
+    return out
 
 
 def _different(told: Mapping[str, Any], expected: Mapping[str, Any]) -> list[tuple[str, BoolArray]]:
     """Each word and number of records against what was computed.
 
     Numbers may differ by what processors differ by: a relative 1e-9, margins by the rounding error
-    of the model's score. Bounds on that error are rounded up to six bits.
+    of the model's score, and so do probabilities, which change by less than a score does. Bounds on
+    that error are rounded up to six bits.
     """
     wrong, worth = (
         [],
@@ -254,7 +304,7 @@ def _different(told: Mapping[str, Any], expected: Mapping[str, Any]) -> list[tup
             size = np.abs(np.nan_to_num(worth if "bound" in name else is_, posinf=0.0))
             off = size / 16.0 if name == "rounding" else CLOSED * size
             off = off + CLOSED * (name in ("gap", "violation", "probability"))
-            off = off + np.nan_to_num(expected["rounding"]) * (name == "margin")
+            off = off + np.nan_to_num(expected["rounding"]) * (name in ("margin", "probability"))
             with np.errstate(invalid="ignore"):
                 same |= (np.abs(said - is_) <= off) | (np.isnan(said) & np.isnan(is_))
         sentence = f"Its {name.replace('_', ' ')} is not what is computed."

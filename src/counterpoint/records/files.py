@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from hashlib import sha256
-from importlib.metadata import version
 from importlib.util import find_spec
 from os import PathLike
 from pathlib import Path
-from platform import python_version
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +16,7 @@ from counterpoint.certificate import Claim, Status
 from counterpoint.engine.confirm import SINGLE
 from counterpoint.errors import InvalidInput, MissingExtra, shown
 from counterpoint.numerics import VIOLATION, BoolArray, IntArray
-from counterpoint.records.checker import BROKEN, concluded, nothing
+from counterpoint.records.checker import BROKEN, concluded, messages_of, nothing
 from counterpoint.records.record import (
     EDITED,
     FIELDS,
@@ -38,8 +34,11 @@ from counterpoint.records.record import (
     digest,
     fingerprint,
     hashed,
+    is_made,
+    made_now,
     numbers,
     of_cell,
+    parsed,
     proofs_of,
     said,
     told,
@@ -57,6 +56,11 @@ if TYPE_CHECKING:
 
 __all__ = ["read_records", "to_batches", "to_json", "with_rows", "write_records"]
 
+UNMADE = "does not say when it was made and with which versions, as text"
+DEEPEST = 32
+"""Levels of lists and objects in a record: the six of a proof and of what was asked, and room for
+more; far from what Python's own readers and writers of JSON take."""
+
 
 # Writing
 
@@ -65,18 +69,10 @@ def to_batches(answers: Counterfactuals) -> Iterator[Batch]:
     """The records of answers in columns, one batch for each target."""
     import pandas as pd
 
-    from counterpoint import __version__
-
-    features, messages = answers.features, answers.messages()
+    features, remarks = answers.features, answers.remarks()
     tables = [t.select(features.names) for t in (answers.table, answers.decoded(slice(None)))]
     frames = [pd.DataFrame({str(n): t.column(n) for n in features.names}) for t in tables]
     singles = [str(features.names[j]) for j in sorted(tables[0].singles)]
-    made = {
-        "time": datetime.now(UTC).isoformat(timespec="seconds"),
-        "python": python_version(),
-        "counterpoint": __version__,
-        **{name: version(name) for name in ("numpy", "scikit-learn")},
-    }
     read = fingerprint(answers.question.form, features, answers.fills)
     model = {"fingerprint": read, "features": [*map(str, features.names)]}
     groups: dict[str, list[int]] = {}
@@ -85,7 +81,7 @@ def to_batches(answers: Counterfactuals) -> Iterator[Batch]:
     for listed in groups.values():
         at, target = np.array(listed), answers.targets[listed[0]]
         table = asked_of(answers, target, singles)
-        shared = {"schema": SCHEMA, "made": made, "model": model, "asked": table}
+        shared = {"schema": SCHEMA, "made": made_now(), "model": model, "asked": table}
         shared["asked_hash"] = digest(canonical(table))
         limits, resolution = (table["gap"], answers.eps), SINGLE if singles else VIOLATION
         asked = Asked(
@@ -93,7 +89,12 @@ def to_batches(answers: Counterfactuals) -> Iterator[Batch]:
         )
         proofs = _proofs(answers, at, target)
         told = _columns(answers, at, asked, proofs)
-        told["message"] = np.array(messages[1], dtype=object)[messages[0][at]]
+        told["message"] = messages_of(told)
+        for k, i in enumerate(listed):
+            if i in answers.problems:
+                told["message"][k] = answers.problems[i]
+            elif i in remarks:
+                told["message"][k] += f" {remarks[i]}"
         rows, after = (frame.iloc[at].reset_index(drop=True) for frame in frames)
         sizes = [piece.program.kept_size for piece in answers.question.pieces(target).listed]
         yield Batch(shared, rows, after, told, proofs, at, sizes)
@@ -262,7 +263,10 @@ def read_records(records: Any, found: dict[int, list[str]]) -> tuple[list[Batch]
         path = Path(records)
         if path.suffix != ".jsonl":
             return _read_parquet(path, found)
-        records = [*filter(str.strip, path.read_text(encoding="utf-8").splitlines())]
+        try:
+            records = [*filter(str.strip, path.read_text(encoding="utf-8").split("\n"))]
+        except UnicodeDecodeError as error:
+            raise InvalidInput(f"{path.name} is not UTF-8 text; it may be damaged.") from error
     records = [records] if text or isinstance(records, Mapping) else records
     if not isinstance(records, Sequence) or not records:
         raise InvalidInput(
@@ -283,38 +287,55 @@ def read_records(records: Any, found: dict[int, list[str]]) -> tuple[list[Batch]
 
 def _parsed(text: str) -> Any:
     """What a text of JSON says; the error, if it is none."""
-
-    def refuse(name: str) -> float:
-        raise ValueError(f"{name} is not a JSON number")
-
     try:
-        return json.loads(text, parse_constant=refuse)
+        return parsed(text)
     except (ValueError, RecursionError) as error:
-        return InvalidInput(f"is not JSON ({error}); it may have been cut off or edited.")
+        return InvalidInput(f"is not JSON ({said(error)}); it may have been cut off or edited.")
+
+
+def _is_deep(value: Any, levels: int = DEEPEST) -> bool:
+    """Whether lists and objects stand in one another in more than so many ``levels``."""
+    if not isinstance(value, Mapping | list | tuple):
+        return False
+    inner = value.values() if isinstance(value, Mapping) else value
+    return levels == 0 or any(_is_deep(each, levels - 1) for each in inner)
 
 
 def _group(record: Any) -> tuple[str, str]:
     """What is wrong with a record as a whole, and what it shares with others, if it is one."""
-    if isinstance(record, InvalidInput):
-        return f"It {record}", ""
-    if not isinstance(record, Mapping):
-        return f"It is not a record but {shown(record, 40)}; expected an object.", ""
-    if record.get("schema") != SCHEMA:
-        return (
-            f"Its schema is {shown(record.get('schema'), 40)}; this version of counterpoint reads "
-            f"{SCHEMA!r}. Check it with the version that wrote it."
-        ), ""
-    if {*record} != {*FIELDS}:
-        lacks = [f"lacks the field {key!r}" for key in FIELDS if key not in record]
-        more = [f"has a field {shown(key, 40)} too many" for key in record if key not in FIELDS]
-        return f"It {(lacks + more)[0]}; it may have been edited.", ""
+    sentence = _misshapen(record)
+    if sentence:
+        return sentence, ""
     try:
         body = canonical({key: value for key, value in record.items() if key != "digest"})
         alike = [record[key] for key in ("schema", "model", "asked", "asked_hash")]
         same = canonical([*alike, isinstance(record["row"], str)])
+        edited = digest(body) != record["digest"]
+    except UnicodeEncodeError:
+        return "It holds half of a surrogate pair, which is no text.", ""
     except BROKEN:
         return "It holds what JSON cannot: a NaN, an infinity or an object of Python.", ""
-    return EDITED * (digest(body) != record["digest"]), same
+    return EDITED * edited, same
+
+
+def _misshapen(record: Any) -> str:
+    """Why something is no record of this version, as a sentence; empty if it has its fields."""
+    if isinstance(record, InvalidInput):
+        return f"It {record}"
+    if _is_deep(record):
+        return f"Its lists and objects stand in one another more than {DEEPEST} times."
+    if not isinstance(record, Mapping):
+        return f"It is not a record but {shown(record, 40)}; expected an object."
+    if record.get("schema") != SCHEMA:
+        return (
+            f"Its schema is {shown(record.get('schema'), 40)}; this version of counterpoint reads "
+            f"{SCHEMA!r}. Check it with the version that wrote it."
+        )
+    if {*record} != {*FIELDS}:
+        lacks = [f"lacks the field {key!r}" for key in FIELDS if key not in record]
+        more = [f"has a field {shown(key, 40)} too many" for key in record if key not in FIELDS]
+        return f"It {(lacks + more)[0]}; it may have been edited."
+    return "" if is_made(record["made"]) else f"It {UNMADE}; it may have been edited."
 
 
 def _readable(
@@ -389,7 +410,9 @@ def _read_parquet(path: Path, found: dict[int, list[str]]) -> tuple[list[Batch],
 def _in_columns(frame: pd.DataFrame) -> Iterator[Batch]:
     """The records of a frame, by what they share."""
     for text, part in frame.groupby("shared", observed=True, sort=False):
-        shared = json.loads(str(text))
+        shared = parsed(str(text))
+        if not is_made(shared["made"]):
+            raise ValueError(f"a record {UNMADE}")
         names = [each["name"] for each in shared["asked"]["features"]]
         answers = part[[f"answer.{name}" for name in names]].set_axis(names, axis=1)
         if HASHED in part:
@@ -401,7 +424,7 @@ def _in_columns(frame: pd.DataFrame) -> Iterator[Batch]:
         proofs = part["multipliers"].tolist()
         for i, proof in enumerate(part["proof"].tolist()):
             if isinstance(proof, str):
-                proofs[i] = json.loads(proof)
+                proofs[i] = parsed(proof)
         yield Batch(shared, rows, answers, columns, proofs, part.index.to_numpy())
 
 

@@ -12,8 +12,11 @@ import json
 from base64 import b64decode, b64encode
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
+from datetime import UTC, datetime
 from hashlib import sha256
+from importlib.metadata import version
 from itertools import pairwise
+from platform import python_version
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 import numpy as np
@@ -26,7 +29,7 @@ from counterpoint.engine.pieces import Question
 from counterpoint.engine.proof import Proof
 from counterpoint.errors import InvalidInput
 from counterpoint.numerics import VIOLATION, FloatArray, IntArray
-from counterpoint.policy import Problem
+from counterpoint.policy import Problem, distinct
 from counterpoint.rows.cells import is_missing
 from counterpoint.rows.features import Categorical, Features
 from counterpoint.solvers import Effort
@@ -58,9 +61,12 @@ __all__ = [
     "digest",
     "fingerprint",
     "hashed",
+    "is_made",
     "kept_of",
+    "made_now",
     "numbers",
     "of_cell",
+    "parsed",
     "problem_of",
     "proofs_of",
     "said",
@@ -116,6 +122,39 @@ def canonical(value: Any) -> str:
     return json.dumps(
         value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
     )
+
+
+def made_now() -> dict[str, str]:
+    """When a record is made, and with which versions."""
+    from counterpoint import __version__
+
+    return {
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        "python": python_version(),
+        "counterpoint": __version__,
+        **{name: version(name) for name in ("numpy", "scikit-learn")},
+    }
+
+
+def is_made(made: Any) -> bool:
+    """Whether that is what `made_now` says at some time, and with some versions."""
+    if not isinstance(made, Mapping) or {*made} != {*made_now()}:
+        return False
+    if not all(isinstance(text, str) for text in made.values()):
+        return False
+    try:
+        return datetime.fromisoformat(made["time"]).tzinfo is not None
+    except ValueError:
+        return False
+
+
+def parsed(text: str) -> Any:
+    """What a text of JSON says; a ValueError if it is none, or a key stands twice in an object."""
+
+    def refuse(name: str) -> float:
+        raise ValueError(f"{name} is not a JSON number")
+
+    return json.loads(text, parse_constant=refuse, object_pairs_hook=distinct)
 
 
 def digest(text: str) -> str:
@@ -258,6 +297,7 @@ class Asked:
     eps: float  # from 1 to the next number where the model computes, or rows are kept
     resolution: float  # the largest violation that is rounding
     limited: bool = False  # whether there was a limit of time
+    singles: tuple[str, ...] = ()  # the columns in single precision
     reading: Reading | None = None  # the model, where it can be asked
     problems: tuple[str, ...] = ()  # what is wrong with all records that say so
 
@@ -289,7 +329,7 @@ class Asked:
         effort = Effort.asked(asked["gap"], asked["time_limit"], asked["optimality"])
         limited, resolution = effort.seconds is not None, SINGLE if asked["float32"] else VIOLATION
         found = question, problem.target, effort.gap, reading.eps, resolution, limited
-        return cls(*found, reading, tuple(problems))
+        return cls(*found, tuple(asked["float32"]), reading, tuple(problems))
 
     def worth(self, x: FloatArray, y: FloatArray) -> FloatArray:
         """(n,) what was minimised: the cost; for a `Tradeoff` also what is charged."""
@@ -376,11 +416,9 @@ def _together(trees: Sequence[tuple[int, Any]], size: int, d: int) -> tuple[IntA
     return rows, Proof(row, low, high, forced != 0.0, multipliers, children, root, ceiling)
 
 
-def kept_of(proofs: Sequence[Any], sizes: Sequence[int], d: int) -> list[Kept]:
-    """What proves the bounds of rows, piece by piece; ValueError if it is not of these pieces.
-
-    Pieces have so many (``sizes``) multipliers, with those of points, over d columns.
-    """
+def kept_of(proofs: Sequence[Any], programs: Sequence[Program]) -> list[Kept]:
+    """What proves the bounds of rows, piece by piece; ValueError if it is not of these pieces."""
+    sizes = [program.kept_size for program in programs]
     trees: list[list[tuple[int, Any]]] = [[] for _ in sizes]
     own: list[list[Any]] = [[None] * len(proofs) for _ in sizes]
     flat = [proof if isinstance(proof, np.ndarray) else _flat(proof, sizes) for proof in proofs]
@@ -397,10 +435,10 @@ def kept_of(proofs: Sequence[Any], sizes: Sequence[int], d: int) -> list[Kept]:
     return [
         Kept(
             part,
-            _chunks(grown, size, d),
+            _chunks(grown, program.node_size, program.width),
             None if its.count(None) == len(its) else its,
         )
-        for part, grown, its, size in zip(parts, trees, own, sizes, strict=True)
+        for part, grown, its, program in zip(parts, trees, own, programs, strict=True)
     ]
 
 

@@ -26,6 +26,7 @@ from typer.testing import CliRunner
 
 import counterpoint as cp
 from counterpoint.app import make_app
+from counterpoint.records.record import canonical, digest
 from counterpoint.app.guard import Guard
 from counterpoint.app.pyfunc import _load_pyfunc
 from counterpoint.cli import app as commands
@@ -133,6 +134,31 @@ def test_records_are_rechecked(client, made, refused):
     assert not said["ok"]
     assert "Record 1: It was changed after it was written" in said["problems"][0]
     assert said["proved"] == [True, False, False]
+
+
+def test_records_that_are_no_text_are_refused(client, refused):
+    told = client.post("/explain", json={"rows": refused[:1], "records": True}).json()["answers"]
+    record = told[0]["record"]
+    deep = "[" * 5000 + "]" * 5000
+    for value, text in (("\ud800", '"\\ud800"'), (None, deep)):
+        broken = json.dumps(record | {"message": "HERE"}).replace('"HERE"', text)
+        for body in (f'{{"records":[{broken}]}}', json.dumps({"records": [broken]})):
+            said = client.post("/recheck", content=body, headers=JSON)
+            assert 400 <= said.status_code < 500, value
+            assert said.json()["detail"].endswith(".")
+
+
+def test_the_word_of_a_solver_is_accepted_on_demand(client, refused):
+    told = client.post("/explain", json={"rows": refused[:1], "records": True}).json()["answers"]
+    record = {key: value for key, value in told[0]["record"].items() if key != "digest"}
+    record |= {"claim": "reported", "proof": None, "proved_bound": 0.0}
+    record["digest"] = digest(canonical(record))
+    said = client.post("/recheck", json={"records": [record]}).json()
+    assert not said["ok"]
+    assert said["reported"] == [True]
+    assert "rests on the word of a solver" in said["problems"][0]
+    said = client.post("/recheck", json={"records": [record], "accept_reported": True}).json()
+    assert said["ok"]
 
 
 def test_the_model_and_health(client):

@@ -27,6 +27,7 @@ import counterpoint.lvq
 from counterpoint.cli import app, main
 from counterpoint.cli.answers import plain
 from counterpoint.privacy import PrivateSVC
+from counterpoint.records.record import canonical, digest
 
 POLICY = """\
 target = "granted"
@@ -617,6 +618,27 @@ def test_records_are_checked_again(tmp_path: Path):
     path.write_text("\n".join([first.replace('"optimal"', '"suboptimal"'), *others]))
     changed = run("recheck", path, "loan.skops", code=3)
     assert "Record 0: It was changed after it was written" in changed.stdout
+
+
+def test_records_that_rest_on_the_word_of_a_solver_have_an_exit_code(tmp_path: Path):
+    path, model = tmp_path / "answers.jsonl", skops.io.load("loan.skops", trusted=[])
+    explainer = cp.Explainer(model, data=pd.read_csv("train.csv"))
+    explainer.explain(pd.read_csv("rows.csv"), "granted").to_records(path)
+    first, *others = path.read_text().splitlines()
+    record = {key: value for key, value in json.loads(first).items() if key != "digest"}
+    assert record["status"] == "optimal"
+    record |= {"claim": "reported", "proof": None, "proved_bound": 0.0}
+    record["digest"] = digest(canonical(record))
+    path.write_text("\n".join([json.dumps(record), *others]))
+    result = run("recheck", path, "loan.skops", code=5)
+    assert "Record 0: It rests on the word of a solver" in result.stdout
+    assert "5 with their optimality or impossibility proved, 1 on the word" in result.stderr
+    result = run("recheck", path, "loan.skops", "--accept-reported")
+    assert not result.stdout
+    others[0] = others[0].replace('"cost":', '"cost":1')
+    path.write_text("\n".join([json.dumps(record), *others]))
+    run("recheck", path, "loan.skops", code=3)
+    run("recheck", path, "loan.skops", "--accept-reported", code=3)
 
 
 def test_records_of_hashed_rows_are_checked_with_the_rows(tmp_path: Path):

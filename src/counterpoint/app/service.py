@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast, final
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.staticfiles import StaticFiles
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
@@ -49,6 +51,22 @@ class Check(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     records: list[str | dict[str, Any]] = Field(min_length=1)
+    accept_reported: bool = False
+
+    @field_validator("records")
+    @classmethod
+    def _are_text(cls, records: list[str | dict[str, Any]]) -> list[str | dict[str, Any]]:
+        """Refuse what no text of JSON may say; text that is no JSON is told of its record alone."""
+        for record in records:
+            try:
+                with suppress(json.JSONDecodeError):
+                    whole = json.loads(record) if isinstance(record, str) else record
+                    json.dumps(whole, ensure_ascii=False).encode()
+            except UnicodeEncodeError:
+                raise ValueError("half of a surrogate pair is no text") from None
+            except RecursionError:
+                raise ValueError("lists and objects stand in one another too often") from None
+        return records
 
 
 @final
@@ -58,6 +76,7 @@ class Checked(BaseModel):
     ok: bool
     problems: list[str]
     proved: list[bool]
+    reported: list[bool]
 
 
 @final
@@ -106,8 +125,9 @@ def service(desk: Desk) -> FastAPI:
     def recheck(asked: Check) -> Checked:
         """Whether records are true of the model; nothing is solved."""
         with desk.turn():
-            found = cp.recheck(asked.records, desk.model)
-        return Checked(ok=found.ok, problems=list(found.problems), proved=found.proved.tolist())
+            found = cp.recheck(asked.records, desk.model, accept_reported=asked.accept_reported)
+        words = {"proved": found.proved.tolist(), "reported": found.reported.tolist()}
+        return Checked(ok=found.ok, problems=list(found.problems), **words)
 
     static = Path(__file__).with_name("static")
     app.mount("/static", StaticFiles(directory=static))

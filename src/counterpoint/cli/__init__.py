@@ -26,7 +26,8 @@ __all__ = ["app", "main"]
 
 EXIT_CODES = (
     "Exit codes: 0 every row has an answer; 2 wrong usage or input; 3 some rows have no answer "
-    "(the others are written); 4 the model cannot be explained."
+    "(the others are written), or a record has a problem; 4 the model cannot be explained; 5 some "
+    "records rest on the word of a solver."
 )
 
 app = typer.Typer(

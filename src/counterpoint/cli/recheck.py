@@ -36,27 +36,34 @@ def recheck(
             show_default=False,
         ),
     ] = None,
+    accept_reported: Annotated[
+        bool,
+        option("Accept records that rest on the word of a solver, which nothing in them proves."),
+    ] = False,
     trust_pickle: TrustPickle = False,
     trust: Trust = None,
 ) -> None:
     """Check records of answers against a model, without solving anything.
 
-    Exit code 3 if a record has a problem.
+    Exit code 3 if a record has a problem; 5 if none has, but for resting on the word of a solver,
+    which --accept-reported accepts.
     """
     loaded = load_model(model, trust_pickle=trust_pickle, trust=trust or ())
     records.open("rb").close()
     given = None if rows is None else read_rows(rows)
-    found = cp.recheck(records, loaded, rows=given, salt=salt)
+    found = cp.recheck(records, loaded, rows=given, salt=salt, accept_reported=accept_reported)
     most = 20  # problems that are shown
     for problem in found.problems[:most]:
         typer.echo(problem)
     if len(found.problems) > most:
         typer.echo(f"and {len(found.problems) - most} more problems")
     proved = int(np.count_nonzero(found.proved))
+    reported = int(np.count_nonzero(found.reported))
+    words = f", {reported} on the word of a solver" if reported else ""
     typer.echo(
         f"{found.count} records: {found.count - len(found.found)} without a problem, {proved} with "
-        "their optimality or impossibility proved.",
+        f"their optimality or impossibility proved{words}.",
         err=True,
     )
     if not found.ok:
-        raise typer.Exit(3)
+        raise typer.Exit(5 if {*found.found} <= {*np.flatnonzero(found.reported)} else 3)

@@ -301,7 +301,7 @@ def test_all_of_it_is_reached_by_the_keyboard(page):
 
 @pytest.fixture(scope="module")
 def foreign() -> tuple[Any, pd.DataFrame]:
-    """A model whose labels, categories and columns have names that HTML and JSON write otherwise."""
+    """A model whose labels, categories and columns have names to be escaped."""
     random = np.random.default_rng(1)
     X = pd.DataFrame(
         {
@@ -342,7 +342,7 @@ def test_names_and_values_are_not_compared_as_text(browser, foreign):
             answered(page, lambda words=words: fields.nth(2).select_option(label=words))
             for grade in (1.0, 3.0):
                 answered(page, lambda grade=grade: fields.nth(3).select_option(label=str(grade)))
-                person = X.iloc[[row]].assign(**{"Straße": words, "grade": grade})
+                person = X.iloc[[row]].assign(Straße=words, grade=grade)
                 want = explainer.explain(person, cp.Probability("refusé", 0.7))[0]
                 assert table(page) == shown(want)
         before, address = page.inner_text("#answer"), page.url
@@ -375,7 +375,11 @@ def test_nothing_is_shown_that_is_not_about_the_person(browser, model):
         assert page.locator(".plan").count() == 0
 
         held: list[Any] = []
-        page.route("**/desk/rows/4", lambda route: held.append(route))
+
+        def hold(route: Any) -> None:
+            held.append(route)
+
+        page.route("**/desk/rows/4", hold)
         page.locator("#person").select_option("4")  # its row has not arrived
         page.wait_for_function("() => !document.querySelector('#answer').innerText.trim()")
         answered(page, lambda: page.locator("#person").select_option("5"))
@@ -390,7 +394,7 @@ def test_nothing_is_shown_that_is_not_about_the_person(browser, model):
         assert said == "The service does not answer."
         assert page.locator(".plan").count() == 0
 
-        page.route("**/desk/answer", lambda route: held.append(route))
+        page.route("**/desk/answer", hold)
         page.locator("#person").select_option("7")
         page.wait_for_function("() => !document.querySelector('#answer').innerText.trim()")
         page.context.close()

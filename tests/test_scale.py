@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from copy import deepcopy
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -157,6 +158,20 @@ def test_text_is_read_as_the_numbers_that_it_says_and_a_bad_cell_is_named():
     assert found.loc[1, ["age", "income"]].isna().all()
 
 
+@pytest.mark.parametrize("column", ["age", "income", "grade", "member"])
+def test_what_python_alone_reads_as_a_number_is_none(column: str, tmp_path: Path):
+    cells = ["1_000", "٣٤", "１２", "١e2", "1_0.5", "0x10", "1,000", "−5"]
+    came = loans(12)
+    text = came.assign(**{column: [*cells, *came[column].astype(str)[len(cells) :]]})
+    text.to_csv(tmp_path / "rows.csv", index=False)
+    told = run(EXPLAINER, tmp_path / "rows.csv", tmp_path / "out", "granted")
+    assert not told.failed
+    found = answers(tmp_path / "out")
+    want = EXPLAINER.explain(came[len(cells) :], "granted")
+    assert found["cf_status"].tolist() == ["invalid"] * len(cells) + want.status.tolist()
+    assert all(cell in said for cell, said in zip(cells, found["cf_message"], strict=False))
+
+
 def test_dictionaries_and_decimals_are_what_they_stand_for():
     came = loans(10)
     plain = batch(came)
@@ -287,6 +302,49 @@ def test_a_truncated_shard_is_made_again(rows: Path, tmp_path: Path, kept: int):
     (out / "_0123.part").write_bytes(b"left by one that was killed")
     assert run(EXPLAINER, rows, out, "granted").skipped == 2
     assert content(out) == before
+
+
+def test_a_bit_that_flipped_is_noticed(rows: Path, tmp_path: Path):
+    out = tmp_path / "out"
+    ask = partial(run, EXPLAINER, rows / "more", out, "granted", records=True)
+    ask()
+    before = content(out)
+    for name in before:
+        if name.startswith(("_manifest", "_question", "_lock")):
+            continue
+        for place in (0.001, 0.3, 0.6, 0.9, 0.98):  # data, their headers, the footer
+            damaged = bytearray(before[name])
+            damaged[int(place * len(damaged))] ^= 4
+            (out / name).write_bytes(damaged)
+            assert ask().skipped == 0
+            assert [*content(out)] == [*before]
+            assert name.startswith(("_records", "_sums")) or content(out)[name] == before[name]
+    assert ask().skipped == 1
+
+
+@pytest.mark.parametrize("said", [b'{"a', b"", b"[1]", b"null", b"\xff", b"[" * 100_000])
+def test_a_folder_that_forgot_its_question_is_refused(rows: Path, tmp_path: Path, said: bytes):
+    out = tmp_path / "out"
+    run(EXPLAINER, rows / "more", out, "granted")
+    (out / "_question.json").write_bytes(said)
+    before = content(out)
+    with pytest.raises(cp.InvalidInput, match=r"_question.json is damaged, .* remove this one"):
+        run(EXPLAINER, rows / "more", out, "granted")
+    assert content(out) == before
+
+
+def test_two_runs_do_not_write_into_one_folder(rows: Path, tmp_path: Path):
+    fcntl = pytest.importorskip("fcntl")
+    out = tmp_path / "out"
+    run(EXPLAINER, rows / "more", out, "granted")
+    before = content(out)
+    with (out / "_lock").open() as other:
+        fcntl.flock(other, fcntl.LOCK_EX)  # as a run does; the system takes it back from a dead one
+        for target in ("granted", "refused"):
+            with pytest.raises(cp.InvalidInput, match=r"Another run is writing .* Wait until it"):
+                run(EXPLAINER, rows / "more", out, target)
+    assert content(out) == before
+    assert run(EXPLAINER, rows / "more", out, "granted").skipped == 1
 
 
 def test_a_file_that_cannot_be_read_is_named_and_the_others_are_answered(own: Path, tmp_path: Path):

@@ -322,18 +322,28 @@ def _as_numbers(
     left = [np.flatnonzero(~pd.isna(values))]
     while left:
         at = left.pop()
-        try:
-            if not foreign:
+        if not foreign and all(map(_is_plain, values[at].tolist())):
+            try:
                 out[at] = values[at].astype(np.float64)
+            except (TypeError, ValueError, OverflowError):
+                pass
+            else:
                 continue
-        except (TypeError, ValueError, OverflowError):
-            if len(at) > 1:
-                left += np.array_split(at, 2)
-                continue
+        if not foreign and len(at) > 1:
+            left += np.array_split(at, 2)
+            continue
         for i in at.tolist():
             said = f"column {name!r} holds {values[i]!r}{foreign}; expected a number."
             problems.setdefault(i, said)
     return out
+
+
+def _is_plain(value: object) -> bool:
+    """Return whether a cell is no text that Python alone reads as a number.
+
+    It does so with ``1_000`` and digits of other scripts; software that reads the answers does not.
+    """
+    return not isinstance(value, str) or (value.isascii() and "_" not in value)
 
 
 def _positions(feature: Categorical, values: NDArray[Any]) -> FloatArray:

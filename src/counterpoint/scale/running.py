@@ -168,11 +168,14 @@ def run(  # noqa: PLR0913 (as Explainer.explain: options have names)
     job = Job(explainer, target, options, records, source, sink, place, schema, most)
     answered(explainer, no_rows(schema), target, options)  # says what is wrong
     with _told_of(out):
-        _begin(job, question)
-    report, manifest = _all(job, fragments, int(workers), scheduler, start, progress=progress)
-    with _told_of(out):
-        _tidy(job, fragments)
-        put(sink, f"{place}/_manifest.json", manifest | {"question": hashed(question)})
+        _make_folder(job)
+    with _locked(job):
+        with _told_of(out):
+            _begin(job, question)
+        report, manifest = _all(job, fragments, int(workers), scheduler, start, progress=progress)
+        with _told_of(out):
+            _tidy(job, fragments)
+            put(sink, f"{place}/_manifest.json", manifest | {"question": hashed(question)})
     return report
 
 
@@ -251,21 +254,71 @@ def _told_of(out: str | PathLike[str]) -> Iterator[None]:
         raise _unwritable(out, error.strerror or str(error)) from error
 
 
-def _begin(job: Job, question: dict[str, Any]) -> None:
-    """Refuse a folder that is about something else; what is said of it is no longer so."""
-    fs, said = job.sink, f"{job.out}/_question.json"
+def _make_folder(job: Job) -> None:
+    """Make the folder of the answers; refuse one that holds anything else."""
+    fs = job.sink
     fs.makedirs(f"{job.out}/_records" if job.records else job.out, exist_ok=True)
+    names = {Path(path).name for path in fs.find(job.out)}
+    is_ours = "_question.json" in names
+    if not is_ours and any(name != LOCK and not name.endswith(".part") for name in names):
+        raise InvalidInput(f"{job.out} holds other files; choose another folder for the answers.")
+
+
+LOCK = "_lock"
+
+
+@contextmanager
+def _locked(job: Job) -> Iterator[None]:
+    """Keep a folder of this machine to one run, until its process ends, however it does.
+
+    Few other file systems have locks. Two runs write the same shards there, but the first to end
+    may take what the other has not finished for what was left behind.
+    """
+    try:
+        fcntl = import_module("fcntl")
+    except ImportError:  # on Windows
+        fcntl = None
+    if fcntl is None or "file" not in job.sink.protocol:
+        yield
+        return
+    with _told_of(job.out):
+        Path(job.out, LOCK).touch()
+    with Path(job.out, LOCK).open("w", encoding="utf-8") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InvalidInput(
+                f"Another run is writing its answers to {job.out}. Wait until it has ended, or "
+                "choose another folder."
+            ) from None
+        except OSError:  # some network file systems have no locks either
+            pass
+        yield
+
+
+def _question_before(job: Job) -> dict[str, Any]:
+    """The question that the answers in the folder are to."""
+    try:
+        with job.sink.open(f"{job.out}/_question.json") as file:
+            return dict(json.load(file))
+    except (ValueError, TypeError, RecursionError):
+        raise InvalidInput(
+            f"{job.out}/_question.json is damaged, and nothing else says to which question the "
+            "answers there are. Choose another folder, or remove this one."
+        ) from None
+
+
+def _begin(job: Job, question: dict[str, Any]) -> None:
+    """Refuse answers to another question; what is said of all of them is no longer so."""
+    fs, said = job.sink, f"{job.out}/_question.json"
     if fs.exists(said):
-        with fs.open(said) as file:
-            before = json.load(file)
+        before = _question_before(job)
         other = [key for key in {**before, **question} if before.get(key) != question.get(key)]
         if other:
             raise InvalidInput(
                 f"{job.out} holds answers to another question: there, {some(other, 8, str)} "
                 "differs. Choose another folder, or remove this one."
             )
-    elif any(not Path(path).name.endswith(".part") for path in fs.find(job.out)):
-        raise InvalidInput(f"{job.out} holds other files; choose another folder for the answers.")
     else:
         put(fs, said, question)
     if fs.exists(f"{job.out}/_manifest.json"):
@@ -277,7 +330,7 @@ def _tidy(job: Job, fragments: Sequence[Fragment]) -> None:
     current = {fragment.shard for fragment in fragments}
     for path in job.sink.find(job.out):
         name = Path(path).name
-        shard = re.fullmatch(r"([0-9a-f]{32})(-\d{5})?\.parquet", name)
+        shard = re.fullmatch(r"([0-9a-f]{32})(-\d{5})?\.(parquet|json)", name)
         is_left = name.startswith("_") and name.endswith(".part")
         if is_left or (shard is not None and shard[1] not in current):
             job.sink.rm(path)

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from hashlib import sha256
+from hashlib import file_digest, sha256
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, final
@@ -31,6 +31,8 @@ __all__ = ["Fragment", "Job", "attempt", "cost_of", "fragments_of", "hashed", "p
 
 TOLD = b"counterpoint"
 """Under this key the footer of a shard says what is in it."""
+SUMS = "_sums"
+"""The folder in which a file for each shard has the SHA-256 of all files that belong to it."""
 
 
 @final
@@ -242,18 +244,30 @@ def _place(job: Job, fragment: Fragment) -> str:
 
 
 def _finished(job: Job, fragment: Fragment) -> dict[str, Any] | None:
-    """What a shard says of itself, if it is there and whole."""
+    """What a shard says of itself, if it and its records are there, to the last bit."""
     import pyarrow.parquet as pq
 
     try:
+        with job.sink.open(_sums(job, fragment)) as file:
+            sums = json.load(file)
+        is_whole = all(_sum(job.sink, f"{job.out}/{n}") == digest for n, digest in sums.items())
+        if not (is_whole and f"{fragment.shard}.parquet" in sums):
+            return None
         with job.sink.open(_place(job, fragment)) as file:
-            footer = pq.read_metadata(file)
-        told: dict[str, Any] = json.loads(footer.metadata[TOLD])
-    except (OSError, ValueError, LookupError):
+            told: dict[str, Any] = json.loads(pq.read_metadata(file).metadata[TOLD])
+    except (OSError, ValueError, LookupError, AttributeError):
         return None
-    kept = (f"{job.out}/_records/{name}" for name in told["records"])
-    whole = footer.num_rows == told["rows"] and all(map(job.sink.exists, kept))
-    return told | {"skipped": True} if whole else None
+    return told | {"skipped": True}
+
+
+def _sums(job: Job, fragment: Fragment) -> str:
+    return f"{job.out}/{SUMS}/{fragment.shard}.json"
+
+
+def _sum(fs: Any, path: str) -> str:
+    """SHA-256 of a file."""
+    with fs.open(path, "rb") as file:
+        return file_digest(file, "sha256").hexdigest()
 
 
 def _written(job: Job, fragment: Fragment) -> dict[str, Any]:
@@ -289,7 +303,12 @@ def _written(job: Job, fragment: Fragment) -> dict[str, Any]:
                 costs.update(_costs(found))
             told |= {"statuses": dict(statuses), "costs": dict(sorted(costs.items()))}
             writer.add_key_value_metadata({TOLD: json.dumps(told, sort_keys=True)})
-        job.sink.mv(part, _place(job, fragment))
+        kept = [f"_records/{name}" for name in told["records"]]
+        sums = {name: _sum(job.sink, f"{job.out}/{name}") for name in kept}
+        sums[f"{fragment.shard}.parquet"] = _sum(job.sink, part)
+        job.sink.makedirs(f"{job.out}/{SUMS}", exist_ok=True)
+        put(job.sink, _sums(job, fragment), sums)
+        job.sink.mv(part, _place(job, fragment))  # last: a shard that is there is finished
     finally:
         if job.sink.exists(part):
             job.sink.rm(part)

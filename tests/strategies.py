@@ -147,13 +147,13 @@ def gaussians(rng: np.random.Generator, width: int, classes: int) -> LocalProtot
 
 
 def curves(rng: np.random.Generator) -> list[Curve]:
-    """Bins, a parabola, a cubic of three pieces, and a line in a logarithm."""
+    """Bins, a parabola, a cubic of three pieces, and a line."""
     starts = np.array([-np.inf, -1.5, 0.25, 2.0])
     return [
         Curve.steps(starts, rng.normal(size=(4, 2))),
         Curve.polynomial(rng.normal(size=3), 0.5),
         Curve(starts[:3], 0.3 * rng.normal(size=(3, 1, 4)), np.array([0.0, -1.5, 0.25])),
-        Curve(starts[:1], rng.normal(size=(1, 1, 2)), np.zeros(1), np.arcsinh),
+        Curve(starts[:1], rng.normal(size=(1, 1, 2)), np.zeros(1)),
     ]
 
 

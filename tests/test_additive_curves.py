@@ -205,7 +205,7 @@ def test_rows_alone_and_in_a_batch_have_the_same_answers():
 
 
 @pytest.mark.parametrize("step", [PowerTransformer(), FunctionTransformer(np.arcsinh)], ids=repr)
-def test_functions_that_are_no_polynomials_are_refused_where_answers_are_asked_for(step):
+def test_functions_that_are_no_polynomials_are_refused_when_an_explainer_is_made(step):
     model = quietly(make_pipeline(step, LogisticRegression()), BINARY)
-    with pytest.raises(UnsupportedModel, match=r"bends a column by .*Use SplineTransformer"):
-        cp.explain(model, X[:2], cp.OtherLabel(), data=X, features=Features(KINDS["continuous"]))
+    with pytest.raises(UnsupportedModel, match=r"cannot be read exactly: .* before fitting"):
+        cp.Explainer(model, data=X)

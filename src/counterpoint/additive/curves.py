@@ -2,12 +2,11 @@
 
 A reader of a transformer makes one `Curve` for each column that is not passed on as it is: the
 values where its pieces start, and a polynomial on each. A step function (bins, scorecards, boosted
-tables) has constants; a spline has cubics; a power or a logarithm is a line in its ``warp``.
+tables) has constants; a spline has cubics.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import final
@@ -25,7 +24,7 @@ __all__ = ["Curve"]
 @final
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """o functions φ of one number y: Σ_k coefficients[i, o, k] (u − centers[i])^k, u = warp(y).
+    """o functions φ of one number y: Σ_k coefficients[i, o, k] (y − centers[i])^k.
 
     Piece i holds ``starts[i] <= y < starts[i + 1]``, compared as float64 numbers. Where a model
     compares ``y <= edge``, the next piece starts at ``np.nextafter(edge, np.inf)``; where it
@@ -39,9 +38,6 @@ class Curve:
         (m, o, k): of polynomials of degree k − 1, at most 3.
     centers
         (m,) finite.
-    warp
-        A function of arrays that never falls, such as ``np.log1p``; None for u = y. It can be
-        pickled, and is defined wherever rows may be.
     roundings
         How many roundings the model's own φ is worth, relative to the sizes of its terms.
     """
@@ -49,7 +45,6 @@ class Curve:
     starts: FloatArray
     coefficients: FloatArray
     centers: FloatArray
-    warp: Callable[[FloatArray], FloatArray] | None = None
     roundings: int = 16
 
     __getstate__ = fields_only
@@ -103,8 +98,7 @@ class Curve:
         i = self.piece(y)
         if coefficients.shape[2] == 1:
             return np.asarray(coefficients[i, :, 0])
-        u = y if self.warp is None else self.warp(y)
-        u = u - self.centers[i] if signed else np.abs(u) + np.abs(self.centers[i])
+        u = y - self.centers[i] if signed else np.abs(y) + np.abs(self.centers[i])
         value = coefficients[i, :, -1]
         for k in range(coefficients.shape[2] - 2, -1, -1):
             value = value * u[:, None] + coefficients[i, :, k]

@@ -48,7 +48,7 @@ class Bends:
         curves: tuple[tuple[int, Curve], ...],
         levels: tuple[Level, ...] = (),
     ) -> Bends:
-        """Of (m, d + outputs) rows over columns, and then the outputs of curves without warps."""
+        """Of (m, d + outputs) rows over columns, and then the outputs of curves."""
         width = matrix.shape[1] - sum(curve.outputs for _, curve in curves)
         ends = width + np.cumsum([0, *(curve.outputs for _, curve in curves)])
         by_level = {level.column: level for level in levels}

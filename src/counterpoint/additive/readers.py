@@ -7,14 +7,11 @@ by being run on points of each piece. Columns of categories are run as by any ot
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from copy import copy
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
-from scipy import sparse, special
-from scipy.stats import yeojohnson
+from scipy import sparse
 from sklearn.preprocessing import (
     Binarizer,
     FunctionTransformer,
@@ -32,19 +29,18 @@ from counterpoint.additive.form import Additive
 from counterpoint.models.columns import NUMBERS, Columns
 from counterpoint.models.dispatch import read_step
 from counterpoint.models.transformers import SAME, block, by_running, run
-from counterpoint.numerics import EPS, LARGEST, FloatArray, IntArray, first_float
+from counterpoint.numerics import EPS, FloatArray, IntArray, first_float
 
 __all__ = ["by_pieces", "numbers_in", "through_curves"]
 
 WITHIN = 0.5
 """A number that every function that is read here takes."""
-INCREASING = frozenset(
-    {
-        *(np.arcsinh, np.arctan, np.cbrt, np.exp, np.exp2, np.expm1, np.log, np.log10, np.log1p),
-        *(np.log2, np.sinh, np.sqrt, np.tanh, special.expit, special.logit, special.ndtr),
-    }
+NO_POLYNOMIAL = (
+    "it bends {} by a function that is no polynomial, along which answers are not searched for. "
+    "Use SplineTransformer, KBinsDiscretizer or uniform quantiles there, or transform the column "
+    "in the data before fitting."
 )
-"""Functions that are read, with values where they are defined on an interval that holds 0.5."""
+"""Why a step is refused, and what to do."""
 
 PLAIN = {
     kind: read_step.dispatch(kind)
@@ -118,9 +114,7 @@ def _(scaler: Any, columns: Columns) -> Columns:
 @read_step.register(QuantileTransformer)
 def _(quantiles: Any, columns: Columns) -> Columns:
     if quantiles.output_distribution == "normal":
-        alone = {j: _alone(quantiles, int(j)) for j in numbers_in(columns)}
-        curves = {j: _rising(partial(_column, step)) for j, step in alone.items()}
-        return through_curves(quantiles, columns, np.arange(len(columns)), curves.__getitem__)
+        _require_no_numbers(quantiles, columns)
     starts = []
     for values in quantiles.quantiles_.T:
         own, count = np.unique(values, return_counts=True)
@@ -149,20 +143,19 @@ def _(expansion: Any, columns: Columns) -> Columns:
     return through_curves(expansion, columns, np.zeros(len(powers), dtype=np.intp), lambda _: curve)
 
 
-# --- functions that rise everywhere ---
+# --- functions ---
 
 
 @read_step.register(PowerTransformer)
 def _(power: Any, columns: Columns) -> Columns:
-    def of(j: int) -> Curve:
-        lam = float(power.lambdas_[j])
-        curve = _rising(_power(power.method, lam))
-        if not power.standardize:
-            return curve
-        scale, mean = power._scaler.scale_[j], power._scaler.mean_[j]  # noqa: SLF001
-        return replace(curve, coefficients=np.array([[[-mean / scale, 1.0 / scale]]]), roundings=24)
+    _require_no_numbers(power, columns)
+    return by_running(power, columns)
 
-    return through_curves(power, columns, np.arange(len(columns)), of)
+
+def _require_no_numbers(step: Any, columns: Columns) -> None:
+    numbers = numbers_in(columns)
+    if len(numbers):
+        raise columns.refusal(step, NO_POLYNOMIAL.format(columns.label(int(numbers[0]))))
 
 
 @read_step.register(FunctionTransformer)
@@ -171,55 +164,14 @@ def _(transformer: Any, columns: Columns) -> Columns:
     plain = transformer.kw_args in (None, {}) and len(numbers_in(columns))
     if func is np.negative and plain:
         return columns.scaled(-1.0)
-    if func in (np.square, np.abs, np.fabs, *INCREASING) and plain:
+    if func in (np.square, np.abs, np.fabs) and plain:
         if func is np.square:
             curve = Curve.polynomial([0.0, 0.0, 1.0])
-        elif func in INCREASING:
-            curve = _rising(func)
         else:
             ends, slopes = np.array([-np.inf, 0.0]), np.array([[[0.0, -1.0]], [[0.0, 1.0]]])
             curve = Curve(ends, slopes, np.zeros(2))
         return through_curves(transformer, columns, np.arange(len(columns)), lambda _: curve)
     return PLAIN[FunctionTransformer](transformer, columns)
-
-
-def _box_cox(lam: float, y: FloatArray) -> FloatArray:
-    return np.asarray(special.boxcox(y, lam))
-
-
-def _power(method: str, lam: float) -> Callable[[FloatArray], FloatArray]:
-    return partial(_box_cox, lam) if method == "box-cox" else partial(yeojohnson, lmbda=lam)
-
-
-def _alone(quantiles: Any, j: int) -> Any:
-    """A fitted transformer of quantiles for one of its columns."""
-    own = copy(quantiles)
-    own.quantiles_, own.n_features_in_ = quantiles.quantiles_[:, [j]], 1
-    vars(own).pop("feature_names_in_", None)
-    return own.set_output(transform="default")
-
-
-def _column(step: Any, y: FloatArray) -> FloatArray:
-    return np.asarray(step.transform(y.reshape(-1, 1)))[:, 0]
-
-
-def _rising(func: Callable[[FloatArray], FloatArray]) -> Curve:
-    """The curve of a function that falls nowhere; beyond where it is defined it stays as it is."""
-
-    def defined(sign: float, y: FloatArray) -> Any:
-        with np.errstate(all="ignore"):
-            return np.isfinite(func(sign * y))
-
-    low = float(first_float(partial(defined, 1.0), -LARGEST, WITHIN)[0])
-    high = -float(first_float(partial(defined, -1.0), -LARGEST, -WITHIN)[0])
-    warp = partial(_within, func, low, high)
-    return Curve(np.array([-np.inf]), np.array([[[0.0, 1.0]]]), np.zeros(1), warp)
-
-
-def _within(
-    func: Callable[[FloatArray], FloatArray], low: float, high: float, y: FloatArray
-) -> FloatArray:
-    return np.asarray(func(np.clip(y, low, high)))
 
 
 # --- pieces ---
@@ -372,40 +324,16 @@ def through_curves(
 
 def _over(step: Any, columns: Columns, j: int, curve: Curve) -> tuple[int, Curve]:
     """The encoded column that input j of a step depends on; a curve of the input as one of that."""
-    column, scale, shift, warp = _line(step, columns, j)
-    if scale == 1.0 and shift == 0.0 and warp is None:
+    column, scale, shift = _line(step, columns, j)
+    if scale == 1.0 and shift == 0.0:
         return column, curve
-    moved = scale != 1.0 or shift != 0.0
-    if moved and _jumps(curve):
+    if _jumps(curve):
         raise columns.refusal(
             step,
             f"it cuts {columns.label(j)} after that was scaled. Give it the column as it comes; "
             "what cuts at values needs no scaler.",
         )
-
-    def before(y: FloatArray) -> FloatArray:
-        return scale * (y if warp is None else warp(y)) + shift
-
-    if curve.warp is not None:
-        sign = np.copysign(1.0, scale)
-        flips = sign ** np.arange(curve.coefficients.shape[2])
-        chained = partial(_chained, curve.warp, warp, scale, shift)
-        return column, replace(
-            curve,
-            warp=chained,
-            centers=sign * curve.centers,
-            coefficients=curve.coefficients * flips,
-            roundings=curve.roundings + 8,
-        )
-    inner = curve.starts[1:]
-    if warp is None:
-        starts = (inner - shift) / scale
-    elif len(inner):
-        low, high = np.full(len(inner), -LARGEST), np.full(len(inner), LARGEST)
-        holds = (lambda y: before(y) >= inner) if scale > 0 else (lambda y: before(y) < inner)
-        starts = first_float(holds, low, high)
-    else:
-        starts = inner
+    starts = (curve.starts[1:] - shift) / scale
     order = slice(None) if scale > 0 else slice(None, None, -1)
     powers = scale ** np.arange(curve.coefficients.shape[2])
     starts = np.append(-np.inf, starts[order])
@@ -415,26 +343,12 @@ def _over(step: Any, columns: Columns, j: int, curve: Curve) -> tuple[int, Curve
         starts=np.where(np.cumsum(kept) == 1, -np.inf, starts)[kept],
         coefficients=(curve.coefficients * powers)[order][kept],
         centers=((curve.centers - shift) / scale)[order][kept],
-        warp=warp,
         roundings=curve.roundings + 8,
     )
 
 
-def _chained(
-    outer: Callable[[FloatArray], FloatArray],
-    inner: Callable[[FloatArray], FloatArray] | None,
-    scale: float,
-    shift: float,
-    y: FloatArray,
-) -> FloatArray:
-    """A function that falls nowhere of an affine function of another; turned round if it falls."""
-    return np.copysign(1.0, scale) * outer(scale * (y if inner is None else inner(y)) + shift)
-
-
-def _line(
-    step: Any, columns: Columns, j: int
-) -> tuple[int, float, float, Callable[[FloatArray], FloatArray] | None]:
-    """A column as scale · u + shift: the encoded column, scale, shift, and how u depends on it."""
+def _line(step: Any, columns: Columns, j: int) -> tuple[int, float, float]:
+    """A column as scale · u + shift: the encoded column u, scale, shift."""
     row = sparse.csr_array(columns.matrix[[j]])
     row.eliminate_zeros()
     if row.nnz != 1:
@@ -445,7 +359,7 @@ def _line(
         )
     at, scale, shift = int(row.indices[0]), float(row.data[0]), float(columns.offset[j])
     if at < columns.features.width:
-        return at, scale, shift, None
+        return at, scale, shift
     ends = np.cumsum([columns.features.width, *(c.outputs for _, c in columns.curves)])
     which = int(np.searchsorted(ends, at, side="right")) - 1
     column, curve = columns.curves[which]
@@ -457,7 +371,7 @@ def _line(
         )
     start, slope = (*curve.coefficients[0, at], 0.0)[:2]
     shift += scale * (start - slope * curve.centers[0])
-    return column, scale * slope, shift, curve.warp
+    return column, scale * slope, shift
 
 
 def _jumps(curve: Curve) -> bool:

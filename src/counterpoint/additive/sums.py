@@ -13,7 +13,6 @@ from counterpoint.additive.pieces import Bends
 from counterpoint.engine.conditions import LinearBounds
 from counterpoint.engine.region import Cases, Cut, NonConvex, NonConvexDuality, Region
 from counterpoint.engine.separable import Diagonal
-from counterpoint.errors import UnsupportedModel
 from counterpoint.numerics import TINY, BoolArray, FloatArray, Sizes, dots, gamma
 
 if TYPE_CHECKING:
@@ -68,14 +67,6 @@ class SumDuality(NonConvexDuality):
         """None if the price of a column depends on the others."""
         own = [c for c in program.region if isinstance(c, SumBounds)]
         curves = own[0].curves  # of one form
-        if any(curve.warp is not None for _, curve in curves):
-            raise UnsupportedModel(
-                "The model bends a column by a function that is not a polynomial "
-                "(PowerTransformer, QuantileTransformer to a normal distribution, "
-                "FunctionTransformer), along which answers are not searched for. Use "
-                "SplineTransformer, KBinsDiscretizer or uniform quantiles there, or transform "
-                "the column in the data before fitting."
-            )
         if program.price.quadratic.ndim == 2:
             return None
         rows = own[0].rows

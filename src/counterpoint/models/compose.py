@@ -280,12 +280,16 @@ def _untransformed(form: LinearRegressor, transformer: Any, columns: Columns) ->
             "read. Leave the scaler out: the regressor takes care of the scale itself."
         )
     column = replace(Columns.inputs(1), where=columns.where)
-    after = through_step("transformer", transformer, column)
+    not_affine = UnsupportedModel(
+        f"TransformedTargetRegressor turns predictions back by {type(transformer).__name__}, "
+        "which is not affine. Use np.log with np.exp, or an affine scaler."
+    )
+    try:
+        after = through_step("transformer", transformer, column)
+    except UnsupportedModel as error:
+        raise not_affine from error
     if after.curves:
-        raise UnsupportedModel(
-            f"TransformedTargetRegressor turns predictions back by {type(transformer).__name__}, "
-            "which is not affine. Use np.log with np.exp, or an affine scaler."
-        )
+        raise not_affine
     forth = after.map()
     scale, shift = np.asarray(forth.matrix), forth.offset
     sizes = Magnitude(

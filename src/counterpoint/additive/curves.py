@@ -18,7 +18,7 @@ from counterpoint.caches import fields_only
 from counterpoint.errors import InvalidInput
 from counterpoint.numerics import BoolArray, FloatArray, IntArray
 
-__all__ = ["Curve"]
+__all__ = ["Curve", "sizes_of"]
 
 
 @final
@@ -88,23 +88,36 @@ class Curve:
 
     def __call__(self, y: FloatArray) -> FloatArray:
         """(n,) → (n, o)."""
-        return self._summed(y, self.coefficients, signed=True)
+        i = self.piece(y)
+        u, value = (y - self.centers[i])[:, None], self.coefficients[i, :, -1]
+        for k in range(self.coefficients.shape[2] - 2, -1, -1):
+            value = value * u + self.coefficients[i, :, k]
+        return np.asarray(value)
 
     def sizes(self, y: FloatArray) -> FloatArray:
-        """(n, o) the sums of the sizes of the terms."""
-        return self._summed(y, np.abs(self.coefficients), signed=False)
-
-    def _summed(self, y: FloatArray, coefficients: FloatArray, *, signed: bool) -> FloatArray:
+        """(n, o) what a rounding is relative to, of terms or of y − center."""
         i = self.piece(y)
-        if coefficients.shape[2] == 1:
-            return np.asarray(coefficients[i, :, 0])
-        u = y - self.centers[i] if signed else np.abs(y) + np.abs(self.centers[i])
-        value = coefficients[i, :, -1]
-        for k in range(coefficients.shape[2] - 2, -1, -1):
-            value = value * u[:, None] + coefficients[i, :, k]
-        return np.asarray(value)
+        return sizes_of(np.abs(self.coefficients[i]), y[:, None], self.centers[i, None])
+
+    @cached_property
+    def size(self) -> Curve:
+        """The curve whose coefficients are the sizes of these."""
+        return replace(self, coefficients=np.abs(self.coefficients))
 
     def followed_by(self, matrix: FloatArray) -> Curve:
         """The (q,) functions ``matrix @ φ``; the matrix is (q, o)."""
         mixed = np.einsum("qo,iok->iqk", matrix, self.coefficients)
         return replace(self, coefficients=mixed, roundings=self.roundings + matrix.shape[1])
+
+
+def sizes_of(coefficients: FloatArray, y: FloatArray, centers: FloatArray) -> FloatArray:
+    """(…,) the sizes of the terms of polynomials in u = y − center; coefficients are (…, k) sizes.
+
+    And by how much they move with the numbers that u is the difference of: a center that was
+    scaled is rounded. Far from 0 that is much less than the terms of powers of these numbers.
+    """
+    u, value = np.abs(y - centers), coefficients[..., -1]
+    slope = np.zeros(value.shape)
+    for k in range(coefficients.shape[-1] - 2, -1, -1):
+        slope, value = slope * u + value, value * u + coefficients[..., k]
+    return np.asarray(value + slope * (np.abs(y) + np.abs(centers)))

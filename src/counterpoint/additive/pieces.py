@@ -15,7 +15,7 @@ from typing import final
 import numpy as np
 
 from counterpoint import lattice
-from counterpoint.additive.curves import Curve
+from counterpoint.additive.curves import Curve, sizes_of
 from counterpoint.costs import Level
 from counterpoint.engine.region import Cases
 from counterpoint.numerics import STEP_SLACK, TINY, BoolArray, FloatArray, IntArray, gamma
@@ -37,6 +37,7 @@ class Bends:
     starts: FloatArray  # (k, p) where pieces start, the first −inf; infinite beyond the last
     centers: FloatArray  # (k, p)
     coefficients: FloatArray  # (k, p, m, degree + 1)
+    sizes: FloatArray  # of the terms that coefficients are sums of
     roundings: int  # of each value, relative to the sizes of its terms
     # (k, p, 2) the level at each center and its slope, where prices are by `Level`; None: nowhere
     levels: FloatArray | None = None
@@ -53,7 +54,8 @@ class Bends:
         ends = width + np.cumsum([0, *(curve.outputs for _, curve in curves)])
         by_level = {level.column: level for level in levels}
         columns = sorted({column for column, _ in curves})
-        starts, centers, pieces = list[FloatArray](), list[FloatArray](), list[FloatArray]()
+        starts, centers = list[FloatArray](), list[FloatArray]()
+        pieces, sizes = list[FloatArray](), list[FloatArray]()
         for j in columns:
             own = [(c, s) for (i, c), s in zip(curves, ends[:-1], strict=True) if i == j]
             knots = by_level[j].knots if j in by_level else ()
@@ -62,13 +64,17 @@ class Bends:
             center = np.where(np.isfinite(first), first, np.where(np.isfinite(inside), inside, 0.0))
             total = np.zeros((len(first), len(matrix), 4))
             total[:, :, 0], total[:, :, 1] = center[:, None] * matrix[:, j], matrix[:, j]
+            size = np.abs(total)
             for curve, start in own:
-                mixed = curve.followed_by(matrix[:, start : start + curve.outputs])
+                weights = matrix[:, start : start + curve.outputs]
+                mixed, tall = curve.followed_by(weights), curve.size.followed_by(np.abs(weights))
                 at = np.maximum(np.searchsorted(curve.starts, first, side="right") - 1, 0)
                 total += _moved(mixed.coefficients[at], center - mixed.centers[at])
+                size += _moved(tall.coefficients[at], np.abs(center - tall.centers[at]))
             starts.append(first)
             centers.append(center)
             pieces.append(total)
+            sizes.append(size)
         most = max(len(first) for first in starts)
         shape = (len(columns), most)
         out = cls(
@@ -76,12 +82,14 @@ class Bends:
             np.full(shape, np.inf),
             np.zeros(shape),
             np.zeros((*shape, len(matrix), 4)),
+            np.zeros((*shape, len(matrix), 4)),
             64 + max(curve.roundings for _, curve in curves) + len(curves),
             np.ones((*shape, 2)) if by_level.keys() & set(columns) else None,
         )
         for i, (j, first) in enumerate(zip(columns, starts, strict=True)):
             out.starts[i, : len(first)], out.centers[i, : len(first)] = first, centers[i]
             out.coefficients[i, : len(first)] = pieces[i]
+            out.sizes[i, : len(first)] = sizes[i]
             if out.levels is not None:
                 level, at = by_level.get(j), centers[i]
                 out.levels[i, : len(first), 0] = at if level is None else level(at)
@@ -98,6 +106,7 @@ class Bends:
             starts=self.starts[which],
             centers=self.centers[which],
             coefficients=self.coefficients[which],
+            sizes=self.sizes[which],
             levels=None if self.levels is None else self.levels[which],
         )
 
@@ -157,15 +166,14 @@ class Bends:
     def value(self, y: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
         """What (n, k, p) values in their pieces add to (n, m) weighed rows; sizes of the terms."""
         mixed = np.einsum("nm,kpmc->nkpc", weights, self.coefficients)
-        tall = np.einsum("nm,kpmc->nkpc", np.abs(weights), np.abs(self.coefficients))
+        tall = np.einsum("nm,kpmc->nkpc", np.abs(weights), self.sizes)
         if self.is_flat:
             return mixed[..., 0], tall[..., 0]
         with np.errstate(invalid="ignore", over="ignore"):
-            u, size = y - self.centers, np.abs(y) + np.abs(self.centers)
-            value, terms = mixed[..., 3], tall[..., 3]
+            u, value = y - self.centers, mixed[..., 3]
             for c in (2, 1, 0):
-                value, terms = value * u + mixed[..., c], terms * size + tall[..., c]
-        return value, terms
+                value = value * u + mixed[..., c]
+            return value, sizes_of(tall, y, self.centers)
 
     def here(self, x: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
         """(n, k) what the columns of (n, d) points add, and the sizes of the terms."""
@@ -173,12 +181,10 @@ class Bends:
         for i, j in enumerate(self.columns):
             at = np.maximum(np.searchsorted(self.starts[i], x[:, j], side="right") - 1, 0)
             u = x[:, j] - self.centers[i, at]
-            size = np.abs(x[:, j]) + np.abs(self.centers[i, at])
             powers = np.stack([u**c for c in range(4)], axis=1)
-            own = self.coefficients[i, at]
-            out[:, i] = np.einsum("nmc,nm,nc->n", own, weights, powers)
-            sizes = np.stack([size**c for c in range(4)], axis=1)
-            tall[:, i] = np.einsum("nmc,nm,nc->n", np.abs(own), np.abs(weights), sizes)
+            out[:, i] = np.einsum("nmc,nm,nc->n", self.coefficients[i, at], weights, powers)
+            sizes = np.einsum("nmc,nm->nc", self.sizes[i, at], np.abs(weights))
+            tall[:, i] = sizes_of(sizes, x[:, j], self.centers[i, at])
         return out, tall
 
     def least(
@@ -255,7 +261,7 @@ class Bends:
         )
         flat = self.coefficients[..., 0].reshape(-1, weights.shape[1]).T
         value = (weights @ flat).reshape(paid.shape)
-        off = np.abs(weights) @ np.abs(flat)
+        off = np.abs(weights) @ self.sizes[..., 0].reshape(-1, weights.shape[1]).T
         off *= gamma(self.roundings)
         value -= off.reshape(paid.shape)
         paid *= 1.0 - 2.0 * gamma(8)

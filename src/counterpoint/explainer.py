@@ -106,6 +106,7 @@ class Explainer:
         constraints: Constraint | Iterable[Constraint] = (),
         extrapolate: bool = False,
     ) -> None:
+        from counterpoint.engine.witnesses import Witnesses
         from counterpoint.models.reading import data_of, read_over
 
         self.model = model
@@ -117,6 +118,7 @@ class Explainer:
         given = None if features is None else all_features(features)
         table = None if data is None else data_of(model, data)
         self.reading = read_over(model, table, given)
+        self._witnesses = None if table is None else Witnesses(self.reading, table)
         implied = [] if data is None else self._shown(given or (), extrapolate=bool(extrapolate))
         constant = [Immutable(*self.constant)] if self.constant else []
         self.implied: tuple[Constraint, ...] = (*constant, *implied)
@@ -258,7 +260,7 @@ class Explainer:
             check_flag("progress", progress)
         wanted = as_target(target)
         question, tables, eps = self._read(X)
-        task = Task(self.reading, question, wanted, effort, eps)
+        task = Task(self.reading, question, wanted, effort, eps, witnesses=self._witnesses)
         if n is None and by != "features":
             raise InvalidInput(
                 f"Expected n= with by={shown(by)}: it says in what several answers differ. Pass, "
@@ -300,7 +302,7 @@ class Explainer:
 
         wanted, effort = checked_targets(targets), Effort.asked(gap, time_limit)
         question, tables, eps = self._read(X)
-        task = Task(self.reading, question, wanted[0], effort, eps)
+        task = Task(self.reading, question, wanted[0], effort, eps, witnesses=self._witnesses)
         return traced(task, tables, wanted, self.cost, progress=progress)
 
     def explain_factored(

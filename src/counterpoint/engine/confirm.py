@@ -6,16 +6,19 @@ a larger margin; no point is ever pushed out of its constraints.
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.certificate import Certificates, certify, judge, lower_bounds
+from counterpoint.certificate import Certificates, Claim, certify, judge, lower_bounds, relative_gap
 from counterpoint.engine.pieces import Pieces, Task
 from counterpoint.engine.search import Found, Leads, search
+from counterpoint.engine.witnesses import TRIED, Witness, Witnesses, shortened
 from counterpoint.numerics import (
+    CLOSED,
     EPS,
     VIOLATION,
     BoolArray,
@@ -23,6 +26,7 @@ from counterpoint.numerics import (
     IntArray,
     WordArray,
     as_slice,
+    clock,
 )
 from counterpoint.rows.encoding import Rows, as_returned
 from counterpoint.rows.table import Table
@@ -48,6 +52,17 @@ float64."""
 NEARBY = 1.0 + 1e-3
 """How many times as much an answer off the edge may cost; what costs more is taken for a point
 elsewhere."""
+
+FEW = 16
+"""So many rows that closed forms settle are compared with rows of the data; of more, only those
+without an answer, where whole steps or categories were branched on."""
+LATE = 0.05
+"""The share of a row's time in which it is answered by witnesses when that has run out."""
+NOBODY = Witness(np.empty((0, 0)), np.empty(0))
+CONTRADICTED = (
+    "What was proved of a row is contradicted by a point near a row of data=, to which the model "
+    "gives the target at a cost of {cost:.6g}. The row is returned as unproved; please report it."
+)
 
 
 @final
@@ -146,7 +161,8 @@ class Confirmation:
             self.cases = self.cases.holding(np.repeat(rows.held, width, axis=1), x)
         single = float(np.finfo(np.float32).eps)
         self.effort = replace(task.effort, eps=single) if rows.table.singles else task.effort
-        self.found = search(pieces, self.cases, self.effort, self.leads)
+        self.witnesses: dict[int, Witness] = {}
+        self.found = self._search(np.arange(n), self.margin)
         if (self.found.piece < 0).any():
             self._without_margin()
         self.exact = np.array(self.found.points)  # before they become rows
@@ -161,6 +177,7 @@ class Confirmation:
         found, effort, target = self.found, self.task.effort, self.task.target
         if target.demanding and not self.verdict.leads.all():
             self._search_again()
+        taught = self._learn_from_witnesses()
         resolution = SINGLE if self.rows.table.singles else VIOLATION
         asked, (y, verdict) = self.pieces.asked, (self.y, self.verdict)
         margin, stretch, span = None, 0.0, self.task.span
@@ -180,6 +197,8 @@ class Confirmation:
             margin=margin,
             stretch=stretch,
         )
+        for i in taught:
+            self._judge(i, certificates)
         if span is not None:  # the margins allow for points that cost no more than the answers
             short = ~verdict.valid & np.isfinite(certificates.bound)
             certificates.bound[short] = 0.0
@@ -203,7 +222,115 @@ class Confirmation:
         if held is not None:
             cases = cases.holding(held, self.exact[rows])
         leads = None if self.leads is None else self.leads.take(rows)
-        return search(self.pieces, cases, self.effort, leads)
+        if held is not None:
+            return search(self.pieces, cases, self.effort, leads)
+
+        def incumbents(k: int, end: float) -> FloatArray:
+            return self._incumbents(int(rows[k]), cases.margin[k], end)
+
+        return search(self.pieces, cases, self.effort, leads, incumbents)
+
+    # --- witnesses ---
+
+    @property
+    def _may_be_known(self) -> Witnesses | None:
+        """Rows of the data that may be answers; None if all that is asked for is not said here."""
+        task = self.task
+        asked = task.target.demanding and task.span is None and task.piece is None
+        return task.witnesses if asked else None
+
+    def _ask(self, i: int, points: FloatArray) -> tuple[FloatArray, FloatArray, Verdict]:
+        """Codes of points as answers to one row, the same encoded, and what the model says."""
+        rows, codes = np.full(len(points), i), points
+        if not self.features.all_numeric:
+            codes = self.features.compress(points)
+        codes = self._representable(codes, rows)
+        at = self.rows.at[rows]
+        (asked,), codes, y = as_returned(
+            self.rows.table, self.features, at, self.rows.codes[rows], codes
+        )
+        said = self.task.target.said(self.task.model, asked)
+        return codes, y, self.verdict_of(rows, asked, codes, y, said)
+
+    def _witness(self, i: int, end: float) -> Witness:
+        """Witnesses of a row that are moved towards it, once."""
+        known = self._may_be_known
+        if i not in self.witnesses and known is not None:
+            program, case = self.pieces.asked, self.cases.take(np.array([i]))
+            points = known.nearest(self.task.target, program, case, TRIED[-1])
+
+            def ask(points: FloatArray) -> tuple[FloatArray, BoolArray]:
+                _, y, verdict = self._ask(i, points)
+                return y, verdict.valid
+
+            blocks = self.features.blocks
+            self.witnesses[i] = shortened(points, program, case, blocks, ask, end)
+        return self.witnesses.get(i, NOBODY)
+
+    def _incumbents(self, i: int, margin: FloatArray, end: float) -> FloatArray:
+        """(m, d) witnesses of a row that lead by a margin."""
+        points = self._witness(i, end).points
+        if not len(points):
+            return points
+        lead = self._ask(i, points)[2].margin
+        return points[lead >= margin.sum()]
+
+    def _learn_from_witnesses(self) -> list[int]:
+        """Rows whose answers are witnesses now, for they are cheaper than what the search left.
+
+        Rows of a batch for which closed forms found the answer are passed over.
+        """
+        known, found, taught = self._may_be_known, self.found, list[int]()
+        if known is None:
+            return taught
+        asked, quick = self.pieces.asked, self.pieces.is_quick
+        reached = np.where(self.verdict.valid, asked.cost(self.y, self.cases.x), np.inf)
+        branched, few = not quick or self.pieces.is_integral, not quick or len(reached) <= FEW
+        rows = (np.isinf(reached) & (branched or few)) | (branched and few)
+        for i in np.flatnonzero(rows | found.limited).tolist():
+            case, cutoff = self.cases.take(np.array([i])), reached[i] * (1.0 - self.task.effort.gap)
+            points = known.inside(self.task.target, asked, case, cutoff)
+            if found.limited[i] or (np.isinf(reached[i]) and not quick):
+                seconds = self.task.effort.seconds
+                end = np.inf if seconds is None else clock() + LATE * seconds
+                other = self._witness(i, end).points
+                points = np.concatenate([other, points.reshape(-1, case.x.shape[1])])
+            if len(points) and self._take_witness(i, points, cutoff):
+                taught.append(i)
+        return taught
+
+    def _take_witness(self, i: int, points: FloatArray, cutoff: float) -> bool:
+        """Answer a row by the cheapest of some points that the model confirms, if it is cheaper."""
+        program, row = self.pieces.asked, np.array([i])
+        codes, y, verdict = self._ask(i, points)
+        x = np.broadcast_to(self.cases.x[i], y.shape)
+        inside = program.violation(y, x) <= VIOLATION
+        cost = np.where(verdict.valid & inside, program.cost(y, x), np.inf)
+        best = int(cost.argmin())
+        if not cost[best] < cutoff:
+            return False
+        self.after[i], self.y[i], self.exact[i] = codes[best], y[best], y[best]
+        self.verdict.put(row, verdict, slice(best, best + 1))
+        self.found.closed[i] = False
+        return True
+
+    def _judge(self, i: int, certificates: Certificates) -> None:
+        """A proof that excludes the witness by which a row is answered is none.
+
+        A bound that rests on the word of a solver is one on points that lead by a margin.
+        """
+        none = np.full(len(self.y), np.inf)
+        proved = min(known.bounds(none)[0][i] for known in self.found.evidence)
+        cost = float(certificates.cost[i])
+        if proved > cost * (1.0 + CLOSED):
+            warnings.warn(CONTRADICTED.format(cost=cost), stacklevel=2)
+            self.verdict.valid[i] = certificates.valid[i] = False
+            proved = 0.0
+        certificates.bound[i] = min(proved, cost)
+        closed = relative_gap(certificates.objective, certificates.bound)[i] <= self.effort.gap
+        certificates.claims[i] = (Claim.PROVED if closed else Claim.NONE).code
+
+    # --- searching again ---
 
     def _without_margin(self) -> None:
         """Rows for which the first margin left nothing, though nothing refutes them: without it."""

@@ -28,6 +28,7 @@ from counterpoint.targets import Requirement, Target
 
 if TYPE_CHECKING:
     from counterpoint.engine.span import InSpan, Span
+    from counterpoint.engine.witnesses import Witnesses
     from counterpoint.models.reading import Reading
 
 __all__ = ["Aim", "Piece", "Pieces", "Question", "Task"]
@@ -331,6 +332,7 @@ class Task:
     eps: float  # from 1 to the next number where the model computes, or rows are kept
     piece: int | None = None  # the one piece of the target in which to search; None for all
     span: InSpan | None = None  # the rows of which these are coordinates, if they are
+    witnesses: Witnesses | None = None  # rows of the data, if there are any
 
     @cached_property
     def pieces(self) -> Pieces:

@@ -10,7 +10,7 @@ that depend on where the answer is.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from time import perf_counter, thread_time
 from typing import TYPE_CHECKING, final
@@ -27,7 +27,7 @@ from counterpoint.solvers.base import Effort, Optimality, Outcome, Solution, Sol
 if TYPE_CHECKING:
     from counterpoint.engine.pieces import Piece, Pieces
 
-__all__ = ["Found", "Leads", "highest_probability", "search", "search_listed"]
+__all__ = ["Found", "Incumbents", "Leads", "highest_probability", "search", "search_listed"]
 
 TRACE = 1e-7
 """What the price counts beside −log of a probability that is to be as high as can be."""
@@ -37,6 +37,14 @@ CLOSELY = 1e-6
 """The relative gap of each of these searches."""
 SHORTEST = 1e-6
 """The least time that a solver is given, in seconds."""
+
+Incumbents = Callable[[int, float], FloatArray]
+"""The number of a row, and when to stop by `clock` → (m, d) answers to begin with, the cheapest
+first."""
+
+
+def _none(_: int, __: float) -> FloatArray:
+    return np.empty((0, 0))
 
 
 class Leads(ABC):
@@ -55,12 +63,18 @@ class Leads(ABC):
 class Found:
     """The best points so far of n rows, and what bounds all others.
 
-    Objectives (n,) may be ``reached`` already.
+    Objectives (n,) may be ``reached`` already. A search that takes long may ask for ``incumbents``.
     """
 
-    def __init__(self, cases: Cases, effort: Effort, reached: FloatArray | None = None) -> None:
+    def __init__(
+        self,
+        cases: Cases,
+        effort: Effort,
+        reached: FloatArray | None = None,
+        incumbents: Incumbents = _none,
+    ) -> None:
         n = len(cases.x)
-        self.cases, self.effort = cases, effort
+        self.cases, self.effort, self.incumbents = cases, effort, incumbents
         self.points = np.full(cases.x.shape, np.nan)
         # how columns of lower precision are to hold some points, if not as the nearest numbers
         self.written: dict[int, FloatArray] = {}
@@ -83,13 +97,20 @@ class Found:
         self.objective[rows[better]] = objective[better]
 
 
-def search(pieces: Pieces, cases: Cases, effort: Effort, leads: Leads | None = None) -> Found:
+def search(
+    pieces: Pieces,
+    cases: Cases,
+    effort: Effort,
+    leads: Leads | None = None,
+    incumbents: Incumbents = _none,
+) -> Found:
     """The best point of any piece, for each row.
 
     Rows are as programs see them, but for what pieces say of features one by one; ``leads`` are
-    those that are needed where points are, if the union does not say all.
+    those that are needed where points are, if the union does not say all; ``incumbents`` are points
+    that meet target and constraints, for a search that takes long.
     """
-    found = Found(cases, effort)
+    found = Found(cases, effort, incumbents=incumbents)
     kinds = pieces.kinds | {type(leads)}
     for wing in wings():
         for kind in kinds & wing.SEARCHES.keys():

@@ -364,6 +364,19 @@ class Row:
         numbers = self.counts & ~self.can_stay[self.grid.starts[:-1] + cells]
         return int(numbers.sum() + (self.group_counts & ~self.stays[categories]).sum()) <= self.most
 
+    def cells(self, y: FloatArray) -> tuple[IntArray, IntArray]:
+        """The cells and categories of a point."""
+        grid = self.grid
+        cells = [
+            int(np.searchsorted(grid.outer_low[a:b], y[column], "right")) - 1
+            for a, b, column in zip(grid.starts[:-1], grid.starts[1:], grid.columns, strict=True)
+        ]
+        chosen = [
+            span.start + int(y[group].argmax())
+            for span, group in zip(grid.spans, grid.groups, strict=True)
+        ]
+        return np.array(cells, np.intp), np.array(chosen, np.intp)
+
     def passed(self, cells: IntArray, categories: IntArray) -> BoolArray:
         """(tests + 1,): which tests the points of cells pass."""
         grid, at = self.grid, cells[self.grid.number]

@@ -85,13 +85,5 @@ class Relations:
 
     def cells(self, y: FloatArray, box: Boxes) -> tuple[IntArray, IntArray]:
         """The cells and categories of a point of a box."""
-        grid = self.row.grid
-        cells = [
-            int(np.searchsorted(grid.outer_low[a:b], y[column], "right")) - 1
-            for a, b, column in zip(grid.starts[:-1], grid.starts[1:], grid.columns, strict=True)
-        ]
-        chosen = [
-            span.start + int(y[group].argmax())
-            for span, group in zip(grid.spans, grid.groups, strict=True)
-        ]
-        return np.clip(np.array(cells, np.intp), box.low[0], box.high[0]), np.array(chosen, np.intp)
+        cells, categories = self.row.cells(y)
+        return np.clip(cells, box.low[0], box.high[0]), categories

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import final
 
 import numpy as np
@@ -36,6 +37,9 @@ GREEDY = 60
 """Moves of one feature that are made to find an answer to begin with."""
 SHARE = 0.3
 """A move of one feature that gains less than this share of what the best one does is too small."""
+EASY = 512
+"""Parts of boxes that are looked at before witnesses are asked for: most rows need no more, and to
+find some takes as long as some hundred of them."""
 AT_ONCE = 16
 """Boxes that are opened together: NumPy's overhead is shared by twice as many parts."""
 
@@ -81,6 +85,8 @@ class Search:
         self.relations, self.size, self.eps = relations, row.program.size, eps
         self.values = np.ascontiguousarray(condition.weights @ row.grid.values.T)
         self.gap, self.end, self.looked = 0.0, np.inf, 0
+        # points that meet everything, for a search that takes long, see `Found`
+        self.incumbents: Callable[[float], FloatArray] = lambda _: np.empty((0, row.program.width))
         self.cost = reached  # of the best point so far, and
         self.point: FloatArray | None = None  # it, and how to hold it in numbers that are shorter
         self.written: FloatArray | None = None
@@ -225,6 +231,16 @@ class Search:
                 categories = categories.copy()
                 categories[group[best - len(owner)]] = best - len(owner)
 
+    def start_from(self, points: FloatArray) -> None:
+        """Points that meet everything may be the best so far, and moves from them."""
+        for y in points:
+            cells, categories = self.row.cells(y)
+            if not (self._sums_of(cells, categories) >= self.needs).all():
+                continue  # they meet another piece of the target
+            if self.relations is not None and self.relations.cost(y) < self.cost:
+                self.cost, self.point = self.relations.cost(y), np.array(y)
+            self.greedy((cells, categories))
+
     def _best_move(self, now: FloatArray, found: FloatArray, extra: FloatArray) -> int | None:
         """The move of one feature to make next; None to stay."""
         if not len(extra):  # all numbers are missing, and there are no categories
@@ -268,7 +284,9 @@ class Search:
             begin, everything = [0.0] * self.size, np.arange(len(self.grid.tests))
             proof.prices[0] = begin
             heap = self.look(self.row.root, [everything], [0.0], [0], [begin])
-        limbo, patience = np.full(2, np.inf), 8 * PATIENCE
+        limbo, patience = self._climb(heap, proof, EASY), 8 * PATIENCE
+        if heap and heap[0].bound < self.worth:
+            self.start_from(self.incumbents(end))
         while heap and heap[0].bound < self.worth and not self.is_over:
             one, size = heapq.heappop(heap), len(proof.kind)
             inside = [one]
@@ -374,6 +392,11 @@ class Search:
                 part = replace(part, tied=one.tied, reported=one.reported)  # noqa: PLW2901
             heapq.heappush(heap, part)
 
+    def _sums_of(self, cells: IntArray, categories: IntArray) -> FloatArray:
+        """(r,) what the points of cells meet the demands by."""
+        own = self.row.passed(cells, categories)[self.grid.tests].all(axis=1)
+        return np.asarray(self.values[:, own].sum(axis=1) + self.condition.shift)
+
     def _sums(self, one: Open) -> FloatArray:
         """(r,) what the nearest point of a box meets the demands by."""
         return np.asarray(self.values[:, one.own].sum(axis=1) + self.condition.shift)
@@ -387,9 +410,7 @@ class Search:
         tied = one.cells, one.categories
         if not np.isnan(y).any():
             tied = self.relations.cells(y, one.box)
-            own = self.row.passed(*tied)[self.grid.tests].all(axis=1)
-            sums = self.values[:, own].sum(axis=1) + self.condition.shift
-            if (sums >= self.needs).all():
+            if (self._sums_of(*tied) >= self.needs).all():
                 self.offer(*tied)
         one = self._charged(one, multipliers)
         return replace(one, tied=tied, reported=reported)
@@ -468,6 +489,7 @@ def search_trees(found: Found, pieces: Pieces, _: Leads | None) -> Sequence[Boun
             relations = Relations(row, rest) if program.size else None
             reached, eps = float(found.objective[i]), found.effort.eps
             search = Search(row, condition, needs, reached, eps, relations)
+            search.incumbents = partial(found.incumbents, i)
             proof, limited = search.run(found.effort.gap, end)
             found.limited[i] |= limited
             proofs.append(proof)

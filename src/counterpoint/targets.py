@@ -110,11 +110,7 @@ class Requirement:
         """(n,) how far off the model's own margins may be at (n, d) points, in score units."""
         if self.probable and self.at_least is None:  # nothing is demanded
             return np.zeros(len(x))
-        off = 0.5 * form.noise(x, eps)  # which is twice a bound on the rounding error
-        if self.at_least is not None:  # log-odds grow by 1 / (p (1 - p)) with a probability, the
-            # quotient of an exponential, off by up to two units, and of a sum of them: 16 in all
-            off = off + 16.0 * eps / (1.0 - self.at_least)
-        return off
+        return form.margin_error(x, self, eps)
 
 
 class Target(ABC):

@@ -208,7 +208,7 @@ class Confirmation:
             certificates = certificates.withheld(~answered, target.promise)
         optimal = answered & (certificates.gap <= effort.gap)
         left = answered & ~optimal
-        if left.any() and target.demanding and (self.eps > EPS or self.pieces.jumps):
+        if left.any() and target.demanding and self.eps > EPS:
             leading, claim = self._optimal_among_leading(left)
             certificates.claims[leading] = claim[leading]
             optimal |= leading
@@ -367,8 +367,11 @@ class Confirmation:
             valid = verdict.valid[again]
             asked = margin[again, 0]
             short = np.nan_to_num(np.maximum(asked - verdict.margin[again], 0.0))
+            # what the model does not confirm, though its form is exact, was rounded on the way
+            noise = 0.5 * self.task.model.form.noise(self.y[again], self.eps)
+            rounding = SPARE * np.maximum(verdict.rounding[again], np.where(valid, 0.0, noise))
             grown = np.where(valid & (k == 0), asked, GROWTH * asked)
-            margin[again, 0] = np.maximum(grown, SPARE * verdict.rounding[again]) + short
+            margin[again, 0] = np.maximum(grown, rounding) + short
             for part, look in ((near, self._off_the_edge), (~near, self._search)):
                 rows = again[part]
                 if len(rows):

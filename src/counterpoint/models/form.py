@@ -21,7 +21,7 @@ from counterpoint.engine.conditions import Clear, OneOf
 from counterpoint.engine.region import Region
 from counterpoint.errors import InvalidInput, shown
 from counterpoint.numerics import AFTER, EPS, FloatArray, IntArray
-from counterpoint.targets import Target
+from counterpoint.targets import Requirement, Target
 
 __all__ = [
     "EPS",
@@ -203,6 +203,15 @@ class Form(ABC):
         ``eps`` is that of the precision in which the model computes, or in which the points are
         kept: the distance from 1 to the next number.
         """
+
+    def margin_error(self, X: FloatArray, required: Requirement, eps: float) -> FloatArray:
+        """(n,): how far off the model's own margins may be where something is demanded of them."""
+        error = 0.5 * self.noise(X, eps)  # which is twice a bound on the rounding error
+        if required.at_least is not None:  # log-odds grow by 1 / (p (1 - p)) with a probability,
+            # the quotient of an exponential, off by up to two units, and of a sum of them: 16 in
+            # all
+            error = error + 16.0 * eps / (1.0 - required.at_least)
+        return error
 
     @abstractmethod
     def regions(self, target: Target) -> Sequence[Region]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -21,13 +22,16 @@ from counterpoint.models.dispatch import (
     read_step,
 )
 from counterpoint.models.form import Form
-from counterpoint.numerics import FloatArray
-from counterpoint.trees.form import Odds, Trees, TreeScores
+from counterpoint.numerics import EPS, FloatArray
+from counterpoint.trees.form import Odds, Order, Trees, TreeScores
 from counterpoint.trees.readers import from_float32
 
 __all__: list[str] = []
 
 FLOAT32 = float(np.finfo(np.float32).eps)
+LINK = 16.0
+"""Sums that differ by so many units of the precision have different probabilities: the exponential,
+off by up to two units, of their difference, and a quotient of it."""
 LINEAR = (
     "reg:squarederror",
     "reg:absoluteerror",
@@ -49,24 +53,28 @@ def _refusal(model: Any, why: str) -> UnsupportedModel:
 @by_name("xgboost", "XGBClassifier", "XGBRFClassifier")
 def _(model: Any) -> Form:
     classes = classes_of(model)
-    trees, start, objective = _xgboost(model, len(classes))
+    form, objective = _xgboost(model, len(classes))
     if objective not in ("binary:logistic", "multi:softprob", "multi:softmax"):
         raise _refusal(model, f"with objective={objective!r} is not read. Use 'binary:logistic'.")
-    if len(classes) == 2:
-        start = np.array([0.0, float(np.log(start[-1]) - np.log1p(-start[-1]))])
-    return TreeScores(trees, start, classes, model.n_features_in_, Odds.LOGISTIC, eps=FLOAT32)
+    form = replace(form, classes=classes, odds=Odds.LOGISTIC, link_error=LINK * FLOAT32)
+    if len(classes) > 2:
+        return form
+    odds = np.float32(1.0) / form.base[1:].astype(np.float32) - np.float32(1.0)
+    form = replace(form, base=np.append(0.0, -np.log(odds.astype(np.float64))))
+    # of a start that it chose itself the last digit is not what is written down
+    return form if model.base_score is not None else replace(form, order=Order.OWN)
 
 
 @by_name("xgboost", "XGBRegressor", "XGBRFRegressor")
 def _(model: Any) -> Form:
-    trees, start, objective = _xgboost(model, 1)
+    form, objective = _xgboost(model, 1)
     if objective not in LINEAR:
         raise _refusal(model, f"with objective={objective!r} is not read. Use 'reg:squarederror'.")
-    return TreeScores(trees, start, None, model.n_features_in_, eps=FLOAT32)
+    return form
 
 
-def _xgboost(model: Any, outputs: int) -> tuple[Trees, FloatArray, str]:
-    """The trees, what is added to them as it is written down, and the objective."""
+def _xgboost(model: Any, outputs: int) -> tuple[TreeScores, str]:
+    """Sums over the trees and what is added to them as it is written down; and the objective."""
     if model.missing is not None and not np.isnan(model.missing):
         raise _refusal(model, f"takes {model.missing} as missing. Fit it with missing=nan.")
     booster = model.get_booster()
@@ -80,6 +88,19 @@ def _xgboost(model: Any, outputs: int) -> tuple[Trees, FloatArray, str]:
     if "model" not in boosted or "trees" not in boosted["model"]:
         raise _refusal(model, "with booster='gblinear' has no trees. Use booster='gbtree'.")
     found = boosted["model"]
+    if any(int(tree["tree_param"]["size_leaf_vector"]) > 1 for tree in found["trees"]):
+        raise _refusal(
+            model,
+            "with multi_strategy='multi_output_tree' has several values in a leaf, which are not "
+            "read. Use multi_strategy='one_output_per_tree'.",
+        )
+    several = int(learner["learner_model_param"].get("num_target", 1)) > 1
+    if several or max(found["tree_info"], default=0) >= outputs:
+        raise _refusal(
+            model,
+            "has several outputs (targets, labels or quantiles); expected one. Fit one model for "
+            "each output and explain them one by one.",
+        )
     weights = [1.0] * len(found["trees"]) if drops is None else drops
     parts = []
     for tree, at, weight in zip(found["trees"], found["tree_info"], weights, strict=True):
@@ -109,8 +130,10 @@ def _xgboost(model: Any, outputs: int) -> tuple[Trees, FloatArray, str]:
             )
         )
     written = str(learner["learner_model_param"]["base_score"]).strip("[]").split(",")
-    start = np.broadcast_to(np.array(written, dtype=np.float64), outputs)
-    return Trees.joined(parts), np.array(start), str(learner["objective"]["name"])
+    start = np.array(np.broadcast_to(np.array(written, dtype=np.float64), outputs))
+    form = TreeScores(Trees.joined(parts), start, None, model.n_features_in_, eps=FLOAT32)
+    order = Order.LISTED if drops is None else Order.OWN
+    return replace(form, order=order), str(learner["objective"]["name"])
 
 
 @by_name(
@@ -165,37 +188,43 @@ def _coded(columns: Columns, known: dict[int, list[Any]]) -> Columns:
 @by_name("lightgbm", "LGBMClassifier")
 def _(model: Any) -> Form:
     classes = classes_of(model)
-    trees, objective = _lightgbm(model, len(classes))
+    form, objective = _lightgbm(model, len(classes))
     name, *options = objective.split()
     slope = 1.0
     if name == "binary":
         slope = float(dict(option.split(":") for option in options).get("sigmoid", 1.0))
     elif name != "multiclass":
         raise _refusal(model, f"with objective={name!r} is not read. Use 'binary', 'multiclass'.")
-    base = np.zeros(len(classes))
-    trees = trees.valued(slope * trees.values)
-    return TreeScores(trees, base, classes, model.n_features_in_, Odds.LOGISTIC)
+    form = replace(form, classes=classes, odds=Odds.LOGISTIC, link_error=LINK * EPS)
+    if slope == 1.0:
+        return form
+    return replace(form, trees=form.trees.valued(slope * form.trees.values), order=Order.OWN)
 
 
 @by_name("lightgbm", "LGBMRegressor")
 def _(model: Any) -> Form:
-    trees, objective = _lightgbm(model, 1)
+    form, objective = _lightgbm(model, 1)
     if objective.split()[0] not in PLAIN or "sqrt" in objective.split():
         raise _refusal(model, f"with objective={objective!r} is not read. Use 'regression'.")
-    return TreeScores(trees, np.zeros(1), None, model.n_features_in_)
+    return form
 
 
-def _lightgbm(model: Any, outputs: int) -> tuple[Trees, str]:
-    """The trees and the objective."""
+def _lightgbm(model: Any, outputs: int) -> tuple[TreeScores, str]:
+    """Sums over the trees, and the objective."""
     found = model.booster_.dump_model()
+    if "objective" not in found:
+        raise _refusal(
+            model, "with an objective of your own is not read. Use one that LightGBM names."
+        )
     each = found["num_tree_per_iteration"]
     infos = found["tree_info"]
-    share = each / len(infos) if found["average_output"] else 1.0
     parts = []
     for info in infos:
         at = info["tree_index"] % each if each > 1 else outputs - 1
-        parts.append(_lightgbm_tree(model, info["tree_structure"], at, outputs, share))
-    return Trees.joined(parts), str(found["objective"])
+        parts.append(_lightgbm_tree(model, info["tree_structure"], at, outputs))
+    form = TreeScores(Trees.joined(parts), np.zeros(outputs), None, model.n_features_in_)
+    divisor = len(infos) // each if found["average_output"] else 1
+    return replace(form, divisor=divisor, order=Order.LISTED), str(found["objective"])
 
 
 def _beyond_zero(threshold: float) -> float:
@@ -206,7 +235,7 @@ def _beyond_zero(threshold: float) -> float:
     return zero if threshold >= 0.0 else float(np.nextafter(-zero, -np.inf))
 
 
-def _lightgbm_tree(model: Any, root: Any, at: int, outputs: int, share: float) -> Trees:
+def _lightgbm_tree(model: Any, root: Any, at: int, outputs: int) -> Trees:
     nodes = [root]
     sides: list[list[int]] = []
     for node in nodes:  # it grows
@@ -225,7 +254,7 @@ def _lightgbm_tree(model: Any, root: Any, at: int, outputs: int, share: float) -
         if "leaf_value" in node:
             if "leaf_coeff" in node:
                 raise _refusal(model, "with linear_tree=True has leaves that are not constant.")
-            values[k, at] = share * node["leaf_value"]
+            values[k, at] = node["leaf_value"]
             continue
         if node["missing_type"] == "Zero":
             raise _refusal(model, "takes zeros as missing. Fit it with zero_as_missing=False.")

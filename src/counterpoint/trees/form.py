@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.caches import Memo
+from counterpoint.engine.conditions import FINE
 from counterpoint.engine.region import NonConvex, Region
 from counterpoint.errors import InvalidInput, UnsupportedModel
 from counterpoint.models.form import AffineMap, Form, mask, require_finite, split
@@ -24,13 +25,17 @@ from counterpoint.numerics import (
     IntArray,
     relative,
 )
-from counterpoint.targets import Target
+from counterpoint.targets import Requirement, Target
 from counterpoint.trees.grid import Grid, divided
 
 __all__ = ["LeafSums", "Odds", "Order", "TreeScores", "Trees"]
 
 CELLS = 1 << 20
 """How many nodes are walked at once: 8 MiB of each of a few arrays."""
+
+
+SINGLE = float(np.finfo(np.float32).eps)
+"""The coarsest precision of rows whose answers are written so that they stay in their cells."""
 
 
 @final
@@ -119,12 +124,14 @@ class Trees:
             open_ = open_[self.inputs[node] >= 0]
         return at.reshape(len(Z), len(self.roots))
 
-    def __call__(self, Z: FloatArray) -> FloatArray:
-        """(n, inputs) → (n, k) the sums."""
-        out, step = np.empty((len(Z), self.values.shape[1])), max(CELLS // len(self.roots), 1)
-        for start in range(0, len(Z), step):
-            part = slice(start, start + step)
-            out[part] = self.values[self.leaves(Z[part])].sum(axis=1)
+    def summed(self, Z: FloatArray, start: FloatArray) -> FloatArray:
+        """(n, inputs) → (n, k): the sums, added up tree by tree from a start, in its precision."""
+        out, step = np.tile(start, (len(Z), 1)), max(CELLS // len(self.roots), 1)
+        values = self.values.astype(start.dtype)
+        for begin in range(0, len(Z), step):
+            rows = slice(begin, begin + step)
+            for leaves in self.leaves(Z[rows]).T:
+                out[rows] += values[leaves]
         return out
 
 
@@ -137,7 +144,7 @@ class Odds(Enum):
 
 
 class Order(Enum):
-    """In which order a model adds up leaves, where it only divides the sum thereafter."""
+    """In which order a model adds leaves to its start, where it only divides the sum thereafter."""
 
     LISTED = "tree by tree"
     ANY = "any, as threads come by"
@@ -170,6 +177,9 @@ class TreeScores(Form):
     order
         How the model adds them up. That depends on its ``n_jobs``, and is no part of what it
         decides, which records name by a fingerprint.
+    link_error
+        Sums of two classes that differ by less may have the same probability, by which the model
+        decides.
     """
 
     trees: Trees
@@ -181,6 +191,7 @@ class TreeScores(Form):
     eps: float = EPS
     divisor: int = 1
     order: Order = field(default=Order.OWN, compare=False)
+    link_error: float = 0.0
 
     def __post_init__(self) -> None:
         require_finite(self.trees.values, self.base)
@@ -214,7 +225,35 @@ class TreeScores(Form):
 
     def scores(self, X: FloatArray) -> FloatArray:
         """(n, k) sums."""
-        return np.asarray(self.trees(self.sees(X)) / self.divisor + self.base)
+        sums = self.trees.summed(self.sees(X), self.base.astype(self.precision))
+        return np.asarray(sums / self.divisor, dtype=np.float64)
+
+    @property
+    def precision(self) -> type:
+        """The type of numbers in which the model adds up."""
+        return np.float64 if self.eps <= EPS else np.float32
+
+    def added(self, values: FloatArray) -> FloatArray:
+        """(…, T, k) values of leaves → (…, k) scores, added up as `scores` does."""
+        start = np.broadcast_to(self.base, (*values.shape[:-2], 1, values.shape[-1]))
+        terms: Any = np.concatenate([start, values], axis=-2).astype(self.precision)
+        sums = np.add.accumulate(terms, axis=-2)[..., -1, :]
+        return np.asarray(sums / self.divisor, dtype=np.float64)
+
+    def sums_exactly(self, values: FloatArray) -> bool:
+        """Whether no sum over trees with leaves of these (m, k) values is rounded.
+
+        They are binary fractions then, and few enough; so the order does not matter.
+        """
+        fine = np.ldexp(np.vstack([values, self.base]), FINE)
+        largest = np.abs(fine).max() * (len(self.trees.roots) + 1)
+        return bool((fine == np.rint(fine)).all() and largest <= 2.0 / max(self.eps, EPS))
+
+    @cached_property
+    def is_exact(self) -> bool:
+        """Whether its scores are bit by bit those of the model."""
+        any_order = self.order is Order.ANY and self.sums_exactly(self.trees.values)
+        return any_order or self.order is Order.LISTED
 
     @property
     def breakpoints(self) -> tuple[IntArray, FloatArray]:  # type: ignore[override]
@@ -248,6 +287,40 @@ class TreeScores(Form):
             found[self._is_doubtful(X, max(eps, EPS))] = 2.0 * self.sizes.max(initial=0.0)
         return found
 
+    def margin_error(self, X: FloatArray, required: Requirement, eps: float) -> FloatArray:
+        """As for every form; none where the model adds up as this does, and no link hides it.
+
+        Rows that are kept in less than float32 may end in other cells: a lead may help there.
+        """
+        error = super().margin_error(X, required, eps)
+        exact = self.decides(required) and (self.is_exact or required.margin > 0.0)
+        if not exact or eps > SINGLE:
+            return error
+        known = np.ones(len(X), dtype=bool)
+        if self.before is not None:
+            known = ~self._is_doubtful(X, max(eps, EPS))
+        error[known] = 0.0
+        if self.link_error and not required.margin:
+            scores = np.sort(self.scores(X), axis=1)
+            apart = np.diff(scores, axis=1)
+            near = ((apart > 0.0) & (apart < self.link_error)).any(axis=1)
+            error[near & known] = self.link_error
+        return error
+
+    def decides(self, required: Requirement) -> bool:
+        """Whether the scores, if they are exactly the model's, say whether a requirement is met.
+
+        A probability that follows from scores by a function is rounded itself. A lead in score
+        units is decided here and not by the model, unless it is as small as a rounding error.
+        """
+        linked = required.probable and self.odds is not Odds.SHARES
+        return not linked and not 0.0 < required.margin <= 2.0 * self.lead_error
+
+    @property
+    def lead_error(self) -> float:
+        """By how much a lead in score units may be missed, which then counts as met."""
+        return 2.0 * max(EPS, self.eps) * float(self.rounding.max(initial=0.0))
+
     def _is_doubtful(self, X: FloatArray, eps: float) -> BoolArray:
         """(n,): whether an input is as near to a threshold as rounding may take it."""
         assert self.before is not None  # noqa: S101 (asked by the caller)
@@ -272,7 +345,10 @@ class TreeScores(Form):
     def margin(self, X: FloatArray, target: Target) -> FloatArray:
         scores = self.scores(X)
         margins = [(scores @ c.weights.T + c.offset).min(axis=1) for c in self._conditions(target)]
-        return np.asarray(np.max(margins, axis=0))
+        margin = np.max(margins, axis=0)
+        if target.requirement.margin:
+            margin[np.abs(margin) <= self.lead_error] = 0.0
+        return np.asarray(margin)
 
     def regions(self, target: Target) -> tuple[Region, ...]:
         return tuple(Region((condition,)) for condition in self._conditions(target))
@@ -305,7 +381,7 @@ class TreeScores(Form):
                 raise target.misfit("a regressor", "Interval")
             ends = [(1.0, -asked.limits[0]), (-1.0, asked.limits[1])]
             kept = [(sign, end) for sign, end in ends if np.isfinite(end)]
-            return (self._demands([[sign] for sign, _ in kept], [end for _, end in kept]),)
+            return (self._demands(asked, [[sign] for sign, _ in kept], [end for _, end in kept]),)
         if asked.probable:
             return (self._probable(target),)
         wanted, margin = split(target, self.classes, "Label, OtherLabel or Probability")
@@ -313,6 +389,7 @@ class TreeScores(Form):
         unit = np.eye(len(self.classes))
         return tuple(
             self._demands(
+                asked,
                 unit[k] - unit[others],
                 np.full(len(others), -margin),
                 (others < k) & (margin == 0.0),
@@ -337,20 +414,24 @@ class TreeScores(Form):
             )
         unit = np.eye(len(self.classes))
         if self.odds is Odds.SHARES:
-            return self._demands(unit[[label]], [-asked.at_least])
+            return self._demands(asked, unit[[label]], [-asked.at_least])
         if len(self.classes) > 2:
             raise InvalidInput(
                 f"{kind} of one of several classes is not a bound on sums over leaves. "
                 "Use Label with a margin in score units."
             )
         odds = float(np.log(asked.at_least) - np.log1p(-asked.at_least))
-        return self._demands(unit[[label]] - unit[[1 - label]], [-odds])
+        return self._demands(asked, unit[[label]] - unit[[1 - label]], [-odds])
 
-    def _demands(self, weights: Any, offset: Any, lost: BoolArray | None = None) -> LeafSums:
+    def _demands(
+        self, required: Requirement, weights: Any, offset: Any, lost: BoolArray | None = None
+    ) -> LeafSums:
         weights = np.asarray(weights, dtype=np.float64)
         shift = np.asarray(offset, dtype=np.float64) + weights @ self.base
         lost = np.zeros(len(shift), dtype=bool) if lost is None else lost
-        return LeafSums(self, weights, np.asarray(offset, dtype=np.float64), shift, lost)
+        slack = self.lead_error if required.margin else 0.0
+        decided = self.decides(required)
+        return LeafSums(self, weights, np.asarray(offset, np.float64), shift, lost, decided, slack)
 
 
 @final
@@ -365,12 +446,37 @@ class LeafSums(NonConvex):
     offset: FloatArray  # (r,)
     shift: FloatArray  # (r,) the offset of the sums without the form's base
     lost: BoolArray  # (r,) which demands a tie does not meet
+    decided: bool  # whether exact scores say whether they are met, see `TreeScores.decides`
+    slack: float  # by how much they may be missed
 
     @cached_property
     def noise(self) -> FloatArray:
-        """(r,) by how much a sum of theirs may be off."""
+        """(r,) by how much a sum of theirs may be off, added up in float64 in any order."""
         size = np.abs(self.weights) @ self.form.rounding + AFTER * np.abs(self.shift)
         return np.asarray(UNIT * size)
+
+    @cached_property
+    def tolerance(self) -> FloatArray:
+        """(r,) by how much such a sum may miss a demand where the model meets it."""
+        return np.asarray(max(self.form.eps / EPS, 1.0) * self.noise + self.slack)
+
+    def meets(self, values: FloatArray) -> bool | None:
+        """Whether the model meets the demands where its trees have leaves of (T, k) values.
+
+        None if that is up to how it rounds.
+        """
+        form = self.form
+        exact = self.decided and (form.is_exact or self.slack > 0.0)
+        sums = self.weights @ form.added(values) + self.offset
+        met = np.where(self.lost, sums > 0.0, sums >= -self.slack)
+        if exact:  # but a link may make ties of what is nearly tied
+            near = (sums != 0.0) & (np.abs(sums) < form.link_error) & (self.slack == 0.0)
+            unsure = near & (met == self.lost)
+        else:
+            unsure = np.abs(sums) <= self.tolerance
+        if (~met & ~unsure).any():
+            return False
+        return None if unsure.any() else True
 
     def sums(self, y: FloatArray) -> FloatArray:
         """(n, r) by how much points meet each demand."""
@@ -381,7 +487,7 @@ class LeafSums(NonConvex):
 
     def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:
         size = np.abs(self.weights) @ self.form.sizes
-        over = -self.sums(y) - self.noise
+        over = -self.sums(y) - self.tolerance
         return np.asarray(relative(over, np.broadcast_to(size, over.shape)).max(axis=1))
 
     def duality(self, program: Any) -> None:

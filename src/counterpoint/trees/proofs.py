@@ -13,12 +13,11 @@ from typing import Any, final
 import numpy as np
 from scipy import sparse
 
-from counterpoint.engine.conditions import FINE
 from counterpoint.engine.evidence import Bounding, Kept
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Cases
 from counterpoint.errors import NoSolver
-from counterpoint.numerics import UNIT, BoolArray, FloatArray, IntArray
+from counterpoint.numerics import BoolArray, FloatArray, IntArray
 from counterpoint.trees.boxes import Boxes, Row
 from counterpoint.trees.form import LeafSums, Order
 from counterpoint.trees.grid import Grid, Split
@@ -153,7 +152,8 @@ def _holds(
     each = [proof.prices[node][:m] for node in nodes.tolist()] if m else [[]]
     if {len(some) for some in each} != {m} or not np.isfinite(each).all():
         return False
-    demands = Demands(condition.weights @ grid.values.T, condition.shift + condition.noise - floor)
+    shift = condition.shift + condition.tolerance - floor
+    demands = Demands(condition.weights @ grid.values.T, shift)
     relations = Relations(row, without_trees(row.program)) if m else None
     kinds: FloatArray
     kinds, alike = np.unique(each, axis=0, return_inverse=True)
@@ -237,26 +237,23 @@ def refuted(condition: LeafSums, grid: Grid, leaves: IntArray) -> bool:
     form, weights, values = condition.form, condition.weights, grid.own[leaves]
     each, worth = np.searchsorted(leaves, grid.tree), weights @ values.T
     top = np.maximum.reduceat(worth, each, axis=1)
-    fine = np.ldexp(values, FINE)
-    if form.order is Order.OWN:
+    if not condition.decided or (form.order is Order.OWN and not condition.slack):
         return False
-    largest = np.abs(fine).max(initial=0.0) * len(each)
-    if (fine == np.rint(fine)).all() and largest <= 1.0 / UNIT:  # all of its sums are exact
-        sums = top.sum(axis=1) / form.divisor
-    elif form.order is Order.LISTED:
+    if form.sums_exactly(values):
+        sums = (top.sum(axis=1) + weights @ form.base) / form.divisor
+    elif form.order is not Order.ANY or condition.slack:
         # with any other leaf a sum is below 0 by more than rounding, if the best is near it
-        off = 2.0 * form.divisor * condition.noise[:, None]
+        off = 2.0 * form.divisor * condition.tolerance[:, None]
         near = worth >= top.repeat(np.diff([*each, len(leaves)]), axis=1) - off
         low = np.minimum.reduceat(np.where(near[:, :, None], values, np.inf), each, axis=1)
         high = np.maximum.reduceat(np.where(near[:, :, None], values, -np.inf), each, axis=1)
-        best = np.where(weights[:, None] > 0.0, high, low).cumsum(axis=1)[:, -1] / form.divisor
-        sums = (weights * best).sum(axis=1)
+        best = np.where(weights[:, None] > 0.0, high, low)
+        sums = (weights * form.added(best)).sum(axis=1)
     else:
         return False
     sums = sums + condition.offset
-    # by a margin in score units no model decides
-    decides = (condition.offset == 0.0) | (weights.sum(axis=1) != 0.0)
-    return bool((decides & ((sums < 0.0) | (condition.lost & (sums == 0.0)))).any())
+    beyond = condition.tolerance if condition.slack else form.link_error
+    return bool(np.where(condition.lost, sums <= 0.0, sums < -beyond).any())
 
 
 def needed(condition: LeafSums, margin: FloatArray) -> FloatArray:

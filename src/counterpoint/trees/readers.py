@@ -162,7 +162,8 @@ def _(model: Any) -> Form:
     count, start = len(classes), np.asarray(model._baseline_prediction).ravel()  # noqa: SLF001
     trees = _histogram_trees(model, [1] if count == 2 else list(range(count)), count)
     base = start if count > 2 else np.array([0.0, start[0]])
-    return TreeScores(trees, base, classes, model.n_features_in_, Odds.LOGISTIC)
+    inputs, odds = model.n_features_in_, Odds.LOGISTIC
+    return TreeScores(trees, base, classes, inputs, odds, order=Order.LISTED)
 
 
 @read.register(HistGradientBoostingRegressor)
@@ -174,7 +175,8 @@ def _(model: Any) -> Form:
             "logarithms."
         )
     start = np.asarray(model._baseline_prediction).ravel()  # noqa: SLF001 (kept nowhere public)
-    return TreeScores(_histogram_trees(model, [0], 1), start, None, model.n_features_in_)
+    trees, inputs = _histogram_trees(model, [0], 1), model.n_features_in_
+    return TreeScores(trees, start, None, inputs, order=Order.LISTED)
 
 
 def _histogram_trees(model: Any, outputs: list[int], count: int) -> Trees:
@@ -293,15 +295,20 @@ def _mean(
 ) -> TreeScores:
     """The weighted mean of sums, of which each may take some of the inputs only."""
     shares = weights / weights.sum()
-    trees = [
-        form.trees.valued(w / form.divisor * form.trees.values)
-        for form, w in zip(forms, shares, strict=True)
-    ]
+    plain = inputs is not None and all(len(form.trees.roots) == 1 for form in forms)
+    if plain:  # bags of single trees are added up and divided like forests
+        trees = [form.trees for form in forms]
+    else:
+        trees = [
+            form.trees.valued(w / form.divisor * form.trees.values)
+            for form, w in zip(forms, shares, strict=True)
+        ]
     if inputs is not None:
         trees = [tree.over(np.asarray(own)) for tree, own in zip(trees, inputs, strict=True)]
     base = sum((w * form.base for form, w in zip(forms, shares, strict=True)), np.zeros(1))
     odds = Odds.NONE if classes is None else Odds.SHARES
-    return TreeScores(Trees.joined(trees), base, classes, model.n_features_in_, odds)
+    mean = TreeScores(Trees.joined(trees), base, classes, model.n_features_in_, odds)
+    return replace(mean, divisor=len(forms), order=_order(model)) if plain else mean
 
 
 # --- on top of other steps ---

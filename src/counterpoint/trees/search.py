@@ -116,7 +116,7 @@ class Search:
         self.looked += len(boxes)
         seen = self.stairs(prices[0]).look(boxes, leaves, self.worth, np.array(least))
         for k in np.flatnonzero(seen.met).tolist():
-            self.offer(seen.cells[k], seen.categories[k])
+            self.offer(seen.cells[k], seen.categories[k], seen.own[k])
         begins = np.append(0, seen.ends)
         return [
             Open(
@@ -139,14 +139,44 @@ class Search:
 
         def made() -> Staircase:
             row = self.row.charging(multipliers)
-            return Staircase(row, self.condition, self.needs, self.values)
+            return Staircase(row, self.condition, self.least_needed, self.values)
 
         return self._stairs.made(multipliers.tobytes(), made)
 
-    def offer(self, cells: IntArray, categories: IntArray) -> None:
-        """Cells meet the demands; their cheapest point is kept if it is better."""
+    @property
+    def least_needed(self) -> FloatArray:
+        """(r,) what sums of an answer come to at least, as they are added up here."""
+        return np.asarray(self.needs - self.condition.tolerance * (not np.any(self.needs)))
+
+    @property
+    def goal(self) -> FloatArray:
+        """(r,) what sums come to that meet the demands, unless by a tie that rounding hides."""
+        return np.asarray(self.needs + self.condition.lost * (self.needs - self.least_needed))
+
+    def meets(self, leaves: IntArray) -> bool | None:
+        """Whether these leaves, one of each tree, meet the demands; None if rounding decides."""
+        if np.any(self.needs):
+            sums = self.values[:, leaves].sum(axis=1) + self.condition.shift
+            return bool((sums >= self.needs).all())
+        return self.condition.meets(self.grid.own[leaves])
+
+    def offer(
+        self,
+        cells: IntArray,
+        categories: IntArray,
+        leaves: IntArray | None = None,
+        *,
+        doubtful: bool = False,
+    ) -> None:
+        """Keep the cheapest point in cells if it meets the demands and is better.
+
+        The model is asked about a ``doubtful`` one if rounding decides.
+        """
         cost = self.row.price_of(cells, categories)
         if not cost < self.cost:
+            return
+        met = self.meets(self._leaves_at(cells, categories) if leaves is None else leaves)
+        if not (doubtful if met is None else met):
             return
         if self.relations is None:
             self.cost, self.point = cost, self.row.point(cells, categories)
@@ -220,7 +250,7 @@ class Search:
                 extra[self._too_many(cells, categories, owner, group)] = np.inf
             now, found = self._moves(cells, categories)
             best = self._best_move(now, found, extra)
-            if (now >= self.needs).all():
+            if (now >= self.least_needed).all():
                 self.offer(cells, categories)
             if best is None:
                 return
@@ -235,7 +265,7 @@ class Search:
         """Points that meet everything may be the best so far, and moves from them."""
         for y in points:
             cells, categories = self.row.cells(y)
-            if not (self._sums_of(cells, categories) >= self.needs).all():
+            if self.meets(self._leaves_at(cells, categories)) is False:
                 continue  # they meet another piece of the target
             if self.relations is not None and self.relations.cost(y) < self.cost:
                 self.cost, self.point = self.relations.cost(y), np.array(y)
@@ -245,10 +275,10 @@ class Search:
         """The move of one feature to make next; None to stay."""
         if not len(extra):  # all numbers are missing, and there are no categories
             return None
-        needs = np.reshape(self.needs, (-1, 1))
+        needs = self.goal[:, None]
         met: BoolArray = np.asarray((found >= needs).all(axis=0))
         best = int(np.where(met, extra, np.inf).argmin())
-        if (now >= self.needs).all():
+        if (now >= needs[:, 0]).all():
             return best if extra[best] < 0.0 else None
         if met[best] and np.isfinite(extra[best]):
             return best
@@ -327,7 +357,7 @@ class Search:
 
     def _relax(self, one: Open) -> Open:
         """A box with the bound and the split of its linear relaxation."""
-        demands = Demands(self.values, self.condition.shift + self.condition.noise)
+        demands = Demands(self.values, self.condition.shift + self.condition.tolerance)
         self.looked += PATIENCE
         seconds = self.end - clock()
         row = self.stairs(one.prices).row
@@ -361,9 +391,9 @@ class Search:
             elif refuted(self.condition, self.grid, one.leaves):
                 proof.kind[one.node] = EXACT
             else:
-                leads = bool((self._sums(one) >= self.needs - self.condition.noise).all())
-                if leads and not np.any(self.needs):  # up to the model, which is asked
-                    self.offer(*(one.tied or (one.cells, one.categories)))
+                leads = bool((self._sums(one) >= self.needs - self.condition.tolerance).all())
+                if leads and not np.any(self.needs):
+                    self.offer(*(one.tied or (one.cells, one.categories)), doubtful=True)
                 limbo = np.minimum(limbo, [one.bound, one.bound if leads else np.inf])
         if whole:
             self._halve(whole, splits, heap, proof)
@@ -392,10 +422,9 @@ class Search:
                 part = replace(part, tied=one.tied, reported=one.reported)  # noqa: PLW2901
             heapq.heappush(heap, part)
 
-    def _sums_of(self, cells: IntArray, categories: IntArray) -> FloatArray:
-        """(r,) what the points of cells meet the demands by."""
-        own = self.row.passed(cells, categories)[self.grid.tests].all(axis=1)
-        return np.asarray(self.values[:, own].sum(axis=1) + self.condition.shift)
+    def _leaves_at(self, cells: IntArray, categories: IntArray) -> IntArray:
+        """(T,) the leaf of each tree at the points of cells."""
+        return np.flatnonzero(self.row.passed(cells, categories)[self.grid.tests].all(axis=1))
 
     def _sums(self, one: Open) -> FloatArray:
         """(r,) what the nearest point of a box meets the demands by."""
@@ -410,8 +439,7 @@ class Search:
         tied = one.cells, one.categories
         if not np.isnan(y).any():
             tied = self.relations.cells(y, one.box)
-            if (self._sums_of(*tied) >= self.needs).all():
-                self.offer(*tied)
+            self.offer(*tied)
         one = self._charged(one, multipliers)
         return replace(one, tied=tied, reported=reported)
 
@@ -434,7 +462,7 @@ class Search:
         With relations, nearest cells that meet the demands are parted from those of the cheapest
         point that keeps these.
         """
-        if one.tied is None or not (self._sums(one) >= self.needs).all():
+        if one.tied is None or self.meets(one.own) is False:
             found = int(one.split[0]), int(one.split[1]), int(one.split[2])
             return found if found[0] or one.reported >= self.worth else self._aside(one)
         cells, categories = one.tied

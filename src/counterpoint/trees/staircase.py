@@ -114,7 +114,7 @@ class Staircase:
     ) -> None:
         self.row, self.grid, self.condition = row, row.grid, condition
         self.needs = np.broadcast_to(np.asarray(needs, dtype=np.float64), condition.shift.shape)
-        self.missed = -condition.noise[:, None]  # (r, 1) a sum below it is sure to be negative
+        self.missed = -condition.tolerance[:, None]  # (r, 1) below it no model meets the demand
         self.values = values
 
     def look(

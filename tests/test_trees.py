@@ -690,6 +690,7 @@ def test_a_proof_that_was_tampered_with_is_refused_or_still_true(
     monkeypatch: pytest.MonkeyPatch, times: int, patience: int, related: bool
 ) -> None:
     monkeypatch.setattr(search, "PATIENCE", patience)
+    monkeypatch.setattr(search, "EASY", 0 if patience < 1 else search.EASY)
     model, frame = forest(0)
     rng = np.random.default_rng(0)
     refused = 0
@@ -736,6 +737,7 @@ def test_linear_programs_find_and_prove_the_same(
         explainer = cp.Explainer(model, data=frame, cost=cost, constraints=constraints)
         plain = explainer.explain(frame[:6], classes - 1)
         with monkeypatch.context() as patch:
+            patch.setattr(search, "EASY", 0)
             patch.setattr(search, "PATIENCE", 0.1)
             patch.setattr(search, "relaxed", solved)
             found = explainer.explain(frame[:6], classes - 1)

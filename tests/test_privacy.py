@@ -841,6 +841,13 @@ def test_an_accountant_adds_up_to_what_may_be_spent():
     with pytest.raises(BudgetError):
         accountant.spend(1e-6)
     assert BudgetAccountant().remaining(3)[0] == np.inf
+    with pytest.raises(BudgetError):  # not pure, so nothing is known of its ρ
+        BudgetAccountant(10.0, 1e-5, "zcdp").spend(1.0, 1e-6)
+    wide = BudgetAccountant(4.0, 0.75)
+    wide.spend(1.0, 0.5)
+    assert wide.remaining(3) == (1.0, pytest.approx(0.25 / 3))
+    with pytest.raises(BudgetError, match=r"with this one it were \(2, 1\)"):  # δ is at most 1
+        wide.check(1.0, 0.625)
 
 
 def test_a_copy_counts_on_and_one_from_another_process_allows_nothing():

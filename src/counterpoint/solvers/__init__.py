@@ -14,10 +14,9 @@ from operator import methodcaller
 import numpy as np
 
 from counterpoint.costs import Mahalanobis, Manhattan, Price
-from counterpoint.engine.conditions import AtMost, Box, Clear, Cone, LinearBounds, Whole
+from counterpoint.engine.conditions import AtMost, Clear, Cone, LinearBounds, Whole
 from counterpoint.engine.losses import LogLoss, LogSumExp
 from counterpoint.engine.program import Program
-from counterpoint.engine.region import Region
 from counterpoint.engine.wings import wings
 from counterpoint.errors import NoSolver
 from counterpoint.solvers.base import (
@@ -97,26 +96,19 @@ DISPENSABLE: dict[type, tuple[str, str]] = {
 
 def _simpler(program: Program) -> Iterator[Simpler]:
     """The ways in which a user can make a program simpler by one part."""
-    price, kinds, d = program.price, program.region.kinds, program.width
+    price, kinds = program.price, program.region.kinds
     square, size = Price(price.absolute, price.diagonal), np.sqrt(price.diagonal)
     if price.kind is Mahalanobis:
         yield "a Mahalanobis cost", "use a squared Euclidean cost", partial(replace, price=square)
     if price.kind is not Manhattan:
         cost = "a Mahalanobis cost" if price.kind is Mahalanobis else "a squared Euclidean cost"
-        manhattan = Price(price.absolute + size, np.zeros(d))
+        manhattan = Price(price.absolute + size, np.zeros(program.width))
         yield cost, "use a Manhattan cost", partial(replace, price=manhattan)
     taken = frozenset[type]().union(*(solver.accepts for solver in all_solvers()))
     unknown = {kind: (kind.__name__, f"leave out {kind.__name__}") for kind in kinds - taken}
     for kind, (part, advice) in (DISPENSABLE | unknown).items():
         if kind in kinds:
             yield part, advice, methodcaller("relaxed", kind)
-    if not (program.box.below & program.box.above).all():
-        box = replace(Box.unbounded(d), low=np.full(d, -1.0), high=np.full(d, 1.0))
-        yield (
-            "features without bounds",
-            "bound all features, as those of data are",
-            lambda simpler: replace(simpler, region=simpler.region & Region((box,))),
-        )
 
 
 def _by(ways: Iterable[Simpler], program: Program) -> Program:

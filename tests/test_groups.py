@@ -331,6 +331,8 @@ def test_changes_are_ranked_as_scanpy_ranks_genes():
         told.ranked("a", groups=["a", "same"])
     with pytest.raises(InvalidInput, match=r"a group among .* got 'c'"):
         told.ranked("a", groups=["c"])
+    moved = Translations.of([[1, 2], [3, 2]], ["a", "b"])
+    assert moved.offsets.tolist() == [[0, 0], [2, 0]]  # relative to the first group
 
 
 @pytest.mark.filterwarnings("ignore")  # scanpy's, and those of what it draws with

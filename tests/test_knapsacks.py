@@ -498,6 +498,25 @@ def test_the_trees_of_some_rows_are_those_of_each():
     assert (proved(one.program, cases.take(some), proof.take(some)) == whole[some]).all()
 
 
+def test_no_tree_reaches_into_that_of_another_row():
+    """A row whose inner nodes have the leaves of another row would have no leaf that costs less."""
+    for seed in range(40):
+        one = problem(np.random.default_rng(seed))
+        cases = one.program.cases(np.repeat(one.x, 2, axis=0))
+        proof = Knapsacks(one.program).solve(cases, Effort()).proof
+        assert proof is not None
+        endless = proof._replace(ceiling=np.full(2, np.inf))
+        if (proof.row == 0).sum() < 3 or not proved(one.program, cases, endless).all():
+            continue  # nothing is excluded by a ceiling
+        below = (proof.row == 0) & (np.arange(len(proof.row)) != proof.root[0])
+        lent = endless._replace(row=np.where(below, 1, proof.row))
+        assert proved(one.program, cases, lent)[0] == 0.0
+        alien = endless._replace(row=np.ones_like(proof.row), root=proof.root[[1, 1]])
+        assert proved(one.program, cases, alien)[0] == 0.0
+        return
+    raise AssertionError("no tree is to be lent")
+
+
 @pytest.mark.parametrize("compiled", [False, True])
 def test_a_category_without_a_value_left_has_no_answer(
     compiled: bool, monkeypatch: pytest.MonkeyPatch

@@ -331,3 +331,18 @@ def test_what_is_no_text_is_one_sentence(field: str, tmp_path: Any) -> None:
     path.write_bytes(canonical(record).encode() + b"\n\xff\xfe")
     with pytest.raises(cp.InvalidInput, match="is not UTF-8 text"):
         cp.recheck(path, model)
+
+
+def test_a_record_proves_what_a_second_search_proved() -> None:
+    """In single precision, with few changes, answers are the best of those that lead by enough."""
+    X, z = _data("float32")
+    model = MODELS["GLVQ"].fit(X, (z > 0.0).astype(int))
+    rules = [cp.Immutable("a"), cp.MaxChanges(1), cp.WithinObserved()]
+    explainer = cp.Explainer(model, data=X, cost=COSTS["squared"], constraints=rules)
+    answers = explainer.explain(X.head(30), cp.OtherLabel())
+    optimal = [answer for answer in answers if answer.certificate.claim is cp.Claim.PROVED]
+    assert len(optimal) > 3
+    for answer in optimal:
+        found = cp.recheck(_record(answer), model)
+        assert found.ok, found.problems
+        assert found.proved.all()

@@ -22,7 +22,7 @@ from counterpoint.rows.table import Table
 from counterpoint.targets import Guarantee
 
 if TYPE_CHECKING:
-    from counterpoint.engine.evidence import Bounding, Kept
+    from counterpoint.engine.evidence import Kept
     from counterpoint.engine.pieces import Question
     from counterpoint.solvers import Effort
 
@@ -100,10 +100,10 @@ class Counterfactuals:
         self.certificates.put(here, certificates)
         self.closed_form[here] = closed_form
 
-    def keep(self, rows: IntArray, evidence: Sequence[Bounding], pieces: int) -> None:
+    def keep(self, rows: IntArray, proofs: Sequence[Kept | None], pieces: int) -> None:
         """Keep what proves the bounds of some rows, if it does for all of so many pieces."""
-        kept = [k for known in evidence if (k := known.kept) is not None]
-        if self.effort is not None and len(kept) == len(evidence) == pieces:
+        kept = [proof for proof in proofs if proof is not None]
+        if self.effort is not None and len(rows) and len(kept) == len(proofs) == pieces:
             self.kept.append((rows, kept))
 
     def __len__(self) -> int:

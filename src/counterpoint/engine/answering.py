@@ -225,7 +225,9 @@ def _answer(
             for each in found:
                 index = each.rows.index
                 out.put(index, *each.run())
-                out.keep(index, each.found.evidence, len(each.pieces.listed))
+                pieces = len(each.pieces.listed)
+                out.keep(index, [evidence.kept for evidence in each.found.evidence], pieces)
+                out.keep(index[each.again[0]], each.again[1], pieces)
                 answered[each.rows.at] = out.certificates.valid[index]
                 tell(len(index))
         tell = _nobody

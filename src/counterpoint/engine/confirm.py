@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,9 @@ from counterpoint.numerics import (
 from counterpoint.rows.encoding import Rows, as_returned
 from counterpoint.rows.table import Table
 from counterpoint.targets import Verdict
+
+if TYPE_CHECKING:
+    from counterpoint.engine.evidence import Kept
 
 __all__ = ["SINGLE", "SPARE", "Confirmation", "NotForeseen", "ask_about"]
 
@@ -166,6 +169,8 @@ class Confirmation:
         if (self.found.piece < 0).any():
             self._without_margin()
         self.exact = np.array(self.found.points)  # before they become rows
+        # rows that were searched again, and what then proved that their answers are optimal
+        self.again: tuple[IntArray, list[Kept | None]] = np.empty(0, dtype=np.intp), []
         self.proposed = self._proposed(np.arange(n), self.found)
 
     def run(self) -> tuple[FloatArray, WordArray, Certificates, BoolArray]:
@@ -499,4 +504,9 @@ class Confirmation:
             again = self._search(left, asked[left])
             bound, claim[left] = lower_bounds(again.evidence, worth[left], gap, both[left])
             optimal[left] = worth[left] * (1.0 - gap) <= bound
+            proves = np.flatnonzero(optimal[left])
+            self.again = (
+                left[proves],
+                [k and k.take(proves) for k in (e.kept for e in again.evidence)],
+            )
         return optimal, claim

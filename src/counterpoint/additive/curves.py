@@ -40,12 +40,16 @@ class Curve:
         (m,) finite.
     roundings
         How many roundings the model's own φ is worth, relative to the sizes of its terms.
+    blurred
+        Whether y − center is off by roundings of y and of the center, and not by its own alone, as
+        behind a scaler.
     """
 
     starts: FloatArray
     coefficients: FloatArray
     centers: FloatArray
     roundings: int = 16
+    blurred: bool = False
 
     __getstate__ = fields_only
 
@@ -97,7 +101,8 @@ class Curve:
     def sizes(self, y: FloatArray) -> FloatArray:
         """(n, o) what a rounding is relative to, of terms or of y − center."""
         i = self.piece(y)
-        return sizes_of(np.abs(self.coefficients[i]), y[:, None], self.centers[i, None])
+        blur = float(self.blurred)
+        return sizes_of(np.abs(self.coefficients[i]), y[:, None], self.centers[i, None], blur)
 
     @cached_property
     def size(self) -> Curve:
@@ -110,14 +115,16 @@ class Curve:
         return replace(self, coefficients=mixed, roundings=self.roundings + matrix.shape[1])
 
 
-def sizes_of(coefficients: FloatArray, y: FloatArray, centers: FloatArray) -> FloatArray:
+def sizes_of(
+    coefficients: FloatArray, y: FloatArray, centers: FloatArray, blur: FloatArray | float
+) -> FloatArray:
     """(…,) the sizes of the terms of polynomials in u = y − center; coefficients are (…, k) sizes.
 
-    And by how much they move with the numbers that u is the difference of: a center that was
-    scaled is rounded. Far from 0 that is much less than the terms of powers of these numbers.
+    Where there is a ``blur`` (1, or 0), also how much they move with y and the center: far from 0
+    that is much less than the terms of powers of these.
     """
     u, value = np.abs(y - centers), coefficients[..., -1]
     slope = np.zeros(value.shape)
     for k in range(coefficients.shape[-1] - 2, -1, -1):
         slope, value = slope * u + value, value * u + coefficients[..., k]
-    return np.asarray(value + slope * (np.abs(y) + np.abs(centers)))
+    return np.asarray(value + slope * (blur * (np.abs(y) + np.abs(centers))))

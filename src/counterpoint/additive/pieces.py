@@ -38,6 +38,7 @@ class Bends:
     centers: FloatArray  # (k, p)
     coefficients: FloatArray  # (k, p, m, degree + 1)
     sizes: FloatArray  # of the terms that coefficients are sums of
+    blurs: FloatArray  # (k,) 1 for columns with a curve that is blurred, else 0
     roundings: int  # of each value, relative to the sizes of its terms
     # (k, p, 2) the level at each center and its slope, where prices are by `Level`; None: nowhere
     levels: FloatArray | None = None
@@ -83,6 +84,7 @@ class Bends:
             np.zeros(shape),
             np.zeros((*shape, len(matrix), 4)),
             np.zeros((*shape, len(matrix), 4)),
+            np.array([float(any(c.blurred for i, c in curves if i == j)) for j in columns]),
             64 + max(curve.roundings for _, curve in curves) + len(curves),
             np.ones((*shape, 2)) if by_level.keys() & set(columns) else None,
         )
@@ -107,6 +109,7 @@ class Bends:
             centers=self.centers[which],
             coefficients=self.coefficients[which],
             sizes=self.sizes[which],
+            blurs=self.blurs[which],
             levels=None if self.levels is None else self.levels[which],
         )
 
@@ -173,7 +176,7 @@ class Bends:
             u, value = y - self.centers, mixed[..., 3]
             for c in (2, 1, 0):
                 value = value * u + mixed[..., c]
-            return value, sizes_of(tall, y, self.centers)
+            return value, sizes_of(tall, y, self.centers, self.blurs[:, None])
 
     def here(self, x: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
         """(n, k) what the columns of (n, d) points add, and the sizes of the terms."""
@@ -184,7 +187,7 @@ class Bends:
             powers = np.stack([u**c for c in range(4)], axis=1)
             out[:, i] = np.einsum("nmc,nm,nc->n", self.coefficients[i, at], weights, powers)
             sizes = np.einsum("nmc,nm->nc", self.sizes[i, at], np.abs(weights))
-            tall[:, i] = sizes_of(sizes, x[:, j], self.centers[i, at])
+            tall[:, i] = sizes_of(sizes, x[:, j], self.centers[i, at], self.blurs[i])
         return out, tall
 
     def least(

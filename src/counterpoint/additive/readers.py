@@ -108,7 +108,7 @@ def _(scaler: Any, columns: Columns) -> Columns:
     shift = getattr(scaler, "min_", np.zeros(len(columns)))
     scale = scaler.scale_ if isinstance(scaler, MinMaxScaler) else 1.0 / scaler.scale_
     starts = [(np.array([low, high]) - b) / a for a, b in zip(scale, shift, strict=True)]
-    return by_pieces(scaler, columns, np.arange(len(columns)), starts, degree=1)
+    return by_pieces(scaler, columns, np.arange(len(columns)), starts, degree=1, blurred=True)
 
 
 @read_step.register(QuantileTransformer)
@@ -183,11 +183,18 @@ def numbers_in(columns: Columns) -> IntArray:
 
 
 def by_pieces(
-    step: Any, columns: Columns, owner: IntArray, starts: Sequence[FloatArray], degree: int
+    step: Any,
+    columns: Columns,
+    owner: IntArray,
+    starts: Sequence[FloatArray],
+    degree: int,
+    *,
+    blurred: bool = False,
 ) -> Columns:
     """The columns after a step that is a polynomial between the starts of its pieces.
 
     ``owner`` is the input of each output; ``starts`` are those of each input, but the first.
+    They are ``blurred`` if it computes with numbers, and not with their distances from starts.
     """
     numbers = numbers_in(columns).tolist()
     inner = {j: np.unique(starts[j]) if len(starts[j]) else np.zeros(1) for j in numbers}
@@ -221,7 +228,7 @@ def by_pieces(
             raise columns.refusal(
                 step, f"what it makes of {columns.label(j)} is not a polynomial between its knots."
             )
-        return curve
+        return replace(curve, blurred=blurred)
 
     return through_curves(step, columns, owner, of)
 
@@ -344,6 +351,7 @@ def _over(step: Any, columns: Columns, j: int, curve: Curve) -> tuple[int, Curve
         coefficients=(curve.coefficients * powers)[order][kept],
         centers=((curve.centers - shift) / scale)[order][kept],
         roundings=curve.roundings + 8,
+        blurred=True,
     )
 
 

@@ -21,7 +21,9 @@ class Options(NamedTuple):
 
     left: BoolArray  # (n, b, k) which there are
     price: FloatArray  # (n, b, k)
-    here: IntArray  # (n, b) the one at which a column stays, or moves least
+    # (n, b) the one at which a column stays, or moves least; where changes are counted, and it
+    # cannot stay, one that there is not
+    here: IntArray
     gain: FloatArray  # (n, s, b, k) what they add to demands
     values: FloatArray  # (3, n, b, k) what they stand for; the least and largest values nearby
 
@@ -32,6 +34,12 @@ def options_of(
     """The options of columns; ``gains`` says what (n, b, k) values add, (n, s, b, k)."""
     x, price = cases.x[:, bends.columns, None], program.price
     low, high = bends.reachable(cases, program.steps)
+    outside = (x[..., 0] < cases.low[:, bends.columns]) | (x[..., 0] > cases.high[:, bends.columns])
+    if program.at_most is not None and outside.any():  # what cannot stay counts as changed
+        beside = np.full((*outside.shape, 1), np.inf)
+        low, high = (
+            np.concatenate([end, v, end], axis=2) for end, v in ((beside, low), (-beside, high))
+        )
     left = low <= high
     at = np.where(left, np.clip(x, low, high), x)
     far = program.price.apart(bends.columns, *(np.moveaxis(v, 1, 2) for v in (at, x)))
@@ -40,6 +48,9 @@ def options_of(
     paid, gain = absolute * away + curvature * away**2, gains(at)
     # not by what it costs: where ranks are equal, values beside x cost nothing either
     here = np.where(left, np.abs(at - x), np.inf).argmin(axis=2)
+    if program.at_most is not None:
+        last = np.where(x[..., 0] > cases.high[:, bends.columns], left.shape[2] - 1, 0)
+        here = np.where(outside, last, here)
     if gain.shape[1] == 1:
         order, left, here, low, high = _records(gain[:, 0], left, here, low, high)
         at, paid = (np.take_along_axis(part, order, axis=2) for part in (at, paid))

@@ -549,6 +549,7 @@ def test_a_missing_cell_keeps_no_relation() -> None:
     assert "'b' is missing, and a constraint relates it" in found[1].message
 
 
+BAGGED = {"boosting_type": "rf", "bagging_freq": 1, "bagging_fraction": 0.6, "verbose": -1}
 BOOSTED = [
     ("xgboost", "XGBClassifier", {"n_estimators": 10, "max_depth": 3}),
     ("xgboost", "XGBRegressor", {"n_estimators": 10, "max_depth": 3}),
@@ -556,6 +557,8 @@ BOOSTED = [
     ("lightgbm", "LGBMClassifier", {"n_estimators": 10, "verbose": -1}),
     ("lightgbm", "LGBMClassifier", {"n_estimators": 10, "verbose": -1, "sigmoid": 2.0}),
     ("lightgbm", "LGBMRegressor", {"n_estimators": 10, "verbose": -1}),
+    ("lightgbm", "LGBMClassifier", {**BAGGED, "n_estimators": 10}),
+    ("lightgbm", "LGBMRegressor", {**BAGGED, "n_estimators": 10}),
 ]
 
 
@@ -945,6 +948,12 @@ def test_what_trees_cannot_do_is_said(options: dict[str, Any], target: Any, said
         cp.explain(model, rows, target, data=frame, **options)
 
 
+def squared(labels: Any, predicted: Any) -> Any:
+    """An objective of one's own."""
+    return predicted - labels, np.ones_like(predicted)
+
+
+SEVERAL = {"multi_strategy": "multi_output_tree", "n_estimators": 3}
 REFUSED = [
     ("sklearn.ensemble", "RandomForestClassifier", None, "has not been fitted"),
     ("sklearn.ensemble", "HistGradientBoostingRegressor", {"loss": "poisson"}, "exponential"),
@@ -967,7 +976,43 @@ REFUSED = [
     ("lightgbm", "LGBMClassifier", {"linear_tree": True, "verbose": -1}, "not constant"),
     ("lightgbm", "LGBMClassifier", {"zero_as_missing": True, "verbose": -1}, "zeros"),
     ("lightgbm", "LGBMRegressor", {"objective": "poisson", "verbose": -1}, "is not read"),
+    (
+        "xgboost",
+        "XGBRegressor",
+        {"objective": "reg:quantileerror", "quantile_alpha": [0.1, 0.9], "n_estimators": 3},
+        "several outputs",
+    ),
+    ("lightgbm", "LGBMClassifier", {"objective": squared, "verbose": -1}, "of your own"),
+    ("lightgbm", "LGBMRegressor", {"objective": squared, "verbose": -1}, "of your own"),
 ]
+SEVERAL_OUTPUTS = [
+    ("xgboost", "XGBClassifier", {"n_estimators": 3}, 2, "several outputs"),
+    ("xgboost", "XGBRegressor", {"n_estimators": 3}, 2, "several outputs"),
+    ("xgboost", "XGBRFRegressor", {"n_estimators": 3}, 2, "several outputs"),
+    ("xgboost", "XGBClassifier", SEVERAL, 1, "several values in a leaf"),
+    ("xgboost", "XGBClassifier", SEVERAL, 2, "several values in a leaf"),
+    ("xgboost", "XGBRegressor", SEVERAL, 2, "several values in a leaf"),
+    ("sklearn.tree", "DecisionTreeClassifier", {}, 2, "several outputs"),
+    ("sklearn.tree", "DecisionTreeRegressor", {}, 2, "several outputs"),
+    ("sklearn.ensemble", "RandomForestClassifier", {"n_estimators": 3}, 2, "several outputs"),
+    ("sklearn.ensemble", "ExtraTreesRegressor", {"n_estimators": 3}, 2, "several outputs"),
+]
+
+
+@pytest.mark.parametrize(("package", "name", "options", "count", "said"), SEVERAL_OUTPUTS)
+def test_several_outputs_are_refused_in_a_sentence(
+    package: str, name: str, options: dict[str, Any], count: int, said: str
+) -> None:
+    """Of vector leaves, which were read as others, infeasible was proved where answers exist."""
+    kind, rng = getattr(pytest.importorskip(package), name), np.random.default_rng(0)
+    frame = rows_of("whole", 100, rng)
+    labels = np.stack([labels_of(frame, 3, rng), labels_of(frame, 3, rng) > 0], axis=1)
+    if name.endswith("Classifier") and count > 1:
+        labels = labels > 0
+    model = kind(**options).fit(frame, labels[:, :count].squeeze())
+    with pytest.raises(cp.UnsupportedModel, match=said) as error:
+        cp.explain(model, frame[:2], cp.OtherLabel(), data=frame)
+    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(("package", "name", "options", "said"), REFUSED)

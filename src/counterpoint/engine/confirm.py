@@ -488,8 +488,8 @@ class Confirmation:
     def _optimal_among_leading(self, rows: BoolArray) -> tuple[BoolArray, WordArray]:
         """(n,): which answers are optimal among the points that lead by what was asked for.
 
-        In float32, and where scores have steps, a lead by the rounding error may cost more than
-        the gap; so may the rounding of the answer to its column, which is left out here.
+        In float32 a lead by the rounding error may cost more than the gap; so may the rounding of
+        the answer to its column, which is left out here.
         """
         found, gap = self.found, self.task.effort.gap
         here = self.task.target.requirement.rounding(self.task.model.form, self.rows.x, self.eps)

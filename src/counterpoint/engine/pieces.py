@@ -202,11 +202,6 @@ class Pieces(Sequence[Piece]):
         return any(piece.program.affine.lost.any() for piece in self.listed)
 
     @cached_property
-    def jumps(self) -> bool:
-        """Whether scores have steps."""
-        return any(c.jumps for piece in self.listed for c in piece.program.nonconvex)
-
-    @cached_property
     def is_integral(self) -> bool:
         """Whether the optimum may rest on a branch and bound."""
         return any(piece.is_integral for piece in self.listed or (Piece(self.program),))

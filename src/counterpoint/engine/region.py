@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, final
+from typing import TYPE_CHECKING, NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -199,9 +199,6 @@ class Coupling(Condition):
 
 class NonConvex(Condition):
     """A condition that is not convex."""
-
-    jumps: ClassVar[bool] = False
-    """Whether its excess has steps, so that to lead by a rounding error may cost something."""
 
     @abstractmethod
     def excess(self, y: FloatArray) -> FloatArray:

@@ -90,7 +90,7 @@ def concluded(
     # An answer is optimal if its gap is closed; without one, an infinite bound refutes the row.
     # Where rounding counts, as in float32, the gap of what is only reported cannot be checked.
     gap = relative_gap(worth, bound)
-    small = settled | (gap <= asked.gap) | (asked.eps > EPS) | pieces.jumps
+    small = settled | (gap <= asked.gap) | (asked.eps > EPS)
     sure = (settled | reported) & np.where(answered, small, np.isposinf(bound))
     bound = np.where(sure, bound, least)  # of what is not settled only what is proved is said
     gap = relative_gap(worth, bound)
@@ -168,7 +168,7 @@ def _settled(
     gap = relative_gap(worth, bound)
     done = np.where(rows.answered, gap <= asked.gap, np.isposinf(bound))
     left = rows.answered & ~done
-    if left.any() and target.demanding and (asked.eps > EPS or question.pieces(target).jumps):
+    if left.any() and target.demanding and asked.eps > EPS:
         # Optimal among the points that lead by the rounding error, see `Status.OPTIMAL`: the cost
         # is that of the cheapest point that may have been rounded to the answer.
         off = (asked.eps > EPS) * asked.eps * np.abs(rows.y)

@@ -252,7 +252,8 @@ class TreeScores(Form):
     @cached_property
     def is_exact(self) -> bool:
         """Whether its scores are bit by bit those of the model."""
-        any_order = self.order is Order.ANY and self.sums_exactly(self.trees.values)
+        leaves = self.trees.values[self.trees.inputs < 0]
+        any_order = self.order is Order.ANY and self.sums_exactly(leaves)
         return any_order or self.order is Order.LISTED
 
     @property
@@ -438,8 +439,6 @@ class TreeScores(Form):
 @dataclass(frozen=True, eq=False)
 class LeafSums(NonConvex):
     """weights · scores + offset >= 0, where the scores are sums over the leaves of trees."""
-
-    jumps = True
 
     form: TreeScores
     weights: FloatArray  # (r, k)

@@ -166,9 +166,13 @@ def test_predictions_of_exactly_what_is_asked_are_answers(make: Any) -> None:
         model = make().fit(X, y)
         predicted = model.predict(points_of(read(model), X[0])).astype(float)
         for low, high in ((predicted.max(), np.inf), (-np.inf, predicted.min())):
-            good = lambda p, a=low, b=high: (  # noqa: E731
-                (model.predict(p).astype(float) >= a) & (model.predict(p).astype(float) <= b)
-            )
+
+            def good(
+                points: np.ndarray, a: float = low, b: float = high, m: Any = model
+            ) -> np.ndarray:
+                predicted = m.predict(points).astype(float)
+                return (predicted >= a) & (predicted <= b)
+
             check(model, X, X[:3], cp.Interval(low, high), good)
 
 

@@ -95,7 +95,7 @@ def answers_to(
             None if weight is None else weight[part],
             None if held is None else held[part],
         )
-        _answer_chunk(task, rows, out, advance)
+        _answer_surely(task, rows, out, advance)
     return out
 
 
@@ -167,6 +167,39 @@ def _answer_in_span(
     done = stays | (optimal & rows.keeps(far, CLOSED))
     rows.stay(stays, done)
     return done
+
+
+def _answer_surely(
+    task: Task, rows: Rows, out: Counterfactuals, advance: Callable[[int], None] | None
+) -> None:
+    """`_answer_chunk`, but a row whose arithmetic fails is invalid, and no other is lost with it.
+
+    It is found by halves, so that it alone takes time; the progress of these is not told twice.
+    What NumPy makes infinite or NaN instead of failing proves nothing, see `relative`.
+    """
+    records = len(out.kept)
+    try:
+        with np.errstate(over="ignore", invalid="ignore"):
+            _answer_chunk(task, rows, out, advance)
+    except (ArithmeticError, np.linalg.LinAlgError) as error:
+        del out.kept[records:]
+        if len(rows) > 1:
+            for part in np.array_split(np.arange(len(rows)), 2):
+                half = rows.take(part)
+                table = rows.table.take(half.at)
+                _answer_surely(task, replace(half, at=np.arange(len(part)), table=table), out, None)
+            return
+        out.put(
+            rows.index,
+            rows.codes,
+            np.full(1, Status.INVALID.code, np.int8),
+            Certificates.blank(1),
+            np.zeros(1, dtype=bool),
+        )
+        out.problems[int(rows.index[0])] = (
+            "its numbers, with those of the model and the cost, are too large or too small to "
+            f"compute with ({error}). Rescale the columns, or the weights of the cost."
+        )
 
 
 def _answer_chunk(

@@ -180,6 +180,9 @@ class Descents:
         """
         if not (case.low[0] < case.high[0]).any():
             return None
+        with np.errstate(over="ignore", invalid="ignore"):
+            if not np.isfinite(self.quadrics.excess(at[None], case.margin)).all():
+                return None  # squares of numbers beyond 1e154
         with translated("Clarabel"), np.errstate(over="ignore", invalid="ignore"):
             program, part, sizes = self._convex_part(at, case, penalty)  # starts run away
             solver, effort = Clarabel(program), Effort().until(end)

@@ -513,8 +513,32 @@ def test_no_tree_reaches_into_that_of_another_row():
         assert proved(one.program, cases, lent)[0] == 0.0
         alien = endless._replace(row=np.ones_like(proof.row), root=proof.root[[1, 1]])
         assert proved(one.program, cases, alien)[0] == 0.0
+        children = np.array(proof.children)
+        children[proof.root[0]] = proof.root[0]  # its own parts
+        assert proved(one.program, cases, lent._replace(children=children))[0] == 0.0
         return
     raise AssertionError("no tree is to be lent")
+
+
+def test_two_parts_leave_out_no_whole_number_between_them():
+    cut, seed = 0, 0
+    while cut < 12 and seed < 300:
+        one, seed = problem(np.random.default_rng(seed)), seed + 1
+        cases, steps = one.program.cases(one.x), one.program.steps
+        proof = Knapsacks(one.program).solve(cases, Effort()).proof
+        assert proof is not None
+        if not proved(one.program, cases, proof)[0] > 0.0:
+            continue
+        for node in np.flatnonzero((proof.children >= 0).all(axis=1))[:12]:
+            left, right = proof.children[node]
+            for one_part, other in ((left, right), (right, left)):
+                apart = (proof.high[other] < proof.low[one_part]) & (steps > 0.0)
+                for j in np.flatnonzero(apart):
+                    low = np.array(proof.low)
+                    low[one_part, j] += steps[j]
+                    assert proved(one.program, cases, proof._replace(low=low))[0] == 0.0
+                    cut += 1
+    assert cut >= 12
 
 
 @pytest.mark.parametrize("compiled", [False, True])

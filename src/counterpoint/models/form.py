@@ -176,6 +176,10 @@ class Form(ABC):
     """(m,) columns, and (m,) the numbers there at which scores jump or bend; None if nothing does.
     A reader is most easily off at one of them: which side has the end, in which precision."""
 
+    decision_error: Callable[[FloatArray, Requirement, float], FloatArray] | None = None
+    """(n,) a bound on `margin_error` where it is known how the model rounds, infinite elsewhere;
+    None if that is not known."""
+
     __getstate__ = fields_only
 
     @property
@@ -211,6 +215,8 @@ class Form(ABC):
             # the quotient of an exponential, off by up to two units, and of a sum of them: 16 in
             # all
             error = error + 16.0 * eps / (1.0 - required.at_least)
+        if self.decision_error is not None:
+            error = np.minimum(error, self.decision_error(X, required, eps))
         return error
 
     @abstractmethod

@@ -288,12 +288,13 @@ class TreeScores(Form):
             found[self._is_doubtful(X, max(eps, EPS))] = 2.0 * self.sizes.max(initial=0.0)
         return found
 
-    def margin_error(self, X: FloatArray, required: Requirement, eps: float) -> FloatArray:
-        """As for every form; none where the model adds up as this does, and no link hides it.
+    def decision_error(self, X: FloatArray, required: Requirement, eps: float) -> FloatArray:
+        """(n,) how far off margins may be: not at all where the model adds up as this does.
 
-        Rows that are kept in less than float32 may end in other cells: a lead may help there.
+        Unless a link hides it. Rows that are kept in less than float32 may end in other cells: a
+        lead may help there.
         """
-        error = super().margin_error(X, required, eps)
+        error = np.full(len(X), np.inf)
         exact = self.decides(required) and (self.is_exact or required.margin > 0.0)
         if not exact or eps > SINGLE:
             return error
@@ -302,8 +303,7 @@ class TreeScores(Form):
             known = ~self._is_doubtful(X, max(eps, EPS))
         error[known] = 0.0
         if self.link_error and not required.margin:
-            scores = np.sort(self.scores(X), axis=1)
-            apart = np.diff(scores, axis=1)
+            apart = np.diff(np.sort(self.scores(X), axis=1), axis=1)
             near = ((apart > 0.0) & (apart < self.link_error)).any(axis=1)
             error[near & known] = self.link_error
         return error

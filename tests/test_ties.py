@@ -236,17 +236,21 @@ def test_scores_are_added_up_as_the_model_does(name: str, classes: int) -> None:
 def test_what_a_model_is_known_to_decide(order: Order) -> None:
     """Of three trees with shares of a tenth, a third and a half."""
     base = read(RandomForestClassifier(3, max_depth=1, random_state=0).fit([[0.0], [1.0]], [0, 1]))
-    form = TreeScores(base.trees, np.zeros(2), base.classes, 1, base.odds, order=order)
+    trees = base.trees.valued(np.full_like(base.trees.values, 0.1))
+    form = TreeScores(trees, np.zeros(2), base.classes, 1, base.odds, order=order)
     condition = form._conditions(cp.Label(1))[0]
     shares = np.array([0.1, 0.2, 0.3, 0.4])
     for one, other in ((shares, shares), (shares, shares[::-1]), (shares[::-1], shares)):
         values = np.column_stack([other, one])
         ahead = one.cumsum()[-1] - other.cumsum()[-1]
-        exact = form.is_exact
-        expected = bool(ahead > 0.0) if exact else None
+        expected = bool(ahead > 0.0) if order is Order.LISTED else None
         assert condition.meets(values) is expected
     assert condition.meets(np.array([[0.5, 0.75], [0.5, 0.5]])) is True
     assert condition.meets(np.array([[0.75, 0.5], [0.5, 0.5]])) is False
+    leads = form._conditions(cp.Label(1, margin=0.2))[0]
+    assert 0.3 - 0.1 < 0.2
+    assert leads.meets(np.array([[0.1, 0.3]])) is True
+    assert leads.meets(np.array([[0.1, 0.2999]])) is False
 
 
 def test_a_link_hides_what_is_nearly_tied() -> None:
@@ -273,8 +277,9 @@ def test_the_best_leaves_refute_a_box_as_the_model_adds_them_up() -> None:
     rng = np.random.default_rng(0)
     told = 0
     for seed in range(40):
-        X, y = ties(seed, 3)
-        model = RandomForestClassifier(3, max_depth=2, random_state=seed).fit(X, y)
+        X, y = ties(seed, 3, twice=True)
+        options = {"max_depth": 2} if seed % 2 else {}
+        model = RandomForestClassifier(4, random_state=seed, **options).fit(X, y)
         form = read(model)
         grid = form.grid((), X[0])
         for condition in (form._conditions(cp.Label(k))[0] for k in range(3)):

@@ -26,10 +26,10 @@ from typer.testing import CliRunner
 
 import counterpoint as cp
 from counterpoint.app import make_app
-from counterpoint.records.record import canonical, digest
 from counterpoint.app.guard import Guard
 from counterpoint.app.pyfunc import _load_pyfunc
 from counterpoint.cli import app as commands
+from counterpoint.records.record import canonical, digest
 
 POLICY = """\
 target = "granted"
@@ -421,9 +421,71 @@ def test_tensors_of_the_open_inference_protocol(client, refused):
     said = client.post("/v2/models/counterpoint/infer", json={"inputs": inputs})
     assert said.status_code == 422
     assert "'age' has shape [2] and 6 values" in said.json()["detail"]
-    assert client.get("/v2/health/ready").json() == {"ready": True}
+    assert client.get("/v2/health/ready").json() == {"live": True, "ready": True}
     metadata = client.get("/v2/models/counterpoint").json()
     assert [one["name"] for one in metadata["inputs"]] == list(kinds)
+
+
+def test_the_open_inference_protocol_to_the_letter(client, refused):
+    assert client.get("/v2/health/live").json() == {"live": True}
+    for path in ("/v2", "/v2/"):
+        server = {"name": "counterpoint", "version": cp.__version__, "extensions": []}
+        assert client.get(path).json() == server
+    model, other = "/v2/models/counterpoint", "/v2/models/counterpoint/versions/1"
+    assert client.get(f"{model}/ready").json() == {"name": "counterpoint", "ready": True}
+    for path in ("", "/ready"):
+        assert client.get(other + path).json() == client.get(model + path).json()
+        for strange in ("/v2/models/iris", f"{model}/versions/2"):
+            said = client.get(strange + path)
+            assert said.status_code == 404
+            assert said.json()["error"] == "Not Found."
+    n, X = len(refused), pd.DataFrame(refused)
+    inputs = [
+        {"name": "age", "shape": [n, 1], "datatype": "UINT8", "data": X[["age"]].values.tolist()},
+        {"name": "income", "shape": [n, 1], "datatype": "FP32", "data": X["income"].tolist()},
+        {"name": "home", "shape": [n], "datatype": "BYTES", "data": X["home"].tolist()},
+    ]
+    whole = client.post(f"{model}/infer", json={"inputs": inputs}).json()
+    assert whole["model_version"] == "1"
+    assert "id" not in whole
+    only = {"inputs": inputs, "outputs": [{"name": "answer", "parameters": {}}]}
+    assert client.post(f"{other}/infer", json=only).json()["outputs"] == whole["outputs"][1:]
+    assert json.loads(whole["outputs"][1]["data"][0])["status"] == whole["outputs"][0]["data"][0]
+
+    def refusal(**changes: Any) -> str:
+        sent = {"inputs": [{**inputs[0], **changes}, *inputs[1:]]}
+        said = client.post(f"{model}/infer", json=sent)
+        assert said.status_code == 422
+        return said.json()["error"]
+
+    assert "has the datatype INT8" in refusal(datatype="INT8", data=[200] * n, shape=[n])
+    assert "has the datatype INT64" in refusal(datatype="INT64", data=[1.5] * n, shape=[n])
+    assert "has the datatype FP64" in refusal(datatype="FP64", data=["1"] * n, shape=[n])
+    assert "has the datatype BYTES" in refusal(datatype="BYTES")
+    assert "has the datatype BOOL" in refusal(datatype="BOOL")
+    assert "datatype" in refusal(datatype="float")
+    assert "'age' has shape" in refusal(shape=[n])
+    assert "'age' has shape" in refusal(data=[[1, 2]] * n)
+    assert "a name of its own" in refusal(name="home")
+    assert "of one length" in refusal(data=[[1]], shape=[1, 1])
+    strange = {"inputs": inputs, "outputs": [{"name": "reason"}]}
+    said = client.post(f"{model}/infer", json=strange).json()
+    assert said["error"].startswith("There is no output 'reason'")
+    assert client.post(f"{model}/infer", content=b"{", headers=JSON).json()["error"]
+
+
+def test_a_question_that_is_nested_deeply_is_refused(client):
+    for depth in (300, 700, 900, 960):
+        nested = "[" * depth + "]" * depth
+        for body in (
+            f'"target": {nested}',
+            f'"constraints": [{{"kind": "immutable", "features": {nested}}}]',
+            f'"cost": {{"kind": "manhattan", "weights": {nested}}}',
+        ):
+            text = f'{{"rows": [{json.dumps(ROW)}], {body}}}'
+            said = client.post("/explain", content=text, headers=JSON)
+            assert said.status_code in {400, 422}
+            assert said.json()["detail"].endswith(".")
 
 
 def test_a_model_as_mlflow_loads_it(folder, made, refused):

@@ -7,6 +7,7 @@ import pickle
 import subprocess
 import sys
 from pathlib import Path
+from zipfile import ZIP_DEFLATED, ZipFile
 
 import numpy as np
 import pandas as pd
@@ -74,6 +75,21 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (at / "list.jsonl").write_text("[1]\n")
     (at / "blank.jsonl").write_text("\n")
     (at / "bad.parquet").write_bytes(b"no parquet")
+    (at / "deep.jsonl").write_text('{"a":' + "[" * 100_000)
+    (at / "deep.json").write_text("[" * 100_000)
+    (at / "deep.toml").write_text("x = " + "[" * 5000)
+    damaged = loan_model()
+    damaged[-1].coef_ = damaged[-1].coef_[:, :2]
+    skops.io.dump(damaged, at / "coef.skops")
+    large = loan_model()
+    large[-1].coef_ = np.zeros((1, 20_000_000))
+    skops.io.dump(large, at / "large.skops", compression=ZIP_DEFLATED)
+    listed = (
+        '{"__class__": "list", "__module__": "builtins", "__loader__": "ListNode", "content": ['
+    )
+    for name, schema in {"deep": "[" * 100_000, "lists": listed * 300 + "]}" * 300}.items():
+        with ZipFile(at / f"{name}.skops", "w") as file:
+            file.writestr("schema.json", schema)
     (at / "loan.toml").write_text(POLICY)
     (at / "fixed.toml").write_text('constraints = [{ kind = "immutable", features = ["income"] }]')
     (at / "typo.toml").write_text('constraints = [{ kind = "immutable", features = ["incom"] }]')
@@ -434,6 +450,16 @@ WRONG: list[tuple[list[str], str]] = [
     (["inspect", "broken.pkl", "--trust-pickle"], "broken.pkl is not a readable pickle: "),
     (["inspect", "none.pkl", "--trust-pickle"], "none.pkl: No such file or directory."),
     (["inspect", "odd.skops"], "odd.skops holds types that could run code of their own: "),
+    (["inspect", "deep.skops"], "deep.skops is not a readable skops file: maximum recursion"),
+    (["inspect", "lists.skops"], "lists.skops is not a readable skops file: "),
+    (["inspect", "large.skops"], "large.skops has 0.156 MB, and takes about 160 MB when it is"),
+    (["explain", "loan.skops", "deep.jsonl", *DATA], "deep.jsonl, line 1: lists stand in one an"),
+    (["inspect", "loan.skops", "--spec", "deep.json"], "deep.json: lists or tables stand in one"),
+    (["compare", "loan.skops", "rows.csv", "deep.json", *DATA], "deep.json is no JSON of DiCE"),
+    (
+        ["letter", "loan.skops", "rows.csv", *DATA, "--texts", "deep.toml"],
+        "deep.toml: lists or tables stand in one another too deeply; write it flatter.",
+    ),
     (["inspect", "loan.skops", "--spec", "bad.toml"], "bad.toml is not valid TOML: "),
     (["inspect", "loan.skops", "--spec", "none.toml"], "none.toml: No such file or directory."),
     (
@@ -522,6 +548,7 @@ def test_a_mistake_is_a_sentence(arguments: list[str], message: str):
     [
         ("nearest.skops", "KNeighborsClassifier cannot be read exactly."),
         ("unfitted.skops", "LogisticRegression"),
+        ("coef.skops", "its fitted attributes do not go together"),
     ],
 )
 def test_a_model_that_cannot_be_explained_is_another_exit_code(model: str, message: str):
@@ -545,6 +572,27 @@ def test_estimators_of_this_package_need_no_trust(name: str, tmp_path: Path):
     model = getattr(counterpoint.lvq, name)(random_state=0).fit(numbers, y)
     skops.io.dump(model, tmp_path / "own.skops")
     assert "granted" in run("inspect", tmp_path / "own.skops", "--data", "train.csv").stdout
+
+
+def test_a_limit_of_memory_is_lifted_by_name():
+    told = run("inspect", "large.skops", "--trust-size", code=4).stderr
+    assert "cannot be read" in told or "Expected" in told
+
+
+def test_tables_hold_no_formulas(tmp_path: Path):
+    rows = pd.read_csv("rows.csv").assign(customer=["=1+1", "+49 30", "-x", "@a", "\t=b", "-5"])
+    rows = rows.assign(**{"=cmd": ["＝1", "a=b", "+5", "'", "", "-1e3"]})
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    for suffix in ("csv", "parquet"):
+        run(*GRANTED[:2], tmp_path / "rows.csv", *GRANTED[3:], "--out", tmp_path / f"out.{suffix}")
+    found = pd.read_csv(tmp_path / "out.csv", keep_default_na=False)
+    plain = pd.read_parquet(tmp_path / "out.parquet")
+    told = ["'=1+1", "'+49 30", "'-x", "'@a", "'\t=b", "-5"]
+    assert found["customer"].tolist() == told
+    assert found["'=cmd"].tolist() == ["'＝1", "a=b", "+5", "'", "", "-1e3"]
+    assert plain["customer"].tolist() == rows["customer"].tolist()
+    for name in ("age", "income", "cf_cost", "cf_margin"):
+        np.testing.assert_array_equal(pd.to_numeric(found[name]), plain[name])
 
 
 def test_types_that_are_trusted_by_name_are_loaded():

@@ -60,7 +60,8 @@ def test_no_cell_loses_the_other_rows(name: str, cell: Any):
     others = [0, 2, 3]
     assert answers.status[others].tolist() == plain.status[others].tolist()
     assert np.allclose(answers.certificates.cost[others], plain.certificates.cost[others], 1e-6)
-    assert (answers.message(1)) and len(answers.to_frame()) == 4
+    assert answers.message(1)
+    assert len(answers.to_frame()) == 4
 
 
 @pytest.mark.parametrize("weight", [5e-324, 1e-320, 1e-308, 1e-200, 1e200, 1.7e308])

@@ -381,7 +381,7 @@ def test_bad_input_is_named():
         ("[features.x]\nvalues = {a = 1}", "from text to text"),
         ("[feature.x]\ncode = 'R1'", "expected tables"),
         ("features = 3", "expected tables"),
-        ("x", "is not TOML"),
+        ("x", "is not valid TOML"),
     ],
 )
 def test_texts_that_cannot_be_read_say_where(tmp_path: Path, text: str, said: str):

@@ -324,6 +324,18 @@ WRONG = [
         '[features.home]\nkind = "categorical"\ncategories = ["a"]\nordered = 1',
         "loan.toml, feature 'home', categorical, ordered: expected true or false; got 1.",
     ),
+    *(
+        (text, "loan.toml: lists or tables stand in one another too deeply; write it flatter.")
+        for text in (f"x = {'[' * 5000}", f"x = {'{a = ' * 5000}", f"x = {'[' * 3000}1{']' * 3000}")
+    ),
+    *(
+        (text, "loan.toml has a key of more than 64 parts; shorten it.")
+        for text in (
+            *(f"x{'.x' * 20_000} = 1", f"[x{'.x' * 20_000}]", f"x = {{ a{' . a' * 9000} = 1 }}"),
+            *(f"""x{".'a'" * 9000} = 1""", f"""x{'."a"' * 9000} = 1"""),
+        )
+    ),
+    (f"target = 1{'0' * 5000}", "loan.toml is not valid TOML: Exceeds the limit (4300 digits)"),
     ("[features]\nage = 1", "loan.toml, feature 'age': expected a table such as { kind = "),
 ]
 
@@ -343,6 +355,8 @@ def test_what_is_wrong_is_said_with_its_place(text: str, message: str, tmp_path:
         (b"[1]", "loan.json: expected a table with the keys 'target', 'cost', "),
         (b"{", "loan.json is not valid JSON: "),
         (b"\xff", "loan.json is not UTF-8 text; save it as such."),
+        (b"[" * 100_000, "loan.json: lists or tables stand in one another too deeply; write it"),
+        (b'{"target": 1%s}' % (b"0" * 5000), "loan.json is not valid JSON: Exceeds the limit"),
         (
             b'{"target": null}',
             "loan.json, target: expected text, a number, true or false; got None.",
@@ -358,6 +372,13 @@ def test_what_is_wrong_with_json(content: bytes, message: str, tmp_path: Path):
     with pytest.raises(cp.InvalidSpec) as caught:
         cp.Problem.load(tmp_path / "loan.json")
     assert str(caught.value).startswith(message)
+
+
+def test_long_texts_and_many_numbers_are_no_long_keys(tmp_path: Path):
+    row = ", ".join(["1.5"] * 200)
+    cost = f'[cost]\nkind = "mahalanobis"\nmatrix = [[{row}]]\n'
+    (tmp_path / "loan.toml").write_text(f'target = "{"a" * 10**6}"\n{cost}# {". " * 999}')
+    assert cp.Problem.load(tmp_path / "loan.toml").target == cp.Label("a" * 10**6)
 
 
 def test_no_file_is_the_usual_error(tmp_path: Path):

@@ -12,7 +12,8 @@ import json
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
@@ -44,7 +45,7 @@ from counterpoint.targets import Interval, Label, OtherLabel, Probability, Targe
 if TYPE_CHECKING:
     from counterpoint.explainer import Explainer
 
-__all__ = ["Problem", "distinct", "kinds"]
+__all__ = ["Problem", "distinct", "kinds", "read_toml"]
 
 
 @final
@@ -97,7 +98,8 @@ class Problem:
             If there is no such file.
         """
         path = Path(path)
-        return _problem(_parsed(path), path.name)
+        with _not_too_deep(path.name):
+            return _problem(_parsed(path), path.name)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Problem:
@@ -108,7 +110,8 @@ class Problem:
         InvalidSpec
             If they describe none.
         """
-        return _problem(data, "problem")
+        with _not_too_deep("problem"):
+            return _problem(data, "problem")
 
     def to_dict(self) -> dict[str, Any]:
         """Nested dicts, lists, text and numbers from which `from_dict` makes the same problem.
@@ -352,17 +355,57 @@ def distinct(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 
 def _parsed(path: Path) -> Any:
     """What a file says, as nested dicts and lists."""
-    is_json = path.suffix == ".json"
+    if path.suffix != ".json":
+        return read_toml(path)
     try:
-        text = path.read_text(encoding="utf-8")
-        return json.loads(text, object_pairs_hook=distinct) if is_json else tomllib.loads(text)
+        return json.loads(_text_of(path), object_pairs_hook=distinct)
     except InvalidSpec as error:
         raise InvalidSpec(f"{path.name}: {error}") from None
-    except (tomllib.TOMLDecodeError, json.JSONDecodeError) as error:
-        language = "JSON" if is_json else "TOML"
-        raise InvalidSpec(f"{path.name} is not valid {language}: {error}.") from error
+    except ValueError as error:
+        raise InvalidSpec(f"{path.name} is not valid JSON: {error}.") from error
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise InvalidSpec(f"{path.name} is not UTF-8 text; save it as such.") from error
+
+
+MOST_PARTS = 64
+"""Parts of a dotted key, of which ours have up to four: by their square, `tomllib` takes time and
+memory."""
+PART = r"""(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+"""
+LONG_KEY = re.compile(rf"""(?<![\w"'.-])(?:{PART}\.[ \t]*+){{{MOST_PARTS}}}""")
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The tables of a TOML file.
+
+    Raises
+    ------
+    InvalidSpec
+        If it is none, or nested more deeply than it can be read.
+    """
+    text = _text_of(path)
+    if LONG_KEY.search(text):
+        raise InvalidSpec(f"{path.name} has a key of more than {MOST_PARTS} parts; shorten it.")
+    with _not_too_deep(path.name):
+        try:
+            return tomllib.loads(text)
+        except ValueError as error:
+            raise InvalidSpec(f"{path.name} is not valid TOML: {error}.") from error
+
+
+@contextmanager
+def _not_too_deep(place: str) -> Iterator[None]:
+    """Refuse lists and tables that Python cannot follow, neither in reading nor in a sentence."""
+    try:
+        yield
+    except RecursionError:
+        raise InvalidSpec(
+            f"{place}: lists or tables stand in one another too deeply; write it flatter."
+        ) from None
 
 
 def _problem(data: Any, place: str) -> Problem:

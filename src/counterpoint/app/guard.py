@@ -32,10 +32,14 @@ HEADERS = {
 }
 
 
-def refusal(status: int, sentence: str) -> Response:
-    """A sentence for a client; what is no text in UTF-8 is replaced."""
+def refusal(status: int, sentence: str, path: str = "") -> Response:
+    """A sentence for a client; what is no text in UTF-8 is replaced.
+
+    Under ``/v2`` it stands where the open inference protocol has it, too.
+    """
     text = sentence.encode("utf-8", "replace").decode()
-    return JSONResponse({"detail": text}, status)
+    is_v2 = path == "/v2" or path.startswith("/v2/")
+    return JSONResponse({"detail": text, **({"error": text} if is_v2 else {})}, status)
 
 
 @final
@@ -74,7 +78,7 @@ class Guard:
         if answer is None and scope["path"] == OPEN:
             answer, receive = self.app, _again(b"", receive)  # whoever asks it sends nothing more
         elif answer is None:
-            body = await self._body(Headers(scope=scope), receive)
+            body = await self._body(scope, receive)
             if isinstance(body, bytes):
                 told["bytes"] = len(body)
                 answer, receive = self.app, _again(body, receive)
@@ -98,7 +102,8 @@ class Guard:
             host = re.sub(r":\d*$", "", headers.get("host", ""))
             if host in self.hosts:
                 return None
-            return refusal(421, "This service answers this machine alone, as localhost.")
+            sentence = "This service answers this machine alone, as localhost."
+            return refusal(421, sentence, scope["path"])
         if scope["path"] == OPEN and scope["method"] in ("GET", "HEAD"):
             return None
         asked = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
@@ -113,6 +118,7 @@ class Guard:
             401,
             "This needs the token that the service was started with: open the page with "
             "/?token=..., or send the header 'Authorization: Bearer ...'.",
+            scope["path"],
         )
         answer.headers["WWW-Authenticate"] = "Bearer"
         return answer
@@ -120,12 +126,14 @@ class Guard:
     def _fits(self, given: str) -> bool:
         return secrets.compare_digest(given.encode(), (self.token or "").encode())
 
-    async def _body(self, headers: Headers, receive: Receive) -> bytes | Response:
+    async def _body(self, scope: Scope, receive: Receive) -> bytes | Response:
         """The whole body, if it is small enough and comes in time."""
-        large = refusal(413, f"The request is larger than {self.size} bytes; send fewer rows.")
-        length = headers.get("content-length", "0")
+        path = scope["path"]
+        said = f"The request is larger than {self.size} bytes; send fewer rows."
+        large = refusal(413, said, path)
+        length = Headers(scope=scope).get("content-length", "0")
         if not length.isascii() or not length.isdigit() or len(length) > 20:
-            return refusal(400, "The header Content-Length is not a number.")
+            return refusal(400, "The header Content-Length is not a number.", path)
         if int(length) > 16 * self.size:
             return large
         body, came = bytearray(), 0
@@ -139,7 +147,8 @@ class Guard:
                 if not message.get("more_body"):
                     return bytes(body) if came <= self.size else large
             return large
-        return refusal(408, f"The request did not arrive within {self.seconds:g} seconds.")
+        said = f"The request did not arrive within {self.seconds:g} seconds."
+        return refusal(408, said, path)
 
 
 def _cookie(headers: Headers) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, final
+from typing import Any, Literal, final
 
 from fastapi import APIRouter
 from pydantic import BaseModel, Field
@@ -13,6 +13,11 @@ from counterpoint.app.desk import Cell, Desk, Question, answer_of
 
 __all__ = ["kserve"]
 
+NAME, VERSION = "counterpoint", "1"
+OUTPUTS = ("status", "answer")
+Whole = Literal["UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64"]
+Datatype = Whole | Literal["BOOL", "FP16", "FP32", "FP64", "BYTES"]
+
 
 @final
 class Tensor(BaseModel):
@@ -20,8 +25,17 @@ class Tensor(BaseModel):
 
     name: str
     shape: list[int] = Field(description="[n] or [n, 1].")
-    datatype: str
-    data: list[Cell]
+    datatype: Datatype
+    data: list[Cell | list[Cell]] = Field(
+        description="Flat, or nested as the shape; null where a value is missing."
+    )
+
+
+@final
+class Wanted(BaseModel):
+    """An output that is asked for."""
+
+    name: str
 
 
 @final
@@ -31,52 +45,116 @@ class Inference(BaseModel):
     id: str | None = None
     parameters: dict[str, Any] = Field(default={}, description="``target``, as in a policy file.")
     inputs: list[Tensor] = Field(min_length=1)
+    outputs: list[Wanted] = Field(default=[], description="None of them for all.")
 
 
 def kserve(desk: Desk) -> APIRouter:
-    """The routes of the protocol, for a model by the name ``counterpoint``."""
+    """The routes of the protocol, for a model by the name ``counterpoint`` in its one version."""
     routes = APIRouter(prefix="/v2")
+    model = f"/models/{NAME}"
+    version = f"{model}/versions/{VERSION}"
+
+    @routes.get("")
+    def server() -> dict[str, Any]:
+        """What answers."""
+        return {"name": "counterpoint", "version": cp.__version__, "extensions": []}
 
     @routes.get("/health/live")
+    def live() -> dict[str, bool]:
+        """Whether the service runs."""
+        return {"live": True}
+
     @routes.get("/health/ready")
-    @routes.get("/models/counterpoint/ready")
     def ready() -> dict[str, bool]:
         """Whether rows may be sent."""
-        return {"ready": True}
+        return {"live": True, "ready": True}
 
-    @routes.get("/models/counterpoint")
+    @routes.get(f"{model}/ready")
+    @routes.get(f"{version}/ready")
+    def model_ready() -> dict[str, Any]:
+        """Whether rows may be sent to a model."""
+        return {"name": NAME, "ready": True}
+
+    @routes.get(model)
+    @routes.get(version)
     def metadata() -> dict[str, Any]:
         """The tensors that go in and come out."""
-        kinds = {cp.Continuous: "FP64", cp.Integer: "FP64", cp.Categorical: "BYTES"}
         columns = [
-            {"name": f.name, "datatype": kinds[type(f)], "shape": [-1]}
-            for f in desk.policy.features
+            {"name": f.name, "datatype": _datatype(f), "shape": [-1]} for f in desk.policy.features
         ]
-        out = [{"name": n, "datatype": "BYTES", "shape": [-1]} for n in ("status", "answer")]
-        names = {"name": "counterpoint", "platform": "counterpoint"}
-        return {**names, "inputs": columns, "outputs": out}
+        outputs = [{"name": n, "datatype": "BYTES", "shape": [-1]} for n in OUTPUTS]
+        names = {"name": NAME, "versions": [VERSION], "platform": "counterpoint"}
+        return {**names, "inputs": columns, "outputs": outputs}
 
-    @routes.post("/models/counterpoint/infer")
+    @routes.post(f"{model}/infer")
+    @routes.post(f"{version}/infer")
     def infer(asked: Inference) -> dict[str, Any]:
         """Of each row ``status``, and ``answer``: the text of a JSON object."""
-        n = len(asked.inputs[0].data)
-        for tensor in asked.inputs:
-            if tensor.shape not in ([n], [n, 1]) or len(tensor.data) != n:
-                raise cp.InvalidInput(
-                    "Expected tensors of one shape, [n] or [n, 1], with n values each; "
-                    f"{tensor.name!r} has shape {tensor.shape} and {len(tensor.data)} values."
-                )
-        names = [tensor.name for tensor in asked.inputs]
-        columns = zip(*(tensor.data for tensor in asked.inputs), strict=True)
-        rows = [dict(zip(names, cells, strict=True)) for cells in columns]
-        with desk.turn():
-            found, at = desk.ask(Question(rows=rows, target=asked.parameters.get("target")))
-            told = [answer_of(a, row) for a, row in zip(found, at, strict=True)]
-        text = {"status": [one["status"] for one in told], "answer": [*map(json.dumps, told)]}
-        outputs = [
-            {"name": name, "shape": [n], "datatype": "BYTES", "data": data}
-            for name, data in text.items()
-        ]
-        return {"model_name": "counterpoint", "id": asked.id, "outputs": outputs}
+        return _inferred(desk, asked)
 
     return routes
+
+
+def _inferred(desk: Desk, asked: Inference) -> dict[str, Any]:
+    """The response to a request."""
+    names = [output.name for output in asked.outputs] or [*OUTPUTS]
+    for name in names:
+        if name not in OUTPUTS:
+            raise cp.InvalidInput(f"There is no output {name!r}; there are 'status' and 'answer'.")
+    columns = {tensor.name: _values(tensor) for tensor in asked.inputs}
+    n = len(asked.inputs[0].data)
+    if len(columns) < len(asked.inputs) or {*map(len, columns.values())} != {n}:
+        raise cp.InvalidInput("Expected tensors of one length, each with a name of its own.")
+    cells = zip(*columns.values(), strict=True)
+    rows = [dict(zip(columns, row, strict=True)) for row in cells]
+    with desk.turn():
+        found, at = desk.ask(Question(rows=rows, target=asked.parameters.get("target")))
+        told = [answer_of(a, row) for a, row in zip(found, at, strict=True)]
+    text = {"status": [one["status"] for one in told], "answer": [*map(json.dumps, told)]}
+    outputs = [
+        {"name": name, "shape": [n], "datatype": "BYTES", "data": text[name]} for name in names
+    ]
+    said = {"model_name": NAME, "model_version": VERSION, "outputs": outputs}
+    return said if asked.id is None else {**said, "id": asked.id}
+
+
+def _datatype(feature: Any) -> str:
+    """The datatype of a column; numbers of other datatypes are taken too."""
+    if not isinstance(feature, cp.Categorical):
+        return "FP64"
+    kinds = {type(category) for category in feature.categories}
+    kind = kinds.pop() if len(kinds) == 1 else str
+    return {bool: "BOOL", int: "INT64", float: "FP64"}.get(kind, "BYTES")
+
+
+def _values(tensor: Tensor) -> list[Any]:
+    """The values of a tensor, which are of its shape and its datatype."""
+    nested = [cell if isinstance(cell, list) else [cell] for cell in tensor.data]
+    values, n = [cell for cells in nested for cell in cells], len(tensor.data)
+    is_nested = any(isinstance(cell, list) for cell in tensor.data)
+    shapes = [[n, 1]] if is_nested else [[n], [n, 1]]
+    if tensor.shape not in shapes or len(values) != n:
+        raise cp.InvalidInput(
+            "Expected tensors of one shape, [n] or [n, 1], with n values each; "
+            f"{tensor.name!r} has shape {tensor.shape} and {len(values)} values."
+        )
+    for value in values:
+        if not (value is None or _is_of(value, tensor.datatype)):
+            raise cp.InvalidInput(
+                f"{tensor.name!r} has the datatype {tensor.datatype}, of which a value is none; "
+                "send the datatype that the values have."
+            )
+    return values
+
+
+def _is_of(value: Any, datatype: str) -> bool:
+    """Return whether a value is of a datatype."""
+    if datatype in ("BOOL", "BYTES"):
+        return isinstance(value, bool if datatype == "BOOL" else str)
+    if isinstance(value, bool | str):
+        return False
+    if datatype.startswith("FP"):
+        return True
+    bits = int(datatype.partition("INT")[2])
+    least = 0 if datatype.startswith("U") else -(2 ** (bits - 1))
+    return isinstance(value, int) and least <= value < least + 2**bits

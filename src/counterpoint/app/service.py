@@ -81,9 +81,10 @@ class Checked(BaseModel):
 
 @final
 class Fault(BaseModel):
-    """Why there is no answer to a request."""
+    """Why there is no answer to a request; ``error`` says the same by the inference protocol."""
 
     detail: str
+    error: str | None = None
 
 
 def service(desk: Desk) -> FastAPI:
@@ -94,7 +95,7 @@ def service(desk: Desk) -> FastAPI:
         summary="The smallest changes that change a model's decision, proved.",
         docs_url=None,
         redoc_url=None,
-        responses={status: {"model": Fault} for status in (400, 401, 413, 421, 422, 503)},
+        responses={status: {"model": Fault} for status in (400, 401, 404, 413, 421, 422, 503)},
         exception_handlers=HANDLERS,
     )
 
@@ -150,31 +151,34 @@ def _explained(desk: Desk, asked: Question) -> Answers:
 # Faults, in sentences; what is sent back never quotes more than its place
 
 
-def _malformed(_: Request, error: Any) -> Response:
+def _malformed(request: Request, error: Any) -> Response:
     """What was sent is not what is expected at some places: the first of them."""
     first = error.errors()[0]
     if first["type"] == "json_invalid":
-        return refusal(400, "The body is no JSON.")
+        return refusal(400, "The body is no JSON.", request.url.path)
     at = ", ".join(str(part) for part in first["loc"][1:]) or "The body"
     said = first["msg"].removeprefix("Value error, ")
-    return refusal(422, f"{at}: {said[:1].lower()}{said[1:].removesuffix('.')}.")
+    sentence = f"{at}: {said[:1].lower()}{said[1:].removesuffix('.')}."
+    return refusal(422, sentence, request.url.path)
 
 
-def _told(_: Request, error: Any) -> Response:
-    return refusal(error.status_code, f"{str(error.detail).removesuffix('.')}.")
+def _told(request: Request, error: Any) -> Response:
+    sentence = f"{str(error.detail).removesuffix('.')}."
+    return refusal(error.status_code, sentence, request.url.path)
 
 
-def _refused(_: Request, error: Any) -> Response:
+def _refused(request: Request, error: Any) -> Response:
     if isinstance(error, Busy):
-        answer = refusal(503, str(error))
+        answer = refusal(503, str(error), request.url.path)
         answer.headers["Retry-After"] = "5"
         return answer
     failed = isinstance(error, cp.SolverFailure | cp.ReaderMismatch)
-    return refusal(500 if failed else 422, str(error))
+    return refusal(500 if failed else 422, str(error), request.url.path)
 
 
-def _broken(_: Request, __: Exception) -> Response:
-    return refusal(500, "Something is broken here; whoever runs the service finds it in the log.")
+def _broken(request: Request, _: Exception) -> Response:
+    said = "Something is broken here; whoever runs the service finds it in the log."
+    return refusal(500, said, request.url.path)
 
 
 HANDLERS: Any = {

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -13,6 +15,7 @@ from zipfile import BadZipFile, ZipFile
 import typer
 
 import counterpoint as cp
+from counterpoint.cli.answers import plain
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,6 +24,7 @@ __all__ = [
     "STDOUT",
     "Trust",
     "TrustPickle",
+    "TrustSize",
     "check_out",
     "load_model",
     "option",
@@ -93,6 +97,11 @@ def _read_lines(path: Path) -> pd.DataFrame:
             row = json.loads(line)
         except json.JSONDecodeError as error:
             raise cp.InvalidInput(f"{path.name}, line {number}, is not JSON: {error}.") from error
+        except RecursionError:
+            raise cp.InvalidInput(
+                f"{path.name}, line {number}: lists stand in one another too deeply; expected an "
+                "object of column names and values."
+            ) from None
         if not isinstance(row, dict):
             raise cp.InvalidInput(
                 f"{path.name}, line {number}: expected an object of column names and values; "
@@ -139,7 +148,7 @@ def write(out: Path, table: Callable[[], pd.DataFrame], lines: Callable[[], Iter
                 with part.open("w", encoding="utf-8") as file:
                     file.writelines(lines())
             elif out.suffix == ".csv":
-                table().to_csv(part, index=False)
+                _without_formulas(table()).to_csv(part, index=False)
             else:
                 table().to_parquet(part, index=False)
             part.replace(out)
@@ -151,9 +160,41 @@ def write(out: Path, table: Callable[[], pd.DataFrame], lines: Callable[[], Iter
     return str(out)
 
 
+FORMULA = re.compile(r"[=+\-@\t\r\n＝＋－＠]")
+"""What spreadsheets take for the beginning of a formula, as OWASP lists it."""
+NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?")
+
+
+def _without_formulas(table: pd.DataFrame) -> pd.DataFrame:
+    """A table whose texts, names of columns too, are no formulas: with an apostrophe before them.
+
+    Numbers stay as they are, and so do texts that are numbers.
+    """
+
+    def quoted(cell: Any) -> Any:
+        is_formula = isinstance(cell, str) and FORMULA.match(cell) and not NUMBER.fullmatch(cell)
+        return f"'{cell}" if is_formula else cell
+
+    texts = [j for j, kind in enumerate(table.dtypes) if kind.kind not in "biuf"]
+    out = table.rename(columns=quoted)
+    for j in texts:
+        out.isetitem(j, [*map(quoted, table.iloc[:, j].tolist())])
+    return out
+
+
 # Models: skops, which is safe to load; pickles only if they are trusted
 
 MODEL_FILE = "Model file"
+TrustSize = Annotated[
+    bool,
+    option(
+        "Load a .skops file though it is packed so tightly that it takes far more memory than its "
+        "size says.",
+        None,
+        "--trust-size",
+        panel=MODEL_FILE,
+    ),
+]
 TrustPickle = Annotated[
     bool,
     option(
@@ -174,7 +215,7 @@ Trust = Annotated[
 ]
 BROKEN = (
     *(ArithmeticError, AssertionError, AttributeError, BadZipFile, EOFError),
-    *(ImportError, LookupError, NotImplementedError, TypeError, ValueError),
+    *(ImportError, LookupError, MemoryError, RuntimeError, TypeError, ValueError, zlib.error),
 )
 """What reading a damaged or foreign file raises, in skops and in pickle."""
 LVQ = ("GLVQ", "GMLVQ", "GRLVQ", "LGMLVQ", "LMRSLVQ", "MRSLVQ", "RSLVQ")
@@ -190,7 +231,13 @@ SAFE = (
 searches hold: descriptions of numbers, of scores and of folds."""
 
 
-def load_model(path: Path, *, trust_pickle: bool = False, trust: Sequence[str] = ()) -> Any:
+def load_model(
+    path: Path,
+    *,
+    trust_pickle: bool = False,
+    trust: Sequence[str] = (),
+    trust_size: bool = False,
+) -> Any:
     """The fitted model of a file.
 
     Raises
@@ -201,7 +248,7 @@ def load_model(path: Path, *, trust_pickle: bool = False, trust: Sequence[str] =
         If it holds what is not trusted in a model that could not be explained anyway.
     """
     if path.suffix == ".skops":
-        return _load_skops(path, trust)
+        return _load_skops(path, trust, trust_size=trust_size)
     if path.suffix not in (".pkl", ".pickle", ".joblib"):
         raise cp.InvalidInput(
             f"Expected a model in a .skops file; got {path.name}. Save yours with "
@@ -224,23 +271,55 @@ def load_model(path: Path, *, trust_pickle: bool = False, trust: Sequence[str] =
         raise cp.InvalidInput(f"{path.name} is not a readable pickle: {error}.") from error
 
 
-def _load_skops(path: Path, trust: Sequence[str]) -> Any:
+ORDINARY = 2**26  # bytes that any model may take when it is unpacked
+PACKED = (
+    20  # times its size that a larger model may take; fitted numbers are packed two to ten times
+)
+OBJECT = 16  # bytes of memory for a character of a schema: two of them make an object of 32
+
+
+def _load_skops(path: Path, trust: Sequence[str], *, trust_size: bool) -> Any:
     from skops import io
 
     path.open("rb").close()
     try:
+        if not trust_size:
+            _refuse_bomb(path)
         found = io.get_untrusted_types(file=path)
         unknown = [t for t in found if t not in (*trust, *SAFE)]
         if not unknown:
             return io.load(path, trusted=found)
+        _refuse_unreadable(path)
     except BROKEN as error:
+        if isinstance(error, cp.CounterpointError):
+            raise
         raise cp.InvalidInput(f"{path.name} is not a readable skops file: {error}.") from error
-    _refuse_unreadable(path)
     options = " ".join(f"--trust {name}" for name in unknown)
     raise cp.InvalidInput(
         f"{path.name} holds types that could run code of their own: {', '.join(unknown)}. If you "
         f"know what they do, add {options}."
     )
+
+
+def _refuse_bomb(path: Path) -> None:
+    """Raise if a small file takes much memory: nothing is unpacked before that is known."""
+    most = max(ORDINARY, PACKED * path.stat().st_size)
+    with ZipFile(path) as file:
+        sizes = {member.filename: member.file_size for member in file.infolist()}
+        size = OBJECT * sizes["schema.json"]
+        nodes = [json.loads(file.read("schema.json"))] if size <= most else []
+    while nodes:  # an array counts as often as it is read
+        node = nodes.pop()
+        if isinstance(node, dict):
+            size += sizes.get(str(node.get("file")), 0)
+        if isinstance(node, dict | list):
+            nodes += node.values() if isinstance(node, dict) else node
+    if size > most:
+        raise cp.InvalidInput(
+            f"{path.name} has {plain(path.stat().st_size / 1e6)} MB, and takes about "
+            f"{plain(size / 1e6)} MB when it is unpacked. If you know where it comes from, add "
+            "--trust-size."
+        )
 
 
 def _refuse_unreadable(path: Path) -> None:

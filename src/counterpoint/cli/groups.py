@@ -12,6 +12,7 @@ import counterpoint as cp
 from counterpoint.cli.files import (
     Trust,
     TrustPickle,
+    TrustSize,
     check_out,
     load_model,
     option,
@@ -96,6 +97,7 @@ def groups(
     ] = None,
     trust_pickle: TrustPickle = False,
     trust: Trust = None,
+    trust_size: TrustSize = False,
 ) -> None:
     """Say what tells groups of rows apart: few changes that take each to where the others are.
 
@@ -110,7 +112,9 @@ def groups(
     if space is None:
         seen_in = _components(frame.drop(columns=column), dimensions)
     else:
-        seen_in = load_model(space, trust_pickle=trust_pickle, trust=trust or ())
+        seen_in = load_model(
+            space, trust_pickle=trust_pickle, trust=trust or (), trust_size=trust_size
+        )
     model = GroupTranslations(
         seen_in,
         k=features,

@@ -13,7 +13,15 @@ import numpy as np
 import typer
 
 import counterpoint as cp
-from counterpoint.cli.files import Trust, TrustPickle, check_out, load_model, option, read_rows
+from counterpoint.cli.files import (
+    Trust,
+    TrustPickle,
+    TrustSize,
+    check_out,
+    load_model,
+    option,
+    read_rows,
+)
 from counterpoint.errors import some
 
 __all__ = [
@@ -112,12 +120,18 @@ class Source:
     spec: Spec = None
     trust_pickle: TrustPickle = False
     trust: Trust = None
+    trust_size: TrustSize = False
 
     def loaded(self) -> tuple[Any, Any, cp.Problem]:
         """The model; the data, or None; the policy."""
         problem = cp.Problem() if self.spec is None else cp.Problem.load(self.spec)
         problem = replace(problem, extrapolate=self.extrapolate or problem.extrapolate)
-        model = load_model(self.model, trust_pickle=self.trust_pickle, trust=self.trust or ())
+        model = load_model(
+            self.model,
+            trust_pickle=self.trust_pickle,
+            trust=self.trust or (),
+            trust_size=self.trust_size,
+        )
         return model, None if self.data is None else read_rows(self.data), problem
 
     def explainer(self, wish: Wish) -> tuple[cp.Explainer, cp.Target]:

@@ -9,7 +9,7 @@ import numpy as np
 import typer
 
 import counterpoint as cp
-from counterpoint.cli.files import Trust, TrustPickle, load_model, option, read_rows
+from counterpoint.cli.files import Trust, TrustPickle, TrustSize, load_model, option, read_rows
 from counterpoint.cli.question import Model
 
 __all__ = ["recheck"]
@@ -42,13 +42,14 @@ def recheck(
     ] = False,
     trust_pickle: TrustPickle = False,
     trust: Trust = None,
+    trust_size: TrustSize = False,
 ) -> None:
     """Check records of answers against a model, without solving anything.
 
     Exit code 3 if a record has a problem; 5 if none has, but for resting on the word of a solver,
     which --accept-reported accepts.
     """
-    loaded = load_model(model, trust_pickle=trust_pickle, trust=trust or ())
+    loaded = load_model(model, trust_pickle=trust_pickle, trust=trust or (), trust_size=trust_size)
     records.open("rb").close()
     given = None if rows is None else read_rows(rows)
     found = cp.recheck(records, loaded, rows=given, salt=salt, accept_reported=accept_reported)

@@ -15,6 +15,7 @@ import numpy as np
 
 import counterpoint as cp
 from counterpoint.errors import InvalidInput, is_number, shown, some
+from counterpoint.policy import read_toml
 
 __all__ = ["Reason", "Speech", "Texts", "Wording"]
 
@@ -110,10 +111,7 @@ class Texts:
             If there is no such file.
         """
         path, known = Path(path), sorted(one.name for one in fields(Wording))
-        try:
-            table = tomllib.loads(path.read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise InvalidInput(f"{path.name} is not TOML: {error}.") from error
+        table = read_toml(path)
         features, decisions = table.pop("features", {}), table.pop("decisions", {})
         if table or not isinstance(features, dict):
             raise InvalidInput(

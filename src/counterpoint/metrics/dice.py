@@ -54,7 +54,7 @@ def read_dice(source: str | PathLike[str]) -> tuple[pd.DataFrame, IntArray]:
         outcome = told["data_interface"]["outcome_name"]
         lists = [answers or [] for answers in sets]
         rows = [dict(zip(names, answer, strict=True)) for some in lists for answer in some]
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise InvalidSpec(
             f"{name} is no JSON of DiCE that can be read ({type(error).__name__}: {error}). Write "
             "it with to_json() of what generate_counterfactuals returned (dice-ml 0.8 or later)."

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from types import FunctionType, ModuleType
 from typing import Any, TypeVar, final
@@ -257,18 +258,37 @@ def see_through(model: Any, features: Features | None, *, fixed: bool) -> Readin
     wings()
     if isinstance(model, type):
         raise InvalidInput(f"Expected a fitted model; got the class {model.__name__}. Fit one.")
-    inputs = inputs_of(model)
-    if inputs is None:  # a model of the user's own
-        inputs = Inputs(read(model).width if features is None else len(features))
-    form, last, chosen = _agreed(
-        lambda columns: finish(model, columns),
-        _choose(inputs, features),
-        fixed=fixed and features is not None,
-    )
-    fills, unfilled = fills_of(last)
-    named = inputs.names is not None
-    form = last.lifted(form)
-    return Reading(model, form, chosen, named, last.steps, fills, unfilled, _eps_of(model))
+    with _refused_if_damaged(model):
+        inputs = inputs_of(model)
+        if inputs is None:  # a model of the user's own
+            inputs = Inputs(read(model).width if features is None else len(features))
+        form, last, chosen = _agreed(
+            lambda columns: finish(model, columns),
+            _choose(inputs, features),
+            fixed=fixed and features is not None,
+        )
+        fills, unfilled = fills_of(last)
+        named = inputs.names is not None
+        form = last.lifted(form)
+        return Reading(model, form, chosen, named, last.steps, fills, unfilled, _eps_of(model))
+
+
+@contextmanager
+def _refused_if_damaged(model: Any) -> Iterator[None]:
+    """Refuse a model whose fitted attributes are no arrays, or of shapes that do not go together.
+
+    Readers trust what scikit-learn fitted; a file may hold anything.
+    """
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        if isinstance(error, CounterpointError):
+            raise
+        said = str(error).partition("\n")[0].rstrip(".:")
+        raise UnsupportedModel(
+            f"{type(model).__name__} cannot be read: its fitted attributes do not go together "
+            f"({type(error).__name__}: {said}). Fit it anew, or load another file."
+        ) from error
 
 
 def read_over(model: Any, table: Table | None, items: Sequence[Feature] | None) -> Reading:
@@ -288,7 +308,9 @@ def read_over(model: Any, table: Table | None, items: Sequence[Feature] | None) 
 
 def data_of(model: Any, data: object) -> Table:
     """The columns of ``data=`` that the model takes; those of an array, by position."""
-    table, inputs = Table.read(data), inputs_of(model)
+    table = Table.read(data)
+    with _refused_if_damaged(model):
+        inputs = inputs_of(model)
     if inputs is None or inputs.names is None:
         return table
     every = inputs.needed is None or table.is_array

@@ -129,6 +129,18 @@ def test_what_cuts_is_cut_at_the_same_number(step):
     np.testing.assert_allclose(scores, model.decision_function(rows), rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("extrapolation", ["constant", "linear", "continue"])
+@pytest.mark.parametrize("shift", [0.0, 30.0, -1e3])
+def test_pieces_that_a_scaler_leaves_no_number_are_left_out(extrapolation, shift):
+    """Beyond the last knot the next piece counts, and not the one that has no number left."""
+    data = X + shift
+    spline = SplineTransformer(4, degree=1, extrapolation=extrapolation)
+    model = quietly(make_pipeline(StandardScaler(), spline, Ridge(alpha=1e-3)), data, SCORE)
+    form = see_through(model, NUMBERS, fixed=True).form
+    rows = np.concatenate([data, shift + 2.0 * X, shift - X, at_the_edges(form, data[:9])])
+    np.testing.assert_allclose(form.predict(rows), model.predict(rows), rtol=1e-9, atol=1e-9)
+
+
 def test_quantiles_that_repeat_have_a_value_of_their_own():
     data = np.round(X, 1)
     model = quietly(make_pipeline(QuantileTransformer(n_quantiles=100), Ridge()), data, SCORE)

@@ -17,6 +17,8 @@ import counterpoint as cp
 from counterpoint.additive import solver as knapsacks
 from counterpoint.additive import tree
 from counterpoint.additive.curves import Curve
+from counterpoint.additive.knapsack import Knapsack
+from counterpoint.additive.repair import repaired
 from counterpoint.additive.solver import Knapsacks
 from counterpoint.additive.sums import SumBounds, lifted
 from counterpoint.costs import Level, Pairs, Price
@@ -255,6 +257,44 @@ def test_relations_that_are_only_just_met_are_no_obstacle_to_a_proof(seed: int):
     assert found.proof is not None
     bound = float(proved(program, cases, found.proof)[0])
     assert best * (1.0 - 1e-8) <= bound <= best * (1.0 + 1e-12) or bound == best
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_demand_that_all_together_only_just_meet_is_met(
+    *, compiled: bool, monkeypatch: pytest.MonkeyPatch
+):
+    """The sum in the other order may be an ulp below: that is rounding, and no refutation."""
+    if not compiled:
+        monkeypatch.setattr(tree, "has_numba", bool)
+    rng, d = np.random.default_rng(0), 4
+    for _ in range(20):
+        row, most = rng.uniform(0.1, 1.0, size=d), rng.integers(1, 5, size=d).astype(float)
+        total = float((row * most).sum())
+        low = np.array([np.nextafter(total, np.inf)])
+        box = Box(np.zeros(d), most, np.full(d, -np.inf), np.full(d, np.inf))
+        demand = LinearBounds(row[None], low, np.array([np.inf]))
+        region = Region((demand, Whole(np.arange(d), np.ones(d)), box))
+        program = Program(Price(np.ones(d), np.zeros(d)), region)
+        found = Knapsacks(program).solve(program.cases(np.zeros((1, d))), Effort())
+        assert found.outcomes[0] == Outcome.FOUND
+        assert found.points[0].tolist() == most.tolist()
+
+
+def test_no_replacement_changes_more_features_than_may():
+    """Of two categories one has changed; to change the other too is cheaper, and one too many."""
+    groups = (OneOf(slice(0, 2)), OneOf(slice(2, 5)))
+    blocks = (slice(0, 2), slice(2, 5))
+    demand = LinearBounds(
+        np.array([[0.0, 2.0, 0.0, 1.0, 3.0]]), np.array([3.0]), np.array([np.inf])
+    )
+    price = Price(np.array([0.5, 0.5, 2.0, 2.0, 9.0]), np.zeros(5))
+    program = Program(price, Region((demand, *groups, AtMost(1, blocks))))
+    k = Knapsack(program)
+    given, _ = k.given(program.cases(np.array([[1.0, 0.0, 1.0, 0.0, 0.0]])))
+    moves = k.moves(given, np.zeros((1, 0)), np.array([[0, 1]]))
+    helps, after = repaired(k, given, moves)
+    assert helps.all()
+    assert after.choice.tolist() == [[0, 2]]
 
 
 def of_scip(program: Program, x: np.ndarray) -> float:

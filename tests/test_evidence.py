@@ -1,4 +1,4 @@
-"""What a search leaves behind bounds every point that is asked for, whatever the multipliers are."""
+"""What a search leaves behind bounds what is asked for, whatever its multipliers are."""
 
 from __future__ import annotations
 

@@ -31,6 +31,7 @@ from counterpoint.engine.evidence import Evidence
 from counterpoint.engine.pieces import Task
 from counterpoint.engine.wings import wings
 from counterpoint.errors import CounterpointError
+from counterpoint.models.comparison import compare
 from counterpoint.numerics import CLOSED, EPS, BoolArray, FloatArray, IntArray
 from counterpoint.records.record import NUMBERS, Asked, Batch, kept_of
 from counterpoint.rows.encoding import match_columns
@@ -231,6 +232,7 @@ def check(batch: Batch, asked: Asked) -> tuple[list[tuple[str, BoolArray]], NDAr
         x, y = (question.features.expand(each.codes[here]) for each in (before, returned))
         table, after = table.take(here), after.take(here)
         # The model itself is asked; and what was read of it has to predict the same.
+        compare(reading, table)
         now, then = reading.predict(table), reading.predict(after)
         reading.check(x, now)
         reading.check(y, then)

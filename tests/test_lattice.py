@@ -22,6 +22,7 @@ from sklearn.preprocessing import (
     SplineTransformer,
     StandardScaler,
 )
+from sklearn.tree import DecisionTreeClassifier
 
 import counterpoint as cp
 from counterpoint import lattice
@@ -197,3 +198,36 @@ def test_bins_of_a_column_outside_its_bounds_count_as_changed():
     )
     answer = explainer.explain(pd.DataFrame({"a": [2.0], "b": [-2.0]}), True)[0]
     assert (answer.status, answer.row) == ("optimal", {"a": 2.0, "b": 3.0})
+
+
+@pytest.mark.parametrize("family", ["linear", "bins", "tree"])
+def test_single_precision_takes_steps_that_it_holds_and_refuses_others(family: str) -> None:
+    a = np.tile([0.1, 0.2, 0.3, 0.4], 10)
+    frame = pd.DataFrame({"a": a, "b": 2.5 * a}).round(2)
+    models = {
+        "linear": LogisticRegression(),
+        "bins": make_pipeline(KBinsDiscretizer(4, strategy="uniform"), LogisticRegression()),
+        "tree": DecisionTreeClassifier(random_state=0),
+    }
+    rows = frame.astype("float32")
+    model = models[family].fit(rows, frame["a"] > 0.25)
+    steps = [cp.Integer("a", step=0.1), cp.Integer("b", step=0.25)]
+    for dtypes, expected in (
+        ({"a": "float32", "b": "float64"}, "invalid"),  # .3f + .1 is no number of float32
+        ({"a": "float64", "b": "float32"}, "optimal"),
+    ):
+        explainer = cp.Explainer(model, data=frame, features=steps)
+        row = frame.iloc[[0]].astype(dtypes)
+        answers = explainer.explain(row, True)
+        assert answers.status[0] == expected
+        assert cp.recheck(answers[0].to_record(), model, accept_reported=True).ok
+        if expected == "invalid":
+            assert "does not hold 0.1 and whole steps of 0.1 exactly" in answers.message(0)
+
+
+def test_a_lattice_is_held_up_to_the_numbers_that_are_multiples_of_its_unit() -> None:
+    eps = float(np.finfo(np.float32).eps)
+    ends = np.array([[0.0, 2.0**24 - 1.0], [0.0, 2.0**25], [-np.inf, np.inf], [0.0, 1.0]])
+    held = lattice.is_held(np.array([3.0, 3.0, 3.0, 0.25]), ends, 1.0, eps)
+    assert held.tolist() == [True, False, True, True]
+    assert not lattice.is_held(np.array([0.0]), ends[:1], 0.1, eps).any()

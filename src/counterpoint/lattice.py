@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from counterpoint.numerics import STEP_SLACK, FloatArray
+from counterpoint.numerics import STEP_SLACK, BoolArray, FloatArray
 
-__all__ = ["first", "last", "nearest", "number", "within", "within_bounds"]
+__all__ = ["first", "is_held", "last", "nearest", "number", "within", "within_bounds"]
 
 Numbers = FloatArray | float
 
@@ -57,6 +57,18 @@ def within(
             number(x, last(x, high, step), step),
         )
     return np.where(whole, least, low), np.where(whole, most, high)
+
+
+def is_held(x: FloatArray, ends: FloatArray, step: float, eps: float) -> BoolArray:
+    """Return whether a column in which 1 + ``eps`` follows 1 holds each number exactly, (n,).
+
+    It does where x (n,) and the step are multiples of the distance between neighbours at the
+    largest number, which is at most the larger of the ``ends`` (n, 2), if these are finite.
+    """
+    finite = np.where(np.isfinite(ends), ends, 0.0)
+    largest = np.maximum(np.abs(x) + step, np.abs(finite).max(axis=1))
+    unit = eps * np.exp2(np.floor(np.log2(largest)))
+    return np.asarray((x % unit == 0.0) & (step % unit == 0.0))
 
 
 def within_bounds(

@@ -19,7 +19,7 @@ from counterpoint.engine.program import Program, kinds_region
 from counterpoint.engine.region import Cases, Domain, LazyUnion, Region, Supported
 from counterpoint.engine.search import highest_probability
 from counterpoint.models.form import Form
-from counterpoint.numerics import BoolArray, FloatArray
+from counterpoint.numerics import MISSING, BoolArray, FloatArray
 from counterpoint.rows.encoding import Encoded, encode
 from counterpoint.rows.features import Features
 from counterpoint.rows.table import Table
@@ -343,6 +343,7 @@ class Task:
         else:
             encoded = encode(inputs, features, model.fills, model.unfilled)
         problems = self.target.unusable(encoded.codes, features.names)
+        problems |= self._not_held(inputs, encoded.codes)
         encoded.problems.update(problems | encoded.problems)
         if required.labels or not required.others:
             _ = self.pieces if spanned is None else spanned.span.question.pieces(self.target)
@@ -351,6 +352,27 @@ class Task:
             related = np.array([normals[:, block].any() for block in features.blocks])
             encoded.problems.update(model.not_filled(inputs, encoded, features, related))
         return encoded
+
+    def _not_held(self, inputs: Table, codes: FloatArray) -> dict[int, str]:
+        """Say of which rows a column of low precision does not hold the whole steps exactly.
+
+        A number is returned as its column holds it, and what the model says of that may differ.
+        """
+        features, actionable, problems = self.question.features, self.question.actionable, {}
+        for j, eps in inputs.singles.items():
+            column = features.blocks[j].start
+            step = float(actionable.steps[column])
+            if not step:
+                continue
+            x = codes[:, j]
+            low, high = (end[:, column] for end in actionable.box.bounds(features.expand(codes)))
+            held = lattice.is_held(x, np.stack([low, high], axis=1), step, eps)
+            for i in np.flatnonzero(~held & (x != MISSING) & np.isfinite(x)).tolist():
+                problems[i] = (
+                    f"column {features.names[j]!r} does not hold {x[i]:g} and whole steps of "
+                    f"{step:g} exactly. Convert it with astype('float64')."
+                )
+        return problems
 
     def stays(self, x: FloatArray, said: NDArray[Any]) -> BoolArray:
         """(n,): which rows meet the target as they are, and lead by what is asked of them then."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -79,7 +80,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (at / "deep.json").write_text("[" * 100_000)
     (at / "deep.toml").write_text("x = " + "[" * 5000)
     damaged = loan_model()
-    damaged[-1].coef_ = damaged[-1].coef_[:, :2]
+    damaged[-1].coef_ = np.array([["a", "b", "c", "d"]])
     skops.io.dump(damaged, at / "coef.skops")
     large = loan_model()
     large[-1].coef_ = np.zeros((1, 20_000_000))
@@ -452,7 +453,7 @@ WRONG: list[tuple[list[str], str]] = [
     (["inspect", "odd.skops"], "odd.skops holds types that could run code of their own: "),
     (["inspect", "deep.skops"], "deep.skops is not a readable skops file: maximum recursion"),
     (["inspect", "lists.skops"], "lists.skops is not a readable skops file: "),
-    (["inspect", "large.skops"], "large.skops has 0.156 MB, and takes about 160 MB when it is"),
+    (["inspect", "large.skops"], "large.skops has 0."),
     (["explain", "loan.skops", "deep.jsonl", *DATA], "deep.jsonl, line 1: lists stand in one an"),
     (["inspect", "loan.skops", "--spec", "deep.json"], "deep.json: lists or tables stand in one"),
     (["compare", "loan.skops", "rows.csv", "deep.json", *DATA], "deep.json is no JSON of DiCE"),
@@ -575,8 +576,10 @@ def test_estimators_of_this_package_need_no_trust(name: str, tmp_path: Path):
 
 
 def test_a_limit_of_memory_is_lifted_by_name():
-    told = run("inspect", "large.skops", "--trust-size", code=4).stderr
-    assert "cannot be read" in told or "Expected" in told
+    said = "large.skops has 0.1[0-9]* MB, and takes about 160 MB when it is unpacked. If you know"
+    assert re.search(said, run("inspect", "large.skops", code=2).stderr)
+    told = run("inspect", "large.skops", "--trust-size", code=2).stderr
+    assert "Expected 20000000 inputs for step 'logisticregression'" in told  # it was loaded
 
 
 def test_tables_hold_no_formulas(tmp_path: Path):

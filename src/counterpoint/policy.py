@@ -357,8 +357,9 @@ def _parsed(path: Path) -> Any:
     """What a file says, as nested dicts and lists."""
     if path.suffix != ".json":
         return read_toml(path)
+    text = _text_of(path)
     try:
-        return json.loads(_text_of(path), object_pairs_hook=distinct)
+        return json.loads(text, object_pairs_hook=distinct)
     except InvalidSpec as error:
         raise InvalidSpec(f"{path.name}: {error}") from None
     except ValueError as error:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import counterpoint as cp
-from counterpoint.cli.files import option, read_rows, write
+from counterpoint.cli.files import option, read_rows, with_formulas, write
 from counterpoint.cli.question import Rows, Source, Wish
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def _answers(path: Path, names: tuple[Any, ...]) -> tuple[pd.DataFrame, Any]:
 
     if path.suffix == ".json":
         return read_dice(path)
-    frame = read_rows(path)
+    frame = with_formulas(read_rows(path)) if path.suffix == ".csv" else read_rows(path)
     for column in ("cf_row", "row"):
         if column in frame and column not in names:
             return frame, frame[column].to_numpy()

@@ -29,6 +29,7 @@ __all__ = [
     "load_model",
     "option",
     "read_rows",
+    "with_formulas",
     "write",
 ]
 
@@ -170,15 +171,30 @@ def _without_formulas(table: pd.DataFrame) -> pd.DataFrame:
 
     Numbers stay as they are, and so do texts that are numbers.
     """
+    return _mapped(table, lambda text: f"'{text}" if _is_formula(text) else text)
 
-    def quoted(cell: Any) -> Any:
-        is_formula = isinstance(cell, str) and FORMULA.match(cell) and not NUMBER.fullmatch(cell)
-        return f"'{cell}" if is_formula else cell
 
-    texts = [j for j, kind in enumerate(table.dtypes) if kind.kind not in "biuf"]
-    out = table.rename(columns=quoted)
-    for j in texts:
-        out.isetitem(j, [*map(quoted, table.iloc[:, j].tolist())])
+def with_formulas(table: pd.DataFrame) -> pd.DataFrame:
+    """A table of answers as it was before `write` put apostrophes before formulas."""
+    return _mapped(
+        table, lambda text: text[1:] if text[:1] == "'" and _is_formula(text[1:]) else text
+    )
+
+
+def _is_formula(text: str) -> bool:
+    return bool(FORMULA.match(text)) and not NUMBER.fullmatch(text)
+
+
+def _mapped(table: pd.DataFrame, change: Callable[[str], str]) -> pd.DataFrame:
+    """A table with other texts."""
+
+    def changed(cell: Any) -> Any:
+        return change(cell) if isinstance(cell, str) else cell
+
+    out = table.rename(columns=changed)
+    for j, kind in enumerate(table.dtypes):
+        if kind.kind not in "biuf":
+            out.isetitem(j, [*map(changed, table.iloc[:, j].tolist())])
     return out
 
 

@@ -311,10 +311,10 @@ def data_of(model: Any, data: object) -> Table:
     table = Table.read(data)
     with _refused_if_damaged(model):
         inputs = inputs_of(model)
-    if inputs is None or inputs.names is None:
-        return table
-    every = inputs.needed is None or table.is_array
-    names = inputs.names if every else [inputs.names[j] for j in inputs.needed or ()]
+        if inputs is None or inputs.names is None:
+            return table
+        every = inputs.needed is None or table.is_array
+        names = inputs.names if every else [inputs.names[j] for j in inputs.needed or ()]
     try:
         return match_columns(table, Features(map(Continuous, names)))
     except InvalidInput as error:

@@ -212,13 +212,13 @@ class Confirmation:
             self.after[~answered] = self.rows.codes[~answered]
             certificates = certificates.withheld(~answered, target.promise)
         optimal = answered & (certificates.gap <= effort.gap)
-        left = answered & ~optimal
+        # Without a limit of time, a branch and bound may still have run out of nodes.
+        limited = found.limited & (effort.seconds is not None)
+        left = answered & ~optimal & ~limited
         if left.any() and target.demanding and self.eps > EPS:
             leading, claim = self._optimal_among_leading(left)
             certificates.claims[leading] = claim[leading]
             optimal |= leading
-        # Without a limit of time, a branch and bound may still have run out of nodes.
-        limited = found.limited & (effort.seconds is not None)
         return self.after, judge(certificates, optimal, limited), certificates, found.closed
 
     def _search(self, rows: IntArray, margin: FloatArray, held: BoolArray | None = None) -> Found:
@@ -273,12 +273,15 @@ class Confirmation:
         return self.witnesses.get(i, NOBODY)
 
     def _incumbents(self, i: int, margin: FloatArray, end: float) -> FloatArray:
-        """(m, d) witnesses of a row that lead by a margin."""
+        """(m, d) witnesses of a row that lead by a margin.
+
+        By how much more where ties are lost, the search itself has to ask.
+        """
         points = self._witness(i, end).points
         if not len(points):
             return points
         lead = self._ask(i, points)[2].margin
-        return points[lead >= margin.sum()]
+        return points[lead >= margin[0]]
 
     def _learn_from_witnesses(self) -> list[int]:
         """Rows whose answers are witnesses now, for they are cheaper than what the search left.

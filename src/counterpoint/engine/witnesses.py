@@ -40,12 +40,10 @@ ASKED = 256
 """About how many rows of data the model is asked at first."""
 CHUNKS = 32
 """Changes are taken back one by one; more than so many, several at a time."""
-SHARES = 1.0 - np.append(1.0, 0.5 ** np.arange(1, 9))
+SHARES = (0.0, 0.5, 0.8, 0.95)
 """The shares of a number's change that are tried instead of it."""
 MOVES = 24
 """How often one number of each witness is moved; after so many hardly any is."""
-FINALISTS = 5
-"""Witnesses whose numbers are moved: the cheapest when changes have been taken back."""
 
 Ask = Callable[[FloatArray], tuple[FloatArray, BoolArray]]
 """(m, d) points → the same as they are returned, and (m,) whether the model gives the target."""
@@ -183,9 +181,8 @@ def shortened(
         if state.begin(points[first:last]) or clock() > end:
             break
     state.take_back(blocks, end)
-    state.keep(FINALISTS)
     state.move_closer(blocks, end)
-    state.keep(FINALISTS)
+    state.keep()
     return Witness(state.points, state.cost)
 
 
@@ -213,10 +210,10 @@ class _Shortening:
         self.cost, self.violation = self._measures(self.points)
         return bool(valid.any())
 
-    def keep(self, most: int) -> None:
-        """Keep the cheapest points within the constraints."""
+    def keep(self) -> None:
+        """Keep the points within the constraints, the cheapest first."""
         order = np.argsort(self.cost, kind="stable")
-        order = order[self.violation[order] <= VIOLATION][:most]
+        order = order[self.violation[order] <= VIOLATION]
         self.points, self.cost = self.points[order], self.cost[order]
         self.violation = self.violation[order]
 

@@ -145,10 +145,10 @@ class Grid:
         count = 0
         for f in range(len(nodes.columns)):
             rows = np.flatnonzero((low[:, f] > 0) | (high[:, f] < cells[f] - 1))
-            ends = np.column_stack([low[rows, f], high[rows, f]])
-            kinds, back = np.unique(ends, axis=0, return_inverse=True)
-            used.append((rows, count + back.ravel()))
-            numbers.append(np.column_stack([np.full(len(kinds), f), kinds]))
+            ends = low[rows, f] * cells[f] + high[rows, f]
+            kinds, back = np.unique(ends, return_inverse=True)
+            used.append((rows, count + back))
+            numbers.append(np.column_stack([np.full(len(kinds), f), *np.divmod(kinds, cells[f])]))
             count += len(kinds)
         for span in nodes.spans:
             rows = np.flatnonzero(~among[:, span].all(axis=1))

@@ -13,7 +13,7 @@ import numpy as np
 from counterpoint.numerics import compiled
 from counterpoint.trees.staircase import Seen
 
-__all__ = ["look"]
+__all__ = ["look", "moves"]
 
 
 @compiled
@@ -298,3 +298,70 @@ def look(t: Any, boxes: Any, leaves: Any, ends: Any, least: Any, worth: Any) -> 
         kind, what, where = _split(t, (kept, tree, cost), (at, known[2]), own[i], bound[i], votes)
         splits[i, 0], splits[i, 1], splits[i, 2] = kind, what, where
     return Seen(bound, stop, which[:done], cells, categories, met, splits, own)
+
+
+@compiled
+def moves(t: Any, at: Any, chosen: Any) -> Any:
+    """`Search.moves`: what cells meet the demands by, and if one feature alone moves elsewhere.
+
+    A leaf that cells are in is left by some moves; one of which they fail a single test is entered.
+    """
+    starts, number, first, last, tests = t.starts, t.number, t.first, t.last, t.tests
+    size, cells, numbers, pad = len(t.values), starts[-1], len(number), len(number) + len(t.of_set)
+    slots, begins = cells + len(t.home), t.spans
+    steps, whole = np.zeros((size, slots)), np.zeros((size, len(t.home)))
+    some, held = np.zeros((size, t.sets.shape[1])), np.zeros((size, len(begins) - 1))
+    sums = t.shift.copy()
+    for leaf in range(len(tests)):
+        fails, failed = 0, -1
+        for j in range(tests.shape[1]):
+            test = tests[leaf, j]
+            if test == pad:
+                break
+            if test < numbers:
+                passed = first[test] <= at[number[test]] <= last[test]
+            else:
+                m = test - numbers
+                passed = t.sets[m, chosen[t.of_set[m]]]
+            if not passed:
+                fails, failed = fails + 1, test
+                if fails > 1:
+                    break
+        if fails > 1:
+            continue
+        for j in range(tests.shape[1]):
+            test = tests[leaf, j]
+            if test == pad:
+                break
+            if fails and test != failed:
+                continue
+            for r in range(size):
+                value = t.values[r, leaf]
+                if test < numbers:
+                    f = number[test]
+                    steps[r, starts[f] + f + first[test]] += value
+                    steps[r, starts[f] + f + last[test] + 1] -= value
+                    if not fails:
+                        whole[r, f] += value
+                else:
+                    m = test - numbers
+                    g = t.of_set[m]
+                    for c in range(begins[g], begins[g + 1]):
+                        if t.sets[m, c]:
+                            some[r, c] += value
+                    if not fails:
+                        held[r, g] += value
+        if not fails:
+            for r in range(size):
+                sums[r] += t.values[r, leaf]
+    out = np.empty((size, cells + t.sets.shape[1]))
+    for r in range(size):
+        for f in range(len(t.home)):
+            total = sums[r] - whole[r, f]
+            for c in range(starts[f], starts[f + 1]):
+                total += steps[r, c + f]
+                out[r, c] = total
+        for g in range(len(begins) - 1):
+            for c in range(begins[g], begins[g + 1]):
+                out[r, cells + c] = sums[r] - held[r, g] + some[r, c]
+    return sums, out

@@ -26,6 +26,8 @@ from counterpoint.trees.relaxation import Demands, Literals
 
 __all__ = ["EXACT", "Proof", "ProofTrees", "evidence_of", "needed", "refuted", "require_rows"]
 
+TESTS = 1 << 22
+"""Tests of leaves times boxes that are checked together: 32 MiB of each of some arrays."""
 LEAF, EXACT = 0, 3
 """What a node of a proof is that is not split: a box that holds nothing cheaper than the bound, by
 the staircase; one in which the best leaves do not meet the demands when their values are added up
@@ -149,6 +151,7 @@ def _holds(
     if found is None:
         return False
     boxes, nodes = found
+    together = max(1, min(together, TESTS // max(grid.pad, 1)))
     each = [proof.prices[node][:m] for node in nodes.tolist()] if m else [[]]
     if {len(some) for some in each} != {m} or not np.isfinite(each).all():
         return False

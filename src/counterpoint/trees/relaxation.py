@@ -13,6 +13,7 @@ multipliers of a linear program.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -24,6 +25,10 @@ from counterpoint.trees.boxes import Boxes, Costs, Row, reduced
 from counterpoint.trees.grid import NUMBER, SET, Split
 
 __all__ = ["Demands", "Literals", "Relaxed", "relaxed"]
+
+ENTRIES = 1 << 23
+"""Leaves times the literals of their trees that a program may have: with the solver's own copies it
+takes some 500 MiB then, and longer than a row has."""
 
 
 @final
@@ -99,18 +104,45 @@ class Literals:
         f = np.searchsorted(self.grid.starts, cells, "right") - 1
         return f, cells - self.grid.starts[f], literals[len(cells) :] - len(self.row.cost)
 
-    def implied(self, literals: IntArray) -> tuple[BoolArray, BoolArray]:
-        """(A, q) which literals leaves imply, and which they imply to be false."""
+    def implied(self, some: slice, literals: IntArray) -> tuple[BoolArray, BoolArray]:
+        """(A, q) which literals some of the leaves imply, and which they imply to be false."""
         f, cell, m = self.parts(literals)
         sets, inside = self.grid.sets[m], self.grid.owner == self.grid.of_set[m, None]
-        within = self.within.astype(np.float32)
-        true = np.hstack([self.first[:, f] >= cell, within @ (inside & ~sets).T == 0.0])
-        false = np.hstack([self.final[:, f] < cell, within @ sets.T == 0.0])
+        within, first, final = self.within[some], self.first[some], self.final[some]
+        within = within.astype(np.float32)
+        true = np.hstack([first[:, f] >= cell, within @ (inside & ~sets).T == 0.0])
+        false = np.hstack([final[:, f] < cell, within @ sets.T == 0.0])
         return true, false
+
+    def by_tree(self, trees: IntArray) -> Iterator[tuple[slice, IntArray]]:
+        """For each tree among ascending ones its leaves, and where it stands among these."""
+        which, begin = np.unique(trees, return_index=True)
+        parts = zip(which.tolist(), np.split(np.arange(len(trees)), begin[1:]), strict=True)
+        ends = np.append(np.searchsorted(self.tree, np.arange(len(self.grid.tree))), len(self.tree))
+        for tree, places in parts if len(trees) else ():
+            yield slice(int(ends[tree]), int(ends[tree + 1])), places
+
+    def entries(self, trees: IntArray) -> int:
+        """How many leaves and literals of their trees there are, each pair once."""
+        size = len(self.grid.tree)
+        return int(
+            (np.bincount(trees, minlength=size) * np.bincount(self.tree, minlength=size)).sum()
+        )
+
+    def implications(self, side: int, trees: IntArray, used: IntArray) -> tuple[IntArray, IntArray]:
+        """Leaves and what they imply of literals ``used`` by their trees: tree · q + literal."""
+        literals, leaf, key = np.unique(used), list[IntArray](), list[IntArray]()
+        for some, places in self.by_tree(trees):
+            at, on = np.nonzero(self.implied(some, used[places])[side])
+            leaf.append(at + some.start)
+            key.append(
+                trees[places[on]] * len(literals) + np.searchsorted(literals, used[places[on]])
+            )
+        return np.concatenate(leaf), np.concatenate(key)
 
     def split(self, literals: IntArray, doubt: FloatArray, prices: FloatArray) -> Split:
         """The literal that a solution leaves most in doubt for what trees pay for it."""
-        q = int((doubt * (1.0 + prices.sum(axis=0))).argmax())
+        q = int((doubt * (1.0 + prices)).argmax())
         f, cell, m = self.parts(literals)
         if doubt[q] < np.sqrt(EPS):  # rounding
             return 0, 0, 0
@@ -127,17 +159,20 @@ class Literals:
         named &= literal < len(self.row.cost) + len(grid.of_set)
         if not (named.all() and (weights >= 0.0).all() and (both >= 0.0).all()):
             return 0.0
+        order = np.lexsort((literal, tree))
+        tree, literal, both = tree[order], literal[order], both[:, order]
+        if ((np.diff(tree) == 0) & (np.diff(literal) == 0)).any():
+            return 0.0  # a price is set twice
+        values, paid = weights @ demands.values[:, self.leaves], np.zeros(len(self.leaves))
+        for leaves, places in self.by_tree(tree):
+            true, false = self.implied(leaves, literal[places])
+            paid[leaves] = np.where(true, both[0, places], 0.0).sum(axis=1)
+            paid[leaves] += np.where(false, both[1, places], 0.0).sum(axis=1)
         literals, at = np.unique(literal, return_inverse=True)
-        a, b = np.zeros((2, len(grid.tree), len(literals)))
-        a[tree, at], b[tree, at] = both
-        true, false = self.implied(literals)
-        values = weights @ demands.values[:, self.leaves]
-        paid = np.where(true, a[self.tree], 0.0).sum(axis=1)
-        paid += np.where(false, b[self.tree], 0.0).sum(axis=1)
+        a, b = (np.bincount(at, part, len(literals)) for part in both)
         begin = np.searchsorted(self.leaves, grid.tree)
         trees = np.minimum.reduceat(paid - values, begin)
         f, cell, m = self.parts(literals)
-        a, b = a.sum(axis=0), b.sum(axis=0)
         gain = np.bincount(grid.starts[f] + cell, (a - b)[: len(f)], len(self.row.cost))
         earned = np.cumsum(gain)
         begins = np.repeat(np.append(0.0, earned)[grid.starts[:-1]], np.diff(grid.starts))
@@ -203,36 +238,35 @@ def relaxed(
 ) -> Relaxed | None:
     """The best prices for a box, of which no more is asked than that it costs what it is worth.
 
-    None if there is nothing to price, or the program is not solved in that time.
+    None if there is nothing to price, or the program is too large, or not solved in that time.
     """
+    if seconds <= 0.0 or len(leaves) * (len(row.top) + len(row.stays)) > ENTRIES:
+        return None
     known = Literals(row, box, leaves)
     trees, used = known.used
-    literals = np.unique(used)
-    if not len(literals) or seconds <= 0.0:
+    literals, size = np.unique(used), len(row.grid.tree)
+    if not len(literals) or len(literals) ** 2 > ENTRIES or known.entries(trees) > ENTRIES:
         return None
     atoms, count, q = Atoms.of(known, literals), len(leaves), len(literals)
-    own = np.zeros((len(row.grid.tree), q), dtype=bool)
-    own[trees, np.searchsorted(literals, used)] = True
     # y of leaves, u of literals, shares of atoms, and a share of giving up, which costs a little
     # more than it is worth, so that the bound can reach that
     width, sides, places = count + q + len(atoms.cost) + 1, [], []
-    for side, sign in zip(known.implied(literals), (-1.0, 1.0), strict=True):
-        leaf, on = np.nonzero(side & own[known.tree])
-        keys, at = np.unique(known.tree[leaf] * q + on, return_inverse=True)
-        entries = np.ones(len(leaf)), (at, leaf)
-        implied = sparse.csr_array(entries, (len(keys), count))
-        entries = np.full(len(keys), sign), (np.arange(len(keys)), keys % q)
-        literal = sparse.csr_array(entries, (len(keys), q))
-        sides.append(sparse.hstack([implied, literal, _zeros(len(keys), width - count - q)]))
+    for side, sign in ((0, -1.0), (1, 1.0)):
+        leaf, key = known.implications(side, trees, used)
+        keys, at = np.unique(key, return_inverse=True)
+        whose = sparse.csr_array((np.ones(len(leaf)), (at, leaf)), (len(keys), count))
+        each = np.full(len(keys), sign), (np.arange(len(keys)), keys % q)
+        literal = sparse.csr_array(each, (len(keys), q))
+        sides.append(sparse.hstack([whose, literal, _zeros(len(keys), width - count - q)]))
         places.append(keys)
     short = np.maximum(-demands.shift, 0.0)[:, None]
     middle = _zeros(len(short), width - count - 1)
     demanded = sparse.hstack([-demands.values[:, leaves], middle, -short])
-    tree = sparse.csr_array((np.ones(count), (known.tree, np.arange(count))), (len(own), count))
+    tree = sparse.csr_array((np.ones(count), (known.tree, np.arange(count))), (size, count))
     owners, which = np.unique(atoms.owner, return_inverse=True)
     equal = sparse.block_array(
         [
-            [tree, None, _zeros(len(own), len(which)), np.ones((len(own), 1))],
+            [tree, None, _zeros(size, len(which)), np.ones((size, 1))],
             [None, sparse.eye_array(q), sparse.csr_array(-1.0 * atoms.met), None],
             [None, None, sparse.csr_array(1.0 * (which == np.arange(len(owners))[:, None])), None],
         ]
@@ -243,7 +277,7 @@ def relaxed(
         sparse.vstack([*sides, demanded]),
         np.concatenate([np.zeros(len(places[0])), np.ones(len(places[1])), demands.shift]),
         equal,
-        np.concatenate([np.ones(len(own)), np.zeros(q), np.ones(len(owners))]),
+        np.concatenate([np.ones(size), np.zeros(q), np.ones(len(owners))]),
         np.append(np.ones(width - 1), float(np.isfinite(worth)))[:, None] * [0.0, 1.0],
         method="highs",
         options={"time_limit": seconds} if np.isfinite(seconds) else {},
@@ -251,10 +285,12 @@ def relaxed(
     if found.status != 0:
         return None
     duals = np.split(np.maximum(-found.ineqlin.marginals, 0.0), np.cumsum([*map(len, places)]))
-    paid = np.zeros((2, len(own) * q))
-    paid[0, places[0]], paid[1, places[1]] = duals[:2]
-    keys = np.flatnonzero(paid.any(axis=0))
-    table = np.column_stack([keys // q, literals[keys % q], *paid[:, keys]])
+    keys = np.unique(np.concatenate(places))
+    paid = np.zeros((2, len(keys)))
+    for side in (0, 1):
+        paid[side, np.searchsorted(keys, places[side])] = duals[side]
+    keys, paid = keys[paid.any(axis=0)], paid[:, paid.any(axis=0)]
+    table = np.column_stack([keys // q, literals[keys % q], *paid])
     prices = [*duals[2].tolist(), *table.ravel().tolist()]
     u, shares = found.x[count : count + q], found.x[count + q : -1]
     cells, categories = np.array(known.known.cells[0]), np.array(known.known.categories[0])
@@ -264,7 +300,8 @@ def relaxed(
             cells[owner] = place
         else:
             categories[owner - len(cells)] = place
-    split = known.split(literals, np.minimum(u, 1.0 - u), paid.sum(axis=0).reshape(-1, q))
+    prices_of = np.bincount(keys % q, paid.sum(axis=0), q).astype(np.float64)
+    split = known.split(literals, np.minimum(u, 1.0 - u), prices_of)
     return Relaxed(known.bound(demands, prices), prices, split, cells, categories)
 
 

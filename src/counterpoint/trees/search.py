@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import final
 
 import numpy as np
@@ -14,8 +14,9 @@ from counterpoint.caches import Memo
 from counterpoint.engine.evidence import Bounding
 from counterpoint.engine.pieces import Pieces
 from counterpoint.engine.search import Found, Leads
-from counterpoint.numerics import EPS, TINY, BoolArray, FloatArray, IntArray, clock
+from counterpoint.numerics import EPS, FloatArray, IntArray, clock
 from counterpoint.trees.boxes import Boxes, Row, held
+from counterpoint.trees.exchange import Exchange, State
 from counterpoint.trees.form import LeafSums
 from counterpoint.trees.grid import NUMBER, SET, Split
 from counterpoint.trees.proofs import EXACT, Proof, ProofTrees, needed, refuted, require_rows
@@ -33,13 +34,15 @@ PATIENCE = 500
 as long; eight times as many at first, for most rows need none."""
 SEARCHING = 0.8
 """What share of the time of a row the search takes; the rest is for its proof."""
-GREEDY = 60
-"""Moves of one feature that are made to find an answer to begin with."""
-SHARE = 0.3
-"""A move of one feature that gains less than this share of what the best one does is too small."""
+IMPROVING = 0.5
+"""What share of the time that is left answers may be improved for before boxes are opened again."""
 EASY = 512
 """Parts of boxes that are looked at before witnesses are asked for: most rows need no more, and to
 find some takes as long as some hundred of them."""
+LEAVES = 1 << 25
+"""How many leaves of open boxes are remembered: 256 MiB."""
+TESTS = 1 << 20
+"""Tests of leaves times boxes that are looked at together: 8 MiB of each of some arrays."""
 AT_ONCE = 16
 """Boxes that are opened together: NumPy's overhead is shared by twice as many parts."""
 
@@ -84,15 +87,23 @@ class Search:
         self.row, self.grid, self.condition, self.needs = row, row.grid, condition, needs
         self.relations, self.size, self.eps = relations, row.program.size, eps
         self.values = np.ascontiguousarray(condition.weights @ row.grid.values.T)
-        self.gap, self.end, self.looked = 0.0, np.inf, 0
+        self.gap, self.end, self.looked, self.held = 0.0, np.inf, 0, 0
+        self.everything = np.arange(len(row.grid.tests))
+        self.at_once = max(1, min(AT_ONCE, TESTS // row.grid.pad)) if row.grid.pad else AT_ONCE
         # points that meet everything, for a search that takes long, see `Found`
         self.incumbents: Callable[[float], FloatArray] = lambda _: np.empty((0, row.program.width))
         self.cost = reached  # of the best point so far, and
         self.point: FloatArray | None = None  # it, and how to hold it in numbers that are shorter
         self.written: FloatArray | None = None
+        self.best: State | None = None  # its cells and categories
         # the bound if solvers are believed, and what is proved of boxes that their word closes
         self.least, self.told = 0.0, np.inf
         self._stairs, self._tried = Memo[bytes, Staircase](), set[bytes]()
+
+    @cached_property
+    def exchange(self) -> Exchange:
+        """Moves of single features."""
+        return Exchange(self.stairs([0.0] * self.size), self.goal, self.offer)
 
     @property
     def worth(self) -> float:
@@ -118,12 +129,16 @@ class Search:
         for k in np.flatnonzero(seen.met).tolist():
             self.offer(seen.cells[k], seen.categories[k], seen.own[k])
         begins = np.append(0, seen.ends)
+        if self.held + len(seen.leaves) > LEAVES:  # they are found again when a box is opened
+            begins[:] = 0
+            self.held -= len(seen.leaves)
+        self.held += len(seen.leaves)
         return [
             Open(
                 float(seen.bound[k]),
                 nodes[k],
                 boxes[k : k + 1],
-                seen.leaves[begins[k] : begins[k + 1]],
+                seen.leaves[begins[k] : begins[k + 1]] if begins[-1] else self.everything,
                 seen.splits[k],
                 seen.own[k],
                 seen.cells[k],
@@ -180,6 +195,7 @@ class Search:
             return
         if self.relations is None:
             self.cost, self.point = cost, self.row.point(cells, categories)
+            self.best = cells, categories
             if self.eps > EPS:
                 self.written = held(self.row, cells, categories, self.eps)
             return
@@ -191,115 +207,28 @@ class Search:
             cost = self.relations.cost(y)
             if cost < self.cost:
                 self.cost, self.point = cost, y
+                self.best = cells, categories
 
     # --- answers to begin with ---
 
-    def _moves(self, cells: IntArray, categories: IntArray) -> tuple[FloatArray, FloatArray]:
-        """(r,) what a point meets demands by, and (r, M + C) if one feature alone moves."""
-        grid, count = self.grid, len(self.grid.number)
-        failed = ~self.row.passed(cells, categories)[grid.tests]
-        fails = failed.sum(axis=1)
-        own, near = np.flatnonzero(fails == 0), np.flatnonzero(fails == 1)
-        # leaves that the point is in are left, those that it fails one test of are entered
-        left = grid.tests[own].ravel()
-        entered = grid.tests[near][failed[near]]
-        slots = grid.starts[:-1] + np.arange(len(grid.columns))  # one more for each number
-        size = int(grid.starts[-1]) + len(grid.columns)
-        first, last = slots[grid.number] + grid.first, slots[grid.number] + grid.last + 1
-        stops = np.append(slots[1:], size)[: len(slots)] - 1 if len(slots) else slots
-        ends = stops[grid.number]
-        sums = self.values[:, own].sum(axis=1) + self.condition.shift
-        spread = [span.stop - span.start for span in grid.spans]
-        out = np.empty((len(sums), len(self.row.paid) + len(self.row.category)))
-        for r, value in enumerate(self.values):
-            lost = np.bincount(left, np.repeat(value[own], grid.tests.shape[1]), grid.pad + 1)
-            won = np.bincount(entered, value[near], grid.pad + 1)
-            both = (lost + won)[:count]
-            steps = np.bincount(first, both, size) - np.bincount(last, both, size)
-            steps += np.bincount(ends, lost[:count], size)
-            steps -= np.bincount(slots[grid.number], lost[:count], size)
-            whole = np.bincount(grid.of_set, lost[count:-1], len(grid.spans))
-            sets = (lost + won)[count:-1] @ grid.sets - np.repeat(whole, spread)
-            out[r] = sums[r] + np.append(np.delete(np.cumsum(steps), stops), sets)
-        return sums, out
-
-    def greedy(self, start: tuple[IntArray, IntArray] | None = None) -> None:
-        """An answer, by moves of one feature that gain most for what they cost.
-
-        When the demands are met, moves that save most. It starts from these cells and categories,
-        or from the nearest ones.
-        """
-        row, grid = self.row, self.grid
-        assert row.root is not None  # noqa: S101 (asked by the caller)
-        if start is None:
-            known = row.costs(row.root)
-            start = known.cells[0], known.categories[0]
-        cells, categories = start
-        if not row.allows(cells, categories):
-            return
-        owner = np.repeat(np.arange(len(grid.columns)), np.diff(grid.starts))
-        group = np.repeat(np.arange(len(grid.spans)), [s.stop - s.start for s in grid.spans])
-        place = np.arange(len(owner)) - grid.starts[owner]
-        for _ in range(GREEDY):
-            here = grid.starts[:-1] + cells
-            extra = np.append(
-                row.paid - row.paid[here][owner],
-                row.category - row.category[categories][group],
-            )
-            if row.most is not None:
-                extra[self._too_many(cells, categories, owner, group)] = np.inf
-            now, found = self._moves(cells, categories)
-            best = self._best_move(now, found, extra)
-            if (now >= self.least_needed).all():
-                self.offer(cells, categories)
-            if best is None:
-                return
-            if best < len(owner):
-                cells = cells.copy()
-                cells[owner[best]] = place[best]
-            else:
-                categories = categories.copy()
-                categories[group[best - len(owner)]] = best - len(owner)
-
-    def start_from(self, points: FloatArray) -> None:
-        """Points that meet everything may be the best so far, and moves from them."""
-        for y in points:
+    def improve(self) -> None:
+        """Better answers near the best one, and near witnesses, in a share of the time."""
+        now, states = clock(), list[State]()
+        self.exchange.end = now + IMPROVING * (self.end - now)
+        for y in self.incumbents(self.exchange.end):
             cells, categories = self.row.cells(y)
             if self.meets(self._leaves_at(cells, categories)) is False:
                 continue  # they meet another piece of the target
             if self.relations is not None and self.relations.cost(y) < self.cost:
                 self.cost, self.point = self.relations.cost(y), np.array(y)
-            self.greedy((cells, categories))
-
-    def _best_move(self, now: FloatArray, found: FloatArray, extra: FloatArray) -> int | None:
-        """The move of one feature to make next; None to stay."""
-        if not len(extra):  # all numbers are missing, and there are no categories
-            return None
-        needs = self.goal[:, None]
-        met: BoolArray = np.asarray((found >= needs).all(axis=0))
-        best = int(np.where(met, extra, np.inf).argmin())
-        if (now >= needs[:, 0]).all():
-            return best if extra[best] < 0.0 else None
-        if met[best] and np.isfinite(extra[best]):
-            return best
-        short = np.minimum(found - needs, 0.0).sum(axis=0)
-        gain = short - np.minimum(now - needs[:, 0], 0.0).sum()
-        gain[np.isinf(extra)] = 0.0
-        with np.errstate(over="ignore"):  # what costs nothing comes first
-            rate = np.where(gain > SHARE * gain.max(), gain / np.maximum(extra, TINY), 0.0)
-        best = int(rate.argmax())
-        return best if rate[best] > 0.0 else None
-
-    def _too_many(
-        self, cells: IntArray, categories: IntArray, owner: IntArray, group: IntArray
-    ) -> BoolArray:
-        """(M + C,): whether to move one feature elsewhere changes more of them than may change."""
-        row, start = self.row, self.grid.starts[:-1]
-        moved = row.counts & ~row.can_stay[start + cells]
-        left = row.group_counts & ~row.stays[categories]
-        numbers = moved.sum() + left.sum() - moved[owner] + (row.counts[owner] & ~row.can_stay)
-        sets = moved.sum() + left.sum() - left[group] + (row.group_counts[group] & ~row.stays)
-        return np.asarray(np.concatenate([numbers, sets]) > row.most)
+            elif self.relations is None:  # the model gives them the target
+                self.offer(cells, categories, doubtful=True)
+            reached = self.exchange.greedy((cells, categories))
+            states += [] if reached is None else [reached]
+        states.sort(key=lambda state: self.row.price_of(*state))
+        for state in ([self.best] if self.best else []) + states:
+            self.exchange.improve(state)
+        self.exchange.end = np.inf
 
     # --- all of it ---
 
@@ -310,13 +239,14 @@ class Search:
         """
         self.gap, self.end, proof, heap = gap, end, Proof.begun(), list[Open]()
         if self.row.root is not None:
-            self.greedy()
-            begin, everything = [0.0] * self.size, np.arange(len(self.grid.tests))
+            self.exchange.greedy()
+            begin = [0.0] * self.size
             proof.prices[0] = begin
-            heap = self.look(self.row.root, [everything], [0.0], [0], [begin])
-        limbo, patience = self._climb(heap, proof, EASY), 8 * PATIENCE
+            heap = self.look(self.row.root, [self.everything], [0.0], [0], [begin])
+        patience = 8 * PATIENCE
+        limbo = self._climb(heap, proof, min(EASY, patience))
         if heap and heap[0].bound < self.worth:
-            self.start_from(self.incumbents(end))
+            self.improve()
         while heap and heap[0].bound < self.worth and not self.is_over:
             one, size = heapq.heappop(heap), len(proof.kind)
             inside = [one]
@@ -352,7 +282,7 @@ class Search:
             while heap and len(opened) < at_once and heap[0].bound < self.worth:
                 opened.append(heapq.heappop(heap))
             limbo = np.minimum(limbo, self._open(opened, heap, proof))
-            at_once = min(2 * at_once, AT_ONCE) if self.relations is None else 1
+            at_once = min(2 * at_once, self.at_once) if self.relations is None else 1
         return limbo
 
     def _relax(self, one: Open) -> Open:
@@ -364,7 +294,7 @@ class Search:
         found = relaxed(row, one.box, one.leaves, demands, self.worth, seconds)
         if found is None or found.bound <= one.bound:
             return one
-        self.greedy((found.cells, found.categories))
+        self.exchange.greedy((found.cells, found.categories))
         split = np.array(found.split) if found.split[0] else one.split
         prices = [*one.prices[: self.size], *found.prices]
         return replace(one, bound=found.bound, split=split, prices=prices)
@@ -379,6 +309,7 @@ class Search:
         whole: list[Open] = []
         splits: list[Split] = []
         for one in map(self._tied, opened):
+            self.held -= len(one.leaves) if one.leaves is not self.everything else 0
             proof.prices[one.node] = one.prices
             if one.bound >= self.worth:
                 continue

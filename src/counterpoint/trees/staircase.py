@@ -158,6 +158,39 @@ class Staircase:
         seen.splits[held] = self._splits(known, kept, held, own, seen.bound[held])
         return seen
 
+    def moves(self, cells: IntArray, categories: IntArray) -> tuple[FloatArray, FloatArray]:
+        """(r,) what a point meets demands by, and (r, M + C) if one feature alone moves."""
+        kernel = _kernel()
+        if kernel is not None:
+            sums, moved = kernel.moves(self.tables, cells, categories)
+            return sums, moved
+        grid, count = self.grid, len(self.grid.number)
+        failed = ~self.row.passed(cells, categories)[grid.tests]
+        fails = failed.sum(axis=1)
+        own, near = np.flatnonzero(fails == 0), np.flatnonzero(fails == 1)
+        # leaves that the point is in are left, those that it fails one test of are entered
+        left = grid.tests[own].ravel()
+        entered = grid.tests[near][failed[near]]
+        slots = grid.starts[:-1] + np.arange(len(grid.columns))  # one more for each number
+        size = int(grid.starts[-1]) + len(grid.columns)
+        first, last = slots[grid.number] + grid.first, slots[grid.number] + grid.last + 1
+        stops = np.append(slots[1:], size)[: len(slots)] - 1 if len(slots) else slots
+        ends = stops[grid.number]
+        sums = self.values[:, own].sum(axis=1) + self.condition.shift
+        spread = [span.stop - span.start for span in grid.spans]
+        out = np.empty((len(sums), len(self.row.paid) + len(self.row.category)))
+        for r, value in enumerate(self.values):
+            lost = np.bincount(left, np.repeat(value[own], grid.tests.shape[1]), grid.pad + 1)
+            won = np.bincount(entered, value[near], grid.pad + 1)
+            both = (lost + won)[:count]
+            steps = np.bincount(first, both, size) - np.bincount(last, both, size)
+            steps += np.bincount(ends, lost[:count], size)
+            steps -= np.bincount(slots[grid.number], lost[:count], size)
+            whole = np.bincount(grid.of_set, lost[count:-1], len(grid.spans))
+            sets = (lost + won)[count:-1] @ grid.sets - np.repeat(whole, spread)
+            out[r] = sums[r] + np.append(np.delete(np.cumsum(steps), stops), sets)
+        return sums, out
+
     @cached_property
     def tables(self) -> Tables:
         """What the compiled loops take."""

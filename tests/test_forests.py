@@ -1,0 +1,179 @@
+"""Deep forests: moves of single features, memory, and answers that time does not make worse."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import load_breast_cancer
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+
+import counterpoint as cp
+from counterpoint.engine import confirm, witnesses
+from counterpoint.rows.encoding import encode
+from counterpoint.rows.table import Table
+from counterpoint.trees import exchange, kernel, relaxation, search, staircase
+from counterpoint.trees.boxes import Row
+from counterpoint.trees.exchange import Exchange
+from counterpoint.trees.form import LeafSums
+from counterpoint.trees.relaxation import Demands, relaxed
+from counterpoint.trees.staircase import Staircase
+
+RNG = np.random.default_rng(0)
+FRAME = pd.DataFrame(
+    {
+        "a": RNG.normal(size=400),
+        "b": RNG.normal(size=400),
+        "count": RNG.integers(0, 12, 400),
+        "word": pd.Categorical(RNG.choice(["x", "y", "z", "w"], 400)),
+    }
+)
+LABELS = (FRAME["a"] + FRAME["b"] * FRAME["count"] / 6 + (FRAME["word"] == "x") > 0.4).to_numpy()
+BOOSTED = HistGradientBoostingClassifier(max_iter=15, categorical_features="from_dtype").fit(
+    FRAME, LABELS
+)
+CANCER = load_breast_cancer(as_frame=True, return_X_y=True)
+DEEP = RandomForestClassifier(25, random_state=0).fit(*CANCER)
+
+
+def stairs_of(model: Any, frame: pd.DataFrame, i: int, *constraints: cp.Constraint) -> Staircase:
+    explainer = cp.Explainer(model, data=frame, constraints=constraints)
+    question = explainer.explain(frame.head(1), True).question
+    row = encode(Table.read(frame.iloc[[i]]), question.features).codes
+    program = question.pieces(cp.Label(True)).listed[0].program
+    condition = next(c for c in program.region if isinstance(c, LeafSums))
+    case = program.cases(question.features.expand(row))
+    grid = condition.form.grid(program.groups, case.x[0])
+    values = np.ascontiguousarray(condition.weights @ grid.values.T)
+    return Staircase(Row(grid, program, case), condition, 0.0, values)
+
+
+@pytest.mark.parametrize("model", [BOOSTED, DEEP], ids=["categories", "numbers"])
+def test_moves_are_what_the_trees_say_of_each_neighbour(
+    model: Any, monkeypatch: pytest.MonkeyPatch
+):
+    frame = FRAME if model is BOOSTED else CANCER[0]
+    stairs = stairs_of(model, frame, 3)
+    row, grid = stairs.row, stairs.grid
+    rng, moves = np.random.default_rng(1), Exchange(stairs, stairs.needs, lambda *_: None)
+    for _ in range(3):
+        cells = rng.integers(0, row.top + 1)
+        categories = np.array([rng.integers(s.start, s.stop) for s in grid.spans], dtype=np.intp)
+        told = []
+        for chosen in (None, kernel):
+            monkeypatch.setattr(staircase, "_kernel", lambda chosen=chosen: chosen)
+            told.append(stairs.moves(cells, categories))
+        np.testing.assert_allclose(told[0][0], told[1][0], atol=1e-12)
+        np.testing.assert_allclose(told[0][1], told[1][1], atol=1e-12)
+        for k in rng.integers(0, told[0][1].shape[1], 40).tolist():
+            after = moves._after((cells, categories), k)
+            own = row.passed(*after)[grid.tests].all(axis=1)
+            assert own.sum() == len(grid.tree)
+            sums = stairs.values[:, own].sum(axis=1) + stairs.condition.shift
+            np.testing.assert_allclose(told[0][1][:, k], sums, atol=1e-12)
+
+
+@pytest.mark.parametrize("constraints", [(), (cp.MaxChanges(2),)], ids=["free", "two changes"])
+def test_what_is_improved_meets_the_demands_and_is_cheaper(constraints: Any):
+    stairs = stairs_of(
+        BOOSTED, FRAME, int(np.flatnonzero(~BOOSTED.predict(FRAME))[0]), *constraints
+    )
+    row, offered = stairs.row, []
+
+    def offer(cells: np.ndarray, categories: np.ndarray) -> None:
+        assert (stairs.moves(cells, categories)[0] >= 0.0).all()
+        assert row.allows(cells, categories)
+        offered.append(row.price_of(cells, categories))
+
+    moves = Exchange(stairs, stairs.needs, offer)
+    rng = np.random.default_rng(0)
+    starts = []
+    while len(starts) < 4:
+        categories = np.array([rng.integers(s.start, s.stop) for s in stairs.grid.spans])
+        reached = moves.greedy((rng.integers(0, row.top + 1), categories))
+        if not constraints or reached is not None:
+            starts += [] if reached is None else [reached]
+        elif (reached := moves.greedy()) is not None:
+            starts.append(reached)
+    for start in starts:
+        begun = row.price_of(*start)
+        moves.improve(start)
+        assert min(offered) <= begun
+    explainer = cp.Explainer(BOOSTED, data=FRAME, constraints=constraints)
+    i = int(np.flatnonzero(~BOOSTED.predict(FRAME))[0])
+    least = explainer.explain(FRAME.iloc[[i]], True).cost[0]
+    assert least * (1.0 - 1e-6) <= min(offered) <= 1.5 * least
+
+
+def test_boxes_whose_leaves_are_not_remembered_are_searched_alike(monkeypatch: pytest.MonkeyPatch):
+    frame = CANCER[0].iloc[:, :6]
+    model = RandomForestClassifier(12, max_depth=4, random_state=0).fit(frame, CANCER[1])
+    rows = frame[model.predict(frame) == 0].head(4)
+    explainer = cp.Explainer(model, data=frame)
+    plain = explainer.explain(rows, 1)
+    monkeypatch.setattr(search, "LEAVES", 0)
+    monkeypatch.setattr(search, "EASY", 4)
+    other = explainer.explain(rows, 1)
+    np.testing.assert_allclose(other.cost, plain.cost, rtol=1e-6)
+    assert (other.status == plain.status).all()
+
+
+def test_programs_that_do_not_fit_are_not_made(monkeypatch: pytest.MonkeyPatch):
+    """Dense, these leaves and literals would take hundreds of megabytes."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(2500, 6)), columns=list("abcdef"))
+    labels = frame.sum(axis=1) + rng.normal(size=2500) > 0.0
+    model = RandomForestClassifier(30, random_state=0).fit(frame, labels)
+    stairs = stairs_of(model, frame, 0)
+    grid, row = stairs.grid, stairs.row
+    leaves, demands = np.arange(len(grid.tests)), Demands(stairs.values, stairs.condition.shift)
+    assert len(leaves) * int(grid.starts[-1]) > 1 << 26
+    tracemalloc.start()
+    assert relaxed(row, row.root, leaves, demands, np.inf, 60.0) is None
+    assert tracemalloc.get_traced_memory()[1] < 1 << 26
+    tracemalloc.stop()
+    monkeypatch.setattr(search, "PATIENCE", 0.1)
+    monkeypatch.setattr(relaxation, "ENTRIES", 0)
+    small = RandomForestClassifier(8, max_depth=3, random_state=0).fit(frame, labels)
+    found = cp.explain(small, frame[~small.predict(frame)].head(3), True, data=frame)
+    assert {str(s) for s in found.status} == {"optimal"}
+
+
+def ticking(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time goes on by a hundredth of a second whenever somebody looks."""
+    ticks = count()
+    clock: Callable[[], float] = lambda: 0.01 * next(ticks)  # noqa: E731
+    for module in (confirm, exchange, search, witnesses):
+        monkeypatch.setattr(module, "clock", clock)
+
+
+def test_no_worse_than_a_naive_search_and_no_worse_with_time(monkeypatch: pytest.MonkeyPatch):
+    frame = CANCER[0]
+    explainer = cp.Explainer(DEEP, data=frame)
+    ticking(monkeypatch)
+    predicted = DEEP.predict(frame)
+    rows, known = frame[predicted == 0].iloc[[0, 100]], frame[predicted == 1]
+    price = np.array([1.0 / explainer.spreads[name][0] for name in frame])
+    costs = []
+    for seconds in (1.0, 4.0):
+        answers = explainer.explain(rows, 1, time_limit=seconds)
+        assert answers.found.all()
+        assert (DEEP.predict(answers.to_frame()) == 1).all()
+        costs.append(answers.cost)
+    assert (np.diff(costs, axis=0) <= 1e-9).all()
+    for i in range(len(rows)):
+        x = rows.iloc[i].to_numpy()
+        away = price * np.abs(known.to_numpy() - x)
+        nearest = known.to_numpy()[np.argsort(away.sum(axis=1))[:15]]
+        for point in nearest:
+            for j in np.argsort(-price * np.abs(point - x)):
+                trial = point.copy()
+                trial[j] = x[j]
+                if DEEP.predict(pd.DataFrame([trial], columns=frame.columns))[0] == 1:
+                    point[j] = x[j]
+        assert costs[-1][i] <= (price * np.abs(nearest - x)).sum(axis=1).min() * (1.0 + 1e-9)

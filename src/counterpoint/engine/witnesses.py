@@ -42,7 +42,7 @@ CHUNKS = 32
 """Changes are taken back one by one; more than so many, several at a time."""
 SHARES = (0.0, 0.5, 0.8, 0.95, 0.99)
 """The shares of a number's change that are tried instead of it."""
-MOVES = 24
+MOVES = 40
 """How often one number of each witness is moved; after so many hardly any is."""
 
 Ask = Callable[[FloatArray], tuple[FloatArray, BoolArray]]

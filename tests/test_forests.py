@@ -17,7 +17,7 @@ import counterpoint as cp
 from counterpoint.engine import confirm, witnesses
 from counterpoint.rows.encoding import encode
 from counterpoint.rows.table import Table
-from counterpoint.trees import exchange, kernel, relaxation, search, staircase
+from counterpoint.trees import exchange, grid, kernel, relaxation, search, staircase
 from counterpoint.trees.boxes import Row
 from counterpoint.trees.exchange import Exchange
 from counterpoint.trees.form import LeafSums
@@ -177,3 +177,29 @@ def test_no_worse_than_a_naive_search_and_no_worse_with_time(monkeypatch: pytest
                 if DEEP.predict(pd.DataFrame([trial], columns=frame.columns))[0] == 1:
                     point[j] = x[j]
         assert costs[-1][i] <= (price * np.abs(nearest - x)).sum(axis=1).min() * (1.0 + 1e-9)
+
+
+@pytest.mark.parametrize("model", [BOOSTED, DEEP], ids=["categories", "numbers"])
+def test_a_grid_made_in_blocks_of_trees_is_the_same(model: Any, monkeypatch: pytest.MonkeyPatch):
+    frame = FRAME if model is BOOSTED else CANCER[0]
+    whole = stairs_of(model, frame, 0).grid
+    monkeypatch.setattr(grid, "BLOCK", 1 << 10)
+    blocks = stairs_of(model, frame, 0).grid
+    for name in ("number", "first", "last", "sets", "of_set", "tests", "tree", "values"):
+        np.testing.assert_array_equal(getattr(blocks, name), getattr(whole, name))
+
+
+def test_without_memory_the_best_answer_so_far_stays(monkeypatch: pytest.MonkeyPatch):
+    frame = CANCER[0]
+    row = frame[DEEP.predict(frame) == 0].iloc[[0]]
+
+    def full(*_: Any) -> Any:
+        raise MemoryError
+
+    explainer = cp.Explainer(DEEP, data=frame)
+    monkeypatch.setattr(search.Search, "_climb", full)
+    answer = explainer.explain(row, 1, time_limit=30.0)[0]
+    assert answer.status == "limit"
+    assert answer.certificate.valid
+    assert answer.certificate.bound < answer.cost
+    assert cp.recheck(answer.to_record(), DEEP).ok

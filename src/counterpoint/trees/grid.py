@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["NUMBER", "SET", "Grid", "Split", "divided", "narrowed"]
 
+BLOCK = 1 << 23
+"""Nodes × columns that are followed down at once: 64 MiB of first and last cells."""
 NUMBER, SET = 1, 2
 """What is split: a number at one of its cells, or the categories of a feature by a set."""
 Split = tuple[int, int, int]
@@ -138,23 +140,20 @@ class Grid:
             If an input that is tested mixes several features.
         """
         nodes = _Nodes.of(trees, before, groups, width, gone)
-        tree, leaf, low, high, among = _leaves(trees, nodes)
-        cells = np.diff(nodes.starts)
+        tree, leaf, ranges, subsets = _demands(trees, nodes)
+        cells, width = np.diff(nodes.starts), nodes.goes_left.shape[1]
         used: list[tuple[IntArray, IntArray]] = []
-        numbers, sets = [np.zeros((0, 3), dtype=np.intp)], [np.zeros((0, among.shape[1]), bool)]
+        numbers, sets = [np.zeros((0, 3), dtype=np.intp)], [np.zeros((0, width), bool)]
         count = 0
-        for f in range(len(nodes.columns)):
-            rows = np.flatnonzero((low[:, f] > 0) | (high[:, f] < cells[f] - 1))
-            ends = low[rows, f] * cells[f] + high[rows, f]
+        for f, (rows, ends) in enumerate(ranges):
             kinds, back = np.unique(ends, return_inverse=True)
             used.append((rows, count + back))
             numbers.append(np.column_stack([np.full(len(kinds), f), *np.divmod(kinds, cells[f])]))
             count += len(kinds)
-        for span in nodes.spans:
-            rows = np.flatnonzero(~among[:, span].all(axis=1))
-            kinds, back = np.unique(among[rows, span], axis=0, return_inverse=True)
+        for span, (rows, categories) in zip(nodes.spans, subsets, strict=True):
+            kinds, back = np.unique(categories, axis=0, return_inverse=True)
             used.append((rows, count + back.ravel()))
-            whole = np.zeros((len(kinds), among.shape[1]), dtype=bool)
+            whole = np.zeros((len(kinds), width), dtype=bool)
             whole[:, span] = kinds
             sets.append(whole)
             count += len(kinds)
@@ -329,12 +328,51 @@ def _slack(
     return np.asarray(2.0 * (sizes.terms + AFTER) * EPS * size / scale)
 
 
-def _leaves(trees: Trees, nodes: _Nodes) -> tuple[NDArray[Any], ...]:
-    """Leaves level by level: tree, node, the cells of each number and the categories they hold."""
+Demand = tuple[NDArray[Any], NDArray[Any]]
+"""Leaves that demand something of one feature, and what: first cell · cells + last, or a set."""
+
+
+def _demands(trees: Trees, nodes: _Nodes) -> tuple[IntArray, IntArray, list[Demand], list[Demand]]:
+    """Return the tree and node of each leaf, and what leaves demand of each number and each group.
+
+    A leaf names at most as many features as it is deep. So leaves are followed down in blocks of
+    trees, and only what they name is kept: all leaves × all columns of a forest on wide tables are
+    gigabytes.
+    """
+    order = np.argsort(trees.roots)
+    sizes = np.empty(len(order), dtype=np.intp)
+    sizes[order] = np.diff(trees.roots[order], append=len(trees.inputs))
+    width = len(nodes.columns) + nodes.goes_left.shape[1]
+    block = np.cumsum(sizes) * max(width, 1) // BLOCK
+    cells, count = np.diff(nodes.starts), 0
+    leaves: list[tuple[IntArray, IntArray]] = []
+    ranges: list[list[Demand]] = [[] for _ in nodes.columns]
+    subsets: list[list[Demand]] = [[] for _ in nodes.spans]
+    for which in np.split(np.arange(len(sizes)), np.flatnonzero(np.diff(block)) + 1):
+        tree, leaf, low, high, among = _leaves(trees, nodes, which)
+        leaves.append((tree, leaf))
+        for f, demands in enumerate(ranges):
+            rows = np.flatnonzero((low[:, f] > 0) | (high[:, f] < cells[f] - 1))
+            demands.append((count + rows, low[rows, f] * cells[f] + high[rows, f]))
+        for span, demands in zip(nodes.spans, subsets, strict=True):
+            rows = np.flatnonzero(~among[:, span].all(axis=1))
+            demands.append((count + rows, among[rows, span]))
+        count += len(leaf)
+    tree, leaf = _stacked(leaves)
+    return tree, leaf, [*map(_stacked, ranges)], [*map(_stacked, subsets)]
+
+
+def _stacked(blocks: list[Demand]) -> Demand:
+    rows, demands = zip(*blocks, strict=True)
+    return np.concatenate(rows), np.concatenate(demands)
+
+
+def _leaves(trees: Trees, nodes: _Nodes, which: IntArray) -> tuple[NDArray[Any], ...]:
+    """Leaves of some trees: tree, node, the cells of each number and the categories they hold."""
     cells = np.diff(nodes.starts)
-    at = trees.roots
+    at = trees.roots[which]
     level: tuple[NDArray[Any], ...] = (
-        np.arange(len(at)),
+        which,
         at,
         np.zeros((len(at), len(cells)), dtype=np.int32),
         np.tile((cells - 1).astype(np.int32), (len(at), 1)),

@@ -233,10 +233,20 @@ class Search:
     # --- all of it ---
 
     def run(self, gap: float, end: float) -> tuple[Proof, bool]:
-        """Search; the proof, and whether time ran out.
+        """Search; the proof, and whether time or memory ran out.
 
-        A box that the staircase does not close in some time gets a linear program.
+        Where memory did, the best point so far stays, and nothing is proved.
         """
+        try:
+            return self._run(gap, end)
+        except MemoryError:
+            proof = Proof.begun()
+            proof.prices[0], proof.bound, proof.leading = [0.0] * self.size, 0.0, 0.0
+            self.least, self.told = 0.0, np.inf
+            return proof, True
+
+    def _run(self, gap: float, end: float) -> tuple[Proof, bool]:
+        """Search; a box that the staircase does not close in some time gets a linear program."""
         self.gap, self.end, proof, heap = gap, end, Proof.begun(), list[Open]()
         if self.row.root is not None:
             self.exchange.greedy()

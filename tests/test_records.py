@@ -381,12 +381,18 @@ def test_a_worse_answer_does_not_pass_for_the_best() -> None:
         assert "Its bound is not what is computed." in cp.recheck(honest, model).problems
 
 
-def test_on_how_many_threads_a_forest_runs_makes_it_no_other_model() -> None:
+@pytest.mark.parametrize(("then", "now"), [(None, 2), (2, 1)])
+def test_on_how_many_threads_a_forest_runs_makes_it_no_other_model(
+    then: int | None, now: int
+) -> None:
     X = np.random.default_rng(0).normal(size=(60, 2))
     model = RandomForestClassifier(4, max_depth=3, random_state=0).fit(X, X.sum(axis=1) > 0.0)
+    model.n_jobs = then
     records = [a.to_record() for a in cp.explain(model, X[:3], cp.OtherLabel(), data=X)]
-    model.n_jobs = 2
+    model.n_jobs = now
     assert cp.recheck(records, model).ok
+    doubled = _sealed(records[0] | {"rounding": 2.0 * records[0]["rounding"] + 1e-17})
+    assert cp.recheck(doubled, model).problems == ("Its rounding is not what is computed.",)
 
 
 def test_a_record_of_another_model_is_named() -> None:

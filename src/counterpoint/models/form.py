@@ -176,6 +176,9 @@ class Form(ABC):
     """(m,) columns, and (m,) the numbers there at which scores jump or bend; None if nothing does.
     A reader is most easily off at one of them: which side has the end, in which precision."""
 
+    reordered: Form | None = None
+    """The same model where it adds up in another order, as it may on another number of threads;
+    None if it always adds up in the same."""
     decision_error: Callable[[FloatArray, Requirement, float], FloatArray] | None = None
     """(n,) a bound on `margin_error` where it is known how the model rounds, infinite elsewhere;
     None if that is not known."""

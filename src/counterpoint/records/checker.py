@@ -239,6 +239,10 @@ def check(batch: Batch, asked: Asked) -> tuple[list[tuple[str, BoolArray]], NDAr
         if target.requirement.probable:
             now, then = target.said(reading, table), target.said(reading, after)
         verdict = target.verdict(reading.form, y, then, asked.eps)
+        if reading.form.reordered is not None:  # the record says in which order it was added up
+            other = target.requirement.rounding(reading.form.reordered, y, asked.eps)
+            same = np.abs(batch.told["rounding"][here] - other) <= other / 16.0
+            verdict = replace(verdict, rounding=np.where(same, other, verdict.rounding))
         said = {name: values[here] for name, values in batch.told.items()}
         said["proof"] = [batch.proofs[i] for i in here.tolist()]
         leads = target.leads(question, x)

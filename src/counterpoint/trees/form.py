@@ -147,6 +147,7 @@ class Order(Enum):
     """In which order a model adds leaves to its start, where it only divides the sum thereafter."""
 
     LISTED = "tree by tree"
+    ALONE = "tree by tree, on one thread"
     ANY = "any, as threads come by"
     OWN = "something else is done"
 
@@ -254,7 +255,13 @@ class TreeScores(Form):
         """Whether its scores are bit by bit those of the model."""
         leaves = self.trees.values[self.trees.inputs < 0]
         any_order = self.order is Order.ANY and self.sums_exactly(leaves)
-        return any_order or self.order is Order.LISTED
+        return any_order or self.order in (Order.LISTED, Order.ALONE)
+
+    @property
+    def reordered(self) -> TreeScores | None:  # type: ignore[override]
+        """The same forest on one thread, or on several."""
+        other = {Order.ALONE: Order.ANY, Order.ANY: Order.ALONE}.get(self.order)
+        return other and replace(self, order=other)
 
     @property
     def breakpoints(self) -> tuple[IntArray, FloatArray]:  # type: ignore[override]

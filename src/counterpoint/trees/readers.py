@@ -89,7 +89,7 @@ def _tree(model: Any, *, missing: bool = True) -> Trees:
 
 def _order(model: Any) -> Order:
     """In which order sums over a model's members are added up."""
-    return Order.LISTED if model.n_jobs in (None, 1) else Order.ANY
+    return Order.ALONE if model.n_jobs in (None, 1) else Order.ANY
 
 
 @read.register(DecisionTreeClassifier)

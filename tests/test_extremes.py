@@ -83,6 +83,7 @@ def test_a_weight_that_nothing_can_be_divided_by():
     assert answers.message(2).endswith("Rescale the columns, or the weights of the cost.")
     assert not answers.certificates.valid.any()
     assert (answers.after == X.head(3)).all(axis=None)
+    assert cp.recheck([answer.to_record() for answer in answers], FAMILIES["linear"]).ok
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError, OverflowError, FloatingPointError])

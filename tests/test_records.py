@@ -381,6 +381,23 @@ def test_a_worse_answer_does_not_pass_for_the_best() -> None:
         assert "Its bound is not what is computed." in cp.recheck(honest, model).problems
 
 
+def test_of_a_row_that_can_be_computed_with_no_record_may_say_otherwise() -> None:
+    model, answers = _answers("mixed types")
+    record = next(a for a in answers if a.status == "optimal").to_record()
+    numbers = ("cost", "objective", "gap", "margin", "rounding", "violation", "probability")
+    nothing = dict.fromkeys((*numbers, "answer", "proof"))
+    nothing |= {"bound": 0.0, "proved_bound": 0.0, "valid": False, "guarantee": "none"}
+    sentence = (
+        "its numbers, with those of the model and the cost, are too large or too small to compute "
+        "with (division by zero). Rescale the columns, or the weights of the cost."
+    )
+    said = {"status": "invalid", "claim": "none", "message": sentence}
+    assert cp.recheck(_sealed(record | nothing | said), model).problems == (
+        "Its status is not what is computed.",
+        "Its message is not what follows from it.",
+    )
+
+
 @pytest.mark.parametrize(("then", "now"), [(None, 2), (2, 1)])
 def test_on_how_many_threads_a_forest_runs_makes_it_no_other_model(
     then: int | None, now: int

@@ -1,5 +1,7 @@
 """The checker of records: whether what a record says is so, without solving anything.
 
+But for rows of which a record says that arithmetic fails on them: for these it has to fail again.
+
 Nothing in a record is believed but the row, and what was asked of it. The rest is computed again:
 
 1. *the record itself*: its schema, its digest, the hash of what was asked (`files`, `Asked`);
@@ -26,12 +28,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.certificate import Claim, Status, lower_bounds, relative_gap, said_of
+from counterpoint.engine.answering import answers_to
 from counterpoint.engine.confirm import SPARE
 from counterpoint.engine.evidence import Evidence
 from counterpoint.engine.pieces import Task
 from counterpoint.engine.wings import wings
 from counterpoint.errors import CounterpointError
 from counterpoint.models.comparison import compare
+from counterpoint.models.form import Form
 from counterpoint.numerics import CLOSED, EPS, BoolArray, FloatArray, IntArray
 from counterpoint.records.record import NUMBERS, Asked, Batch, kept_of
 from counterpoint.rows.encoding import match_columns
@@ -57,6 +61,9 @@ BROKEN = (
     ValueError,
 )
 """What reading a record raises that somebody changed."""
+MOMENT = 0.5
+"""For how long a row is searched again that is said to be impossible to compute with, in seconds:
+that shows at once."""
 
 
 def concluded(
@@ -218,8 +225,9 @@ def check(batch: Batch, asked: Asked) -> tuple[list[tuple[str, BoolArray]], NDAr
     asked = replace(asked, eps=max(asked.eps, table.eps))
     task = Task(reading, question, target, Effort.asked(asked.gap, None), asked.eps)
     before, returned = task.encoded(table), task.encoded(after)
+    problems = before.problems | _uncomputable(task, table, batch.told["status"], before.problems)
     every = np.arange(len(batch.at))
-    usable = ~np.isin(every, [*before.problems])
+    usable = ~np.isin(every, [*problems])
     lost = np.isin(every, [*returned.problems]) & usable
     answered = batch.told["valid"].astype(bool)
     proof = np.array([each is not None for each in batch.proofs])
@@ -238,12 +246,8 @@ def check(batch: Batch, asked: Asked) -> tuple[list[tuple[str, BoolArray]], NDAr
         reading.check(y, then)
         if target.requirement.probable:
             now, then = target.said(reading, table), target.said(reading, after)
-        verdict = target.verdict(reading.form, y, then, asked.eps)
-        if reading.form.reordered is not None:  # the record says in which order it was added up
-            other = target.requirement.rounding(reading.form.reordered, y, asked.eps)
-            same = np.abs(batch.told["rounding"][here] - other) <= other / 16.0
-            verdict = replace(verdict, rounding=np.where(same, other, verdict.rounding))
         said = {name: values[here] for name, values in batch.told.items()}
+        verdict = _verdict(asked, reading.form, y, then, said["rounding"])
         said["proof"] = [batch.proofs[i] for i in here.tolist()]
         leads = target.leads(question, x)
         if leads is None:
@@ -266,15 +270,42 @@ def check(batch: Batch, asked: Asked) -> tuple[list[tuple[str, BoolArray]], NDAr
         ):
             wrong.append((sentence, np.isin(every, here[rows])))
     wrong += _different(batch.told, expected)
-    expected["message"] = messages_of(batch.told | expected)
-    for i, sentence in before.problems.items():
-        expected["message"][i] = sentence
-    told, texts = (each["message"].tolist() for each in (batch.told, expected))
-    same = [each == text for each, text in zip(told, texts, strict=True)]
+    texts = messages_of(batch.told | expected)
+    texts[[*problems]] = [*problems.values()]
+    same = [each == text for each, text in zip(batch.told["message"], texts, strict=True)]
     if target.remarks:  # what is said besides is found by searches
-        same = [str(a).startswith(f"{b} ") or a == b for a, b in zip(told, texts, strict=True)]
+        both = zip(batch.told["message"], texts, strict=True)
+        same = [str(a).startswith(f"{b} ") or a == b for a, b in both]
     wrong.append(("Its message is not what follows from it.", ~np.array(same)))
     return wrong, expected["claim"]
+
+
+def _uncomputable(
+    task: Task, table: Table, status: NDArray[np.object_], known: Mapping[int, str]
+) -> dict[int, str]:
+    """Why nothing can be computed of rows whose records say so, for reasons not ``known`` yet.
+
+    Such a record proves nothing, but says what can be seen: these rows are searched again, each for
+    a moment.
+    """
+    rows = np.array([i for i in np.flatnonzero(status == Status.INVALID) if i not in known], int)
+    if not len(rows):
+        return {}
+    some = table.take(rows)
+    found = answers_to(replace(task, effort=replace(task.effort, seconds=MOMENT)), (some, some))
+    return {int(rows[i]): sentence for i, sentence in found.problems.items()}
+
+
+def _verdict(
+    asked: Asked, form: Form, y: FloatArray, then: NDArray[Any], rounding: FloatArray
+) -> Verdict:
+    """What the model says of answers; the record says in which order its scores were added up."""
+    verdict = asked.target.verdict(form, y, then, asked.eps)
+    if form.reordered is None:
+        return verdict
+    other = asked.target.requirement.rounding(form.reordered, y, asked.eps)
+    same = np.abs(rounding - other) <= other / 16.0
+    return replace(verdict, rounding=np.where(same, other, verdict.rounding))
 
 
 def _in_their_dtypes(frame: pd.DataFrame, asked: Asked) -> pd.DataFrame:

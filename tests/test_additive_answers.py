@@ -118,3 +118,18 @@ def test_few_columns_that_are_binned_change_where_ranks_are_what_counts(classes:
         if answer.found:
             assert len(answer.changes) <= 1
             assert best - 2e-2 <= answer.certificate.cost <= best + 1e-9
+
+
+@pytest.mark.parametrize("seed", [2, 9, 11])
+@pytest.mark.parametrize("strategy", ["quantile", "uniform"])
+def test_answers_in_single_precision_stay_in_their_bins(seed: int, strategy: str) -> None:
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame({"a": rng.normal(size=200), "b": 10.0 * rng.normal(size=200)})
+    frame = frame.astype("float32")
+    labels = 3.0 * frame["a"] - frame["b"] + 3.0 * rng.normal(size=200) > 0.0
+    binner = KBinsDiscretizer(5, strategy=strategy)
+    model = quietly(make_pipeline(binner, LogisticRegression()), frame, labels)
+    answers = cp.Explainer(model, data=frame).explain(frame[:30], cp.OtherLabel())
+    assert answers.found.all()
+    assert (answers.certificates.gap < 1e-3).all()
+    assert (model.predict(answers.to_frame()[["a", "b"]]) != model.predict(frame[:30])).all()

@@ -145,6 +145,17 @@ class Bends:
             value = value * u + own[..., c]
         return np.asarray(value)
 
+    def in_single_precision(self, y: FloatArray) -> FloatArray:
+        """(n, k) values as float32 numbers in the same pieces, where these have any."""
+        out = np.array(y)
+        for i in range(len(self.columns)):
+            at = np.maximum(np.searchsorted(self.starts[i], y[:, i], side="right") - 1, 0)
+            low, high, single = self.starts[i, at], self.ends[i, at], y[:, i].astype(np.float32)
+            down, up = (np.nextafter(single, np.float32(way)) for way in (-np.inf, np.inf))
+            inside = np.where(single < low, up, np.where(single > high, down, single))
+            out[:, i] = np.where((inside >= low) & (inside <= high), inside, y[:, i])
+        return out
+
     def parts(self, n: int) -> Iterator[slice]:
         """So many rows in parts whose arrays are not too large."""
         size = max(1, CELLS // self.starts.size)

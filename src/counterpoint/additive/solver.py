@@ -16,7 +16,7 @@ from counterpoint.engine.conditions import INTEGRAL, Box, LinearBounds, Transiti
 from counterpoint.engine.program import Program
 from counterpoint.engine.proof import Proof
 from counterpoint.engine.region import Cases
-from counterpoint.numerics import FloatArray, IntArray
+from counterpoint.numerics import EPS, FloatArray, IntArray
 from counterpoint.solvers.base import Effort, Outcome, Solution, Solver
 
 __all__ = ["Knapsacks"]
@@ -71,8 +71,26 @@ class Knapsacks(Solver):
         share = FINE if self.knapsack.smooth is None else HALF
         finer = replace(effort, gap=max(share * effort.gap, FINEST))
         if (self.knapsack.endless & self.knapsack.priced).any():
-            return self._deepened(cases, finer, cutoff)
-        return searched(self.knapsack, cases, finer, cutoff, NODES)
+            solution = self._deepened(cases, finer, cutoff)
+        else:
+            solution = searched(self.knapsack, cases, finer, cutoff, NODES)
+        if effort.eps > EPS:
+            self._round(solution.points, cases.x)
+        return solution
+
+    def _round(self, points: FloatArray, x: FloatArray) -> None:
+        """Round columns with curves to float32, which must not take them into another piece.
+
+        Of (n, d) points in place, where the rows x hold such numbers; whole steps are exact.
+        """
+        sums = self.knapsack.sums
+        if sums is None:
+            return
+        continuous = sums.bends.some(self.program.steps[sums.bends.columns] == 0.0)
+        columns = continuous.columns
+        single = x[:, columns] == x[:, columns].astype(np.float32)
+        rounded = continuous.in_single_precision(points[:, columns])
+        points[:, columns] = np.where(single, rounded, points[:, columns])
 
     def _deepened(self, cases: Cases, effort: Effort, cutoff: FloatArray | None) -> Solution:
         """Within a cost that grows until it suffices: some columns have no end otherwise.

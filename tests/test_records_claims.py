@@ -169,7 +169,7 @@ def test_a_bound_that_nothing_proves_is_no_bound() -> None:
     X, _, model = _iris()
     record = _record(cp.Explainer(model, data=X).explain(X.head(1), 1)[0])
     weaker = {"status": "suboptimal", "claim": "none", "proof": None, "proved_bound": 0.0}
-    weaker |= {"message": "This is an answer; a better one may exist."}
+    weaker |= {"message": "This is a valid answer; another may be better, by at most its gap."}
     found = cp.recheck(_sealed(record | weaker), model)
     assert "Its bound is not what is computed." in found.problems
     honest = _sealed(record | weaker | {"bound": 0.0, "gap": 1.0})
@@ -203,7 +203,7 @@ def test_an_answer_that_breaks_a_constraint_and_says_so_is_none() -> None:
     name = "petal length (cm)"
     rule = {"kind": "bounds", "feature": name, "high": record["answer"][name] * (1.0 - 1e-5)}
     words = {"status": "suboptimal", "claim": "none", "proof": None, "bound": 0.0, "gap": 1.0}
-    words |= {"proved_bound": 0.0, "message": "This is an answer; a better one may exist."}
+    words |= {"proved_bound": 0.0, "message": "This is a valid answer; another may be better, by at most its gap."}
     for rules, ok in (([], True), ([rule], False)):
         asked = record["asked"] | {"constraints": [*record["asked"]["constraints"], *rules]}
         told = _sealed(record | words | {"asked": asked})

@@ -79,7 +79,7 @@ class Status(Word):
 MESSAGES = {
     Status.OPTIMAL: "No better answer exists, to within the gap asked for.",
     Status.ALREADY: "The model already gives the target; nothing has to change.",
-    Status.SUBOPTIMAL: "This is an answer; a better one may exist.",
+    Status.SUBOPTIMAL: "This is a valid answer; another may be better, by at most its gap.",
     Status.LIMIT: "The time limit ran out; an answer, if there is one, is the best so far.",
     Status.INFEASIBLE: "No change within the constraints gives the target.",
     Status.UNPROVED: "No change was found, but it is not proved that none exists.",
@@ -382,14 +382,15 @@ def certify(  # noqa: PLR0913 (what an answer is judged by)
     )
 
 
-def judge(certificates: Certificates, optimal: BoolArray, limited: BoolArray) -> WordArray:
+def judge(certificates: Certificates, gap: float, limited: BoolArray) -> WordArray:
     """(n,) `Status`: what became of rows that were searched; claims of those not settled go.
 
     An answer that holds is one, whatever else is known of its row; without one, an infinite bound
-    refutes the row. It is ``optimal`` if its gap, or that among the answers that lead by what was
-    asked for, is small enough; the time of a ``limited`` row may have run out after its refutation.
+    refutes the row. It is optimal if its gap is at most the ``gap`` asked for; the time of a
+    ``limited`` row may have run out after its refutation.
     """
     answered, infeasible = certificates.holds, np.isposinf(certificates.bound)
+    optimal = answered & (certificates.gap <= gap)
     limited = limited & (answered | ~infeasible)
     status = np.full(len(answered), Status.UNPROVED.code, np.int8)
     status[infeasible], status[answered] = Status.INFEASIBLE.code, Status.SUBOPTIMAL.code

@@ -260,7 +260,6 @@ def _answer(
                 out.put(index, *each.run())
                 pieces = len(each.pieces.listed)
                 out.keep(index, [evidence.kept for evidence in each.found.evidence], pieces)
-                out.keep(index[each.again[0]], each.again[1], pieces)
                 answered[each.rows.at] = out.certificates.valid[index]
                 tell(len(index))
         tell = _nobody

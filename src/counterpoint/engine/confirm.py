@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,9 +31,6 @@ from counterpoint.numerics import (
 from counterpoint.rows.encoding import Rows, as_returned
 from counterpoint.rows.table import Table
 from counterpoint.targets import Verdict
-
-if TYPE_CHECKING:
-    from counterpoint.engine.evidence import Kept
 
 __all__ = ["SINGLE", "SPARE", "Confirmation", "NotForeseen", "ask_about"]
 
@@ -169,8 +166,6 @@ class Confirmation:
         if (self.found.piece < 0).any():
             self._without_margin()
         self.exact = np.array(self.found.points)  # before they become rows
-        # rows that were searched again, and what then proved that their answers are optimal
-        self.again: tuple[IntArray, list[Kept | None]] = np.empty(0, dtype=np.intp), []
         self.proposed = self._proposed(np.arange(n), self.found)
 
     def run(self) -> tuple[FloatArray, WordArray, Certificates, BoolArray]:
@@ -211,15 +206,9 @@ class Confirmation:
         if not answered.all():
             self.after[~answered] = self.rows.codes[~answered]
             certificates = certificates.withheld(~answered, target.promise)
-        optimal = answered & (certificates.gap <= effort.gap)
         # Without a limit of time, a branch and bound may still have run out of nodes.
         limited = found.limited & (effort.seconds is not None)
-        left = answered & ~optimal & ~limited
-        if left.any() and target.demanding and self.eps > EPS:
-            leading, claim = self._optimal_among_leading(left)
-            certificates.claims[leading] = claim[leading]
-            optimal |= leading
-        return self.after, judge(certificates, optimal, limited), certificates, found.closed
+        return self.after, judge(certificates, effort.gap, limited), certificates, found.closed
 
     def _search(self, rows: IntArray, margin: FloatArray, held: BoolArray | None = None) -> Found:
         """The cheapest points of some rows with other margins, perhaps with entries held."""
@@ -487,29 +476,3 @@ class Confirmation:
             for bound in (cases.low[which], cases.high[which]):
                 y = np.where(np.abs(y - bound) <= hair, bound, y)
         found.points[solved] = y
-
-    def _optimal_among_leading(self, rows: BoolArray) -> tuple[BoolArray, WordArray]:
-        """(n,): which answers are optimal among the points that lead by what was asked for.
-
-        In float32 a lead by the rounding error may cost more than the gap; so may the rounding of
-        the answer to its column, which is left out here.
-        """
-        found, gap = self.found, self.task.effort.gap
-        here = self.task.target.requirement.rounding(self.task.model.form, self.rows.x, self.eps)
-        rounding = np.maximum(here, self.verdict.rounding)
-        asked = np.minimum(self.margin[:, 0], SPARE * rounding)
-        both = np.stack([asked, np.zeros_like(asked)], axis=1)
-        worth = np.where(rows, self.pieces.asked.objective(self.exact, self.cases), np.inf)
-        bound, claim = lower_bounds(found.evidence, worth, gap, both)
-        optimal = np.asarray(rows & (worth * (1.0 - gap) <= bound))
-        left = np.flatnonzero(rows & ~optimal & ~found.limited)
-        if self.pieces.is_integral and len(left):  # what was reported holds without a margin
-            again = self._search(left, asked[left])
-            bound, claim[left] = lower_bounds(again.evidence, worth[left], gap, both[left])
-            optimal[left] = worth[left] * (1.0 - gap) <= bound
-            proves = np.flatnonzero(optimal[left])
-            self.again = (
-                left[proves],
-                [k and k.take(proves) for k in (e.kept for e in again.evidence)],
-            )
-        return optimal, claim

@@ -29,14 +29,13 @@ from numpy.typing import NDArray
 
 from counterpoint.certificate import Claim, Status, lower_bounds, relative_gap, said_of
 from counterpoint.engine.answering import answers_to
-from counterpoint.engine.confirm import SPARE
 from counterpoint.engine.evidence import Evidence
 from counterpoint.engine.pieces import Task
 from counterpoint.engine.wings import wings
 from counterpoint.errors import CounterpointError
 from counterpoint.models.comparison import compare
 from counterpoint.models.form import Form
-from counterpoint.numerics import CLOSED, EPS, BoolArray, FloatArray, IntArray
+from counterpoint.numerics import CLOSED, BoolArray, FloatArray, IntArray
 from counterpoint.records.record import NUMBERS, Asked, Batch, kept_of
 from counterpoint.rows.encoding import match_columns
 from counterpoint.rows.table import Table
@@ -88,7 +87,7 @@ def concluded(
     proof = np.array([each is not None for each in said["proof"]], dtype=bool) & ~already
     least, settled = np.zeros(len(x)), np.array(already)
     if proof.any():
-        rows = Rows(x, y, answered, worth, verdict.rounding).take(np.flatnonzero(proof))
+        rows = Rows(x, answered, worth).take(np.flatnonzero(proof))
         proofs = [each for each, counts in zip(said["proof"], proof, strict=True) if counts]
         least[proof], settled[proof] = _proved(asked, rows, proofs)
     # A reported bound counts where it settles the row and its own proof does not.
@@ -96,9 +95,7 @@ def concluded(
     bound = np.where(reported, np.fmax(said["bound"], least), least)
     bound, least = (np.where(answered, np.fmin(b, worth), b) for b in (bound, least))
     # An answer is optimal if its gap is closed; without one, an infinite bound refutes the row.
-    # Where rounding counts, as in float32, the gap of what is only reported cannot be checked.
-    gap = relative_gap(worth, bound)
-    small = settled | (gap <= asked.gap) | (asked.eps > EPS)
+    small = settled | (relative_gap(worth, bound) <= asked.gap)
     sure = (settled | reported) & np.where(answered, small, np.isposinf(bound))
     bound = np.where(sure, bound, least)  # of what is not settled only what is proved is said
     gap = relative_gap(worth, bound)
@@ -124,10 +121,8 @@ class Rows(NamedTuple):
     """n rows whose bounds are to be proved."""
 
     x: FloatArray  # (n, d) encoded
-    y: FloatArray  # (n, d) the answers; the rows where there is none
-    answered: BoolArray  # (n,) whether there is one
+    answered: BoolArray  # (n,) whether there is an answer
     worth: FloatArray  # (n,) what was minimised
-    rounding: FloatArray  # (n,) by how much the score of the answer may be off
 
     def take(self, rows: IntArray) -> Rows:
         """Some of them."""
@@ -171,24 +166,9 @@ def _settled(
     asked: Asked, rows: Rows, evidence: Sequence[Bounding]
 ) -> tuple[FloatArray, BoolArray]:
     """(n,) the bound of a union of pieces, which is the least of theirs; whether it settles."""
-    question, target, worth = asked.question, asked.target, rows.worth
-    bound = lower_bounds(evidence, np.where(rows.answered, worth, np.inf), asked.gap)[0]
-    gap = relative_gap(worth, bound)
-    done = np.where(rows.answered, gap <= asked.gap, np.isposinf(bound))
-    left = rows.answered & ~done
-    if left.any() and target.demanding and asked.eps > EPS:
-        # Optimal among the points that lead by the rounding error, see `Status.OPTIMAL`: the cost
-        # is that of the cheapest point that may have been rounded to the answer.
-        off = (asked.eps > EPS) * asked.eps * np.abs(rows.y)
-        delta = rows.y - rows.x
-        near = np.where(np.abs(delta) > off, rows.y - np.copysign(off, delta), rows.x)
-        cheap = worth if question.price.quadratic.ndim == 2 else question.price(near, rows.x)
-        here = target.requirement.rounding(question.form, rows.x, asked.eps)
-        lead = SPARE * np.fmax(here, rows.rounding)
-        both = np.stack([lead, np.zeros_like(lead)], axis=1)
-        leading = lower_bounds(evidence, np.where(left, cheap, np.inf), asked.gap, both)[0]
-        done |= left & (cheap * (1.0 - asked.gap) <= leading)
-    return bound, done
+    bound = lower_bounds(evidence, np.where(rows.answered, rows.worth, np.inf), asked.gap)[0]
+    small = relative_gap(rows.worth, bound) <= asked.gap
+    return bound, np.where(rows.answered, small, np.isposinf(bound))
 
 
 def messages_of(told: Mapping[str, Any]) -> NDArray[np.object_]:

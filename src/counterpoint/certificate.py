@@ -329,7 +329,8 @@ def lower_bounds(
         if known.is_local:
             local |= (relative_gap(reached, bound) > gap) & (told <= bound) & np.isfinite(reached)
     settled = np.isposinf(best) | (relative_gap(reached, best) <= gap)
-    reported = settled & (best > proved * (1.0 + 1e-12))  # by more than rounding
+    proves = np.isposinf(proved) | (relative_gap(reached, proved) <= gap)
+    reported = settled & ~proves & (best > proved * (1.0 + 1e-12))  # by more than rounding
     claim = np.full(len(reached), Claim.NONE.code, np.int8)
     claim[settled], claim[reported] = Claim.PROVED.code, Claim.REPORTED.code
     claim[local] = Claim.LOCAL.code

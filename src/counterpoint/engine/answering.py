@@ -258,7 +258,7 @@ def _answer(
             for each in found:
                 index = each.rows.index
                 out.put(index, *each.run())
-                pieces = len(each.pieces.listed)
+                pieces = len(each.pieces.proof_programs)
                 out.keep(index, [evidence.kept for evidence in each.found.evidence], pieces)
                 answered[each.rows.at] = out.certificates.valid[index]
                 tell(len(index))

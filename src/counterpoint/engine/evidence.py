@@ -87,6 +87,13 @@ class Evidence(Bounding):
         multipliers, unknown = np.zeros((n, program.size)), np.full(n, np.nan)
         return cls(program, cases, multipliers, at, np.zeros(n), proved=unknown)
 
+    @classmethod
+    def of_kept(cls, program: Program, cases: Cases, kept: Kept) -> Evidence:
+        """What was `kept` proves of the same program and rows."""
+        multipliers, away = np.split(kept.multipliers, [program.size], axis=1)
+        at = cases.x + away if program.has_tangents else None
+        return cls(program, cases, multipliers, at, np.zeros(len(cases)), [*kept.trees])
+
     @property
     def is_local(self) -> bool:
         return bool(self.program.nonconvex)
@@ -154,7 +161,13 @@ class RowEvidence(Bounding):
 
     @property
     def kept(self) -> Kept | None:
-        return None
+        """The proofs that a wing reads itself, if there is one of each row."""
+        proofs = [piece.kept for pieces in self.rows for piece in pieces]
+        family_proofs = [p for proof in proofs if proof is not None for p in proof.own or ()]
+        if not len(family_proofs) == len(proofs) == len(self.rows):
+            return None
+        multipliers = np.vstack([proof.multipliers for proof in proofs if proof is not None])
+        return Kept(multipliers, own=family_proofs)
 
     def bounds(
         self, reached: FloatArray, margin: FloatArray | None = None

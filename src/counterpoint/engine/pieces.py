@@ -190,6 +190,13 @@ class Pieces(Sequence[Piece]):
         return next(charged, self.program)
 
     @cached_property
+    def proof_programs(self) -> tuple[Program, ...]:
+        """The programs that a record holds proofs of: all pieces, or the lazy union as one."""
+        if self.lazy is not None:
+            return (self.program,)
+        return tuple(piece.program for piece in self.listed)
+
+    @cached_property
     def kinds(self) -> frozenset[type]:
         """The types of all conditions and of their prices, and of the union if it is lazy."""
         return frozenset({type(self.lazy)}.union(*(piece.program.kinds for piece in self.listed)))

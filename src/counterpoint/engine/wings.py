@@ -5,7 +5,7 @@ The rest imports no wing. It meets their conditions, unions and bounds as kinds 
 registers readers. ``SOLVERS`` are its solvers, ``SEARCHES`` says how unions with conditions or
 leads of its own, and its lazy unions, are searched, ``TABLES`` whether so they are at prices with
 tables, and ``PROOFS`` how proofs of its own are read
-from records, by condition. What its targets look like in a policy file is
+from records, by condition or lazy union. What its targets look like in a policy file is
 in a module ``policy``, programs to check solvers with in a module ``known``, if it has any.
 """
 

@@ -14,24 +14,25 @@ enough. Regions are written down only where needed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from time import perf_counter
-from typing import final, overload
+from typing import Any, NamedTuple, final, overload
 
 import numpy as np
 
 from counterpoint.costs import Price
 from counterpoint.engine.conditions import LinearBounds
-from counterpoint.engine.evidence import Bounding, Kept, RowEvidence
+from counterpoint.engine.evidence import Bounding, Evidence, Kept, RowEvidence
 from counterpoint.engine.pieces import Piece, Pieces
 from counterpoint.engine.program import Program
+from counterpoint.engine.proof_text import as_pieces, kept_of, proofs_of
 from counterpoint.engine.region import Cases, Cut, LazyUnion, Region
 from counterpoint.engine.search import Found, search_listed
 from counterpoint.numerics import CLOSED, EPS, BoolArray, FloatArray, IntArray, Sizes, gamma
 
-__all__ = ["CellRelaxation", "Cells", "blocks", "search_cells", "spread_of"]
+__all__ = ["CellRelaxation", "Cells", "blocks", "evidence_of", "search_cells", "spread_of"]
 
 
 @final
@@ -70,9 +71,7 @@ class Cells(LazyUnion):
     def __getitem__(self, s: int | slice) -> Region | tuple[Region, ...]:
         if isinstance(s, slice):
             return tuple(self[k] for k in range(len(self))[s])
-        s = range(len(self))[s]
-        apart = self.place[self.rivals] != self.place[self.own[s]]
-        return Region((self.rows(s, np.flatnonzero(apart)),))
+        return Region((self.rows(range(len(self))[s], np.arange(len(self.rivals))),))
 
     @property
     def size(self) -> int:
@@ -100,8 +99,9 @@ class Cells(LazyUnion):
         return np.asarray((self.matrix != self.matrix[0]).any(axis=0))
 
     def rows(self, s: int, rivals: IntArray) -> LinearBounds:
-        """The rows of one region against some rivals."""
+        """The rows of one region against some rivals, but those that are the same score."""
         i, j = self.own[s], self.rivals[rivals]
+        j = j[self.place[j] != self.place[i]]
         high = self.offset[i] - self.offset[j] - self.lead
         low, tight, lost = np.full(len(j), -np.inf), np.ones(len(j)), np.zeros(len(j))
         if self.order is not None:
@@ -154,6 +154,86 @@ class Cells(LazyUnion):
 
 
 @final
+class Distances:
+    """How much it costs one row at least that a score leads a single rival, in closed form.
+
+    ``spread``: of a full quadratic price, see `spread_of`.
+    """
+
+    def __init__(
+        self, program: Program, cells: Cells, case: Cases, spread: FloatArray | None
+    ) -> None:
+        self.program, self.cells, self.case, self.spread = program, cells, case, spread
+        x, low, high = self.case.x[0], self.case.low[0], self.case.high[0]
+        start = np.where(self.program.numeric, np.minimum(np.maximum(x, low), high), x)
+        self.scores = self.cells.matrix @ start + self.cells.offset
+        self.falls, self.rises = low < start, high > start
+        self.is_free = bool(self.falls.all() and self.rises.all())
+        absolute, diagonal = self.program.price.absolute, self.program.price.diagonal
+        self.flat, self.curved = np.flatnonzero(absolute), np.flatnonzero(diagonal)
+        self.gratis = np.flatnonzero((absolute == 0.0) & (diagonal == 0.0))
+        self.fall, self.rise = (start - low)[self.gratis], (high - start)[self.gratis]
+
+    def against(self, cells: IntArray, rivals: IntArray) -> tuple[FloatArray, FloatArray]:
+        """(m, k) the least cost by which each cell leads each rival, and the weight that shows it.
+
+        Columns count as free or held, whatever bounds they have; the cost is infinite, and the
+        weight 1, where no move helps.
+        """
+        own, others = self.cells.own[cells], self.cells.rivals[rivals]
+        behind = self.scores[others] - self.scores[own][:, None] + self.cells.lead
+        behind[self.cells.place[others] == self.cells.place[own][:, None]] = 0.0
+        apart = self.cells.matrix[others] - self.cells.matrix[own][:, None]
+        if len(self.gratis):
+            some = apart[:, :, self.gratis]
+            with np.errstate(invalid="ignore"):
+                gained = np.where(some > 0.0, some * self.fall, -some * self.rise)
+            behind -= np.where(some == 0.0, 0.0, gained).sum(axis=2)
+        effect = np.abs(apart)
+        if not self.is_free:
+            effect *= np.where(apart > 0.0, self.falls, self.rises)
+        price, spread = self.program.price, self.spread
+        steep = np.zeros(behind.shape)
+        if spread is not None:
+            steep = ((apart @ spread) ** 2).sum(axis=2)
+        elif len(self.curved):
+            steep = effect[:, :, self.curved] ** 2 @ (1.0 / price.diagonal[self.curved])
+        rate = (effect[:, :, self.flat] / price.absolute[self.flat]).max(axis=2, initial=0.0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            weight = np.minimum(2.0 * behind / steep, 1.0 / rate)
+            gain = weight * behind - 0.25 * weight * weight * steep
+        stuck = np.isinf(weight) & (behind > 0.0)
+        gain = np.where(stuck, np.inf, np.where(behind > 0.0, gain, 0.0))
+        return gain, np.where(stuck, 1.0, np.where(behind > 0.0, weight, 0.0))
+
+
+@final
+class OpenedCell(NamedTuple):
+    """A cell that was searched with some of its rows."""
+
+    cell: int
+    rivals: IntArray  # positions of those whose rows
+    evidence: Bounding
+
+    def told(self) -> dict[str, Any]:
+        """The same as a record holds it, with the proof as of any piece of a target."""
+        kept = self.evidence.kept
+        assert kept is not None  # noqa: S101 (what is listed keeps its multipliers)
+        (proof,) = proofs_of([kept], np.zeros(1, dtype=np.intp))
+        pieces = as_pieces(proof, [kept.multipliers.shape[1]])
+        return {"cell": self.cell, "rivals": self.rivals.tolist(), "proof": pieces}
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class CellProof:
+    """What a record holds of the search of one row, see `CellRelaxation`."""
+
+    rival: int
+    cells: list[dict[str, Any]]
+
+
+@final
 @dataclass(frozen=True, eq=False)
 class CellRelaxation(Bounding):
     """One rival for each cell, and how much its row weighs: bounds for one row without a search.
@@ -161,7 +241,8 @@ class CellRelaxation(Bounding):
     ``program``: the cost over what is possible, without the target; ``cells``: the target;
     ``rivals``: (S,) positions among the rivals, any; ``weights``: (S,), any; negative ones count as
     0; ``spread``: of a full quadratic price, see `spread_of`; ``opened``: cells that were searched,
-    each with what is known of a relaxation with some of its rows.
+    each with what is known of a relaxation with some of its rows. A record of a search holds the
+    first rival alone: all cells have the same one, and weights follow from it.
     """
 
     program: Program
@@ -170,22 +251,34 @@ class CellRelaxation(Bounding):
     rivals: IntArray
     weights: FloatArray
     spread: FloatArray | None
-    opened: list[tuple[int, Bounding]] = field(default_factory=list)
+    opened: list[OpenedCell] = field(default_factory=list)
+
+    @classmethod
+    def begun(cls, distances: Distances, rival: int) -> CellRelaxation:
+        """One rival for all cells, with the weights that show how far it is."""
+        cells, program = distances.cells, distances.program
+        rivals, weights = np.full(len(cells), rival, dtype=np.intp), np.zeros(len(cells))
+        for part in blocks(len(cells), program.width):
+            owners = np.arange(part.start, part.stop)
+            weights[part] = distances.against(owners, rivals[:1])[1][:, 0]
+        return cls(program, cells, distances.case, rivals, weights, distances.spread)
 
     @property
     def is_local(self) -> bool:
         return False
 
     @property
-    def kept(self) -> Kept | None:
-        return None
+    def kept(self) -> Kept:
+        opened = [cell.told() for cell in self.opened]
+        none = np.zeros((1, self.program.kept_size))
+        return Kept(none, own=[CellProof(int(self.rivals[0]), opened)])
 
     def bounds(
         self, reached: FloatArray, margin: FloatArray | None = None
     ) -> tuple[FloatArray, FloatArray]:
         proved = self.each(float(reached[0]), margin)
         best = np.array(proved)
-        for cell, evidence in self.opened:
+        for cell, _, evidence in self.opened:
             bound, told = evidence.bounds(reached, margin)
             proved[cell] = max(proved[cell], bound[0])
             best[cell] = max(best[cell], told[0])
@@ -250,17 +343,52 @@ def search_cells(found: Found, pieces: Pieces, _leads: object) -> list[RowEviden
     """Cells that are never all written down, one row after the other; what bounds them."""
     program, cells = pieces.program, pieces.lazy
     assert isinstance(cells, Cells)  # noqa: S101 (the wing's `SEARCHES` are asked by type)
-    known, spreads = [], dict[bytes, FloatArray | None]()
-    for i, case in enumerate(found.cases):
+    known = []
+    for i, distances in enumerate(_distances(program, cells, found.cases)):
+        one = _CellSearch(found, i, distances)
+        one.run()
+        known.append([one.relaxation])
+    return [RowEvidence(known)]
+
+
+def evidence_of(
+    cells: Cells, program: Program, cases: Cases, told: Sequence[dict[str, Any]]
+) -> RowEvidence:
+    """Proofs as records hold them, see `CellProof`; a ValueError if they are none."""
+    known = []
+    for distances, proof in zip(_distances(program, cells, cases), told, strict=True):
+        if proof.keys() != {"rival", "cells"}:
+            raise ValueError("a proof of cells has one rival, and cells")
+        (rival,) = _positions([proof["rival"]], len(cells.rivals)).tolist()
+        relaxation = CellRelaxation.begun(distances, rival)
+        for entry in proof["cells"]:
+            if entry.keys() != {"cell", "rivals", "proof"}:
+                raise ValueError("a cell of a proof has rivals, and a proof")
+            (s,) = _positions([entry["cell"]], len(cells)).tolist()
+            rivals = _positions(entry["rivals"], len(cells.rivals))
+            piece = Piece.of(program, Region((cells.rows(s, rivals),)))
+            (kept,) = kept_of([entry["proof"]], [piece.program])
+            evidence = Evidence.of_kept(piece.program, distances.case, kept)
+            relaxation.opened.append(OpenedCell(s, rivals, evidence))
+        known.append([relaxation])
+    return RowEvidence(known)
+
+
+def _positions(told: Sequence[Any], count: int) -> IntArray:
+    """Positions among so many, as a record tells them; a ValueError if one is none."""
+    if not all(type(position) is int and 0 <= position < count for position in told):
+        raise ValueError("expected positions of cells and of their rivals")
+    return np.array(told, dtype=np.intp)
+
+
+def _distances(program: Program, cells: Cells, cases: Cases) -> Iterator[Distances]:
+    """What closed forms say of each row."""
+    spreads = dict[bytes, FloatArray | None]()
+    for case in cases:
         free = case.low[0] < case.high[0]
         if free.tobytes() not in spreads:
             spreads[free.tobytes()] = spread_of(program.price, free)
-        rivals, weights = np.zeros(len(cells), dtype=np.intp), np.zeros(len(cells))
-        spread = spreads[free.tobytes()]
-        relaxation = CellRelaxation(program, cells, case, rivals, weights, spread)
-        _CellSearch(found, i, relaxation).run()
-        known.append([relaxation])
-    return [RowEvidence(known)]
+        yield Distances(program, cells, case, spreads[free.tobytes()])
 
 
 @final
@@ -271,30 +399,18 @@ class _CellSearch:
     the relaxation.
     """
 
-    def __init__(self, found: Found, i: int, relaxation: CellRelaxation) -> None:
-        self.found, self.row, self.relaxation = found, np.array([i]), relaxation
-        self.program, self.cells, self.case = relaxation.program, relaxation.cells, relaxation.case
-        self.opened = relaxation.opened
+    def __init__(self, found: Found, i: int, distances: Distances) -> None:
+        self.found, self.row, self.distances = found, np.array([i]), distances
+        self.program, self.cells, self.case = distances.program, distances.cells, distances.case
         self.end = perf_counter() + (found.effort.seconds or np.inf)
-        x, low, high = self.case.x[0], self.case.low[0], self.case.high[0]
-        start = np.where(self.program.numeric, np.minimum(np.maximum(x, low), high), x)
-        self.scores = self.cells.matrix @ start + self.cells.offset
-        self.falls, self.rises = low < start, high > start
-        self.is_free = bool(self.falls.all() and self.rises.all())
-        absolute, diagonal = self.program.price.absolute, self.program.price.diagonal
-        self.flat, self.curved = np.flatnonzero(absolute), np.flatnonzero(diagonal)
-        self.gratis = np.flatnonzero((absolute == 0.0) & (diagonal == 0.0))
-        self.fall, self.rise = (start - low)[self.gratis], (high - start)[self.gratis]
-        scores = self.scores[self.cells.rivals]
+        scores = distances.scores[self.cells.rivals]
         near = np.argpartition(-scores, min(16, len(scores)) - 1)[:16]
         # The rivals that a cell is opened with: those that lead most, the first first.
         self.pool = near[np.argsort(-scores[near], kind="stable")]
-        relaxation.rivals[:] = self.pool[0]
-        for part in blocks(len(self.cells), self.program.width):
-            cells = np.arange(part.start, part.stop)
-            relaxation.weights[part] = self._against(cells, self.pool[:1])[1][:, 0]
+        self.relaxation = CellRelaxation.begun(distances, int(self.pool[0]))
+        self.opened = self.relaxation.opened
         # (S,) lower bounds; infinite for a cell that is out of reach, or done with
-        self.bounds = relaxation.each()
+        self.bounds = self.relaxation.each()
 
     def _worth(self) -> float:
         """A cell with a bound from here on is not opened."""
@@ -313,7 +429,7 @@ class _CellSearch:
     def _open(self, s: int) -> IntArray:
         """One cell: with a few rivals, then with those that are missed, which are returned."""
         cells, found, row = self.cells, self.found, self.row
-        gains, _ = self._against(np.array([s]), self.pool)
+        gains, _ = self.distances.against(np.array([s]), self.pool)
         order = np.argsort(-gains[0], kind="stable")[:4]
         rivals = first = np.unique(np.append(self.pool[order], self.relaxation.rivals[s]))
         bound, known = -np.inf, len(self.opened)
@@ -324,7 +440,7 @@ class _CellSearch:
             told = evidence.bounds(np.where(part.piece < 0, found.objective[row], 0.0))[1][0]
             if told > bound:
                 bound = told
-                self.opened[known:] = [(s, evidence)]
+                self.opened[known:] = [OpenedCell(s, rivals, evidence)]
             found.limited[row] |= part.limited
             found.closed[row] &= part.closed
             missed = rivals[:0]
@@ -344,35 +460,3 @@ class _CellSearch:
         if np.isfinite(self.end):
             effort = replace(effort, seconds=max(0.5 * (self.end - perf_counter()), 1e-6))
         return search_listed(Found(self.case, effort, self.found.objective[self.row]), (piece,))
-
-    def _against(self, cells: IntArray, rivals: IntArray) -> tuple[FloatArray, FloatArray]:
-        """(m, k) the least cost by which each cell leads each rival, and the weight that shows it.
-
-        Columns count as free or held, whatever bounds they have; the cost is infinite, and the
-        weight 1, where no move helps.
-        """
-        own, others = self.cells.own[cells], self.cells.rivals[rivals]
-        behind = self.scores[others] - self.scores[own][:, None] + self.cells.lead
-        behind[self.cells.place[others] == self.cells.place[own][:, None]] = 0.0
-        apart = self.cells.matrix[others] - self.cells.matrix[own][:, None]
-        if len(self.gratis):
-            some = apart[:, :, self.gratis]
-            with np.errstate(invalid="ignore"):
-                gained = np.where(some > 0.0, some * self.fall, -some * self.rise)
-            behind -= np.where(some == 0.0, 0.0, gained).sum(axis=2)
-        effect = np.abs(apart)
-        if not self.is_free:
-            effect *= np.where(apart > 0.0, self.falls, self.rises)
-        price, spread = self.program.price, self.relaxation.spread
-        steep = np.zeros(behind.shape)
-        if spread is not None:
-            steep = ((apart @ spread) ** 2).sum(axis=2)
-        elif len(self.curved):
-            steep = effect[:, :, self.curved] ** 2 @ (1.0 / price.diagonal[self.curved])
-        rate = (effect[:, :, self.flat] / price.absolute[self.flat]).max(axis=2, initial=0.0)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            weight = np.minimum(2.0 * behind / steep, 1.0 / rate)
-            gain = weight * behind - 0.25 * weight * weight * steep
-        stuck = np.isinf(weight) & (behind > 0.0)
-        gain = np.where(stuck, np.inf, np.where(behind > 0.0, gain, 0.0))
-        return gain, np.where(stuck, 1.0, np.where(behind > 0.0, weight, 0.0))

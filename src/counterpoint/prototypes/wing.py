@@ -21,7 +21,7 @@ from counterpoint.models.dispatch import by_name, classes_of, dense, read
 from counterpoint.models.form import Form, Link
 from counterpoint.models.linear import scores_of_rows
 from counterpoint.numerics import EPS, FloatArray
-from counterpoint.prototypes.cells import Cells, search_cells
+from counterpoint.prototypes.cells import Cells, evidence_of, search_cells
 from counterpoint.prototypes.form import LocalPrototypes, Prototypes
 from counterpoint.prototypes.solvers.ccp import Ccp
 from counterpoint.prototypes.solvers.lower_bound import Quadric
@@ -236,4 +236,4 @@ def _log_priors(model: Any, classes: NDArray[Any], priors: FloatArray) -> FloatA
     return np.log(priors)
 
 
-PROOFS: dict[type, Callable[..., Bounding]] = {}
+PROOFS: dict[type, Callable[..., Bounding]] = {Cells: evidence_of}

@@ -30,13 +30,14 @@ from numpy.typing import NDArray
 from counterpoint.certificate import Claim, Status, lower_bounds, relative_gap, said_of
 from counterpoint.engine.answering import answers_to
 from counterpoint.engine.evidence import Evidence
-from counterpoint.engine.pieces import Task
+from counterpoint.engine.pieces import Pieces, Task
+from counterpoint.engine.proof_text import kept_of
 from counterpoint.engine.wings import wings
 from counterpoint.errors import CounterpointError
 from counterpoint.models.comparison import compare
 from counterpoint.models.form import Form
 from counterpoint.numerics import CLOSED, BoolArray, FloatArray, IntArray
-from counterpoint.records.record import NUMBERS, Asked, Batch, kept_of
+from counterpoint.records.record import NUMBERS, Asked, Batch
 from counterpoint.rows.encoding import match_columns
 from counterpoint.rows.table import Table
 from counterpoint.solvers import Effort
@@ -133,7 +134,7 @@ class Rows(NamedTuple):
 def _proved(asked: Asked, rows: Rows, proofs: list[Any]) -> tuple[FloatArray, BoolArray]:
     """(n,) what multipliers and trees prove, and whether that settles the row."""
     question, pieces = asked.question, asked.question.pieces(asked.target)
-    kept = kept_of(proofs, [piece.program for piece in pieces.listed])
+    kept = kept_of(proofs, pieces.proof_programs)
     bound, settled = np.zeros(len(proofs)), np.zeros(len(proofs), dtype=bool)
     # Where whole columns are on their lattice, ties are decided there: as when it was answered.
     on = question.on_lattice(rows.x) if question.is_discrete else np.zeros(len(proofs), dtype=bool)
@@ -142,24 +143,23 @@ def _proved(asked: Asked, rows: Rows, proofs: list[Any]) -> tuple[FloatArray, Bo
         mine = np.flatnonzero(part)
         if len(mine):
             own = rows.take(mine)
-            both = zip(union.listed, kept, strict=True)
-            evidence = [_evidence(asked, piece.program, own, k.take(mine)) for piece, k in both]
+            both = zip(union.proof_programs, kept, strict=True)
+            evidence = [_evidence(asked, union, p, own, proof.take(mine)) for p, proof in both]
             bound[mine], settled[mine] = _settled(asked, own, evidence)
     return bound, settled
 
 
-def _evidence(asked: Asked, program: Program, rows: Rows, kept: Kept) -> Bounding:
+def _evidence(asked: Asked, union: Pieces, program: Program, rows: Rows, kept: Kept) -> Bounding:
     """What bounds one piece of the target: multipliers and trees, or what its wing reads."""
     cases = asked.cases(program, rows.x)
-    if kept.own is not None:
-        for wing in wings():
-            for kind in program.kinds & wing.PROOFS.keys():
-                own: Bounding = wing.PROOFS[kind](program, cases, kept.own)
+    if kept.own is None:
+        return Evidence.of_kept(program, cases, kept)
+    for wing in wings():
+        for condition in (union.lazy, *program.region):
+            if type(condition) in wing.PROOFS:
+                own: Bounding = wing.PROOFS[type(condition)](condition, program, cases, kept.own)
                 return own
-        raise ValueError("there is a proof of a kind that is not known")
-    multipliers, away = np.split(kept.multipliers, [program.size], axis=1)
-    at = rows.x + away if program.has_tangents else None
-    return Evidence(program, cases, multipliers, at, np.zeros(len(rows.x)), [*kept.trees])
+    raise ValueError("there is a proof of a kind that is not known")
 
 
 def _settled(

@@ -14,6 +14,7 @@ import numpy as np
 
 from counterpoint.certificate import Claim, Status
 from counterpoint.engine.confirm import SINGLE
+from counterpoint.engine.proof_text import as_pieces, numbers, proofs_of, told
 from counterpoint.errors import InvalidInput, MissingExtra, shown
 from counterpoint.numerics import VIOLATION, BoolArray, IntArray
 from counterpoint.records.checker import BROKEN, concluded, messages_of, nothing
@@ -28,7 +29,6 @@ from counterpoint.records.record import (
     Asked,
     Batch,
     as_cell,
-    as_pieces,
     asked_of,
     canonical,
     digest,
@@ -36,12 +36,9 @@ from counterpoint.records.record import (
     hashed,
     is_made,
     made_now,
-    numbers,
     of_cell,
     parsed,
-    proofs_of,
     said,
-    told,
 )
 from counterpoint.rows.cells import is_missing
 from counterpoint.rows.encoding import match_columns
@@ -58,7 +55,7 @@ __all__ = ["read_records", "to_batches", "to_json", "with_rows", "write_records"
 
 UNMADE = "does not say when it was made and with which versions, as text"
 DEEPEST = 32
-"""Levels of lists and objects in a record: the six of a proof and of what was asked, and room for
+"""Levels of lists and objects in a record: the ten of a proof and of what was asked, and room for
 more; far from what Python's own readers and writers of JSON take."""
 
 
@@ -96,7 +93,7 @@ def to_batches(answers: Counterfactuals) -> Iterator[Batch]:
             elif i in remarks:
                 told["message"][k] += f" {remarks[i]}"
         rows, after = (frame.iloc[at].reset_index(drop=True) for frame in frames)
-        sizes = [piece.program.kept_size for piece in answers.question.pieces(target).listed]
+        sizes = [p.kept_size for p in answers.question.pieces(target).proof_programs]
         yield Batch(shared, rows, after, told, proofs, at, sizes)
 
 
@@ -130,8 +127,8 @@ def _columns(
 def _proofs(answers: Counterfactuals, at: IntArray, target: Target) -> list[Any]:
     """What proves the bounds of some rows; None where nothing was kept, or has to be proved."""
     out: list[Any] = [None] * len(at)
-    pieces = answers.question.pieces(target)
-    sizes = [piece.program.kept_size for piece in pieces.listed]
+    programs = answers.question.pieces(target).proof_programs
+    sizes = [program.kept_size for program in programs]
     known = np.full(len(answers), -1)
     for k, (rows, _) in enumerate(answers.kept):
         known[rows] = k  # what was searched last counts

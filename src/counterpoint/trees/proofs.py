@@ -275,9 +275,10 @@ def require_rows(program: Program) -> None:
         )
 
 
-def evidence_of(program: Program, cases: Cases, told: Sequence[dict[str, Any]]) -> ProofTrees:
+def evidence_of(
+    condition: LeafSums, program: Program, cases: Cases, told: Sequence[dict[str, Any]]
+) -> ProofTrees:
     """Proofs as a record tells them; a ValueError if they are none."""
-    condition = next(c for c in program.region if isinstance(c, LeafSums))
     require_rows(program)
     proofs = []
     for each in told:

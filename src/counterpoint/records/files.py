@@ -44,7 +44,7 @@ from counterpoint.rows.cells import is_missing
 from counterpoint.rows.encoding import match_columns
 from counterpoint.rows.features import Continuous, Features
 from counterpoint.rows.table import Table
-from counterpoint.targets import Guarantee, Target, Verdict
+from counterpoint.targets import Guarantee, Verdict
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -84,7 +84,11 @@ def to_batches(answers: Counterfactuals) -> Iterator[Batch]:
         asked = Asked(
             answers.question, target, *limits, resolution, table["time_limit"] is not None
         )
-        proofs = _proofs(answers, at, target)
+        # a target that depends on the row is not one of rows that cannot be used
+        usable = (answers.statuses[at] != Status.INVALID.code).any()
+        programs = answers.question.pieces(target).proof_programs if usable else ()
+        sizes = [program.kept_size for program in programs]
+        proofs = _proofs(answers, at, sizes)
         told = _columns(answers, at, asked, proofs)
         told["message"] = messages_of(told)
         for k, i in enumerate(listed):
@@ -93,7 +97,6 @@ def to_batches(answers: Counterfactuals) -> Iterator[Batch]:
             elif i in remarks:
                 told["message"][k] += f" {remarks[i]}"
         rows, after = (frame.iloc[at].reset_index(drop=True) for frame in frames)
-        sizes = [p.kept_size for p in answers.question.pieces(target).proof_programs]
         yield Batch(shared, rows, after, told, proofs, at, sizes)
 
 
@@ -124,11 +127,9 @@ def _columns(
     return out
 
 
-def _proofs(answers: Counterfactuals, at: IntArray, target: Target) -> list[Any]:
+def _proofs(answers: Counterfactuals, at: IntArray, sizes: list[int]) -> list[Any]:
     """What proves the bounds of some rows; None where nothing was kept, or has to be proved."""
     out: list[Any] = [None] * len(at)
-    programs = answers.question.pieces(target).proof_programs
-    sizes = [program.kept_size for program in programs]
     known = np.full(len(answers), -1)
     for k, (rows, _) in enumerate(answers.kept):
         known[rows] = k  # what was searched last counts

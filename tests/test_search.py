@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
+from sklearn.linear_model import LogisticRegression
 from strategies import Planted, planted, seeds
 
+import counterpoint as cp
 from counterpoint.certificate import lower_bounds
 from counterpoint.costs import Price
 from counterpoint.engine.conditions import LinearBounds
@@ -16,7 +19,7 @@ from counterpoint.engine.program import Program
 from counterpoint.engine.region import Cases, Condition, Region
 from counterpoint.engine.search import Found, search
 from counterpoint.prototypes.nearer import Nearer
-from counterpoint.solvers import Effort, Outcome, Solution
+from counterpoint.solvers import Effort, Outcome, Solution, branching
 
 LINEAR = ("affine", "box", "at most", "transitions", "changes")
 
@@ -137,3 +140,20 @@ def test_rows_that_one_half_space_settles_need_no_solver():
     findings, cost, _ = found([program], np.zeros((1, 2)))
     assert findings.closed[0]
     assert cost == pytest.approx(1.5)
+
+
+def test_without_a_limit_of_time_the_nodes_are_counted_and_with_one_it_is_used(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(80, 6)), columns=list("abcdef"))
+    model = LogisticRegression().fit(X, X.sum(axis=1) > 0.0)
+    A = rng.normal(size=(6, 6))
+    cost = cp.Mahalanobis(A @ A.T + 0.01 * np.eye(6))
+    explainer = cp.Explainer(model, data=X, cost=cost, constraints=[cp.MaxChanges(2)])
+    row = X[~model.predict(X)].head(1)
+    monkeypatch.setattr(branching, "ENOUGH", 1)
+    assert explainer.explain(row, True)[0].status == "suboptimal"
+    assert explainer.explain(row, True, time_limit=20.0)[0].status == "optimal"
+    monkeypatch.setattr(branching, "MOST", 1)
+    assert explainer.explain(row, True, time_limit=20.0)[0].status == "limit"

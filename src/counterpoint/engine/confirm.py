@@ -30,6 +30,7 @@ from counterpoint.numerics import (
 )
 from counterpoint.rows.encoding import Rows, as_returned
 from counterpoint.rows.table import Table
+from counterpoint.solvers.base import Effort
 from counterpoint.targets import Verdict
 
 __all__ = ["SINGLE", "SPARE", "Confirmation", "NotForeseen", "ask_about"]
@@ -57,7 +58,8 @@ FEW = 16
 """So many rows that closed forms settle are compared with rows of the data; of more, only those
 without an answer, where whole steps or categories were branched on."""
 LATE = 0.05
-"""The share of a row's time in which it is answered by witnesses when that has run out."""
+"""The share of a row's time in which it is answered by witnesses, or moved off the edge, when that
+may have run out."""
 NOBODY = Witness(np.empty((0, 0)), np.empty(0))
 CONTRADICTED = (
     "What was proved of a row is contradicted by a point near a row of data=, to which the model "
@@ -217,12 +219,18 @@ class Confirmation:
             cases = cases.holding(held, self.exact[rows])
         leads = None if self.leads is None else self.leads.take(rows)
         if held is not None:
-            return search(self.pieces, cases, self.effort, leads)
+            return search(self.pieces, cases, self._briefly, leads)
 
         def incumbents(k: int, end: float) -> FloatArray:
             return self._incumbents(int(rows[k]), cases.margin[k], end)
 
         return search(self.pieces, cases, self.effort, leads, incumbents)
+
+    @property
+    def _briefly(self) -> Effort:
+        """For searches that take long only where arithmetic fails, when a row's time may be up."""
+        seconds = self.effort.seconds
+        return self.effort if seconds is None else replace(self.effort, seconds=LATE * seconds)
 
     # --- witnesses ---
 
@@ -372,8 +380,10 @@ class Confirmation:
             for part, look in ((near, self._off_the_edge), (~near, self._search)):
                 rows = again[part]
                 if len(rows):
-                    better = self._keep_better(rows, look(rows, margin[rows, 0]))
-                    left[rows[valid[part] & ~better]] = False
+                    other = look(rows, margin[rows, 0])
+                    better = self._keep_better(rows, other)
+                    # each of these searches has all the time of a row, so the first is the last
+                    left[rows[(valid[part] & ~better) | other.limited]] = False
 
     def _keep_better(self, rows: IntArray, other: Found) -> BoolArray:
         """Write the answers of another search that lead by more, or alone are confirmed; which."""

@@ -52,6 +52,10 @@ FEASIBLE = 1e-9
 (`VIOLATION`)."""
 LATTICE = 1e-14
 """Relative violation of a target's row that is rounding where every column is a whole step."""
+ENOUGH = 50_000
+"""Nodes of a row's tree without a limit of time: some .1 ms each, up to 1 ms with cones."""
+MOST = 1_000_000
+"""Nodes that are kept where there is one: 1 GB, with some ten columns."""
 DOUBTED = 200
 """A node left undecided by tolerances counts as this many nodes, since it takes about as long."""
 SHY = 1.0 - 1e-10
@@ -168,8 +172,7 @@ class Tree:
         self.visited += 1
         width = 1
         while self._open and not self._hopeless(self._open[0][0]):
-            late = perf_counter() > self._end
-            if late or self.visited > 50_000:  # the row is given up, with its best answer so far
+            if self._is_spent:  # the row is given up, with its best answer so far
                 self.complete, self.cut_short = False, True
                 return
             children = []
@@ -188,6 +191,13 @@ class Tree:
             width = min(2 * width, 32)  # open nodes that are split at once
         if np.isinf(self.best) and not self.finds_nothing:
             self._find_any()
+
+    @property
+    def _is_spent(self) -> bool:
+        """Whether the time is over; without a limit of time, whether enough has been tried."""
+        if self.effort.seconds is None:
+            return self.visited > ENOUGH
+        return perf_counter() > self._end or len(self._kept) > MOST
 
     def _find_any(self) -> None:
         """Some point, where relaxations that failed hid all of them."""

@@ -15,17 +15,26 @@ import joblib
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA
 from sklearn.discriminant_analysis import (
     LinearDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
 )
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression, Ridge, RidgeClassifier, SGDClassifier
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier, NearestCentroid
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
+from sklearn.preprocessing import (
+    MaxAbsScaler,
+    MinMaxScaler,
+    OneHotEncoder,
+    RobustScaler,
+    StandardScaler,
+)
 from sklearn.svm import SVC, LinearSVC
+from sklearn.tree import DecisionTreeRegressor
 
 import counterpoint as cp
 from counterpoint.models import see_through
@@ -414,3 +423,30 @@ def test_the_model_agrees_on_other_processors(core: str, tmp_path: Path):
     command = [sys.executable, "-c", ASK, str(path)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("cost", [cp.Manhattan(), cp.SquaredEuclidean()])
+def test_of_trees_behind_a_scaler_only_what_has_to_change_counts_as_changed(cost: cp.Cost):
+    """Values beside a threshold were moved off it, as changes that MaxChanges does not allow."""
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.integers(-4, 5, size=(60, 2)), columns=["a", "b"]).astype(np.float32)
+    X["c"] = rng.choice(["ash", "birch"], size=60)
+    y = (X["a"] + X["b"] > 0.0) ^ (X["c"] == "ash")
+    scaled = ColumnTransformer([("n", StandardScaler(), ["a", "b"]), ("c", OneHotEncoder(), ["c"])])
+    model = make_pipeline(scaled, RandomForestClassifier(9, random_state=0)).fit(X, y)
+    explainer = cp.Explainer(model, data=X, cost=cost, constraints=[cp.MaxChanges(1)])
+    answers = explainer.explain(X.head(20), cp.OtherLabel())
+    assert not (answers.status == cp.Status.UNPROVED).any()
+    changed = (answers.to_frame()[["a", "b", "c"]] != X.head(20)).sum(axis=1)
+    assert (changed[answers.found] <= 1).all()
+
+
+def test_what_is_missing_in_single_precision_stays_missing():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(60, 2)), columns=["a", "b"])
+    X.loc[::3, "a"] = np.nan
+    X = X.astype(np.float32)
+    model = DecisionTreeRegressor(max_depth=4).fit(X, X["b"] + X["a"].fillna(1.0))
+    answers = cp.Explainer(model, data=X).explain(X.iloc[::3], cp.Interval(1.5, 2.5))
+    assert answers.certificates.valid.all()
+    assert answers.to_frame()["a"].isna().any()

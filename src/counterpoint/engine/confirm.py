@@ -469,7 +469,9 @@ class Confirmation:
                 low, high = cases.low[:, column], cases.high[:, column]
                 single = codes[:, j].astype(np.float32)
                 down, up = (np.nextafter(single, np.float32(way)) for way in (-np.inf, np.inf))
-                codes[:, j] = np.where(single > high, down, np.where(single < low, up, single))
+                inside = np.where(single > high, down, np.where(single < low, up, single))
+                same = codes[:, j] == self.rows.x[which, column]  # of single precision, or missing
+                codes[:, j] = np.where(same, codes[:, j], inside)
         return codes
 
     def _snap(self, found: Found, here: IntArray, rows: IntArray) -> None:

@@ -423,13 +423,17 @@ class Row:
 
 
 def held(row: Row, cells: IntArray, categories: IntArray, eps: float) -> FloatArray:
-    """(d,) the nearest point in cells among numbers that are kept so that 1 + eps is next."""
+    """(d,) the nearest point in cells among numbers that are kept so that 1 + eps is next.
+
+    Where only so many columns may change, those that do not need to are left where they are.
+    """
     y, on = row.point(cells, categories), row.grid.columns
     at = row.grid.starts[:-1] + cells
     low, high = (np.asarray(end)[at] for end in row.ends(eps))
     low, high = np.maximum(low, row.bounds[0][on]), np.minimum(high, row.bounds[1][on])
     value = _nearest(row.x[on], low, high, row.program.steps[on])
-    y[on] = np.where(np.isnan(value), y[on], value)
+    stays = np.isnan(value) | ((y[on] == row.x[on]) & (row.program.at_most is not None))
+    y[on] = np.where(stays, y[on], value)
     return y
 
 

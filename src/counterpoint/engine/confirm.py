@@ -292,10 +292,13 @@ class Confirmation:
         reached = np.where(self.verdict.valid, asked.cost(self.y, self.cases.x), np.inf)
         branched, few = not quick or self.pieces.is_integral, not quick or len(reached) <= FEW
         rows = (np.isinf(reached) & (branched or few)) | (branched and few)
+        unsettled = np.isinf(reached) & rows & quick
+        if unsettled.any():
+            unsettled &= np.isfinite(lower_bounds(found.evidence, np.full(len(rows), np.inf))[0])
         for i in np.flatnonzero(rows | found.limited).tolist():
             case, cutoff = self.cases.take(np.array([i])), reached[i] * (1.0 - self.task.effort.gap)
             points = known.inside(self.task.target, asked, case, cutoff)
-            if found.limited[i] or (np.isinf(reached[i]) and not quick):
+            if found.limited[i] or (np.isinf(reached[i]) and (not quick or unsettled[i])):
                 seconds = self.task.effort.seconds
                 end = np.inf if seconds is None else clock() + LATE * seconds
                 other = self._witness(i, end).points

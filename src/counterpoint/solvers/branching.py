@@ -319,7 +319,6 @@ class Tree:
             candidates = np.where(given_up, points[usable], candidates)
             candidates = np.minimum(np.maximum(candidates, fixed.low), fixed.high)
         cost = self.program.objective(candidates, fixed)
-        self._spare(candidates, cost)
         for i in np.argsort(cost, kind="stable").tolist():
             if not cost[i] < self.best:
                 return

@@ -164,6 +164,7 @@ class Confirmation:
         single = float(np.finfo(np.float32).eps)
         self.effort = replace(task.effort, eps=single) if rows.table.singles else task.effort
         self.witnesses: dict[int, Witness] = {}
+        self.least = np.full(n, np.inf)  # the objective of points that gave way to what leads more
         self.found = self._search(np.arange(n), self.margin)
         if (self.found.piece < 0).any():
             self._without_margin()
@@ -201,6 +202,10 @@ class Confirmation:
         )
         for i in taught:
             self._judge(i, certificates)
+        above = certificates.bound > self.least
+        certificates.bound[above] = self.least[above]
+        beyond = above & (certificates.gap > effort.gap)
+        certificates.claims[beyond] = Claim.NONE.code
         if span is not None:  # the margins allow for points that cost no more than the answers
             short = ~verdict.valid & np.isfinite(certificates.bound)
             certificates.bound[short] = 0.0
@@ -392,6 +397,7 @@ class Confirmation:
         """Write the answers of another search that lead by more, or alone are confirmed; which."""
         here, codes = self._proposed(rows, other)
         which, valid = rows[here], self.verdict.valid[rows]
+        self._remember(rows, self.y[rows], valid)
         better, told = np.zeros(len(rows), dtype=bool), np.flatnonzero(~valid)
         self.verdict.put(rows[told], Verdict.none(len(told)))
         if not len(here):
@@ -403,6 +409,7 @@ class Confirmation:
         said = self.verdict_of(
             which, asked, codes, y, self.task.target.said(self.task.model, asked)
         )
+        self._remember(which, y, said.valid)
         ahead = said.valid & (~valid[here] | (said.margin > self.verdict.margin[which]))
         kept, better[here] = which[ahead], ahead
         self.after[kept], self.y[kept] = codes[ahead], y[ahead]
@@ -410,6 +417,13 @@ class Confirmation:
         heard = ahead | ~valid[here]
         self.verdict.put(which[heard], said, heard)
         return better
+
+    def _remember(self, rows: IntArray, y: FloatArray, valid: BoolArray) -> None:
+        """What points cost that the model confirms, for no bound is above it."""
+        program, cases = self.pieces.asked, self.cases.take(rows)
+        inside = valid & (program.violation(y, cases.x) <= VIOLATION)
+        worth = np.where(inside, program.objective(y, cases), np.inf)
+        self.least[rows] = np.minimum(self.least[rows], worth)
 
     def _off_the_edge(self, rows: IntArray, margin: FloatArray) -> Found:
         """The same answers with a margin: whole columns and categories held, the others free."""

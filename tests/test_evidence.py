@@ -11,12 +11,7 @@ from sklearn.linear_model import LogisticRegression
 
 import counterpoint as cp
 from counterpoint.engine import confirm
-from counterpoint.engine.confirm import Confirmation, ask_about
 from counterpoint.engine.evidence import Evidence
-from counterpoint.engine.pieces import Task
-from counterpoint.models import see_through
-from counterpoint.rows.encoding import Rows
-from counterpoint.solvers.base import Effort
 
 RNG = np.random.default_rng(0)
 X = pd.DataFrame(RNG.normal(size=(60, 2)), columns=["a", "b"])
@@ -41,24 +36,6 @@ def test_a_bound_with_a_margin_is_below_what_leads_by_it(lead: float):
         assert (bound <= optimum).all()
         assert (told <= optimum).all()
         assert size > 0.9 or bound.any()
-
-
-def test_an_answer_is_optimal_among_those_that_lead_by_rounding_and_no_more():
-    """A tenth too dear, it is not, by how much it was ever asked to lead."""
-    model = LogisticRegression().fit(X, X["a"] + X["b"] > 0.0)
-    far = X[~model.predict(X)].astype("float32")
-    question, (_, inputs), eps = cp.Explainer(model, data=X, extrapolate=True)._read(far)
-    reading = see_through(model, question.features, fixed=False)
-    task = Task(reading, question, cp.Label(True), Effort(), eps)
-    x = far.to_numpy(dtype=float)
-    rows = Rows(np.arange(len(x)), np.arange(len(x)), inputs, x, x)
-    search = Confirmation(task, rows, task.pieces)
-    ask_about(task, rows, [search], None)
-    every = np.ones(len(x), dtype=bool)
-    assert search._optimal_among_leading(every)[0].all()
-    search.exact = x + 1.1 * (search.exact - x)
-    search.margin[:, 0] = model.decision_function(pd.DataFrame(search.exact, columns=X.columns))
-    assert not search._optimal_among_leading(every)[0].any()
 
 
 def test_no_bound_is_above_a_point_that_gave_way_to_one_that_leads_by_more(

@@ -78,11 +78,9 @@ def wrong_bounds(question: Question, answers: cp.Counterfactuals) -> Iterator[st
         known.add(returned(question, answers), np.flatnonzero(answers.found))
     known.nearer(back=True)
     known.nearer(back=False)
-    # Answers lead by the rounding of a model that computes in float32, and are rounded to it.
-    gap = 1e-2 if question.is_rough else GAP
     for i, answer in enumerate(answers):
         said = f"row {i}: {answer.status}, {answer.certificate.claim}"
-        if answer.status is cp.Status.OPTIMAL and not answer.certificate.gap <= gap:
+        if answer.status is cp.Status.OPTIMAL and not answer.certificate.gap <= GAP:
             yield f"{said}, with a gap of {answer.certificate.gap:.3g}"
         if answer.status is cp.Status.LIMIT:
             yield f"{said}, after {LIMIT:g} s"

@@ -173,6 +173,15 @@ def fitted(name: str, case: Case, kind: str) -> tuple[Any, str]:
 
 
 KINDS = ["array float32", "frame float32", "frame mixed", "array float64"]
+GAPS = dict.fromkeys(KINDS[:3], 0.06) | {"array float64": 1e-6}
+"""Relative gaps that the lead by a rounding error leaves at most, in columns as badly scaled as
+these: 5 % of the cost for centroids in single precision."""
+
+
+def is_near(answers: Any, changed: np.ndarray) -> bool:
+    """Whether answers are optimal, and lead by no more than some rounding errors: 9.4 at most."""
+    sure, optimal = answers.certificates, answers.status == cp.Status.OPTIMAL
+    return bool((optimal & (sure.margin <= 10.0 * sure.rounding))[changed].all())
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -182,13 +191,13 @@ def test_the_model_agrees_in_every_layout(name: str, kind: str):
     model, task = fitted(name, case, kind)
     explainer = cp.Explainer(model, data=as_kind(case.known, kind))
     for target in TARGETS[task]:
-        answers = explainer.explain(as_kind(case.rows, kind), target)
+        answers = explainer.explain(as_kind(case.rows, kind), target, gap=GAPS[kind])
         assert answers.found.all()
         count, wrong = disagreements(model, target, answers)
         assert not wrong
         changed = answers.status != cp.Status.ALREADY
         assert not answers.certificates.on_edge[changed].any()  # all columns may move
-        assert (answers.status[changed] == cp.Status.OPTIMAL).all()
+        assert is_near(answers, changed)
         assert count >= changed.sum() > 0
 
 
@@ -200,11 +209,10 @@ def test_a_probability_is_met_in_every_layout(name: str, at_least: float, kind: 
     for label in (0, 1):
         target = cp.Probability(label, at_least)
         explainer = cp.Explainer(model, data=as_kind(case.known, kind))
-        answers = explainer.explain(as_kind(case.rows, kind), target)
+        answers = explainer.explain(as_kind(case.rows, kind), target, gap=GAPS[kind])
         assert answers.found.all()
         assert not disagreements(model, target, answers)[1]
-        changed = answers.status != cp.Status.ALREADY
-        assert (answers.status[changed] == cp.Status.OPTIMAL).all()
+        assert is_near(answers, answers.status != cp.Status.ALREADY)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -324,32 +332,38 @@ def test_answers_of_few_changes_leave_the_edge_of_what_is_not_convex():
     assert (np.asarray(answers.after) != X[:1]).sum() == 1
 
 
-def test_what_a_lead_costs_is_no_gap():
-    """Optimal in float32: nothing that leads by so much costs less, by the closed form."""
+def test_what_a_lead_costs_is_a_gap_and_no_more():
+    """In float32 nothing that leads by so much costs less, by the closed form."""
     case = Case(2, 200)
     model, _ = fitted("logistic", case, "array float32")
     rows = case.rows.astype(np.float32)
     explainer = cp.Explainer(model, data=rows, cost=cp.SquaredEuclidean(), extrapolate=True)
     for label in (0, 1):
         answers = explainer.explain(rows, label)
-        asked = answers.status == cp.Status.OPTIMAL
-        assert (asked | (answers.status == cp.Status.ALREADY)).all()
+        changed = answers.status != cp.Status.ALREADY
+        assert answers.found.all()
         wide = rows.astype(np.float64)
         score = wide @ model.coef_[0].astype(float) + float(model.intercept_[0])
         length = np.linalg.norm(model.coef_[0].astype(float))
         sure = answers.certificates
         least = (np.abs(score) / length) ** 2
         ahead = ((np.abs(score) + sure.margin) / length) ** 2
-        at = asked & (least > 0.0)
+        at = changed & (least > 0.0)
         assert (sure.bound[at] <= least[at] * (1.0 + 1e-12)).all()
         assert (sure.margin[at] >= sure.rounding[at]).all()
         size = np.linalg.norm(wide, axis=1) + np.sqrt(ahead)
         moved = 2.0 * SINGLE * size * np.sqrt(ahead)  # what float32 columns make of the answer
         assert (sure.cost[at] <= ahead[at] + moved[at] + (SINGLE * size[at]) ** 2).all()
+        dearer = 1.0 - least[at] / sure.cost[at]
+        assert (sure.gap[at] >= dearer - 1e-12).all()
+        small = sure.gap[at] <= 1e-6
+        assert ((answers.status[at] == cp.Status.OPTIMAL) == small).all()
+        assert not small.all()
+        assert all("at most its gap" in answers[i].message for i in np.flatnonzero(at)[~small])
 
 
-def test_what_a_lead_costs_is_no_gap_of_a_branch_and_bound():
-    """Whole columns are beside others: searched again with the lead, to the gap asked for."""
+def test_what_a_lead_costs_is_a_gap_of_a_branch_and_bound():
+    """Whole columns are beside others: what is optimal among those that lead may have a gap."""
     case = Case(7, 20)
     rows, whole = np.round(case.rows), as_kind(np.round(case.known), "array float32")
     rows[:, 2:] = case.rows[:, 2:]
@@ -357,8 +371,10 @@ def test_what_a_lead_costs_is_no_gap_of_a_branch_and_bound():
     features = [cp.Integer("x0"), cp.Integer("x1")]
     explainer = cp.Explainer(model, data=whole, features=features, cost=cp.Manhattan())
     answers = explainer.explain(as_kind(rows, "array float32"), 1, gap=1e-7)
-    assert set(answers.status) == {cp.Status.ALREADY, cp.Status.OPTIMAL}
-    assert (answers.certificates.gap[answers.status == cp.Status.OPTIMAL] > 1e-7).any()
+    gap, changed = answers.certificates.gap, answers.status != cp.Status.ALREADY
+    assert (gap[changed] < 1e-3).all()
+    assert ((answers.status[changed] == cp.Status.OPTIMAL) == (gap[changed] <= 1e-7)).all()
+    assert (gap[changed] > 1e-7).any()
 
 
 @pytest.mark.slow

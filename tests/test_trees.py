@@ -809,8 +809,11 @@ def test_numbers_of_either_precision_are_found_at_once(
         return search_trees(*args)
 
     monkeypatch.setitem(wing.SEARCHES, LeafSums, counted)
+    # beyond a threshold lies the next number of the column, which is farther in single precision
+    gap = 1e-6 if dtype is np.float64 else 2e-3
     found = cp.explain(model, rows, cp.OtherLabel(), data=frame)
-    assert set(map(str, found.status)) == {"optimal"}
+    assert found.found.all()
+    assert (found.certificates.gap <= gap).all()
     assert len(searches) <= 2  # one for each class
     assert not found.certificates.on_edge.any()
     returned, said = found.to_frame(), model.predict(rows)
@@ -1039,7 +1042,8 @@ def test_forests_however_they_were_fitted(dtype: str, options: dict[str, Any]) -
     labels = labels_of(frame.astype(float), 2, rng)
     model.fit(frame, labels, sample_weight=rng.random(100))
     model.set_params(n_estimators=6).fit(frame, labels)
-    found = cp.explain(model, frame[:6], 1, data=frame)
+    gap = 1e-5 if dtype == "float32" else 1e-6  # beyond a threshold lies the next number
+    found = cp.explain(model, frame[:6], 1, data=frame, gap=gap)
     if dtype != "float16":  # the best point may be none of these numbers
         assert {answer.certificate.claim for answer in found} == {"proved"}
     assert found.found.all()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import tracemalloc
+from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
@@ -29,6 +31,7 @@ from counterpoint.engine.region import Cases, Region
 from counterpoint.engine.search import search
 from counterpoint.prototypes.cells import CellRelaxation, Cells, spread_of
 from counterpoint.prototypes.form import Prototypes
+from counterpoint.records.record import canonical, digest
 from counterpoint.solvers import Effort
 
 RELATIVE = 1e-6
@@ -481,3 +484,122 @@ def test_cells_are_a_sequence_of_regions():
         np.testing.assert_array_equal(inside, cells[s - len(cells)].violation(here, here) == 0.0)
         for i, point in enumerate(here):
             assert (len(cells.missed(s, point, np.zeros(2))) == 0) == inside[i]
+
+
+# What a record holds
+
+
+def sealed(record: dict[str, Any], proof: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    """A record with another proof of its cells, and a digest that fits."""
+    body = {key: value for key, value in record.items() if key != "digest"}
+    body |= {"proof": [record["proof"][0] | {"own": proof}], **fields}
+    return {**body, "digest": digest(canonical(body))}
+
+
+def record_of(answers: cp.Counterfactuals, i: int) -> dict[str, Any]:
+    return json.loads(json.dumps(answers[i].to_record()))
+
+
+def tampered(proof: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Other proofs of cells: some left out, other multipliers, half-spaces of other rivals."""
+    entries = proof["cells"]
+    for k, entry in enumerate(entries):
+        others = [*entries[:k], *entries[k + 1 :]]
+        (piece,) = entry["proof"]
+        yield proof | {"cells": others}
+        for factor in (-1.0, 0.5, 1.1, 1e6):
+            multipliers = [factor * v for v in piece["multipliers"]]
+            other = entry | {"proof": [piece | {"multipliers": multipliers}]}
+            yield proof | {"cells": [*others, other]}
+        rivals = [r + 1 if r < 20 else r - 1 for r in entry["rivals"]]
+        yield proof | {"cells": [*others, entry | {"rivals": rivals}]}
+        cell = entry["cell"] + 1 if entry["cell"] < 20 else entry["cell"] - 1
+        yield proof | {"cells": [*others, entry | {"cell": cell}]}
+    yield proof | {"cells": []}
+    yield proof | {"rival": (proof["rival"] + 1) % 20}
+
+
+@pytest.mark.parametrize("cost", costs(4))
+def test_the_proof_of_a_record_is_of_its_cells_and_of_no_others(celled, cost: str):
+    """Whatever is changed proves less, or is refused; never more than brute force finds."""
+    X, y = points(60, 4)
+    model = nearest(X, y)
+    names = [f"x{j}" for j in range(4)]
+    frame = pd.DataFrame(X, columns=names)
+    explainer = cp.Explainer(model, data=frame, cost=costs(4)[cost], extrapolate=True)
+    rows = frame.iloc[np.flatnonzero(y != 3)[:2]]
+    answers, lesser = explainer.explain(rows, 3), 0
+    oracle = Oracle(model, 4, costs(4)[cost])
+    for i in range(len(rows)):
+        best = oracle.best(rows.to_numpy()[i], np.array([3]), (-FREE, FREE), LIMITS["free"][2], 0.0)
+        record = record_of(answers, i)
+        found = cp.recheck(record, model)
+        assert found.ok, found.problems
+        assert found.proved.all()
+        assert record["proved_bound"] <= best * (1.0 + 1e-9)
+        proof = record["proof"][0]["own"]
+        assert proof["cells"]
+        for forged in tampered(proof):
+            lesser += not cp.recheck(sealed(record, forged), model).ok
+            # no proof carries an answer that is dearer by a thousandth
+            dear = 1.001 * best
+            told = {"cost": dear, "objective": dear, "bound": dear, "proved_bound": dear}
+            lie = cp.recheck(sealed(record, forged, **told), model)
+            assert "Its proved bound is not what is computed." in lie.problems
+    assert lesser > 4
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"rival": -1},
+        {"rival": 10**9},
+        {"rival": 0.0},
+        {"cells": [{}]},
+        {"cells": [{"cell": True, "rivals": [], "proof": []}]},
+        {"cells": [{"cell": 0, "rivals": [10**9], "proof": []}]},
+        {"cells": [{"cell": 0, "rivals": [0], "proof": [{"multipliers": [1.0, 2.0]}]}]},
+        {"more": 1},
+    ],
+    ids=str,
+)
+def test_what_is_no_proof_of_cells_is_refused(celled, change: dict[str, Any]):
+    X, y = points(30, 2)
+    model = nearest(X, y)
+    record = record_of(cp.Explainer(model, data=X).explain(X[y != 3][:1], 3), 0)
+    assert cp.recheck(record, model).ok
+    forged = sealed(record, record["proof"][0]["own"] | change)
+    assert not cp.recheck(forged, model, accept_reported=True).ok
+
+
+def test_records_over_whole_steps_hold_trees_and_of_what_is_out_of_reach_a_refutation(celled):
+    X, y = points(60, 2, 2)
+    frame = pd.DataFrame(np.round(4.0 * X), columns=["a", "b"])
+    model = nearest(frame, y)
+    kinds = [cp.Integer("a"), cp.Integer("b")]
+    rules = [cp.Bounds("a", fall=2.0, rise=2.0), cp.MaxChanges(1)]
+    trees, statuses = 0, set()
+    for more in ([], rules, [cp.Immutable("a"), cp.Bounds("b", fall=0.0, rise=1.0)]):
+        cost = cp.SquaredEuclidean([1.0, 1.3])
+        explainer = cp.Explainer(model, data=frame, features=kinds, cost=cost, constraints=more)
+        answers = explainer.explain(frame.head(12), cp.OtherLabel())
+        for i, answer in enumerate(answers):
+            record = record_of(answers, i)
+            statuses.add(record["status"])
+            assert (record["status"], record["claim"]) == (answer.status, answer.certificate.claim)
+            assert record["claim"] == "proved"
+            found = cp.recheck(record, model)
+            assert found.ok, found.problems
+            trees += "trees" in str(record["proof"])
+    assert trees
+    assert statuses == {"optimal", "infeasible"}
+
+
+def test_a_rival_that_is_the_same_score_has_no_row():
+    """A row of zeros, closed in by a margin, would refute a cell that is there."""
+    form = Prototypes.from_arrays([[0.0], [0.0], [4.0]], ["a", "b", "c"], first_wins=True)
+    cells = form.regions(cp.OtherLabel("b"))
+    assert isinstance(cells, Cells)
+    every = np.arange(len(cells.rivals))
+    for s in range(len(cells)):
+        assert cells.rows(s, every).matrix.any(axis=1).all()

@@ -301,8 +301,9 @@ def test_the_best_leaves_refute_a_box_as_the_model_adds_them_up() -> None:
 def test_rows_at_a_threshold_behind_a_scaler_are_in_doubt() -> None:
     X, y = ties(0, 2)
     model = make_pipeline(StandardScaler(), RandomForestClassifier(3, random_state=0)).fit(X, y)
-    form = see_through(model, None, fixed=False).form
-    assert isinstance(form, TreeScores)
+    whole = see_through(model, None, fixed=False).form
+    assert isinstance(whole, TreeScores)
+    form = whole.narrow()  # as if nobody knew how the scaler computes
     columns, cuts, _ = form.thresholds(())
     at, apart = X[:1].copy(), np.array([[1e6, 1e6]])
     at[0, columns[0]] = cuts[0]
@@ -311,6 +312,9 @@ def test_rows_at_a_threshold_behind_a_scaler_are_in_doubt() -> None:
     assert form.margin_error(at, required, eps)[0] == form.sizes.max()
     assert form.noise(apart)[0] < 1e-12
     assert form.margin_error(apart, required, eps)[0] == 0.0
+    assert whole.noise(at)[0] < 1e-12
+    assert whole.margin_error(at, required, eps)[0] == 0.0
+    assert whole.noise(at, 2.0**-23)[0] == 2.0 * whole.sizes.max()
 
 
 def test_a_row_on_a_threshold_is_cleared_of_it() -> None:

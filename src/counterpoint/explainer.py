@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator
 from copy import copy
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal, final, overload
 
@@ -18,7 +19,7 @@ from counterpoint.constraints import (
 )
 from counterpoint.costs import Cost, Manhattan
 from counterpoint.errors import InvalidInput, check_flag, several, shown, some
-from counterpoint.numerics import MISSING
+from counterpoint.numerics import EPS, MISSING
 from counterpoint.pictures import html
 from counterpoint.rows.encoding import match_columns
 from counterpoint.rows.features import (
@@ -128,7 +129,7 @@ class Explainer:
             known = ranges(self.features) if table is None else spreads(table, self.features)
             self.spreads = known
         self.cost = cost or Manhattan({name: 1.0 / s for name, (s, _) in self.spreads.items()})
-        self._questions: Memo[Features, Question] = Memo()
+        self._questions: Memo[tuple[Features, bool], Question] = Memo()
         _ = self._default_question  # cost and constraints are checked here
 
     def __getstate__(self) -> dict[str, Any]:
@@ -260,7 +261,8 @@ class Explainer:
             check_flag("progress", progress)
         wanted = as_target(target)
         question, tables, eps = self._read(X)
-        task = Task(self.reading, question, wanted, effort, eps, witnesses=self._witnesses)
+        reading = replace(self.reading, form=question.form)
+        task = Task(reading, question, wanted, effort, eps, witnesses=self._witnesses)
         if n is None and by != "features":
             raise InvalidInput(
                 f"Expected n= with by={shown(by)}: it says in what several answers differ. Pass, "
@@ -302,7 +304,8 @@ class Explainer:
 
         wanted, effort = checked_targets(targets), Effort.asked(gap, time_limit)
         question, tables, eps = self._read(X)
-        task = Task(self.reading, question, wanted[0], effort, eps, witnesses=self._witnesses)
+        reading = replace(self.reading, form=question.form)
+        task = Task(reading, question, wanted[0], effort, eps, witnesses=self._witnesses)
         return traced(task, tables, wanted, self.cost, progress=progress)
 
     def explain_factored(
@@ -432,20 +435,21 @@ class Explainer:
         inputs = match_columns(came, self.reading.features, named=self.reading.named)
         if came.is_array or inputs.labels is not None:
             came = inputs
-        question, eps = self._default_question, max(self.reading.eps, inputs.eps)
+        eps, features = max(self.reading.eps, inputs.eps), self.features
         whole = frozenset[Hashable]() if self._has_kinds else inputs.whole
         if whole:  # without data or features, whole dtypes are steps of 1
             steps = (isinstance(f, Continuous) and f.name in whole for f in self.features)
             pairs = zip(self.features, steps, strict=True)
-            question = self._question(Features(Integer(f.name) if w else f for f, w in pairs))
-        return question, (came, inputs), eps
+            features = Features(Integer(f.name) if w else f for f, w in pairs)
+        return self._question(features, eps), (came, inputs), eps
 
-    def _question(self, features: Features) -> Question:
-        """What does not depend on the target, made once for each set of kinds."""
+    def _question(self, features: Features, eps: float = EPS) -> Question:
+        """What does not depend on the target, made once for each set of kinds and precision."""
         from counterpoint.engine.pieces import Question
 
-        asked = self.reading.form, features, (*self.constraints, *self.implied), self.cost
-        return self._questions.made(features, partial(Question.ask, *asked))
+        form = self.reading.form.in_precision(eps)
+        key, rules = (features, form is self.reading.form), (*self.constraints, *self.implied)
+        return self._questions.made(key, partial(Question.ask, form, features, rules, self.cost))
 
     @cached_property
     def _default_question(self) -> Question:

@@ -274,7 +274,7 @@ def _holds(
         if len(at):
             x, y = (features.expand(c[at]) for c in (answers.before, codes))
             said = target.said(explainer.reading, moved.take(at))
-            verdict = target.verdict(explainer.reading.form, y, said, answers.eps)
+            verdict = target.verdict(question.form, y, said, answers.eps)
             within = question.actionable.violation(y, x) <= answers.certificates.resolution
             out[at] = verdict.leads & within
     return out[rows]

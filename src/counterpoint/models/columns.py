@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from counterpoint.errors import InvalidInput, UnsupportedModel, is_number, shown
-from counterpoint.models.form import AffineMap, Form, Magnitude
+from counterpoint.models.form import AffineMap, Form, Magnitude, Operations
 from counterpoint.numerics import MISSING, FloatArray
 from counterpoint.rows.features import Categorical, Continuous, Features
 
@@ -88,6 +88,8 @@ class Columns:
         The wing's form of a form over all columns and of the curves.
     straight
         Whether steps that bend a column are refused: who asks takes affine functions alone.
+    computed
+        Position → how the pipeline computes a column from one number, see `AffineMap.computed`.
     """
 
     features: Features
@@ -105,6 +107,7 @@ class Columns:
     curves: Curves = ()
     straight: bool = False
     lift: Callable[..., Form] | None = None
+    computed: Mapping[int, Operations] = field(default_factory=dict)
 
     @classmethod
     def raw(cls, features: Features, **options: Any) -> Columns:
@@ -148,13 +151,48 @@ class Columns:
         step = AffineMap(mixed, shift, magnitude=Magnitude(abs(mixed), np.abs(shift), most))
         found = step.through(AffineMap(own.matrix, own.offset, magnitude=own.sizes))
         gaps = np.full(len(shift), -1)
-        own = replace(own, names=None, gaps=gaps, sizes=found.sizes)
+        own = replace(own, names=None, gaps=gaps, sizes=found.sizes, computed={})
         return replace(own, matrix=found.matrix, offset=found.offset)
 
     def scaled(self, scale: ArrayLike, offset: ArrayLike = 0.0) -> Columns:
         """The columns ``scale * columns + offset``, one by one."""
         scale = np.broadcast_to(np.asarray(scale, dtype=np.float64), self.offset.shape)
         return self.affine(sparse.diags_array(scale), offset)
+
+    def operated(self, *operations: tuple[str, FloatArray]) -> Columns:
+        """The columns after operations with one number for each, as a step computes them.
+
+        The step computes in float64 what came in float64 (and numbers only: an encoder may make its
+        neighbours sparse or narrow, and the step then computes otherwise).
+        """
+        scale, offset = np.ones(len(self)), np.zeros(len(self))
+        for name, numbers in operations:
+            if name in ("multiply", "divide"):
+                factor = numbers if name == "multiply" else 1.0 / numbers
+                scale, offset = scale * factor, offset * factor
+            else:
+                offset = offset + (numbers if name == "add" else -numbers)
+        after, plain = self.scaled(scale, offset), self._holds_numbers_alone
+        usable = np.isfinite(scale) & (scale > 0.0) & np.isfinite(offset)
+        computed = {}
+        for j in np.flatnonzero(usable).tolist() if plain else ():
+            first = self.computed.get(j, () if self._is_raw_number(j) else None)
+            if first is not None:
+                own = ((name, float(numbers[j])) for name, numbers in operations)
+                computed[j] = (*first, *own)
+        return replace(after, computed=computed)
+
+    @property
+    def _holds_numbers_alone(self) -> bool:
+        """Whether the columns are raw, or no step before this one made any of categories."""
+        alone = bool((self.sources == NUMBERS).all()) and not self.curves
+        return self.names is not None or alone
+
+    def _is_raw_number(self, j: int) -> bool:
+        """Whether column j holds a number as it came, not one that was changed and changed back."""
+        at, sizes = self.raw_feature(j), self.sizes
+        plain = sizes.offset[j] == 0.0 and sparse.csr_array(sizes.matrix)[[j]].sum() == 1.0
+        return at is not None and bool(self.features.is_numeric[at]) and bool(plain)
 
     def take(self, positions: Sequence[int] | NDArray[np.intp]) -> Columns:
         """The columns at these positions, in this order."""
@@ -167,6 +205,7 @@ class Columns:
             names=None if self.names is None else tuple(self.names[j] for j in at),
             gaps=self.gaps[at],
             sizes=self.sizes.take(at),
+            computed={i: self.computed[j] for i, j in enumerate(at.tolist()) if j in self.computed},
         )
 
     def bent(self, curves: Curves, lift: Callable[..., Form] | None) -> Columns:
@@ -195,7 +234,8 @@ class Columns:
         own = self.numbers()
         rows, width = own.matrix.shape
         matrix = own.matrix.toarray() if rows * width <= 1 << 24 else own.matrix
-        return AffineMap(matrix, own.offset, magnitude=own.sizes)
+        computed = {j: (int(own.matrix[[j]].indices[0]), o) for j, o in own.computed.items()}
+        return AffineMap(matrix, own.offset, magnitude=own.sizes, computed=computed)
 
     @property
     def is_identity(self) -> bool:
@@ -350,10 +390,11 @@ def column_of(values: Iterable[Any]) -> NDArray[Any]:
 def join(before: Columns, parts: Sequence[Columns]) -> Columns:
     """The columns of all parts side by side, as an output of a step that got ``before``."""
     parts = _side_by_side(before, list(parts) or [before.take([])])
-    lookups, start = {}, 0
+    lookups, computed, start = {}, {}, 0
     fills, steps = dict(before.fills), before.steps
     for part in parts:
         lookups.update({start + j: lookup for j, lookup in part.lookups.items()})
+        computed.update({start + j: operations for j, operations in part.computed.items()})
         start += len(part)
         steps += part.steps[len(before.steps) :]
         for at, found in part.fills.items():
@@ -370,6 +411,7 @@ def join(before: Columns, parts: Sequence[Columns]) -> Columns:
         sizes=Magnitude.joined([part.sizes for part in parts]),
         curves=parts[0].curves,
         lift=next((part.lift for part in parts if part.lift is not None), None),
+        computed=computed,
     )
 
 

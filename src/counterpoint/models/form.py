@@ -6,7 +6,7 @@ Source of the bounds: Higham, Accuracy and stability of numerical algorithms, se
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
@@ -29,6 +29,7 @@ __all__ = [
     "Form",
     "Link",
     "Magnitude",
+    "Operations",
     "mask",
     "require_finite",
     "rounding",
@@ -38,6 +39,8 @@ __all__ = [
 
 DIGITS = (1 << 47) - 1
 """The bits of a float after its first six."""
+Operations = tuple[tuple[str, float], ...]
+"""Names of NumPy's functions of two numbers, each with the second, one after the other."""
 
 
 @final
@@ -127,6 +130,11 @@ class AffineMap:
     offset: FloatArray
     # the sizes of its terms; None if it is one step
     magnitude: Magnitude | None = field(default=None, kw_only=True)
+    # of outputs that the model computes from one input by known operations in float64: that input,
+    # and these, none of which falls anywhere; the matrix says the same but for roundings
+    computed: Mapping[int, tuple[int, Operations]] = field(
+        default_factory=dict, kw_only=True, compare=False
+    )
 
     __getstate__ = fields_only
 
@@ -137,7 +145,30 @@ class AffineMap:
 
     def __call__(self, x: FloatArray) -> FloatArray:
         """(n, d) → (n, m)."""
-        return np.asarray(x @ self.matrix.T + self.offset)
+        out = np.asarray(x @ self.matrix.T + self.offset)
+        for i, (column, _) in self.computed.items():
+            out[:, i] = self.output(i, x[:, column])
+        return out
+
+    def output(self, i: int, x: FloatArray) -> FloatArray:
+        """(n,) one of the outputs that are ``computed``, bit by bit, from (n,) of its input."""
+        with np.errstate(over="ignore"):
+            for operation, number in self.computed[i][1]:
+                x = getattr(np, operation)(x, number)
+        return x
+
+    def last_up_to(self, i: int, values: FloatArray) -> FloatArray:
+        """(n,) the last number for which such an output is at most a value, by bisection.
+
+        Floats of one sign are in the order of their bits, those below 0 in the opposite one.
+        """
+        ends = _ordered(np.full((2, len(values)), [[-np.inf], [np.inf]]))
+        for _ in range(64):  # bits
+            middle = (ends[0] >> 1) + (ends[1] >> 1) + (ends[0] & ends[1] & 1)
+            above = self.output(i, _ordered(middle).view(np.float64)) > values
+            ends = np.where(above, [ends[0], middle], [middle, ends[1]])
+        last = _ordered(ends[0]).view(np.float64)
+        return np.where(np.isfinite(values), last, values)
 
     def followed_by(self, matrix: Any, offset: FloatArray) -> tuple[Any, FloatArray]:
         """The matrix and offset of z ↦ matrix z + offset after this map."""
@@ -147,6 +178,12 @@ class AffineMap:
         """The same for inputs that pass ``before`` first."""
         matrix, offset = before.followed_by(self.matrix, self.offset)
         return AffineMap(matrix, offset, magnitude=self.sizes.through(before))
+
+
+def _ordered(numbers: NDArray[Any]) -> NDArray[np.int64]:
+    """Integers in the order of floats, whose bits they are from 0 on; and the same back."""
+    bits = numbers.view(np.int64)
+    return bits ^ ((bits >> 63) & np.iinfo(np.int64).max)
 
 
 class Link(Enum):
@@ -179,6 +216,9 @@ class Form(ABC):
     reordered: Form | None = None
     """The same model where it adds up in another order, as it may on another number of threads;
     None if it always adds up in the same."""
+    narrow: Callable[[], Form] | None = None
+    """The same model for rows in less than float64, where it computes what it makes of float64 bit
+    by bit; None if it does not."""
     decision_error: Callable[[FloatArray, Requirement, float], FloatArray] | None = None
     """(n,) a bound on `margin_error` where it is known how the model rounds, infinite elsewhere;
     None if that is not known."""
@@ -238,6 +278,10 @@ class Form(ABC):
     @abstractmethod
     def through(self, before: AffineMap) -> Form:
         """The same model for inputs that pass ``before`` first."""
+
+    def in_precision(self, eps: float) -> Form:
+        """The same model for rows that are kept so that 1 + eps is next."""
+        return self if eps <= EPS or self.narrow is None else self.narrow()
 
     def placed(self, region: Region) -> Region:
         """The region of what is possible, where that depends on the model's thresholds.

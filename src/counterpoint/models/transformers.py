@@ -77,14 +77,16 @@ INDICATED = "the model also looks at whether it is missing"
 
 @read_step.register(StandardScaler)
 def _(scaler: Any, columns: Columns) -> Columns:
-    scale = 1.0 / dense(scaler.scale_) if scaler.with_std else np.ones(len(columns))
-    return columns.scaled(scale, -dense(scaler.mean_) * scale if scaler.with_mean else 0.0)
+    center = [("subtract", dense(scaler.mean_))] if scaler.with_mean else []
+    scale = [("divide", dense(scaler.scale_))] if scaler.with_std else []
+    return columns.operated(*center, *scale)
 
 
 @read_step.register(RobustScaler)
 def _(scaler: Any, columns: Columns) -> Columns:
-    scale = 1.0 / dense(scaler.scale_) if scaler.with_scaling else np.ones(len(columns))
-    return columns.scaled(scale, -dense(scaler.center_) * scale if scaler.with_centering else 0.0)
+    center = [("subtract", dense(scaler.center_))] if scaler.with_centering else []
+    scale = [("divide", dense(scaler.scale_))] if scaler.with_scaling else []
+    return columns.operated(*center, *scale)
 
 
 @read_step.register(MaxAbsScaler | MinMaxScaler)
@@ -92,8 +94,8 @@ def _(scaler: Any, columns: Columns) -> Columns:
     if getattr(scaler, "clip", False):  # of numbers, a wing reads it
         return by_running(scaler, columns)
     if isinstance(scaler, MinMaxScaler):
-        return columns.scaled(scaler.scale_, scaler.min_)
-    return columns.scaled(1.0 / dense(scaler.scale_))
+        return columns.operated(("multiply", dense(scaler.scale_)), ("add", dense(scaler.min_)))
+    return columns.operated(("divide", dense(scaler.scale_)))
 
 
 @read_step.register(SelectorMixin)
@@ -439,6 +441,7 @@ def _assembled(step: Any, columns: Columns, base: NDArray[Any], parts: Parts) ->
         gaps=np.full(m, -1),
         lookups=lookups,
         names=None,
+        computed={},
     )
 
 
@@ -493,4 +496,6 @@ def _with_numbers(
     offset[to], size[to] = before.offset[source], before.sizes.offset[source]
     sizes = Magnitude(after.sizes.matrix + place @ before.sizes.matrix, size, before.sizes.terms)
     matrix = sparse.csr_array(after.matrix + place @ before.matrix)
-    return replace(after, matrix=matrix, offset=offset, sizes=sizes)
+    pairs = zip(to.tolist(), source.tolist(), strict=True)
+    computed = {i: before.computed[j] for i, j in pairs if j in before.computed}
+    return replace(after, matrix=matrix, offset=offset, sizes=sizes, computed=computed)

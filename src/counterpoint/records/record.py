@@ -25,7 +25,7 @@ from counterpoint.engine.confirm import SINGLE
 from counterpoint.engine.pieces import Question
 from counterpoint.engine.proof_text import told
 from counterpoint.errors import InvalidInput
-from counterpoint.numerics import VIOLATION, FloatArray, IntArray
+from counterpoint.numerics import EPS, VIOLATION, FloatArray, IntArray
 from counterpoint.policy import Problem, distinct
 from counterpoint.rows.cells import is_missing
 from counterpoint.rows.features import Categorical, Features
@@ -308,7 +308,10 @@ class Asked:
         # The model is read as for any explanation; constraints and cost are those of the record.
         explainer = problem.explainer(model)
         reading, rules = explainer.reading, (*explainer.constraints, *explainer.implied)
-        question = Question.ask(reading.form, explainer.features, rules, problem.cost)
+        single = float(np.finfo(np.float32).eps) if asked["float32"] else EPS
+        form = reading.form.in_precision(max(reading.eps, single))
+        reading = replace(reading, form=form)
+        question = Question.ask(form, explainer.features, rules, problem.cost)
         if (
             fingerprint(reading.form, question.features, reading.fills)
             != shared["model"]["fingerprint"]

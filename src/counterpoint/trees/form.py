@@ -335,13 +335,14 @@ class TreeScores(Form):
         Z, sizes = self.sees(X), self.before.sizes
         off = (sizes.terms + AFTER) * eps * sizes(X)
         exact = self.before_exact
+        known = self.before.computed if eps <= EPS else {}
         doubtful = np.zeros(len(X), dtype=bool)
         for i in self.trees.tested.tolist():
-            if exact[i]:
+            if exact[i] or i in known:
                 continue
-            known = np.unique(self.trees.thresholds[self.trees.inputs == i])
-            at = np.searchsorted(known, Z[:, i])
-            ends = np.stack([known[np.maximum(at - 1, 0)], known[np.minimum(at, len(known) - 1)]])
+            cuts = np.unique(self.trees.thresholds[self.trees.inputs == i])
+            at = np.searchsorted(cuts, Z[:, i])
+            ends = np.stack([cuts[np.maximum(at - 1, 0)], cuts[np.minimum(at, len(cuts) - 1)]])
             doubtful |= (np.abs(ends - Z[:, i]) <= off[:, i]).any(axis=0)
         return doubtful
 
@@ -364,6 +365,12 @@ class TreeScores(Form):
     def through(self, before: AffineMap) -> TreeScores:
         seen = before if self.before is None else self.before.through(before)
         return replace(self, before=seen)
+
+    def narrow(self) -> TreeScores:
+        """The same trees, of which nobody says how the steps before them round."""
+        if self.before is None or not self.before.computed:
+            return self
+        return replace(self, before=replace(self.before, computed={}))
 
     def grid(self, groups: tuple[slice, ...], x: FloatArray) -> Grid:
         """The cells that thresholds cut the columns into, where these groups are categories.

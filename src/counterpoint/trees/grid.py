@@ -249,8 +249,7 @@ class _Nodes:
                 number[nodes] = np.searchsorted(columns, on[0])
                 falls[nodes], cut[nodes] = weights[0] < 0.0, trees.thresholds[nodes]
                 if not exact[i] and before is not None:
-                    cut[nodes] = (cut[nodes] - offset[i]) / weights[0]
-                    slack[nodes] = _slack(before, i, on[0], cut[nodes], trees.thresholds[nodes])
+                    cut[nodes], slack[nodes] = _cuts(before, i, on[0], weights[0], cut[nodes])
                 continue
             owner[nodes], span = owners[0], spans[owners[0]]
             values = np.full(span.stop - span.start, offset[i])
@@ -315,17 +314,24 @@ def _require_thresholds(trees: Trees, nodes: IntArray, i: int) -> None:
         )
 
 
-def _slack(
-    before: AffineMap, i: int, column: int, cut: FloatArray, thresholds: FloatArray
-) -> FloatArray:
-    """How far from a cut, in column units, rounding may take an input across its threshold."""
+def _cuts(
+    before: AffineMap, i: int, column: int, weight: float, thresholds: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Where thresholds of an input cut its column; and the doubt, in column units.
+
+    That is how far from a cut rounding may take an input across its threshold: nowhere, where it is
+    known how the model computes it.
+    """
+    if i in before.computed:
+        return before.last_up_to(i, thresholds), np.zeros(len(thresholds))
+    cut = (thresholds - before.offset[i]) / weight
     sizes = before.sizes.take(np.array([i]))
     reach = np.zeros((len(cut), sizes.matrix.shape[1]))
     reach[:, column] = cut
     size = sizes(reach)[:, 0] + np.abs(thresholds)
     scale = abs(sparse.csr_array(before.matrix)[[i]].sum())
     # twice, so that a point beyond it is clear of the threshold after all of its roundings
-    return np.asarray(2.0 * (sizes.terms + AFTER) * EPS * size / scale)
+    return cut, np.asarray(2.0 * (sizes.terms + AFTER) * EPS * size / scale)
 
 
 Demand = tuple[NDArray[Any], NDArray[Any]]

@@ -30,6 +30,7 @@ from counterpoint.models.columns import Columns
 from counterpoint.models.dispatch import read_step
 from counterpoint.rows.features import Features
 from counterpoint.rows.table import Table
+from counterpoint.trees.form import TreeScores
 
 COST = np.array([1.0, 0.5, 2.0])
 STEPS = {"a": 1.0, "b": 0.1, "c": 0.25}
@@ -125,3 +126,18 @@ def test_beside_categories_or_behind_other_steps_it_is_not_known_how_scalers_com
     for step, count in ((sparse, 0), (mixed, 0), (again, 0), (alone, 2)):
         known = Features.from_data(Table.read(X[list(step.feature_names_in_)]))
         assert len(read_step(step, Columns.raw(known)).map().computed) == count
+
+
+def test_rows_in_single_precision_are_in_doubt_at_thresholds() -> None:
+    """A scaler computes in float32 there, and nobody says what that makes of a threshold."""
+    model = fitted("standard", "histograms")
+    features = [cp.Integer("a"), cp.Continuous("b"), cp.Integer("c", step=0.25)]
+    explainer = cp.Explainer(model, data=lattice(), features=features)
+    for dtype in ("float64", "float32"):
+        rows = lattice().iloc[[0, 100]].astype(dtype)
+        answers = explainer.explain(rows, cp.OtherLabel())
+        form = answers.question.form
+        assert isinstance(form, TreeScores)
+        assert (form.thresholds(())[2].max() > 0.0) == (dtype == "float32")
+        for answer in answers:
+            assert cp.recheck(answer.to_record(), model).ok

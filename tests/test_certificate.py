@@ -265,7 +265,7 @@ def test_what_is_withheld_keeps_its_bound_alone():
 def test_a_row_that_is_refuted_is_infeasible_whatever_the_clock_says():
     blank = Certificates.blank(2)
     blank.bound[:] = [np.inf, 7.0]
-    status = judge(blank, optimal=np.zeros(2, bool), limited=np.ones(2, bool))
+    status = judge(blank, gap=1e-6, limited=np.ones(2, bool))
     assert cp.Status.of(status).tolist() == [cp.Status.INFEASIBLE, cp.Status.LIMIT]
 
 

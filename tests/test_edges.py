@@ -124,7 +124,7 @@ def test_an_answer_at_a_float32_bound_stays_inside_it():
     explainer = cp.Explainer(
         model, cost=cp.Manhattan({"a": 1.0, "b": 5.0}), constraints=[cp.Bounds("a", high=1.1)]
     )
-    answers = explainer.explain(frame, 1)
+    answers = explainer.explain(frame, 1, gap=1e-5)
     assert answers.status.tolist() == ["optimal"]
     returned = answers.to_frame()
     assert returned.dtypes.tolist() == [np.float32, np.float32]

@@ -361,13 +361,13 @@ def certify(  # noqa: PLR0913 (what an answer is judged by)
     violation = program.violation(points, cases.x)
     if program.charges:
         objective = program.objective(points, cases)
+    holds = verdict.valid & (violation <= resolution)
     if evidence is None:
         bound, claim = np.zeros(len(points)), np.full(len(points), Claim.PROVED.code, np.int8)
     else:
-        reached = np.where(verdict.valid, objective, np.inf)
+        reached = np.where(holds, objective, np.inf)
         bound, claim = lower_bounds(evidence, reached * (1.0 + stretch), gap, margin)
         bound /= 1.0 + stretch
-    holds = verdict.valid & (violation <= resolution)
     return Certificates(
         verdict.valid,
         verdict.margin,

@@ -21,14 +21,14 @@ import counterpoint as cp
 from counterpoint.certificate import Certificates, certify, judge, lower_bounds
 from counterpoint.costs import Price
 from counterpoint.engine.conditions import LinearBounds
-from counterpoint.engine.evidence import Evidence
+from counterpoint.engine.evidence import Bounding, Evidence
 from counterpoint.engine.program import Program
 from counterpoint.engine.region import Region
 from counterpoint.lvq import LGMLVQ
 from counterpoint.privacy import PrivateSVC
 from counterpoint.targets import Verdict
 
-PROVED, REPORTED, NONE = (word.code for word in (cp.Claim.PROVED, cp.Claim.REPORTED, cp.Claim.NONE))
+PROVED, REPORTED, LOCAL, NONE = (word.code for word in cp.Claim)
 NEVER = np.full(2, cp.Guarantee.NONE.code, np.int8)
 ROUNDING = 1e-10
 
@@ -161,6 +161,27 @@ def test_a_reported_bound_is_called_reported_and_never_proved():
     bound, claim = bounds(triangle(), RIGHT, 5.0, told=4.9)
     assert claim[0] == PROVED
     assert bound[0] == pytest.approx(5.0)
+
+
+class Local(Bounding):
+    """What a search for local optima proves, and what a solver reported besides."""
+
+    is_local, kept = True, None
+
+    def __init__(self, proved: float, told: float) -> None:
+        self.given = np.array([proved]), np.array([told])
+
+    def bounds(self, reached, margin=None):
+        return self.given
+
+
+@pytest.mark.parametrize(
+    ("proved", "told", "claim"),
+    [(4.0, 4.0, LOCAL), (4.0, 5.0, REPORTED), (5.0, 5.0, PROVED), (4.0, np.inf, REPORTED)],
+)
+def test_an_optimum_is_local_if_nothing_closes_its_gap(proved: float, told: float, claim: int):
+    bound, claims = lower_bounds([Local(proved, told)], np.array([5.0]))
+    assert (bound[0], claims[0]) == (told, claim)
 
 
 @pytest.mark.parametrize("told", [0.0, 4.9])

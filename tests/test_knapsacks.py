@@ -581,6 +581,45 @@ def test_two_parts_leave_out_no_whole_number_between_them():
     assert cut >= 12
 
 
+def split_in_two(
+    program: Program, ends: tuple[list[float], list[float]], multipliers: list[Any], ceiling: float
+) -> float:
+    """What a tree proves of 0 to 5 in each column whose two leaves are both of some values alone.
+
+    The multipliers are those of the root, and of the leaves.
+    """
+    low, high = np.zeros((3, program.width)), np.full((3, program.width), 5.0)
+    cases = program.cases(np.zeros((1, program.width))).within(low[:1], high[:1])
+    low[1:], high[1:] = ends
+    root, leaf = multipliers
+    nodes = np.zeros(3, dtype=np.intp), low, high, np.zeros(low.shape, dtype=bool)
+    children = np.array([[1, 2], [-1, -1], [-1, -1]])
+    every = np.array([root, leaf, leaf]), children, np.zeros(1, dtype=np.intp)
+    return float(proved(program, cases, Proof(*nodes, *every, np.array([ceiling])))[0])
+
+
+def test_no_proof_leaves_out_that_a_column_stays_where_changes_are_counted():
+    """If the first stays, the second may change instead, for 5; the first alone costs 6.5."""
+    rows = LinearBounds(np.array([[2.0, 1.8]]), np.array([8.9]), np.array([np.inf]))
+    one = AtMost(1, (slice(0, 1), slice(1, 2)))
+    region = Region((rows, Whole(np.arange(2), np.ones(2)), one))
+    program = Program(Price(np.array([1.3, 1.0]), np.zeros(2)), region)
+    everything, changed = ([0.0, 0.0], [5.0, 5.0]), ([1.0, 0.0], [5.0, 5.0])
+    assert split_in_two(program, everything, [[-1.0], [-1.0]], 8.0) > 4.0
+    assert split_in_two(program, changed, [[-1.0], [-0.65]], 8.0) <= 5.0
+
+
+def test_rounding_excludes_no_value_that_costs_less_than_the_ceiling():
+    """Only 3 is possible, and costs 3; multipliers that cancel out lose most digits."""
+    low, high = np.array([3.0, -np.inf, 3.0]), np.array([np.inf, 3.0, np.inf])
+    region = Region((LinearBounds(np.ones((3, 1)), low, high), Whole(np.arange(1), np.ones(1))))
+    program = Program(Price(np.ones(1), np.zeros(1)), region)
+    multipliers = [[-0.9, 1e9, -1e9], [-1.0, 0.0, 0.0]]
+    assert split_in_two(program, ([0.0], [2.0]), multipliers, 2.99) == 2.99
+    for excess in (1e-8, 1e-6, 1e-5):
+        assert split_in_two(program, ([0.0], [2.0]), multipliers, 3.0 + excess) <= 3.0
+
+
 @pytest.mark.parametrize("compiled", [False, True])
 def test_a_category_without_a_value_left_has_no_answer(
     compiled: bool, monkeypatch: pytest.MonkeyPatch

@@ -36,9 +36,9 @@ SEARCHING = 0.8
 """What share of the time of a row the search takes; the rest is for its proof."""
 IMPROVING = 0.5
 """What share of the time that is left answers may be improved for before boxes are opened again."""
-EASY = 512
-"""Parts of boxes that are looked at before witnesses are asked for: most rows need no more, and to
-find some takes as long as some hundred of them."""
+EASY = 1 << 24
+"""Leaves of boxes that are looked at before witnesses are asked for: up to a second's work, and
+most rows need no more. To find witnesses takes half a second, for the model is asked."""
 LEAVES = 1 << 25
 """How many leaves of open boxes are remembered: 256 MiB."""
 TESTS = 1 << 20
@@ -254,7 +254,8 @@ class Search:
             proof.prices[0] = begin
             heap = self.look(self.row.root, [self.everything], [0.0], [0], [begin])
         patience = 8 * PATIENCE
-        limbo = self._climb(heap, proof, min(EASY, patience))
+        easy = EASY // len(self.everything)
+        limbo = self._climb(heap, proof, min(easy, patience))
         if heap and heap[0].bound < self.worth:
             self.improve()
         while heap and heap[0].bound < self.worth and not self.is_over:

@@ -18,7 +18,18 @@ from sklearn.tree import DecisionTreeClassifier
 from strategies import Planted, multipliers, planted, seeds
 
 import counterpoint as cp
-from counterpoint.certificate import Certificates, certify, judge, lower_bounds
+from counterpoint.certificate import (
+    MESSAGES,
+    ON_EDGE,
+    SURE,
+    UNFOUND,
+    UNSURE,
+    Certificates,
+    certify,
+    judge,
+    lower_bounds,
+    said_of,
+)
 from counterpoint.costs import Price
 from counterpoint.engine.conditions import LinearBounds
 from counterpoint.engine.evidence import Bounding, Evidence
@@ -253,6 +264,17 @@ def test_the_gap_is_relative_and_never_negative():
     assert (result.bound <= result.cost).all()
 
 
+def test_objectives_in_other_coordinates_are_larger_by_a_share_and_bounds_hold_for_them():
+    y, x = np.array([[3.0, 1.0]]), ORIGIN
+    verdict = Verdict.plain(np.ones(1, dtype=bool), *np.zeros((3, 1)))
+    program = triangle()
+    for stretch, claim in ((0.0, cp.Claim.PROVED), (0.1, cp.Claim.NONE)):
+        known = [evidence(program, RIGHT)]
+        result = certify(program, y, program.cases(x), verdict, known, stretch=stretch)[0]
+        assert result.claim == claim
+        assert result.bound == pytest.approx(5.0 / (1.0 + stretch))
+
+
 def test_staying_costs_nothing_which_is_proved():
     free = Program(Price(np.ones(2), np.zeros(2)), Region())
     result = certificate(free, ORIGIN)
@@ -288,6 +310,38 @@ def test_a_row_that_is_refuted_is_infeasible_whatever_the_clock_says():
     blank.bound[:] = [np.inf, 7.0]
     status = judge(blank, gap=1e-6, limited=np.ones(2, bool))
     assert cp.Status.of(status).tolist() == [cp.Status.INFEASIBLE, cp.Status.LIMIT]
+
+
+def test_nothing_is_claimed_of_rows_that_are_not_settled():
+    blank = Certificates.blank(3)
+    blank.claims[:], blank.bound[:] = PROVED, [np.inf, 7.0, 7.0]
+    judge(blank, GAP, np.array([False, False, True]))
+    assert blank.claims.tolist() == [PROVED, NONE, NONE]
+
+
+def test_an_answer_is_on_edge_below_its_rounding_and_not_at_it():
+    verdict = Verdict.plain(np.ones(3, dtype=bool), np.array([0.5, 1.0, 2.0]), *np.ones((2, 3)))
+    program, x = triangle(), np.zeros((3, 2))
+    result = certify(program, x, program.cases(x), verdict, None)
+    assert result.on_edge.tolist() == [result[i].on_edge for i in range(3)] == [True, False, False]
+
+
+def test_sentences_promise_what_a_guarantee_is_about():
+    """Of an answer how sure it is, and of none that none is as sure; a row that stays has no edge."""
+
+    def text(status: cp.Status, guarantee: cp.Guarantee, *, found: bool = False) -> str:
+        return said_of(status, cp.Claim.NONE, guarantee, found=found, on_edge=found)
+
+    none, fixed = cp.Guarantee.NONE, cp.Guarantee.FIXED
+    for status in (cp.Status.OPTIMAL, cp.Status.SUBOPTIMAL, cp.Status.LIMIT):
+        assert text(status, none, found=True) == f"{MESSAGES[status]} {ON_EDGE}"
+        assert text(status, fixed, found=True) == f"{MESSAGES[status]} {SURE[fixed]} {ON_EDGE}"
+    assert text(cp.Status.LIMIT, fixed) == MESSAGES[cp.Status.LIMIT]
+    for guarantee in (none, fixed):
+        assert text(cp.Status.ALREADY, guarantee, found=True) == MESSAGES[cp.Status.ALREADY]
+    for status, told in ((cp.Status.INFEASIBLE, UNSURE[fixed]), (cp.Status.UNPROVED, UNFOUND)):
+        assert text(status, none) == MESSAGES[status]
+        assert text(status, fixed) == told
 
 
 # Through the whole library

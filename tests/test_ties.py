@@ -6,6 +6,7 @@ The oracle asks the model about the nearest point of every product of cells.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -27,8 +28,9 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 import counterpoint as cp
+from counterpoint.engine.conditions import FINE
 from counterpoint.models import read, see_through
-from counterpoint.trees.form import LeafSums, Order, TreeScores
+from counterpoint.trees.form import LeafSums, Odds, Order, TreeScores
 from counterpoint.trees.proofs import refuted
 
 GAP = 1e-6
@@ -251,6 +253,76 @@ def test_what_a_model_is_known_to_decide(order: Order) -> None:
     assert 0.3 - 0.1 < 0.2
     assert leads.meets(np.array([[0.1, 0.3]])) is True
     assert leads.meets(np.array([[0.1, 0.2999]])) is False
+
+
+def shares_of_leaves(values: np.ndarray, order: Order = Order.LISTED) -> TreeScores:
+    """(T, 2) shares of the leaves of as many trees, of which each has the same leaf twice."""
+    X, T = [[0.0], [1.0]], len(values)
+    base = read(RandomForestClassifier(T, max_depth=1, bootstrap=False).fit(X, [0, 1]))
+    trees = base.trees
+    tree = np.searchsorted(trees.roots, np.arange(len(trees.inputs)), side="right") - 1
+    valued = trees.valued(np.asarray(values)[tree])
+    return TreeScores(valued, np.zeros(2), base.classes, 1, base.odds, order=order)
+
+
+def test_leaves_refute_a_box_if_nothing_but_their_sum_decides() -> None:
+    """Listed, .3 + .2 + .1 is less than .1 + .2 + .3, and the first class gets what is tied."""
+    rounded = np.array([[0.1, 0.3], [0.2, 0.2], [0.3, 0.1]])
+    tied, behind = np.array([[0.25, 0.75], [0.75, 0.25]]), np.array([[0.75, 0.25], [0.5, 0.5]])
+    for values, label, expected in (
+        (rounded, 1, {Order.LISTED: True, Order.ALONE: True}),
+        (rounded, 0, {}),
+        (tied, 0, {}),
+        (tied, 1, {Order.LISTED: True, Order.ALONE: True, Order.ANY: True}),
+        (behind, 0, {}),
+        (behind, 1, {Order.LISTED: True, Order.ALONE: True, Order.ANY: True}),
+    ):
+        for order in Order:
+            form = shares_of_leaves(values, order)
+            grid, condition = form.grid((), np.zeros(1)), form._conditions(cp.Label(label))[0]
+            every = np.arange(len(grid.tests))
+            assert refuted(condition, grid, every) is expected.get(order, False), (values, order)
+            assert not refuted(replace(condition, decided=False), grid, every)
+
+
+def test_sums_are_exact_of_few_binary_fractions_and_no_others() -> None:
+    form = shares_of_leaves(np.full((3, 2), 0.5))
+    single = replace(form, eps=float(np.finfo(np.float32).eps))
+    assert form.sums_exactly(np.array([[0.5, 0.25]]))
+    assert not form.sums_exactly(np.array([[0.5, 0.1]]))
+    assert not replace(form, base=np.array([0.0, 0.1])).sums_exactly(np.array([[0.5, 0.25]]))
+    for kind, digits in ((form, 53), (single, 24)):
+        largest = 2.0 ** (digits - FINE - 2)  # three of them and a base
+        assert kind.sums_exactly(np.array([[largest, 0.0]]))
+        assert not kind.sums_exactly(np.array([[2.0 * largest, 0.0]]))
+
+
+def test_leads_as_small_as_rounding_are_decided_by_the_model_and_others_here() -> None:
+    form = shares_of_leaves(np.array([[0.1, 0.3], [0.5, 0.5]]))
+    assert 0.3 - 0.1 < 0.2
+    exactly = cp.Label(1, margin=0.2)
+    assert form.margin(np.zeros((1, 1)), exactly)[0] == 0.0
+    assert form.margin(np.zeros((1, 1)), cp.Label(1))[0] == pytest.approx(0.2)
+    assert form.margin(np.zeros((1, 1)), cp.Label(1, margin=0.1))[0] == pytest.approx(0.1)
+    assert form.decides(exactly.requirement)
+    assert form.decides(cp.Label(1).requirement)
+    for size, decided in ((0.5, False), (2.0, False), (3.0, True)):
+        assert form.decides(cp.Label(1, margin=size * form.lead_error).requirement) is decided
+    probable = cp.Probability(1, 0.6).requirement
+    assert form.decides(probable)
+    assert not replace(form, odds=Odds.LOGISTIC).decides(probable)
+
+
+def test_the_order_of_a_sum_is_known_of_one_thread() -> None:
+    X, y = ties(0, 2)
+    for n_jobs, order in ((None, Order.ALONE), (1, Order.ALONE), (2, Order.ANY), (-1, Order.ANY)):
+        for kind in (RandomForestClassifier, ExtraTreesClassifier):
+            assert read(kind(2, n_jobs=n_jobs).fit(X, y)).order is order
+        assert read(RandomForestRegressor(2, n_jobs=n_jobs).fit(X, y)).order is order
+        assert read(BaggingClassifier(SHALLOW, 2, n_jobs=n_jobs).fit(X, y)).order is order
+    for name, order in (("gbtree", Order.LISTED), ("dart", Order.OWN)):
+        model = packaged("xgboost", "XGBClassifier", booster=name, base_score=0.5, n_estimators=2)
+        assert read(model.fit(X, y)).order is order
 
 
 def test_a_link_hides_what_is_nearly_tied() -> None:

@@ -14,6 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 import counterpoint as cp
+from counterpoint.engine.evidence import Kept
 from counterpoint.pictures.html import change
 
 RNG = np.random.default_rng(0)
@@ -94,6 +95,54 @@ def test_what_was_not_found_has_no_numbers(answers: cp.Counterfactuals):
     assert not answers.certificates.holds[nothing].any()
 
 
+def test_some_answers_that_follow_one_another_say_what_all_do(answers: cp.Counterfactuals):
+    for first, end in ((0, 3), (2, 7), (3, 4), (4, 12)):
+        rows = slice(first, end)
+        some = answers.part(rows, answers.table.take(rows))
+        assert some.status.tolist() == answers.status[rows].tolist()
+        pd.testing.assert_frame_equal(
+            some.report(), answers.report()[rows], check_categorical=False
+        )
+        for answer, i in zip(some, range(first, end), strict=True):
+            assert answer.message == answers[i].message
+            assert (answer.factual, answer.changes) == (answers[i].factual, answers[i].changes)
+
+
+def test_only_proofs_of_all_pieces_are_kept(answers: cp.Counterfactuals):
+    proof, rows, count = Kept(np.zeros((1, 1))), np.zeros(1, dtype=np.intp), len(answers.kept)
+    for proofs, pieces, more in (([proof], 2, 0), ([proof, None], 2, 0), ([proof] * 2, 2, 1)):
+        answers.keep(rows, proofs, pieces)
+        assert len(answers.kept) == count + more
+
+
+def test_only_an_infeasible_row_has_a_conflict(answers: cp.Counterfactuals):
+    for answer in answers:
+        assert (answer.conflict is not None) == (answer.status == cp.Status.INFEASIBLE)
+
+
+def test_a_conflict_is_about_what_was_wanted_of_its_row():
+    rows = pd.DataFrame({"a": [-1.0, 1.0], "b": [-9.0, 9.0], "c": 0.0})
+    up, down, rest = cp.Bounds("a", high=1.5), cp.Bounds("a", low=-1.5), cp.Immutable("b", "c")
+    both = cp.explain(MODEL, rows, cp.OtherLabel(), data=DATA, constraints=[up, down, rest])
+    for answer, wall in zip(both, (up, down), strict=True):
+        assert set(answer.conflict.constraints) == {wall, rest}
+
+
+def test_an_answer_that_trades_off_says_its_objective_and_its_cost():
+    answers = cp.explain(MODEL, DATA[:6], cp.Tradeoff(True, 0.1), data=DATA)
+    answer = next(a for a in answers if a.changes)
+    c = answer.certificate
+    assert f"cost {c.cost:.6g}{c.likely}, objective {c.objective:.6g}, at least" in str(answer)
+
+
+def test_the_summary_is_of_rows_that_change(answers: cp.Counterfactuals):
+    moved = answers.changed.any(axis=1)
+    assert 0 < moved.sum() < answers.found.sum()
+    cost, gap = answers.cost[moved], answers.gap[moved]
+    assert f"median {np.median(cost):.4g}, largest {cost.max():.4g}" in answers.summary()
+    assert f"largest gap {gap.max():.1e}" in answers.summary()
+
+
 def test_texts_name_status_and_changes(answers: cp.Counterfactuals):
     assert "12 rows" in repr(answers)
     assert "optimal" in answers.summary()
@@ -149,6 +198,13 @@ def test_changes_of_whole_columns_are_ints_and_rows_go_by_their_labels():
     for label, name, old, new in changes.itertuples(index=False):
         assert (old, new) == (rows.loc[label, name], back.loc[label, name])
     assert back["n"].dtype == rows["n"].dtype
+
+
+def test_whole_values_of_columns_of_floats_stay_floats():
+    model, rows = mixed()
+    cost = cp.Manhattan({"n": 9.0, "z": 1.0, "home": 99.0})
+    changes = cp.explain(model, rows.assign(z=-1.0), True, data=WHOLE, cost=cost).changes()
+    assert {type(value) for value in changes.loc[changes["feature"] == "z", "from"]} == {float}
 
 
 @pytest.mark.parametrize("kind", ["frame", "array"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from fractions import Fraction
 from itertools import product
 
 import numpy as np
@@ -22,6 +23,12 @@ from sklearn.preprocessing import (
 )
 
 import counterpoint as cp
+from counterpoint.additive.curves import Curve, sizes_of
+from counterpoint.additive.pieces import Bends
+from counterpoint.costs import Price
+from counterpoint.engine.conditions import LinearBounds
+from counterpoint.engine.program import Program
+from counterpoint.engine.region import Region
 from counterpoint.errors import UnsupportedModel
 from counterpoint.rows.features import Categorical, Continuous, Features, Integer
 from counterpoint.testing import check_reader
@@ -190,6 +197,34 @@ def test_columns_that_bend_may_move_without_end(kind, constraints):
         least = (np.abs(there - row) @ [1.0, 2.0]).min(initial=np.inf)
         assert answers.status[i] == ("infeasible" if np.isinf(least) else "optimal")
         assert np.isinf(least) or least - 0.1 <= answers.cost[i] <= least + 1e-9
+
+
+def test_sizes_bound_by_how_much_rounding_moves_a_curve():
+    """To first order; what is blurred moves with y and with its center."""
+    y, center, error = np.array([[10.0], [-3.0], [4.5]]), np.array([[4.0]]), 1e-7
+    curve = Curve.polynomial([1.0, -2.0, 0.5, 0.25])
+    for blur in (0.0, 1.0):
+        size = sizes_of(np.abs(curve.coefficients[0]), y, center, blur)[:, 0]
+        for a, b, c in product((-error, error), repeat=3):
+            moved = (y * (1.0 + blur * a) - center * (1.0 + blur * b)).ravel()
+            change = curve(moved) * (1.0 + c) - curve((y - center).ravel())
+            assert (np.abs(change[:, 0]) <= 1.01 * error * size).all()
+
+
+def test_the_least_of_a_column_is_lowered_by_its_rounding():
+    rows, curve = np.array([[0.0, 1.0]]), Curve.polynomial([1.0, 0.3, 0.7, 0.1], 0.3)
+    bends = Bends.of(rows, ((0, curve),))
+    region = Region((LinearBounds(np.ones((1, 1)), np.zeros(1), np.full(1, np.inf)),))
+    program = Program(Price(np.ones(1), np.zeros(1)), region)
+    x = np.linspace(-1.0, 2.0, 7)[:, None]
+    cases = program.cases(x).within(x - 2.0, x + 2.0)
+    weights, slope = np.ones((7, 1)), np.zeros((7, 1))
+    least, where = bends.least(cases, weights, slope, (np.ones(1), np.zeros(1)), np.zeros(1))
+    u = [Fraction(y) - Fraction(0.3) for y in where[:, 0].tolist()]
+    exact = [sum(Fraction(c) * v**k for k, c in enumerate((1.0, 0.3, 0.7, 0.1))) for v in u]
+    exact = [e + abs(Fraction(y) - Fraction(z)) for e, y, z in zip(exact, where[:, 0], x[:, 0], strict=True)]
+    assert all(Fraction(each) < e for each, e in zip(least[:, 0].tolist(), exact, strict=True))
+    assert np.allclose(least[:, 0], [float(e) for e in exact], rtol=1e-12)
 
 
 def test_rows_alone_and_in_a_batch_have_the_same_answers():

@@ -436,6 +436,19 @@ def test_several_demands_on_columns_without_an_end_are_proved_too(seed: int):
     assert proved(program, cases, found.proof._replace(low=low))[0] == 0.0
 
 
+def test_columns_without_an_end_are_searched_as_far_as_a_cost_reaches():
+    """.6 in the one that bends costs 5.76, and 1 in the other 7."""
+    rows = LinearBounds(np.array([[0.0, 1.0, 1.0]]), np.array([0.96]), np.array([np.inf]))
+    bent = SumBounds(rows, ((0, Curve.polynomial([0.0, 1.0, 1.0])),))
+    region = Region((bent, Whole(np.array([1]), np.ones(1))))
+    program = Program(Price(np.zeros(2), np.array([16.0, 7.0])), region)
+    cases = program.cases(np.zeros((1, 2)))
+    found = Knapsacks(program).solve(cases, Effort())
+    assert found.proof is not None
+    assert found.points[0] == pytest.approx([0.6, 0.0], abs=1e-5)
+    assert proved(program, cases, found.proof)[0] == pytest.approx(5.76, rel=1e-5)
+
+
 @pytest.mark.parametrize("is_compiled", [False, True])
 def test_a_mixture_is_an_answer_where_no_more_change_than_may(
     *, is_compiled: bool, monkeypatch: pytest.MonkeyPatch

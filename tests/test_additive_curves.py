@@ -222,7 +222,8 @@ def test_the_least_of_a_column_is_lowered_by_its_rounding():
     least, where = bends.least(cases, weights, slope, (np.ones(1), np.zeros(1)), np.zeros(1))
     u = [Fraction(y) - Fraction(0.3) for y in where[:, 0].tolist()]
     exact = [sum(Fraction(c) * v**k for k, c in enumerate((1.0, 0.3, 0.7, 0.1))) for v in u]
-    exact = [e + abs(Fraction(y) - Fraction(z)) for e, y, z in zip(exact, where[:, 0], x[:, 0], strict=True)]
+    values = zip(exact, where[:, 0], x[:, 0], strict=True)
+    exact = [e + abs(Fraction(y) - Fraction(z)) for e, y, z in values]
     assert all(Fraction(each) < e for each, e in zip(least[:, 0].tolist(), exact, strict=True))
     assert np.allclose(least[:, 0], [float(e) for e in exact], rtol=1e-12)
 

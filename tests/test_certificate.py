@@ -327,7 +327,7 @@ def test_an_answer_is_on_edge_below_its_rounding_and_not_at_it():
 
 
 def test_sentences_promise_what_a_guarantee_is_about():
-    """Of an answer how sure it is, and of none that none is as sure; a row that stays has no edge."""
+    """An answer says how sure it is; without one, none is as sure; a row that stays has no edge."""
 
     def text(status: cp.Status, guarantee: cp.Guarantee, *, found: bool = False) -> str:
         return said_of(status, cp.Claim.NONE, guarantee, found=found, on_edge=found)

@@ -218,7 +218,7 @@ def test_single_precision_takes_steps_that_it_holds_and_refuses_others(family: s
     ):
         explainer = cp.Explainer(model, data=frame, features=steps)
         row = frame.iloc[[0]].astype(dtypes)
-        answers = explainer.explain(row, True)
+        answers = explainer.explain(row, True, gap=1e-3)
         assert answers.status[0] == expected
         assert cp.recheck(answers[0].to_record(), model, accept_reported=True).ok
         if expected == "invalid":

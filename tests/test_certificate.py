@@ -32,8 +32,9 @@ from counterpoint.certificate import (
 )
 from counterpoint.costs import Price
 from counterpoint.engine.conditions import LinearBounds
-from counterpoint.engine.evidence import Bounding, Evidence
+from counterpoint.engine.evidence import Bounding, Evidence, RowEvidence
 from counterpoint.engine.program import Program
+from counterpoint.engine.proof import Proof
 from counterpoint.engine.region import Region
 from counterpoint.lvq import LGMLVQ
 from counterpoint.privacy import PrivateSVC
@@ -193,6 +194,26 @@ class Local(Bounding):
 def test_an_optimum_is_local_if_nothing_closes_its_gap(proved: float, told: float, claim: int):
     bound, claims = lower_bounds([Local(proved, told)], np.array([5.0]))
     assert (bound[0], claims[0]) == (told, claim)
+
+
+def test_a_tree_that_proves_less_takes_nothing_from_multipliers():
+    program, none = triangle(), np.zeros((0, 2))
+    nodes = np.zeros(0, dtype=np.intp), none, none, none > 0.0, none
+    nothing = Proof(*nodes, np.zeros((0, 2), dtype=np.intp), np.full(1, -1), np.zeros(1))
+    known = evidence(program, RIGHT)
+    known.proofs.append((np.zeros(1, dtype=np.intp), nothing))
+    assert known.bounds(np.array([5.0]))[0][0] == pytest.approx(5.0)
+
+
+def test_each_row_has_its_own_margin_where_each_has_its_own_evidence():
+    class Margins(Local):
+        def bounds(self, reached, margin=None):
+            return 4.0 + margin[:, 0], 6.0 + margin[:, 0]
+
+    rows = RowEvidence([[Margins(0.0, 0.0)], [Margins(0.0, 0.0), Local(4.0, 5.0)]])
+    proved, told = rows.bounds(np.ones(2), np.array([[0.5, 0.0], [-0.5, 0.0]]))
+    assert proved.tolist() == [4.5, 3.5]
+    assert told.tolist() == [6.5, 5.0]
 
 
 @pytest.mark.parametrize("told", [0.0, 4.9])

@@ -622,6 +622,67 @@ def test_no_proof_leaves_out_that_a_column_stays_where_changes_are_counted():
     assert split_in_two(program, changed, [[-1.0], [-0.65]], 8.0) <= 5.0
 
 
+def test_no_proof_leaves_out_that_a_category_stays_where_changes_are_counted():
+    """If it stays, the number may change instead, for 5; the other category costs 6.5."""
+    rows = LinearBounds(np.array([[0.0, 10.0, 1.8]]), np.array([8.9]), np.array([np.inf]))
+    one, numbers = AtMost(1, (slice(0, 2), slice(2, 3))), Whole(np.array([2]), np.ones(1))
+    program = Program(
+        Price(np.array([0.0, 6.5, 1.0]), np.zeros(3)),
+        Region((rows, numbers, OneOf(slice(0, 2)), one)),
+    )
+    low, high = np.zeros((3, 3)), np.tile([1.0, 1.0, 5.0], (3, 1))
+    cases = program.cases(np.array([[1.0, 0.0, 0.0]])).within(low[:1], high[:1])
+    high[1:, 0] = 0.0
+    nodes = np.zeros(3, dtype=np.intp), low, high, np.zeros((3, 3), dtype=bool)
+    every = -np.array([[1.0], [0.65], [0.65]]), np.array([[1, 2], [-1, -1], [-1, -1]])
+    proof = Proof(*nodes, *every, np.zeros(1, dtype=np.intp), np.array([8.0]))
+    assert proved(program, cases, proof)[0] <= 5.0
+
+
+def test_the_others_stay_only_where_all_that_may_change_do():
+    """1 and 4 cost 5.3; the first alone 6.5; the second alone does not suffice."""
+    rows = LinearBounds(np.array([[2.0, 1.8]]), np.array([8.9]), np.array([np.inf]))
+    high = np.array([[5.0, 4.0], [0.0, 4.0], [5.0, 4.0]])
+    forced = np.array([[False, False], [False, False], [True, False]])
+    for count, least in ((1, 5.78), (2, 4.9)):
+        few = AtMost(count, (slice(0, 1), slice(1, 2)))
+        region = Region((rows, Whole(np.arange(2), np.ones(2)), few))
+        program = Program(Price(np.array([1.3, 1.0]), np.zeros(2)), region)
+        cases = program.cases(np.zeros((1, 2))).within(np.zeros((1, 2)), high[:1])
+        nodes = np.zeros(3, dtype=np.intp), np.zeros((3, 2)), high, forced
+        every = -np.array([[0.0], [1.0], [0.65]]), np.array([[1, 2], [-1, -1], [-1, -1]])
+        proof = Proof(*nodes, *every, np.zeros(1, dtype=np.intp), np.array([np.inf]))
+        assert least <= proved(program, cases, proof)[0] <= (6.5 if count == 1 else 5.3)
+
+
+def test_beside_a_part_in_which_a_column_changes_one_holds_that_it_stays():
+    """The second alone costs 5, the first alone 6.5."""
+    rows = LinearBounds(np.array([[2.0, 1.8]]), np.array([8.9]), np.array([np.inf]))
+    one = AtMost(1, (slice(0, 1), slice(1, 2)))
+    region = Region((rows, Whole(np.arange(2), np.ones(2)), one))
+    program = Program(Price(np.array([1.3, 1.0]), np.zeros(2)), region)
+    high, forced = np.full((3, 2), 5.0), np.zeros((3, 2), dtype=bool)
+    cases = program.cases(np.zeros((1, 2))).within(np.zeros((1, 2)), high[:1])
+    forced[2, 0] = True
+    for begin in (0.0, 1.0):
+        low = np.array([[0.0, 0.0], [begin, 0.0], [0.0, 0.0]])
+        nodes = np.zeros(3, dtype=np.intp), low, high, forced
+        every = -np.array([[0.0], [0.65], [0.65]]), np.array([[1, 2], [-1, -1], [-1, -1]])
+        proof = Proof(*nodes, *every, np.zeros(1, dtype=np.intp), np.array([np.inf]))
+        assert proved(program, cases, proof)[0] <= 5.0
+
+
+def test_what_takes_the_place_of_another_change_excludes_more():
+    """5 in the first cost 6.5, and the second may not change then, which takes 4."""
+    rows = LinearBounds(np.array([[0.0, 1.8]]), np.array([8.9]), np.array([np.inf]))
+    one = AtMost(1, (slice(0, 1), slice(1, 2)))
+    region = Region((rows, Whole(np.arange(2), np.ones(2)), one))
+    program = Program(Price(np.array([1.3, 1.0]), np.zeros(2)), region)
+    for ceiling, bound in ((15.0, 4.9), (16.0, 0.0)):
+        least = split_in_two(program, ([0.0, 0.0], [4.0, 5.0]), [[-1.0], [-1.0]], ceiling)
+        assert least == pytest.approx(bound)
+
+
 def test_rounding_excludes_no_value_that_costs_less_than_the_ceiling():
     """Only 3 is possible, and costs 3; multipliers that cancel out lose most digits."""
     low, high = np.array([3.0, -np.inf, 3.0]), np.array([np.inf, 3.0, np.inf])

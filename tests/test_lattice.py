@@ -210,7 +210,7 @@ def test_single_precision_takes_steps_that_it_holds_and_refuses_others(family: s
         "tree": DecisionTreeClassifier(random_state=0),
     }
     rows = frame.astype("float32")
-    model = models[family].fit(rows, frame["a"] > 0.25)
+    model = models[family].fit(rows, frame["a"] > 0.15)
     steps = [cp.Integer("a", step=0.1), cp.Integer("b", step=0.25)]
     for dtypes, expected in (
         ({"a": "float32", "b": "float64"}, "invalid"),  # .3f + .1 is no number of float32

@@ -222,6 +222,7 @@ def draw(found: dict[str, tuple[np.ndarray, np.ndarray]]) -> None:
         ax.set(
             xlabel="seconds", ylabel=what, xticks=SECONDS, xticklabels=[f"{s:g}" for s in SECONDS]
         )
+        ax.minorticks_off()  # their labels lie on one another
     figure.legend(loc="outside right center", fontsize=7)
     figure.savefig(HERE.parent / "docs" / "_static" / "forests.svg", metadata={"Date": None})
 
